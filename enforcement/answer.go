@@ -9,10 +9,16 @@ import (
 // item at a time.
 func (e *Engine) answerEach(ctx context.Context, w *call) {
 	for i := range w.items {
-		if it := &w.items[i]; it.hasCharges() {
-			e.answer(ctx, w, w.items[i:i+1], &w.outcomes[it.request], it.enforced.from)
-			setNumbersUntil(w.items[i : i+1])
+		it := &w.items[i]
+		if !it.asks() {
+			continue
 		}
+		one, o := w.items[i:i+1], &w.outcomes[it.request]
+		if it.keyed && w.repeated(one, o, it.first) || !it.hasCharges() {
+			continue
+		}
+		e.answer(ctx, w, one, o, it.first)
+		setNumbersUntil(one)
 	}
 }
 
@@ -29,6 +35,8 @@ func (e *Engine) answer(ctx context.Context, w *call, items []item, o *Outcome, 
 		blocked = blocked || items[i].blocked
 	}
 	switch {
+	case o.Verdict.Decided() && !blocked && w.tooManyKeys(items, o, base):
+		return
 	case o.Verdict.Decided():
 		for i := range items {
 			it := &items[i]
@@ -72,7 +80,7 @@ func (e *Engine) undecided(ctx context.Context, w *call, items []item, o *Outcom
 	}
 	dropLimits(items)
 	for i := range items {
-		items[i].abandoned = true
+		items[i].unrecorded = true
 		items[i].Decision.denyUnavailable()
 	}
 }

@@ -56,27 +56,41 @@ func (r *Rule) skips() bool {
 	return r.Missing == MissingSkip || r.Missing == MissingDeny && r.Mode == PolicyShadow
 }
 
-// requestEach creates one request to the limiter for each item that has charges.
+// requestEach creates one request to the limiter for each item that has charges or an
+// idempotency key.
 func (w *call) requestEach(e *Engine) {
 	for i := range w.items {
 		it, group := &w.items[i], uint16(0)
+		it.first = len(w.charges)
+		w.chargeKey(e, it, !it.denied && len(it.Decision.Limits) > 0)
 		it.enforced = w.charge(e, it, PolicyEnforce, &group)
 		it.shadow = w.charge(e, it, PolicyShadow, &group)
 	}
 	// w.charges is complete now, so its memory no longer moves and requests can refer
 	// to parts of it.
 	for i := range w.items {
-		if it := &w.items[i]; it.hasCharges() {
+		if it := &w.items[i]; it.asks() {
 			it.request = len(w.requests)
-			w.request(it, w.charges[it.enforced.from:it.shadow.to], it.blocked)
+			w.request(w.items[i:i+1], w.charges[it.first:it.shadow.to], it.blocked)
 		}
 	}
 }
 
 // requestTogether creates one request to the limiter for an atomic batch. It has the
-// charges of all items. The enforced charges of all items are group 0.
-func (w *call) requestTogether(e *Engine) {
-	group, blocked := uint16(0), false
+// charges of all items, or none if one of them is denied. The enforced charges of all
+// items are group 0.
+func (w *call) requestTogether(e *Engine, denied bool) {
+	group, blocked, limits := uint16(0), false, 0
+	for i := range w.items {
+		limits += len(w.items[i].Decision.Limits)
+	}
+	w.chargeKey(e, &w.items[0], limits > 0)
+	if denied {
+		if w.items[0].keyed {
+			w.request(w.items, nil, false)
+		}
+		return
+	}
 	for i := range w.items {
 		it := &w.items[i]
 		it.enforced = w.charge(e, it, PolicyEnforce, &group)
@@ -85,20 +99,27 @@ func (w *call) requestTogether(e *Engine) {
 	for i := range w.items {
 		w.items[i].shadow = w.charge(e, &w.items[i], PolicyShadow, &group)
 	}
-	if len(w.charges) > 0 {
-		w.request(&w.items[0], w.charges, blocked)
+	if len(w.charges) > 0 || w.items[0].keyed {
+		w.request(w.items, w.charges, blocked)
 	}
 }
 
-// request appends a request to the limiter. If an item is blocked, the request is a
-// peek, because only the time until the limits allow the check is needed.
-func (w *call) request(it *item, charges []Charge, blocked bool) {
+// request appends a request to the limiter that decides items. If an item is blocked, the
+// request is a peek, because only the time until the limits allow the check is needed.
+// Without charges, it is a peek, because it only looks for the record of its idempotency
+// key.
+func (w *call) request(items []item, charges []Charge, blocked bool) {
+	it := &items[0]
 	mode := it.Check.Mode
-	if blocked {
+	if blocked || len(charges) == 0 {
 		mode = Peek
 	}
+	var id *Idempotency
+	if it.keyed {
+		id = idempotency(items, charges)
+	}
 	w.requests = append(w.requests, Request{
-		ID: it.Decision.ID, Mode: mode, Home: it.Subject.Home, MaxKeys: it.Subject.MaxKeys, Charges: charges,
+		ID: it.Decision.ID, Mode: mode, Home: it.Subject.Home, MaxKeys: it.Subject.MaxKeys, Idempotency: id, Charges: charges,
 	})
 }
 
@@ -139,7 +160,7 @@ func (w *call) charge(e *Engine, it *item, mode PolicyMode, group *uint16) span 
 				Cost:  l.Cost,
 				Group: *group,
 
-				Leased: r.Consistency == Leased,
+				Leased: r.Consistency == Leased && c.IdempotencyKey == "",
 			}
 			w.positions = append(w.positions, position)
 			position++

@@ -19,7 +19,11 @@ type Check struct {
 	// cost of their own charge that.
 	DefaultCost bool
 	Mode        Mode // Enforce, Peek or Force
-	Wire        Wire // only counted; it decides nothing
+	// IdempotencyKey is the caller's key, or "". A check with the key of an earlier check
+	// that was charged gets its decision, and charges nothing. In an atomic batch, only
+	// that of the first check counts.
+	IdempotencyKey string
+	Wire           Wire // only counted; it decides nothing
 }
 
 // A Wire is the protocol over which a check came.

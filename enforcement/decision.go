@@ -51,6 +51,9 @@ type Decision struct {
 	NumbersUntil int64
 	// Degraded is set if the shared limiter was unavailable and failure modes decided.
 	Degraded bool
+	// Idempotency says what the check's IdempotencyKey did. With KeyReused and TooManyKeys,
+	// the check was not decided.
+	Idempotency IdempotencyResult
 	// Missing is the name of the missing attribute, with ReasonMissingAttribute. Policy
 	// is the slug of the policy that denied the request for a missing attribute, or
 	// whose key is blocked.

@@ -27,6 +27,9 @@ type Config struct {
 	Nodes int
 	// Recorder is called once for each decision except peeks. Default: none.
 	Recorder Recorder
+	// IdempotencyKeys is the largest number of new idempotency keys of one tenant in
+	// IdempotencyPeriod. Default: 100,000.
+	IdempotencyKeys int64
 	// Now is the clock that decides when list entries, blocks and overrides end. The
 	// default NewID uses it too. Each call of the engine reads it at most once.
 	// Default: time.Now.
@@ -47,12 +50,15 @@ type Engine struct {
 	memory   ShareMemory
 	nodes    int
 	recorder Recorder
+	keys     *Meter // of the counter of new idempotency keys
 	now      func() time.Time
 	newID    func() [16]byte
 	logger   *slog.Logger
 	calls    sync.Pool    // of *call
 	logged   atomic.Int64 // when logUnavailable last logged, in nanoseconds since the epoch
 }
+
+const defaultIdempotencyKeys = 100_000
 
 // NewEngine returns an Engine that charges the counters of a limiter.
 func NewEngine(limiter Limiter, cfg Config) *Engine {
@@ -62,6 +68,7 @@ func NewEngine(limiter Limiter, cfg Config) *Engine {
 		memory:   cfg.Memory,
 		nodes:    max(cfg.Nodes, 1),
 		recorder: cfg.Recorder,
+		keys:     keyMeter(cmp.Or(cfg.IdempotencyKeys, defaultIdempotencyKeys)),
 		now:      cfg.Now,
 		newID:    cfg.NewID,
 		logger:   cfg.Logger,
@@ -120,13 +127,15 @@ type hashedPartition struct {
 type item struct {
 	BatchItem
 	enforced, shadow span  // in call.charges
-	request          int   // index in call.requests; only valid if the item has charges
+	first            int   // index in call.charges of the first charge of the request
+	request          int   // index in call.requests; only valid if asks is true
 	now              int64 // copy of call.now; set only for a subject with exceptions
 	overridesUntil   int64 // the first end of the overrides in force on enforced limits; 0: none
 	denied           bool  // denied without the limiter: the item has no charges
 	hasShadow        bool  // a shadow policy may apply
 	blocked          bool  // the key is blocked; the limiter only computes RetryAfter
-	abandoned        bool  // the caller left before the limiter decided; not recorded
+	keyed            bool  // the check has an idempotency key
+	unrecorded       bool  // not a decision of its own: the caller left before, or the check has a used idempotency key
 }
 
 // A span is a range of indexes from from to to-1.
@@ -137,6 +146,11 @@ func (s span) len() int { return s.to - s.from }
 // hasCharges reports whether the item has charges. The enforced and the shadow charges
 // of an item are adjacent in w.charges, except in an atomic batch.
 func (it *item) hasCharges() bool { return it.enforced.len()+it.shadow.len() > 0 }
+
+// asks reports whether the limiter gets a request for the item. A check with an
+// idempotency key asks even without charges, because an earlier check with the same key
+// may have had charges.
+func (it *item) asks() bool { return it.keyed || it.hasCharges() }
 
 // maxPooledCharges is the largest capacity of a call's slices for which the call
 // returns to the pool. Larger calls are left to the garbage collector.
@@ -181,7 +195,7 @@ func (e *Engine) decide(ctx context.Context, w *call, atomic bool) {
 	}
 	if e.recorder != nil {
 		for i := range w.items {
-			if it := &w.items[i]; it.Check.Mode != Peek && !it.abandoned {
+			if it := &w.items[i]; it.Check.Mode != Peek && !it.unrecorded {
 				e.recorder.Record(it.Decision)
 			}
 		}
@@ -199,19 +213,23 @@ func (e *Engine) decideEach(ctx context.Context, w *call) {
 // decideTogether decides an atomic batch: it applies the enforced charges of all items,
 // or none.
 func (e *Engine) decideTogether(ctx context.Context, w *call) {
-	if slices.ContainsFunc(w.items, func(it item) bool { return it.denied }) {
+	denied := slices.ContainsFunc(w.items, func(it item) bool { return it.denied })
+	if denied {
 		dropLimits(w.items)
-		shareDenial(w.items)
-		return
 	}
-	w.requestTogether(e)
+	w.requestTogether(e, denied)
 	e.take(ctx, w)
-	if len(w.requests) > 0 {
+	switch {
+	case len(w.requests) > 0 && w.repeated(w.items, &w.outcomes[0], 0):
+		return
+	case len(w.charges) > 0:
 		e.answer(ctx, w, w.items, &w.outcomes[0], 0)
-	} else {
+	default:
 		shareDenial(w.items)
 	}
-	setNumbersUntil(w.items)
+	if !denied {
+		setNumbersUntil(w.items)
+	}
 }
 
 // take passes all requests of w to the shared limiter, unless the caller has left.
@@ -234,12 +252,14 @@ func (e *Engine) take(ctx context.Context, w *call) {
 // bounds the time of its own calls.
 func takeFrom(ctx context.Context, l Limiter, requests []Request, outcomes []Outcome) {
 	for i := range outcomes {
-		outcomes[i].Verdict, outcomes[i].Err = 0, nil
+		outcomes[i].Verdict, outcomes[i].Err, outcomes[i].Replayed = 0, nil, false
 	}
 	l.Take(ctx, requests, outcomes)
 	for i := range outcomes {
-		if outcomes[i].Verdict.Decided() && len(outcomes[i].Charges) != len(requests[i].Charges) {
-			outcomes[i].Verdict = Unknown
+		o := &outcomes[i]
+		complete := len(o.Charges) == len(requests[i].Charges) || o.Verdict == Reused || o.Replayed && len(o.Charges) == 0
+		if o.Verdict.Decided() && !complete {
+			o.Verdict = Unknown
 		}
 	}
 }

@@ -25,6 +25,10 @@ const unavailableRetry = 1000
 func (e *Engine) fallBack(ctx context.Context, w *call, items []item) {
 	first := &items[0]
 	request := Request{ID: first.Decision.ID, Mode: first.Check.Mode, Home: first.Subject.Home, MaxKeys: first.Subject.MaxKeys}
+	if first.keyed {
+		request.Charges = append(request.Charges, e.chargeOfKey(first.Subject))
+	}
+	keys := len(request.Charges) // 1 if the check has an idempotency key, otherwise 0
 	forced, closed := request.Mode == Force, false
 	spans := make([]span, len(items)) // in request.Charges
 	for i := range items {
@@ -57,7 +61,10 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item) {
 	switch {
 	case closed && !forced:
 		dropLimits(items)
-	case len(request.Charges) > 0:
+	case len(request.Charges) > keys:
+		if first.keyed {
+			request.Idempotency = idempotency(items, request.Charges)
+		}
 		e.takeLocal(ctx, request, items, spans)
 	}
 	shareDenial(items)
@@ -72,6 +79,11 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 	// the shared limiter did not decide.
 	takeFrom(context.WithoutCancel(ctx), e.local, []Request{request}, outcomes)
 	o := &outcomes[0]
+	if markRepeated(items, o) && len(o.Charges) == 0 {
+		dropLimits(items)
+		return
+	}
+	anyDenied := false
 	for i, part := range spans {
 		d := items[i].Decision
 		if part.len() == 0 {
@@ -97,8 +109,12 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 			}
 		}
 		if denied && !forced {
+			anyDenied = true
 			d.denyByLimit(retry)
 		}
+	}
+	if o.Verdict == Refused && !anyDenied {
+		refuseKeys(items, TooManyKeys)
 	}
 }
 

@@ -70,8 +70,8 @@ type Request struct {
 	// Home is the Redis hash tag of all counters of the request. One atomic step can
 	// only access counters with one tag.
 	Home string
-	// IdempotencyKey is reserved for idempotent checks. No Limiter reads it.
-	IdempotencyKey string
+	// Idempotency is set if a repetition of the request must return the first outcome.
+	Idempotency *Idempotency
 	// MaxKeys is the largest number of live counters that the tenant may have in the
 	// limiter. 0 selects the default of the limiter. Above it, all new counters of
 	// one limit share one overflow counter.
@@ -144,8 +144,8 @@ func (p *Partition) Sum() (sum [16]byte) {
 // A Verdict is the kind of result of a request.
 type Verdict uint8
 
-// The verdicts. With Granted and Refused, the request was decided. With the others, it
-// was not.
+// The verdicts. With Granted, Refused and Reused, the request was decided. With the
+// others, it was not.
 const (
 	// Granted means that the request was charged, or for Peek, that it would be.
 	Granted Verdict = iota + 1
@@ -162,9 +162,11 @@ const (
 	// Unknown means that the store did not reply. The request was charged once or not
 	// at all.
 	Unknown
+	// Reused means that Idempotency.Key belongs to another request. Nothing was charged.
+	Reused
 )
 
-var verdictNames = [...]string{"", "granted", "refused", "failed", "fenced", "lost", "unknown"}
+var verdictNames = [...]string{"", "granted", "refused", "failed", "fenced", "lost", "unknown", "reused"}
 
 // String returns the name of the verdict, for logs and metrics.
 func (v Verdict) String() string {
@@ -174,8 +176,9 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("verdict %d", uint8(v))
 }
 
-// Decided reports whether the request was decided: the verdict is Granted or Refused.
-func (v Verdict) Decided() bool { return v == Granted || v == Refused }
+// Decided reports whether the request was decided: the verdict is Granted, Refused or
+// Reused.
+func (v Verdict) Decided() bool { return v == Granted || v == Refused || v == Reused }
 
 // An Outcome is the result of one Request.
 type Outcome struct {
@@ -185,9 +188,15 @@ type Outcome struct {
 	At int64
 	// Units is the number of units that a request with mode TakeUpTo charged.
 	Units int64
-	// Err is the reason why the request was not decided. It is nil for Granted and
-	// Refused.
+	// Err is the reason why the request was not decided. It is nil for Granted, Refused and
+	// Reused.
 	Err error
+	// Replayed is set if the request repeats an earlier one and was not charged. First is
+	// then the ID of the first request. The rest of the outcome is that of the first
+	// request, except that State.Log of its charges is empty. Charges is empty if
+	// Idempotency.Charges differs from that of the first request.
+	Replayed bool
+	First    [16]byte
 	// Charges has one result for each charge of the request, in the same order.
 	Charges []Charged
 }

@@ -116,7 +116,7 @@ func (l *Limiter) Len() int {
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range requests {
 		r, o := &requests[i], &outcomes[i]
-		o.Units, o.Err = 0, nil
+		o.Units, o.Err, o.Replayed = 0, nil, false
 		if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			o.Verdict, o.At, o.Charges = enforcement.Failed, 0, o.Charges[:0]
 			o.Err = fmt.Errorf("%w: %w", enforcement.ErrNotReached, err)
@@ -135,7 +135,7 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 // simple reports whether takeOne may decide the request: it has one enforced charge and
 // mode Enforce.
 func simple(r *enforcement.Request) bool {
-	return len(r.Charges) == 1 && r.Mode == enforcement.Enforce && r.Charges[0].Group == 0 &&
+	return len(r.Charges) == 1 && r.Mode == enforcement.Enforce && r.Charges[0].Group == 0 && r.Idempotency == nil &&
 		r.Charges[0].Meter.Algorithm != enforcement.SlidingWindowLog
 }
 
@@ -321,9 +321,15 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 			locked.add(shardOf(l.hash(&shared)))
 		}
 	}
+	if r.Idempotent() {
+		locked.add(shardOf(l.hash(&r.Idempotency.Key)))
+	}
 	locked.lock(l)
 	defer locked.unlock(l)
 	now := l.now()
+	if r.Idempotent() && l.repeat(r, o, now) {
+		return true
+	}
 	for i := range ws {
 		if !l.resolve(&ws[i], wide, now) {
 			return false
@@ -344,6 +350,9 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 			to++
 		}
 		l.takeGroup(r, o, ws, from, to)
+	}
+	if r.Idempotent() && r.Mode != enforcement.Peek && o.Verdict == enforcement.Granted {
+		l.record(r, o)
 	}
 	return true
 }

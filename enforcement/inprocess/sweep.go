@@ -34,6 +34,7 @@ func (l *Limiter) sweep() {
 		s := &l.shards[i]
 		l.sweepTable(s, &s.table, l.drop)
 		l.sweepTable(s, &s.seen, l.forget)
+		l.sweepRecords(s)
 	}
 }
 

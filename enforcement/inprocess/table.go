@@ -36,8 +36,10 @@ type shard struct {
 	mu    sync.Mutex // guards all other fields
 	table            // the counters
 	seen  table      // the last known states of shared counters
+	// records has the records of idempotent requests. Nil if there was none.
+	records *records
 
-	_ [24]byte // padding, so that two shards never share a cache line
+	_ [16]byte // padding, so that two shards never share a cache line
 }
 
 // A table stores the cells of a shard.

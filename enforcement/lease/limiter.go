@@ -172,7 +172,7 @@ func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outc
 // spend decides a request with a single leased charge, if the node has leased the whole
 // cost. Otherwise it changes nothing and returns false.
 func (l *Limiter) spend(r *enforcement.Request, out *enforcement.Outcome, now reading) bool {
-	if len(r.Charges) != 1 || r.Mode != enforcement.Enforce || !r.Charges[0].Leased {
+	if len(r.Charges) != 1 || r.Mode != enforcement.Enforce || !r.Charges[0].Leased || r.Idempotency != nil {
 		return false
 	}
 	charge := &r.Charges[0]
@@ -189,7 +189,7 @@ func (l *Limiter) spend(r *enforcement.Request, out *enforcement.Outcome, now re
 	if c.low(now) {
 		l.enqueue(c)
 	}
-	out.Verdict, out.At, out.Units, out.Err = enforcement.Granted, c.store(now), 0, nil
+	out.Verdict, out.At, out.Units, out.Err, out.Replayed = enforcement.Granted, c.store(now), 0, nil, false
 	out.Charges = append(out.Charges[:0], enforcement.Charged{State: c.view(now), Cost: charge.Cost, Fits: true})
 	return true
 }
@@ -211,9 +211,10 @@ func (l *Limiter) release(w *work) {
 	l.pool.Put(w)
 }
 
-// leased reports whether leased quota may be used for a request.
+// leased reports whether leased quota may be used for a request. An idempotent request is
+// decided and recorded in one step, so it uses none.
 func leased(r *enforcement.Request) bool {
-	if r.Mode != enforcement.Enforce && r.Mode != enforcement.Peek || len(r.Charges) > mostCharges {
+	if r.Idempotency != nil || r.Mode != enforcement.Enforce && r.Mode != enforcement.Peek || len(r.Charges) > mostCharges {
 		return false
 	}
 	for i := range r.Charges {

@@ -31,6 +31,7 @@ func Run(t *testing.T, factory Factory) {
 		{"Take", takeTests},
 		{"Bounds", boundTests},
 		{"Calendar", calendarTests},
+		{"Idempotency", idempotencyTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tt := range group.tests {

@@ -2,9 +2,11 @@ package limitertest
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,7 +117,9 @@ type ask struct {
 	// difference between the clock of the caller and that of the limiter, in microseconds.
 	calendar int
 	skew     int64
-	charges  []askCharge
+	// key is the idempotency key; 0 for none. what stands for everything that the caller asked.
+	key, what byte
+	charges   []askCharge
 }
 
 type askCharge struct {
@@ -213,6 +217,9 @@ func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 	if r.IntN(5) == 0 {
 		a.skew = r.Int64N(2*maxSkew) - maxSkew
 	}
+	if r.IntN(6) == 0 {
+		a.key, a.what = byte(1+r.IntN(2)), byte(r.IntN(6)/5)
+	}
 	var group uint16
 	used := map[[2]int]bool{}
 	one := randomCost(r, limits[0].Quota)
@@ -268,12 +275,20 @@ type player struct {
 	limits    []*limited
 	model     *model
 	reference *reference
+	records   map[enforcement.Key]record
+	// ended has for each idempotency key of a sequence how often its record has ended. The
+	// clock may step back then, and a limiter may have deleted the record or not. So each end
+	// is followed by another key.
+	ended [3]byte
 }
 
 // playOn plays the sequence on unused counters.
 func (s *sequence) playOn(w *harness) error {
 	w.renew()
-	p := &player{w: w, model: newModel(), reference: &reference{states: map[enforcement.Key]enforcement.State{}}}
+	p := &player{
+		w: w, model: newModel(), reference: &reference{states: map[enforcement.Key]enforcement.State{}},
+		records: map[enforcement.Key]record{},
+	}
 	for _, l := range s.limits {
 		p.limits = append(p.limits, newLimited(l))
 	}
@@ -287,6 +302,7 @@ func (s *sequence) playOn(w *harness) error {
 
 func (p *player) move(m *move) error {
 	p.w.clock.Set(Start + m.at)
+	p.end()
 	if m.change >= 0 {
 		p.limits[m.change].change(m.to, Start+m.at)
 	}
@@ -310,19 +326,55 @@ func (p *player) request(a *ask) enforcement.Request {
 	for i, c := range a.charges {
 		l := p.limits[c.limit]
 		m := l.at(max(l.now().Rev-c.back, 1)).In(sequenceCalendars[a.calendar], p.w.clock.Now()+a.skew)
-		charges[i] = enforcement.Charge{Key: p.w.key(uint32(c.limit), c.partition), Meter: m, Rev: m.Rev, Cost: c.cost, Group: c.group}
+		charges[i] = enforcement.Charge{Key: p.w.key(uint32(c.limit)+1, c.partition), Meter: m, Rev: m.Rev, Cost: c.cost, Group: c.group}
 	}
-	return p.w.request(a.mode, charges...)
+	r := p.w.request(a.mode, charges...)
+	if a.key != 0 {
+		r = p.w.idempotent(r, p.keyOf(a.key), a.what)
+		r.Idempotency.Charges = hashOf(charges)
+	}
+	return r
+}
+
+// keyOf returns the idempotency key that stands for key.
+func (p *player) keyOf(key byte) byte { return key + 2*p.ended[key] }
+
+// end notes which records have ended.
+func (p *player) end() {
+	for key := byte(1); key < 3; key++ {
+		stored, ok := p.records[p.w.key(enforcement.IdempotencyCell, p.keyOf(key))]
+		if ok && p.w.clock.Now() >= stored.outcome.At+enforcement.IdempotencyPeriod.Microseconds() {
+			p.ended[key]++
+		}
+	}
+}
+
+// hashOf returns a hash of charges and their numbers.
+func hashOf(charges []enforcement.Charge) [16]byte {
+	text := ""
+	for i := range charges {
+		c := &charges[i]
+		text += fmt.Sprintln(c.Key, c.Meter.Numbers, c.Meter.Edges, c.Rev, c.Cost, c.Group)
+	}
+	sum := sha256.Sum256([]byte(text))
+	return [16]byte(sum[:16])
 }
 
 // take passes requests to the limiter, the model and the reference, and compares the
 // results.
 func (p *player) take(requests []enforcement.Request) ([]enforcement.Outcome, error) {
+	p.end()
 	now := p.w.clock.Now()
 	outcomes := make([]enforcement.Outcome, len(requests))
 	p.w.limiter.Take(context.Background(), requests, outcomes)
 	for i := range requests {
 		r, o := &requests[i], &outcomes[i]
+		if known, err := p.repeats(r, o); known || err != nil {
+			if err != nil {
+				return nil, fmt.Errorf("request %d: %w", i, err)
+			}
+			continue
+		}
 		answer := p.model.Take(r, now)
 		states := p.reference.take(r, &answer, now)
 		if err := check(r, o, now); err != nil {
@@ -336,8 +388,47 @@ func (p *player) take(requests []enforcement.Request) ([]enforcement.Outcome, er
 				return nil, fmt.Errorf("request %d, charge %d: %w", i, j, err)
 			}
 		}
+		if r.Idempotent() && r.Mode != enforcement.Peek && o.Verdict == enforcement.Granted {
+			p.records[r.Idempotency.Key] = record{*r.Idempotency, *o, r.ID}
+		}
 	}
 	return outcomes, nil
+}
+
+// repeats reports whether the idempotency key of a request has a record. It returns an
+// error unless the outcome is then that of the record, and otherwise no repetition.
+func (p *player) repeats(r *enforcement.Request, o *enforcement.Outcome) (known bool, err error) {
+	var want record
+	if r.Idempotent() {
+		want, known = p.records[r.Idempotency.Key]
+		known = known && p.w.clock.Now() < want.outcome.At+enforcement.IdempotencyPeriod.Microseconds()
+	}
+	first := &want.outcome
+	switch {
+	case !known && (o.Replayed || o.Verdict == enforcement.Reused):
+		return false, fmt.Errorf("replayed %t, verdict %s, but there is no record", o.Replayed, o.Verdict)
+	case !known:
+		return false, nil
+	case want.Request != r.Idempotency.Request:
+		if o.Verdict != enforcement.Reused || len(o.Charges) != 0 {
+			return true, fmt.Errorf("verdict %s for the key of another request", o.Verdict)
+		}
+		return true, nil
+	case o.Verdict != enforcement.Granted || !o.Replayed || o.First != want.first || o.At != first.At || o.Units != first.Units:
+		return true, fmt.Errorf("verdict %s, replayed %t, at %d, %d units for a repetition; want granted, true, %d, %d",
+			o.Verdict, o.Replayed, o.At, o.Units, first.At, first.Units)
+	case want.Charges != r.Idempotency.Charges && len(o.Charges) == 0:
+		return true, nil
+	case want.Charges != r.Idempotency.Charges || len(o.Charges) != len(first.Charges):
+		return true, fmt.Errorf("%d charges of a repetition, the first had %d", len(o.Charges), len(first.Charges))
+	}
+	for i := range o.Charges {
+		got, want := o.Charges[i], first.Charges[i]
+		if got.State.Log, want.State.Log = nil, nil; !reflect.DeepEqual(got, want) {
+			return true, fmt.Errorf("charge %d of a repetition: %+v, the first had %+v", i, got, want)
+		}
+	}
+	return true, nil
 }
 
 // compare compares the result of the Limiter for one charge with those of the model and
@@ -439,8 +530,9 @@ func (m *move) String() string {
 		fmt.Fprintf(&b, ", limit %d becomes %s", m.change, describe(m.to))
 	}
 	for i := range m.requests {
-		fmt.Fprintf(&b, "; %s (calendar %d, skew %d)", m.requests[i].mode, m.requests[i].calendar, m.requests[i].skew)
-		for _, c := range m.requests[i].charges {
+		a := &m.requests[i]
+		fmt.Fprintf(&b, "; %s (calendar %d, skew %d, key %d, what %d)", a.mode, a.calendar, a.skew, a.key, a.what)
+		for _, c := range a.charges {
 			fmt.Fprintf(&b, " [limit %d partition %d group %d cost %d", c.limit, c.partition, c.group, c.cost)
 			if c.back > 0 {
 				fmt.Fprintf(&b, " at the revision before")

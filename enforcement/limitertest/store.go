@@ -3,6 +3,7 @@ package limitertest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/headgate/headgate/enforcement"
@@ -14,16 +15,27 @@ import (
 type Store struct {
 	now func() int64
 
-	mu     sync.Mutex
-	states map[enforcement.Key]enforcement.State
-	drawn  map[enforcement.Key]*Outstanding
+	mu      sync.Mutex
+	states  map[enforcement.Key]enforcement.State
+	drawn   map[enforcement.Key]*Outstanding
+	records map[enforcement.Key]record
+}
+
+// A record is the outcome of a granted idempotent request.
+type record struct {
+	enforcement.Idempotency
+	outcome enforcement.Outcome
+	first   [16]byte
 }
 
 var _ enforcement.Drawer = (*Store)(nil)
 
 // NewStore returns a Store. now returns the time in microseconds since the epoch.
 func NewStore(now func() int64) *Store {
-	return &Store{now: now, states: map[enforcement.Key]enforcement.State{}, drawn: map[enforcement.Key]*Outstanding{}}
+	return &Store{
+		now: now, states: map[enforcement.Key]enforcement.State{}, drawn: map[enforcement.Key]*Outstanding{},
+		records: map[enforcement.Key]record{},
+	}
 }
 
 // Outstanding records the units that were drawn from a bucket, and were neither reported
@@ -57,8 +69,37 @@ func (s *Store) Take(ctx context.Context, requests []enforcement.Request, outcom
 			o.Verdict, o.Err = enforcement.Failed, fmt.Errorf("store: %w: %w", enforcement.ErrNotReached, err)
 			continue
 		}
-		s.decide(r, o)
+		if !r.Idempotent() {
+			s.decide(r, o)
+			continue
+		}
+		if s.repeat(r, o) {
+			continue
+		}
+		if s.decide(r, o); r.Mode != enforcement.Peek && o.Verdict == enforcement.Granted {
+			stored := *o
+			stored.Charges = slices.Clone(o.Charges)
+			s.records[r.Idempotency.Key] = record{*r.Idempotency, stored, r.ID}
+		}
 	}
+}
+
+// repeat sets the outcome of a request whose idempotency key has a record. It returns
+// false if there is none.
+func (s *Store) repeat(r *enforcement.Request, o *enforcement.Outcome) bool {
+	found, ok := s.records[r.Idempotency.Key]
+	switch {
+	case !ok || o.At >= found.outcome.At+enforcement.IdempotencyPeriod.Microseconds():
+		return false
+	case found.Request != r.Idempotency.Request:
+		o.Verdict = enforcement.Reused
+		return true
+	}
+	o.Verdict, o.At, o.Units, o.Replayed, o.First = enforcement.Granted, found.outcome.At, found.outcome.Units, true, found.first
+	if found.Charges == r.Idempotency.Charges {
+		o.Charges = append(o.Charges, found.outcome.Charges...)
+	}
+	return true
 }
 
 // decide decides one request. It charges a group only if all its charges fit.

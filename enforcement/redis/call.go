@@ -31,6 +31,7 @@ type call struct {
 	charges  []merged
 	where    []uint16 // for each charge of each request: the index of its merged charge, relative to span.from
 	cells    []cell
+	records  []place          // of idempotent requests
 	index    map[place]uint16 // index in cells; filled if there are more than linearCells
 	params   []param
 	costs    []int64 // the distinct costs; only for batch.lua
@@ -55,6 +56,9 @@ type span struct {
 	mode     enforcement.Mode
 	from, to int // in charges
 	where    int // in where
+	record   int // in records; only valid for an idempotent request
+
+	repeated []byte // the record that decides the request, from the hash of the charges on; set by readReply
 }
 
 // A merged charge is the sum of all charges of one group of a request on one cell.
@@ -137,6 +141,8 @@ func (c *call) clear() {
 	}
 	clear(c.requests)
 	c.special = false
+	clear(c.records)
+	c.records = c.records[:0]
 	c.requests, c.charges, c.where, c.cells, c.params = c.requests[:0], c.charges[:0], c.where[:0], c.cells[:0], c.params[:0]
 	c.names, c.args, c.work, c.saved, c.used = c.names[:0], c.args[:0], c.work[:0], c.saved[:0], c.used[:0]
 }
@@ -170,7 +176,7 @@ func (c *call) takes(r *enforcement.Request) bool {
 	if len(c.requests) == 0 {
 		return true
 	}
-	if len(c.charges)+len(r.Charges) > callCharges {
+	if len(c.charges)+len(r.Charges) > callCharges || r.Idempotent() && len(c.records) == callCells {
 		return false
 	}
 	cells := len(c.cells)
@@ -218,15 +224,22 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 		c.where = append(c.where, uint16(m-s.from))
 	}
 	s.to = len(c.charges)
+	if r.Idempotent() {
+		at := place{r.Home, r.Idempotency.Key}
+		if s.record = slices.Index(c.records, at); s.record < 0 {
+			s.record = len(c.records)
+			c.records = append(c.records, at)
+		}
+	}
 	c.requests = append(c.requests, s)
 	c.special = c.special || c.isSpecial(&s)
 }
 
 // isSpecial reports whether only take.lua can decide a request. That is so if its mode
-// is not enforce, if it has shadow groups, if it charges a log, or if it charges a cell
-// with other numbers than an earlier request.
+// is not enforce, if it is idempotent, if it has shadow groups, if it charges a log, or if
+// it charges a cell with other numbers than an earlier request.
 func (c *call) isSpecial(s *span) bool {
-	if s.mode != enforcement.Enforce || s.to == s.from || s.to-s.from > maxNumbers {
+	if s.request.Idempotency != nil || s.mode != enforcement.Enforce || s.to == s.from || s.to-s.from > maxNumbers {
 		return true
 	}
 	for k := s.from; k < s.to; k++ {
@@ -363,6 +376,7 @@ func (c *call) appendTake(b []byte, plain int) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(plain))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.params)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.requests)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.records)))
 	end := len(b)
 	b = c.appendParams(append(b, 0, 0, 0, 0))
 	binary.LittleEndian.PutUint32(b[end:], uint32(len(b)+1))
@@ -376,6 +390,13 @@ func (c *call) appendTake(b []byte, plain int) []byte {
 		s := &c.requests[i]
 		b = append(b, byte(s.mode))
 		b = binary.LittleEndian.AppendUint16(b, uint16(s.to-s.from))
+		if r := s.request; r.Idempotent() {
+			b[len(b)-3] |= 128
+			b = binary.LittleEndian.AppendUint16(b, uint16(s.record))
+			b = append(b, r.Idempotency.Request[:]...)
+			b = append(b, r.Idempotency.Charges[:]...)
+			b = append(b, r.ID[:]...)
+		}
 		for k := s.from; k < s.to; k++ {
 			m := &c.charges[k]
 			b = binary.LittleEndian.AppendUint16(b, c.cells[m.cell].place)
@@ -394,8 +415,8 @@ func (c *call) setDeadline(micros int64) {
 	c.argument.sent = false
 }
 
-// encodeKeys builds the names of the cells in KEYS, plain cells before logs. It returns
-// the number of plain cells.
+// encodeKeys builds the names in KEYS: the plain cells, the logs, and the records. It
+// returns the number of plain cells.
 func (c *call) encodeKeys(prefix string) (plain int) {
 	for i := range c.cells {
 		if !c.cells[i].log {
@@ -418,6 +439,10 @@ func (c *call) encodeKeys(prefix string) (plain int) {
 			b = appendKey(b, prefix, cell.home, &cell.key)
 			ends = append(ends, len(b))
 		}
+	}
+	for i := range c.records {
+		b = appendKey(b, prefix, c.records[i].home, &c.records[i].key)
+		ends = append(ends, len(b))
 	}
 	c.keys, c.ends = b, ends
 	all, from := string(b), 0

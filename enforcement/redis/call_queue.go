@@ -353,8 +353,11 @@ func (m *waiter) abandon(err error) int {
 // home returns the home of the first cell. It selects the server for the call and the
 // reading of its clock.
 func (c *call) home() string {
-	if len(c.cells) == 0 {
-		return ""
+	switch {
+	case len(c.cells) > 0:
+		return c.cells[0].home
+	case len(c.records) > 0:
+		return c.records[0].home
 	}
-	return c.cells[0].home
+	return ""
 }

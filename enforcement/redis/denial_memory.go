@@ -19,7 +19,7 @@ import (
 // this node updates the remembered states. If the numbers of a limit change, its
 // requests have another meter or revision, for which nothing is remembered.
 //
-// The memory decides only requests with mode Enforce and without an idempotency key. It
+// The memory decides only requests with mode Enforce and without Idempotency. It
 // is a hash table of fixed size. A new entry replaces the entry in its slot.
 type denials struct {
 	slots    []atomic.Pointer[denial] // by cell
@@ -66,7 +66,7 @@ func (ds *denials) slot(k *enforcement.Key) *atomic.Pointer[denial] {
 // note stores the counters of a denied request. After any other request, it only
 // updates counters that are already stored.
 func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
-	if len(ds.slots) == 0 || r.Mode == enforcement.Peek {
+	if len(ds.slots) == 0 || r.Mode == enforcement.Peek || o.Replayed || o.Verdict == enforcement.Reused {
 		return
 	}
 	denied := o.Verdict == enforcement.Refused && r.Mode == enforcement.Enforce && len(r.Charges) <= denialCharges
@@ -123,7 +123,7 @@ func settlesOn(c *enforcement.Charge, s *enforcement.State, at int64) bool {
 // answer denies a request from the memory at the time now, in microseconds of the
 // server's clock. It returns false if the memory cannot decide the request.
 func (ds *denials) answer(r *enforcement.Request, now int64, out *enforcement.Outcome) bool {
-	if len(ds.slots) == 0 || r.Mode != enforcement.Enforce || r.IdempotencyKey != "" || len(r.Charges) > denialCharges {
+	if len(ds.slots) == 0 || r.Mode != enforcement.Enforce || r.Idempotency != nil || len(r.Charges) > denialCharges {
 		return false
 	}
 	denied := false

@@ -19,8 +19,17 @@ const (
 	stateUnreadable = 4
 	stateShared     = 5
 
+	recordSize  = 50 // size of a record in the reply, without its charges
+	chargedSize = 28 // size of a charge in a record
+
 	plainSize = 28 // size of a plain state, including the first byte
 	entrySize = 14 // size of an entry of a log
+)
+
+// The verdicts of the script on idempotent requests. The others are those of enforcement.
+const (
+	verdictRepeated = 3
+	verdictReused   = 4
 )
 
 // A reply is the script's reply, decoded. The Go functions replay the decisions
@@ -68,6 +77,19 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 			}
 			b = b[size:]
 		}
+	}
+	for i := range c.requests {
+		if r.verdicts[i] != verdictRepeated {
+			continue
+		}
+		size := 0
+		if len(b) >= recordSize {
+			size = recordSize + chargedSize*int(binary.LittleEndian.Uint16(b[recordSize-2:]))
+		}
+		if size == 0 || len(b) < size {
+			return r, errors.New("redis: the reply breaks off within a record")
+		}
+		c.requests[i].repeated, b = b[:size], b[size:]
 	}
 	if len(b) > 0 {
 		return r, fmt.Errorf("redis: the reply has %d bytes too many", len(b))
@@ -274,6 +296,14 @@ func (c *call) fill(r *reply, now int64) (mismatches int) {
 		s := &c.requests[i]
 		out := s.outcome
 		*out = enforcement.Outcome{At: now, Charges: out.Charges[:0]}
+		switch r.verdicts[i] {
+		case verdictReused:
+			out.Verdict = enforcement.Reused
+			continue
+		case verdictRepeated:
+			c.repeat(s, out)
+			continue
+		}
 		verdict := c.replay(s, now, out)
 		out.Verdict = enforcement.Verdict(r.verdicts[i])
 		if out.Verdict != verdict {
@@ -286,6 +316,24 @@ func (c *call) fill(r *reply, now int64) (mismatches int) {
 		}
 	}
 	return mismatches
+}
+
+// repeat sets the outcome of a request that a record decided.
+func (c *call) repeat(s *span, out *enforcement.Outcome) {
+	b := s.repeated
+	out.Verdict, out.Replayed = enforcement.Granted, true
+	copy(out.First[:], b[16:32])
+	out.At, out.Units = int64At(b, 32), int64At(b, 40)
+	same := [16]byte(b[:16]) == s.request.Idempotency.Charges
+	if n := (len(b) - recordSize) / chargedSize; !same || n != s.to-s.from {
+		return
+	}
+	for j := range s.request.Charges {
+		at := int(c.where[s.where+j])
+		charge := b[recordSize+chargedSize*at:]
+		state := enforcement.State{Rev: intAt(charge, 1, 6), A: intAt(charge, 7, 7), B: intAt(charge, 14, 7), T: intAt(charge, 21, 7)}
+		out.Charges = append(out.Charges, enforcement.Charged{State: state, Cost: c.charges[s.from+at].sum, Fits: charge[0] == 1})
+	}
 }
 
 // fail sets the same undecided verdict and error for all requests of the call.

@@ -9,7 +9,7 @@ import (
 )
 
 // nVerdicts is the number of verdicts of the limiter. Index 0 counts values that are no verdict.
-const nVerdicts = int(enforcement.Unknown) + 1
+const nVerdicts = int(enforcement.Reused) + 1
 
 type limiterCounts struct {
 	seconds  histogram // in microseconds, its sum in nanoseconds

@@ -37,9 +37,9 @@ func (l *limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 
 // verdictKeys are the names of the span attributes that count requests, by verdict. Index 0 is for values that are no
 // verdict.
-var verdictKeys = func() [enforcement.Unknown + 1]string {
-	keys := [enforcement.Unknown + 1]string{"headgate.limiter.undecided"}
-	for v := enforcement.Granted; v <= enforcement.Unknown; v++ {
+var verdictKeys = func() [enforcement.Reused + 1]string {
+	keys := [enforcement.Reused + 1]string{"headgate.limiter.undecided"}
+	for v := enforcement.Granted; v <= enforcement.Reused; v++ {
 		keys[v] = "headgate.limiter." + v.String()
 	}
 	return keys

@@ -22,7 +22,7 @@ var meter = enforcement.Limit{Name: "burst", Algorithm: enforcement.TokenBucket,
 // charge gives a request of the limiter that names the canary wherever it can.
 func charge() []enforcement.Request {
 	return []enforcement.Request{{
-		Home: canary, IdempotencyKey: canary,
+		Home:    canary,
 		Charges: []enforcement.Charge{{Key: enforcement.Key{Tenant: 1, Cell: 1}, Meter: meter, Rev: 1, Cost: 1, Lease: canary}},
 	}}
 }

@@ -2,33 +2,43 @@
 -- u2, u4, i6, i7 and i8 are unsigned and signed integers of so many bytes. A cell is
 -- one counter.
 --
---   KEYS     the distinct cells: first the plain ones, then the logs.
+--   KEYS     the distinct cells: first the plain ones, then the logs; then the records of
+--            idempotent requests.
 --
 --   ARGV[1]  head       deadline i8 (by the clock of Redis; 0: none), passed u1 (1: the
 --                       next field replaces the clock), clock i8, number of plain cells
---                       u2, of parameters u2, of decisions u2, position of the logs
---                       u4, from 1
+--                       u2, of parameters u2, of decisions u2, of records u2, position
+--                       of the logs u4, from 1
 --            parameters in the form of cell.lua, followed by their former numbers
 --            logs       for each log cell: index of the parameter u2, whole u1 (1: the
 --                       reply must have all its entries)
---            decisions  mode u1, number of charges u2; for each charge, in
---                       ascending order of group: cell u2, parameter u2, group
---                       u2, cost i8. A group lists a cell once.
+--            decisions  mode u1, plus 128 if it is idempotent, number of charges u2; if it
+--                       is idempotent: its record u2, and three fields of 16 bytes: the
+--                       hash of the request, the hash of the charges, and the ID of the
+--                       request; for each charge, in ascending order of group: cell
+--                       u2, parameter u2, group u2, cost i8. A group lists a cell once.
 --
 --   reply    done u1 (0: the deadline has passed, the script did nothing), clock of
---            Redis i8; if done: one byte for each decision (1 granted, 2 refused);
+--            Redis i8; if done: one byte for each decision (1 granted, 2 refused, 3 repeated,
+--            4 the record is of another request);
 --            then each cell as it was before the call: u1 0 absent, 4 invalid
 --            (counts as absent), 1 and the rest of the value as below, or, for a
 --            log, 2 and its state settled at this time: rev i8, units i8,
 --            entries i8, newest i8, units before the first entry i8, number of
 --            entries that follow u2, and these entries. If a cell is absent and its
 --            tenant is full (full.lua), the overflow counter of the limit replaces
---            it: u1 5, then the overflow counter as above.
+--            it: u1 5, then the overflow counter as above. At the end is, for each
+--            decision that was repeated, its record, from the hash of the charges on.
 --
 -- The value of a log is u1 2, rev i6, units i7, entries u2, newest i7, sum i7, dead u4,
 -- and the entries, oldest first: t i7, sum i7. The sum of an entry includes all units
 -- up to this entry, so that a bisection finds the entries that have left the window.
 -- dead is the number of bytes of entries that have left.
+--
+-- A record is u1 3, the three fields of the decision, its time i8, the units of a
+-- TAKE_UP_TO i8, the number of charges u2, and for each charge: u1 1 if it fit, and the
+-- settled state of the cell after the decision: rev i6, a i7, b i7, t i7, without the
+-- entries of a log. It has effect for 10 minutes.
 --
 -- The script decides all requests before it writes. If Redis cannot write, it fails the
 -- first write, so that a call is applied completely or not at all.
@@ -36,7 +46,7 @@
 local sub, byte, floor = string.sub, string.byte, math.floor
 local max, min = math.max, math.min
 
-local ENFORCE, PEEK, FORCE, REFUND, RESET, TAKE_UP_TO = 0, 1, 2, 3, 4, 5
+local PEEK, FORCE, REFUND, RESET, TAKE_UP_TO = 1, 2, 3, 4, 5
 local MAX_LOG = 10000
 local SMALL_LOG = 64      -- a log with at most this number of entries is written again as a whole
 local HEADER, ENTRY = 34, 14
@@ -45,7 +55,8 @@ local LOG_FORM, ENTRY_FORM = '<Bi6i7I2i7i7I4', '<i7i7'
 local arg = ARGV[1]
 local time = call('TIME')
 local real = time[1] * 1000000 + time[2]
-local deadline, passed, now, plain, param_count, decision_count, pos, parameters = read('<i8Bi8I2I2I2I4', arg)
+local deadline, passed, now, plain, param_count, decision_count, record_count, pos, parameters =
+  read('<i8Bi8I2I2I2I2I4', arg)
 if deadline ~= 0 and real > deadline then
   return pack('<Bi8', 0, real)
 end
@@ -408,7 +419,7 @@ end
 
 -- Load the cells.
 
-local cell_count = #KEYS
+local cell_count = #KEYS - record_count
 if plain > 0 then
   local values = call('MGET', unpack(KEYS, 1, plain))
   local function open_plain(_, value)
@@ -436,10 +447,44 @@ for i = plain + 1, cell_count do
   cells[i] = c
 end
 
+-- The records. New ones are in new_records, by their number.
+
+local records, new_records, repeats = nil, {}, {}
+local RECORD_FORM, RECORD_LIFE = '<i8i8I2', 600000 -- milliseconds
+if record_count > 0 then
+  records = call('MGET', unpack(KEYS, cell_count + 1))
+end
+
+-- recorded returns the record i, or nil if there is none that has effect.
+local function recorded(i)
+  local v = records[i]
+  if v and byte(v) == 3 and #v >= 67 then
+    local at, _, n = read(RECORD_FORM, v, 50)
+    if #v == 67 + 28 * n and now < at + RECORD_LIFE * 1000 then
+      return v
+    end
+  end
+end
+
 -- Decide the requests.
 
 local verdicts = {}
-local cs, ps, gs, ks = {}, {}, {}, {} -- the cells, parameters, groups and costs of the charges of one decision
+-- The cells, parameters, groups and costs of the charges of one decision, whether they
+-- fit, and the states for its record.
+local cs, ps, gs, ks, fs, states = {}, {}, {}, {}, {}, {}
+
+-- describe sets the states of the charges from..to for the record.
+local function describe(from, to)
+  for k = from, to do
+    local c, p = cs[k], ps[k]
+    local r, a, b, t = c.r, c.a, c.b, c.t
+    if not c.log then
+      left(c, p)
+      r, a, b, t = c.sr, c.sa, c.sb, c.st
+    end
+    states[k] = pack('<Bi6i7i7i7', fs[k] and 1 or 0, r, a, b, t)
+  end
+end
 
 -- fits reports whether all charges from..to fit. It looks at every charge even after
 -- one does not fit: clamped states must be stored, and logs need to know how many
@@ -453,6 +498,10 @@ local function fits(from, to, mode, total)
       l = left(c, p)
     else
       l = look(c, p)
+    end
+    fs[k] = p.quota > 0 and cost <= l
+    if mode == TAKE_UP_TO then
+      fs[k] = p.quota > 0 and l > 0
     end
     if p.quota == 0 or cost > l then
       all = false
@@ -498,9 +547,9 @@ local function refund(c, p, cost)
   keep(c, p)
 end
 
-for d = 1, decision_count do
-  local mode, n
-  mode, n, pos = read('<BI2', arg, pos)
+-- decide decides the decision at pos, which has n charges. With record, it stores a new
+-- record under this number; identity has the first fields of that record.
+local function decide(mode, n, record, identity)
   local total = 0
   for k = 1, n do
     local c, p
@@ -517,15 +566,15 @@ for d = 1, decision_count do
     end
   end
 
-  local verdict = '\1'
-  if mode == ENFORCE or mode == PEEK or mode == TAKE_UP_TO then
+  local verdict, units = '\1', 0
+  if mode ~= REFUND and mode ~= RESET then
     local write, from = mode ~= PEEK, 1
     while from <= n do
       local to = from
       while to < n and gs[to + 1] == gs[from] do
         to = to + 1
       end
-      local fit = fits(from, to, mode, total)
+      local fit = fits(from, to, mode, total) or mode == FORCE
       if mode == TAKE_UP_TO then
         local grant = ks[from]
         for k = from, to do
@@ -535,6 +584,9 @@ for d = 1, decision_count do
         for k = from, to do
           ks[k] = grant
         end
+        if from == 1 then
+          units = grant
+        end
       end
       if fit and write then
         for k = from, to do
@@ -543,12 +595,10 @@ for d = 1, decision_count do
       elseif not fit and gs[from] == 0 then
         verdict, write = '\2', false
       end
+      if record then
+        describe(from, to)
+      end
       from = to + 1
-    end
-  elseif mode == FORCE then
-    fits(1, n, mode, total)
-    for k = 1, n do
-      charge(cs[k], ps[k], ks[k])
     end
   elseif mode == REFUND then
     for k = 1, n do
@@ -562,7 +612,34 @@ for d = 1, decision_count do
       end
     end
   end
-  verdicts[d] = verdict
+
+  if record and verdict == '\1' and mode ~= PEEK then
+    local value = '\3' .. identity .. pack(RECORD_FORM, now, units, n) .. table.concat(states, '', 1, n)
+    records[record], new_records[record] = value, value
+  end
+  return verdict
+end
+
+for d = 1, decision_count do
+  local mode, n
+  mode, n, pos = read('<BI2', arg, pos)
+  if mode < 128 then
+    verdicts[d] = decide(mode, n)
+  else
+    local record = read('<I2', arg, pos) + 1
+    local identity, known = sub(arg, pos + 2, pos + 49), recorded(record)
+    pos = pos + 50
+    if not known then
+      verdicts[d] = decide(mode - 128, n, record, identity)
+    else
+      pos = pos + 14 * n
+      verdicts[d] = '\4'
+      if sub(known, 2, 17) == sub(identity, 1, 16) then
+        verdicts[d] = '\3'
+        repeats[#repeats + 1] = sub(known, 18)
+      end
+    end
+  end
 end
 
 -- Build the reply before the logs change.
@@ -576,8 +653,15 @@ for i = 1, cell_count do
   end
   reply[i + 2] = c.shared and '\5' .. state or state
 end
+reply[cell_count + 3] = table.concat(repeats)
 
--- Store the changed cells.
+-- Store the new records and the changed cells.
+
+for i = 1, record_count do
+  if new_records[i] then
+    call('SET', KEYS[cell_count + i], new_records[i], 'PX', passed and '3600000' or RECORD_LIFE)
+  end
+end
 
 for i = 1, cell_count do
   local c = cells[i]

@@ -1,0 +1,220 @@
+package enforcement
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// IdempotencyPeriod is how long a Limiter keeps the record of an idempotent request.
+const IdempotencyPeriod = 10 * time.Minute
+
+// IdempotencyCell is the number in Key.Cell of the records of idempotent requests, and of
+// the counter that bounds their number. Limits have numbers from 1 on.
+const IdempotencyCell = 0
+
+// Idempotency makes a request idempotent. If the request is granted and its mode is not
+// Peek, the Limiter stores a record of the outcome in the same atomic step as the charges,
+// for IdempotencyPeriod. While the record exists, a request with the same Key gets that
+// outcome and charges nothing.
+type Idempotency struct {
+	// Key is the key of the record. Its partition is a hash of the caller's key.
+	Key Key
+	// Request is a hash of everything that the caller asked. If that of the record
+	// differs, the verdict is Reused.
+	Request [16]byte
+	// Charges is a hash of the charges and their numbers. If that of the record differs, for
+	// example because the plan changed, the outcome of a repetition has no charges.
+	Charges [16]byte
+}
+
+// Idempotent reports whether a record may decide the request. Refunds and resets are not
+// idempotent.
+func (r *Request) Idempotent() bool {
+	return r.Idempotency != nil && r.Mode != Refund && r.Mode != Reset
+}
+
+// An IdempotencyResult says what the Idempotency-Key of a check did.
+type IdempotencyResult uint8
+
+// The results.
+const (
+	// NotRepeated means that the check has no key, or that its key is new.
+	NotRepeated IdempotencyResult = iota
+	// Replayed means that the decision is that of an earlier check with the same key.
+	Replayed
+	// KeyReused means that the key belongs to another check. The check was not decided.
+	KeyReused
+	// TooManyKeys means that the tenant used too many new keys. The check was not decided.
+	TooManyKeys
+)
+
+// keyMeter returns the meter of the counter that bounds the number of new idempotency
+// keys of a tenant.
+func keyMeter(most int64) *Meter {
+	l := Limit{Name: "idempotency-keys", Algorithm: FixedWindow, Quota: most, Window: IdempotencyPeriod}
+	return l.Compile(1)
+}
+
+// chargeKey appends the charge for a new idempotency key, if the items have one and have
+// other charges. It must be the first charge of their request.
+func (w *call) chargeKey(e *Engine, it *item, charged bool) {
+	it.keyed = it.Check.IdempotencyKey != ""
+	if !it.keyed || !charged {
+		return
+	}
+	w.charges = append(w.charges, e.chargeOfKey(it.Subject))
+	w.positions = append(w.positions, -1)
+}
+
+// chargeOfKey returns the charge for a new idempotency key of a tenant.
+func (e *Engine) chargeOfKey(s *Subject) Charge {
+	return Charge{Key: Key{Tenant: s.Number, Cell: IdempotencyCell}, Meter: e.keys, Rev: e.keys.Rev, Cost: 1}
+}
+
+// idempotency returns the Idempotency of a request that decides items with charges.
+func idempotency(items []item, charges []Charge) *Idempotency {
+	first := &items[0]
+	key := sha256.Sum256([]byte(first.Check.IdempotencyKey))
+	text := make([]byte, 0, 512)
+	for i := range items {
+		text = appendCheck(text, items[i].Check)
+	}
+	request := sha256.Sum256(text)
+	text = text[:0]
+	for i := range charges {
+		text = appendCharge(text, &charges[i])
+	}
+	numbers := sha256.Sum256(text)
+	id := &Idempotency{Key: Key{Tenant: first.Subject.Number, Cell: IdempotencyCell}}
+	copy(id.Key.Partition[:], key[:])
+	copy(id.Request[:], request[:])
+	copy(id.Charges[:], numbers[:])
+	return id
+}
+
+// appendCheck appends everything that the caller asked. Two checks have the same text only
+// if they ask the same. The order of the attributes does not count.
+func appendCheck(b []byte, c *Check) []byte {
+	b = append(b, byte(c.Mode), boolByte(c.DefaultCost))
+	b = binary.LittleEndian.AppendUint64(b, uint64(c.Cost))
+	b = appendText(appendText(b, c.Method), c.Path)
+	var space [MaxAttributes]Attribute
+	attributes := append(space[:0], c.Attributes...)
+	slices.SortFunc(attributes, func(a, b Attribute) int { return cmp.Compare(a.Name, b.Name) })
+	b = append(b, byte(len(attributes)))
+	for _, a := range attributes {
+		b = appendText(appendText(b, a.Name), a.Value)
+	}
+	return b
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func boolByte(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// appendCharge appends the counter, the numbers and the cost of a charge.
+func appendCharge(b []byte, c *Charge) []byte {
+	m := c.Meter
+	b = binary.LittleEndian.AppendUint32(b, c.Key.Tenant)
+	b = binary.LittleEndian.AppendUint32(b, c.Key.Cell)
+	b = append(b, c.Key.Partition[:]...)
+	b = append(b, byte(m.Algorithm), byte(m.Anchor), byte(m.Period))
+	for _, n := range [...]int64{
+		c.Rev, c.Cost, int64(c.Group), m.Quota, m.Window, m.Capacity, m.P, m.Q, m.Edges[0], m.Edges[1], m.Edges[2],
+	} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(n))
+	}
+	return b
+}
+
+// repeated fills in the decisions of items whose idempotency key has a record. It returns
+// false if the key is new. base is as in answer.
+func (w *call) repeated(items []item, o *Outcome, base int) bool {
+	if !markRepeated(items, o) {
+		return false
+	}
+	if o.Verdict == Reused {
+		return true
+	}
+	for i := range items {
+		it, d := &items[i], items[i].Decision
+		if d.At = o.At; len(o.Charges) > 0 {
+			w.fillLimits(it, o, base)
+		} else {
+			d.Limits = d.Limits[:0]
+		}
+		if !d.Allowed {
+			d.Allowed, d.Reason, d.RetryAfter, d.NumbersUntil = true, ReasonOK, 0, 0
+			d.Missing, d.Policy, d.List, d.Block = "", "", nil, nil
+		}
+	}
+	return true
+}
+
+// markRepeated marks the items of an outcome whose idempotency key has a record. It
+// returns false if the key is new.
+func markRepeated(items []item, o *Outcome) bool {
+	if o.Verdict == Reused {
+		refuseKeys(items, KeyReused)
+		return true
+	}
+	if !o.Replayed {
+		return false
+	}
+	for i := range items {
+		d := items[i].Decision
+		if d.ID = o.First; i > 0 {
+			d.ID = followingID(o.First, i)
+		}
+		d.Idempotency, items[i].unrecorded = Replayed, true
+	}
+	return true
+}
+
+// tooManyKeys reports whether only the bound of new idempotency keys denies the items of
+// an outcome. base is as in answer. It then refuses their keys.
+func (w *call) tooManyKeys(items []item, o *Outcome, base int) bool {
+	if o.Verdict != Refused || !items[0].keyed || o.Charges[0].Fits {
+		return false
+	}
+	for i := range items {
+		for k := items[i].enforced.from; k < items[i].enforced.to; k++ {
+			if !o.Charges[k-base].Fits {
+				return false
+			}
+		}
+	}
+	refuseKeys(items, TooManyKeys)
+	return true
+}
+
+// refuseKeys sets the decisions of items to not decided because of their idempotency key.
+func refuseKeys(items []item, result IdempotencyResult) {
+	for i := range items {
+		d := items[i].Decision
+		d.Allowed, d.Reason, d.RetryAfter, d.Idempotency, d.Limits = false, "", 0, result, d.Limits[:0]
+		items[i].unrecorded = true
+	}
+}
+
+// followingID returns the ID of check i of an atomic batch with an idempotency key, whose
+// first check has the ID first. It is a UUIDv7 with the same time. Therefore a repetition
+// of the batch has the same IDs.
+func followingID(first [16]byte, i int) (id [16]byte) {
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint32(first[:], uint32(i)))
+	copy(id[:6], first[:6])
+	copy(id[6:], sum[:10])
+	id[6] = id[6]&0x0f | 0x70
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
