@@ -114,7 +114,7 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 		}
 	}
 	if o.Verdict == Refused && !anyDenied {
-		refuseKeys(items, TooManyKeys)
+		refuseManyKeys(items, request.Charges[0].Meter, o)
 	}
 }
 

@@ -153,7 +153,7 @@ func (w *call) repeated(items []item, o *Outcome, base int) bool {
 		} else {
 			d.Limits = d.Limits[:0]
 		}
-		if !d.Allowed {
+		if !d.Allowed || len(o.Charges) == 0 {
 			d.Allowed, d.Reason, d.RetryAfter, d.NumbersUntil = true, ReasonOK, 0, 0
 			d.Missing, d.Policy, d.List, d.Block = "", "", nil, nil
 		}
@@ -194,8 +194,18 @@ func (w *call) tooManyKeys(items []item, o *Outcome, base int) bool {
 			}
 		}
 	}
-	refuseKeys(items, TooManyKeys)
+	refuseManyKeys(items, w.charges[base].Meter, o)
 	return true
+}
+
+// refuseManyKeys refuses the keys of items whose first charge, that for a new key, did not
+// fit.
+func refuseManyKeys(items []item, m *Meter, o *Outcome) {
+	refuseKeys(items, TooManyKeys)
+	wait, _ := m.RetryAfter(o.Charges[0].State, o.At, 1)
+	for i := range items {
+		items[i].Decision.RetryAfter = Milliseconds(wait)
+	}
 }
 
 // refuseKeys sets the decisions of items to not decided because of their idempotency key.
