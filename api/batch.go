@@ -60,7 +60,7 @@ func (b *batch) release() {
 
 // checkBatch is POST /v1/check/batch.
 func (a *API) checkBatch(w http.ResponseWriter, r *http.Request, who caller) error {
-	deny, err := checkParameters(r)
+	deny, key, err := checkParameters(r)
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,14 @@ func (a *API) checkBatch(w http.ResponseWriter, r *http.Request, who caller) err
 			return err
 		}
 	}
+	b.setKeys(key)
 	if err := a.Decide(r.Context(), b.items, b.atomic); err != nil {
 		return err
+	}
+	if b.atomic && len(b.items) > 0 {
+		if err := keyRefused(b.items[0].Decision); err != nil {
+			return err
+		}
 	}
 	a.writeBatch(w, b, deny)
 	return nil
@@ -102,15 +108,18 @@ const batchChunk = 32 << 10
 func (a *API) writeBatch(w http.ResponseWriter, b *batch, deny int) {
 	h := w.Header()
 	h["Content-Type"], h["Cache-Control"] = typeJSON, noStore
+	if b.replayed() {
+		h[replayedHeader] = isReplayed
+	}
 	out, whole := append(b.out[:0], `{"results":[`...), true
 	for i := range b.checks {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		if b.faults[i] != nil {
-			out = a.appendProblem(out, asProblem(atTenant(b.faults[i], "/tenant")), requestID(w), "/checks/"+strconv.Itoa(i))
+		d := &b.decisions[i]
+		if fault := b.fault(i); fault != nil {
+			out = a.appendProblem(out, asProblem(fault), requestID(w), "/checks/"+strconv.Itoa(i))
 		} else {
-			d := &b.decisions[i]
 			out = a.appendDecision(out, d, a.decisionStatus(d, deny), true)
 		}
 		if len(out) >= batchChunk {
@@ -200,6 +209,40 @@ func (b *batch) find(who caller) {
 			b.items = append(b.items, enforcement.BatchItem{Subject: b.subjects[i], Check: &b.checks[i], Decision: &b.decisions[i]})
 		}
 	}
+}
+
+// fault returns why check i was not decided, or nil.
+func (b *batch) fault(i int) error {
+	if b.faults[i] != nil {
+		return atTenant(b.faults[i], "/tenant")
+	}
+	return keyRefused(&b.decisions[i])
+}
+
+// setKeys gives each check of a batch with an Idempotency-Key a key of its own. An atomic batch
+// has one key, that of its first check.
+func (b *batch) setKeys(key string) {
+	switch {
+	case key == "":
+	case b.atomic:
+		if len(b.items) > 0 {
+			b.items[0].Check.IdempotencyKey = key + "\natomic"
+		}
+	default:
+		for i := range b.checks {
+			b.checks[i].IdempotencyKey = key + "\n" + strconv.Itoa(i)
+		}
+	}
+}
+
+// replayed reports whether all results repeat those of an earlier batch.
+func (b *batch) replayed() bool {
+	for i := range b.checks {
+		if b.faults[i] != nil || b.decisions[i].Idempotency != enforcement.Replayed {
+			return false
+		}
+	}
+	return true
 }
 
 // checkAtomic returns an error unless all checks of an atomic batch have the same tenant and

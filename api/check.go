@@ -98,7 +98,7 @@ func (a *API) check(w http.ResponseWriter, r *http.Request, s *scratch) (who cal
 }
 
 func (a *API) checkWith(w http.ResponseWriter, r *http.Request, who caller, s *scratch) error {
-	deny, err := checkParameters(r)
+	deny, key, err := checkParameters(r)
 	if err != nil {
 		return err
 	}
@@ -109,8 +109,12 @@ func (a *API) checkWith(w http.ResponseWriter, r *http.Request, who caller, s *s
 	if err := who.within(subject, &s.check); err != nil {
 		return err
 	}
+	s.check.IdempotencyKey = key
 	if a.decideOne(r.Context(), subject, s) != nil {
 		overloaded(&s.decision, subject, &s.check)
+	}
+	if err := keyRefused(&s.decision); err != nil {
+		return err
 	}
 	a.writeDecision(w, s, deny)
 	return nil
@@ -183,6 +187,9 @@ func (a *API) writeDecision(w http.ResponseWriter, s *scratch, deny int) {
 		h["Content-Type"] = typeProblem
 	}
 	h["Cache-Control"] = noStore
+	if d.Idempotency == enforcement.Replayed {
+		h[replayedHeader] = isReplayed
+	}
 	s.answered = true
 	w.WriteHeader(status)
 	_, _ = w.Write(s.out[:size]) // an error means that the client closed the connection
@@ -215,28 +222,26 @@ var (
 	typeProblem = []string{"application/problem+json"}
 	noStore     = []string{"no-store"}
 	challenge   = []string{"Bearer"}
+	isReplayed  = []string{"true"}
 )
 
-// checkParameters returns the status that deny_status selects, or 0. It rejects an
-// Idempotency-Key: the key is not supported, and ignoring it would charge a retry twice.
-func checkParameters(r *http.Request) (deny int, err error) {
-	if _, ok := r.Header["Idempotency-Key"]; ok {
-		return 0, malformedAt("Idempotency-Key", "not supported yet")
-	}
-	if r.URL.RawQuery == "" {
-		return 0, nil
+// checkParameters returns the status that deny_status selects, or 0, and the Idempotency-Key,
+// or "".
+func checkParameters(r *http.Request) (deny int, key string, err error) {
+	if key, err = idempotencyKey(r.Header); err != nil || r.URL.RawQuery == "" {
+		return 0, key, err
 	}
 	switch text := r.URL.Query().Get("deny_status"); text {
 	case "":
-		return 0, nil
+		return 0, key, nil
 	case "200":
-		return http.StatusOK, nil
+		return http.StatusOK, key, nil
 	case "403":
-		return http.StatusForbidden, nil
+		return http.StatusForbidden, key, nil
 	case "429":
-		return http.StatusTooManyRequests, nil
+		return http.StatusTooManyRequests, key, nil
 	}
-	return 0, malformedAt("deny_status", "must be 200, 403 or 429")
+	return 0, "", malformedAt("deny_status", "must be 200, 403 or 429")
 }
 
 func malformedAt(pointer, detail string) error {

@@ -136,7 +136,6 @@ func TestStrictInput(t *testing.T) {
 		{415, map[string]string{"Content-Type": "application/problem+json"}, login, ""},
 		{415, map[string]string{"Content-Type": ""}, login, ""},
 		{415, map[string]string{"Content-Encoding": "gzip"}, login, ""},
-		{400, map[string]string{"Idempotency-Key": "k"}, login, ""},
 		{400, nil, login, "?dryrun=1"},
 		{400, nil, login, "?deny_status=404"},
 		{400, nil, login, "?deny_status="},

@@ -98,6 +98,9 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 	}
 	b = append(b, `,"delay_ms":0,"degraded":`...)
 	b = strconv.AppendBool(b, d.Degraded)
+	if d.Idempotency == enforcement.Replayed {
+		b = append(b, `,"replayed":true`...)
+	}
 	b = appendNearLimit(b, d.NearLimit())
 	b = append(b, `,"limits":[`...)
 	for i := range d.Limits {

@@ -23,8 +23,8 @@ var errNotKept = problem.New(problem.NotFound,
 func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	if _, err := checkParameters(r); err != nil {
-		return err
+	if _, ok := r.Header[idempotencyKeyHeader]; ok {
+		return malformedAt(idempotencyKeyHeader, "an explanation charges nothing, so it takes no key")
 	}
 	subject, err := s.read(r, who)
 	if err != nil {

@@ -15,6 +15,9 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 const (
@@ -48,6 +51,25 @@ type answerWriter struct {
 func (w *answerWriter) Header() http.Header         { return w.answer.Header }
 func (w *answerWriter) WriteHeader(status int)      { w.Status = status }
 func (w *answerWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
+
+// errKeyReused is the error of a check with the Idempotency-Key of another check.
+var errKeyReused = problem.WithCode(problem.Conflict, "idempotency_key_reused",
+	"this Idempotency-Key belongs to another check of the last 10 minutes: send a new key for a new check; nothing was charged")
+
+// keyRefused returns the error of a check that was not decided because of its Idempotency-Key,
+// or nil.
+func keyRefused(d *enforcement.Decision) error {
+	switch d.Idempotency {
+	case enforcement.KeyReused:
+		return errKeyReused
+	case enforcement.TooManyKeys:
+		p := problem.WithCode(problem.Unavailable, "too_many_idempotency_keys",
+			"the tenant has used too many new Idempotency-Keys in the last 10 minutes; this check was not decided, and nothing was charged")
+		p.RetryAfter = seconds(d.RetryAfter)
+		return p
+	}
+	return nil
+}
 
 // idempotencyKey returns the Idempotency-Key of a request, or "".
 func idempotencyKey(h http.Header) (string, error) {

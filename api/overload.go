@@ -64,8 +64,9 @@ func overloaded(d *enforcement.Decision, s *enforcement.Subject, c *enforcement.
 
 // retryAfterOf returns the value of Retry-After, in seconds, for a problem of kind Unavailable.
 func retryAfterOf(p *problem.Problem) string {
+	after := max(1, p.RetryAfter)
 	if p.Code == codeOverloaded {
-		return strconv.FormatInt(seconds(overloadedRetry()), 10)
+		after = seconds(overloadedRetry())
 	}
-	return "1"
+	return strconv.FormatInt(after, 10)
 }

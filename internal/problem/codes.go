@@ -20,7 +20,7 @@ var Codes = []Code{
 	{"disabled", "conflict", "The account with this e-mail address is disabled."},
 	{"email_taken", "conflict", "An account with this e-mail address exists already."},
 	{"entry_exists", "conflict", "The value is on this list already."},
-	{"idempotency_key_reused", "conflict", "The Idempotency-Key was sent with another body in the last 24 hours."},
+	{"idempotency_key_reused", "conflict", "The Idempotency-Key was sent with another body in the last 24 hours, or, for checks, in the last 10 minutes."},
 	{"invitation_exists", "conflict", "An invitation with this token exists already."},
 	{"key_address", "forbidden", "The API key may not be used from the address of the request."},
 	{"key_ended", "conflict", "The key is revoked or has expired. Create a new one."},
@@ -38,6 +38,8 @@ var Codes = []Code{
 	{"slug_taken", "conflict", "Another object has this slug."},
 	{"too_many_blocks", "conflict", "The tenant has the maximum number of blocks."},
 	{"too_many_entries", "conflict", "The tenant has the maximum number of list entries."},
+	{"too_many_idempotency_keys", "unavailable", "The tenant used more new Idempotency-Keys for checks in 10 minutes than " +
+		"HEADGATE_MAX_IDEMPOTENCY_KEYS allows. The check was not decided and nothing was charged."},
 	{"too_many_invitations", "conflict", "The maximum number of invitations is open."},
 	{"too_many_members", "conflict", "The tenant has the maximum number of people."},
 	{"too_many_overrides", "conflict", "The tenant has the maximum number of overrides."},

@@ -78,6 +78,9 @@ type Problem struct {
 	Message string
 	// Fields are the invalid places, in the order of the input.
 	Fields []Field
+	// RetryAfter is the number of seconds after which the same request may succeed, with kind Unavailable. 0 if it is
+	// not known.
+	RetryAfter int64
 	// Cause is the underlying error. It is logged, but never shown to the caller.
 	Cause error
 }

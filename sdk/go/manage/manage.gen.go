@@ -155,6 +155,9 @@ type DecisionBase struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
+	// and nothing was charged again. Absent otherwise.
+	Replayed *bool `json:"replayed,omitzero"`
 	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
@@ -189,6 +192,9 @@ type Decision struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
+	// and nothing was charged again. Absent otherwise.
+	Replayed *bool `json:"replayed,omitzero"`
 	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
@@ -225,6 +231,9 @@ type Denial struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
+	// and nothing was charged again. Absent otherwise.
+	Replayed *bool `json:"replayed,omitzero"`
 	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
@@ -271,6 +280,9 @@ type DecisionOrDenial struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
+	// and nothing was charged again. Absent otherwise.
+	Replayed *bool `json:"replayed,omitzero"`
 	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or

@@ -91,6 +91,7 @@ class DecisionBase(TypedDict):
     numbers_until: NotRequired[NumbersUntil]
     delay_ms: int
     degraded: bool
+    replayed: NotRequired[bool]
     near_limit: NotRequired[int]
     limits: List[LimitState]
 
@@ -109,6 +110,7 @@ class Decision(TypedDict):
     numbers_until: NotRequired[NumbersUntil]
     delay_ms: int
     degraded: bool
+    replayed: NotRequired[bool]
     near_limit: NotRequired[int]
     limits: List[LimitState]
     kind: Literal["decision"]
@@ -129,6 +131,7 @@ Denial = TypedDict(
         "numbers_until": "NotRequired[NumbersUntil]",
         "delay_ms": "int",
         "degraded": "bool",
+        "replayed": "NotRequired[bool]",
         "near_limit": "NotRequired[int]",
         "limits": "List[LimitState]",
         "kind": "Literal['denial']",

@@ -99,6 +99,8 @@ export interface DecisionBase {
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
+  /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
+  replayed?: boolean;
   /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
   near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
@@ -129,6 +131,8 @@ export interface Decision {
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
+  /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
+  replayed?: boolean;
   /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
   near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
@@ -161,6 +165,8 @@ export interface Denial {
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
+  /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
+  replayed?: boolean;
   /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
   near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
