@@ -58,6 +58,10 @@ func keyMeter(most int64) *Meter {
 	return l.Compile(1)
 }
 
+// chargesPerKey is the number of charges of an idempotent request for which the counter of
+// new keys is charged one unit, because they determine the size of its record.
+const chargesPerKey = 8
+
 // chargeKey appends the charge for a new idempotency key, if the items have one and have
 // other charges. It must be the first charge of their request.
 func (w *call) chargeKey(e *Engine, it *item, charged bool) {
@@ -71,12 +75,16 @@ func (w *call) chargeKey(e *Engine, it *item, charged bool) {
 
 // chargeOfKey returns the charge for a new idempotency key of a tenant.
 func (e *Engine) chargeOfKey(s *Subject) Charge {
-	return Charge{Key: Key{Tenant: s.Number, Cell: IdempotencyCell}, Meter: e.keys, Rev: e.keys.Rev, Cost: 1}
+	return Charge{Key: Key{Tenant: s.Number, Cell: IdempotencyCell}, Meter: e.keys, Rev: e.keys.Rev}
 }
 
-// idempotency returns the Idempotency of a request that decides items with charges.
+// idempotency returns the Idempotency of a request that decides items with charges. It
+// sets the cost of the first charge, that for a new key.
 func idempotency(items []item, charges []Charge) *Idempotency {
 	first := &items[0]
+	if len(charges) > 0 {
+		charges[0].Cost = int64(len(charges)-1+chargesPerKey-1) / chargesPerKey
+	}
 	key := sha256.Sum256([]byte(first.Check.IdempotencyKey))
 	text := make([]byte, 0, 512)
 	for i := range items {
@@ -202,7 +210,7 @@ func (w *call) tooManyKeys(items []item, o *Outcome, base int) bool {
 // fit.
 func refuseManyKeys(items []item, m *Meter, o *Outcome) {
 	refuseKeys(items, TooManyKeys)
-	wait, _ := m.RetryAfter(o.Charges[0].State, o.At, 1)
+	wait, _ := m.RetryAfter(o.Charges[0].State, o.At, o.Charges[0].Cost)
 	for i := range items {
 		items[i].Decision.RetryAfter = Milliseconds(wait)
 	}

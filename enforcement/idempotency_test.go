@@ -240,6 +240,33 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 	}
 }
 
+// The record of a batch has all its limits, so its key counts for more.
+func TestIdempotencyKeyOfALargeBatch(t *testing.T) {
+	t.Parallel()
+	l := newCounters()
+	e := enforcement.NewEngine(l, enforcement.Config{})
+	var limits []enforcement.RuleLimit
+	for i := range uint32(8) {
+		limits = append(limits, window(i+1, 1000))
+	}
+	s := subject(t, enforcement.RuleSpec{Policy: "p", Limits: limits})
+	for checks, want := range map[int]int64{1: 1, 2: 2, 100: 100} {
+		items := make([]enforcement.BatchItem, checks)
+		for i := range items {
+			items[i] = enforcement.BatchItem{Subject: s, Check: new(enforcement.Check{Cost: 1}), Decision: new(enforcement.Decision)}
+		}
+		items[0].Check.IdempotencyKey = "k"
+		e.DecideBatch(context.Background(), items, true)
+		c := l.asked[0].Charges[0]
+		if c.Key.Cell != enforcement.IdempotencyCell || c.Cost != want || c.Meter.Quota != 100_000 {
+			t.Errorf("%d checks: %+v", checks, c)
+		}
+		if !items[0].Decision.Allowed || items[0].Decision.Limits[0].Limit.Cell != 1 {
+			t.Errorf("%d checks: %s", checks, summary(items[0].Decision))
+		}
+	}
+}
+
 // local returns a subject whose policy has the failure mode local.
 func local(t *testing.T) *enforcement.Subject {
 	return subject(t, enforcement.RuleSpec{

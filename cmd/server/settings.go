@@ -62,6 +62,7 @@ type serveSettings struct {
 	MaxWaiting     int `default:"8192" help:"How many checks may wait on this node before further ones are answered 503 with Retry-After; a batch counts as an eighth of its checks. 0: none waits."`
 	MaxCounters    int `default:"4000000" help:"How many counters this process keeps at once, about 85 bytes each; a tenant has at most a quarter. Further keys of a limit share one counter."`
 	MaxKeys        int `default:"1000000" help:"How many live counters a tenant may have in Redis, about 160 bytes each, logs more. Further keys of a limit share one counter."`
+	MaxIdempotency int `name:"max-idempotency-keys" default:"100000" help:"How many checks with a new Idempotency-Key a tenant may send in 10 minutes, about 300 bytes each; an atomic batch counts once for every 8 limits. Further ones are answered 503 with Retry-After."`
 	MaxConnections int `default:"10000" help:"How many connections this process accepts at once; at most three quarters of the files that it may open. Above it, idle connections are closed first; a small reserve answers health and metrics only."`
 	MaxPerAddress  int `name:"max-connections-per-address" default:"0" help:"How many connections one IPv4 address or IPv6 /64 network may have. 0: half of the maximum for all addresses."`
 
@@ -155,6 +156,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"shutdown-timeout", within(s.ShutdownTimeout, 0, 10*time.Minute)},
 		{"max-counters", within(s.MaxCounters, 1000, 1_000_000_000)},
 		{"max-keys", within(s.MaxKeys, 1000, 1_000_000_000)},
+		{"max-idempotency-keys", within(s.MaxIdempotency, 1000, 1_000_000_000)},
 		{"max-waiting", within(s.MaxWaiting, 0, 1_000_000)},
 		{"api-rate", within(s.APIRate, 0, 1_000_000_000)},
 		{"api-rate-per-address", within(s.APIRatePerAddress, 0, 1_000_000_000)},

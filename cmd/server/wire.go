@@ -320,7 +320,7 @@ func (n *node) connectionState() metrics.ConnectionState {
 
 // newEngine creates the engine that decides checks, with the node's limiter.
 func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine {
-	cfg := enforcement.Config{Nodes: s.Nodes, Recorder: n.recorder, Logger: log}
+	cfg := enforcement.Config{Nodes: s.Nodes, Recorder: n.recorder, IdempotencyKeys: int64(s.MaxIdempotency), Logger: log}
 	var limiter enforcement.Limiter = n.local
 	if n.shared != nil {
 		limiter, cfg.Local, cfg.Memory = n.leases, n.recorder.InstrumentLocal(n.local), n.local
