@@ -21,6 +21,8 @@ const (
 	retryMax   = time.Second
 	budgetMax  = 10.0 // retries that can follow each other
 	budgetCall = 0.1  // retries that each call adds: a tenth of the calls
+
+	idempotencyKey = "Idempotency-Key"
 )
 
 // call is one call of the API. Its tries share the header.
@@ -50,13 +52,13 @@ func (a *answer) release() {
 	answers.Put(a)
 }
 
-// call sends a call, and repeats it if nothing was charged. The deadline is that of
-// limited; the caller's own context says whether the caller canceled.
+// call sends a call, and repeats it if nothing was charged, or if it is idempotent. The
+// deadline is that of limited; the caller's own context says whether the caller canceled.
 func (c *Client) call(limited, callers context.Context, to call) (*answer, error) {
 	c.budget.earn()
 	for try := 1; ; try++ {
 		a, err := c.send(limited, to)
-		wait, retry := retryable(a, err, try)
+		wait, retry := retryable(a, err, try, to.header[idempotencyKey] != nil)
 		if retry && try < c.maxTries {
 			if deadline, ok := limited.Deadline(); (!ok || time.Until(deadline) > wait) && c.budget.spend() {
 				if a != nil {
@@ -79,14 +81,15 @@ func (c *Client) call(limited, callers context.Context, to call) (*answer, error
 	}
 }
 
-// retryable reports whether a try charged nothing and may be repeated, and the time until
-// then: the Retry-After of the answer and full jitter.
-func retryable(a *answer, err error, try int) (time.Duration, bool) {
+// retryable reports whether a try may be repeated, because it charged nothing or because
+// the call is idempotent, and the time until then: the Retry-After of the answer and full
+// jitter.
+func retryable(a *answer, err error, try int, idempotent bool) (time.Duration, bool) {
 	wait := time.Duration(rand.Int64N(int64(min(retryMax, retryBase<<(try-1)))))
 	if err != nil {
 		var dial *net.OpError
-		return wait, errors.As(err, &dial) && dial.Op == "dial" && !dial.Timeout() &&
-			!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+		refused := errors.As(err, &dial) && dial.Op == "dial" && !dial.Timeout()
+		return wait, (refused || idempotent) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 	}
 	if a.status != http.StatusServiceUnavailable {
 		return 0, false

@@ -16,7 +16,7 @@ import (
 func (c *Client) Check(ctx context.Context, request CheckRequest) Decision {
 	start := time.Now()
 	body := request.append(make([]byte, 0, 256))
-	remembers := c.config.RememberDenials && request.Mode != Peek && request.Mode != Force
+	remembers := c.config.RememberDenials && request.Mode != Peek && request.Mode != Force && request.IdempotencyKey == ""
 	if remembers {
 		if d, ok := c.denials.get(body, start); ok {
 			c.decided(ctx, request, d, start)
@@ -26,7 +26,7 @@ func (c *Client) Check(ctx context.Context, request CheckRequest) Decision {
 	limited, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	var d Decision
-	a, err := c.call(limited, ctx, call{method: http.MethodPost, url: c.check, header: c.header, body: body})
+	a, err := c.call(limited, ctx, call{method: http.MethodPost, url: c.check, header: c.headerFor(&request), body: body})
 	if err == nil {
 		d, err = decode(a)
 		a.release()
@@ -64,7 +64,7 @@ func (c *Client) CheckBatch(ctx context.Context, requests []CheckRequest, atomic
 	limited, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	var decisions []Decision
-	a, err := c.call(limited, ctx, call{method: http.MethodPost, url: c.batch, header: c.header, body: body})
+	a, err := c.call(limited, ctx, call{method: http.MethodPost, url: c.batch, header: c.headerFor(&requests[0]), body: body})
 	if err == nil {
 		decisions, err = c.decodeBatch(ctx, requests, a)
 		a.release()
@@ -80,6 +80,16 @@ func (c *Client) CheckBatch(ctx context.Context, requests []CheckRequest, atomic
 		c.decided(ctx, requests[i], decisions[i], start)
 	}
 	return decisions
+}
+
+// headerFor returns the header of a call for a request.
+func (c *Client) headerFor(request *CheckRequest) http.Header {
+	if request.IdempotencyKey == "" {
+		return c.header
+	}
+	header := c.header.Clone()
+	header.Set(idempotencyKey, request.IdempotencyKey)
+	return header
 }
 
 func (c *Client) decided(ctx context.Context, request CheckRequest, d Decision, start time.Time) {

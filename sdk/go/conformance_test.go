@@ -50,6 +50,7 @@ type request struct {
 	Attributes           map[string]string
 	Cost                 *int64
 	Mode                 headgate.Mode
+	IdempotencyKey       string `json:"idempotency_key"`
 }
 
 type call struct {
@@ -177,11 +178,14 @@ func (p *played) step(name string, s step) {
 }
 
 func (p *played) request(r request) headgate.CheckRequest {
-	attributes := map[string]string{}
+	attributes, filled := map[string]string{}, strings.NewReplacer("$user", "u"+p.run, "$run", p.run)
 	for name, value := range r.Attributes {
-		attributes[name] = strings.NewReplacer("$user", "u"+p.run, "$run", p.run).Replace(value)
+		attributes[name] = filled.Replace(value)
 	}
-	return headgate.CheckRequest{Tenant: r.Tenant, Method: r.Method, Path: r.Path, Attributes: attributes, Cost: r.Cost, Mode: r.Mode}
+	return headgate.CheckRequest{
+		Tenant: r.Tenant, Method: r.Method, Path: r.Path, Attributes: attributes, Cost: r.Cost, Mode: r.Mode,
+		IdempotencyKey: filled.Replace(r.IdempotencyKey),
+	}
 }
 
 // shown returns a decision in the form of the file.

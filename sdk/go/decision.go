@@ -52,6 +52,7 @@ type Decision struct {
 	RetryAfterMS *int64 `json:"retry_after_ms"` // nil if waiting does not help
 	DelayMS      int64  `json:"delay_ms"`
 	Degraded     bool   `json:"degraded"` // failure modes decided
+	Replayed     bool   `json:"replayed"` // the first decision of the IdempotencyKey; nothing was charged again
 	// NearLimit is the largest warn_at threshold that an enforced limit has reached, in
 	// percent. nil: none.
 	NearLimit        *int         `json:"near_limit"`

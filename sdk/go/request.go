@@ -30,6 +30,12 @@ type CheckRequest struct {
 	Cost *int64
 	// Mode is the mode of the check. Default: Enforce.
 	Mode Mode
+	// IdempotencyKey makes the check idempotent: 1 to 255 visible ASCII characters, such as
+	// the ID of the request that you serve. A repetition within 10 minutes gets the first
+	// decision again and charges nothing. The client therefore also retries if the
+	// connection breaks before the answer. In a batch, only the key of the first request
+	// counts; it is that of the whole batch. Default: none.
+	IdempotencyKey string
 }
 
 // Cost returns a pointer to units, for CheckRequest.Cost.

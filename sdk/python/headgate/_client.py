@@ -6,7 +6,6 @@ import asyncio
 import concurrent.futures
 import inspect
 import re
-import socket
 import time
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Iterable, List, Optional, Protocol, Tuple, Union
 from urllib.parse import urlsplit
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 from ._decision import AnyDecision, CheckRequest, Denial, Fallback, Reply, encode
 from ._errors import HeadgateError, ProblemError, UnreachableError
 from ._manage_gen import Management
-from ._steps import Budget, Denials, Send, Sleep, Steps, call, quietly
+from ._steps import IDEMPOTENCY_KEY, TIMEOUTS, Budget, Denials, Send, Sleep, Steps, call, quietly
 from ._transport import Abort, Pool
 from ._version import __version__
 
@@ -89,8 +88,11 @@ class _Rules:
         self._denials = Denials()
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "User-Agent": f"headgate-python/{__version__}"}
 
-    def _call(self, path: str, body: bytes, deadline: float) -> Steps:
-        return call(Send("POST", path, self._headers, body, deadline), self._max_retries, self._budget, self._hooks.retrying)
+    def _call(self, path: str, request: CheckRequest, body: bytes, deadline: float) -> Steps:
+        headers = self._headers
+        if request.idempotency_key:
+            headers = {**headers, IDEMPOTENCY_KEY: request.idempotency_key}
+        return call(Send("POST", path, headers, body, deadline), self._max_retries, self._budget, self._hooks.retrying)
 
     def _request(self, request: Optional[CheckRequest], members: Any) -> CheckRequest:
         if request is None:
@@ -100,7 +102,7 @@ class _Rules:
         return request
 
     def _remembers(self, request: CheckRequest) -> bool:
-        return self._remember_denials and request.mode in (None, "enforce")
+        return self._remember_denials and request.mode in (None, "enforce") and not request.idempotency_key
 
     def _checked(self, request: CheckRequest, body: bytes, reply: Reply) -> AnyDecision:
         try:
@@ -155,7 +157,7 @@ class _Rules:
 def _typed(error: BaseException) -> HeadgateError:
     if isinstance(error, HeadgateError):
         return error
-    late = isinstance(error, (socket.timeout, asyncio.TimeoutError, TimeoutError))
+    late = isinstance(error, TIMEOUTS)
     return UnreachableError("timeout" if late else "connection", error)
 
 
@@ -204,7 +206,7 @@ class Headgate(_Rules):
         decision: Optional[AnyDecision] = self._denials.get(body) if self._remembers(request) else None
         if decision is None:
             try:
-                reply = self._drive(self._call("/v1/check", body, start + self._timeout))
+                reply = self._drive(self._call("/v1/check", request, body, start + self._timeout))
             except HeadgateError as error:
                 decision = self._without(request, error)
             else:
@@ -222,7 +224,7 @@ class Headgate(_Rules):
             return []
         start = time.monotonic()
         try:
-            reply = self._drive(self._call("/v1/check/batch", self._batch_body(listed, atomic), start + self._timeout))
+            reply = self._drive(self._call("/v1/check/batch", listed[0], self._batch_body(listed, atomic), start + self._timeout))
             decisions = self._batch(listed, reply)
         except HeadgateError as error:
             if not self._raise_errors:
@@ -314,7 +316,7 @@ class AsyncHeadgate(_Rules):
         decision: Optional[AnyDecision] = self._denials.get(body) if self._remembers(request) else None
         if decision is None:
             try:
-                reply = await self._drive(self._call("/v1/check", body, start + self._timeout))
+                reply = await self._drive(self._call("/v1/check", request, body, start + self._timeout))
             except HeadgateError as error:
                 decision = self._without(request, error)
             else:
@@ -329,7 +331,7 @@ class AsyncHeadgate(_Rules):
             return []
         start = time.monotonic()
         try:
-            reply = await self._drive(self._call("/v1/check/batch", self._batch_body(listed, atomic), start + self._timeout))
+            reply = await self._drive(self._call("/v1/check/batch", listed[0], self._batch_body(listed, atomic), start + self._timeout))
             decisions = self._batch(listed, reply)
         except HeadgateError as error:
             if not self._raise_errors:

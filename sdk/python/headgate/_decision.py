@@ -31,6 +31,11 @@ class CheckRequest:
     cost: Optional[int] = None
     #: peek charges nothing; force charges even if nothing is left. Default: enforce.
     mode: Optional[Literal["enforce", "peek", "force"]] = None
+    #: Makes the check idempotent: 1 to 255 visible ASCII characters, such as the ID of the
+    #: request that you serve. A repetition within 10 minutes gets the first decision again and
+    #: charges nothing. The client therefore also retries if the connection breaks before the
+    #: answer. In a batch, only the key of the first request counts; it is that of the whole batch.
+    idempotency_key: Optional[str] = None
 
     def wire(self) -> Dict[str, Any]:
         """Return the members that are set, in a fixed order. Equal requests give equal JSON."""
@@ -87,6 +92,8 @@ class Decision:
     error: None = None
     #: The largest warn_at threshold that an enforced limit has reached, in percent. None: none is reached.
     near_limit: Optional[int] = None
+    #: The first decision of the idempotency_key; nothing was charged again.
+    replayed: bool = False
 
     kind = "decision"
     allowed = True
@@ -170,6 +177,7 @@ class Reply:
             raise UnreachableError("unavailable", f"{body.get('status')} {body.get('detail')}")
         known: Dict[str, Any] = {name: body.get(name) for name in _COMMON}
         known["limits"] = body.get("limits") or []
+        known["replayed"] = body.get("replayed") is True
         known["request_id"] = body.get("request_id") or self.headers.get("x-request-id")
         if kind == "decision":
             return Decision(**known, headers=headers)

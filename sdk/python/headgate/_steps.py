@@ -6,7 +6,9 @@ asynchronous, sends back the reply or throws the error. Both clients have the sa
 
 from __future__ import annotations
 
+import asyncio
 import random
+import socket
 import threading
 import time
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ RETRY_MAX = 1.0
 BUDGET_MAX = 10.0  # retries that can follow each other
 BUDGET_CALL = 0.1  # retries that each call adds: a tenth of the calls
 REMEMBER_MAX = 1.0  # seconds
+TIMEOUTS = (socket.timeout, asyncio.TimeoutError, TimeoutError)  # one class in later versions of Python
+IDEMPOTENCY_KEY = "Idempotency-Key"
 DENIALS_LIMIT = 10_000  # denials of a client, so that many keys do not fill the memory
 
 
@@ -70,7 +74,7 @@ def quietly(hook: Optional[Callable[..., object]], *arguments: object) -> None:
 
 
 def call(send: Send, max_retries: int, budget: Budget, retrying: Optional[Callable[[HeadgateError, float], None]]) -> Steps:
-    """Send a call, and repeat it if nothing was charged."""
+    """Send a call, and repeat it if nothing was charged, or if it is idempotent."""
     budget.earn()
     tries = 0
     while True:
@@ -85,7 +89,9 @@ def call(send: Send, max_retries: int, budget: Budget, retrying: Optional[Callab
                 return reply
             wait += int(seconds)
             error = reply.error(reply.json)
-        except NotConnected as cause:
+        except Exception as cause:
+            if isinstance(cause, TIMEOUTS) or not (isinstance(cause, NotConnected) or IDEMPOTENCY_KEY in send.headers):
+                raise
             error = UnreachableError("connection", cause)
         if tries >= max_retries or time.monotonic() + wait >= send.deadline or not budget.spend():
             if reply is not None:

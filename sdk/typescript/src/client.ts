@@ -2,7 +2,7 @@ import { Denials } from "./denials.js";
 import { type Decision, type DecidedDecision, type Denial, type Fallback } from "./decision.js";
 import { type HeadgateError, ProblemError, UnreachableError } from "./errors.js";
 import { Management } from "./manage.gen.js";
-import { asError, quietly, Sender, type Reply } from "./send.js";
+import { asError, idempotencyKey, quietly, Sender, type Reply } from "./send.js";
 
 /** A request to decide. */
 export interface CheckRequest {
@@ -18,6 +18,13 @@ export interface CheckRequest {
   cost?: number;
   /** `peek` charges nothing; `force` charges even if nothing is left. Default: `enforce`. */
   mode?: "enforce" | "peek" | "force";
+  /**
+   * Makes the check idempotent: 1 to 255 visible ASCII characters, such as the ID of the request
+   * that you serve. A repetition within 10 minutes gets the first decision again and charges
+   * nothing. The client therefore also retries if the connection breaks before the answer. In a
+   * batch, only the key of the first request counts; it is that of the whole batch.
+   */
+  idempotencyKey?: string;
 }
 
 /** What decides if Headgate does not. */
@@ -98,12 +105,12 @@ export class Headgate {
     const start = performance.now();
     const wire = wireRequest(request);
     const body = JSON.stringify(wire);
-    const remembers = this.#options.rememberDenials && (request.mode ?? "enforce") === "enforce";
+    const remembers = this.#options.rememberDenials && (request.mode ?? "enforce") === "enforce" && !request.idempotencyKey;
     const known = remembers ? this.#denials.get(body) : undefined;
     if (known) return this.#decided(request, known, start);
     let decision: Decision;
     try {
-      const reply = await this.#sender.send({ method: "POST", path: "/v1/check", body }, this.#options.timeoutMs, options.signal);
+      const reply = await this.#sender.send({ method: "POST", path: "/v1/check", body, headers: headersFor(request) }, this.#options.timeoutMs, options.signal);
       decision = decode(reply.json, reply, rateLimitHeaders(reply.headers));
     } catch (error) {
       const cause = asHeadgateError(error);
@@ -125,7 +132,7 @@ export class Headgate {
     let reply: Reply;
     let results: unknown[];
     try {
-      reply = await this.#sender.send({ method: "POST", path: "/v1/check/batch", body }, this.#options.timeoutMs, options.signal);
+      reply = await this.#sender.send({ method: "POST", path: "/v1/check/batch", body, headers: headersFor(requests[0]!) }, this.#options.timeoutMs, options.signal);
       if (reply.status !== 200) throw asError(reply);
       results = reply.json?.results;
       if (!Array.isArray(results) || results.length !== requests.length) throw new UnreachableError("protocol", new Error("the answer does not have one result for each check"));
@@ -174,6 +181,10 @@ export class Headgate {
     const status = rejected ? 403 : 503;
     return { kind: "fallback", allowed, status, retry_after_ms: null, remembered: false, headers: rejected ? {} : { "retry-after": "1" }, error };
   }
+}
+
+function headersFor(request: CheckRequest): Record<string, string> {
+  return request.idempotencyKey ? { [idempotencyKey]: request.idempotencyKey } : {};
 }
 
 /** The request with its members that are set, in a fixed order. Equal requests give equal JSON. */

@@ -22,6 +22,8 @@ interface Decided extends Base {
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
+  /** The first decision of the `idempotencyKey`; nothing was charged again. Absent otherwise. */
+  replayed?: true;
   /** The largest `warn_at` threshold that an enforced limit has reached, in percent. Absent: none. */
   near_limit?: number;
   /** Every limit that applied. */

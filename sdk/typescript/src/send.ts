@@ -7,6 +7,8 @@ const retryMax = 1000;
 const budgetMax = 10; // retries that can follow each other
 const budgetCall = 0.1; // retries that each call adds: a tenth of the calls
 
+export const idempotencyKey = "Idempotency-Key";
+
 /** A call of the API. */
 export interface Call {
   method: string;
@@ -31,7 +33,7 @@ export interface SenderOptions {
   onRetry: ((error: HeadgateError, waitMs: number) => void) | undefined;
 }
 
-/** Sends calls, and repeats those that charged nothing. The pool of connections is that of fetch. */
+/** Sends calls, and repeats those that charged nothing, or that are idempotent. The pool of connections is that of fetch. */
 export class Sender {
   readonly #base: string;
   readonly #headers: Record<string, string>;
@@ -75,7 +77,7 @@ export class Sender {
         wait = Number(seconds) * 1000 + jitter;
         error = asError(reply);
       } catch (cause) {
-        if (signal.aborted || !neverConnected(cause)) throw cause;
+        if (signal.aborted || !(neverConnected(cause) || call.headers?.[idempotencyKey])) throw cause;
         wait = jitter;
         error = new UnreachableError("connection", cause);
       }

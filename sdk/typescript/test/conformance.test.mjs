@@ -30,6 +30,7 @@ async function play(s) {
     hooks: { retrying: () => void retries++ },
   });
   const received = async () => (target === "faults" ? (await fetch(`${urls.faults}/calls`)).json() : []);
+  const named = ({ idempotency_key: idempotencyKey, ...check }) => (idempotencyKey ? { ...check, idempotencyKey } : check);
   const filled = (value) => JSON.parse(JSON.stringify(value).replaceAll("$user", `u${run}`).replaceAll("$run", run));
   for (const [i, step] of s.steps.entries()) {
     const at = `step ${i + 1}`;
@@ -43,11 +44,11 @@ async function play(s) {
     const start = performance.now();
     let got;
     if (step.check) {
-      got = await client.check(filled(step.check), { signal: abort.signal });
-      while (step.until_calls && (await received()).length < step.until_calls && performance.now() - start < 60_000) got = await client.check(filled(step.check));
+      got = await client.check(named(filled(step.check)), { signal: abort.signal });
+      while (step.until_calls && (await received()).length < step.until_calls && performance.now() - start < 60_000) got = await client.check(named(filled(step.check)));
       got = shown(got);
     } else {
-      got = (await client.checkBatch(filled(step.batch), { atomic: step.atomic })).map(shown);
+      got = (await client.checkBatch(filled(step.batch).map(named), { atomic: step.atomic })).map(shown);
     }
     const elapsed = performance.now() - start;
     match(at, step.expect, got);
