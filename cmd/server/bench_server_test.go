@@ -30,15 +30,18 @@ import (
 //	req/s          of the contender, median
 //	x-noop         of the no-op's req/s in the same round, median
 func BenchmarkCheckHTTP(b *testing.B) {
-	embedded := start(b, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(b.TempDir()), "HEADGATE_LOG_LEVEL": "error"})
+	embedded := start(b, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(b.TempDir()), "HEADGATE_LOG_LEVEL": "error", "HEADGATE_MAX_IDEMPOTENCY_KEYS": "1000000000"})
 	shared := start(b, map[string]string{
-		"HEADGATE_DATABASE_URL": sqliteIn(b.TempDir()), "HEADGATE_LOG_LEVEL": "error",
+		"HEADGATE_DATABASE_URL": sqliteIn(b.TempDir()), "HEADGATE_LOG_LEVEL": "error", "HEADGATE_MAX_IDEMPOTENCY_KEYS": "1000000000",
 		"HEADGATE_REDIS_URL": servertest.Redis(b), "HEADGATE_REDIS_PREFIX": "hg-" + strconv.FormatInt(time.Now().UnixNano(), 36) + ":",
 	})
+	inProcess, redis := prepareBench(b, embedded), prepareBench(b, shared)
 	contenders := []contender{
-		{"noop", strings.TrimPrefix(serveNoop(b), "http://"), ""},
-		{"embedded", strings.TrimPrefix(embedded.origin, "http://"), prepareBench(b, embedded)},
-		{"redis", strings.TrimPrefix(shared.origin, "http://"), prepareBench(b, shared)},
+		{"noop", strings.TrimPrefix(serveNoop(b), "http://"), "Accept: */*"},
+		{"embedded", strings.TrimPrefix(embedded.origin, "http://"), inProcess},
+		{"embedded-idempotent", strings.TrimPrefix(embedded.origin, "http://"), inProcess + idempotent},
+		{"redis", strings.TrimPrefix(shared.origin, "http://"), redis},
+		{"redis-idempotent", strings.TrimPrefix(shared.origin, "http://"), redis + idempotent},
 	}
 	for _, connections := range []int{1, 64} {
 		b.Run(fmt.Sprintf("connections=%d", connections), func(b *testing.B) {
@@ -61,12 +64,15 @@ func BenchmarkCheckHTTP(b *testing.B) {
 	}
 }
 
+// idempotent is the header of a check with a new key.
+const idempotent = "\r\nIdempotency-Key: " + load.KeyPlace + "-" + load.KeyPlace
+
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[len(sorted)/2]
 }
 
-// prepareBench publishes a plan that admits everything and gives a key.
+// prepareBench publishes a plan that admits everything and returns the header of a key.
 func prepareBench(b *testing.B, node *running) string {
 	operator := node.await(node.out, operatorKeyLine)[1]
 	made := call(b, operator, "POST", node.origin+"/v1/plans",
@@ -75,7 +81,7 @@ func prepareBench(b *testing.B, node *running) string {
 	call(b, operator, "POST", node.origin+"/v1/tenants", `{"slug": "bench", "tenant": {"require_route": false, "name": "bench", "plan": "bench"}}`).want(b, 201)
 	var key struct{ Token string }
 	call(b, operator, "POST", node.origin+"/v1/tenants/bench/keys", `{"name": "bench", "scopes": ["check"]}`).want(b, 201).into(b, &key)
-	return key.Token
+	return "Authorization: Bearer " + key.Token
 }
 
 // serveNoop is the baseline: the same router, the body read, a constant answer.
@@ -98,7 +104,7 @@ func serveNoop(b *testing.B) string {
 	return "http://" + listener.Addr().String()
 }
 
-type contender struct{ name, addr, key string }
+type contender struct{ name, addr, header string }
 
 // rate is how many requests a second the contender answers to closed-loop
 // connections, with 10,000 keys at random.
@@ -107,7 +113,7 @@ func (c contender) rate(b *testing.B, connections int, d time.Duration) float64 
 		Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", c.addr) },
 		Request: load.NewRequest(c.addr, "/v1/check",
 			`{"method":"GET","path":"/api/things/42","attributes":{"user":"u`+load.KeyPlace+`","ip":"203.0.113.9"}}`,
-			10_000, "Authorization: Bearer "+c.key),
+			10_000, c.header),
 		Connections: connections, Duration: d,
 	})
 	if err != nil || result.Allowed != result.Requests || result.Err != nil {

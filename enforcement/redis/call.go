@@ -236,14 +236,17 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 }
 
 // isSpecial reports whether only take.lua can decide a request. That is so if its mode
-// is not enforce, if it is idempotent, if it has shadow groups, if it charges a log, or if
-// it charges a cell with other numbers than an earlier request.
+// is not enforce, if it has shadow groups, if it charges a log, if it charges a cell with
+// other numbers than an earlier request, or if it is idempotent and has a charge of 0.
 func (c *call) isSpecial(s *span) bool {
-	if s.request.Idempotency != nil || s.mode != enforcement.Enforce || s.to == s.from || s.to-s.from > maxNumbers {
+	if s.mode != enforcement.Enforce || s.to == s.from || s.to-s.from >= maxNumbers {
 		return true
 	}
 	for k := s.from; k < s.to; k++ {
 		m := &c.charges[k]
+		if m.cost == 0 && s.request.Idempotency != nil {
+			return true
+		}
 		if cell := &c.cells[m.cell]; m.group != 0 || cell.log || cell.param != m.param {
 			return true
 		}
@@ -321,7 +324,7 @@ func (c *call) encode(s *scripts, prefix string, passed bool, now int64) {
 	switch {
 	case s.only || !c.plain():
 		c.script, b = &s.take, c.appendTake(b, plain)
-	case len(c.charges) == 1:
+	case len(c.charges) == 1 && len(c.records) == 0:
 		c.script, b = &s.single, c.appendParams(appendInts(b, c.charges[0].cost))
 	default:
 		c.script, b = &s.batch, c.appendBatch(b)
@@ -348,25 +351,42 @@ func (c *call) plain() bool {
 // appendBatch appends the part of ARGV that only batch.lua has.
 func (c *call) appendBatch(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.requests)))
-	b = append(b, byte(len(c.costs)))
+	b = append(b, byte(len(c.costs)), byte(len(c.records)))
 	end := len(b)
-	b = c.appendParams(append(b, 0, 0, 0, 0))
+	b = c.appendParams(append(b, 0, 0, 0, 0, 0, 0, 0, 0))
 	binary.LittleEndian.PutUint32(b[end:], uint32(len(b)+1))
+	for i := range c.requests {
+		b = c.requests[i].appendIdentity(b)
+	}
+	binary.LittleEndian.PutUint32(b[end+4:], uint32(len(b)+1))
 	b = appendInts(b, c.costs...)
 	for i := range c.cells {
 		b = append(b, byte(c.cells[i].param))
 	}
 	for i := range c.requests {
 		s := &c.requests[i]
-		if s.to-s.from == 1 && c.cells[c.charges[s.from].cell].uses == 1 {
+		switch {
+		case s.request.Idempotent():
+			b = append(b, 255, byte(s.record+1), byte(s.to-s.from))
+		case s.to-s.from == 1 && c.cells[c.charges[s.from].cell].uses == 1:
 			b = append(b, 0)
-		} else {
+		default:
 			b = append(b, byte(s.to-s.from))
 		}
 		for k := s.from; k < s.to; k++ {
 			m := &c.charges[k]
 			b = append(b, byte(m.cell+1), byte(slices.Index(c.costs, m.cost)+1))
 		}
+	}
+	return b
+}
+
+// appendIdentity appends what identifies an idempotent request in its record.
+func (s *span) appendIdentity(b []byte) []byte {
+	if r := s.request; r.Idempotent() {
+		b = append(b, r.Idempotency.Request[:]...)
+		b = append(b, r.Idempotency.Charges[:]...)
+		b = append(b, r.ID[:]...)
 	}
 	return b
 }
@@ -393,9 +413,7 @@ func (c *call) appendTake(b []byte, plain int) []byte {
 		if r := s.request; r.Idempotent() {
 			b[len(b)-3] |= 128
 			b = binary.LittleEndian.AppendUint16(b, uint16(s.record))
-			b = append(b, r.Idempotency.Request[:]...)
-			b = append(b, r.Idempotency.Charges[:]...)
-			b = append(b, r.ID[:]...)
+			b = s.appendIdentity(b)
 		}
 		for k := s.from; k < s.to; k++ {
 			m := &c.charges[k]

@@ -9,7 +9,7 @@ import (
 
 // KeyPlace is a placeholder in the body of a request. Each request has the number of a
 // random key instead, with as many decimal digits as KeyPlace has bytes. Therefore all
-// requests have the same length.
+// requests have the same length. In a header, it becomes a random number of all its digits.
 const KeyPlace = "########"
 
 // MaxKeys is the number of keys that fit the digits of KeyPlace.
@@ -20,6 +20,7 @@ const MaxKeys = 100_000_000
 type Request struct {
 	text   []byte
 	places []int // positions of the placeholders in text
+	header int   // number of places in headers, which are the first
 	keys   int
 }
 
@@ -34,13 +35,15 @@ func NewRequest(host, path, body string, keys int, header ...string) Request {
 	}
 	fmt.Fprintf(&head, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(body))
 	r := Request{text: []byte(head.String() + body), keys: max(keys, 1)}
-	for from := head.Len(); ; {
+	for from := 0; ; {
 		at := bytes.Index(r.text[from:], []byte(KeyPlace))
 		if at < 0 {
 			return r
 		}
 		r.places = append(r.places, from+at)
-		from += at + len(KeyPlace)
+		if from += at + len(KeyPlace); from < head.Len() {
+			r.header++
+		}
 	}
 }
 
@@ -52,8 +55,12 @@ func (r Request) copy() Request {
 
 // next returns the bytes of the next request, with new random keys.
 func (r Request) next(random *rand.Rand) []byte {
-	for _, at := range r.places {
-		key := random.IntN(r.keys)
+	for i, at := range r.places {
+		below := r.keys
+		if i < r.header {
+			below = MaxKeys
+		}
+		key := random.IntN(below)
 		for i := at + len(KeyPlace) - 1; i >= at; i-- {
 			r.text[i] = byte('0' + key%10)
 			key /= 10

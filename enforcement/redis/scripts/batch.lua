@@ -3,17 +3,21 @@
 -- parameter. The decisions are the same as those of take.lua. All numbers are
 -- little-endian; u1, u2, u4 and i8 are unsigned and signed integers of so many bytes.
 --
---   KEYS     the distinct cells, at most 255.
+--   KEYS     the distinct cells, at most 255; then the records of idempotent requests.
 --
 --   ARGV[1]  head       deadline i8 (by the clock of Redis; 0: none), passed u1 (1: the
 --                       next field replaces the clock), clock i8, number of decisions
---                       u2, number of costs u1, position of the costs u4, from 1
+--                       u2, number of costs u1, number of records u1, positions of the
+--                       identities u4 and of the costs u4, from 1
 --            parameters in the form of cell.lua, followed by their former numbers
+--            identities for each idempotent decision the three fields of take.lua
 --            costs      the distinct costs, i8 each
 --            cells      for each cell the index of its parameter u1, from 0
 --            decisions  number of charges u1; for each charge the index of the cell u1
 --                       and of the cost u1, from 1. A decision lists a cell once. The
 --                       number is 0 for one charge of a cell that no other charge uses.
+--                       An idempotent decision begins with 255 and the number of its
+--                       record u1, from 1. All its costs are above 0.
 --
 --   reply    as for take.lua; or 2 u1 and the clock of Redis i8: a tenant is full, the
 --            script did nothing, and take.lua must decide.
@@ -25,7 +29,7 @@
 local arg, keys, byte = ARGV[1], KEYS, string.byte
 local time = call('TIME')
 local real = time[1] * 1000000 + time[2]
-local deadline, passed, now, decisions, costs, pos, params = read('<i8Bi8I2BI4', arg)
+local deadline, passed, now, decisions, costs, records, id, pos, params = read('<i8Bi8I2BBI4I4', arg)
 if deadline ~= 0 and real > deadline then
   return pack('<Bi8', 0, real)
 end
@@ -34,7 +38,7 @@ if not passed then
   now = real
 end
 
-local n = #keys
+local n = #keys - records
 local values = call('MGET', unpack(keys))
 local cost_of = {}
 for i = 1, costs do
@@ -48,13 +52,22 @@ local said, at = { byte(arg, pos, -1) }, n + 1 -- the parameters of the cells, t
 -- encode_value.lua. For the other cells, lefts has the number of units that can still be
 -- charged. settled has five entries for each cell, from index 5*cell: the units that
 -- could be charged at first, a, b, t and place. revs and cuts are set only for cells
--- that settle_fast.lua cannot settle.
+-- that settle_fast.lua cannot settle. repeats has the records that decide, and made the
+-- indexes in keys of the new ones. skipped has the cells of decisions that a record made.
+local repeats, skipped, made
 local writes, lives, lefts, settled, revs, cuts = {}, {}
 local parameter, opened, checked
 local last, kind, rev, x, y, z
 local reply = { pack('<Bi8', 1, real) }
 for d = 1, decisions do
   local verdict, charges = '\1', said[at]
+  local record, identity, known
+  if charges == 255 then
+    record, charges, at = n + said[at + 1], said[at + 2], at + 2
+    identity, id = string.sub(arg, id, id + 47), id + 48
+    local v = values[record]
+    -- include: record.lua
+  end
   local own = charges == 0
   local till = at + 2
   if not own then
@@ -63,7 +76,16 @@ for d = 1, decisions do
       lefts, settled = {}, { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
     end
   end
-  for k = at + 1, till, 2 do
+  if known then
+    verdict, repeats, skipped = '\4', repeats or {}, skipped or {}
+    for k = at + 1, till, 2 do
+      skipped[#skipped + 1] = said[k]
+    end
+    if string.sub(known, 2, 17) == string.sub(identity, 1, 16) then
+      verdict, repeats[#repeats + 1] = '\3', string.sub(known, 18)
+    end
+  end
+  for k = at + 1, known and at or till, 2 do
     local i, cost = said[k], cost_of[said[k + 1]]
     local l = lefts and lefts[i]
     if not l then
@@ -117,13 +139,38 @@ for d = 1, decisions do
       local i = said[k]
       lefts[i] = lefts[i] - cost_of[said[k + 1]]
     end
+    if record then
+      local states = { '\3', identity, pack(RECORD_FORM, now, 0, charges) }
+      for k = at + 1, till, 2 do
+        local i = said[k]
+        local s = 5 * i
+        local charged = settled[s] - lefts[i]
+        if settled[s + 4] >= 2 then
+          charged = -charged
+        end
+        local r = revs and revs[i] or read('<i8', arg, params + 62 * said[i] + 1)
+        states[#states + 1] = pack(PLAIN_FORM, 1, r, settled[s + 1] + charged, settled[s + 2], settled[s + 3])
+      end
+      made = made or {}
+      made[#made + 1], values[record] = record, table.concat(states)
+    end
   end
   reply[d + 1] = verdict
   at = till + 1
 end
-reply[decisions + 2] = table.concat(values)
+for k = 1, skipped and #skipped or 0 do
+  if not lefts[skipped[k]] then
+    values[skipped[k]] = '\0' -- no decision read the cell
+  end
+end
+reply[decisions + 2] = table.concat(values, '', 1, n)
+reply[decisions + 3] = repeats and table.concat(repeats)
 
--- Store the changed cells.
+-- Store the new records and the changed cells.
+
+for i = 1, made and #made or 0 do
+  call('SET', keys[made[i]], values[made[i]], 'PX', passed and '3600000' or RECORD_LIFE)
+end
 
 for i = 1, n do
   local value, life = writes[i], lives[i]

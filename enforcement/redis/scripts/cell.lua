@@ -29,3 +29,4 @@ local read, pack, call = struct.unpack, struct.pack, redis.call
 local FIXED, COUNTER, BUCKET, CALENDAR = 1, 3, 4, 5
 local MAX_COUNT = 1000000000000000
 local PLAIN_FORM = '<Bi6i7i7i7'
+local RECORD_FORM, RECORD_LIFE = '<i8i8I2', 600000 -- of the numbers of a record; milliseconds
