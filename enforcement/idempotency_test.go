@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -264,6 +265,36 @@ func TestIdempotencyKeyOfALargeBatch(t *testing.T) {
 		if !items[0].Decision.Allowed || items[0].Decision.Limits[0].Limit.Cell != 1 {
 			t.Errorf("%d checks: %s", checks, summary(items[0].Decision))
 		}
+	}
+}
+
+// A tenant with a million new keys takes only its bound, and no other tenant notices it.
+func TestAMillionIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	limiter := inprocess.New(inprocess.Config{Now: limitertest.NewClock().Now})
+	e := enforcement.NewEngine(limiter, enforcement.Config{})
+	s := subject(t, enforcement.RuleSpec{Policy: "p", Limits: []enforcement.RuleLimit{window(1, 1<<30)}})
+	other := *s
+	other.Number = 8
+	granted := 0
+	var d enforcement.Decision
+	for i := range 1_000_000 {
+		e.Decide(t.Context(), s, &enforcement.Check{Cost: 1, IdempotencyKey: strconv.Itoa(i)}, &d)
+		switch {
+		case d.Allowed:
+			granted++
+		case d.Idempotency != enforcement.TooManyKeys:
+			t.Fatalf("key %d: %s", i, result(&d))
+		}
+		if i%10_000 == 0 {
+			if e.Decide(t.Context(), &other, &enforcement.Check{Cost: 1, IdempotencyKey: strconv.Itoa(i)}, &d); !d.Allowed {
+				t.Fatalf("another tenant, key %d: %s", i, result(&d))
+			}
+		}
+	}
+	live, _ := limiter.KeysOf(s.Number, 0)
+	if granted != 100_000 || live != 100_002 { // with the counters of the limit and of the keys
+		t.Errorf("%d keys were granted; the tenant has %d counters", granted, live)
 	}
 }
 
