@@ -29,6 +29,8 @@ import (
 //
 //	req/s          of the contender, median
 //	x-noop         of the no-op's req/s in the same round, median
+//	x-plain        req/s of the same checks without a key, divided by those with a new
+//	               Idempotency-Key each, in the same round; median
 func BenchmarkCheckHTTP(b *testing.B) {
 	embedded := start(b, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(b.TempDir()), "HEADGATE_LOG_LEVEL": "error", "HEADGATE_MAX_IDEMPOTENCY_KEYS": "1000000000"})
 	shared := start(b, map[string]string{
@@ -58,6 +60,12 @@ func BenchmarkCheckHTTP(b *testing.B) {
 				}
 				b.ReportMetric(median(rates[i]), c.name+"-req/s")
 				b.ReportMetric(median(ratios), c.name+"-x-noop")
+				if strings.HasSuffix(c.name, "-idempotent") {
+					for round := range ratios {
+						ratios[round] = rates[i-1][round] / rates[i][round]
+					}
+					b.ReportMetric(median(ratios), c.name+"-x-plain")
+				}
 			}
 			b.ReportMetric(0, "ns/op") // a round, which says nothing
 		})

@@ -48,6 +48,8 @@ type checkCommand struct {
 	request
 	Mode   string `default:"enforce" enum:"enforce,peek,force" setting:"false" help:"enforce charges the limits, peek charges nothing, force charges without denying."`
 	DryRun bool   `setting:"false" help:"The same as --mode peek: charge nothing."`
+
+	IdempotencyKey string `setting:"false" placeholder:"KEY" help:"A value of your own for this check. A repetition with it within 10 minutes gets the same decision and charges nothing."`
 }
 
 // Help returns the text that --help shows after the flags.
@@ -64,6 +66,7 @@ func (k checkCommand) Run(ctx context.Context, t Terminal) error {
 	if k.DryRun {
 		k.Mode = "peek"
 	}
+	c.idempotencyKey = k.IdempotencyKey
 	a, err := c.send(ctx, http.MethodPost, path("check"), url.Values{"deny_status": {"200"}}, k.body(k.Mode), "")
 	if err != nil {
 		return err
@@ -85,6 +88,9 @@ func (c *client) decision(document []byte, at string) error {
 		verdict := "denied"
 		if lookUp(d, "allowed") == true {
 			verdict = "allowed"
+		}
+		if lookUp(d, "replayed") == true {
+			verdict += ", as before"
 		}
 		fmt.Fprintf(w, "%s: %s (tenant %s, plan %s)\n", verdict, cell(lookUp(d, "reason")), cell(lookUp(d, "tenant")), cell(lookUp(d, "plan")))
 		limits, _ := lookUp(d, "limits").([]any)

@@ -26,6 +26,8 @@ type client struct {
 	token    string
 	http     *http.Client
 	dryRun   bool // write prints the request and sends nothing
+	// idempotencyKey is sent with each request, unless it is "".
+	idempotencyKey string
 }
 
 // client returns a client of the selected installation.
@@ -152,6 +154,9 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 	}
 	if ifMatch != "" {
 		request.Header.Set("If-Match", ifMatch)
+	}
+	if c.idempotencyKey != "" {
+		request.Header.Set("Idempotency-Key", c.idempotencyKey)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
