@@ -3,6 +3,7 @@ package headgate
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -91,11 +92,18 @@ func retryable(a *answer, err error, try int, idempotent bool) (time.Duration, b
 		refused := errors.As(err, &dial) && dial.Op == "dial" && !dial.Timeout()
 		return wait, (refused || idempotent) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 	}
-	if a.status != http.StatusServiceUnavailable {
+	if a.status != http.StatusServiceUnavailable && !a.limitsCalls() {
 		return 0, false
 	}
 	seconds, err := strconv.ParseUint(a.header.Get("Retry-After"), 10, 32)
 	return wait + time.Duration(seconds)*time.Second, err == nil
+}
+
+// limitsCalls reports whether the limits of the API reject a call. They do not limit
+// checks: a 429 to a check is a denial, and its kind is not problem.
+func (a *answer) limitsCalls() bool {
+	var body struct{ Kind string }
+	return a.status == http.StatusTooManyRequests && json.Unmarshal(a.body.Bytes(), &body) == nil && body.Kind == "problem"
 }
 
 func sleep(ctx context.Context, wait time.Duration) error {

@@ -85,7 +85,9 @@ def call(send: Send, max_retries: int, budget: Budget, retrying: Optional[Callab
             reply = yield send
             assert reply is not None
             seconds = reply.headers.get("retry-after", "")
-            if reply.status != 503 or not (seconds.isascii() and seconds.isdigit() and len(seconds) < 10):
+            # A 429 that is a problem limits calls of the API. A denial is the answer to a check.
+            later = reply.status == 503 or (reply.status == 429 and isinstance(reply.json, dict) and reply.json.get("kind") == "problem")
+            if not later or not (seconds.isascii() and seconds.isdigit() and len(seconds) < 10):
                 return reply
             wait += int(seconds)
             error = reply.error(reply.json)

@@ -73,7 +73,9 @@ export class Sender {
       try {
         reply = await this.#once(call, signal);
         const seconds = reply.headers.get("Retry-After") ?? "";
-        if (reply.status !== 503 || !/^\d{1,9}$/.test(seconds)) return reply;
+        // A 429 that is a problem limits calls of the API. A denial is the answer to a check.
+        const later = reply.status === 503 || (reply.status === 429 && reply.json?.kind === "problem");
+        if (!later || !/^\d{1,9}$/.test(seconds)) return reply;
         wait = Number(seconds) * 1000 + jitter;
         error = asError(reply);
       } catch (cause) {
