@@ -403,32 +403,40 @@ func (p *player) repeats(r *enforcement.Request, o *enforcement.Outcome) (known 
 		want, known = p.records[r.Idempotency.Key]
 		known = known && p.w.clock.Now() < want.outcome.At+enforcement.IdempotencyPeriod.Microseconds()
 	}
-	first := &want.outcome
 	switch {
 	case !known && (o.Replayed || o.Verdict == enforcement.Reused):
 		return false, fmt.Errorf("replayed %t, verdict %s, but there is no record", o.Replayed, o.Verdict)
 	case !known:
 		return false, nil
-	case want.Request != r.Idempotency.Request:
-		if o.Verdict != enforcement.Reused || len(o.Charges) != 0 {
-			return true, fmt.Errorf("verdict %s for the key of another request", o.Verdict)
-		}
-		return true, nil
-	case o.Verdict != enforcement.Granted || !o.Replayed || o.First != want.first || o.At != first.At || o.Units != first.Units:
-		return true, fmt.Errorf("verdict %s, replayed %t, at %d, %d units for a repetition; want granted, true, %d, %d",
-			o.Verdict, o.Replayed, o.At, o.Units, first.At, first.Units)
-	case want.Charges != r.Idempotency.Charges && len(o.Charges) == 0:
-		return true, nil
-	case want.Charges != r.Idempotency.Charges || len(o.Charges) != len(first.Charges):
-		return true, fmt.Errorf("%d charges of a repetition, the first had %d", len(o.Charges), len(first.Charges))
-	}
-	for i := range o.Charges {
-		got, want := o.Charges[i], first.Charges[i]
-		if got.State.Log, want.State.Log = nil, nil; !reflect.DeepEqual(got, want) {
-			return true, fmt.Errorf("charge %d of a repetition: %+v, the first had %+v", i, got, want)
-		}
+	case want.Request == r.Idempotency.Request:
+		return true, want.repeatedBy(r, o)
+	case o.Verdict != enforcement.Reused || len(o.Charges) != 0:
+		return true, fmt.Errorf("verdict %s for the key of another request", o.Verdict)
 	}
 	return true, nil
+}
+
+// repeatedBy returns an error unless the outcome o of a repetition r is that of the record.
+func (want *record) repeatedBy(r *enforcement.Request, o *enforcement.Outcome) error {
+	first := &want.outcome
+	if o.Verdict != enforcement.Granted || !o.Replayed || o.First != want.first || o.At != first.At || o.Units != first.Units {
+		return fmt.Errorf("verdict %s, replayed %t, at %d, %d units for a repetition; want granted, true, %d, %d",
+			o.Verdict, o.Replayed, o.At, o.Units, first.At, first.Units)
+	}
+	charges := first.Charges
+	if want.Charges != r.Idempotency.Charges {
+		charges = nil
+	}
+	if len(o.Charges) != len(charges) {
+		return fmt.Errorf("%d charges of a repetition, want %d", len(o.Charges), len(charges))
+	}
+	for i := range charges {
+		got, want := o.Charges[i], charges[i]
+		if got.State.Log, want.State.Log = nil, nil; !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("charge %d of a repetition: %+v, the first had %+v", i, got, want)
+		}
+	}
+	return nil
 }
 
 // compare compares the result of the Limiter for one charge with those of the model and

@@ -66,7 +66,7 @@ func (ds *denials) slot(k *enforcement.Key) *atomic.Pointer[denial] {
 // note stores the counters of a denied request. After any other request, it only
 // updates counters that are already stored.
 func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
-	if len(ds.slots) == 0 || r.Mode == enforcement.Peek || o.Replayed || o.Verdict == enforcement.Reused {
+	if len(ds.slots) == 0 || r.Mode == enforcement.Peek {
 		return
 	}
 	denied := o.Verdict == enforcement.Refused && r.Mode == enforcement.Enforce && len(r.Charges) <= denialCharges

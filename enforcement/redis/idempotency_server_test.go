@@ -81,6 +81,7 @@ func TestRecords(t *testing.T) {
 		t.Errorf("a list: %+v", o)
 	}
 
+	running(t, l)
 	memory := func() (bytes int) {
 		_, rest, _ := strings.Cut(raw.Info(t.Context(), "memory").Val(), "\nused_memory:")
 		if _, err := fmt.Sscan(rest, &bytes); err != nil {
@@ -100,6 +101,10 @@ func TestRecords(t *testing.T) {
 			t.Fatal(i, outcomes[i].Verdict, outcomes[i].Err)
 		}
 	}
+	eventually(t, "the records count as keys of the tenant", func() bool {
+		k, err := l.KeysOf(t.Context(), "07", 7, []uint32{1, 2}, 0)
+		return err == nil && k.Live >= 2*records && k.Live < 2*records+50
+	})
 	each := (memory() - before) / records
 	if t.Logf("a record of two charges takes %d bytes", each); each < 100 || each > 300 {
 		t.Errorf("a record of two charges takes %d bytes; docs/settings.md says about 300", each)

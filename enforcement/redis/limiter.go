@@ -259,7 +259,9 @@ func (l *Limiter) conclude(c *call, answer *reply, err error) {
 		l.live.note(c, answer.clock)
 	}
 	for i := range c.requests {
-		l.denials.note(c.requests[i].request, c.requests[i].outcome)
+		if r, o := c.requests[i].request, c.requests[i].outcome; !o.Replayed && o.Verdict != enforcement.Reused {
+			l.denials.note(r, o)
+		}
 	}
 	if n > 0 {
 		l.health.mismatches.note(n, l.log, "the script and the Go reference functions decided differently")

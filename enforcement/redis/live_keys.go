@@ -142,25 +142,46 @@ func (v *live) note(c *call, now int64) {
 		case cell.shared:
 			v.share(cell, meter)
 		default:
-			v.change(cell, meter, before, after, now)
+			v.change(cell, meter, before, after, now, 1)
 		}
+	}
+	for i := range c.requests {
+		r, o := c.requests[i].request, c.requests[i].outcome
+		if len(c.records) == 0 || !r.Idempotent() || r.Mode == enforcement.Peek || o.Verdict != enforcement.Granted || o.Replayed {
+			continue
+		}
+		record := cell{home: r.Home, key: r.Idempotency.Key, bound: r.MaxKeys}
+		v.change(&record, recordMeter, 0, now+recordMeter.Window, now, recordKeys(len(r.Charges)))
 	}
 }
 
-func (v *live) change(cell *cell, m *enforcement.Meter, before, after, now int64) {
+// recordMeter has the life of a record.
+var recordMeter = enforcement.Limit{
+	Algorithm: enforcement.FixedWindow, Quota: 1, Window: enforcement.IdempotencyPeriod,
+}.Compile(1)
+
+// recordKeys returns the number of keys for which a record with a number of charges
+// counts, because it takes as much memory.
+func recordKeys(charges int) int64 {
+	return int64(recordBytes+chargedSize*charges+keyBytes-1) / keyBytes
+}
+
+// change counts n keys of a limit that expire at the time after instead of before. 0
+// means that there is no key.
+func (v *live) change(cell *cell, m *enforcement.Meter, before, after, now, n int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.limit(cell, m)
 	if before >= now { // otherwise the key has expired, and its interval is no longer counted
-		k.changes[before/k.width]--
+		k.changes[before/k.width] -= n
 	}
 	if after != 0 {
-		k.changes[after/k.width]++
+		k.changes[after/k.width] += n
 	}
 	if k.pending++; k.pending >= v.reportAfter(k) {
 		v.ready[k.id] = k
 	}
-	if before == 0 && v.memory.grow(k.weight, k.used) {
+	if before == 0 && v.memory.grow(n*k.weight, k.used) {
 		v.wake()
 	}
 }
@@ -374,10 +395,12 @@ func (l *Limiter) Tenants() (list []TenantKeys) {
 
 // KeysOf returns the number of live keys of one tenant, with one call to Redis. home is
 // the hash tag of its counters, cells are the numbers of its limits, and own is its own
-// bound, or 0. The number includes the keys of all nodes. Changes that a node has not
+// bound, or 0. The number includes the keys of all nodes, and the records of idempotent
+// checks. Changes that a node has not
 // reported yet are missing: fewer than 256 for each limit and other node.
 func (l *Limiter) KeysOf(ctx context.Context, home string, tenant uint32, cells []uint32, own int64) (TenantKeys, error) {
 	found := TenantKeys{Tenant: tenant}
+	cells = append([]uint32{enforcement.IdempotencyCell}, cells...)
 	base := l.config.Prefix + "{" + home + "}" + string(binary.AppendUvarint(nil, uint64(tenant)))
 	names := []string{base + "F"}
 	for _, cell := range cells {

@@ -10,6 +10,7 @@ import (
 // Bytes of a key in Redis, with what Redis stores for its name and its expiry.
 const (
 	keyBytes      = 160 // of a window or a bucket
+	recordBytes   = 234 // of a record, besides its charges
 	logBytes      = 192 // of a log, besides its entries
 	entryBytes    = 16  // of an entry of a log that is written as a whole
 	oldEntryBytes = 28  // of an entry of a longer log, which keeps as many entries that have left the window

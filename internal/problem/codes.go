@@ -20,7 +20,8 @@ var Codes = []Code{
 	{"disabled", "conflict", "The account with this e-mail address is disabled."},
 	{"email_taken", "conflict", "An account with this e-mail address exists already."},
 	{"entry_exists", "conflict", "The value is on this list already."},
-	{"idempotency_key_reused", "conflict", "The Idempotency-Key was sent with another body in the last 24 hours, or, for checks, in the last 10 minutes."},
+	{"idempotency_key_reused", "conflict", "The Idempotency-Key was sent with another body in the last 24 hours, or, for checks, " +
+		"in the last 10 minutes."},
 	{"invitation_exists", "conflict", "An invitation with this token exists already."},
 	{"key_address", "forbidden", "The API key may not be used from the address of the request."},
 	{"key_ended", "conflict", "The key is revoked or has expired. Create a new one."},
