@@ -21,11 +21,11 @@ public final class TenCalls {
         String slug = "java-" + UUID.randomUUID().toString().substring(0, 13);
 
         CheckRequest login = new CheckRequest().tenant("conformance").method("POST").path("/v1/login").attributes(Map.of("user", slug));
-        want("check", decisions.check(login, null).getAllowed());
+        want("check", decisions.check(login, null, null).getAllowed());
         ApiException denied = thrown(() -> decisions.check(login.cost(9L), null));
         want("denied", denied.getCode() == 429 && denied.getResponseBody().contains("cost_exceeds_quota"));
         login.cost(1L);
-        BatchResponse batch = decisions.checkBatch(new BatchRequest().addChecksItem(login), null);
+        BatchResponse batch = decisions.checkBatch(new BatchRequest().addChecksItem(login), null, null);
         want("batch", batch.getResults().get(0).getActualInstance() instanceof BatchDecision);
         want("create", tenants.createTenant(new NewTenant().slug(slug).tenant(new NewTenantDocument().name("Java")), null).getSlug().equals(slug));
         var got = tenants.getTenantWithHttpInfo(slug);
