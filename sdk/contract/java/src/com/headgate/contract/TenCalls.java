@@ -22,7 +22,7 @@ public final class TenCalls {
 
         CheckRequest login = new CheckRequest().tenant("conformance").method("POST").path("/v1/login").attributes(Map.of("user", slug));
         want("check", decisions.check(login, null, null).getAllowed());
-        ApiException denied = thrown(() -> decisions.check(login.cost(9L), null));
+        ApiException denied = thrown(() -> decisions.check(login.cost(9L), null, null));
         want("denied", denied.getCode() == 429 && denied.getResponseBody().contains("cost_exceeds_quota"));
         login.cost(1L);
         BatchResponse batch = decisions.checkBatch(new BatchRequest().addChecksItem(login), null, null);
