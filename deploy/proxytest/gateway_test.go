@@ -3,6 +3,8 @@ package proxytest
 import (
 	"bufio"
 	"context"
+	"crypto/sha1"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -86,7 +88,7 @@ func upstreamOf(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "" {
-			echo(w)
+			echo(w, r)
 			return
 		}
 		n, _ := io.Copy(io.Discard, r.Body)
@@ -96,15 +98,17 @@ func upstreamOf(t *testing.T) string {
 	return s.Listener.Addr().String()
 }
 
-// echo switches to another protocol and sends back what it receives.
-func echo(w http.ResponseWriter) {
+// echo switches to the WebSocket protocol and sends back what it receives. Gateways check the key that it accepts.
+func echo(w http.ResponseWriter, r *http.Request) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	accepted := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) // RFC 6455, 1.3
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(accepted[:]))
 	_, _ = io.Copy(conn, rw)
 }
 

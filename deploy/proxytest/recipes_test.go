@@ -17,6 +17,7 @@ import (
 type gateway struct {
 	name   string
 	recipe string
+	beside []string // files that the recipe names, in its folder
 	// edits are pairs of texts that the test replaces in the recipe, besides the addresses and the key.
 	edits   []string
 	command func(file string) []string
@@ -45,6 +46,12 @@ var gateways = []gateway{
 			return []string{"caddy", "run", "--config", file, "--adapter", "caddyfile"}
 		},
 		closed: 502,
+	},
+	{
+		name: "haproxy", recipe: "haproxy/haproxy.cfg", beside: []string{"headgate.lua"},
+		command: func(file string) []string { return []string{"haproxy", "-db", "-f", file} },
+		edits:   []string{"abns@headgate", "unix@headgate.sock"}, // other tests run at the same time
+		closing: []string{"# http-request return", "http-request return"}, closed: 503,
 	},
 	{
 		name: "envoy", recipe: "envoy/envoy.yaml",
@@ -96,6 +103,11 @@ func (g gateway) serve(t *testing.T, headgate, upstream, key string, edits ...st
 	file := filepath.Join(t.TempDir(), filepath.Base(g.recipe))
 	if err := os.WriteFile(file, []byte(strings.NewReplacer(edits...).Replace(text)), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range g.beside {
+		if err := os.Link(filepath.Join("..", filepath.Dir(g.recipe), name), filepath.Join(filepath.Dir(file), name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	args := g.command(file)
 	cmd := exec.Command(args[0], args[1:]...)
