@@ -49,6 +49,8 @@ var imports = map[string][]string{
 
 	"internal/demo": {"internal/retry", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // calls the services, like a person
 
+	"internal/export": {"internal/audit", "internal/metrics", "enforcement"}, // CSV files of the API and the dashboard
+
 	"internal/admission": {},
 	"internal/http1":     {},
 	"internal/connlimit": {},
@@ -58,17 +60,17 @@ var imports = map[string][]string{
 	"internal/alerts": {"internal/audit", "internal/metrics", "internal/nodes", "internal/problem", "internal/retry", "internal/usage"},
 	"internal/nodes":  {"internal/latency"}, // cmd/server collects the report of this node
 
-	"api":       {"internal/alerts", "internal/configuration", "internal/preview", ".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/nodes", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson", "internal/logging"},
+	"api":       {"internal/alerts", "internal/export", "internal/configuration", "internal/preview", ".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/nodes", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson", "internal/logging"},
 	"api/envoy": {"api", "enforcement", "internal/connlimit", "internal/problem"},
 	"api/resp":  {"api", "enforcement", "internal/connlimit", "internal/problem"},
 	// The shell of the dashboard, and its page groups. A page group imports no other one.
-	"web":         {"enforcement", "internal/accounts", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
+	"web":         {"enforcement", "internal/accounts", "internal/admission", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
 	"web/signin":  {"internal/accounts", "internal/problem", "tenants", "web", "web/views"},
 	"web/docs":    {"internal/accounts", "internal/problem", "web", "web/views"},
-	"web/traffic": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
+	"web/traffic": {"enforcement", "internal/accounts", "internal/exceptions", "internal/export", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
 	"web/plans":   {"enforcement", "internal/accounts", "internal/audit", "internal/nodes", "internal/preview", "internal/problem", "internal/simulation", "plans", "web", "web/views"},
 	"web/tenants": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
-	"web/admin":   {"internal/accounts", "internal/audit", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},
+	"web/admin":   {"internal/accounts", "internal/audit", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},
 	"web/views":   {"internal/problem"}, // view models with ready values
 
 	// Implementations. Only cmd/server and tests import them.

@@ -40,6 +40,9 @@ type Config struct {
 	// Admission bounds how many checks are decided at the same time. If it is nil, the number
 	// is unbounded.
 	Admission *admission.Gate
+	// Slots bound the downloads, previews, and operations on whole configurations. Default: slots that the dashboard
+	// does not share.
+	Slots *admission.Slots
 	// Tenants and Plans are the services behind the management operations.
 	Tenants *tenants.Service
 	Plans   *plans.Service
@@ -148,6 +151,7 @@ func New(cfg Config) *API {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 10 * time.Second
 	}
+	cfg.Slots = cmp.Or(cfg.Slots, new(admission.Slots))
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now

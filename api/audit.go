@@ -34,11 +34,20 @@ func (a *API) ListAudit(ctx context.Context, r ListAuditRequestObject) (ListAudi
 		p.Tenant = own.Tenant // page rejects a cursor that was issued for another tenant's listing
 	}
 	filter := filters("tenant", p.Tenant, "action", p.Action, "object", p.Object, "from", instant(p.From), "to", instant(p.To))
+	view := a.auditView(ctx)
 	out, link, err := list("/v1/audit", filter, p.Limit, p.Cursor, func(after string, limit int) ([]audit.Entry, error) {
 		return a.cfg.Audit.AuditEntries(ctx, audit.Filter{
 			TenantID: tenantID, Action: p.Action, Object: p.Object, From: p.From, To: p.To, After: after, Limit: limit,
 		})
-	}, func(e audit.Entry) string { return e.ID }, showEntry)
+	}, func(e audit.Entry) string { return e.ID }, func(e audit.Entry) (_ AuditEntry, err error) {
+		if view != nil {
+			e, err = view.Show(ctx, e)
+		}
+		if err != nil {
+			return AuditEntry{}, err
+		}
+		return showEntry(e)
+	})
 	return ListAudit200JSONResponse{AuditPage(out), ListAudit200ResponseHeaders{link}}, err
 }
 

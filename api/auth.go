@@ -31,6 +31,14 @@ type caller struct {
 // tenant returns the tenant that the key belongs to, or nil for a key of the operator.
 func (c caller) tenant() *enforcement.Subject { return c.key.Subject }
 
+// party returns the group that shares slots for expensive operations: the tenant, or the key of the operator.
+func (c caller) party() string {
+	if t := c.tenant(); t != nil {
+		return t.TenantID
+	}
+	return c.key.ID
+}
+
 // is reports whether ref is the slug or the id of the caller's own tenant.
 func (c caller) is(ref string) bool {
 	t := c.tenant()

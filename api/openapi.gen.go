@@ -21,6 +21,7 @@ import (
 // Defines values for ActorKind.
 const (
 	ActorKindCommand     ActorKind = "command"
+	ActorKindOperator    ActorKind = "operator"
 	ActorKindOperatorKey ActorKind = "operator_key"
 	ActorKindSystem      ActorKind = "system"
 	ActorKindTenantKey   ActorKind = "tenant_key"
@@ -31,6 +32,8 @@ const (
 func (e ActorKind) Valid() bool {
 	switch e {
 	case ActorKindCommand:
+		return true
+	case ActorKindOperator:
 		return true
 	case ActorKindOperatorKey:
 		return true
@@ -784,17 +787,17 @@ type Access struct {
 
 // Actor The actor of a change.
 type Actor struct {
-	// Id Id of the key or user, or a fixed word.
+	// Id Id of the key or user, or a fixed word. Empty for `operator`.
 	Id string `json:"id"`
 
-	// Kind The kind of actor. Later versions may add values.
+	// Kind The kind of actor. `operator` hides who of the operator it was. Later versions may add values.
 	Kind ActorKind `json:"kind"`
 
 	// Name The display name.
 	Name string `json:"name"`
 }
 
-// ActorKind The kind of actor. Later versions may add values.
+// ActorKind The kind of actor. `operator` hides who of the operator it was. Later versions may add values.
 type ActorKind string
 
 // Alert A time during which a rule fired.
@@ -3139,6 +3142,15 @@ type TenantSortParameter = TenantSort
 // TenantStatusParameter Checks of a suspended tenant are denied, and its keys may only read.
 type TenantStatusParameter = TenantStatus
 
+// UsageFromParameter defines model for UsageFromParameter.
+type UsageFromParameter = time.Time
+
+// UsageStepParameter The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
+type UsageStepParameter = CountStep
+
+// UsageToParameter defines model for UsageToParameter.
+type UsageToParameter = time.Time
+
 // VersionParameter defines model for VersionParameter.
 type VersionParameter = int32
 
@@ -3355,6 +3367,27 @@ type ListRefusalsParams struct {
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
+// DownloadRefusalsParams defines parameters for DownloadRefusals.
+type DownloadRefusalsParams struct {
+	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
+	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Policy Only rows of the policy with this slug.
+	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
+
+	// Route Only this route, a pattern of the plan or `(none)`.
+	Route RouteFilterParameter `form:"route,omitempty" json:"route,omitempty,omitzero"`
+
+	// Reason Only denials with this reason.
+	Reason RefusalReasonParameter `form:"reason,omitempty" json:"reason,omitempty,omitzero"`
+
+	// From Only denials at or after this time.
+	From RefusalFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To Only denials before this time.
+	To RefusalToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+}
+
 // GetRemainingHistogramParams defines parameters for GetRemainingHistogram.
 type GetRemainingHistogramParams struct {
 	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
@@ -3458,6 +3491,24 @@ type ListAuditParams struct {
 
 	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// DownloadAuditParams defines parameters for DownloadAudit.
+type DownloadAuditParams struct {
+	// Tenant Only entries of this tenant, by id or slug.
+	Tenant AuditTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Action Only entries of this action.
+	Action AuditActionParameter `form:"action,omitempty" json:"action,omitempty,omitzero"`
+
+	// Object Only entries about the object with this id.
+	Object AuditObjectParameter `form:"object,omitempty" json:"object,omitempty,omitzero"`
+
+	// From Only entries at or after this time.
+	From AuditFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To Only entries before this time.
+	To AuditToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 }
 
 // ApplyConfigurationParams defines parameters for ApplyConfiguration.
@@ -3679,6 +3730,18 @@ type GetUsageParams struct {
 	Key CountedKeyParameter `json:"key,omitempty,omitzero"`
 }
 
+// DownloadUsageParams defines parameters for DownloadUsage.
+type DownloadUsageParams struct {
+	// From The start of the range. Default: 24 hours before `to`.
+	From UsageFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To The end of the range, excluded. Default: now.
+	To UsageToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+
+	// Step The length of a step. Default: hour. Short steps are stored for a shorter time; `400` names the steps that the range has.
+	Step UsageStepParameter `form:"step,omitempty" json:"step,omitempty,omitzero"`
+}
+
 // CreateAlertChannelJSONRequestBody defines body for CreateAlertChannel for application/json ContentType.
 type CreateAlertChannelJSONRequestBody = AlertChannelDocument
 
@@ -3807,6 +3870,9 @@ type ServerInterface interface {
 	// ListRefusals The latest denials
 	// (GET /v1/analytics/refusals)
 	ListRefusals(ctx echo.Context, params ListRefusalsParams) error
+	// DownloadRefusals Download the latest denials
+	// (GET /v1/analytics/refusals.csv)
+	DownloadRefusals(ctx echo.Context, params DownloadRefusalsParams) error
 	// GetRemainingHistogram Remaining quota at decisions
 	// (GET /v1/analytics/remaining)
 	GetRemainingHistogram(ctx echo.Context, params GetRemainingHistogramParams) error
@@ -3825,6 +3891,9 @@ type ServerInterface interface {
 	// ListAudit Read the audit log
 	// (GET /v1/audit)
 	ListAudit(ctx echo.Context, params ListAuditParams) error
+	// DownloadAudit Download the audit log
+	// (GET /v1/audit.csv)
+	DownloadAudit(ctx echo.Context, params DownloadAuditParams) error
 	// GetConfiguration Export plans, tenants, overrides, and lists
 	// (GET /v1/configuration)
 	GetConfiguration(ctx echo.Context) error
@@ -4002,6 +4071,9 @@ type ServerInterface interface {
 	// GetUsage Read usage
 	// (GET /v1/tenants/{tenant}/usage)
 	GetUsage(ctx echo.Context, tenant TenantParameter, params GetUsageParams) error
+	// DownloadUsage Download usage
+	// (GET /v1/tenants/{tenant}/usage.csv)
+	DownloadUsage(ctx echo.Context, tenant TenantParameter, params DownloadUsageParams) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -4666,6 +4738,59 @@ func (w *ServerInterfaceWrapper) ListRefusals(ctx echo.Context) error {
 	return err
 }
 
+// DownloadRefusals converts echo context to params.
+func (w *ServerInterfaceWrapper) DownloadRefusals(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DownloadRefusalsParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "policy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "policy", ctx.QueryParams(), &params.Policy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// ------------- Optional query parameter "route" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "route", ctx.QueryParams(), &params.Route, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route: %s", err))
+	}
+
+	// ------------- Optional query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", ctx.QueryParams(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reason: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DownloadRefusals(ctx, params)
+	return err
+}
+
 // GetRemainingHistogram converts echo context to params.
 func (w *ServerInterfaceWrapper) GetRemainingHistogram(ctx echo.Context) error {
 	var err error
@@ -4932,6 +5057,52 @@ func (w *ServerInterfaceWrapper) ListAudit(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListAudit(ctx, params)
+	return err
+}
+
+// DownloadAudit converts echo context to params.
+func (w *ServerInterfaceWrapper) DownloadAudit(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DownloadAuditParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "action" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "action", ctx.QueryParams(), &params.Action, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter action: %s", err))
+	}
+
+	// ------------- Optional query parameter "object" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "object", ctx.QueryParams(), &params.Object, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter object: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DownloadAudit(ctx, params)
 	return err
 }
 
@@ -6387,6 +6558,45 @@ func (w *ServerInterfaceWrapper) GetUsage(ctx echo.Context) error {
 	return err
 }
 
+// DownloadUsage converts echo context to params.
+func (w *ServerInterfaceWrapper) DownloadUsage(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DownloadUsageParams
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "step" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "step", ctx.QueryParams(), &params.Step, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter step: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DownloadUsage(ctx, tenant, params)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -6454,12 +6664,14 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/analytics/live", wrapper.GetLive, options.OperationMiddlewares["getLive"]...)
 	router.GET(options.BaseURL+"/v1/analytics/policies", wrapper.GetPolicyTraffic, options.OperationMiddlewares["getPolicyTraffic"]...)
 	router.GET(options.BaseURL+"/v1/analytics/refusals", wrapper.ListRefusals, options.OperationMiddlewares["listRefusals"]...)
+	router.GET(options.BaseURL+"/v1/analytics/refusals.csv", wrapper.DownloadRefusals, options.OperationMiddlewares["downloadRefusals"]...)
 	router.GET(options.BaseURL+"/v1/analytics/remaining", wrapper.GetRemainingHistogram, options.OperationMiddlewares["getRemainingHistogram"]...)
 	router.GET(options.BaseURL+"/v1/analytics/retry-after", wrapper.GetRetryAfterHistogram, options.OperationMiddlewares["getRetryAfterHistogram"]...)
 	router.GET(options.BaseURL+"/v1/analytics/routes", wrapper.GetRouteTraffic, options.OperationMiddlewares["getRouteTraffic"]...)
 	router.GET(options.BaseURL+"/v1/analytics/tenants", wrapper.GetTenantTraffic, options.OperationMiddlewares["getTenantTraffic"]...)
 	router.GET(options.BaseURL+"/v1/analytics/traffic", wrapper.GetTraffic, options.OperationMiddlewares["getTraffic"]...)
 	router.GET(options.BaseURL+"/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
+	router.GET(options.BaseURL+"/v1/audit.csv", wrapper.DownloadAudit, options.OperationMiddlewares["downloadAudit"]...)
 	router.GET(options.BaseURL+"/v1/configuration", wrapper.GetConfiguration, options.OperationMiddlewares["getConfiguration"]...)
 	router.POST(options.BaseURL+"/v1/configuration/apply", wrapper.ApplyConfiguration, options.OperationMiddlewares["applyConfiguration"]...)
 	router.GET(options.BaseURL+"/v1/explain/:decision", wrapper.GetExplanation, options.OperationMiddlewares["getExplanation"]...)
@@ -6519,6 +6731,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/overrides/:override", wrapper.GetOverride, options.OperationMiddlewares["getOverride"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/reset", wrapper.ResetKey, options.OperationMiddlewares["resetKey"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/usage", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/usage.csv", wrapper.DownloadUsage, options.OperationMiddlewares["downloadUsage"]...)
 
 }
 
@@ -7073,6 +7286,40 @@ func (response ListRefusals200JSONResponse) VisitListRefusalsResponse(w http.Res
 	return err
 }
 
+type DownloadRefusalsRequestObject struct {
+	Params DownloadRefusalsParams
+}
+
+type DownloadRefusalsResponseObject interface {
+	VisitDownloadRefusalsResponse(w http.ResponseWriter) error
+}
+
+type DownloadRefusals200ResponseHeaders struct {
+	ContentDisposition string
+}
+
+type DownloadRefusals200TextcsvResponse struct {
+	Body          io.Reader
+	Headers       DownloadRefusals200ResponseHeaders
+	ContentLength int64
+}
+
+func (response DownloadRefusals200TextcsvResponse) VisitDownloadRefusalsResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
 type GetRemainingHistogramRequestObject struct {
 	Params GetRemainingHistogramParams
 }
@@ -7212,6 +7459,40 @@ func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseW
 	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DownloadAuditRequestObject struct {
+	Params DownloadAuditParams
+}
+
+type DownloadAuditResponseObject interface {
+	VisitDownloadAuditResponse(w http.ResponseWriter) error
+}
+
+type DownloadAudit200ResponseHeaders struct {
+	ContentDisposition string
+}
+
+type DownloadAudit200TextcsvResponse struct {
+	Body          io.Reader
+	Headers       DownloadAudit200ResponseHeaders
+	ContentLength int64
+}
+
+func (response DownloadAudit200TextcsvResponse) VisitDownloadAuditResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
 	return err
 }
 
@@ -8765,6 +9046,41 @@ func (response GetUsage200JSONResponse) VisitGetUsageResponse(w http.ResponseWri
 	return err
 }
 
+type DownloadUsageRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Params DownloadUsageParams
+}
+
+type DownloadUsageResponseObject interface {
+	VisitDownloadUsageResponse(w http.ResponseWriter) error
+}
+
+type DownloadUsage200ResponseHeaders struct {
+	ContentDisposition string
+}
+
+type DownloadUsage200TextcsvResponse struct {
+	Body          io.Reader
+	Headers       DownloadUsage200ResponseHeaders
+	ContentLength int64
+}
+
+func (response DownloadUsage200TextcsvResponse) VisitDownloadUsageResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// ListAlertChannels List alert channels
@@ -8827,6 +9143,9 @@ type StrictServerInterface interface {
 	// ListRefusals The latest denials
 	// (GET /v1/analytics/refusals)
 	ListRefusals(ctx context.Context, request ListRefusalsRequestObject) (ListRefusalsResponseObject, error)
+	// DownloadRefusals Download the latest denials
+	// (GET /v1/analytics/refusals.csv)
+	DownloadRefusals(ctx context.Context, request DownloadRefusalsRequestObject) (DownloadRefusalsResponseObject, error)
 	// GetRemainingHistogram Remaining quota at decisions
 	// (GET /v1/analytics/remaining)
 	GetRemainingHistogram(ctx context.Context, request GetRemainingHistogramRequestObject) (GetRemainingHistogramResponseObject, error)
@@ -8845,6 +9164,9 @@ type StrictServerInterface interface {
 	// ListAudit Read the audit log
 	// (GET /v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	// DownloadAudit Download the audit log
+	// (GET /v1/audit.csv)
+	DownloadAudit(ctx context.Context, request DownloadAuditRequestObject) (DownloadAuditResponseObject, error)
 	// GetConfiguration Export plans, tenants, overrides, and lists
 	// (GET /v1/configuration)
 	GetConfiguration(ctx context.Context, request GetConfigurationRequestObject) (GetConfigurationResponseObject, error)
@@ -9022,6 +9344,9 @@ type StrictServerInterface interface {
 	// GetUsage Read usage
 	// (GET /v1/tenants/{tenant}/usage)
 	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
+	// DownloadUsage Download usage
+	// (GET /v1/tenants/{tenant}/usage.csv)
+	DownloadUsage(ctx context.Context, request DownloadUsageRequestObject) (DownloadUsageResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -9637,6 +9962,31 @@ func (sh *strictHandler) ListRefusals(ctx echo.Context, params ListRefusalsParam
 	return nil
 }
 
+// DownloadRefusals operation middleware
+func (sh *strictHandler) DownloadRefusals(ctx echo.Context, params DownloadRefusalsParams) error {
+	var request DownloadRefusalsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DownloadRefusals(ctx.Request().Context(), request.(DownloadRefusalsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DownloadRefusals")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DownloadRefusalsResponseObject); ok {
+		return validResponse.VisitDownloadRefusalsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // GetRemainingHistogram operation middleware
 func (sh *strictHandler) GetRemainingHistogram(ctx echo.Context, params GetRemainingHistogramParams) error {
 	var request GetRemainingHistogramRequestObject
@@ -9781,6 +10131,31 @@ func (sh *strictHandler) ListAudit(ctx echo.Context, params ListAuditParams) err
 		return err
 	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
 		return validResponse.VisitListAuditResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DownloadAudit operation middleware
+func (sh *strictHandler) DownloadAudit(ctx echo.Context, params DownloadAuditParams) error {
+	var request DownloadAuditRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DownloadAudit(ctx.Request().Context(), request.(DownloadAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DownloadAudit")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DownloadAuditResponseObject); ok {
+		return validResponse.VisitDownloadAuditResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -11699,6 +12074,32 @@ func (sh *strictHandler) GetUsage(ctx echo.Context, tenant TenantParameter, para
 		return err
 	} else if validResponse, ok := response.(GetUsageResponseObject); ok {
 		return validResponse.VisitGetUsageResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DownloadUsage operation middleware
+func (sh *strictHandler) DownloadUsage(ctx echo.Context, tenant TenantParameter, params DownloadUsageParams) error {
+	var request DownloadUsageRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DownloadUsage(ctx.Request().Context(), request.(DownloadUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DownloadUsage")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DownloadUsageResponseObject); ok {
+		return validResponse.VisitDownloadUsageResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -30,8 +31,9 @@ type route struct {
 	body reflect.Type
 	// bodyOptional means that a request without a body is treated as one with the body {}.
 	bodyOptional bool
-	// slow means that the operation may take maxSlow instead of Config.Timeout.
-	slow bool
+	// within is the time that an expensive operation may take, instead of Config.Timeout. The operation also needs one
+	// of Config.Slots.
+	within time.Duration
 	// ifMatch means that the request must have an If-Match header.
 	ifMatch bool
 	// idempotent means that the operation accepts an Idempotency-Key.
@@ -84,9 +86,9 @@ func (r route) json(body reflect.Type) route {
 	return r
 }
 
-// takesLong returns a copy of the route that may take maxSlow.
-func (r route) takesLong() route {
-	r.slow = true
+// expensive returns a copy of the route with a value of within.
+func (r route) expensive(within time.Duration) route {
+	r.within = within
 	return r
 }
 
@@ -179,6 +181,8 @@ func (a *API) routes() []route {
 		post("/v1/tenants/:tenant/reset", "resetKey", accounts.ExceptionsWrite, usage(g.ResetKey)).json(body[Reset]()),
 
 		get("/v1/tenants/:tenant/usage", "getUsage", accounts.TenantRead, usage(g.GetUsage)).params("policy key"),
+		get("/v1/tenants/:tenant/usage.csv", "downloadUsage", accounts.TenantRead, g.DownloadUsage).params("from to step").
+			expensive(maxDownload),
 
 		get("/v1/tenants/:tenant/members", "listMembers", accounts.MembersRead, people(g.ListMembers)).params("q limit cursor"),
 		post("/v1/tenants/:tenant/members", "inviteMember", accounts.MembersWrite, people(g.InviteMember)).json(body[NewInvitation]()).
@@ -216,15 +220,15 @@ func (a *API) routes() []route {
 		get("/v1/plans/:plan/draft", "getDraft", accounts.PlansRead, g.GetDraft),
 		put("/v1/plans/:plan/draft", "saveDraft", accounts.PlansWrite, g.SaveDraft).json(body[PlanDocument]()).conditional(),
 		post("/v1/plans/:plan/draft/validate", "validateDraft", accounts.PlansRead, g.ValidateDraft).optionalJSON(body[nothing]()),
-		get("/v1/plans/:plan/draft/preview", "getDraftPreview", accounts.PlansRead, previews(g.GetDraftPreview)).params("from to").takesLong(),
+		get("/v1/plans/:plan/draft/preview", "getDraftPreview", accounts.PlansRead, previews(g.GetDraftPreview)).params("from to").expensive(maxSlow),
 		get("/v1/plans/:plan/diff", "diffPlan", accounts.PlansRead, g.DiffPlan),
 		post("/v1/plans/:plan/publish", "publishPlan", accounts.PlansWrite, g.PublishPlan).optionalJSON(body[Publish]()),
 		get("/v1/plans/:plan/versions", "listVersions", accounts.PlansRead, g.ListVersions).params("limit cursor"),
 		get("/v1/plans/:plan/versions/:version", "getVersion", accounts.PlansRead, g.GetVersion),
 
-		get("/v1/configuration", "getConfiguration", accounts.TenantsList, configuration(g.GetConfiguration)).takesLong(),
+		get("/v1/configuration", "getConfiguration", accounts.TenantsList, configuration(g.GetConfiguration)).expensive(maxSlow),
 		post("/v1/configuration/apply", "applyConfiguration", accounts.PlansWrite, configuration(g.ApplyConfiguration)).
-			params("dry_run prune").json(body[Configuration]()).takesLong(),
+			params("dry_run prune").json(body[Configuration]()).expensive(maxSlow),
 
 		get("/v1/analytics/traffic", "getTraffic", accounts.TenantRead, g.GetTraffic).params("tenant policy route from to step"),
 		get("/v1/analytics/policies", "getPolicyTraffic", accounts.TenantRead, g.GetPolicyTraffic).params("tenant from to step limit"),
@@ -236,6 +240,8 @@ func (a *API) routes() []route {
 		get("/v1/analytics/latency", "getLimiterLatency", accounts.TenantsList, g.GetLimiterLatency).params("from to step"),
 		get("/v1/analytics/refusals", "listRefusals", accounts.TenantRead, g.ListRefusals).
 			params("tenant policy route reason from to limit cursor"),
+		get("/v1/analytics/refusals.csv", "downloadRefusals", accounts.TenantRead, g.DownloadRefusals).
+			params("tenant policy route reason from to").expensive(maxDownload),
 		get("/v1/analytics/live", "getLive", accounts.TenantRead, g.GetLive).params("tenant"),
 
 		get("/v1/nodes", "getNodes", accounts.TenantsList, nodes(g.GetNodes)),
@@ -271,6 +277,8 @@ func (a *API) routes() []route {
 			params("tenant").once(),
 
 		get("/v1/audit", "listAudit", accounts.TenantRead, g.ListAudit).params("tenant action object from to limit cursor"),
+		get("/v1/audit.csv", "downloadAudit", accounts.TenantRead, g.DownloadAudit).params("tenant action object from to").
+			expensive(maxDownload),
 
 		get("/healthz", "healthz", accounts.Public, a.alive),
 		get("/livez", "livez", accounts.Public, a.alive),

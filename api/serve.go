@@ -186,12 +186,20 @@ func (a *API) recordDenied(r *route, who caller, c echo.Context, err error) erro
 // maxNamed is the maximum length, in bytes, of a denied tenant reference in the audit log.
 const maxNamed = 64
 
-// maxSlow is the maximum time of an operation on the whole configuration, and writeWithin the
-// time to write its answer.
 const (
-	maxSlow     = 80 * time.Second
+	// maxSlow is the maximum time of an operation on the whole configuration, and of a preview.
+	maxSlow = 80 * time.Second
+	// maxDownload is the maximum time of a download. Within it, the client must read the file without long pauses.
+	maxDownload = 15 * time.Minute
+	// writeWithin is the time to write the answer of an expensive operation.
 	writeWithin = 20 * time.Second
 )
+
+// errBusy is the error if no slot for an expensive operation becomes free before the deadline.
+var errBusy = &problem.Problem{
+	Kind: problem.Unavailable, RetryAfter: 5,
+	Message: "this node runs too many downloads, previews and operations on whole configurations: try again in a moment",
+}
 
 // manage adds the steps of a management operation before it calls the handler. It checks that a
 // required If-Match is present, sets a deadline and the actor for the audit log, and checks the
@@ -207,8 +215,15 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	// An answer can contain a secret and depends on the caller, so that no cache may store it.
 	c.Response().Header()["Cache-Control"] = noStore
 	timeout := a.cfg.Timeout
-	if r.slow {
-		timeout = max(timeout, maxSlow)
+	if r.within > 0 {
+		waiting, stop := context.WithTimeout(req.Context(), timeout)
+		end, ok := a.cfg.Slots.Take(waiting, who.party())
+		stop()
+		if !ok {
+			return errBusy
+		}
+		defer end()
+		timeout = max(timeout, r.within)
 		// The writing of the answer begins after the work. Without a deadline of a connection, there is nothing to move.
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(timeout + writeWithin))
 	}

@@ -209,7 +209,7 @@ func TestSpecIsCleanForGenerators(t *testing.T) {
 	}
 	doc := published()
 	seen := map[string]string{}
-	verb := regexp.MustCompile(`^(list|get|create|update|patch|delete|invite|remove|revoke|rotate|reset|save|validate|diff|publish|apply)[A-Z]`)
+	verb := regexp.MustCompile(`^(list|get|create|update|patch|delete|invite|remove|revoke|rotate|reset|save|validate|diff|publish|apply|download)[A-Z]`)
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			if strings.HasPrefix(path, "/v1/") && !verb.MatchString(op.OperationID) && op.Tags[0] != "decisions" && op.Tags[0] != "simulation" {

@@ -21,7 +21,6 @@ const (
 	ZoneCookie      = zoneCookie
 	RequestIDHeader = requestIDHeader
 	MaxOwnStreams   = maxOwnStreams
-	MaxSlotsEach    = maxSlotsEach
 )
 
 // URLs returns the URL of each static file by its name.
@@ -32,12 +31,13 @@ func (w *Shell) Table() []Route { return w.rows }
 
 // TakeSlot takes a slot of a party.
 func (w *Shell) TakeSlot(t testing.TB, party string) {
-	_, err := w.slots.take(t.Context(), party)
-	must(t, err)
+	if _, ok := w.cfg.Slots.Take(t.Context(), party); !ok {
+		t.Fatalf("%s gets no slot", party)
+	}
 }
 
 // SlotsTaken returns the number of slots in use.
-func (w *Shell) SlotsTaken() int { return w.slots.taken }
+func (w *Shell) SlotsTaken() int { return w.cfg.Slots.Taken() }
 
 // SetStreams sets the number of open streams of the node.
 func (w *Shell) SetStreams(n int) { w.streams.open = n }

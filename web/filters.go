@@ -1,8 +1,6 @@
 package web
 
 import (
-	"strings"
-
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/web/views"
@@ -34,12 +32,4 @@ func Filters(c echo.Context, action string, fields []views.FilterField, faults m
 		f.Fields = append(f.Fields, field)
 	}
 	return f
-}
-
-// CSVText returns a text that a spreadsheet does not interpret as a formula.
-func CSVText(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
-		return "'" + text
-	}
-	return text
 }

@@ -20,6 +20,9 @@ import (
 // ErrSlow is the error if a page exceeds its time limit.
 var ErrSlow = problem.New(problem.Unavailable, "the database or another service of this page takes too long to answer")
 
+// errBusy is the error if no slot for an expensive page becomes free before the deadline.
+var errBusy = problem.New(problem.Unavailable, "too many expensive pages are loading: try again in a moment")
+
 const (
 	requestIDHeader = "X-Request-Id"
 	tenantKey       = "tenant" // the tenant of the path in echo's context
@@ -71,10 +74,10 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 		inZone := func() { c.SetRequest(c.Request().WithContext(views.WithZone(c.Request().Context(), zone(c, v)))) }
 		inZone()
 		if r.Kind == Expensive || r.Kind == SlowExpensive {
-			end, err := w.slots.take(c.Request().Context(), v.party())
-			if err != nil {
+			end, ok := w.cfg.Slots.Take(c.Request().Context(), v.party())
+			if !ok {
 				c.Response().Header().Set("Retry-After", "5")
-				return err
+				return errBusy
 			}
 			defer end()
 		}

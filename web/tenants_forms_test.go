@@ -401,8 +401,8 @@ func TestUsageCSV(t *testing.T) {
 	w.decide("acme", enforcement.Check{Path: "/v1/search", Attributes: attributes("user", "u1"), Cost: 2}, enforcement.Check{Path: "/v1/search", Attributes: attributes("user", "u1"), Cost: 4})
 	w.flush()
 	got := w.get(acme+"/usage.csv", "acme-viewer")
-	want := "policy,hour,requests,allowed,limited,cost,time_zone\ntotal,2026-11-21T09:00:00Z,2,1,0,2,UTC\nper-user,2026-11-21T09:00:00Z,2,1,1,2,UTC\n"
-	if got.body != want || got.Header().Get("Content-Type") != "text/csv; charset=utf-8" || !strings.Contains(got.Header().Get("Content-Disposition"), "attachment") {
+	want := "policy,at,step,requests,allowed,limited,cost,time_zone\ntotal,2026-11-21T09:00:00Z,hour,2,1,0,2,UTC\nper-user,2026-11-21T09:00:00Z,hour,2,1,1,2,UTC\n"
+	if got.body != want || got.Header().Get("Content-Type") != "text/csv; charset=utf-8; header=present" || !strings.Contains(got.Header().Get("Content-Disposition"), "attachment") {
 		t.Errorf("%q %v", got.body, got.Header())
 	}
 	if bad := w.get(acme+"/usage.csv?from=x&to=y", "acme-viewer"); bad.Code != http.StatusUnprocessableEntity {

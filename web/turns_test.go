@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/web"
 )
 
@@ -17,7 +18,7 @@ func TestOneTenantDoesNotTakeANode(t *testing.T) {
 	w := newWorld(t, func(cfg *config) { cfg.shell.Timeout = 3 * time.Second }) // so long it waits for a turn
 	acme, err := w.tenants.Tenant(t.Context(), "acme")
 	must(t, err)
-	for range web.MaxSlotsEach {
+	for range admission.MaxSlotsEach {
 		w.shell.TakeSlot(t, acme.ID)
 	}
 	for _, path := range []string{"/tenants/acme/usage.csv", "/tenants/acme/audit.csv", "/playground"} {
@@ -34,7 +35,7 @@ func TestOneTenantDoesNotTakeANode(t *testing.T) {
 			t.Errorf("%s: %d", by, got.Code)
 		}
 	}
-	if w.shell.SlotsTaken() != web.MaxSlotsEach {
+	if w.shell.SlotsTaken() != admission.MaxSlotsEach {
 		t.Errorf("%d turns are taken", w.shell.SlotsTaken())
 	}
 	if got := w.get("/tenants/acme", "acme-viewer"); got.Code != http.StatusOK {

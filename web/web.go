@@ -16,6 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
@@ -51,6 +52,8 @@ type Config struct {
 	// Timeout bounds the handling of a page, except downloads and live streams. The default is
 	// 2 s.
 	Timeout time.Duration
+	// Slots bound the expensive pages. Default: slots that the API does not share.
+	Slots *admission.Slots
 	// Stopping ends when the node stops, which ends the live streams. The default never ends.
 	Stopping context.Context
 	// Now returns the current time. The default is time.Now.
@@ -68,7 +71,6 @@ type Shell struct {
 	rows        []Route
 	readable    map[string]accounts.Action // the action of each path with a GET row
 	streams     streams
-	slots       slots
 }
 
 // New returns a shell. It fails if PublicURL is not a URL.
@@ -82,6 +84,7 @@ func New(cfg Config) (*Shell, error) {
 	if cfg.Changed == nil {
 		cfg.Changed = func(context.Context) {}
 	}
+	cfg.Slots = cmp.Or(cfg.Slots, new(admission.Slots))
 	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Second)
 	if cfg.Stopping == nil {
 		cfg.Stopping = context.Background()

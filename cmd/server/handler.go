@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/admin"
@@ -30,7 +31,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	}
 	ip := clientIP(s.TrustedProxies, log)
 	cfg := api.Config{
-		Snapshot: n.watcher.Current, Decider: n.engine, Admission: n.admission,
+		Snapshot: n.watcher.Current, Decider: n.engine, Admission: n.admission, Slots: new(admission.Slots),
 		Tenants: n.tenants, Plans: n.plans, Audit: n.store, Alerts: n.alerts, Once: n.store.Once,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
 		Exceptions: n.exceptions, Configuration: n.documents, Preview: n.preview, Nodes: n.fleet,
@@ -54,7 +55,8 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	}
 	shell, err := web.New(web.Config{
 		Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Plans: n.plans,
-		Refusals: n.refusals, Demo: demoData.Present, ClientAddress: cfg.ClientAddress, Changed: n.refresh(log), Stopping: ctx, Logger: log,
+		Refusals: n.refusals, Demo: demoData.Present, ClientAddress: cfg.ClientAddress, Changed: n.refresh(log), Slots: cfg.Slots,
+		Stopping: ctx, Logger: log,
 	})
 	if err != nil {
 		return nil, err

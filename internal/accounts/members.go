@@ -73,6 +73,15 @@ func (p *People) User(ctx context.Context, by Principal, tenantID, id string) (U
 	return p.member(ctx, tenantID, id)
 }
 
+// IsMember reports whether a user is a member of a tenant.
+func (p *People) IsMember(ctx context.Context, tenantID, id string) (bool, error) {
+	_, err := p.member(ctx, tenantID, id)
+	if problem.Is(err, problem.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // member returns a user of a tenant. The error is errNobody if the user is unknown or belongs to another tenant.
 func (p *People) member(ctx context.Context, tenantID, id string) (User, error) {
 	u, err := orNobody(p.store.User(ctx, id))

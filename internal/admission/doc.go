@@ -8,5 +8,8 @@
 // The time in a queue does not count for the limiter's timeout, so waiting never leads
 // to a failure mode.
 //
+// Slots bound requests other than checks that need much of the database, such as downloads
+// and previews.
+//
 // The package imports only the standard library.
 package admission

@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/export"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/views"
@@ -50,8 +51,8 @@ func (w *pages) renderAudit(c echo.Context, status int) error {
 func (r *auditReading) view(ctx context.Context) (views.Audit, error) {
 	v := views.Audit{
 		Title: "Audit", Lead: "Every change, with its author and its origin. Entries are never changed or deleted.",
-		Tenants: true, Chain: !r.member,
-		CSVURL: r.address(r.base+".csv", nil), CSVLimit: views.Count(int64(r.w.cfg.AuditLines)).Exact, Columns: auditColumns,
+		Tenants: true, Chain: r.masked == nil,
+		CSVURL: r.address(r.base+".csv", nil), CSVLimit: views.Count(int64(r.w.cfg.AuditLines)).Exact, Columns: auditColumns(),
 		Ranges: r.ranges(), VerifyURL: "/audit/verify", Verdict: r.w.chain.view(r.w.Now()),
 		Empty: views.Empty{Title: "No entry matches", Text: "Remove a filter, or choose a longer time."},
 	}
@@ -84,6 +85,14 @@ func (r *auditReading) view(ctx context.Context) (views.Audit, error) {
 	}
 	v.Filters, err = r.filters(ctx)
 	return v, err
+}
+
+func auditColumns() []views.AuditFact {
+	facts := make([]views.AuditFact, len(export.AuditColumns))
+	for i, c := range export.AuditColumns {
+		facts[i] = views.AuditFact{Name: c.Name, Text: c.Text}
+	}
+	return facts
 }
 
 // row returns the view of an entry for the current reader, with at most most changed fields.

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/export"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/views"
@@ -66,21 +68,24 @@ type auditReading struct {
 	values url.Values // the filters in the address, without the cursor
 	filter audit.Filter
 	faults map[string]string // by field
-	// member means that the reader is a member of a tenant, who must not see data about the
+	// masked is set if the reader is a member of a tenant, who must not see data about the
 	// operator's people.
-	member  bool
-	own     map[string]bool   // for members: whether a user belongs to the tenant, by user id
+	masked  *audit.TenantView
 	tenants map[string]string // names of tenants by id; "" if the tenant is deleted
 }
 
 // auditOf reads the filters from the address.
 func (w *pages) auditOf(c echo.Context) (*auditReading, error) {
 	r := &auditReading{
-		w: w, c: c, base: "/audit", values: url.Values{}, faults: map[string]string{}, own: map[string]bool{}, tenants: map[string]string{},
+		w: w, c: c, base: "/audit", values: url.Values{}, faults: map[string]string{}, tenants: map[string]string{},
 	}
 	if t := web.TenantOf(c); t.ID != "" {
 		r.base, r.filter.TenantID = web.RouteForTenant(web.TenantPath+"/audit", t.Slug), t.ID
-		r.member = web.VisitorOf(c).User.TenantID != ""
+		if web.VisitorOf(c).User.TenantID != "" {
+			r.masked = audit.NewTenantView(w.cfg.Audit, t.ID, func(ctx context.Context, user string) (bool, error) {
+				return w.cfg.People.IsMember(ctx, t.ID, user)
+			})
+		}
 	}
 	q := c.QueryParams()
 	for _, name := range []string{"actor", "kind", "action", "tenant", "object", "range", "from", "to", "tz"} {
@@ -148,11 +153,11 @@ func (r *auditReading) readTenant() error {
 // member: with free text, a member could guess names of the operator's people.
 func (r *auditReading) readActor() error {
 	actor := r.values.Get("actor")
-	if actor == "" || !r.member {
+	if actor == "" || r.masked == nil {
 		r.filter.Actor = actor
 		return nil
 	}
-	own, err := r.isOwn(r.c.Request().Context(), audit.Actor{Kind: "user", ID: actor})
+	own, err := r.masked.Owns(r.c.Request().Context(), audit.Actor{Kind: "user", ID: actor})
 	if err != nil {
 		return err
 	}
@@ -164,49 +169,26 @@ func (r *auditReading) readActor() error {
 	return nil
 }
 
-// isOwn reports whether an actor belongs to the tenant in the path. Former members count,
-// because the tenant has entries about them.
-func (r *auditReading) isOwn(ctx context.Context, a audit.Actor) (bool, error) {
-	if a.Kind != "user" {
-		return a.Kind == "tenant_key", nil
-	}
-	if own, known := r.own[a.ID]; known {
-		return own, nil
-	}
-	if uuid.Validate(a.ID) != nil {
-		return false, nil //nolint:nilerr // an actor without a UUID is not a member
-	}
-	lines, err := r.w.cfg.Audit.AuditEntries(ctx, audit.Filter{TenantID: web.TenantOf(r.c).ID, Group: "user", Object: a.ID, Limit: 1})
-	if err != nil {
-		return false, err
-	}
-	own := len(lines) > 0
-	if !own {
-		_, err := r.w.cfg.People.User(ctx, web.VisitorOf(r.c).Principal(), web.TenantOf(r.c).ID, a.ID)
-		if err != nil && !problem.Is(err, problem.NotFound) {
-			return false, err
-		}
-		own = err == nil
-	}
-	r.own[a.ID] = own
-	return own, nil
-}
-
 // shown returns a copy of an entry without the data that the reader must not see.
 func (r *auditReading) shown(ctx context.Context, e audit.Entry) (audit.Entry, error) {
-	if !r.member {
+	if r.masked == nil {
 		return e, nil
 	}
-	// These numbers would reveal how often other tenants make changes.
-	e.Seq, e.Revision, e.Hash = 0, 0, audit.Hash{}
-	if e.Actor.Kind == "system" {
-		return e, nil
+	return r.masked.Show(ctx, e)
+}
+
+// auditCSV is GET /audit.csv and GET /tenants/{tenant}/audit.csv.
+func (w *pages) auditCSV(c echo.Context) error {
+	r, err := w.auditOf(c)
+	if err != nil {
+		return err
 	}
-	own, err := r.isOwn(ctx, e.Actor)
-	if err == nil && !own {
-		e.Actor, e.Origin = audit.Actor{Kind: "operator", Name: "operator"}, audit.Origin{}
+	if len(r.faults) > 0 {
+		return w.renderAudit(c, http.StatusUnprocessableEntity)
 	}
-	return e, err
+	file := export.Audit(c.Request().Context(), w.cfg.Audit, r.filter, r.masked, w.Now())
+	file.MaxRows = w.cfg.AuditLines
+	return file.Serve(c.Response(), w.Log().With("request_id", web.RequestID(c)))
 }
 
 // address returns the URL of a page with the current filters, of which some are changed. ""
@@ -264,7 +246,7 @@ func (r *auditReading) filters(ctx context.Context) (views.Filters, error) {
 	} else {
 		kind.Options = slices.DeleteFunc(slices.Clone(auditGroups), func(o views.Option) bool { return operatorOnly[o.Value] })
 	}
-	if r.member {
+	if r.masked != nil {
 		members, err := r.w.cfg.People.Users(ctx, web.VisitorOf(r.c).Principal(), web.TenantOf(r.c).ID, accounts.UserFilter{Limit: 200})
 		if err != nil {
 			return views.Filters{}, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/export"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/snapshot"
@@ -44,7 +45,7 @@ type pages struct {
 
 // Routes returns the rows of the pages.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
-	cfg.AuditLines = cmp.Or(cfg.AuditLines, 100_000)
+	cfg.AuditLines = cmp.Or(cfg.AuditLines, export.DefaultMaxRows)
 	w := &pages{Shell: shell, cfg: cfg}
 	return slices.Concat(
 		w.peopleRoutes("/people", accounts.PeopleRead, accounts.PeopleWrite),

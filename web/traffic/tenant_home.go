@@ -1,11 +1,8 @@
 package traffic
 
 import (
-	"bytes"
 	"context"
-	"encoding/csv"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
-	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/export"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
@@ -328,40 +325,13 @@ func (w *pages) tenantCSV(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ranking, err := w.cfg.Analytics.Policies(ctx, metrics.Query{Tenant: t.Number, From: s.From, To: s.To, Limit: 100})
+	policies := make([]string, 0, len(d.Policies()))
+	for _, p := range d.Policies() {
+		policies = append(policies, p.Slug)
+	}
+	file, err := export.Usage(ctx, w.cfg.Analytics, t.Slug, s.Query(t.Number), policies, s.In(s.From).Location())
 	if err != nil {
 		return err
 	}
-	var slugs []string
-	for _, p := range d.Policies() {
-		slugs = append(slugs, p.Slug)
-	}
-	for _, p := range ranking.Routes {
-		if !slices.Contains(slugs, p.Name) {
-			slugs = append(slugs, p.Name)
-		}
-	}
-	var b bytes.Buffer
-	out := csv.NewWriter(&b)
-	_ = out.Write([]string{"policy", "hour", "requests", "allowed", "limited", "cost", "time_zone"}) // a buffer accepts all writes
-	for _, slug := range slugs {
-		q := metrics.Query{Tenant: t.Number, Policy: slug, From: s.From, To: s.To, Step: metrics.Hour}
-		traffic, err := w.cfg.Analytics.Traffic(ctx, q)
-		if err != nil {
-			return err
-		}
-		for _, p := range traffic.Points {
-			if p.Requests == 0 {
-				continue
-			}
-			_ = out.Write([]string{
-				web.CSVText(slug), s.In(p.At).Format(time.RFC3339), strconv.FormatInt(p.Requests, 10),
-				strconv.FormatInt(p.Allowed(), 10), strconv.FormatInt(p.Limited(), 10), strconv.FormatInt(p.Cost, 10), s.In(p.At).Location().String(),
-			})
-		}
-	}
-	out.Flush()
-	h := c.Response().Header()
-	h.Set("Content-Disposition", `attachment; filename="headgate-`+t.Slug+`-usage.csv"`)
-	return c.Blob(http.StatusOK, "text/csv; charset=utf-8", b.Bytes())
+	return file.Serve(c.Response(), w.Log().With("request_id", web.RequestID(c)))
 }

@@ -1020,9 +1020,9 @@ type PolicyPreview struct {
 
 // Actor: The actor of a change.
 type Actor struct {
-	// The kind of actor. Later versions may add values.
+	// The kind of actor. `operator` hides who of the operator it was. Later versions may add values.
 	Kind string `json:"kind"`
-	// Id of the key or user, or a fixed word.
+	// Id of the key or user, or a fixed word. Empty for `operator`.
 	ID string `json:"id"`
 	// The display name.
 	Name string `json:"name"`
@@ -2748,6 +2748,27 @@ func (c *Client) GetUsage(ctx context.Context, tenant Reference, params ...GetUs
 	return send[Usage](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/usage", query: q})
 }
 
+// DownloadUsageParams: the optional parameters of DownloadUsage; the first counts.
+type DownloadUsageParams struct {
+	// The start of the range. Default: 24 hours before `to`.
+	From string
+	// The end of the range, excluded. Default: now.
+	To string
+	// The length of a step. Default: hour. Short steps are stored for a shorter time; `400` names the
+	// steps that the range has.
+	Step CountStep
+}
+
+// DownloadUsage: Download usage. GET /v1/tenants/{tenant}/usage.csv
+func (c *Client) DownloadUsage(ctx context.Context, tenant Reference, params ...DownloadUsageParams) (Answer[string], error) {
+	p := first(params)
+	q := query{}
+	q.add("from", p.From)
+	q.add("to", p.To)
+	q.add("step", p.Step)
+	return send[string](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/usage.csv", query: q})
+}
+
 // ListMembersParams: the optional parameters of ListMembers; the first counts.
 type ListMembersParams struct {
 	// Part of an e-mail address or name.
@@ -3326,6 +3347,35 @@ func (c *Client) ListRefusals(ctx context.Context, params ...ListRefusalsParams)
 	return send[RefusalPage](ctx, c, call{method: http.MethodGet, path: "/v1/analytics/refusals", query: q})
 }
 
+// DownloadRefusalsParams: the optional parameters of DownloadRefusals; the first counts.
+type DownloadRefusalsParams struct {
+	// Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
+	Tenant Reference
+	// Only rows of the policy with this slug.
+	Policy Slug
+	// Only this route, a pattern of the plan or `(none)`.
+	Route string
+	// Only denials with this reason.
+	Reason RefusedReason
+	// Only denials at or after this time.
+	From string
+	// Only denials before this time.
+	To string
+}
+
+// DownloadRefusals: Download the latest denials. GET /v1/analytics/refusals.csv
+func (c *Client) DownloadRefusals(ctx context.Context, params ...DownloadRefusalsParams) (Answer[string], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	q.add("policy", p.Policy)
+	q.add("route", p.Route)
+	q.add("reason", p.Reason)
+	q.add("from", p.From)
+	q.add("to", p.To)
+	return send[string](ctx, c, call{method: http.MethodGet, path: "/v1/analytics/refusals.csv", query: q})
+}
+
 // GetLiveParams: the optional parameters of GetLive; the first counts.
 type GetLiveParams struct {
 	// Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
@@ -3370,6 +3420,32 @@ func (c *Client) ListAudit(ctx context.Context, params ...ListAuditParams) (Answ
 	q.add("limit", p.Limit)
 	q.add("cursor", p.Cursor)
 	return send[AuditPage](ctx, c, call{method: http.MethodGet, path: "/v1/audit", query: q})
+}
+
+// DownloadAuditParams: the optional parameters of DownloadAudit; the first counts.
+type DownloadAuditParams struct {
+	// Only entries of this tenant, by id or slug.
+	Tenant Reference
+	// Only entries of this action.
+	Action string
+	// Only entries about the object with this id.
+	Object string
+	// Only entries at or after this time.
+	From string
+	// Only entries before this time.
+	To string
+}
+
+// DownloadAudit: Download the audit log. GET /v1/audit.csv
+func (c *Client) DownloadAudit(ctx context.Context, params ...DownloadAuditParams) (Answer[string], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	q.add("action", p.Action)
+	q.add("object", p.Object)
+	q.add("from", p.From)
+	q.add("to", p.To)
+	return send[string](ctx, c, call{method: http.MethodGet, path: "/v1/audit.csv", query: q})
 }
 
 // ListAlertRulesParams: the optional parameters of ListAlertRules; the first counts.

@@ -1858,6 +1858,18 @@ class Management(Caller):
         """Read usage. `GET /v1/tenants/{tenant}/usage`"""
         return self._send("GET", f"/v1/tenants/{segment(tenant)}/usage", query={"policy": policy, "key": key}, timeout=timeout)
 
+    def download_usage(
+        self,
+        tenant: Reference,
+        *,
+        from_: Optional[str] = None,
+        to: Optional[str] = None,
+        step: Optional[CountStep] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[str]:
+        """Download usage. `GET /v1/tenants/{tenant}/usage.csv`"""
+        return self._send("GET", f"/v1/tenants/{segment(tenant)}/usage.csv", query={"from": from_, "to": to, "step": step}, timeout=timeout)
+
     def list_members(
         self,
         tenant: Reference,
@@ -2332,6 +2344,20 @@ class Management(Caller):
         """The latest denials. `GET /v1/analytics/refusals`"""
         return self._send("GET", "/v1/analytics/refusals", query={"tenant": tenant, "policy": policy, "route": route, "reason": reason, "from": from_, "to": to, "limit": limit, "cursor": cursor}, timeout=timeout)
 
+    def download_refusals(
+        self,
+        *,
+        tenant: Optional[Reference] = None,
+        policy: Optional[Slug] = None,
+        route: Optional[str] = None,
+        reason: Optional[RefusedReason] = None,
+        from_: Optional[str] = None,
+        to: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[str]:
+        """Download the latest denials. `GET /v1/analytics/refusals.csv`"""
+        return self._send("GET", "/v1/analytics/refusals.csv", query={"tenant": tenant, "policy": policy, "route": route, "reason": reason, "from": from_, "to": to}, timeout=timeout)
+
     def get_live(
         self,
         *,
@@ -2355,6 +2381,19 @@ class Management(Caller):
     ) -> Answer[AuditPage]:
         """Read the audit log. `GET /v1/audit`"""
         return self._send("GET", "/v1/audit", query={"tenant": tenant, "action": action, "object": object, "from": from_, "to": to, "limit": limit, "cursor": cursor}, timeout=timeout)
+
+    def download_audit(
+        self,
+        *,
+        tenant: Optional[Reference] = None,
+        action: Optional[str] = None,
+        object: Optional[str] = None,
+        from_: Optional[str] = None,
+        to: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[str]:
+        """Download the audit log. `GET /v1/audit.csv`"""
+        return self._send("GET", "/v1/audit.csv", query={"tenant": tenant, "action": action, "object": object, "from": from_, "to": to}, timeout=timeout)
 
     def list_alert_rules(
         self,

@@ -834,9 +834,9 @@ export interface PolicyPreview {
 
 /** The actor of a change. */
 export interface Actor {
-  /** The kind of actor. Later versions may add values. */
-  kind: "operator_key" | "tenant_key" | "user" | "command" | "system" | (string & {});
-  /** Id of the key or user, or a fixed word. */
+  /** The kind of actor. `operator` hides who of the operator it was. Later versions may add values. */
+  kind: "operator_key" | "tenant_key" | "user" | "command" | "system" | "operator" | (string & {});
+  /** Id of the key or user, or a fixed word. Empty for `operator`. */
   id: string;
   /** The display name. */
   name: string;
@@ -2243,6 +2243,11 @@ export class Management extends Caller {
     return this.send({ method: "GET", path: `/v1/tenants/${segment(tenant)}/usage`, query }, options);
   }
 
+  /** Download usage. `GET /v1/tenants/{tenant}/usage.csv` */
+  async downloadUsage(tenant: Reference, query: { from?: string; to?: string; step?: CountStep } = {}, options: CallOptions = {}): Promise<Answer<string>> {
+    return this.send({ method: "GET", path: `/v1/tenants/${segment(tenant)}/usage.csv`, query }, options);
+  }
+
   /** List a tenant's members. `GET /v1/tenants/{tenant}/members` */
   async listMembers(tenant: Reference, query: { q?: string; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<PersonPage>> {
     return this.send({ method: "GET", path: `/v1/tenants/${segment(tenant)}/members`, query }, options);
@@ -2463,6 +2468,11 @@ export class Management extends Caller {
     return this.send({ method: "GET", path: `/v1/analytics/refusals`, query }, options);
   }
 
+  /** Download the latest denials. `GET /v1/analytics/refusals.csv` */
+  async downloadRefusals(query: { tenant?: Reference; policy?: Slug; route?: string; reason?: RefusedReason; from?: string; to?: string } = {}, options: CallOptions = {}): Promise<Answer<string>> {
+    return this.send({ method: "GET", path: `/v1/analytics/refusals.csv`, query }, options);
+  }
+
   /** The last seconds of this node. `GET /v1/analytics/live` */
   async getLive(query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<Live>> {
     return this.send({ method: "GET", path: `/v1/analytics/live`, query }, options);
@@ -2471,6 +2481,11 @@ export class Management extends Caller {
   /** Read the audit log. `GET /v1/audit` */
   async listAudit(query: { tenant?: Reference; action?: string; object?: string; from?: string; to?: string; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<AuditPage>> {
     return this.send({ method: "GET", path: `/v1/audit`, query }, options);
+  }
+
+  /** Download the audit log. `GET /v1/audit.csv` */
+  async downloadAudit(query: { tenant?: Reference; action?: string; object?: string; from?: string; to?: string } = {}, options: CallOptions = {}): Promise<Answer<string>> {
+    return this.send({ method: "GET", path: `/v1/audit.csv`, query }, options);
   }
 
   /** List alert rules. `GET /v1/alert-rules` */

@@ -1,0 +1,88 @@
+package export
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/internal/metrics"
+)
+
+var usageColumns = []Column{
+	{"policy", "The slug of the policy."},
+	{"at", "The start of the step."},
+	{"step", "The length of the step: minute, hour or day."},
+	{"requests", "The number of decisions to which the policy applied."},
+	{"allowed", "How many of them were allowed."},
+	{"limited", "How many of them were denied by this policy."},
+	{"cost", "The units that were charged."},
+	{"time_zone", "The time zone of at."},
+}
+
+// Usage returns the decisions of a tenant by policy and step, without steps that have none. slug is that of the tenant.
+// q has its number, the time range, and the step; default: metrics.Hour. policies are those of its plan. The file also
+// has other policies that were counted in the range.
+func Usage(
+	ctx context.Context, from *metrics.Analytics, slug string, q metrics.Query, policies []string, zone *time.Location,
+) (File, error) {
+	q.Step = cmp.Or(q.Step, metrics.Hour)
+	ranking, err := from.Policies(ctx, metrics.Query{Tenant: q.Tenant, From: q.From, To: q.To, Limit: 100})
+	if err != nil {
+		return File{}, err
+	}
+	for _, p := range ranking.Routes {
+		if !slices.Contains(policies, p.Name) {
+			policies = append(policies, p.Name)
+		}
+	}
+	rows := func(yield func([]string, error) bool) {
+		for _, q.Policy = range policies {
+			for part := range parts(q) {
+				traffic, err := from.Traffic(ctx, part)
+				if err != nil {
+					yield(nil, err)
+					return
+				}
+				for i := range traffic.Points {
+					p := &traffic.Points[i]
+					if p.Requests > 0 && !yield(usageFields(q, p, zone), nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+	return File{Name: "headgate-" + slug + "-usage", Columns: usageColumns, Rows: rows}, nil
+}
+
+// stepsAtOnce is the number of steps that one query reads. It is below the maximum of metrics.Analytics.Traffic.
+const stepsAtOnce = 1000
+
+// parts splits a query into queries of at most stepsAtOnce whole steps.
+func parts(q metrics.Query) iter.Seq[metrics.Query] {
+	length := map[metrics.Step]time.Duration{metrics.Minute: time.Minute, metrics.Hour: time.Hour, metrics.Day: 24 * time.Hour}[q.Step]
+	return func(yield func(metrics.Query) bool) {
+		for at := q.From; at.Before(q.To); {
+			part, end := q, at.Truncate(length).Add(stepsAtOnce*length)
+			part.From = at
+			if end.Before(q.To) {
+				part.To = end
+			}
+			if !yield(part) {
+				return
+			}
+			at = end
+		}
+	}
+}
+
+func usageFields(q metrics.Query, p *metrics.Point, zone *time.Location) []string {
+	fields := []string{q.Policy, p.At.In(zone).Format(time.RFC3339), string(q.Step)}
+	for _, n := range []int64{p.Requests, p.Allowed(), p.Limited(), p.Cost} {
+		fields = append(fields, strconv.FormatInt(n, 10))
+	}
+	return append(fields, zone.String())
+}
