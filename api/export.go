@@ -20,9 +20,11 @@ type download struct {
 }
 
 func (d download) VisitDownloadAuditResponse(w http.ResponseWriter) error { return d.Serve(w, d.log) }
+
 func (d download) VisitDownloadRefusalsResponse(w http.ResponseWriter) error {
 	return d.Serve(w, d.log)
 }
+
 func (d download) VisitDownloadUsageResponse(w http.ResponseWriter) error { return d.Serve(w, d.log) }
 
 // DownloadAudit is GET /v1/audit.csv.

@@ -220,7 +220,8 @@ func (a *API) routes() []route {
 		get("/v1/plans/:plan/draft", "getDraft", accounts.PlansRead, g.GetDraft),
 		put("/v1/plans/:plan/draft", "saveDraft", accounts.PlansWrite, g.SaveDraft).json(body[PlanDocument]()).conditional(),
 		post("/v1/plans/:plan/draft/validate", "validateDraft", accounts.PlansRead, g.ValidateDraft).optionalJSON(body[nothing]()),
-		get("/v1/plans/:plan/draft/preview", "getDraftPreview", accounts.PlansRead, previews(g.GetDraftPreview)).params("from to").expensive(maxSlow),
+		get("/v1/plans/:plan/draft/preview", "getDraftPreview", accounts.PlansRead, previews(g.GetDraftPreview)).params("from to").
+			expensive(maxSlow),
 		get("/v1/plans/:plan/diff", "diffPlan", accounts.PlansRead, g.DiffPlan),
 		post("/v1/plans/:plan/publish", "publishPlan", accounts.PlansWrite, g.PublishPlan).optionalJSON(body[Publish]()),
 		get("/v1/plans/:plan/versions", "listVersions", accounts.PlansRead, g.ListVersions).params("limit cursor"),

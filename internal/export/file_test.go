@@ -60,12 +60,12 @@ func TestServeFails(t *testing.T) {
 	}
 	for _, n := range []int{1, pageRows, pageRows + 1} {
 		var log bytes.Buffer
-		var got any
+		var got error
 		func() {
-			defer func() { got = recover() }()
+			defer func() { got, _ = recover().(error) }()
 			_ = File{Name: "f", Rows: rows(n, gone)}.Serve(httptest.NewRecorder(), slog.New(slog.NewTextHandler(&log, nil)))
 		}()
-		if got != http.ErrAbortHandler || !strings.Contains(log.String(), "gone") {
+		if !errors.Is(got, http.ErrAbortHandler) || !strings.Contains(log.String(), "gone") {
 			t.Errorf("after %d rows: %v, %s", n, got, &log)
 		}
 	}
