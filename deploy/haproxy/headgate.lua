@@ -9,7 +9,7 @@ local url = "http://headgate/v1/forward-auth?headers=original"
 -- Headers of the client that Headgate does not receive: those of the connection and the body, and those that this
 -- file sets.
 local withheld = {
-	["connection"] = true, ["content-length"] = true, ["expect"] = true, ["keep-alive"] = true,
+	["connection"] = true, ["content-length"] = true, ["expect"] = true, ["host"] = true, ["keep-alive"] = true,
 	["proxy-connection"] = true, ["te"] = true, ["trailer"] = true, ["transfer-encoding"] = true,
 	["upgrade"] = true, ["authorization"] = true, ["forwarded"] = true, ["idempotency-key"] = true,
 	["x-forwarded-for"] = true, ["x-original-method"] = true, ["x-original-uri"] = true,
@@ -45,11 +45,10 @@ local function check(txn)
 	if answer.status == 200 then
 		return
 	end
-	-- Every denial and error of Headgate is a problem document. HAProxy itself makes other answers when it cannot
-	-- reach Headgate.
+	-- HAProxy itself answers 502, 503 or 504 if it cannot reach Headgate. An answer of Headgate with such a status is
+	-- a problem document, and denies the request, as every other answer does.
 	local problem = first(headers, "content-type") == "application/problem+json"
-	if not problem then
-		core.Warning("headgate: no answer")
+	if not problem and (answer.status == 0 or answer.status >= 502 and answer.status <= 504) then
 		txn:set_var("txn.headgate_failed", true)
 		return
 	end

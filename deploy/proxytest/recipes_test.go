@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -198,6 +199,31 @@ func TestRecipesWithoutHeadgate(t *testing.T) {
 				a, text := send(t, g.serve(t, headgate, upstream, "key", g.closing...)+"/v1/login", "x")
 				if want := g.closed; a.StatusCode != want && (want != 502 || a.StatusCode != 504) {
 					t.Errorf("closed: %d %q, want %d", a.StatusCode, text, want)
+				}
+			})
+		}
+	}
+}
+
+// An error that Headgate answers, such as one for a wrong key or host, denies the request.
+func TestRecipesWhenHeadgateAnswersAnError(t *testing.T) {
+	for _, g := range gateways {
+		if g.grpc {
+			continue
+		}
+		for status, kind := range map[int]string{401: "application/problem+json", 421: "text/plain"} {
+			t.Run(fmt.Sprint(g.name, " ", status), func(t *testing.T) {
+				t.Parallel()
+				headgate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/readyz" { // a gateway with health checks calls it without a key
+						return
+					}
+					w.Header().Set("Content-Type", kind)
+					w.WriteHeader(status)
+				}))
+				t.Cleanup(headgate.Close)
+				if a, text := send(t, g.serve(t, headgate.Listener.Addr().String(), upstreamOf(t), "key")+"/v1/login", "x"); a.StatusCode < 400 {
+					t.Errorf("%d %q", a.StatusCode, text)
 				}
 			})
 		}
