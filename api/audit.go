@@ -39,14 +39,8 @@ func (a *API) ListAudit(ctx context.Context, r ListAuditRequestObject) (ListAudi
 		return a.cfg.Audit.AuditEntries(ctx, audit.Filter{
 			TenantID: tenantID, Action: p.Action, Object: p.Object, From: p.From, To: p.To, After: after, Limit: limit,
 		})
-	}, func(e audit.Entry) string { return e.ID }, func(e audit.Entry) (_ AuditEntry, err error) {
-		if view != nil {
-			e, err = view.Show(ctx, e)
-		}
-		if err != nil {
-			return AuditEntry{}, err
-		}
-		return showEntry(e)
+	}, func(e audit.Entry) string { return e.ID }, func(e audit.Entry) (AuditEntry, error) {
+		return shown(showEntry)(view.Show(ctx, e))
 	})
 	return ListAudit200JSONResponse{AuditPage(out), ListAudit200ResponseHeaders{link}}, err
 }

@@ -40,8 +40,7 @@ func (a *API) DownloadAudit(ctx context.Context, r DownloadAuditRequestObject) (
 
 // auditView returns the view through which a tenant's key sees the audit log, or nil if the caller sees all of it.
 func (a *API) auditView(ctx context.Context) *audit.TenantView {
-	who := callerOf(ctx)
-	own := who.tenant()
+	own := callerOf(ctx).tenant()
 	if own == nil {
 		return nil
 	}

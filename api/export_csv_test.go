@@ -130,35 +130,54 @@ func TestTenantsKeySeesNoOperator(t *testing.T) {
 	}
 }
 
-// While all slots of a party are in use, expensive operations are answered 503 with Retry-After; other parties and
-// cheap operations go on.
+// While the slots of a tenant are in use, its expensive operations are answered 503 with Retry-After, and others go on.
+// While all slots are in use, that holds for all expensive operations. Cheap operations always go on.
 func TestExpensiveOperationsAreBounded(t *testing.T) {
 	t.Parallel()
 	slots := new(admission.Slots)
 	w := newWorld(t, func(c *api.Config) { c.Slots, c.Timeout = slots, 5*time.Second })
 	acme, err := w.tenants.Tenant(t.Context(), "acme")
 	must(t, err)
-	for range admission.MaxSlotsEach {
-		if _, ok := slots.Take(t.Context(), acme.ID); !ok {
-			t.Fatal("no slot")
+	take := func(party string) {
+		for range admission.MaxSlotsEach {
+			if _, ok := slots.Take(t.Context(), party); !ok {
+				t.Fatal("no slot")
+			}
 		}
 	}
-	var waiting sync.WaitGroup
-	for _, path := range []string{"/v1/audit.csv", "/v1/analytics/refusals.csv", "/v1/tenants/acme/usage.csv"} {
-		waiting.Go(func() {
-			if a := w.do(call{method: "GET", path: path, key: w.acmeRead}); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "5" {
-				t.Errorf("%s: %d %v", path, a.status, a.header)
-			}
-		})
+	downloads := []string{"/v1/audit.csv", "/v1/analytics/refusals.csv", "/v1/tenants/acme/usage.csv"}
+	take(acme.ID)
+	w.busy(w.acmeRead, downloads...)
+	for _, path := range downloads {
 		if a := w.do(call{method: "GET", path: path, key: w.operator}); a.status != http.StatusOK {
 			t.Errorf("%s of the operator: %d", path, a.status)
 		}
 	}
-	waiting.Wait()
-	if a := w.do(call{method: "GET", path: "/v1/audit", key: w.acmeRead}); a.status != http.StatusOK {
-		t.Errorf("the listing: %d", a.status)
+	for slots.Taken() < admission.MaxSlots {
+		take(fmt.Sprint(slots.Taken()))
 	}
-	if slots.Taken() != admission.MaxSlotsEach {
+	w.busy(w.operator, append(downloads, "/v1/plans/pro/draft/preview", "/v1/configuration")...)
+	for _, key := range []string{w.acmeRead, w.operator} {
+		if a := w.do(call{method: "GET", path: "/v1/audit", key: key}); a.status != http.StatusOK {
+			t.Errorf("the listing: %d", a.status)
+		}
+	}
+	if slots.Taken() != admission.MaxSlots {
 		t.Errorf("%d slots are taken", slots.Taken())
 	}
+}
+
+// busy sends a GET to each path at the same time, and wants 503 with Retry-After.
+func (w *world) busy(key string, paths ...string) {
+	w.t.Helper()
+	var sent sync.WaitGroup
+	for _, path := range paths {
+		sent.Go(func() {
+			a := w.do(call{method: "GET", path: path, key: key})
+			if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "5" || !strings.Contains(a.body, "too many downloads") {
+				w.t.Errorf("%s: %d %v %s", path, a.status, a.header, a.body)
+			}
+		})
+	}
+	sent.Wait()
 }

@@ -216,13 +216,6 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	c.Response().Header()["Cache-Control"] = noStore
 	timeout := a.cfg.Timeout
 	if r.within > 0 {
-		waiting, stop := context.WithTimeout(req.Context(), timeout)
-		end, ok := a.cfg.Slots.Take(waiting, who.party())
-		stop()
-		if !ok {
-			return errBusy
-		}
-		defer end()
 		timeout = max(timeout, r.within)
 		// The writing of the answer begins after the work. Without a deadline of a connection, there is nothing to move.
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(timeout + writeWithin))
@@ -238,6 +231,15 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 			return err
 		}
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	if r.within > 0 { // after the body, so that a slow client does not occupy a slot while it sends
+		waiting, stop := context.WithTimeout(ctx, a.cfg.Timeout)
+		end, ok := a.cfg.Slots.Take(waiting, who.party())
+		stop()
+		if !ok {
+			return errBusy
+		}
+		defer end()
 	}
 	c.SetRequest(req.WithContext(ctx))
 	return a.handle(r, who, c, body)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Nobody takes the slots of others, whoever waits gets the next one, and every slot becomes free again.
+// A party and a node have bounded slots. A waiting request gets the next free slot. At the end, all slots are free.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	var shared Slots
@@ -46,7 +46,7 @@ func TestSlots(t *testing.T) {
 	ends[0]()
 	for range MaxSlotsEach {
 		if !<-waited {
-			t.Error("a slot became free, and nobody got it")
+			t.Error("a waiting request gets no slot, although one is free")
 		}
 	}
 	for _, end := range ends {

@@ -7,7 +7,7 @@ import (
 )
 
 // A TenantView shows the audit log to the members and keys of one tenant. It hides who of the operator made a change,
-// and numbers that reveal how often other tenants make changes.
+// and numbers that reveal how often other tenants make changes. A nil *TenantView shows all of it.
 type TenantView struct {
 	log      Store
 	tenantID string
@@ -49,6 +49,9 @@ func (v *TenantView) Owns(ctx context.Context, a Actor) (bool, error) {
 // Show returns a copy of an entry without Seq, Revision and Hash. An actor of the operator becomes
 // Actor{Kind: "operator", Name: "operator"}, without an origin.
 func (v *TenantView) Show(ctx context.Context, e Entry) (Entry, error) {
+	if v == nil {
+		return e, nil
+	}
 	e.Seq, e.Revision, e.Hash = 0, 0, Hash{}
 	if e.Actor.Kind == "system" {
 		return e, nil

@@ -32,7 +32,7 @@ var AuditColumns = []Column{
 }
 
 // Audit returns the entries of the audit log that match a filter, newest first, with the time at which the file is
-// written in its name. If view is not nil, it hides what the reader must not see.
+// written in its name. view hides what the reader must not see.
 func Audit(ctx context.Context, log audit.Store, f audit.Filter, view *audit.TenantView, now time.Time) File {
 	f.Limit = pageRows
 	fetch := func(last *audit.Entry) ([]audit.Entry, error) {
@@ -41,10 +41,8 @@ func Audit(ctx context.Context, log audit.Store, f audit.Filter, view *audit.Ten
 		}
 		return log.AuditEntries(ctx, f)
 	}
-	show := func(e audit.Entry) (_ []string, err error) {
-		if view != nil {
-			e, err = view.Show(ctx, e)
-		}
+	show := func(e audit.Entry) ([]string, error) {
+		e, err := view.Show(ctx, e)
 		return auditFields(e), err
 	}
 	return File{Name: "headgate-audit-" + now.UTC().Format("20060102-150405"), Columns: AuditColumns, Rows: pages(fetch, show)}

@@ -12,7 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-var denialColumns = []Column{
+// DenialColumns are the columns of the file of Denials.
+var DenialColumns = []Column{
 	{"decision_id", "The ID of the decision, for GET /v1/explain/{decision}."},
 	{"at", "The time, in UTC with milliseconds."},
 	{"tenant", "The slug of the tenant."},
@@ -43,7 +44,7 @@ func Denials(ctx context.Context, from *metrics.Analytics, f metrics.RefusalFilt
 		}
 		return from.Refusals(ctx, f)
 	}
-	return File{Name: "headgate-denials-" + now.UTC().Format("20060102-150405"), Columns: denialColumns, Rows: pages(fetch, denialFields)}
+	return File{Name: "headgate-denials-" + now.UTC().Format("20060102-150405"), Columns: DenialColumns, Rows: pages(fetch, denialFields)}
 }
 
 func denialFields(r metrics.Refusal) ([]string, error) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,25 @@ func TestParts(t *testing.T) {
 			if !at.Equal(to) {
 				t.Errorf("%s: the parts of %d steps end at %v", step, steps, at)
 			}
+		}
+	}
+}
+
+// docs/api.md has the columns of each file, in their order.
+func TestDocsHaveTheColumns(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, columns := range map[string][]Column{"usage": UsageColumns, "refusals": DenialColumns, "audit": AuditColumns} {
+		var want strings.Builder
+		fmt.Fprintf(&want, "### Columns of `%s.csv`\n\n| column | meaning |\n|---|---|\n", file)
+		for _, c := range columns {
+			fmt.Fprintf(&want, "| `%s` | %s |\n", c.Name, c.Text)
+		}
+		if !strings.Contains(string(page), want.String()+"\n") {
+			t.Errorf("docs/api.md does not have:\n%s", &want)
 		}
 	}
 }

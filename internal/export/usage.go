@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-var usageColumns = []Column{
+// UsageColumns are the columns of the file of Usage.
+var UsageColumns = []Column{
 	{"policy", "The slug of the policy."},
 	{"at", "The start of the step."},
 	{"step", "The length of the step: minute, hour or day."},
@@ -55,7 +56,7 @@ func Usage(
 			}
 		}
 	}
-	return File{Name: "headgate-" + slug + "-usage", Columns: usageColumns, Rows: rows}, nil
+	return File{Name: "headgate-" + slug + "-usage", Columns: UsageColumns, Rows: rows}, nil
 }
 
 // stepsAtOnce is the number of steps that one query reads. It is below the maximum of metrics.Analytics.Traffic.

@@ -97,7 +97,7 @@ func auditColumns() []views.AuditFact {
 
 // row returns the view of an entry for the current reader, with at most most changed fields.
 func (r *auditReading) row(ctx context.Context, e audit.Entry, most int) (views.AuditRow, error) {
-	e, err := r.shown(ctx, e)
+	e, err := r.masked.Show(ctx, e)
 	if err != nil {
 		return views.AuditRow{}, err
 	}
@@ -200,7 +200,7 @@ func (w *pages) showAuditLine(c echo.Context) error {
 	if v.Row, err = r.row(ctx, lines[0], changesInEntry); err != nil {
 		return err
 	}
-	e, err := r.shown(ctx, lines[0])
+	e, err := r.masked.Show(ctx, lines[0])
 	if err != nil {
 		return err
 	}

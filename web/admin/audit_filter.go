@@ -169,14 +169,6 @@ func (r *auditReading) readActor() error {
 	return nil
 }
 
-// shown returns a copy of an entry without the data that the reader must not see.
-func (r *auditReading) shown(ctx context.Context, e audit.Entry) (audit.Entry, error) {
-	if r.masked == nil {
-		return e, nil
-	}
-	return r.masked.Show(ctx, e)
-}
-
 // auditCSV is GET /audit.csv and GET /tenants/{tenant}/audit.csv.
 func (w *pages) auditCSV(c echo.Context) error {
 	r, err := w.auditOf(c)
