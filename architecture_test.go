@@ -87,7 +87,7 @@ var imports = map[string][]string{
 	"internal/latency": {},
 
 	// Commands that call the REST API. They know the contract only.
-	"internal/cli":     {"internal/migrate"},
+	"internal/cli":     {"internal/migrate", "internal/retry"},
 	"internal/migrate": {}, // reads the limits of other products
 
 	"cmd/server": anything,

@@ -286,7 +286,7 @@ func TestAuditCSVIsBounded(t *testing.T) {
 // tampered is a log whose chain is broken.
 type tampered struct{ audit.Store }
 
-func (tampered) VerifyAudit(context.Context, ...audit.Head) (audit.Verdict, error) {
+func (tampered) VerifyAudit(context.Context, audit.Verification) (audit.Verdict, error) {
 	return audit.Verdict{Lines: 2, Broken: &audit.Broken{Seq: 3, What: "is missing: the next one is 4"}}, nil
 }
 

@@ -2,14 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/retry"
 	"github.com/headgate/headgate/internal/store"
 )
@@ -22,7 +23,7 @@ type auditCommand struct {
 // auditVerify is headgate audit verify. It checks the chain of hashes and reports the first
 // entry that was changed.
 type auditVerify struct {
-	databaseSettings
+	localSettings
 	Head []string `setting:"false" placeholder:"NUMBER:HASH" help:"An earlier head, which the chain must contain. May be repeated."`
 }
 
@@ -36,7 +37,7 @@ func (auditVerify) Help() string {
 		"Keep their logs elsewhere, and compare with --head."
 }
 
-func (a auditVerify) Run(ctx context.Context, p program) error {
+func (a auditVerify) Run(ctx context.Context, p program, t cli.Terminal) error {
 	var noted []audit.Head
 	for _, text := range a.Head {
 		head, err := audit.ParseHead(text)
@@ -45,32 +46,32 @@ func (a auditVerify) Run(ctx context.Context, p program) error {
 		}
 		noted = append(noted, head)
 	}
-	return a.withStore(ctx, p, func(st *store.Store) error {
-		schema, err := st.MigrationStatus(ctx)
+	var v audit.Verdict
+	err := a.withStore(ctx, p, func(st *store.Store) (err error) {
+		if err = currentSchema(ctx, st); err != nil {
+			return err
+		}
+		head, err := st.AuditHead(ctx)
 		if err != nil {
 			return err
 		}
-		if !schema.Current() {
-			return errors.New("the database's schema does not fit this version of headgate: run headgate migrate")
-		}
-		v, err := st.VerifyAudit(ctx, noted...)
-		if err != nil {
-			return err
-		}
-		return p.printVerdict(v)
+		var seen atomic.Int64
+		defer t.Progress("verifying lines", head.Seq, seen.Load)()
+		v, err = st.VerifyAudit(ctx, audit.Verification{Noted: noted, Seen: seen.Store})
+		return err
 	})
-}
-
-func (p program) printVerdict(v audit.Verdict) error {
-	if v.Broken != nil {
+	switch {
+	case err != nil:
+		return err
+	case v.Broken != nil:
 		return fmt.Errorf("the audit log was changed: %w", v.Broken)
 	}
-	fmt.Fprintf(p.stdout, "the audit log is as it was written: %d lines, the last has the hash %s\n", v.Lines, v.Head.Hash)
-	fmt.Fprintf(p.stdout, "note the head elsewhere, for --head: %s\n", v.Head)
+	text := fmt.Sprintf("the audit log is as it was written: %d lines, the last has the hash %s\n", v.Lines, v.Head.Hash) +
+		fmt.Sprintf("note the head elsewhere, for --head: %s\n", v.Head)
 	if n := v.Head.Outside; n > 0 {
-		fmt.Fprintf(p.stdout, "%d older lines are from before the chain, and only counted\n", n)
+		text += fmt.Sprintf("%d older lines are from before the chain, and only counted\n", n)
 	}
-	return nil
+	return a.Text(t, map[string]any{"lines": v.Lines, "older_lines": v.Head.Outside, "head": v.Head.String()}, text)
 }
 
 // headEvery is how often a node logs the head of the audit log.

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/store"
 )
 
 // backupCommand is headgate backup. It writes a copy of a SQLite database to a new file.
 type backupCommand struct {
-	databaseSettings
+	localSettings
+	dryRun
 	File string `arg:"" help:"The new file."`
 }
 
@@ -21,17 +23,37 @@ func (backupCommand) Help() string {
 		"Use pg_dump for Postgres."
 }
 
-func (b backupCommand) Run(ctx context.Context, p program) error {
-	if path, err := store.SQLitePath(b.DatabaseURL); err == nil {
-		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("%s: %w", settingName("database-url"), err)
-		}
+func (b backupCommand) Run(ctx context.Context, p program, t cli.Terminal) error {
+	if err := b.exists(); err != nil {
+		return err
 	}
 	return b.withStore(ctx, p, func(st *store.Store) error {
-		if err := st.Backup(ctx, b.File); err != nil {
-			return err
+		size := int64(0)
+		if b.DryRun {
+			if err := st.CanBackup(b.File); err != nil {
+				return err
+			}
+			b.say(p)
+		} else {
+			source, _ := store.SQLitePath(b.DatabaseURL) // Backup rejects Postgres
+			stop := t.Progress("writing "+b.File, sizeOf(source), func() int64 { return sizeOf(b.File) })
+			err := st.Backup(ctx, b.File)
+			stop()
+			if err != nil {
+				return err
+			}
+			size = sizeOf(b.File)
+			fmt.Fprintf(p.stderr, "wrote %s (%d bytes)\n", b.File, size)
 		}
-		_, err := fmt.Fprintln(p.stdout, "wrote", b.File)
-		return err
+		return b.Text(t, map[string]any{"file": b.File, "bytes": size}, "")
 	})
+}
+
+// sizeOf returns the size of a file in bytes, or 0 if it cannot be read.
+func sizeOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/latency"
 	"github.com/headgate/headgate/internal/load"
 )
@@ -33,6 +35,7 @@ const longestBench = 5 * time.Minute
 // benchCommand is headgate bench. It sends checks to a running node and measures their rate and
 // latency.
 type benchCommand struct {
+	cli.Output
 	URL         string        `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" setting:"false" help:"The node or load balancer."`
 	KeyFile     string        `placeholder:"FILE" setting:"false" help:"File with an API key that may check for the tenant; default: HEADGATE_BENCH_KEY or HEADGATE_BENCH_KEY_FILE."`
 	Tenant      string        `required:"" placeholder:"SLUG" setting:"false" help:"The tenant that is charged. Use one without real traffic."`
@@ -56,7 +59,7 @@ func (benchCommand) Help() string {
 		"Ends with 0 only if every request was answered and at least one check was decided."
 }
 
-func (b benchCommand) Run(ctx context.Context, p program) error {
+func (b benchCommand) Run(ctx context.Context, p program, t cli.Terminal) error {
 	target, err := b.validate(p.getenv)
 	if err != nil {
 		return usageError{err}
@@ -65,17 +68,24 @@ func (b benchCommand) Run(ctx context.Context, p program) error {
 	if err != nil {
 		return err
 	}
-	if err := b.announce(p.stdout, first); err != nil {
+	announced := p.stdout
+	if b.Format != "table" {
+		announced = p.stderr
+	}
+	if err := b.announce(announced, first); err != nil {
 		return err
 	}
+	begin := time.Now()
+	stop := t.Progress("sending checks", b.Duration.Milliseconds(), func() int64 { return time.Since(begin).Milliseconds() })
 	result, err := load.Run(ctx, load.Config{
 		Dial: target.dial, Request: b.request(target), Checks: b.Batch,
 		Connections: b.Connections, Rate: b.Rate, Duration: b.Duration,
 	})
+	stop()
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", target.url.Host, err)
 	}
-	if err := b.report(p.stdout, result, len(first.Limits) > 0); err != nil {
+	if err := b.report(t, result, len(first.Limits) > 0); err != nil {
 		return err
 	}
 	switch {
@@ -234,45 +244,84 @@ func (b *benchCommand) announce(w io.Writer, first benchAnswer) error {
 	return err
 }
 
+// A benchReport is the result of headgate bench.
+type benchReport struct {
+	ElapsedMS    int64          `json:"elapsed_ms"`
+	ChecksPerS   float64        `json:"checks_per_second"` // decided checks
+	Allowed      int64          `json:"allowed"`
+	Denied       int64          `json:"denied"`
+	Unavailable  int64          `json:"unavailable"` // answered with 503
+	Degraded     int64          `json:"degraded"`
+	Failed       int64          `json:"failed"`
+	Unsent       int64          `json:"requests_not_sent_in_time"` // with a rate
+	Statuses     map[int]int64  `json:"requests_by_status"`
+	Latency      quantileValues `json:"latency_ms"`
+	Unavailables quantileValues `json:"unavailable_latency_ms"` // of requests answered with 503
+	Sizing       string         `json:"sizing"`
+}
+
+// quantileValues maps the names of quantiles, and "max", to milliseconds. It lacks quantiles that
+// the measurements are too few for.
+type quantileValues map[string]float64
+
+func quantilesOf(h *latency.Histogram) quantileValues {
+	values := quantileValues{}
+	for _, q := range quantiles {
+		if h.Count() >= q.samples {
+			values[q.name] = inMS(h.Quantile(q.q))
+		}
+	}
+	if h.Count() > 0 {
+		values["max"] = inMS(h.Max())
+	}
+	return values
+}
+
 // report prints the measured rates and latencies. limited means that a limit applied to the
 // checks.
-func (b *benchCommand) report(w io.Writer, r *load.Result, limited bool) error {
+func (b *benchCommand) report(t cli.Terminal, r *load.Result, limited bool) error {
 	perSecond := float64(r.Decided()) / r.Elapsed.Seconds()
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	report := benchReport{
+		r.Elapsed.Milliseconds(), math.Round(perSecond), r.Allowed, r.Denied, r.Unavailable, r.Degraded, r.Failed, r.Unsent, r.Statuses,
+		quantilesOf(&r.Latency), quantilesOf(&r.UnavailableLatency), b.sizing(r, perSecond, limited),
+	}
+	return b.Text(t, report, report.text(b.Rate > 0))
+}
+
+// text returns the report for people. rated means that the requests were sent at a rate.
+func (r *benchReport) text(rated bool) string {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(table, name+"\t"+format+"\n", args...) }
-	row("checks/s", "%.0f", perSecond)
+	row("checks/s", "%.0f", r.ChecksPerS)
 	row("allowed", "%d", r.Allowed)
 	row("denied", "%d", r.Denied)
 	row("unavailable (503)", "%d", r.Unavailable)
 	row("degraded", "%d", r.Degraded)
 	row("failed", "%d", r.Failed)
-	if b.Rate > 0 {
+	if rated {
 		row("not sent in time", "%d requests", r.Unsent)
 	}
 	statuses := make([]string, 0, len(r.Statuses))
-	for status, n := range r.Statuses {
-		statuses = append(statuses, fmt.Sprintf("%d: %d", status, n))
+	for _, status := range slices.Sorted(maps.Keys(r.Statuses)) {
+		statuses = append(statuses, fmt.Sprintf("%d: %d", status, r.Statuses[status]))
 	}
-	slices.Sort(statuses)
 	row("answers", "%s", strings.Join(statuses, ", "))
 	for _, of := range []struct {
-		prefix  string
-		latency *latency.Histogram
-	}{{"", &r.Latency}, {"503 ", &r.UnavailableLatency}} {
+		prefix string
+		values quantileValues
+	}{{"", r.Latency}, {"503 ", r.Unavailables}} {
 		for _, q := range quantiles {
-			if of.latency.Count() >= q.samples {
-				row(of.prefix+q.name, "%s", inMilliseconds(of.latency.Quantile(q.q)))
+			if ms, ok := of.values[q.name]; ok {
+				row(of.prefix+q.name, "%.2f ms", ms)
 			}
 		}
-		if of.latency.Count() > 0 {
-			row(of.prefix+"max", "%s", inMilliseconds(of.latency.Max()))
+		if ms, ok := of.values["max"]; ok {
+			row(of.prefix+"max", "%.2f ms", ms)
 		}
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\n%s\n", b.sizing(r, perSecond, limited))
-	return err
+	_ = table.Flush() // to memory
+	return text.String() + "\n" + r.Sizing + "\n"
 }
 
 // quantiles are the quantiles that report prints. samples is the number of measurements that a
@@ -283,8 +332,10 @@ var quantiles = []struct {
 	samples int64
 }{{"p50", 0.5, 1}, {"p90", 0.9, 10}, {"p99", 0.99, 100}, {"p99.9", 0.999, 1000}}
 
+func inMS(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
 func inMilliseconds(d time.Duration) string {
-	return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 2, 64) + " ms"
+	return strconv.FormatFloat(inMS(d), 'f', 2, 64) + " ms"
 }
 
 const (

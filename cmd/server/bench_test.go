@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/load"
 )
 
@@ -193,6 +195,8 @@ func TestSizing(t *testing.T) {
 	}
 }
 
+func terminalTo(out io.Writer) cli.Terminal { return cli.Terminal{Stdout: out, Stderr: io.Discard} }
+
 // The latencies of decided checks and of 503s are apart, and a quantile that
 // would be the maximum is not printed.
 func TestBenchReport(t *testing.T) {
@@ -205,7 +209,7 @@ func TestBenchReport(t *testing.T) {
 		r.UnavailableLatency.Add(time.Second)
 	}
 	var out strings.Builder
-	if err := (&benchCommand{}).report(&out, r, true); err != nil {
+	if err := (&benchCommand{}).report(terminalTo(&out), r, true); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]float64{
@@ -223,7 +227,7 @@ func TestBenchReport(t *testing.T) {
 		r.Latency.Add(2 * time.Millisecond)
 	}
 	out.Reset()
-	if err := (&benchCommand{}).report(&out, r, true); err != nil {
+	if err := (&benchCommand{}).report(terminalTo(&out), r, true); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(out.String(), "p99.9") || strings.Contains(out.String(), "503 ") || printed(t, out.String(), "p99") != 2 {

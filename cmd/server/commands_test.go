@@ -3,7 +3,11 @@ package main
 import (
 	"bytes"
 	"database/sql"
+	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -75,6 +79,125 @@ func TestKeyCommands(t *testing.T) {
 	if _, err := command(t, settings, "", "key", "revoke", "00000000-0000-7000-8000-000000000000"); err == nil {
 		t.Error("a key that is not there was revoked")
 	}
+}
+
+// Each command has -o, and each command that writes has --dry-run, except those listed here with a
+// reason.
+func TestFlagsOfEveryCommand(t *testing.T) {
+	t.Parallel()
+	withoutOutput := map[string]string{
+		"serve": "has no result", "demo": "has no result",
+		"completion bash": "prints a script", "completion zsh": "prints a script", "completion fish": "prints a script",
+		"completion words": "is called by the scripts",
+	}
+	writes := []string{
+		"migrate up", "migrate down", "migrate force", "key create", "key revoke", "backup",
+		"user create", "user invite", "user link", "user role", "user disable", "user enable",
+		"check", "tenants create", "tenants set", "tenants delete", "plans create", "plans save", "plans publish", "plans delete",
+		"keys create", "keys rotate", "keys revoke", "overrides create", "overrides delete", "lists add", "lists delete", "apply",
+	}
+	reads := []string{
+		"migrate status", "key list", "user list", "audit verify", "simulate", "doctor", "bench", "healthcheck", "version",
+		"explain", "top", "tail", "usage", "tenants list", "tenants get", "plans list", "plans get", "plans validate", "plans diff",
+		"plans versions", "keys list", "keys get", "overrides list", "overrides get", "export", "diff", "import", "lists list", "lists get",
+	}
+	parser, err := program{getenv: func(string) string { return "" }}.parser(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, leaf := range parser.Model.Leaves(false) {
+		name := strings.TrimPrefix(leaf.FullPath(), "headgate ")
+		flags := map[string]bool{}
+		for _, group := range leaf.AllFlags(false) {
+			for _, f := range group {
+				flags[f.Name] = true
+			}
+		}
+		_, exempt := withoutOutput[name]
+		writing := slices.Contains(writes, name)
+		if !exempt && !writing && !slices.Contains(reads, name) {
+			t.Errorf("%s is new: say here whether it writes", name)
+		}
+		if flags["output"] == exempt {
+			t.Errorf("%s: has -o: %t", name, flags["output"])
+		}
+		if flags["dry-run"] != writing {
+			t.Errorf("%s: has --dry-run: %t", name, flags["dry-run"])
+		}
+	}
+}
+
+// A dry run of a command that writes to the database checks everything, and writes nothing.
+func TestDryRuns(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(folder)}
+	fails := func(want string, args ...string) {
+		t.Helper()
+		if _, err := command(t, settings, ownerPassword+"\n", args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want an error with %q", args, err, want)
+		}
+	}
+	fails("HEADGATE_DATABASE_URL", "key", "create", "--name", "x", "--dry-run")
+	fails("HEADGATE_DATABASE_URL", "migrate", "--dry-run")
+	if files, err := os.ReadDir(folder); err != nil || len(files) != 0 {
+		t.Fatalf("a dry run created %v (%v)", files, err)
+	}
+	must(t, settings, "migrate")
+	must(t, settings, "migrate", "down", "1", "--yes")
+	fails("headgate migrate", "key", "create", "--name", "x", "--dry-run")
+	if out := must(t, settings, "migrate", "--dry-run"); !strings.Contains(out, "behind") {
+		t.Errorf("migrate --dry-run: %s", out)
+	}
+	must(t, settings, "migrate")
+	must(t, settings, "key", "create", "--name", "one")
+	must(t, settings, "key", "create", "--name", "two")
+	if _, err := command(t, settings, ownerPassword+"\n", "user", "create", "--email", "ann@example.com", "--role", "owner"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := command(t, settings, ownerPassword+"\n", "user", "create", "--email", "bob@example.com", "--role", "owner"); err != nil {
+		t.Fatal(err)
+	}
+	list := must(t, settings, "key", "list")
+	id := strings.Fields(strings.Split(list, "\n")[1])[0]
+	state := func() string {
+		return must(t, settings, "key", "list") + must(t, settings, "user", "list") + must(t, settings, "audit", "verify") + must(t, settings, "migrate", "status")
+	}
+	before := state()
+	for _, args := range [][]string{
+		{"key", "create", "--name", "x"},
+		{"key", "revoke", id},
+		{"user", "create", "--email", "c@example.com", "--role", "viewer"},
+		{"user", "invite", "--email", "c@example.com", "--role", "viewer"},
+		{"user", "link", "bob@example.com"},
+		{"user", "role", "bob@example.com", "viewer"},
+		{"user", "disable", "bob@example.com"},
+		{"user", "enable", "bob@example.com"},
+		{"migrate", "up"},
+		{"migrate", "down", "2"},
+		{"migrate", "force", "1"},
+		{"backup", filepath.Join(folder, "copy.db")},
+	} {
+		out, err := command(t, settings, ownerPassword+"\n", append(args, "--dry-run", "-o", "json")...)
+		if err != nil {
+			t.Errorf("%v: %v", args, err)
+			continue
+		}
+		if !json.Valid([]byte(out)) || strings.Contains(out, `"token"`) || strings.Contains(out, "/invite/") {
+			t.Errorf("%v printed %s", args, out)
+		}
+	}
+	if after := state(); after != before {
+		t.Errorf("dry runs changed\n%s\nto\n%s", before, after)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "copy.db")); err == nil {
+		t.Error("backup --dry-run wrote the file")
+	}
+	fails("must be an e-mail address", "user", "invite", "--email", "no", "--role", "viewer", "--dry-run")
+	fails("no user has", "user", "disable", "nobody@example.com", "--dry-run")
+	fails("another account", "user", "invite", "--email", "bob@example.com", "--role", "viewer", "--dry-run")
+	fails("there is no migration", "migrate", "force", "999", "--dry-run")
+	fails("no such file", "backup", filepath.Join(folder, "none", "copy.db"), "--dry-run")
 }
 
 // The schema is looked at beside a serving node, and never taken from under it.
@@ -154,6 +277,9 @@ func TestVersionAndHealthcheck(t *testing.T) {
 	}
 	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())})
 	at := map[string]string{"HEADGATE_ADDR": strings.TrimPrefix(node.origin, "http://")}
+	if out := must(t, at, "healthcheck", "-o", "json"); !strings.Contains(out, `"ready": true`) {
+		t.Errorf("healthcheck -o json: %q", out)
+	}
 	if out := must(t, at, "healthcheck"); out != "ready\n" {
 		t.Errorf("healthcheck: %q", out)
 	}
@@ -181,6 +307,13 @@ func TestSimulate(t *testing.T) {
 	}
 	if _, err := command(t, nil, scenario, "simulate"); err != nil {
 		t.Errorf("without an error: %v", err)
+	}
+	if out, _ := command(t, nil, scenario+"nonsense\n", "simulate", "-o", "table"); out != `"a"  45000 ms  1 allowed  1 granted  last one allowed`+"\n"+
+		`"-"  error  a value is missing, near byte 0`+"\n" {
+		t.Errorf("simulate -o table: %s", out)
+	}
+	if out, err := command(t, nil, scenario+scenario, "simulate", "-o", "yaml"); err != nil || strings.Count(out, "---\nid: a\n") != 2 {
+		t.Errorf("simulate -o yaml: %s %v", out, err)
 	}
 	lines := strings.SplitAfter(out, "\n")
 	if len(lines) != 4 || lines[0] != played || lines[2] != played || !strings.Contains(lines[1], `"error"`) {

@@ -7,17 +7,20 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/headgate/headgate/internal/cli"
 )
 
 // healthcheckCommand is headgate healthcheck. It requests /readyz from the node that the same
 // environment variables configure.
 type healthcheckCommand struct {
+	cli.Output
 	Addr        string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the node listens."`
 	TLSCertFile string        `name:"tls-cert-file" placeholder:"FILE" help:"Set when the node serves https."`
 	Wait        time.Duration `default:"5s" setting:"false" help:"How long to wait for the answer."`
 }
 
-func (h healthcheckCommand) Run(ctx context.Context, p program) error {
+func (h healthcheckCommand) Run(ctx context.Context, t cli.Terminal) error {
 	host, port, err := net.SplitHostPort(h.Addr)
 	if err != nil {
 		return usageError{fmt.Errorf("%s: %w", settingName("addr"), validAddr(h.Addr))}
@@ -46,6 +49,5 @@ func (h healthcheckCommand) Run(ctx context.Context, p program) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("not ready: %s answered %s", request.URL, response.Status)
 	}
-	_, err = fmt.Fprintln(p.stdout, "ready")
-	return err
+	return h.Text(t, map[string]any{"ready": true, "url": request.URL.String()}, "ready\n")
 }

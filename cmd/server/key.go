@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/tenants"
@@ -22,9 +21,9 @@ type keyCommand struct {
 
 // A keyRow is a key in the output of headgate key.
 type keyRow struct {
-	ID        string          `json:"id"`
+	ID        string          `json:"id,omitempty"` // "" for a key that a dry run does not create
 	Name      string          `json:"name"`
-	Hint      string          `json:"hint"`
+	Hint      string          `json:"hint,omitempty"` // likewise
 	Scopes    []tenants.Scope `json:"scopes"`
 	CreatedAt string          `json:"created_at"`
 	State     string          `json:"state"`
@@ -35,8 +34,8 @@ func rowOf(key tenants.Key) keyRow {
 }
 
 type keyCreate struct {
-	databaseSettings
-	cli.Output
+	localSettings
+	dryRun
 	Name    string        `required:"" setting:"false" help:"What the key is for."`
 	Scopes  []string      `default:"check,read,manage" enum:"check,read,manage" setting:"false" help:"Scopes by comma: check, read, manage."`
 	Expires time.Duration `setting:"false" help:"After how long it ends, like 720h; default: never."`
@@ -56,35 +55,45 @@ func (k keyCreate) Run(ctx context.Context, p program, t cli.Terminal) error {
 			return usageError{fmt.Errorf("--max-cost: is %d, and must be 1 to %d", bounds.MaxCost, int64(tenants.MaxCost))}
 		}
 	}
-	return k.withTenants(ctx, p, "key create", func(ctx context.Context, service *tenants.Service) error {
-		next := tenants.NewKey{Name: k.Name, AllowedIPs: k.AllowIP, Bounds: bounds}
-		for _, s := range k.Scopes {
-			next.Scopes = append(next.Scopes, tenants.Scope(s))
-		}
-		if k.Expires > 0 {
-			next.ExpiresAt = time.Now().Add(k.Expires)
-		}
-		key, token, err := service.CreateOperatorKey(ctx, next)
-		if err != nil {
-			return err
-		}
-		if k.Format != "table" {
-			return k.Table(t, map[string]any{"token": token, "key": rowOf(key)}, "")
-		}
-		fmt.Fprintf(p.stderr, "operator key %s (%s), shown once:\n", key.Name, key.ID)
-		_, err = fmt.Fprintln(p.stdout, token)
+	next := tenants.NewKey{Name: k.Name, AllowedIPs: k.AllowIP, Bounds: bounds}
+	for _, s := range k.Scopes {
+		next.Scopes = append(next.Scopes, tenants.Scope(s))
+	}
+	if k.Expires > 0 {
+		next.ExpiresAt = time.Now().Add(k.Expires)
+	}
+	var key tenants.Key
+	var token string
+	err := k.withChange(ctx, p, "key create", k.dryRun, func(ctx context.Context, st *store.Store) (err error) {
+		key, token, err = tenants.NewService(st, tenants.Config{}).CreateOperatorKey(ctx, next)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	result := keyResult{Token: token, Key: rowOf(key)}
+	if k.DryRun { // the key does not exist
+		result.Token, result.Key.ID, result.Key.Hint, token = "", "", "", ""
+		fmt.Fprintf(p.stderr, "operator key %s would be created\n", key.Name)
+	} else if k.Format == "table" {
+		fmt.Fprintf(p.stderr, "operator key %s (%s), shown once:\n", key.Name, key.ID)
+		token += "\n"
+	}
+	k.say(p)
+	return k.Text(t, result, token)
 }
 
-type keyList struct {
-	databaseSettings
-	cli.Output
+// A keyResult is the output of headgate key create.
+type keyResult struct {
+	Token string `json:"token,omitempty"` // "" in a dry run
+	Key   keyRow `json:"key"`
 }
+
+type keyList struct{ localSettings }
 
 func (k keyList) Run(ctx context.Context, p program, t cli.Terminal) error {
-	return k.withTenants(ctx, p, "key list", func(ctx context.Context, service *tenants.Service) error {
-		rows := []keyRow{}
+	return k.withSchema(ctx, p, "key list", dryRun{}, func(ctx context.Context, st *store.Store) error {
+		service, rows := tenants.NewService(st, tenants.Config{}), []keyRow{}
 		err := eachRow(func(key tenants.Key) { rows = append(rows, rowOf(key)) }, func(key tenants.Key) string { return key.ID },
 			func(after string, limit int) ([]tenants.Key, error) {
 				return service.OperatorKeys(ctx, tenants.Filter{After: after, Limit: limit})
@@ -112,30 +121,21 @@ func keyState(key tenants.Key) string {
 }
 
 type keyRevoke struct {
-	databaseSettings
+	localSettings
+	dryRun
 	ID string `arg:"" help:"The key's id, from headgate key list."`
 }
 
-func (k keyRevoke) Run(ctx context.Context, p program) error {
-	return k.withTenants(ctx, p, "key revoke", func(ctx context.Context, t *tenants.Service) error {
-		key, err := t.RevokeOperatorKey(ctx, k.ID)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(p.stderr, "operator key %s (%s) is revoked\n", key.Name, key.ID)
+func (k keyRevoke) Run(ctx context.Context, p program, t cli.Terminal) error {
+	var key tenants.Key
+	err := k.withChange(ctx, p, "key revoke", k.dryRun, func(ctx context.Context, st *store.Store) (err error) {
+		key, err = tenants.NewService(st, tenants.Config{}).RevokeOperatorKey(ctx, k.ID)
 		return err
 	})
-}
-
-// withTenants opens the database, calls work with the tenants service, and closes the database.
-func (d databaseSettings) withTenants(ctx context.Context, p program, name string,
-	work func(context.Context, *tenants.Service) error,
-) error {
-	return d.withStore(ctx, p, func(st *store.Store) error {
-		if err := st.Migrate(ctx); err != nil {
-			return err
-		}
-		ctx := audit.With(ctx, audit.Actor{Kind: "command", ID: name, Name: name}, audit.Origin{})
-		return work(ctx, tenants.NewService(st, tenants.Config{}))
-	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stderr, "operator key %s (%s) is revoked\n", key.Name, key.ID)
+	k.say(p)
+	return k.Text(t, rowOf(key), "")
 }

@@ -140,7 +140,9 @@ func (p program) parser(ctx context.Context) (*kong.Kong, error) {
 		kong.ValueFormatter(helpWithVariable),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(p),
-		kong.Bind(cli.Terminal{Getenv: p.getenv, Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, Version: version}),
+		kong.Bind(cli.Terminal{
+			Getenv: p.getenv, Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, Interactive: isTerminal(p.stderr), Version: version,
+		}),
 		kong.ExplicitGroups([]kong.Group{{Key: "remote", Title: "Commands that call an installation (HEADGATE_URL, HEADGATE_TOKEN):"}}),
 	)
 	if err == nil {
@@ -149,13 +151,19 @@ func (p program) parser(ctx context.Context) (*kong.Kong, error) {
 	return parser, err
 }
 
+// isTerminal reports whether what is written to w appears on a terminal.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
 // versionCommand prints the version.
 type versionCommand struct{ cli.Output }
 
-func (v versionCommand) Run(p program, t cli.Terminal) error {
-	if v.Format != "table" {
-		return v.Table(t, map[string]string{"version": version}, "")
-	}
-	_, err := fmt.Fprintln(p.stdout, "headgate", version)
-	return err
+func (v versionCommand) Run(t cli.Terminal) error {
+	return v.Text(t, map[string]string{"version": version}, "headgate "+version+"\n")
 }

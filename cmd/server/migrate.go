@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/store"
 )
 
@@ -17,71 +18,117 @@ type migrateCommand struct {
 	Force  migrateForce  `cmd:"" help:"Mark a version as the one that is there, after a migration that was cut off."`
 }
 
-type migrateUp struct{ databaseSettings }
+type migrateUp struct {
+	localSettings
+	dryRun
+}
 
-func (m migrateUp) Run(ctx context.Context, p program) error {
-	return m.migrate(ctx, p, store.Config{}, func(st *store.Store) error { return st.Migrate(ctx) })
+func (m migrateUp) Run(ctx context.Context, p program, t cli.Terminal) error {
+	return m.migrate(ctx, p, t, migration{
+		dryRun: m.dryRun,
+		check:  func(is store.MigrationStatus) (int, error) { return is.Latest, is.Err() },
+		do:     func(st *store.Store) error { return st.Migrate(ctx) },
+	})
 }
 
 type migrateDown struct {
-	databaseSettings
+	localSettings
+	dryRun
 	Steps int  `arg:"" help:"How many migrations to take back."`
 	Yes   bool `setting:"false" help:"Really: data is lost."`
 }
 
-func (m migrateDown) Run(ctx context.Context, p program) error {
+func (m migrateDown) Run(ctx context.Context, p program, t cli.Terminal) error {
 	if m.Steps < 1 {
 		return usageError{fmt.Errorf("steps: is %d, and must be at least 1", m.Steps)}
 	}
-	if !m.Yes {
+	if !m.Yes && !m.DryRun {
 		return usageError{errors.New("taking back migrations loses data: add --yes if that is meant")}
 	}
-	return m.migrate(ctx, p, store.Config{Serve: true}, func(st *store.Store) error { return st.MigrateDown(ctx, m.Steps) })
-}
-
-type migrateStatus struct{ databaseSettings }
-
-func (m migrateStatus) Run(ctx context.Context, p program) error {
-	return m.migrate(ctx, p, store.Config{}, func(*store.Store) error { return nil })
-}
-
-type migrateForce struct {
-	databaseSettings
-	Version int `arg:"" help:"The version that is there."`
-}
-
-func (m migrateForce) Run(ctx context.Context, p program) error {
-	return m.migrate(ctx, p, store.Config{Serve: true}, func(st *store.Store) error { return st.MigrateForce(ctx, m.Version) })
-}
-
-// migrate opens the database, calls work, and prints the version of the schema. With cfg.Serve
-// it fails on SQLite while a node runs, because the migration would remove tables that the node
-// uses.
-func (d databaseSettings) migrate(ctx context.Context, p program, cfg store.Config, work func(*store.Store) error) error {
-	return d.openFor(ctx, p, cfg, func(st *store.Store) error {
-		if err := work(st); err != nil {
-			return err
-		}
-		status, err := st.MigrationStatus(ctx)
-		if err != nil {
-			return err
-		}
-		return p.printSchema(status)
+	return m.migrate(ctx, p, t, migration{
+		dryRun: m.dryRun, alone: true,
+		check: func(is store.MigrationStatus) (int, error) { return max(0, is.Version-m.Steps), is.Err() },
+		do:    func(st *store.Store) error { return st.MigrateDown(ctx, m.Steps) },
 	})
 }
 
-func (p program) printSchema(status store.MigrationStatus) error {
+type migrateStatus struct{ localSettings }
+
+func (m migrateStatus) Run(ctx context.Context, p program, t cli.Terminal) error {
+	return m.migrate(ctx, p, t, migration{do: func(*store.Store) error { return nil }})
+}
+
+type migrateForce struct {
+	localSettings
+	dryRun
+	Version int `arg:"" help:"The version that is there."`
+}
+
+func (m migrateForce) Run(ctx context.Context, p program, t cli.Terminal) error {
+	return m.migrate(ctx, p, t, migration{
+		dryRun: m.dryRun, alone: true,
+		check: func(store.MigrationStatus) (int, error) { return m.Version, store.KnownVersion(m.Version) },
+		do:    func(st *store.Store) error { return st.MigrateForce(ctx, m.Version) },
+	})
+}
+
+// A migration is a change of the schema, or of its recorded version.
+type migration struct {
+	dryRun
+	// alone means that no node may use the database. On SQLite the command fails while one runs, because the migration
+	// would remove tables that the node uses.
+	alone bool
+	do    func(*store.Store) error
+	// check returns the version that do would reach.
+	check func(store.MigrationStatus) (int, error)
+}
+
+// migrate opens the database, runs the migration or checks it, and prints the version of the schema.
+func (l localSettings) migrate(ctx context.Context, p program, t cli.Terminal, m migration) error {
+	if m.DryRun {
+		if err := l.exists(); err != nil {
+			return err
+		}
+		m.do = func(st *store.Store) error {
+			is, err := st.MigrationStatus(ctx)
+			if err != nil {
+				return err
+			}
+			next, err := m.check(is)
+			if err == nil {
+				fmt.Fprintf(p.stderr, "the schema would be at version %d\n", next)
+				m.say(p)
+			}
+			return err
+		}
+	}
+	return l.openFor(ctx, p, store.Config{Serve: m.alone}, func(st *store.Store) error {
+		stop := t.Progress("migrating", 0, nil)
+		err := m.do(st)
+		stop()
+		if err != nil {
+			return err
+		}
+		is, err := st.MigrationStatus(ctx)
+		if err != nil {
+			return err
+		}
+		return l.printSchema(t, is)
+	})
+}
+
+func (l localSettings) printSchema(t cli.Terminal, is store.MigrationStatus) error {
 	state := "current"
 	switch {
-	case status.Dirty:
+	case is.Dirty:
 		state = "dirty: a migration was cut off"
-	case status.Version > status.Latest:
-		state = fmt.Sprintf("newer than this headgate, which knows up to %d", status.Latest)
-	case status.Version < status.Latest:
-		state = fmt.Sprintf("behind: this headgate knows up to %d", status.Latest)
+	case is.Version > is.Latest:
+		state = fmt.Sprintf("newer than this headgate, which knows up to %d", is.Latest)
+	case is.Version < is.Latest:
+		state = fmt.Sprintf("behind: this headgate knows up to %d", is.Latest)
 	}
-	_, err := fmt.Fprintf(p.stdout, "schema version %d, %s\n", status.Version, state)
-	return err
+	return l.Text(t, map[string]any{"version": is.Version, "latest": is.Latest, "dirty": is.Dirty, "current": is.Current()},
+		fmt.Sprintf("schema version %d, %s\n", is.Version, state))
 }
 
 // withStore opens the database without a migration and calls work. Nodes may run at the same

@@ -487,13 +487,7 @@ func (s *logSettings) openLog(stderr io.Writer) *logging.Log {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // kong has checked the value
 	options := &slog.HandlerOptions{Level: level}
-	terminal := false
-	if file, ok := stderr.(*os.File); ok {
-		if info, err := file.Stat(); err == nil {
-			terminal = info.Mode()&os.ModeCharDevice != 0
-		}
-	}
-	if s.LogFormat == "text" || (s.LogFormat == "auto" && terminal) {
+	if s.LogFormat == "text" || (s.LogFormat == "auto" && isTerminal(stderr)) {
 		return logging.New(stderr, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, options) })
 	}
 	return logging.New(stderr, func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, options) })

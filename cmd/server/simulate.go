@@ -1,21 +1,27 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/enforcement/redis"
+	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/simulation"
 )
 
 // simulateCommand is headgate simulate. It runs scenarios with simulated time.
 type simulateCommand struct {
-	Redis string `placeholder:"URL" setting:"false" help:"Play on this Redis, with a random key prefix; delete the keys at the end."`
+	Format string `name:"output" short:"o" default:"json" enum:"table,json,yaml" setting:"false" help:"Format of the output: json is one line for each scenario, yaml is one document; table is one line for each step."`
+	Redis  string `placeholder:"URL" setting:"false" help:"Play on this Redis, with a random key prefix; delete the keys at the end."`
 }
 
 // Help returns the text that --help shows after the flags.
@@ -27,8 +33,43 @@ func (simulateCommand) Help() string {
 // simulateExample is the scenario that --help shows.
 const simulateExample = `{"limits": [{"algorithm": "fixed_window", "quota": 2, "window": "1m"}], "steps": [{"at_ms": 0, "repeat": 3}]}`
 
-func (s simulateCommand) Run(ctx context.Context, p program) error {
-	return simulation.Run(ctx, p.stdin, p.stdout, simulation.Config{NewLimiter: s.newLimiter(ctx)})
+func (s simulateCommand) Run(ctx context.Context, p program, t cli.Terminal) error {
+	return simulation.Run(ctx, p.stdin, cli.Output{Format: s.Format}.Lines(t, stepRows), simulation.Config{NewLimiter: s.newLimiter(ctx)})
+}
+
+// stepRows returns the answer to a scenario for people, with one line for each step.
+func stepRows(document json.RawMessage) (string, error) {
+	var answer struct {
+		ID    string
+		Error *struct{ Field, Message string }
+		Steps []struct {
+			At           int64 `json:"at_ms"`
+			Allowed      bool
+			AllowedCount int64 `json:"allowed_count"`
+			Granted      int64
+			RetryAfter   *int64 `json:"retry_after_ms"`
+		}
+	}
+	if err := json.Unmarshal(document, &answer); err != nil {
+		return "", err
+	}
+	name := cmp.Or(answer.ID, "-")
+	if answer.Error != nil {
+		return fmt.Sprintf("%q  error  %s", name, strings.TrimSpace(answer.Error.Field+" "+answer.Error.Message)), nil
+	}
+	lines := make([]string, len(answer.Steps))
+	for i, step := range answer.Steps {
+		last := "last one allowed"
+		switch {
+		case step.Allowed:
+		case step.RetryAfter == nil:
+			last = "last one denied for good"
+		default:
+			last = fmt.Sprintf("last one denied for %d ms", *step.RetryAfter)
+		}
+		lines[i] = fmt.Sprintf("%q  %d ms  %d allowed  %d granted  %s", name, step.At, step.AllowedCount, step.Granted, last)
+	}
+	return strings.Join(lines, "\n"), nil
 }
 
 func (s simulateCommand) newLimiter(ctx context.Context) simulation.NewLimiter {

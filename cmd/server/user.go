@@ -12,7 +12,6 @@ import (
 
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/internal/accounts"
-	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/tenants"
@@ -32,13 +31,14 @@ type userCommand struct {
 
 // userPlace selects the users of one tenant or of the operator.
 type userPlace struct {
-	databaseSettings
+	localSettings
 	Tenant string `setting:"false" placeholder:"SLUG" help:"People of this tenant; default: the operator's."`
 }
 
-// userNamed selects one existing user by e-mail address.
+// userNamed selects one existing user by e-mail address, whom a command changes.
 type userNamed struct {
 	userPlace
+	dryRun
 	Email string `arg:"" help:"Their e-mail address, from headgate user list."`
 }
 
@@ -53,32 +53,36 @@ type peopleCommand struct {
 // A userWork is the function of a command that changes one user.
 type userWork func(ctx context.Context, people peopleCommand, user accounts.User) error
 
-// withPeople opens the database, calls work with the user service, and closes the database.
-func (u userPlace) withPeople(ctx context.Context, p program, name string, work func(context.Context, peopleCommand) error) error {
-	return u.withStore(ctx, p, func(st *store.Store) error {
-		if err := st.Migrate(ctx); err != nil {
-			return err
-		}
-		tenantID := ""
-		if u.Tenant != "" {
-			t, err := tenants.NewService(st, tenants.Config{}).Tenant(ctx, u.Tenant)
-			if err != nil {
-				return fmt.Errorf("--tenant %s: %w", u.Tenant, err)
-			}
-			tenantID = t.ID
-		}
-		people, err := accounts.NewPeople(st, accounts.PeopleConfig{Limiter: inprocess.New(inprocess.Config{})})
+// withPeople opens the database and calls work with the user service in one transaction.
+func (u userPlace) withPeople(ctx context.Context, p program, name string, dry dryRun,
+	work func(context.Context, peopleCommand) error,
+) error {
+	return u.withChange(ctx, p, name, dry, func(ctx context.Context, st *store.Store) error {
+		people, err := u.people(ctx, st, name)
 		if err != nil {
 			return err
 		}
-		ctx := audit.With(ctx, audit.Actor{Kind: "command", ID: name, Name: name}, audit.Origin{})
-		return work(ctx, peopleCommand{people, accounts.CommandPrincipal(name), tenantID})
+		return work(ctx, people)
 	})
+}
+
+// people returns the user service of a command.
+func (u userPlace) people(ctx context.Context, st *store.Store, name string) (c peopleCommand, err error) {
+	c.by = accounts.CommandPrincipal(name)
+	if u.Tenant != "" {
+		t, err := tenants.NewService(st, tenants.Config{}).Tenant(ctx, u.Tenant)
+		if err != nil {
+			return c, fmt.Errorf("--tenant %s: %w", u.Tenant, err)
+		}
+		c.tenantID = t.ID
+	}
+	c.People, err = accounts.NewPeople(st, accounts.PeopleConfig{Limiter: inprocess.New(inprocess.Config{})})
+	return c, err
 }
 
 // withUser is withPeople for one existing user.
 func (u userNamed) withUser(ctx context.Context, p program, name string, work userWork) error {
-	return u.withPeople(ctx, p, name, func(ctx context.Context, people peopleCommand) error {
+	return u.withPeople(ctx, p, name, u.dryRun, func(ctx context.Context, people peopleCommand) error {
 		var found *accounts.User
 		err := eachUser(ctx, people, u.Email, func(user accounts.User) {
 			if accounts.FoldEmail(user.Email) == accounts.FoldEmail(u.Email) {
@@ -120,10 +124,7 @@ func eachRow[T any](do func(T), id func(T) string, page func(after string, limit
 	}
 }
 
-type userList struct {
-	userPlace
-	cli.Output
-}
+type userList struct{ userPlace }
 
 // A userRow is a user in the output of headgate user list.
 type userRow struct {
@@ -134,19 +135,25 @@ type userRow struct {
 	State    string        `json:"state"`
 }
 
+func rowOfUser(user accounts.User) userRow {
+	row := userRow{user.Email, user.Name, user.Role, "never", "enabled"}
+	if !user.SignedInAt.IsZero() {
+		row.LastSeen = user.SignedInAt.UTC().Format(time.RFC3339)
+	}
+	if user.Disabled {
+		row.State = "disabled"
+	}
+	return row
+}
+
 func (u userList) Run(ctx context.Context, p program, t cli.Terminal) error {
-	return u.withPeople(ctx, p, "user list", func(ctx context.Context, people peopleCommand) error {
+	return u.withSchema(ctx, p, "user list", dryRun{}, func(ctx context.Context, st *store.Store) error {
+		people, err := u.people(ctx, st, "user list")
+		if err != nil {
+			return err
+		}
 		rows := []userRow{}
-		err := eachUser(ctx, people, "", func(user accounts.User) {
-			row := userRow{user.Email, user.Name, user.Role, "never", "enabled"}
-			if !user.SignedInAt.IsZero() {
-				row.LastSeen = user.SignedInAt.UTC().Format(time.RFC3339)
-			}
-			if user.Disabled {
-				row.State = "disabled"
-			}
-			rows = append(rows, row)
-		})
+		err = eachUser(ctx, people, "", func(user accounts.User) { rows = append(rows, rowOfUser(user)) })
 		if err != nil {
 			return err
 		}
@@ -158,28 +165,31 @@ func (u userList) Run(ctx context.Context, p program, t cli.Terminal) error {
 
 type userCreate struct {
 	userPlace
+	dryRun
 	Email string `required:"" setting:"false" help:"E-mail address to sign in with."`
 	Name  string `setting:"false" help:"Default: the e-mail address."`
 	Role  string `required:"" setting:"false" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"One of ${enum}."`
 }
 
-func (u userCreate) Run(ctx context.Context, p program) error {
+func (u userCreate) Run(ctx context.Context, p program, t cli.Terminal) error {
 	password, err := firstLine(p.stdin)
 	if err != nil {
 		return usageError{err}
 	}
-	return u.withPeople(ctx, p, "user create", func(ctx context.Context, people peopleCommand) error {
-		i, token, err := people.Invite(ctx, people.by, people.tenantID, u.Email, accounts.Role(u.Role))
-		if err != nil {
-			return err
+	var user accounts.User
+	err = u.withPeople(ctx, p, "user create", u.dryRun, func(ctx context.Context, people peopleCommand) error {
+		_, token, err := people.Invite(ctx, people.by, people.tenantID, u.Email, accounts.Role(u.Role))
+		if err == nil {
+			user, err = people.Accept(ctx, token, accounts.NewPerson{Name: cmp.Or(u.Name, u.Email), Password: password})
 		}
-		user, err := people.Accept(ctx, token, accounts.NewPerson{Name: cmp.Or(u.Name, u.Email), Password: password})
-		if err != nil { // a remaining invitation would permit a sign-in by OpenID Connect
-			return errors.Join(err, people.Withdraw(ctx, people.by, people.tenantID, i.ID))
-		}
-		_, err = fmt.Fprintf(p.stderr, "%s can sign in as %s\n", user.Email, user.Role)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stderr, "%s can sign in as %s\n", user.Email, user.Role)
+	u.say(p)
+	return u.Text(t, rowOfUser(user), "")
 }
 
 // firstLine reads the password from standard input, because every user of the machine can read
@@ -208,27 +218,47 @@ func (l linkSettings) Validate() error {
 	return nil
 }
 
-func (l linkSettings) print(p program, email, token string, until time.Time) error {
-	fmt.Fprintf(p.stderr, "link for %s, good once until %s:\n", email, until.Format(time.RFC3339))
-	_, err := fmt.Fprintln(p.stdout, strings.TrimSuffix(l.PublicURL, "/")+"/invite/"+token)
-	return err
+// A linkRow is the output of a command that prints a link.
+type linkRow struct {
+	Email     string        `json:"email"`
+	Role      accounts.Role `json:"role"`
+	Link      string        `json:"link,omitempty"` // "" in a dry run
+	ExpiresAt string        `json:"expires_at"`
+}
+
+// print prints the link of an invitation. A dry run has no link, because the invitation does not
+// exist.
+func (l linkSettings) print(p program, t cli.Terminal, out cli.Output, dry dryRun, i accounts.Invitation, token string) error {
+	row := linkRow{Email: i.Email, Role: i.Role, ExpiresAt: i.ExpiresAt.UTC().Format(time.RFC3339)}
+	if dry.DryRun {
+		fmt.Fprintf(p.stderr, "a link for %s would be valid once until %s\n", i.Email, row.ExpiresAt)
+		dry.say(p)
+		return out.Text(t, row, "")
+	}
+	row.Link = strings.TrimSuffix(l.PublicURL, "/") + "/invite/" + token
+	fmt.Fprintf(p.stderr, "link for %s, valid once until %s:\n", i.Email, row.ExpiresAt)
+	return out.Text(t, row, row.Link+"\n")
 }
 
 type userInvite struct {
 	userPlace
+	dryRun
 	linkSettings
 	Email string `required:"" setting:"false" help:"E-mail address to sign in with."`
 	Role  string `required:"" setting:"false" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"One of ${enum}."`
 }
 
-func (u userInvite) Run(ctx context.Context, p program) error {
-	return u.withPeople(ctx, p, "user invite", func(ctx context.Context, people peopleCommand) error {
-		i, token, err := people.Invite(ctx, people.by, people.tenantID, u.Email, accounts.Role(u.Role))
-		if err != nil {
-			return err
-		}
-		return u.print(p, i.Email, token, i.ExpiresAt)
+func (u userInvite) Run(ctx context.Context, p program, t cli.Terminal) error {
+	var i accounts.Invitation
+	var token string
+	err := u.withPeople(ctx, p, "user invite", u.dryRun, func(ctx context.Context, people peopleCommand) (err error) {
+		i, token, err = people.Invite(ctx, people.by, people.tenantID, u.Email, accounts.Role(u.Role))
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	return u.print(p, t, u.Output, u.dryRun, i, token)
 }
 
 type userLink struct {
@@ -236,14 +266,17 @@ type userLink struct {
 	linkSettings
 }
 
-func (u userLink) Run(ctx context.Context, p program) error {
-	return u.withUser(ctx, p, "user link", func(ctx context.Context, people peopleCommand, user accounts.User) error {
-		i, token, err := people.NewLink(ctx, people.by, user.TenantID, user.ID)
-		if err != nil {
-			return err
-		}
-		return u.print(p, user.Email, token, i.ExpiresAt)
+func (u userLink) Run(ctx context.Context, p program, t cli.Terminal) error {
+	var i accounts.Invitation
+	var token string
+	err := u.withUser(ctx, p, "user link", func(ctx context.Context, people peopleCommand, user accounts.User) (err error) {
+		i, token, err = people.NewLink(ctx, people.by, user.TenantID, user.ID)
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	return u.print(p, t, u.Output, u.dryRun, i, token)
 }
 
 type userRole struct {
@@ -251,38 +284,38 @@ type userRole struct {
 	Role string `arg:"" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"One of ${enum}."`
 }
 
-func (u userRole) Run(ctx context.Context, p program) error {
-	return u.change(ctx, p, "user role", "is "+u.Role, func(ctx context.Context, people peopleCommand, user accounts.User) error {
-		_, err := people.ChangeRole(ctx, people.by, user.TenantID, user.ID, accounts.Role(u.Role))
-		return err
-	})
+func (u userRole) Run(ctx context.Context, p program, t cli.Terminal) error {
+	return u.change(ctx, p, t, "user role", "is "+u.Role,
+		func(people *accounts.People, ctx context.Context, by accounts.Principal, tenantID, id string) (accounts.User, error) {
+			return people.ChangeRole(ctx, by, tenantID, id, accounts.Role(u.Role))
+		})
 }
 
 type userDisable struct{ userNamed }
 
-func (u userDisable) Run(ctx context.Context, p program) error {
-	return u.change(ctx, p, "user disable", "is kept out", func(ctx context.Context, people peopleCommand, user accounts.User) error {
-		_, err := people.Disable(ctx, people.by, user.TenantID, user.ID)
-		return err
-	})
+func (u userDisable) Run(ctx context.Context, p program, t cli.Terminal) error {
+	return u.change(ctx, p, t, "user disable", "is disabled", (*accounts.People).Disable)
 }
 
 type userEnable struct{ userNamed }
 
-func (u userEnable) Run(ctx context.Context, p program) error {
-	return u.change(ctx, p, "user enable", "can sign in again", func(ctx context.Context, people peopleCommand, user accounts.User) error {
-		_, err := people.Enable(ctx, people.by, user.TenantID, user.ID)
-		return err
-	})
+func (u userEnable) Run(ctx context.Context, p program, t cli.Terminal) error {
+	return u.change(ctx, p, t, "user enable", "can sign in again", (*accounts.People).Enable)
 }
 
-// change is withUser, and then prints the changed user.
-func (u userNamed) change(ctx context.Context, p program, name, after string, work userWork) error {
-	return u.withUser(ctx, p, name, func(ctx context.Context, people peopleCommand, user accounts.User) error {
-		if err := work(ctx, people, user); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(p.stderr, "%s %s\n", user.Email, after)
+// change is withUser for work that returns the changed user, and prints the user.
+func (u userNamed) change(ctx context.Context, p program, t cli.Terminal, name, after string,
+	work func(people *accounts.People, ctx context.Context, by accounts.Principal, tenantID, id string) (accounts.User, error),
+) error {
+	var changed accounts.User
+	err := u.withUser(ctx, p, name, func(ctx context.Context, people peopleCommand, user accounts.User) (err error) {
+		changed, err = work(people.People, ctx, people.by, user.TenantID, user.ID)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stderr, "%s %s\n", changed.Email, after)
+	u.say(p)
+	return u.Text(t, rowOfUser(changed), "")
 }

@@ -82,9 +82,15 @@ type Store interface {
 type Verifier interface {
 	// VerifyAudit verifies every line of the hash chain, in one consistent state of the database. A broken chain is a
 	// Verdict, not an error. The duration depends on the number of lines, so the caller should bound ctx.
-	//
-	// noted are heads that were published earlier. VerifyAudit also checks that the chain still contains them.
-	VerifyAudit(ctx context.Context, noted ...Head) (Verdict, error)
+	VerifyAudit(ctx context.Context, how Verification) (Verdict, error)
+}
+
+// A Verification says how the chain is verified. The zero value verifies its lines.
+type Verification struct {
+	// Noted are heads that were published earlier. The chain must still contain them.
+	Noted []Head
+	// Seen is called with the number of the last line that was verified, each time that some were; it may be nil.
+	Seen func(seq int64)
 }
 
 type contextKey struct{}

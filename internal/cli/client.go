@@ -158,6 +158,7 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 	if c.idempotencyKey != "" {
 		request.Header.Set("Idempotency-Key", c.idempotencyKey)
 	}
+	defer c.terminal.Progress("waiting for "+c.base, 0, nil)()
 	response, err := c.http.Do(request)
 	if err != nil {
 		return answer{}, c.unreachable(ctx, err)

@@ -22,6 +22,7 @@ type Terminal struct {
 	Getenv         func(string) string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	Interactive    bool   // Stderr is a terminal
 	Version        string // of headgate, for the header User-Agent
 }
 

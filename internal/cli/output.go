@@ -62,6 +62,18 @@ func (o Output) Table(t Terminal, v any, at string, columns ...Column) error {
 	return o.rows(t, document, at, columns...)
 }
 
+// Text prints a value with a JSON form. In the table format, it prints text.
+func (o Output) Text(t Terminal, v any, text string) error {
+	document, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return o.print(t, document, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+}
+
 // rows writes a JSON document whose member at is an array as a table. If at is "", the document
 // is the only row.
 func (o Output) rows(t Terminal, document []byte, at string, columns ...Column) error {
@@ -76,6 +88,52 @@ func (o Output) rows(t Terminal, document []byte, at string, columns ...Column) 
 		}
 		return writeTable(w, list, columns)
 	})
+}
+
+// Lines returns a writer for JSON documents, each of which is one line. It writes them in the
+// format. The formats are lines of JSON, YAML documents, and what row returns for a document.
+func (o Output) Lines(t Terminal, row func(document json.RawMessage) (string, error)) io.Writer {
+	return &lineWriter{output: o, terminal: t, row: row}
+}
+
+// A lineWriter converts lines of JSON.
+type lineWriter struct {
+	output   Output
+	terminal Terminal
+	row      func(json.RawMessage) (string, error)
+	rest     []byte // begin of a line whose end was not written yet
+}
+
+func (l *lineWriter) Write(text []byte) (int, error) {
+	if l.output.Format == "json" {
+		return l.terminal.Stdout.Write(text)
+	}
+	l.rest = append(l.rest, text...)
+	for {
+		line, rest, complete := bytes.Cut(l.rest, []byte("\n"))
+		if !complete {
+			return len(text), nil
+		}
+		if err := l.line(line); err != nil {
+			return 0, err
+		}
+		l.rest = rest
+	}
+}
+
+func (l *lineWriter) line(document []byte) error {
+	if l.output.Format == "yaml" {
+		if _, err := fmt.Fprintln(l.terminal.Stdout, "---"); err != nil {
+			return err
+		}
+		return l.output.print(l.terminal, document, nil)
+	}
+	text, err := l.row(document)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(l.terminal.Stdout, text)
+	return err
 }
 
 func writeTable(w io.Writer, list []any, columns []Column) error {

@@ -190,6 +190,7 @@ func (l tailCommand) read(ctx context.Context, c *client, from time.Time) ([]jso
 
 // printUnseen prints the denials that are not in seen, oldest first, and adds them to seen.
 func (l tailCommand) printUnseen(c *client, denials []json.RawMessage, begin time.Time, seen map[string]time.Time) error {
+	out := c.output.Lines(c.terminal, denialRow)
 	for _, denial := range slices.Backward(denials) {
 		var is struct {
 			ID string    `json:"decision_id"`
@@ -202,34 +203,24 @@ func (l tailCommand) printUnseen(c *client, denials []json.RawMessage, begin tim
 			continue
 		}
 		seen[is.ID] = is.At
-		if err := c.line(denial); err != nil {
+		var line bytes.Buffer
+		if err := json.Compact(&line, denial); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(out, line.String()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// line prints one denial.
-func (c *client) line(denial json.RawMessage) error {
-	switch c.output.Format {
-	case "json":
-		var b bytes.Buffer
-		if err := json.Compact(&b, denial); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintln(c.terminal.Stdout, b.String())
-		return err
-	case "yaml":
-		if _, err := fmt.Fprintln(c.terminal.Stdout, "---"); err != nil {
-			return err
-		}
-		return c.output.print(c.terminal, denial, nil)
-	}
+// denialRow returns a denial as one line for people.
+func denialRow(denial json.RawMessage) (string, error) {
 	v, err := decode(denial)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = fmt.Fprintf(c.terminal.Stdout, "%s  %s  %s %s  %s  %s  %s\n", cell(lookUp(v, "at")), cell(lookUp(v, "tenant")),
-		cell(lookUp(v, "method")), cell(lookUp(v, "route")), cell(lookUp(v, "reason")), cell(lookUp(v, "policy")), cell(lookUp(v, "attributes")))
-	return err
+	is := func(member string) string { return cell(lookUp(v, member)) }
+	return fmt.Sprintf("%s  %s  %s %s  %s  %s  %s",
+		is("at"), is("tenant"), is("method"), is("route"), is("reason"), is("policy"), is("attributes")), nil
 }

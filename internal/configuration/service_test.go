@@ -287,7 +287,7 @@ func TestOneRevision(t *testing.T) {
 	if diff := cmp.Diff([]string{"override.create", "plan.create", "plan.publish", "tenant.create"}, actions); diff != "" {
 		t.Error(diff)
 	}
-	if r, err := f.store.VerifyAudit(f.ctx); err != nil {
+	if r, err := f.store.VerifyAudit(f.ctx, audit.Verification{}); err != nil {
 		t.Errorf("the chain of the audit log: %+v, %v", r, err)
 	}
 }

@@ -150,8 +150,8 @@ const verifyPage = 1000
 
 // VerifyAudit verifies the hash chain of the audit log. It reads all lines in one transaction, so that concurrent
 // edits do not disturb it.
-func (s *Store) VerifyAudit(ctx context.Context, noted ...audit.Head) (audit.Verdict, error) {
-	v, err := s.verifyAudit(ctx, noted)
+func (s *Store) VerifyAudit(ctx context.Context, how audit.Verification) (audit.Verdict, error) {
+	v, err := s.verifyAudit(ctx, how)
 	return v, s.fail(err, "verify the audit log")
 }
 
@@ -165,7 +165,7 @@ func (s *Store) AuditHead(ctx context.Context) (h audit.Head, err error) {
 
 const auditHead = `SELECT seq, hash, outside FROM audit_head WHERE id = 1`
 
-func (s *Store) verifyAudit(ctx context.Context, noted []audit.Head) (audit.Verdict, error) {
+func (s *Store) verifyAudit(ctx context.Context, how audit.Verification) (audit.Verdict, error) {
 	tx, err := s.reader.BeginTx(ctx, s.engine.oneMoment())
 	if err != nil {
 		return audit.Verdict{}, err
@@ -181,8 +181,8 @@ func (s *Store) verifyAudit(ctx context.Context, noted []audit.Head) (audit.Verd
 		return audit.Verdict{}, err
 	}
 	copy(head.Hash[:], hash)
-	walk := audit.Walk{Noted: noted}
-	if err := walkLines(ctx, tx, &walk); err != nil {
+	walk := audit.Walk{Noted: how.Noted}
+	if err := walkLines(ctx, tx, &walk, how.Seen); err != nil {
 		return audit.Verdict{}, err
 	}
 	var outside int64
@@ -193,7 +193,7 @@ func (s *Store) verifyAudit(ctx context.Context, noted []audit.Head) (audit.Verd
 }
 
 // walkLines verifies audit lines in order until it finds a wrong one.
-func walkLines(ctx context.Context, tx *sql.Tx, walk *audit.Walk) error {
+func walkLines(ctx context.Context, tx *sql.Tx, walk *audit.Walk, seen func(seq int64)) error {
 	for after := int64(0); ; {
 		rows, err := tx.QueryContext(ctx, `
 			SELECT `+entryColumns+`
@@ -210,6 +210,9 @@ func walkLines(ctx context.Context, tx *sql.Tx, walk *audit.Walk) error {
 				return nil
 			}
 			after = page[i].Seq
+		}
+		if seen != nil {
+			seen(after)
 		}
 		if len(page) < verifyPage {
 			return nil

@@ -5,16 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 )
 
 // ErrBackupOfPostgres is the error of Backup for a Postgres database.
 var ErrBackupOfPostgres = errors.New("a Postgres database is backed up with pg_dump")
 
+// CanBackup returns the error that Backup returns without writing anything: the database is not SQLite, the file exists, or
+// its folder does not exist.
+func (s *Store) CanBackup(path string) error {
+	if _, ok := s.engine.(*sqliteEngine); !ok {
+		return ErrBackupOfPostgres
+	}
+	_, err := os.Lstat(path)
+	switch {
+	case err == nil:
+		return &os.PathError{Op: "create", Path: path, Err: os.ErrExist}
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	_, err = os.Stat(filepath.Dir(path))
+	return err
+}
+
 // Backup writes a SQLite database, as it is at one moment, to a new file that only the owner can
 // read. Nodes may serve and edit meanwhile. It returns an error if the file exists.
 func (s *Store) Backup(ctx context.Context, path string) (err error) {
-	if _, ok := s.engine.(*sqliteEngine); !ok {
-		return ErrBackupOfPostgres
+	if err := s.CanBackup(path); err != nil {
+		return err
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) // VACUUM INTO accepts an empty file
 	if err != nil {

@@ -29,8 +29,8 @@ type MigrationStatus struct {
 // Current reports whether the schema is the one that this program needs.
 func (m MigrationStatus) Current() bool { return m.Version == m.Latest && !m.Dirty }
 
-// err returns an error if the schema is newer than this program or dirty, because Migrate cannot repair either.
-func (m MigrationStatus) err() error {
+// Err returns an error if the schema is newer than this program or dirty, because Migrate cannot repair either.
+func (m MigrationStatus) Err() error {
 	switch {
 	case m.Version > m.Latest:
 		return fmt.Errorf("database schema is at version %d, this headgate knows up to %d: run a newer headgate, or restore the backup made "+
@@ -73,7 +73,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	if m.Version > m.Latest {
-		return m.err()
+		return m.Err()
 	}
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Up() })
 }
@@ -89,17 +89,25 @@ func (s *Store) MigrateDown(ctx context.Context, steps int) error {
 		return err
 	}
 	if m.Version > m.Latest {
-		return m.err()
+		return m.Err()
 	}
 	steps = min(steps, m.Version)
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Steps(-steps) })
 }
 
+// KnownVersion returns an error if this program has no migration with the number.
+func KnownVersion(version int) error {
+	if latest := migrations.Latest(); version < 0 || version > latest {
+		return fmt.Errorf("there is no migration %d: this headgate knows 0 to %d", version, latest)
+	}
+	return nil
+}
+
 // MigrateForce records that the schema is at a version and not dirty. It runs no migration. It repairs the record
 // after an interrupted migration. Version 0 is the empty schema.
 func (s *Store) MigrateForce(ctx context.Context, version int) error {
-	if latest := migrations.Latest(); version < 0 || version > latest {
-		return fmt.Errorf("there is no migration %d: this headgate knows 0 to %d", version, latest)
+	if err := KnownVersion(version); err != nil {
+		return err
 	}
 	if version == 0 {
 		version = -1 // golang-migrate uses -1 for no version
@@ -132,7 +140,7 @@ func (s *Store) migrate(ctx context.Context, fn func(*migrate.Migrate) error) (e
 	case errors.Is(err, migrate.ErrNoChange):
 		return ctx.Err()
 	case errors.As(err, &dirty):
-		return MigrationStatus{Version: dirty.Version, Latest: migrations.Latest(), Dirty: true}.err()
+		return MigrationStatus{Version: dirty.Version, Latest: migrations.Latest(), Dirty: true}.Err()
 	case err != nil:
 		return s.fail(err, "migrate")
 	}

@@ -47,7 +47,7 @@ func testPeopleDown(t *testing.T, s *store.Store, db *sql.DB) {
 	}
 	verify := func(chained, outside int64) {
 		t.Helper()
-		v, err := s.VerifyAudit(t.Context())
+		v, err := s.VerifyAudit(t.Context(), audit.Verification{})
 		must(err)
 		if v.Broken != nil || v.Lines != chained || v.Head.Outside != outside {
 			t.Fatalf("%d lines, %d outside, broken: %v; want %d and %d", v.Lines, v.Head.Outside, v.Broken, chained, outside)

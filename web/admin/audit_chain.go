@@ -58,7 +58,7 @@ func (w *pages) verifyAudit(c echo.Context, _ url.Values) error {
 	defer w.chain.walking.Unlock()
 	ctx, cancel := context.WithTimeoutCause(c.Request().Context(), verifyTimeout, web.ErrSlow)
 	defer cancel()
-	verdict, err := verifier.VerifyAudit(ctx)
+	verdict, err := verifier.VerifyAudit(ctx, audit.Verification{})
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ var auditTests = []struct {
 // verified is the verdict on the log, from a Store that wrote little of it.
 func (s *suite) verified() audit.Verdict {
 	s.Helper()
-	v, err := s.Other.VerifyAudit(s.ctx)
+	v, err := s.Other.VerifyAudit(s.ctx, audit.Verification{})
 	s.must(err)
 	return v
 }

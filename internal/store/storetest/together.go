@@ -53,7 +53,7 @@ func testTogether(s *suite) {
 	if len(lines) != 3 || lines[0].Revision != before+1 || lines[2].ObjectName != "a" {
 		s.Errorf("audit lines: %+v", lines)
 	}
-	if _, err := s.Store.VerifyAudit(s.ctx); err != nil {
+	if _, err := s.Store.VerifyAudit(s.ctx, audit.Verification{}); err != nil {
 		s.Errorf("the chain: %v", err)
 	}
 }
