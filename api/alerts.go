@@ -58,7 +58,7 @@ func alertDocument(b *AlertRuleDocument) (alerts.Document, error) {
 func showAlertDocument(d *alerts.Document) AlertRuleDocument {
 	out := AlertRuleDocument{
 		Name: d.Name, Metric: AlertMetric(d.Metric), Tenant: d.Tenant, Policy: d.Policy, Threshold: alertNumber(d.Threshold),
-		Recovery: alertNumber(d.Recovery), MinRequests: d.MinRequests, Disabled: d.Disabled, MutedUntil: utcOrZero(d.MutedUntil),
+		Recovery: alertNumber(d.Recovery), MinRequests: d.MinRequests, Disabled: d.Disabled, MutedUntil: Instant{d.MutedUntil},
 		Channels: d.Channels,
 	}
 	if d.Window > 0 {
@@ -94,14 +94,14 @@ func showAlertRule(w alerts.Watched) (AlertRule, error) {
 	}
 	s := &w.State
 	state := AlertState{
-		Phase: AlertPhase(s.Phase), Since: utcOrZero(s.Since), Value: s.Value, At: utcOrZero(s.At), Detail: s.Detail, Error: s.Err,
+		Phase: AlertPhase(s.Phase), Since: Instant{s.Since}, Value: s.Value, At: Instant{s.At}, Detail: s.Detail, Error: s.Err,
 	}
 	if s.Phase == "" {
 		state.Phase = AlertPhase(alerts.OK)
 	}
 	return AlertRule{
-		Id: id[0], TenantId: id[1], Version: w.Version, Rule: showAlertDocument(&w.Document), State: state, CreatedAt: w.CreatedAt.UTC(),
-		UpdatedAt: w.UpdatedAt.UTC(),
+		Id: id[0], TenantId: id[1], Version: w.Version, Rule: showAlertDocument(&w.Document), State: state, CreatedAt: Instant{w.CreatedAt},
+		UpdatedAt: Instant{w.UpdatedAt},
 	}, nil
 }
 
@@ -208,7 +208,7 @@ func showAlertChannel(c alerts.Channel) (AlertChannel, error) {
 	}
 	return AlertChannel{
 		Id: id[0], TenantId: id[1], Version: c.Version, Channel: d,
-		CreatedAt: c.CreatedAt.UTC(), UpdatedAt: c.UpdatedAt.UTC(),
+		CreatedAt: Instant{c.CreatedAt}, UpdatedAt: Instant{c.UpdatedAt},
 	}, nil
 }
 
@@ -306,7 +306,7 @@ func showDelivery(d alerts.Delivery) (AlertDelivery, error) {
 	return AlertDelivery{
 		Id: id[0], TenantId: id[1], ChannelId: id[2], AlertId: id[3],
 		Event: AlertEvent(strings.TrimPrefix(string(d.Event), "alert.")), Status: AlertDeliveryStatus(d.Status),
-		Attempts: int64(d.Attempts), Answer: d.Answer, CreatedAt: d.CreatedAt.UTC(), DueAt: utcOrZero(d.DueAt), EndedAt: utcOrZero(d.EndAt),
+		Attempts: int64(d.Attempts), Answer: d.Answer, CreatedAt: Instant{d.CreatedAt}, DueAt: Instant{d.DueAt}, EndedAt: Instant{d.EndAt},
 	}, nil
 }
 
@@ -326,7 +326,7 @@ func showAlert(i alerts.Incident) (Alert, error) {
 		return Alert{}, err
 	}
 	return Alert{
-		Id: id[0], TenantId: id[1], RuleId: id[2], Rule: showAlertDocument(&i.Rule), BeganAt: i.BeganAt.UTC(), EndedAt: utcOrZero(i.EndedAt),
+		Id: id[0], TenantId: id[1], RuleId: id[2], Rule: showAlertDocument(&i.Rule), BeganAt: Instant{i.BeganAt}, EndedAt: Instant{i.EndedAt},
 		Value: i.Value, Peak: i.Peak, Detail: i.Detail,
 	}, nil
 }

@@ -101,7 +101,7 @@ func showCounts(c *metrics.Counts) Counts {
 func showPoints(points []metrics.Point) []CountPoint {
 	out := make([]CountPoint, len(points))
 	for i := range points {
-		out[i] = CountPoint{points[i].At.UTC(), showCounts(&points[i].Counts)}
+		out[i] = CountPoint{Instant{points[i].At}, showCounts(&points[i].Counts)}
 	}
 	return out
 }
@@ -142,7 +142,7 @@ func (a *API) GetTraffic(ctx context.Context, r GetTrafficRequestObject) (GetTra
 		q.Policy, q.Route, q.Step = p.Policy, p.Route, metrics.Step(p.Step)
 	}, a.cfg.Analytics.Traffic)
 	return GetTraffic200JSONResponse{
-		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Total: showCounts(&t.Total), Points: showPoints(t.Points),
+		From: Instant{t.From}, To: Instant{t.To}, Step: CountStep(t.Step), Total: showCounts(&t.Total), Points: showPoints(t.Points),
 	}, err
 }
 
@@ -152,7 +152,7 @@ func (a *API) GetPolicyTraffic(ctx context.Context, r GetPolicyTrafficRequestObj
 		return CountedPolicy{Policy: name, Total: total, Points: points}
 	})
 	return GetPolicyTraffic200JSONResponse{
-		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Policies: rows, More: t.More,
+		From: Instant{t.From}, To: Instant{t.To}, Step: CountStep(t.Step), Policies: rows, More: t.More,
 	}, err
 }
 
@@ -163,7 +163,7 @@ func (a *API) GetRouteTraffic(ctx context.Context, r GetRouteTrafficRequestObjec
 		return CountedRoute{Route: name, Total: total, Points: points}
 	})
 	return GetRouteTraffic200JSONResponse{
-		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Routes: rows, More: t.More,
+		From: Instant{t.From}, To: Instant{t.To}, Step: CountStep(t.Step), Routes: rows, More: t.More,
 	}, err
 }
 
@@ -190,7 +190,7 @@ func (a *API) GetTenantTraffic(ctx context.Context, r GetTenantTrafficRequestObj
 			return a.cfg.Analytics.Tenants(ctx, q, by)
 		})
 	out := GetTenantTraffic200JSONResponse{
-		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Tenants: make([]CountedTenant, len(t.Tenants)), Floor: t.Floor,
+		From: Instant{t.From}, To: Instant{t.To}, Step: CountStep(t.Step), Tenants: make([]CountedTenant, len(t.Tenants)), Floor: t.Floor,
 	}
 	for i := range t.Tenants {
 		out.Tenants[i] = CountedTenant{Tenant: callerOf(ctx).slugOf(t.Tenants[i].Tenant), Counts: showCounts(&t.Tenants[i].Counts)}
@@ -207,7 +207,7 @@ func (a *API) GetTopKeys(ctx context.Context, r GetTopKeysRequestObject) (GetTop
 			return a.cfg.Analytics.Keys(ctx, q, by)
 		})
 	out := GetTopKeys200JSONResponse{
-		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Keys: make([]TopKey, len(t.Keys)), Floor: t.Floor, Total: t.Total,
+		From: Instant{t.From}, To: Instant{t.To}, Step: CountStep(t.Step), Keys: make([]TopKey, len(t.Keys)), Floor: t.Floor, Total: t.Total,
 	}
 	for i := range t.Keys {
 		out.Keys[i] = showTopKey(callerOf(ctx), &t.Keys[i])
@@ -238,7 +238,7 @@ func (a *API) GetRetryAfterHistogram(
 	p := r.Params
 	h, err := counted(ctx, a, p.Tenant, p.From, p.To, func(*metrics.Query) {}, a.cfg.Analytics.RetryAfter)
 	return GetRetryAfterHistogram200JSONResponse{
-		From: h.From.UTC(), To: h.To.UTC(), Step: CountStep(h.Step), Count: h.Count, Never: h.Never,
+		From: Instant{h.From}, To: Instant{h.To}, Step: CountStep(h.Step), Count: h.Count, Never: h.Never,
 		P50: h.P50, P95: h.P95, P99: h.P99, Buckets: showBuckets(h.Buckets),
 	}, err
 }
@@ -250,7 +250,7 @@ func (a *API) GetRemainingHistogram(
 	p := r.Params
 	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) { q.Policy = p.Policy }, a.cfg.Analytics.Remaining)
 	out := GetRemainingHistogram200JSONResponse{
-		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Policies: make([]PolicyRemaining, len(t.Policies)),
+		From: Instant{t.From}, To: Instant{t.To}, Step: CountStep(t.Step), Policies: make([]PolicyRemaining, len(t.Policies)),
 	}
 	for i, p := range t.Policies {
 		out.Policies[i] = PolicyRemaining{Policy: p.Policy, Count: p.Count, Buckets: showBuckets(p.Buckets)}
@@ -263,12 +263,12 @@ func (a *API) GetLimiterLatency(ctx context.Context, r GetLimiterLatencyRequestO
 	p := r.Params
 	l, err := counted(ctx, a, "", p.From, p.To, func(q *metrics.Query) { q.Step = metrics.Step(p.Step) }, a.cfg.Analytics.Latency)
 	out := GetLimiterLatency200JSONResponse{
-		From: l.From.UTC(), To: l.To.UTC(), Step: CountStep(l.Step), Count: l.Count, P50: l.P50, P95: l.P95, P99: l.P99,
+		From: Instant{l.From}, To: Instant{l.To}, Step: CountStep(l.Step), Count: l.Count, P50: l.P50, P95: l.P95, P99: l.P99,
 		Buckets: showBuckets(l.Buckets), Shared: showHistogram(&l.Shared), Local: showHistogram(&l.Local),
 		Points: make([]LatencyPoint, len(l.Points)),
 	}
 	for i, p := range l.Points {
-		out.Points[i] = LatencyPoint{At: p.At.UTC(), Count: p.Count, P50: p.P50, P95: p.P95, P99: p.P99}
+		out.Points[i] = LatencyPoint{At: Instant{p.At}, Count: p.Count, P50: p.P50, P95: p.P95, P99: p.P99}
 	}
 	return out, err
 }
@@ -281,16 +281,16 @@ func (a *API) GetLive(ctx context.Context, r GetLiveRequestObject) (GetLiveRespo
 	}
 	seconds := a.cfg.Analytics.Live(tenant)
 	out := GetLive200JSONResponse{Seconds: []CountPoint{}}
-	out.To = a.cfg.Now().UTC().Truncate(time.Second)
+	out.To = Instant{a.cfg.Now().UTC().Truncate(time.Second)}
 	out.From = out.To
 	for i := range seconds {
 		s := &seconds[i]
 		if i == 0 {
-			out.From = s.At.UTC()
+			out.From = Instant{s.At}
 		}
-		out.To = s.At.UTC().Add(time.Second)
+		out.To = Instant{s.At.UTC().Add(time.Second)}
 		if s.Requests > 0 {
-			out.Seconds = append(out.Seconds, CountPoint{s.At.UTC(), showCounts(&s.Counts)})
+			out.Seconds = append(out.Seconds, CountPoint{Instant{s.At}, showCounts(&s.Counts)})
 		}
 	}
 	return out, nil

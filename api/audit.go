@@ -13,7 +13,7 @@ func showEntry(e audit.Entry) (AuditEntry, error) {
 		return AuditEntry{}, err
 	}
 	out := AuditEntry{
-		Id: id, At: e.At.UTC(), Revision: e.Revision, Actor: showActor(e.Actor),
+		Id: id, At: Instant{e.At}, Revision: e.Revision, Actor: showActor(e.Actor),
 		Origin: Origin{RequestId: e.Origin.RequestID, Address: e.Origin.Address},
 		Action: e.Action, Object: e.Object, ObjectName: e.ObjectName, Before: e.Before, After: e.After,
 	}

@@ -16,7 +16,7 @@ func (a *API) showBlock(who caller) func(exceptions.Block) (Block, error) {
 		why := InactiveBecause(b.Idle(who.tenantSubject(b.TenantID), a.cfg.Now()).Code)
 		return Block{
 			Id: m.id, TenantId: m.tenant, Policy: b.Policy, Key: showPartition(b.Key), Reason: b.Reason,
-			Active: why == "", InactiveBecause: why, ExpiresAt: b.ExpiresAt.UTC(), CreatedAt: b.CreatedAt.UTC(), CreatedBy: m.by,
+			Active: why == "", InactiveBecause: why, ExpiresAt: Instant{b.ExpiresAt}, CreatedAt: Instant{b.CreatedAt}, CreatedBy: m.by,
 		}, nil
 	}
 }
@@ -42,7 +42,7 @@ func (a *API) ListBlocks(ctx context.Context, r ListBlocksRequestObject) (ListBl
 // CreateBlock is POST /v1/tenants/{tenant}/blocks.
 func (a *API) CreateBlock(ctx context.Context, r CreateBlockRequestObject) (CreateBlockResponseObject, error) {
 	b, err := written(ctx, a, a.showBlock(callerOf(ctx)))(a.cfg.Exceptions.CreateBlock(ctx, r.Tenant, exceptions.NewBlock{
-		Policy: r.Body.Policy, Key: r.Body.Key, Reason: r.Body.Reason, ExpiresAt: r.Body.ExpiresAt,
+		Policy: r.Body.Policy, Key: r.Body.Key, Reason: r.Body.Reason, ExpiresAt: r.Body.ExpiresAt.Time,
 	}))
 	at := "/v1/tenants/" + r.Tenant + "/blocks/" + b.Id.String()
 	return CreateBlock201JSONResponse{b, CreateBlock201ResponseHeaders{at}}, err

@@ -30,7 +30,7 @@ func conform(body []byte, t reflect.Type) error {
 }
 
 var (
-	typeTime = reflect.TypeFor[time.Time]()
+	typeTime = reflect.TypeFor[Instant]()
 	// typeNumber is the type of a number that is kept as text, with all digits.
 	typeNumber = reflect.TypeFor[json.Number]()
 	typeRaw    = reflect.TypeFor[json.RawMessage]()

@@ -92,18 +92,18 @@ func TestBoundsAreTheDocuments(t *testing.T) {
 		}
 	}
 	for way, want := range map[string]int64{
-		"Limit.quota":               enforcement.MaxQuota,
-		"Limit.burst":               enforcement.MaxQuota,
-		"SimulatedLimit.quota":      enforcement.MaxQuota,
-		"SimulatedLimit.window_ms":  enforcement.MaxWindow.Milliseconds(),
-		"LimitState.window_ms":      enforcement.Year.Longest().Milliseconds(),
-		"CheckRequest.cost":         enforcement.MaxCost,
-		"Step.cost":                 enforcement.MaxCost,
-		"Step.repeat":               simulation.MaxRepeat,
-		"RotateKey.overlap_seconds": int64(tenants.MaxOverlap.Seconds()),
-		"OverrideLimit.quota":       enforcement.MaxQuota,
-		"OverrideLimit.burst":       enforcement.MaxQuota,
-		"NewOverride.factor":        enforcement.MaxFactor / 1000,
+		"Limit.quota":              enforcement.MaxQuota,
+		"Limit.burst":              enforcement.MaxQuota,
+		"SimulatedLimit.quota":     enforcement.MaxQuota,
+		"SimulatedLimit.window_ms": enforcement.MaxWindow.Milliseconds(),
+		"LimitState.window_ms":     enforcement.Year.Longest().Milliseconds(),
+		"CheckRequest.cost":        enforcement.MaxCost,
+		"Step.cost":                enforcement.MaxCost,
+		"Step.repeat":              simulation.MaxRepeat,
+		"RotateKey.overlap_ms":     tenants.MaxOverlap.Milliseconds(),
+		"OverrideLimit.quota":      enforcement.MaxQuota,
+		"OverrideLimit.burst":      enforcement.MaxQuota,
+		"NewOverride.factor":       enforcement.MaxFactor / 1000,
 	} {
 		if most := property(t, way).Max; most == nil || int64(*most) != want {
 			t.Errorf("%s: maximum is %v, the code says %d", way, most, want)

@@ -37,12 +37,12 @@ func showConfiguredTenant(t configuration.Tenant) ConfiguredTenant {
 		factor, limits := showNumbers(o.Factor, o.Limits)
 		overrides = append(overrides, ConfiguredOverride{
 			Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Factor: factor, Limits: limits, Reason: o.Reason,
-			ExpiresAt: o.ExpiresAt,
+			ExpiresAt: Instant{o.ExpiresAt},
 		})
 	}
 	for _, e := range t.Lists {
 		entries = append(entries, ConfiguredListEntry{
-			List: ListName(e.List), Attribute: e.Attribute, Value: e.Value, Reason: e.Reason, ExpiresAt: utcOrZero(e.ExpiresAt),
+			List: ListName(e.List), Attribute: e.Attribute, Value: e.Value, Reason: e.Reason, ExpiresAt: Instant{e.ExpiresAt},
 		})
 	}
 	d := showTenantDocument(t.Document)
@@ -132,7 +132,7 @@ func readConfiguredTenant(c ConfiguredTenant) (t configuration.Tenant, err error
 		t.Lists = make([]exceptions.NewEntry, len(*c.Lists))
 		for i, e := range *c.Lists {
 			t.Lists[i] = exceptions.NewEntry{
-				List: exceptions.List(e.List), Attribute: e.Attribute, Value: e.Value, Reason: e.Reason, ExpiresAt: e.ExpiresAt,
+				List: exceptions.List(e.List), Attribute: e.Attribute, Value: e.Value, Reason: e.Reason, ExpiresAt: e.ExpiresAt.Time,
 			}
 		}
 	}
@@ -141,7 +141,8 @@ func readConfiguredTenant(c ConfiguredTenant) (t configuration.Tenant, err error
 
 func showPreview(p preview.Preview) PlanPreview {
 	out := PlanPreview{
-		Plan: p.Plan.Slug, From: p.From, To: p.To, Clipped: p.Clipped, Tenants: p.Tenants, Requests: p.Requests, Denied: p.Refused,
+		Plan: p.Plan.Slug, From: Instant{p.From}, To: Instant{p.To}, Clipped: p.Clipped, Tenants: p.Tenants,
+		Requests: p.Requests, Denied: p.Refused,
 		LeftOut: p.Left, Joined: p.Joined, Policies: make([]PolicyPreview, len(p.Policies)),
 	}
 	if p.Total != nil {

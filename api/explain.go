@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/exceptions"
@@ -70,12 +69,12 @@ type wireReasons struct {
 }
 
 type wireListed struct {
-	ID        string     `json:"id"`
-	List      ListName   `json:"list"`
-	Attribute string     `json:"attribute"`
-	Value     string     `json:"value"`
-	Reason    string     `json:"reason,omitempty"`
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	ID        string   `json:"id"`
+	List      ListName `json:"list"`
+	Attribute string   `json:"attribute"`
+	Value     string   `json:"value"`
+	Reason    string   `json:"reason,omitempty"`
+	ExpiresAt *Instant `json:"expires_at,omitempty"`
 }
 
 type wirePolicy struct {
@@ -97,13 +96,13 @@ type wireOverride struct {
 	ID        string          `json:"id"`
 	Factor    json.Number     `json:"factor,omitempty"`
 	Limits    []OverrideLimit `json:"limits,omitempty"`
-	ExpiresAt time.Time       `json:"expires_at"`
+	ExpiresAt Instant         `json:"expires_at"`
 }
 
 type wireBlock struct {
-	ID        string    `json:"id"`
-	Reason    string    `json:"reason,omitempty"`
-	ExpiresAt time.Time `json:"expires_at"`
+	ID        string  `json:"id"`
+	Reason    string  `json:"reason,omitempty"`
+	ExpiresAt Instant `json:"expires_at"`
 }
 
 type wireLimitNow struct {
@@ -132,8 +131,7 @@ func showReasons(x *enforcement.Explanation, status int) wireReasons {
 		}
 		out.List = &wireListed{ID: e.ID, List: ListName(list), Attribute: e.Attribute, Value: e.Value, Reason: e.Reason}
 		if e.Until != 0 {
-			until := enforcement.Instant(e.Until)
-			out.List.ExpiresAt = &until
+			out.List.ExpiresAt = &Instant{enforcement.Instant(e.Until)}
 		}
 	}
 	for i := range x.Policies {
@@ -148,11 +146,11 @@ func showExplained(p *enforcement.PolicyExplanation, d *enforcement.Decision) wi
 		Detail: p.Because(d), Attribute: p.Attribute, ReplacedBy: p.ReplacedBy, Limits: make([]wireLimitNow, len(p.Limits)),
 	}
 	if o := p.Override; o != nil {
-		out.Override = &wireOverride{ID: o.ID, ExpiresAt: enforcement.Instant(o.Until)}
+		out.Override = &wireOverride{ID: o.ID, ExpiresAt: Instant{enforcement.Instant(o.Until)}}
 		out.Override.Factor, out.Override.Limits = showNumbers(o.Factor, o.Limits)
 	}
 	if b := p.Block; b != nil {
-		out.Block = &wireBlock{ID: b.ID, Reason: b.Reason, ExpiresAt: enforcement.Instant(b.Until)}
+		out.Block = &wireBlock{ID: b.ID, Reason: b.Reason, ExpiresAt: Instant{enforcement.Instant(b.Until)}}
 	}
 	for i, now := range p.Limits {
 		l := now.Limit

@@ -18,7 +18,7 @@ func showKey(k tenants.Key) (Key, error) {
 	}
 	shown := Key{
 		Id: id, Name: k.Name, Hint: k.Hint, Scopes: make([]Scope, len(k.Scopes)),
-		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: k.ExpiresAt.UTC(), RevokedAt: k.RevokedAt.UTC(), LastUsedAt: k.LastUsedAt.UTC(),
+		CreatedAt: Instant{k.CreatedAt}, ExpiresAt: Instant{k.ExpiresAt}, RevokedAt: Instant{k.RevokedAt}, LastUsedAt: Instant{k.LastUsedAt},
 	}
 	if k.CreatedBy != "" {
 		if shown.CreatedBy, err = parseUUID(k.CreatedBy); err != nil {
@@ -33,7 +33,7 @@ func showKey(k tenants.Key) (Key, error) {
 }
 
 func newKey(n NewKey) tenants.NewKey {
-	out := tenants.NewKey{Name: n.Name, ExpiresAt: n.ExpiresAt, Scopes: make([]tenants.Scope, len(n.Scopes))}
+	out := tenants.NewKey{Name: n.Name, ExpiresAt: n.ExpiresAt.Time, Scopes: make([]tenants.Scope, len(n.Scopes))}
 	out.MaxCost, out.PeekOnly, out.AllowedIPs = n.MaxCost, n.PeekOnly, n.AllowedIps
 	for i, s := range n.Scopes {
 		out.Scopes[i] = tenants.Scope(s)
@@ -47,12 +47,12 @@ const defaultOverlap = 24 * time.Hour
 
 func overlap(r *RotateKey) time.Duration {
 	switch {
-	case r == nil || r.OverlapSeconds == nil:
+	case r == nil || r.OverlapMs == nil:
 		return defaultOverlap
-	case *r.OverlapSeconds < 0 || *r.OverlapSeconds > int64(tenants.MaxOverlap/time.Second):
+	case *r.OverlapMs < 0 || *r.OverlapMs > tenants.MaxOverlap.Milliseconds():
 		return -1 // the service rejects it; the multiplication below could overflow
 	}
-	return time.Duration(*r.OverlapSeconds) * time.Second
+	return time.Duration(*r.OverlapMs) * time.Millisecond
 }
 
 func keyID(k tenants.Key) string { return k.ID }

@@ -15,7 +15,7 @@ func (a *API) showListEntry(e exceptions.Entry) (ListEntry, error) {
 	why := InactiveBecause(e.Idle(a.cfg.Now()).Code)
 	return ListEntry{
 		Id: m.id, TenantId: m.tenant, List: ListName(e.List), Attribute: e.Attribute, Value: e.Value, Reason: e.Reason,
-		Active: why == "", InactiveBecause: why, ExpiresAt: utcOrZero(e.ExpiresAt), CreatedAt: e.CreatedAt.UTC(), CreatedBy: m.by,
+		Active: why == "", InactiveBecause: why, ExpiresAt: Instant{e.ExpiresAt}, CreatedAt: Instant{e.CreatedAt}, CreatedBy: m.by,
 	}, nil
 }
 
@@ -33,7 +33,7 @@ func (a *API) ListListEntries(ctx context.Context, r ListListEntriesRequestObjec
 func (a *API) CreateListEntry(ctx context.Context, r CreateListEntryRequestObject) (CreateListEntryResponseObject, error) {
 	b := r.Body
 	e, err := written(ctx, a, a.showListEntry)(a.cfg.Exceptions.CreateEntry(ctx, r.Tenant, exceptions.NewEntry{
-		List: exceptions.List(b.List), Attribute: b.Attribute, Value: b.Value, Reason: b.Reason, ExpiresAt: b.ExpiresAt,
+		List: exceptions.List(b.List), Attribute: b.Attribute, Value: b.Value, Reason: b.Reason, ExpiresAt: b.ExpiresAt.Time,
 	}))
 	at := "/v1/tenants/" + r.Tenant + "/lists/" + e.Id.String()
 	return CreateListEntry201JSONResponse{e, CreateListEntry201ResponseHeaders{at}}, err

@@ -12,7 +12,7 @@ func (a *API) GetNodes(ctx context.Context, _ GetNodesRequestObject) (GetNodesRe
 	if err != nil {
 		return nil, err
 	}
-	out := Nodes{At: o.At.UTC(), Revision: o.Revision, Nodes: make([]Node, len(o.Nodes))}
+	out := Nodes{At: Instant{o.At}, Revision: o.Revision, Nodes: make([]Node, len(o.Nodes))}
 	for i := range o.Nodes {
 		if out.Nodes[i], err = showNode(&o.Nodes[i]); err != nil {
 			return nil, err
@@ -28,7 +28,7 @@ func showNode(r *nodes.Report) (Node, error) {
 		return Node{}, err
 	}
 	out := Node{
-		Id: id, Name: r.Name, Level: NodeLevel(r.Level().String()), Silent: r.Silent, Draining: r.Draining, SeenAt: r.SeenAt.UTC(),
+		Id: id, Name: r.Name, Level: NodeLevel(r.Level().String()), Silent: r.Silent, Draining: r.Draining, SeenAt: Instant{r.SeenAt},
 		Warnings: make([]NodeWarning, len(r.Verdicts)),
 	}
 	for i, v := range r.Verdicts {
@@ -37,7 +37,7 @@ func showNode(r *nodes.Report) (Node, error) {
 	if r.Unreadable {
 		return out, nil
 	}
-	out.Version, out.GoVersion, out.StartedAt, out.Revision = r.Version, r.GoVersion, r.StartedAt.UTC(), r.Snapshot.Revision
+	out.Version, out.GoVersion, out.StartedAt, out.Revision = r.Version, r.GoVersion, Instant{r.StartedAt}, r.Snapshot.Revision
 	out.Limiter = NodeLimiterRedis
 	if r.Limiter == nodes.LimiterInProcess {
 		out.Limiter = NodeLimiterInProcess

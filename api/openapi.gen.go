@@ -803,13 +803,13 @@ type ActorKind string
 // Alert A time during which a rule fired.
 type Alert struct {
 	// BeganAt When it began.
-	BeganAt time.Time `json:"began_at"`
+	BeganAt Instant `json:"began_at"`
 
 	// Detail A sentence about the figure.
 	Detail string `json:"detail,omitempty,omitzero"`
 
 	// EndedAt When it ended. Absent while it lasts.
-	EndedAt time.Time `json:"ended_at,omitempty,omitzero"`
+	EndedAt Instant `json:"ended_at,omitempty,omitzero"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
@@ -836,7 +836,7 @@ type AlertChannel struct {
 	Channel AlertChannelDocument `json:"channel"`
 
 	// CreatedAt When it was created.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
@@ -845,7 +845,7 @@ type AlertChannel struct {
 	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
 
 	// UpdatedAt When it was changed last.
-	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedAt Instant `json:"updated_at"`
 
 	// Version Rises with each change; the `ETag`.
 	Version int64 `json:"version"`
@@ -893,13 +893,13 @@ type AlertDelivery struct {
 	ChannelId openapi_types.UUID `json:"channel_id"`
 
 	// CreatedAt When it was queued.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 
 	// DueAt When the next attempt is due. Absent when it has ended.
-	DueAt time.Time `json:"due_at,omitempty,omitzero"`
+	DueAt Instant `json:"due_at,omitempty,omitzero"`
 
 	// EndedAt When it was delivered or given up.
-	EndedAt time.Time `json:"ended_at,omitempty,omitzero"`
+	EndedAt Instant `json:"ended_at,omitempty,omitzero"`
 
 	// Event The reason for a message. Later versions may add values.
 	Event AlertEvent `json:"event"`
@@ -953,7 +953,7 @@ type AlertPhase string
 // AlertRule A rule with its state.
 type AlertRule struct {
 	// CreatedAt When it was created.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
@@ -968,7 +968,7 @@ type AlertRule struct {
 	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
 
 	// UpdatedAt When it was changed last.
-	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedAt Instant `json:"updated_at"`
 
 	// Version Rises with each change; the `ETag`.
 	Version int64 `json:"version"`
@@ -992,7 +992,7 @@ type AlertRuleDocument struct {
 	MinRequests int64 `json:"min_requests,omitempty,omitzero"`
 
 	// MutedUntil No message is sent before this time. Alerts are still listed.
-	MutedUntil time.Time `json:"muted_until,omitempty,omitzero"`
+	MutedUntil Instant `json:"muted_until,omitempty,omitzero"`
 
 	// Name A name for people.
 	Name string `json:"name"`
@@ -1028,7 +1028,7 @@ type AlertRulePage struct {
 // AlertState What the last evaluation found.
 type AlertState struct {
 	// At When the figure was measured.
-	At time.Time `json:"at,omitempty,omitzero"`
+	At Instant `json:"at,omitempty,omitzero"`
 
 	// Detail A sentence about the figure, such as when the quota is used up at this pace.
 	Detail string `json:"detail,omitempty,omitzero"`
@@ -1040,7 +1040,7 @@ type AlertState struct {
 	Phase AlertPhase `json:"phase"`
 
 	// Since When the phase began.
-	Since time.Time `json:"since,omitempty,omitzero"`
+	Since Instant `json:"since,omitempty,omitzero"`
 
 	// Value The figure. It is stored once a minute while the phase stays.
 	Value float64 `json:"value"`
@@ -1061,7 +1061,7 @@ type AuditEntry struct {
 	After json.RawMessage `json:"after,omitempty,omitzero"`
 
 	// At When.
-	At time.Time `json:"at"`
+	At Instant `json:"at"`
 
 	// Before The object before the change. Absent if it was created.
 	Before json.RawMessage `json:"before,omitempty,omitzero"`
@@ -1103,13 +1103,13 @@ type Block struct {
 	Active bool `json:"active"`
 
 	// CreatedAt When it was created.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 
 	// CreatedBy The actor of a change.
 	CreatedBy Actor `json:"created_by"`
 
 	// ExpiresAt When it expires.
-	ExpiresAt time.Time `json:"expires_at"`
+	ExpiresAt Instant `json:"expires_at"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
@@ -1193,7 +1193,7 @@ type ConfiguredListEntry struct {
 	Attribute string `json:"attribute"`
 
 	// ExpiresAt The end. Default: none.
-	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+	ExpiresAt Instant `json:"expires_at,omitempty,omitzero"`
 
 	// List The list. Later versions may add values.
 	List ListName `json:"list"`
@@ -1211,7 +1211,7 @@ type ConfiguredOverride struct {
 	Attribute string `json:"attribute,omitempty,omitzero"`
 
 	// ExpiresAt The end, at most 366 days ahead.
-	ExpiresAt time.Time `json:"expires_at"`
+	ExpiresAt Instant `json:"expires_at"`
 
 	// Factor Multiplies all quotas, with at most three decimals; or limits.
 	Factor json.Number `json:"factor,omitempty,omitzero"`
@@ -1271,7 +1271,7 @@ type ConfiguredTenant struct {
 // CountPoint The counts of one step or second.
 type CountPoint struct {
 	// At The start.
-	At time.Time `json:"at"`
+	At Instant `json:"at"`
 
 	// Counts Numbers of decisions. Peeks and explanations are not counted.
 	Counts Counts `json:"counts"`
@@ -1472,7 +1472,7 @@ type InactiveBecause string
 // Invitation An open invitation.
 type Invitation struct {
 	// CreatedAt When it was created.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 
 	// CreatedBy The actor of a change.
 	CreatedBy Actor `json:"created_by"`
@@ -1481,7 +1481,7 @@ type Invitation struct {
 	Email string `json:"email"`
 
 	// ExpiresAt When the link expires.
-	ExpiresAt time.Time `json:"expires_at"`
+	ExpiresAt Instant `json:"expires_at"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
@@ -1619,7 +1619,7 @@ type KeptPolicyMode string
 // KeptRefusal A stored denial with its explanation.
 type KeptRefusal struct {
 	// At When it was decided.
-	At time.Time `json:"at"`
+	At Instant `json:"at"`
 
 	// Attributes The attributes. The values are empty if `redacted`.
 	Attributes map[string]string `json:"attributes"`
@@ -1689,13 +1689,13 @@ type Key struct {
 	AllowedIps []string `json:"allowed_ips,omitempty,omitzero"`
 
 	// CreatedAt When it was created.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 
 	// CreatedBy The ID of the key that created it, also by a rotation. Absent if a person, a command or the bootstrap key did.
 	CreatedBy openapi_types.UUID `json:"created_by,omitempty,omitzero"`
 
 	// ExpiresAt When it expires. Absent if never.
-	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+	ExpiresAt Instant `json:"expires_at,omitempty,omitzero"`
 
 	// Hint The token's first and last characters.
 	Hint string `json:"hint"`
@@ -1704,7 +1704,7 @@ type Key struct {
 	Id openapi_types.UUID `json:"id"`
 
 	// LastUsedAt When it last authenticated a request, to within a minute. Absent if it never did, or if it did first in the last minute. A use changes no revision and writes no audit line.
-	LastUsedAt time.Time `json:"last_used_at,omitempty,omitzero"`
+	LastUsedAt Instant `json:"last_used_at,omitempty,omitzero"`
 
 	// MaxCost The largest cost of one check. Absent without a bound.
 	MaxCost int64 `json:"max_cost,omitempty,omitzero"`
@@ -1716,7 +1716,7 @@ type Key struct {
 	PeekOnly bool `json:"peek_only,omitempty,omitzero"`
 
 	// RevokedAt When it was revoked; in the future for a rotated key, which is valid until then.
-	RevokedAt time.Time `json:"revoked_at,omitempty,omitzero"`
+	RevokedAt Instant `json:"revoked_at,omitempty,omitzero"`
 
 	// Scopes What it may do.
 	Scopes []Scope `json:"scopes"`
@@ -1767,7 +1767,7 @@ type Latency struct {
 	Count int64 `json:"count"`
 
 	// From The start of the range, included.
-	From time.Time `json:"from"`
+	From Instant `json:"from"`
 
 	// Local A histogram with quantiles.
 	Local Histogram `json:"local"`
@@ -1791,13 +1791,13 @@ type Latency struct {
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
-	To time.Time `json:"to"`
+	To Instant `json:"to"`
 }
 
 // LatencyPoint The latency of the limiter in one step, in microseconds.
 type LatencyPoint struct {
 	// At The start.
-	At time.Time `json:"at"`
+	At Instant `json:"at"`
 
 	// Count The number of values.
 	Count int64 `json:"count"`
@@ -1884,13 +1884,13 @@ type ListEntry struct {
 	Attribute string `json:"attribute"`
 
 	// CreatedAt When it was created.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 
 	// CreatedBy The actor of a change.
 	CreatedBy Actor `json:"created_by"`
 
 	// ExpiresAt When it expires. Absent if never.
-	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+	ExpiresAt Instant `json:"expires_at,omitempty,omitzero"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
@@ -1929,13 +1929,13 @@ type ListName string
 // Live The decisions of a node in the last seconds.
 type Live struct {
 	// From The start of the range, included.
-	From time.Time `json:"from"`
+	From Instant `json:"from"`
 
 	// Seconds The seconds with decisions, oldest first.
 	Seconds []CountPoint `json:"seconds"`
 
 	// To The end, excluded: the last complete second, one or two seconds ago.
-	To time.Time `json:"to"`
+	To Instant `json:"to"`
 }
 
 // Match The requests to which a policy applies. Default: all requests.
@@ -1953,7 +1953,7 @@ type Match struct {
 // NewBlock A block to create.
 type NewBlock struct {
 	// ExpiresAt When it expires, within 366 days. Default: after 7 days.
-	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+	ExpiresAt Instant `json:"expires_at,omitempty,omitzero"`
 
 	// Key One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
 	Key PartitionKey `json:"key"`
@@ -1982,7 +1982,7 @@ type NewKey struct {
 	AllowedIps []string `json:"allowed_ips,omitempty,omitzero"`
 
 	// ExpiresAt When it expires. Default: never.
-	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+	ExpiresAt Instant `json:"expires_at,omitempty,omitzero"`
 
 	// MaxCost The largest cost of one check. A check above it is `403` (`key_max_cost`). Default: no bound.
 	MaxCost int64 `json:"max_cost,omitempty,omitzero"`
@@ -2003,7 +2003,7 @@ type NewListEntry struct {
 	Attribute string `json:"attribute"`
 
 	// ExpiresAt When it expires. Default: never.
-	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+	ExpiresAt Instant `json:"expires_at,omitempty,omitzero"`
 
 	// List The list. Later versions may add values.
 	List ListName `json:"list"`
@@ -2021,7 +2021,7 @@ type NewOverride struct {
 	Attribute string `json:"attribute,omitempty,omitzero"`
 
 	// ExpiresAt When it expires, within 366 days. Default: after 7 days.
-	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+	ExpiresAt Instant `json:"expires_at,omitempty,omitzero"`
 
 	// Factor Multiplies every quota and burst; at most 3 decimals. Either this or `limits`.
 	Factor json.Number `json:"factor,omitempty,omitzero"`
@@ -2117,13 +2117,13 @@ type Node struct {
 	Revision int64 `json:"revision,omitempty,omitzero"`
 
 	// SeenAt The time of its last report by the database's clock.
-	SeenAt time.Time `json:"seen_at"`
+	SeenAt Instant `json:"seen_at"`
 
 	// Silent Whether it missed several reports, so that its other figures are out of date.
 	Silent bool `json:"silent"`
 
 	// StartedAt When it started. Absent if this release cannot read its report.
-	StartedAt time.Time `json:"started_at,omitempty,omitzero"`
+	StartedAt Instant `json:"started_at,omitempty,omitzero"`
 
 	// Version Its release of Headgate. Absent if this release cannot read its report.
 	Version string `json:"version,omitempty,omitzero"`
@@ -2156,7 +2156,7 @@ type NodeWarningLevel string
 // Nodes The nodes at one time.
 type Nodes struct {
 	// At The time by the database's clock.
-	At time.Time `json:"at"`
+	At Instant `json:"at"`
 
 	// Nodes The nodes by name, at most 1,000.
 	Nodes []Node `json:"nodes"`
@@ -2183,13 +2183,13 @@ type Override struct {
 	Attribute string `json:"attribute,omitempty,omitzero"`
 
 	// CreatedAt When it was created.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 
 	// CreatedBy The actor of a change.
 	CreatedBy Actor `json:"created_by"`
 
 	// ExpiresAt When it expires.
-	ExpiresAt time.Time `json:"expires_at"`
+	ExpiresAt Instant `json:"expires_at"`
 
 	// Factor Multiplies every quota and burst; at most 3 decimals. Either this or `limits`.
 	Factor json.Number `json:"factor,omitempty,omitzero"`
@@ -2255,7 +2255,7 @@ type Person struct {
 	Access Access `json:"access"`
 
 	// CreatedAt When the account was created.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 
 	// Email Unique, compared in lower case.
 	Email string `json:"email"`
@@ -2267,13 +2267,13 @@ type Person struct {
 	Name string `json:"name"`
 
 	// SignedInAt The last sign-in. Absent before the first.
-	SignedInAt time.Time `json:"signed_in_at,omitempty,omitzero"`
+	SignedInAt Instant `json:"signed_in_at,omitempty,omitzero"`
 
 	// TenantId The person's tenant. Absent for people of the operator.
 	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
 
 	// UpdatedAt When it was last changed.
-	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedAt Instant `json:"updated_at"`
 }
 
 // PersonPage A page of people.
@@ -2291,7 +2291,7 @@ type PersonPage struct {
 // Plan A plan, without its documents.
 type Plan struct {
 	// CreatedAt When it was created.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 
 	// DraftRevision The revision of the last change.
 	DraftRevision Revision `json:"draft_revision"`
@@ -2318,7 +2318,7 @@ type Plan struct {
 	Tenants int `json:"tenants"`
 
 	// UpdatedAt When it last changed.
-	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedAt Instant `json:"updated_at"`
 }
 
 // PlanDocument The document of a plan.
@@ -2345,7 +2345,7 @@ type PlanPreview struct {
 	Denied int64 `json:"denied"`
 
 	// From The start of the range, included.
-	From time.Time `json:"from"`
+	From Instant `json:"from"`
 
 	// Joined The number of tenants that are not compared because they got the plan within the range. Absent for none.
 	Joined int `json:"joined,omitempty,omitzero"`
@@ -2366,7 +2366,7 @@ type PlanPreview struct {
 	Tenants int `json:"tenants"`
 
 	// To The end of the range, excluded.
-	To time.Time `json:"to"`
+	To Instant `json:"to"`
 
 	// WouldDeny Bounds of a number of denials. They are equal if the number is exact.
 	WouldDeny *DenialBounds `json:"would_deny,omitempty"`
@@ -2471,7 +2471,7 @@ type PolicyRemaining struct {
 // PolicyTraffic Decisions by policy.
 type PolicyTraffic struct {
 	// From The start of the range, included.
-	From time.Time `json:"from"`
+	From Instant `json:"from"`
 
 	// More Whether more rows exist, or may exist.
 	More bool `json:"more"`
@@ -2483,7 +2483,7 @@ type PolicyTraffic struct {
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
-	To time.Time `json:"to"`
+	To Instant `json:"to"`
 }
 
 // PolicyUsage One policy with some of its keys.
@@ -2519,7 +2519,7 @@ type Publish struct {
 // RecentRefusal A stored denial.
 type RecentRefusal struct {
 	// At When it was decided.
-	At time.Time `json:"at"`
+	At Instant `json:"at"`
 
 	// Attributes The attributes. The values are empty if `redacted`.
 	Attributes map[string]string `json:"attributes"`
@@ -2598,7 +2598,7 @@ type RefusedReason string
 // Remaining The remaining quota at decisions.
 type Remaining struct {
 	// From The start of the range, included.
-	From time.Time `json:"from"`
+	From Instant `json:"from"`
 
 	// Policies The policies with a sampled decision, by slug.
 	Policies []PolicyRemaining `json:"policies"`
@@ -2607,7 +2607,7 @@ type Remaining struct {
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
-	To time.Time `json:"to"`
+	To Instant `json:"to"`
 }
 
 // Reset A key to reset.
@@ -2635,7 +2635,7 @@ type RetryHistogram struct {
 	Count int64 `json:"count"`
 
 	// From The start of the range, included.
-	From time.Time `json:"from"`
+	From Instant `json:"from"`
 
 	// Never Denials for which waiting does not help. Not included in count.
 	Never int64 `json:"never"`
@@ -2653,7 +2653,7 @@ type RetryHistogram struct {
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
-	To time.Time `json:"to"`
+	To Instant `json:"to"`
 }
 
 // Revision The revision of the last change.
@@ -2666,14 +2666,14 @@ type Role string
 
 // RotateKey How to rotate.
 type RotateKey struct {
-	// OverlapSeconds How long the old key stays valid, at most 7 days. Default: 86400.
-	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
+	// OverlapMs How long the old key stays valid, in milliseconds, at most 7 days. Default: 86400000 (one day).
+	OverlapMs *int64 `json:"overlap_ms,omitempty"`
 }
 
 // RouteTraffic Decisions by route.
 type RouteTraffic struct {
 	// From The start of the range, included.
-	From time.Time `json:"from"`
+	From Instant `json:"from"`
 
 	// More Whether more rows exist, or may exist.
 	More bool `json:"more"`
@@ -2685,7 +2685,7 @@ type RouteTraffic struct {
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
-	To time.Time `json:"to"`
+	To Instant `json:"to"`
 }
 
 // Scope What a key may do; `manage` implies `read`. Later versions may add values.
@@ -2697,7 +2697,7 @@ type Slug = string
 // Tenant A tenant.
 type Tenant struct {
 	// CreatedAt When it was created.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt Instant `json:"created_at"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
@@ -2712,7 +2712,7 @@ type Tenant struct {
 	Tenant TenantDocument `json:"tenant"`
 
 	// UpdatedAt When it last changed.
-	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedAt Instant `json:"updated_at"`
 }
 
 // TenantDocument The document of a tenant.
@@ -2769,7 +2769,7 @@ type TenantTraffic struct {
 	Floor int64 `json:"floor"`
 
 	// From The start of the range, included.
-	From time.Time `json:"from"`
+	From Instant `json:"from"`
 
 	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 	Step CountStep `json:"step"`
@@ -2778,7 +2778,7 @@ type TenantTraffic struct {
 	Tenants []CountedTenant `json:"tenants"`
 
 	// To The end of the range, excluded.
-	To time.Time `json:"to"`
+	To Instant `json:"to"`
 }
 
 // TopKey A key in a ranking.
@@ -2808,7 +2808,7 @@ type TopKeys struct {
 	Floor int64 `json:"floor"`
 
 	// From The start of the range, included.
-	From time.Time `json:"from"`
+	From Instant `json:"from"`
 
 	// Keys The ranking.
 	Keys []TopKey `json:"keys"`
@@ -2817,7 +2817,7 @@ type TopKeys struct {
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
-	To time.Time `json:"to"`
+	To Instant `json:"to"`
 
 	// Total The count of all keys together.
 	Total int64 `json:"total"`
@@ -2826,7 +2826,7 @@ type TopKeys struct {
 // Traffic Decisions over time.
 type Traffic struct {
 	// From The start of the range, included.
-	From time.Time `json:"from"`
+	From Instant `json:"from"`
 
 	// Points Every step of the range.
 	Points []CountPoint `json:"points"`
@@ -2835,7 +2835,7 @@ type Traffic struct {
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
-	To time.Time `json:"to"`
+	To Instant `json:"to"`
 
 	// Total Numbers of decisions. Peeks and explanations are not counted.
 	Total Counts `json:"total"`
@@ -2844,7 +2844,7 @@ type Traffic struct {
 // Usage The usage of a tenant.
 type Usage struct {
 	// At The time, by the clock of the counters.
-	At time.Time `json:"at"`
+	At Instant `json:"at"`
 
 	// Counters How many live counters the tenant has, and how many it may have. One counter is one limit for one key. With
 	// Redis, the number is an estimate: it may be missing 256 changes for each limit and node, and keys that expired
@@ -2881,7 +2881,7 @@ type UsageCounters struct {
 // UsageInForce An override or a block that applies to the key.
 type UsageInForce struct {
 	// ExpiresAt When it expires.
-	ExpiresAt time.Time `json:"expires_at"`
+	ExpiresAt Instant `json:"expires_at"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
@@ -2938,7 +2938,7 @@ type Version struct {
 	PlanId openapi_types.UUID `json:"plan_id"`
 
 	// PublishedAt When it was first published.
-	PublishedAt time.Time `json:"published_at"`
+	PublishedAt Instant `json:"published_at"`
 
 	// PublishedBy The actor of a change.
 	PublishedBy Actor `json:"published_by"`
@@ -2971,7 +2971,7 @@ type VersionSummary struct {
 	PlanId openapi_types.UUID `json:"plan_id"`
 
 	// PublishedAt When it was first published.
-	PublishedAt time.Time `json:"published_at"`
+	PublishedAt Instant `json:"published_at"`
 
 	// PublishedBy The actor of a change.
 	PublishedBy Actor `json:"published_by"`

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/exceptions"
@@ -15,7 +14,7 @@ import (
 // newOverride returns an override from its wire format.
 func newOverride(n NewOverride) (exceptions.NewOverride, error) {
 	o := exceptions.NewOverride{
-		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix, Reason: n.Reason, ExpiresAt: n.ExpiresAt,
+		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix, Reason: n.Reason, ExpiresAt: n.ExpiresAt.Time,
 	}
 	var f problem.Fields
 	if n.Factor != "" {
@@ -92,7 +91,7 @@ func (a *API) showOverride(who caller) func(exceptions.Override) (Override, erro
 		why := InactiveBecause(o.Idle(who.tenantSubject(o.TenantID), a.cfg.Now()).Code)
 		out := Override{
 			Id: m.id, TenantId: m.tenant, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Reason: o.Reason,
-			Active: why == "", InactiveBecause: why, ExpiresAt: o.ExpiresAt.UTC(), CreatedAt: o.CreatedAt.UTC(), CreatedBy: m.by,
+			Active: why == "", InactiveBecause: why, ExpiresAt: Instant{o.ExpiresAt}, CreatedAt: Instant{o.CreatedAt}, CreatedBy: m.by,
 		}
 		out.Factor, out.Limits = showNumbers(o.Factor, o.Limits)
 		return out, nil
@@ -128,12 +127,4 @@ func (a *API) GetOverride(ctx context.Context, r GetOverrideRequestObject) (GetO
 // DeleteOverride is DELETE /v1/tenants/{tenant}/overrides/{override}.
 func (a *API) DeleteOverride(ctx context.Context, r DeleteOverrideRequestObject) (DeleteOverrideResponseObject, error) {
 	return DeleteOverride204Response{}, a.changed(ctx, a.cfg.Exceptions.DeleteOverride(ctx, r.Tenant, r.Override.String()))
-}
-
-// utcOrZero converts t to UTC, and returns a zero time unchanged.
-func utcOrZero(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.UTC()
 }

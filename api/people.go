@@ -33,7 +33,7 @@ func showPerson(u accounts.User) (Person, error) {
 	}
 	out := Person{
 		Id: id, Email: u.Email, Name: u.Name, Access: Access{Role: Role(u.Role), Disabled: u.Disabled},
-		CreatedAt: u.CreatedAt.UTC(), UpdatedAt: u.UpdatedAt.UTC(), SignedInAt: utcOrZero(u.SignedInAt),
+		CreatedAt: Instant{u.CreatedAt}, UpdatedAt: Instant{u.UpdatedAt}, SignedInAt: Instant{u.SignedInAt},
 	}
 	if u.TenantID != "" {
 		out.TenantId, err = parseUUID(u.TenantID)
@@ -65,7 +65,8 @@ func showInvitation(i accounts.Invitation) (Invitation, error) {
 		return Invitation{}, err
 	}
 	out := Invitation{
-		Id: id, Email: i.Email, Role: Role(i.Role), CreatedAt: i.CreatedAt.UTC(), CreatedBy: showActor(i.CreatedBy), ExpiresAt: i.ExpiresAt.UTC(),
+		Id: id, Email: i.Email, Role: Role(i.Role), CreatedAt: Instant{i.CreatedAt}, CreatedBy: showActor(i.CreatedBy),
+		ExpiresAt: Instant{i.ExpiresAt},
 	}
 	if i.TenantID != "" {
 		out.TenantId, err = parseUUID(i.TenantID)

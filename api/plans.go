@@ -11,7 +11,7 @@ func showPlan(p plans.Plan) (Plan, error) {
 	id, err := parseUUID(p.ID)
 	return Plan{
 		Id: id, Slug: p.Slug, Name: p.Draft.Name(), PublishedVersion: p.Published, LatestVersion: p.Latest, Tenants: p.Tenants,
-		Revision: p.Revision, DraftRevision: p.DraftRevision, CreatedAt: p.CreatedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(),
+		Revision: p.Revision, DraftRevision: p.DraftRevision, CreatedAt: Instant{p.CreatedAt}, UpdatedAt: Instant{p.UpdatedAt},
 	}, err
 }
 

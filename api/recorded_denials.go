@@ -13,7 +13,7 @@ import (
 // showRefusal converts a recorded denial to its wire format, without its explanation.
 func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
 	out := RecentRefusal{
-		DecisionId: r.ID, At: r.At.UTC(), Tenant: r.TenantSlug, Plan: r.Plan, PlanVersion: r.PlanVersion, Route: r.Route,
+		DecisionId: r.ID, At: Instant{r.At}, Tenant: r.TenantSlug, Plan: r.Plan, PlanVersion: r.PlanVersion, Route: r.Route,
 		Reason: RefusedReason(r.Reason), Policy: r.Policy, Limit: r.Limit, RetryAfterMs: showRetry(r.RetryAfterMS), Degraded: r.Degraded,
 		Method: r.Method, Path: r.Path, Attributes: make(map[string]string, len(r.Attributes)), Redacted: r.Redacted,
 		Cost: r.Cost, Node: r.Node, ListEntry: r.ListEntry, Block: r.Block,

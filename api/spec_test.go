@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -196,6 +197,82 @@ func TestExamplesHaveNoNulls(t *testing.T) {
 	}
 	if regexp.MustCompile(`"nullable"`).Match(text) {
 		t.Error("nullable is not of OpenAPI 3.1")
+	}
+}
+
+// Examples have times with milliseconds, and durations that are numbers are in milliseconds.
+func TestTimesAndDurations(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../openapi.yaml")
+	must(t, err)
+	for _, found := range regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d[^"\s]*`).FindAllString(string(text), -1) {
+		if !regexp.MustCompile(`:\d\d\.\d{3}Z$`).MatchString(found) {
+			t.Errorf("%s is not in UTC with milliseconds", found)
+		}
+	}
+	doc, _ := contract()
+	unit := regexp.MustCompile(`(?i)_(s|sec|secs|seconds|minutes|hours|days|us|micros|millis|ns)$`)
+	for name, schema := range doc.Components.Schemas {
+		eachProperty(schema.Value, func(property string, p *openapi3.Schema) {
+			if unit.MatchString(property) {
+				t.Errorf("%s.%s: a duration is in milliseconds and ends with _ms", name, property)
+			}
+			if strings.HasSuffix(property, "_ms") && !p.Type.Includes("integer") {
+				t.Errorf("%s.%s is not an integer", name, property)
+			}
+			if p.Type.Includes("string") && p.Format != "date-time" && (strings.HasSuffix(property, "_at") || strings.HasSuffix(property, "_until")) {
+				t.Errorf("%s.%s is a time without the format date-time", name, property)
+			}
+		})
+	}
+}
+
+// eachProperty calls do for each property of a schema and of the schemas in it, but not of those that it refers to.
+func eachProperty(s *openapi3.Schema, do func(name string, property *openapi3.Schema)) {
+	if s == nil {
+		return
+	}
+	for name, p := range s.Properties {
+		if p.Ref == "" {
+			do(name, p.Value)
+			eachProperty(p.Value, do)
+		}
+	}
+	if s.Items != nil && s.Items.Ref == "" {
+		eachProperty(s.Items.Value, do)
+	}
+	for _, part := range slices.Concat(s.AllOf, s.OneOf, s.AnyOf) {
+		if part.Ref == "" {
+			eachProperty(part.Value, do)
+		}
+	}
+}
+
+// An answer has its times with milliseconds, whatever the precision of the store and the zone.
+func TestInstants(t *testing.T) {
+	t.Parallel()
+	berlin := time.FixedZone("", 3600)
+	for _, test := range []struct {
+		at   time.Time
+		want string
+	}{
+		{time.Date(2026, 11, 24, 9, 32, 11, 509_905_000, time.UTC), `"2026-11-24T09:32:11.509Z"`},
+		{time.Date(2026, 11, 24, 9, 32, 11, 0, time.UTC), `"2026-11-24T09:32:11.000Z"`},
+		{time.Date(2026, 11, 24, 9, 32, 11, 999_999_999, berlin), `"2026-11-24T08:32:11.999Z"`},
+	} {
+		text, err := json.Marshal(api.Instant{test.at})
+		if err != nil || string(text) != test.want {
+			t.Errorf("%s: %s %v, want %s", test.at, text, err, test.want)
+		}
+	}
+	files, err := filepath.Glob("*.go")
+	must(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		if found := regexp.MustCompile("\\w+ +\\*?time\\.Time +`json:.*").Find(text); found != nil && !strings.HasSuffix(file, "_test.go") {
+			t.Errorf("%s: %s is not an Instant", file, found)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func showTenant(t tenants.Tenant) (Tenant, error) {
 		return Tenant{}, err
 	}
 	return Tenant{
-		Id: id, Slug: t.Slug, Revision: t.Revision, CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
+		Id: id, Slug: t.Slug, Revision: t.Revision, CreatedAt: Instant{t.CreatedAt}, UpdatedAt: Instant{t.UpdatedAt},
 		Tenant: showTenantDocument(t.Document),
 	}, nil
 }

@@ -33,7 +33,7 @@ func (a *API) GetUsage(ctx context.Context, r GetUsageRequestObject) (GetUsageRe
 
 func showUsage(u *usage.Usage) (GetUsage200JSONResponse, error) {
 	out := GetUsage200JSONResponse{
-		Tenant: u.Tenant, Plan: u.Plan, PlanVersion: u.PlanVersion, At: u.At, Policies: make([]PolicyUsage, len(u.Policies)),
+		Tenant: u.Tenant, Plan: u.Plan, PlanVersion: u.PlanVersion, At: Instant{u.At}, Policies: make([]PolicyUsage, len(u.Policies)),
 	}
 	if c := u.Counters; c != nil {
 		out.Counters = &UsageCounters{Live: c.Live, Max: c.Max, Full: c.Full}
@@ -88,7 +88,7 @@ func showInForce(f *usage.InForce) (*UsageInForce, error) {
 		return nil, nil
 	}
 	id, err := parseUUID(f.ID)
-	return &UsageInForce{Id: id, Reason: f.Reason, ExpiresAt: f.Until}, err
+	return &UsageInForce{Id: id, Reason: f.Reason, ExpiresAt: Instant{f.Until}}, err
 }
 
 func showPace(p usage.Pace) *UsagePace {

@@ -16,7 +16,7 @@ func showSummary(p plans.Plan, v plans.Version) (VersionSummary, error) {
 	id, err := parseUUID(p.ID)
 	return VersionSummary{
 		PlanId: id, Plan: p.Slug, Version: v.Number, Current: v.Number == p.Published,
-		PublishedAt: v.PublishedAt.UTC(), PublishedBy: showActor(v.PublishedBy),
+		PublishedAt: Instant{v.PublishedAt}, PublishedBy: showActor(v.PublishedBy),
 	}, err
 }
 

@@ -123,7 +123,7 @@ const MaxOverlap = 7 * 24 * time.Hour
 // validateOverlap returns an error if overlap is not between 0 and MaxOverlap.
 func validateOverlap(overlap time.Duration) error {
 	if overlap < 0 || overlap > MaxOverlap {
-		return problem.At("/overlap_seconds", "must be 0 to %d (7 days)", int(MaxOverlap.Seconds()))
+		return problem.At("/overlap_ms", "must be 0 to %d (7 days)", MaxOverlap.Milliseconds())
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (r keysRotate) Run(ctx context.Context, t Terminal) error {
 	}
 	body := object{}
 	if r.Overlap != nil {
-		body["overlap_seconds"] = int64(r.Overlap.Seconds())
+		body["overlap_ms"] = r.Overlap.Milliseconds()
 	}
 	return c.secret(ctx, r.path(r.ID, "rotate"), body)
 }

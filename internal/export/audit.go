@@ -57,7 +57,7 @@ func auditFields(e audit.Entry) []string {
 		revision = strconv.FormatInt(e.Revision, 10)
 	}
 	return []string{
-		e.ID, seq, e.At.UTC().Format("2006-01-02T15:04:05.000000Z"), revision, e.Actor.Kind, e.Actor.ID, e.Actor.Name,
+		e.ID, seq, e.At.UTC().Format("2006-01-02T15:04:05.000Z"), revision, e.Actor.Kind, e.Actor.ID, e.Actor.Name,
 		e.Origin.Address, e.Origin.RequestID, e.TenantID, e.Action, e.Object, e.ObjectName, string(e.Before), string(e.After), hash,
 	}
 }

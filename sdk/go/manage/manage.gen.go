@@ -614,8 +614,8 @@ type IssuedKey struct {
 
 // RotateKey: How to rotate.
 type RotateKey struct {
-	// How long the old key stays valid, at most 7 days. Default: 86400.
-	OverlapSeconds *int64 `json:"overlap_seconds,omitzero"`
+	// How long the old key stays valid, in milliseconds, at most 7 days. Default: 86400000 (one day).
+	OverlapMS *int64 `json:"overlap_ms,omitzero"`
 }
 
 // KeyPage: A page of keys.

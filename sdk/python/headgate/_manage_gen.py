@@ -355,7 +355,7 @@ class IssuedKey(TypedDict):
 class RotateKey(TypedDict):
     """How to rotate."""
 
-    overlap_seconds: NotRequired[int]
+    overlap_ms: NotRequired[int]
 
 
 class KeyPage(TypedDict):

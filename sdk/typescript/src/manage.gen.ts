@@ -460,8 +460,8 @@ export interface IssuedKey {
 
 /** How to rotate. */
 export interface RotateKey {
-  /** How long the old key stays valid, at most 7 days. Default: 86400. */
-  overlap_seconds?: number;
+  /** How long the old key stays valid, in milliseconds, at most 7 days. Default: 86400000 (one day). */
+  overlap_ms?: number;
 }
 
 /** A page of keys. */
