@@ -410,6 +410,34 @@ func TestHangingReceiver(t *testing.T) {
 	}
 }
 
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// A message that the receiver accepted while the node began to stop is not sent again.
+func TestAnswerWhileTheNodeStops(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	_, err := s.service.Test(t.Context(), "", s.channel("https://hooks.example.com").ID)
+	s.must(err)
+	ctx, stop := context.WithCancel(t.Context())
+	sent := 0
+	sender := alerts.NewSender(alerts.SenderConfig{Store: s.Store, Now: s.now, Client: &http.Client{Transport: transport(
+		func(r *http.Request) (*http.Response, error) {
+			sent++
+			stop()
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+		})}})
+	_, err = sender.Send(ctx)
+	s.must(err)
+	s.pass(2 * time.Minute)
+	_, err = sender.Send(t.Context())
+	s.must(err)
+	if sent != 1 || len(s.deliveries(alerts.Delivered)) != 1 {
+		t.Errorf("sent %d times, %d delivered", sent, len(s.deliveries(alerts.Delivered)))
+	}
+}
+
 // A muted rule has incidents, and sends nothing.
 func TestMuted(t *testing.T) {
 	t.Parallel()

@@ -65,26 +65,26 @@ var DeliveryStatuses = []DeliveryStatus{Waiting, Delivered, Dead}
 
 // body is the JSON of a webhook message.
 type body struct {
-	Type      Event     `json:"type"`
-	Timestamp time.Time `json:"timestamp"`
-	Data      bodyData  `json:"data"`
+	Type      Event    `json:"type"`
+	Timestamp string   `json:"timestamp"`
+	Data      bodyData `json:"data"`
 }
 
 type bodyData struct {
-	Incident  string     `json:"incident_id,omitempty"`
-	Rule      string     `json:"rule_id,omitempty"`
-	Name      string     `json:"name"`
-	Metric    Metric     `json:"metric,omitempty"`
-	Tenant    string     `json:"tenant,omitempty"`
-	Policy    string     `json:"policy,omitempty"`
-	Threshold float64    `json:"threshold,omitempty"`
-	Value     float64    `json:"value"`
-	Peak      float64    `json:"peak,omitempty"`
-	BeganAt   *time.Time `json:"began_at,omitempty"`
-	EndedAt   *time.Time `json:"ended_at,omitempty"`
-	Summary   string     `json:"summary"`
-	Detail    string     `json:"detail,omitempty"`
-	Page      string     `json:"page,omitempty"`
+	Incident  string  `json:"incident_id,omitempty"`
+	Rule      string  `json:"rule_id,omitempty"`
+	Name      string  `json:"name"`
+	Metric    Metric  `json:"metric,omitempty"`
+	Tenant    string  `json:"tenant,omitempty"`
+	Policy    string  `json:"policy,omitempty"`
+	Threshold float64 `json:"threshold,omitempty"`
+	Value     float64 `json:"value"`
+	Peak      float64 `json:"peak,omitempty"`
+	BeganAt   string  `json:"began_at,omitempty"`
+	EndedAt   string  `json:"ended_at,omitempty"`
+	Summary   string  `json:"summary"`
+	Detail    string  `json:"detail,omitempty"`
+	Page      string  `json:"page,omitempty"`
 }
 
 // A Messenger writes messages.
@@ -99,22 +99,25 @@ func (m Messenger) Body(k Kind, e Event, i *Incident, value float64, now time.Ti
 	d := bodyData{
 		Incident: i.ID, Rule: i.RuleID, Name: r.Name, Metric: r.Metric, Tenant: r.Tenant, Policy: r.Policy,
 		Threshold: r.Threshold, Value: value, Peak: i.Peak, Summary: i.Summary(e, value), Detail: i.Detail,
-	}
-	if !i.BeganAt.IsZero() {
-		d.BeganAt = &i.BeganAt
-	}
-	if !i.EndedAt.IsZero() {
-		d.EndedAt = &i.EndedAt
+		BeganAt: instant(i.BeganAt), EndedAt: instant(i.EndedAt),
 	}
 	if m.URL != "" {
 		d.Page = m.URL + "/alerts"
 	}
-	var message any = body{e, now, d}
+	var message any = body{e, instant(now), d}
 	if k == Slack {
 		message = map[string]string{"text": strings.TrimSpace(strings.Join([]string{d.Summary, d.Detail, d.Page}, "\n"))}
 	}
 	text, _ := json.Marshal(message) // numbers are finite, so it never fails
 	return text
+}
+
+// instant returns a time as the API does, or "" for none.
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
 // Summary returns one sentence about an event.

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/netip"
+	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/headgate/headgate/internal/problem"
@@ -71,7 +74,7 @@ func TestMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "Alert: Acme is limited. The 429 rate of policy logins of tenant acme in the last 5 min is 33.3%; the threshold is 20%."
-	if got.Type != EventBegan || got.Data.Summary != want || got.Data.Page != "https://headgate.example/alerts" || !got.Data.BeganAt.Equal(began) {
+	if got.Type != EventBegan || got.Data.Summary != want || got.Data.Page != "https://headgate.example/alerts" || got.Data.BeganAt != instant(began) {
 		t.Errorf("%+v", got)
 	}
 	i.EndedAt = began.Add(90 * time.Minute)
@@ -81,6 +84,31 @@ func TestMessages(t *testing.T) {
 	}
 	if !strings.HasPrefix(slack.Text, "Resolved: Acme is limited. ") || !strings.Contains(slack.Text, " is 0%; the alert lasted 1 h 30 min.") {
 		t.Error(slack.Text)
+	}
+}
+
+// docs/alerts.md shows a message as it is sent, but for its ids.
+func TestMessageOfTheDocuments(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(page)
+	at := time.Date(2026, 11, 22, 12, 0, 35, 0, time.UTC)
+	i := Incident{
+		ID: "…", RuleID: "…", BeganAt: at, Peak: 29,
+		Rule: Document{Name: "Acme is limited", Metric: DenialRate, Tenant: "acme", Window: 5 * time.Minute, Threshold: 20},
+	}
+	var want, got any
+	if err := json.Unmarshal(shown[1], &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(Messenger{}.Body(Webhook, EventBegan, &i, 29, at), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the message is not that of the page (-page +message):\n%s", diff)
 	}
 }
 

@@ -146,7 +146,7 @@ func (s *Sender) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millis
 // one makes the attempt again when the claim ends.
 func (s *Sender) attempt(ctx context.Context, d *Due) error {
 	status, answer, err := s.post(ctx, d)
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return nil //nolint:nilerr // the node stops: the claim ends by itself
 	}
 	now := s.now()
@@ -161,7 +161,8 @@ func (s *Sender) attempt(ctx context.Context, d *Due) error {
 		wait := waits[d.Attempts-1]
 		d.DueAt = now.Add(wait - rand.N(wait/10)).Truncate(time.Millisecond)
 	}
-	return s.cfg.Store.EndAttempt(ctx, d.Delivery)
+	// An answer is noted even if the node stops, so that the message is not sent again. The store bounds the wait.
+	return s.cfg.Store.EndAttempt(context.WithoutCancel(ctx), d.Delivery)
 }
 
 // post sends the message once. answer is the status of the receiver or the error, in one
