@@ -87,11 +87,13 @@ func (w *Shell) fail(err error, c echo.Context) {
 		}
 	}
 	body, _ := json.Marshal(struct { // strings and a number: no error
+		Kind      string `json:"kind"`
 		Type      string `json:"type"`
 		Title     string `json:"title"`
 		Status    int    `json:"status"`
+		Detail    string `json:"detail"`
 		RequestID string `json:"request_id"`
-	}{strings.TrimSuffix(w.cfg.PublicURL, "/") + "/docs/problems/" + t.Name, t.Title, t.Status, id})
+	}{"problem", strings.TrimSuffix(w.cfg.PublicURL, "/") + "/docs/problems/" + t.Name, t.Title, t.Status, known.title, id})
 	_ = c.Blob(t.Status, "application/problem+json", body) // the client is gone if this fails
 }
 

@@ -153,11 +153,12 @@ func TestWhatIsNoPage(t *testing.T) {
 			continue
 		}
 		var p struct {
-			Type, Title string
-			Status      int
-			RequestID   string `json:"request_id"`
+			Kind, Type, Title, Detail string
+			Status                    int
+			RequestID                 string `json:"request_id"`
 		}
-		if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil || p.Status != c.status || p.RequestID == "" || p.RequestID != got.Get("X-Request-Id") {
+		if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil || p.Status != c.status || p.RequestID == "" || p.RequestID != got.Get("X-Request-Id") ||
+			p.Kind != "problem" || p.Detail == "" {
 			t.Errorf("%s %s: %s", c.method, c.path, rec.Body)
 		}
 		if page := get(t, h, p.Type); page.Code != http.StatusOK {
