@@ -9,16 +9,17 @@ import (
 // item at a time.
 func (e *Engine) answerEach(ctx context.Context, w *call) {
 	for i := range w.items {
-		it := &w.items[i]
-		if !it.asks() {
-			continue
+		it, one := &w.items[i], w.items[i:i+1]
+		if it.asks() {
+			o := &w.outcomes[it.request]
+			if it.keyed && w.repeated(one, o, it.first) {
+				continue
+			}
+			if it.hasCharges() {
+				e.answer(ctx, w, one, o, it.first)
+			}
 		}
-		one, o := w.items[i:i+1], &w.outcomes[it.request]
-		if it.keyed && w.repeated(one, o, it.first) || !it.hasCharges() {
-			continue
-		}
-		e.answer(ctx, w, one, o, it.first)
-		setNumbersUntil(one)
+		setNumbersUntil(one) // also of an item without charges, which blocks deny
 	}
 }
 

@@ -288,6 +288,21 @@ func TestNumbersUntil(t *testing.T) {
 	}
 }
 
+// A key with two blocks of policies without limits names the end of the block that ends first, though the limiter is
+// not asked.
+func TestNumbersUntilWithoutLimits(t *testing.T) {
+	t.Parallel()
+	plain := subject(t, enforcement.RuleSpec{Policy: "p"}, enforcement.RuleSpec{Policy: "q"})
+	s := addExceptions(t, plain, enforcement.ExceptionSpec{Blocks: []enforcement.Block{
+		{ID: "1", Policy: "p", Until: start + 5*second}, {ID: "2", Policy: "q", Until: start + 20*second},
+	}})
+	l := newCounters()
+	d := decide(enforcement.NewEngine(l, enforcement.Config{Now: at(&l.now)}), s, asked("GET", "/"))
+	if got := why(d); got != "false blocked 20000 block 1 policy p" || d.NumbersUntil != start+5*second || len(l.asked) != 0 {
+		t.Errorf("%s until %d, %d requests", got, d.NumbersUntil-start, len(l.asked))
+	}
+}
+
 // An atomic batch waits until all of it passes at once. The answer of each of its
 // items names the end of an override of any of them.
 func TestRetryAfterOfAExceptionsBatch(t *testing.T) {
