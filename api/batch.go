@@ -120,7 +120,7 @@ func (a *API) writeBatch(w http.ResponseWriter, b *batch, deny int) {
 		if fault := b.fault(i); fault != nil {
 			out = a.appendProblem(out, asProblem(fault), requestID(w), "/checks/"+strconv.Itoa(i))
 		} else {
-			out = a.appendDecision(out, d, a.decisionStatus(d, deny), true)
+			out = a.appendDecision(out, d, a.decisionStatus(d, deny), true, "")
 		}
 		if len(out) >= batchChunk {
 			if _, err := w.Write(out); err != nil {
@@ -129,7 +129,9 @@ func (a *API) writeBatch(w http.ResponseWriter, b *batch, deny int) {
 			out, whole = out[:0], false
 		}
 	}
-	out = append(out, "]}"...)
+	out = append(out, `],"request_id":`...)
+	out = appendString(out, requestID(w))
+	out = append(out, '}')
 	if whole {
 		h["Content-Length"] = []string{strconv.Itoa(len(out))}
 	}

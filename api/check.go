@@ -179,7 +179,7 @@ const routeRequired = "is required, unless require_route of the tenant is false"
 func (a *API) writeDecision(w http.ResponseWriter, s *scratch, deny int) {
 	d := &s.decision
 	status := a.decisionStatus(d, deny)
-	s.out = a.appendDecision(s.out[:0], d, status, false)
+	s.out = a.appendDecision(s.out[:0], d, status, false, requestID(w))
 	h, size := w.Header(), len(s.out)
 	s.out = a.cfg.Headers.write(h, d, s.out, len(h[requestIDHeader]) == 0)
 	h["Content-Type"] = typeJSON

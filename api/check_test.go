@@ -201,13 +201,27 @@ func TestDecisions(t *testing.T) {
 		return w.do(call{method: "POST", path: "/v1/check" + query, key: w.operator, body: body})
 	}
 	a := ask("", login)
-	want := `{"kind":"decision","allowed":true,"decision_id":"` + between(a.body, `decision_id":"`, `"`) + `","tenant":"acme","plan":"pro","plan_version":1,"mode":"enforce",` +
+	id := between(a.body, `decision_id":"`, `"`)
+	want := `{"kind":"decision","allowed":true,"decision_id":"` + id + `","request_id":"` + id + `","tenant":"acme","plan":"pro","plan_version":1,"mode":"enforce",` +
 		`"reason":"ok","retry_after_ms":0,"delay_ms":0,"degraded":false,"limits":[{"policy":"login-per-ip","limit":"l1","algorithm":"sliding_window_log",` +
 		`"quota":5,"window_ms":60000,"cost":1,"remaining":4,"reset_after_ms":60000,"retry_after_ms":0,"allowed":true,"mode":"enforce"}]}`
 	if a.body != want {
 		t.Errorf("got  %s\nwant %s", a.body, want)
 	}
+	if got := a.header.Get("X-Request-Id"); got != id {
+		t.Errorf("X-Request-Id is %q, and the decision %q", got, id)
+	}
 	expect(t, a, 200, "application/json", `"login-per-ip";q=5;w=60`, `"login-per-ip";r=4;t=60`, "")
+	for _, path := range []string{"/v1/check", "/v1/check/batch", "/v1/explain"} {
+		body := login
+		if strings.HasSuffix(path, "batch") {
+			body = `{"checks":[` + login + `]}`
+		}
+		a := w.do(call{method: "POST", path: path, key: w.operator, body: strings.Replace(body, `"tenant"`, `"mode":"peek","tenant"`, 1), header: map[string]string{"X-Request-Id": "trace-7"}})
+		if a.header.Get("X-Request-Id") != "trace-7" || strings.Count(a.body, `"request_id":"trace-7"`) != 1 {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
 	full := strings.Replace(login, `}}`, `},"cost":4}`, 1)
 	expect(t, ask("", full), 200, "application/json", `"login-per-ip";q=5;w=60`, `"login-per-ip";r=0;t=60`, "")
 	w.now.Add(1_500_000)

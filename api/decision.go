@@ -61,8 +61,9 @@ func (a *API) decisionStatus(d *enforcement.Decision, deny int) int {
 
 // appendDecision appends the JSON body of a decision to b. If status is not 200, the body also
 // has the members of a problem. item means that the decision is one result of a batch; only
-// then the body has a member status for an allowed check.
-func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item bool) []byte {
+// then the body has a member status for an allowed check, and no request_id. request is the ID of
+// the request; "" means that the decision's ID is also that of the request.
+func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item bool, request string) []byte {
 	switch {
 	case status != http.StatusOK:
 		b = a.appendDenial(append(b, `{"kind":"denial",`...), d, status)
@@ -75,6 +76,15 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 	b = strconv.AppendBool(b, d.Allowed)
 	b = append(b, `,"decision_id":"`...)
 	b = appendUUID(b, d.ID)
+	switch {
+	case item:
+	case request == "":
+		b = append(b, `","request_id":"`...)
+		b = appendUUID(b, d.ID)
+	default:
+		b = append(b, `","request_id":"`...)
+		b = append(b, request...) // saneID accepts nothing that JSON escapes
+	}
 	b = append(b, `","tenant":"`...)
 	b = append(b, d.Subject.Tenant...)
 	if p := d.Subject.Plan; p != nil {

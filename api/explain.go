@@ -36,7 +36,7 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error 
 	}
 	status := a.decisionStatus(&x.Decision, 0)
 	s.out = append(s.out[:0], `{"decision":`...)
-	s.out = a.appendDecision(s.out, &x.Decision, status, false)
+	s.out = a.appendDecision(s.out, &x.Decision, status, false, requestID(w))
 	rest, err := encode(showReasons(&x, status))
 	if err != nil {
 		return err

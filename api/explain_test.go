@@ -43,7 +43,7 @@ func (w *world) explain(key, body string) (explanation, answer) {
 	return x, a
 }
 
-var decisionID = regexp.MustCompile(`"decision_id":"[0-9a-f-]{36}"`)
+var decisionID = regexp.MustCompile(`"(?:decision|request)_id":"[0-9a-f-]{36}"`)
 
 // sameBut compares two bodies but for the decision's id.
 func sameBut(a, b string) bool {

@@ -84,7 +84,7 @@ func (a *API) DecideForwarded(r *http.Request, who Caller, option func(string) s
 
 // AppendBody appends the body of the answer to POST /v1/check with decision d.
 func (a *API) AppendBody(b []byte, d *enforcement.Decision) []byte {
-	return a.appendDecision(b, d, a.decisionStatus(d, 0), false)
+	return a.appendDecision(b, d, a.decisionStatus(d, 0), false, "")
 }
 
 // Problem returns the problem that an error of the API means, with a message that may be shown to the caller.

@@ -149,7 +149,7 @@ func checkREADMECall(t *testing.T, printed, origin, key string) {
 var (
 	seconds      = regexp.MustCompile(`(Retry-After: |;t=)[0-9]+`)
 	milliseconds = regexp.MustCompile(`("(?:reset_after|retry_after)_ms": ?)[1-9][0-9]*`)
-	decisionID   = regexp.MustCompile(`("decision_id": ?)"[0-9a-f-]{36}"`)
+	decisionID   = regexp.MustCompile(`("(?:decision|request)_id": ?)"[0-9a-f-]{36}"`)
 )
 
 // README.md shows the whole refusal, but for the moment and the id.

@@ -134,6 +134,8 @@ type DecisionBase struct {
 	Allowed bool `json:"allowed"`
 	// UUIDv7.
 	DecisionID string `json:"decision_id"`
+	// The id of the request, as in `X-Request-Id`. Absent in a result of a batch, whose answer has it.
+	RequestID string `json:"request_id,omitzero"`
 	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Tenant Slug `json:"tenant"`
 	// The plan's slug; absent without one.
@@ -171,6 +173,8 @@ type Decision struct {
 	Allowed bool `json:"allowed"`
 	// UUIDv7.
 	DecisionID string `json:"decision_id"`
+	// The id of the request, as in `X-Request-Id`. Absent in a result of a batch, whose answer has it.
+	RequestID string `json:"request_id,omitzero"`
 	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Tenant Slug `json:"tenant"`
 	// The plan's slug; absent without one.
@@ -210,6 +214,8 @@ type Denial struct {
 	Allowed bool `json:"allowed"`
 	// UUIDv7.
 	DecisionID string `json:"decision_id"`
+	// The id of the request, as in `X-Request-Id`. Absent in a result of a batch, whose answer has it.
+	RequestID string `json:"request_id,omitzero"`
 	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Tenant Slug `json:"tenant"`
 	// The plan's slug; absent without one.
@@ -259,6 +265,8 @@ type DecisionOrDenial struct {
 	Allowed bool `json:"allowed"`
 	// UUIDv7.
 	DecisionID string `json:"decision_id"`
+	// The id of the request, as in `X-Request-Id`. Absent in a result of a batch, whose answer has it.
+	RequestID string `json:"request_id,omitzero"`
 	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Tenant Slug `json:"tenant"`
 	// The plan's slug; absent without one.

@@ -82,6 +82,7 @@ class DecisionBase(TypedDict):
 
     allowed: bool
     decision_id: str
+    request_id: NotRequired[str]
     tenant: Slug
     plan: NotRequired[str]
     plan_version: NotRequired[int]
@@ -101,6 +102,7 @@ class Decision(TypedDict):
 
     allowed: bool
     decision_id: str
+    request_id: NotRequired[str]
     tenant: Slug
     plan: NotRequired[str]
     plan_version: NotRequired[int]
@@ -122,6 +124,7 @@ Denial = TypedDict(
     {
         "allowed": "bool",
         "decision_id": "str",
+        "request_id": "NotRequired[str]",
         "tenant": "Slug",
         "plan": "NotRequired[str]",
         "plan_version": "NotRequired[int]",

@@ -81,6 +81,8 @@ export interface DecisionBase {
   allowed: boolean;
   /** UUIDv7. */
   decision_id: string;
+  /** The id of the request, as in `X-Request-Id`. Absent in a result of a batch, whose answer has it. */
+  request_id?: string;
   /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
   tenant: Slug;
   /** The plan's slug; absent without one. */
@@ -113,6 +115,8 @@ export interface Decision {
   allowed: boolean;
   /** UUIDv7. */
   decision_id: string;
+  /** The id of the request, as in `X-Request-Id`. Absent in a result of a batch, whose answer has it. */
+  request_id?: string;
   /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
   tenant: Slug;
   /** The plan's slug; absent without one. */
@@ -147,6 +151,8 @@ export interface Denial {
   allowed: boolean;
   /** UUIDv7. */
   decision_id: string;
+  /** The id of the request, as in `X-Request-Id`. Absent in a result of a batch, whose answer has it. */
+  request_id?: string;
   /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
   tenant: Slug;
   /** The plan's slug; absent without one. */
