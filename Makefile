@@ -194,7 +194,7 @@ bench: bin/with-servers ## run the benchmarks, BENCHTIME (1s) each
 ROUNDS  ?= 5
 SECONDS ?= 1.5
 ONLY    ?=
-bench-peers: ## compare Headgate with other limiters, in ten minutes, and write docs/performance.md: ROUNDS, SECONDS, ONLY=http,rate,batch,redis,memory,grpc
+bench-peers: ## compare Headgate with other limiters, in ten minutes, and write docs/performance.md: ROUNDS, SECONDS, ONLY=http,rate,batch,redis,memory,grpc,overload
 	@mkdir -p bin
 	go -C cmd/bench-peers build -o ../../bin/bench-peers .
 	./bin/bench-peers -rounds $(ROUNDS) -seconds $(SECONDS) -only "$(ONLY)"

@@ -105,6 +105,19 @@ func TestTargets(t *testing.T) {
 			t.Errorf("the result lacks %q:\n%s", want, text)
 		}
 	}
+	text = (&results{overload: map[string]series{
+		underLoad(exactTCP, 64): rates(10, 20, 30), underLoad(exactTCP, 1000): rates(7, 18, 27),
+		beside(embedded, false): {{p99: 10}, {p99: 20}}, beside(embedded, true): {{p99: 11}, {p99: 24}},
+	}}).markdown(&options{groups: []string{"overload"}}, &parts[2])
+	for _, want := range []string{
+		"| F-O1 | checks/s, exact, 1,000 connections, against 64 | ≥ 0.80 × | 0.90 × | met |",
+		"| F-O2 | the same, embedded | ≤ 1.20 × | 1.15 × | met |",
+		"| headgate, exact on Redis, 1000 connections | 18 | 0.90 |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the result lacks %q:\n%s", want, text)
+		}
+	}
 	if got := strings.Join(ids, " "); got != "T1 T2 T3 T4 T5 T6 T7 T8 T9 T10 T11 T12 T13 T14 T15 T16 T17 T18 T19 T20 T21 -" {
 		t.Errorf("targets %s", got)
 	}
@@ -138,17 +151,21 @@ func TestResultReplacesTheOneBefore(t *testing.T) {
 // A run of some groups writes only the parts whose groups all ran.
 func TestReportWritesWholeParts(t *testing.T) {
 	t.Parallel()
-	empty := parts[0].beginMark + "\n" + endMark + "\n" + parts[1].beginMark + "\n" + endMark + "\n"
+	var empty string
+	for _, p := range parts {
+		empty += p.beginMark + "\n" + endMark + "\n"
+	}
 	for _, c := range []struct {
 		groups   []string
 		complete bool
 		written  []bool
 	}{
-		{allGroups, true, []bool{true, true}},
-		{allGroups, false, []bool{false, false}},
-		{[]string{"grpc"}, true, []bool{false, true}},
-		{[]string{"http", "grpc"}, true, []bool{false, true}},
-		{[]string{"http"}, true, []bool{false, false}},
+		{allGroups, true, []bool{true, true, true}},
+		{allGroups, false, []bool{false, false, false}},
+		{[]string{"grpc"}, true, []bool{false, true, false}},
+		{[]string{"http", "grpc"}, true, []bool{false, true, false}},
+		{[]string{"overload"}, true, []bool{false, false, true}},
+		{[]string{"http"}, true, []bool{false, false, false}},
 	} {
 		page := filepath.Join(t.TempDir(), "page.md")
 		if err := os.WriteFile(page, []byte(empty), 0o600); err != nil {

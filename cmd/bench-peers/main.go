@@ -27,7 +27,7 @@ type options struct {
 }
 
 // allGroups has the groups of benchmarks in the order in which they run.
-var allGroups = []string{"http", "rate", "batch", "redis", "memory", "grpc"}
+var allGroups = []string{"http", "rate", "batch", "redis", "memory", "grpc", "overload"}
 
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "serve" {
@@ -105,7 +105,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	b.results.machine = describe(ctx, b.redis)
-	if o.has("http") || o.has("rate") || o.has("batch") || o.has("grpc") {
+	if o.has("http") || o.has("rate") || o.has("batch") || o.has("grpc") || o.has("overload") {
 		if err := b.services(ctx); err != nil {
 			return err
 		}
@@ -115,7 +115,15 @@ func run(ctx context.Context, o options) (err error) {
 	for _, group := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"http", b.measureHTTP}, {"rate", b.measureRate}, {"batch", b.measureBatch}, {"redis", b.measureRedis}, {"memory", b.measureMemory}, {"grpc", b.measureGRPC}} {
+	}{
+		{"http", b.measureHTTP},
+		{"rate", b.measureRate},
+		{"batch", b.measureBatch},
+		{"redis", b.measureRedis},
+		{"memory", b.measureMemory},
+		{"grpc", b.measureGRPC},
+		{"overload", b.measureOverload},
+	} {
 		if !o.has(group.name) {
 			continue
 		}

@@ -24,6 +24,7 @@ type part struct {
 var parts = []part{
 	{"<!-- make bench-peers writes from here -->", []string{"http", "rate", "batch", "redis", "memory"}, targets, (*results).writeTables},
 	{"<!-- make bench-peers ONLY=grpc writes from here -->", []string{"grpc"}, grpcTargets, (*results).writeGRPC},
+	{"<!-- make bench-peers ONLY=overload writes from here -->", []string{"overload"}, overloadTargets, (*results).writeOverload},
 }
 
 // endMark ends each part.
@@ -56,7 +57,7 @@ func (r *results) markdown(o *options, p *part) string {
 	return b.String()
 }
 
-// writeTables writes the tables of all groups but grpc.
+// writeTables writes the tables of the groups of the first part.
 func (r *results) writeTables(b *strings.Builder) {
 	if r.http != nil {
 		b.WriteString("\n### Single checks, as fast as the answers come\n\n" +

@@ -55,6 +55,8 @@ type service struct {
 	batch   *load.Request // nil if the service has no batch requests
 	mallocs bool          // the service reports its allocations at /metrics
 	key     string        // of a tenant
+	// operator is a key of the operator of a Headgate node.
+	operator string
 }
 
 func (s *service) dial(ctx context.Context) (net.Conn, error) {
@@ -161,6 +163,7 @@ func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, pref
 	if err != nil {
 		return nil, err
 	}
+	s.operator = operator
 	key, err := s.prepare(ctx, operator, policy)
 	s.useHeadgateAPI(key)
 	return s, err

@@ -17,6 +17,7 @@ type results struct {
 	http         map[int]map[string]series // by number of connections and service
 	rate, batch  map[string]series
 	grpc         map[int]map[string]series // by number of descriptors in a call
+	overload     map[string]series
 	onRedis      map[spread]map[string]series
 	inMemory     map[spread]map[string]series
 	scripts      map[string]series

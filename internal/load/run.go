@@ -94,7 +94,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	sum := &Result{Elapsed: time.Since(r.began), Statuses: map[int]int64{}}
 	sent := int64(0)
 	for i := range all {
-		sum.merge(&all[i].result)
+		sum.Merge(&all[i].result)
 		sent += all[i].sent
 	}
 	if cfg.Rate > 0 && ctx.Err() == nil {
@@ -103,7 +103,8 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	return sum, nil
 }
 
-func (r *Result) merge(o *Result) {
+// Merge adds the measurements of o to r, except for Elapsed and Unsent.
+func (r *Result) Merge(o *Result) {
 	r.Counts.add(o.Counts)
 	r.Requests += o.Requests
 	r.Latency.Merge(&o.Latency)

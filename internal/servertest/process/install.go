@@ -8,17 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 )
 
 // Provide installs the named programs of needs, or all of them, if they are missing. It
 // needs root and apt-get. Without them, it returns one *missingError that names all
 // missing programs. It writes its steps to log.
 func Provide(ctx context.Context, log io.Writer, programs ...string) error {
-	lack := missing()
-	if len(programs) > 0 {
-		lack = slices.DeleteFunc(lack, func(n need) bool { return !slices.Contains(programs, n.Program) })
-	}
+	lack := missing(programs)
 	if len(lack) == 0 {
 		return nil
 	}
@@ -31,7 +27,7 @@ func Provide(ctx context.Context, log io.Writer, programs ...string) error {
 	if err := install(ctx, apt, lacking.Packages(), log); err != nil {
 		return fmt.Errorf("%w\n%w", err, lacking)
 	}
-	if still := missing(); len(still) > 0 {
+	if still := missing(programs); len(still) > 0 {
 		return fmt.Errorf("apt-get succeeded, and yet: %w", &missingError{Needs: still})
 	}
 	return nil

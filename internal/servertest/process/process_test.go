@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,26 @@ func TestProgramPrefersPathAndNamesThePackageOfAnAbsentOne(t *testing.T) {
 	}
 	if _, err := Program("no-such-program"); err == nil || errors.As(err, new(*missingError)) {
 		t.Errorf("an unknown program: %v, want an error that names no package", err)
+	}
+}
+
+// A caller that names its programs, such as make bench-peers, needs no others.
+func TestOnlyNamedProgramsAreMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	folders := searched
+	searched = nil
+	t.Cleanup(func() { searched = folders })
+	lack := missing([]string{"nginx"})
+	if len(lack) != 1 || lack[0].Program != "nginx" {
+		t.Errorf("missing(nginx) = %v, want only nginx", lack)
+	}
+	if all := missing(nil); len(all) != len(needs) {
+		t.Errorf("missing() has %d programs, want %d", len(all), len(needs))
+	}
+	err := Provide(t.Context(), io.Discard, "nginx") // without apt-get in PATH
+	var lacking *missingError
+	if !errors.As(err, &lacking) || len(lacking.Needs) != 1 {
+		t.Errorf("Provide(nginx) = %v, want an error that names only nginx", err)
 	}
 }
 

@@ -72,10 +72,14 @@ func version(path string) int {
 	return n
 }
 
-// missing returns the programs of needs that are not installed.
-func missing() []need {
+// missing returns those of the named programs of needs, or of all of them if none is named,
+// that are not installed.
+func missing(programs []string) []need {
 	var missing []need
 	for _, n := range needs {
+		if len(programs) > 0 && !slices.Contains(programs, n.Program) {
+			continue
+		}
 		if n.Program == "gcc" {
 			if compilesC() != nil {
 				missing = append(missing, n)

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/internal/load"
+)
+
+// The loads of the group overload. With fullConnections a node is full.
+// overloadConnections is how many connections send at once beyond that.
+//
+// For the comparison of tenants, each of equalTenants sends on equalConnections, so that
+// the node is full too. Then one of them, the flood, sends on floodFactor times as many.
+const (
+	fullConnections     = 64
+	overloadConnections = 1000
+	equalTenants        = 10
+	equalConnections    = 6
+	floodFactor         = 20
+)
+
+// overloaded has the services of the group overload.
+var overloaded = []string{embedded, exactTCP}
+
+// underLoad returns the name of a service in the group overload with a number of
+// connections of one tenant.
+func underLoad(name string, connections int) string {
+	return fmt.Sprintf("%s, %d connections", name, connections)
+}
+
+// beside returns the name of a service in the group overload when it serves equalTenants.
+func beside(name string, flood bool) string {
+	if flood {
+		return name + ", beside a flood"
+	}
+	return name + ", all alike"
+}
+
+// measureOverload measures what a node decides when more checks come than it can serve, and
+// how long the checks of nine tenants take while a tenth sends as much as they do, or more.
+func (b *bench) measureOverload(ctx context.Context) (err error) {
+	// The load generator uses one thread, as in the group http.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var contenders []contender
+	for _, name := range overloaded {
+		s := b.service(name)
+		tenants, err := s.tenants(ctx)
+		if err != nil {
+			return err
+		}
+		for _, connections := range []int{fullConnections, overloadConnections} {
+			contenders = append(contenders, b.serviceContender(s, shape{connections: connections, seconds: b.seconds}, underLoad(name, connections)))
+		}
+		for _, flood := range []bool{false, true} {
+			contenders = append(contenders, b.tenantsContender(s, tenants, flood))
+		}
+	}
+	b.results.overload, err = b.rotate(ctx, "overload", contenders)
+	return err
+}
+
+// tenants returns the requests of equalTenants tenants, which it creates.
+func (s *service) tenants(ctx context.Context) ([]load.Request, error) {
+	var requests []load.Request
+	for i := range equalTenants {
+		slug := fmt.Sprintf("bench-%d", i)
+		status, _, answer, err := s.call(ctx, s.operator, "/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": {"name": "bench", "plan": "bench"}}`, slug), "")
+		if err = wants(status, answer, err); err != nil {
+			return nil, err
+		}
+		status, _, answer, err = s.call(ctx, s.operator, "/v1/tenants/"+slug+"/keys", `{"name": "bench", "scopes": ["check"]}`, "")
+		if err = wants(status, answer, err); err != nil {
+			return nil, err
+		}
+		var made struct{ Token string }
+		if err := json.Unmarshal([]byte(answer), &made); err != nil {
+			return nil, err
+		}
+		requests = append(requests, load.NewRequest(s.address, "/v1/check", checkBody, users, "Authorization: Bearer "+made.Token))
+	}
+	return requests, nil
+}
+
+// tenantsContender returns a contender that sends the requests of all tenants at the same
+// time. Its slot has the checks of all tenants but the last, and the processor time that
+// all of them took for each of these checks.
+func (b *bench) tenantsContender(s *service, tenants []load.Request, flood bool) contender {
+	return contender{beside(s.name, flood), func(ctx context.Context) (slot, error) {
+		return b.measure(ctx, s, func(ctx context.Context) (*load.Result, error) {
+			results, errs := make([]*load.Result, len(tenants)), make([]error, len(tenants))
+			var wait sync.WaitGroup
+			for i, request := range tenants {
+				cfg := load.Config{
+					Dial: s.dial, Request: request, Connections: equalConnections, Duration: time.Duration(b.seconds * float64(time.Second)),
+				}
+				if flood && i == len(tenants)-1 {
+					cfg.Connections *= floodFactor
+				}
+				wait.Go(func() { results[i], errs[i] = load.Run(ctx, cfg) })
+			}
+			wait.Wait()
+			for _, err := range errs {
+				if err != nil {
+					return nil, err
+				}
+			}
+			sum := results[0]
+			for _, r := range results[1 : len(results)-1] {
+				sum.Merge(r)
+			}
+			return sum, nil
+		})
+	}}
+}
+
+// goodput compares what a service decides with overloadConnections and fullConnections.
+func goodput(name string) func(*results) float64 {
+	return func(r *results) float64 {
+		return pair(r.overload, perSecond, underLoad(name, overloadConnections), underLoad(name, fullConnections), ratio)
+	}
+}
+
+// fairness compares the p99 latency of nine tenants beside a flood of the tenth with that
+// when all are alike.
+func fairness(name string) func(*results) float64 {
+	return func(r *results) float64 { return pair(r.overload, p99, beside(name, true), beside(name, false), ratio) }
+}
+
+// overloadTargets has the targets of the group overload, by the names of docs/faults.md.
+var overloadTargets = []target{
+	{"F-O1", "checks/s, exact, 1,000 connections, against 64", 0.80, true, "×", goodput(exactTCP)},
+	{"F-O1", "the same, embedded", 0.80, true, "×", goodput(embedded)},
+	{"F-O2", "p99 of nine tenants, exact, a tenth sends 20 times its share, against all alike", 1.2, false, "×", fairness(exactTCP)},
+	{"F-O2", "the same, embedded", 1.2, false, "×", fairness(embedded)},
+}
+
+func (r *results) writeOverload(b *strings.Builder) {
+	if r.overload == nil {
+		return
+	}
+	b.WriteString("\nOne tenant. × 64 is the ratio of checks/s to that with 64 connections.\n\n")
+	head(b, "checks/s", "× 64", latencies, "not allowed")
+	for _, name := range overloaded {
+		for _, connections := range []int{fullConnections, overloadConnections} {
+			all := r.overload[underLoad(name, connections)]
+			row(b, underLoad(name, connections), number(all.median(perSecond)),
+				number(pair(r.overload, perSecond, underLoad(name, connections), underLoad(name, fullConnections), ratio)), all.latencies(), percent(all))
+		}
+	}
+	fmt.Fprintf(b, "\nNine of ten tenants, on %d connections each. In a flood, the tenth sends on %d.\n\n", equalConnections, floodFactor*equalConnections)
+	head(b, "checks/s of the nine", latencies, "p99, × all alike", "not allowed")
+	for _, name := range overloaded {
+		for _, flood := range []bool{false, true} {
+			all, against := r.overload[beside(name, flood)], math.NaN()
+			if flood {
+				against = fairness(name)(r)
+			}
+			row(b, beside(name, flood), number(all.median(perSecond)), all.latencies(), number(against), percent(all))
+		}
+	}
+}
