@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,8 +27,9 @@ const (
 	floodFactor         = 20
 )
 
-// overloaded has the services of the group overload.
-var overloaded = []string{embedded, exactTCP}
+// overloaded has the services of the group overload. The no-op, which has no tenants, shows
+// what more connections cost the kernel, the runtime and the load generator.
+var overloaded = []string{embedded, exactTCP, noop}
 
 // underLoad returns the name of a service in the group overload with a number of
 // connections of one tenant.
@@ -51,12 +53,15 @@ func (b *bench) measureOverload(ctx context.Context) (err error) {
 	var contenders []contender
 	for _, name := range overloaded {
 		s := b.service(name)
+		for _, connections := range []int{fullConnections, overloadConnections} {
+			contenders = append(contenders, b.serviceContender(s, shape{connections: connections, seconds: b.seconds}, underLoad(name, connections)))
+		}
+		if s.operator == "" {
+			continue
+		}
 		tenants, err := s.tenants(ctx)
 		if err != nil {
 			return err
-		}
-		for _, connections := range []int{fullConnections, overloadConnections} {
-			contenders = append(contenders, b.serviceContender(s, shape{connections: connections, seconds: b.seconds}, underLoad(name, connections)))
 		}
 		for _, flood := range []bool{false, true} {
 			contenders = append(contenders, b.tenantsContender(s, tenants, flood))
@@ -146,18 +151,22 @@ func (r *results) writeOverload(b *strings.Builder) {
 		return
 	}
 	b.WriteString("\nOne tenant. × 64 is the ratio of checks/s to that with 64 connections.\n\n")
-	head(b, "checks/s", "× 64", latencies, "not allowed")
+	head(b, slices.Concat([]string{"checks/s", "× 64", latencies}, times, []string{"not allowed"})...)
 	for _, name := range overloaded {
 		for _, connections := range []int{fullConnections, overloadConnections} {
 			all := r.overload[underLoad(name, connections)]
-			row(b, underLoad(name, connections), number(all.median(perSecond)),
-				number(pair(r.overload, perSecond, underLoad(name, connections), underLoad(name, fullConnections), ratio)), all.latencies(), percent(all))
+			against := number(pair(r.overload, perSecond, underLoad(name, connections), underLoad(name, fullConnections), ratio))
+			row(b, slices.Concat([]string{underLoad(name, connections), number(all.median(perSecond)), against, all.latencies()}, all.times(),
+				[]string{percent(all)})...)
 		}
 	}
 	fmt.Fprintf(b, "\nNine of ten tenants, on %d connections each. In a flood, the tenth sends on %d.\n\n", equalConnections, floodFactor*equalConnections)
 	head(b, "checks/s of the nine", latencies, "p99, × all alike", "not allowed")
 	for _, name := range overloaded {
 		for _, flood := range []bool{false, true} {
+			if r.overload[beside(name, flood)] == nil {
+				continue
+			}
 			all, against := r.overload[beside(name, flood)], math.NaN()
 			if flood {
 				against = fairness(name)(r)
