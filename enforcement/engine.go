@@ -253,12 +253,12 @@ func (e *Engine) take(ctx context.Context, w *call) {
 // bounds the time of its own calls.
 func takeFrom(ctx context.Context, l Limiter, requests []Request, outcomes []Outcome) {
 	for i := range outcomes {
-		outcomes[i].Verdict, outcomes[i].Err, outcomes[i].Replayed = 0, nil, false
+		outcomes[i].Verdict, outcomes[i].Err, outcomes[i].Replayed, outcomes[i].Record = 0, nil, false, nil
 	}
 	l.Take(ctx, requests, outcomes)
 	for i := range outcomes {
 		o := &outcomes[i]
-		complete := len(o.Charges) == len(requests[i].Charges) || o.Verdict == Reused || o.Replayed && len(o.Charges) == 0
+		complete := len(o.Charges) == len(requests[i].Charges) || !o.Verdict.hasCharges() || o.Replayed && len(o.Charges) == 0
 		if o.Verdict.Decided() && !complete {
 			o.Verdict = Unknown
 		}

@@ -30,10 +30,10 @@ type Idempotency struct {
 	Charges [16]byte
 }
 
-// Idempotent reports whether a record may decide the request. Refunds and resets are not
-// idempotent.
+// Idempotent reports whether a record may decide the request. Refunds, resets and adjustments
+// are not idempotent.
 func (r *Request) Idempotent() bool {
-	return r.Idempotency != nil && r.Mode != Refund && r.Mode != Reset
+	return r.Idempotency != nil && r.Mode != Refund && r.Mode != Reset && r.Mode != Adjust
 }
 
 // An IdempotencyResult says what the Idempotency-Key of a check did.

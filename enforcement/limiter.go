@@ -49,9 +49,13 @@ const (
 	// that number of units. It charges the same number to all counters. All charges
 	// have the same cost. If nothing is left, the verdict is Refused.
 	TakeUpTo
+	// Adjust changes what an earlier request charged, in the windows that it charged, and
+	// the record of a reservation; see Reservation. Each charge has a Receipt, and the
+	// charges have different keys.
+	Adjust
 )
 
-var modeNames = [...]string{"enforce", "peek", "force", "refund", "reset", "take_up_to"}
+var modeNames = [...]string{"enforce", "peek", "force", "refund", "reset", "take_up_to", "adjust"}
 
 // String returns the name of the mode in the API.
 func (m Mode) String() string {
@@ -72,6 +76,8 @@ type Request struct {
 	Home string
 	// Idempotency is set if a repetition of the request must return the first outcome.
 	Idempotency *Idempotency
+	// Reservation is set if the request creates, reads or changes a reservation.
+	Reservation *Reservation
 	// MaxKeys is the largest number of live counters that the tenant may have in the
 	// limiter. 0 selects the default of the limiter. Above it, all new counters of
 	// one limit share one overflow counter.
@@ -97,6 +103,8 @@ type Charge struct {
 	Leased bool
 	// Lease is reserved for concurrency limits. No Limiter reads it.
 	Lease string
+	// Receipt is the earlier charge that Adjust changes. Other modes do not read it.
+	Receipt *Receipt
 }
 
 // A Key identifies one counter. Its size does not depend on the values in the request.
@@ -144,8 +152,8 @@ func (p *Partition) Sum() (sum [16]byte) {
 // A Verdict is the kind of result of a request.
 type Verdict uint8
 
-// The verdicts. With Granted, Refused and Reused, the request was decided. With the
-// others, it was not.
+// The verdicts. With Granted, Refused, Reused, Stale and Full, the request was decided. With
+// the others, it was not.
 const (
 	// Granted means that the request was charged, or for Peek, that it would be.
 	Granted Verdict = iota + 1
@@ -164,9 +172,15 @@ const (
 	Unknown
 	// Reused means that Idempotency.Key belongs to another request. Nothing was charged.
 	Reused
+	// Stale means that Request.Reservation names no record that the request can read or
+	// change. Nothing was charged.
+	Stale
+	// Full means that the tenant has as many outstanding reservations as it may have.
+	// Nothing was charged.
+	Full
 )
 
-var verdictNames = [...]string{"", "granted", "refused", "failed", "fenced", "lost", "unknown", "reused"}
+var verdictNames = [...]string{"", "granted", "refused", "failed", "fenced", "lost", "unknown", "reused", "stale", "full"}
 
 // String returns the name of the verdict, for logs and metrics.
 func (v Verdict) String() string {
@@ -176,9 +190,17 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("verdict %d", uint8(v))
 }
 
-// Decided reports whether the request was decided: the verdict is Granted, Refused or
-// Reused.
-func (v Verdict) Decided() bool { return v == Granted || v == Refused || v == Reused }
+// Decided reports whether the request was decided. Otherwise Outcome.Err says why not.
+func (v Verdict) Decided() bool {
+	switch v {
+	case Granted, Refused, Reused, Stale, Full:
+		return true
+	}
+	return false
+}
+
+// hasCharges reports whether an outcome with this verdict has the result of each charge.
+func (v Verdict) hasCharges() bool { return v == Granted || v == Refused }
 
 // An Outcome is the result of one Request.
 type Outcome struct {
@@ -188,8 +210,7 @@ type Outcome struct {
 	At int64
 	// Units is the number of units that a request with mode TakeUpTo charged.
 	Units int64
-	// Err is the reason why the request was not decided. It is nil for Granted, Refused and
-	// Reused.
+	// Err is the reason why the request was not decided. It is nil if Verdict.Decided is true.
 	Err error
 	// Replayed is set if the request repeats an earlier one and was not charged. First is
 	// then the ID of the first request. The rest of the outcome is that of the first
@@ -197,6 +218,9 @@ type Outcome struct {
 	// Idempotency.Charges differs from that of the first request.
 	Replayed bool
 	First    [16]byte
+	// Record is the record that Request.Reservation names, if the request created, repeated
+	// or read it. Otherwise it is nil.
+	Record *Record
 	// Charges has one result for each charge of the request, in the same order.
 	Charges []Charged
 }
@@ -207,11 +231,12 @@ type Charged struct {
 	// if the charge was applied. For Peek, it includes the charge if it would be
 	// applied.
 	State State
-	// Cost is the sum of the costs that the charge's group has on this counter.
+	// Cost is the sum of the costs that the charge's group has on this counter. For Adjust,
+	// it is the number of units that the charge now has in the window of its receipt.
 	Cost int64
 	// Fits reports whether Cost was at most the number of units left before the charge.
-	// For TakeUpTo, it reports whether any unit was left. If a charge of group 0 does
-	// not fit, the verdict is Refused.
+	// For TakeUpTo, it reports whether any unit was left. For Adjust, it is true. If a
+	// charge of group 0 does not fit, the verdict is Refused.
 	Fits bool
 }
 

@@ -25,3 +25,13 @@ func TestSequences(t *testing.T) {
 	t.Parallel()
 	limitertest.Sequences(t, fixture, 0, 0)
 }
+
+func TestReservations(t *testing.T) {
+	t.Parallel()
+	limitertest.Reservations(t, fixture)
+}
+
+func TestReservationSequences(t *testing.T) {
+	t.Parallel()
+	limitertest.ReservationSequences(t, fixture, 0, 0)
+}

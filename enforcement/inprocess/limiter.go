@@ -65,10 +65,12 @@ type Limiter struct {
 	remembered budget       // bound for the stored states of shared counters
 	overflows  atomic.Int64 // overflow counters
 
+	reservations reservations
+
 	shards [shardCount]shard
 }
 
-var _ enforcement.Limiter = (*Limiter)(nil)
+var _ enforcement.Reserver = (*Limiter)(nil)
 
 // New returns a Limiter without counters.
 func New(config Config) *Limiter {
@@ -116,7 +118,7 @@ func (l *Limiter) Len() int {
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range requests {
 		r, o := &requests[i], &outcomes[i]
-		o.Units, o.Err, o.Replayed = 0, nil, false
+		o.Units, o.Err, o.Replayed, o.Record = 0, nil, false, nil
 		if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			o.Verdict, o.At, o.Charges = enforcement.Failed, 0, o.Charges[:0]
 			o.Err = fmt.Errorf("%w: %w", enforcement.ErrNotReached, err)
@@ -136,7 +138,7 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 // mode Enforce.
 func simple(r *enforcement.Request) bool {
 	return len(r.Charges) == 1 && r.Mode == enforcement.Enforce && r.Charges[0].Group == 0 && r.Idempotency == nil &&
-		r.Charges[0].Meter.Algorithm != enforcement.SlidingWindowLog
+		r.Reservation == nil && r.Charges[0].Meter.Algorithm != enforcement.SlidingWindowLog
 }
 
 // hash returns the hash of a key: the three words of the key and the seed, combined by
@@ -321,15 +323,24 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 			locked.add(shardOf(l.hash(&shared)))
 		}
 	}
-	if r.Idempotent() {
+	recorded := r.Idempotent() && r.Reservation == nil
+	if recorded {
 		locked.add(shardOf(l.hash(&r.Idempotency.Key)))
 	}
 	locked.lock(l)
 	defer locked.unlock(l)
+	if r.Reservation != nil {
+		l.reservations.mu.Lock()
+		defer l.reservations.mu.Unlock()
+	}
 	now := l.now()
-	if r.Idempotent() && l.repeat(r, o, now) {
+	switch {
+	case recorded && l.repeat(r, o, now):
+		return true
+	case r.Reservation != nil && l.reserveFirst(r, o, now):
 		return true
 	}
+	o.Charges = o.Charges[:len(r.Charges)]
 	for i := range ws {
 		if !l.resolve(&ws[i], wide, now) {
 			return false
@@ -345,13 +356,20 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 		}
 	}
 	o.Verdict, o.At = enforcement.Granted, now
-	for from, to := 0, 0; from < len(ws); from = to {
+	if r.Mode == enforcement.Adjust {
+		l.adjustAll(r, o, ws)
+	}
+	for from, to := 0, 0; from < len(ws) && r.Mode != enforcement.Adjust; from = to {
 		for to < len(ws) && r.Charges[to].Group == r.Charges[from].Group {
 			to++
 		}
 		l.takeGroup(r, o, ws, from, to)
 	}
-	if r.Idempotent() && r.Mode != enforcement.Peek && o.Verdict == enforcement.Granted {
+	switch {
+	case o.Verdict != enforcement.Granted || r.Mode == enforcement.Peek:
+	case r.Reservation != nil:
+		l.reserveLast(r, o)
+	case recorded:
 		l.record(r, o)
 	}
 	return true

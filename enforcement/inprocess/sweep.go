@@ -36,6 +36,7 @@ func (l *Limiter) sweep() {
 		l.sweepTable(s, &s.seen, l.forget)
 		l.sweepRecords(s)
 	}
+	l.sweepReservations()
 }
 
 // sweepTable deletes the cells of one table that are as if unused.

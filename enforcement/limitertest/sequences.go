@@ -282,8 +282,8 @@ type player struct {
 	ended [3]byte
 }
 
-// playOn plays the sequence on unused counters.
-func (s *sequence) playOn(w *harness) error {
+// player returns a player for the sequence, with unused counters.
+func (s *sequence) player(w *harness) *player {
 	w.renew()
 	p := &player{
 		w: w, model: newModel(), reference: &reference{states: map[enforcement.Key]enforcement.State{}},
@@ -292,6 +292,12 @@ func (s *sequence) playOn(w *harness) error {
 	for _, l := range s.limits {
 		p.limits = append(p.limits, newLimited(l))
 	}
+	return p
+}
+
+// playOn plays the sequence on unused counters.
+func (s *sequence) playOn(w *harness) error {
+	p := s.player(w)
 	for i := range s.steps {
 		if err := p.move(&s.steps[i]); err != nil {
 			return fmt.Errorf("step %d, %s: %w", i, &s.steps[i], err)

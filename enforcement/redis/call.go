@@ -20,6 +20,7 @@ const (
 	maxNumbers  = 255  // of cells, parameters, costs or charges: batch.lua numbers them with one byte
 	maxExact    = 1 << 53
 	maxRev      = 1<<47 - 1 // the largest revision that a stored value has room for
+	maxData     = 64 << 10  // bytes of Reservation.Data
 	linearCells = 8         // up to this number of cells, find searches them one by one
 )
 
@@ -31,7 +32,8 @@ type call struct {
 	charges  []merged
 	where    []uint16 // for each charge of each request: the index of its merged charge, relative to span.from
 	cells    []cell
-	records  []place          // of idempotent requests
+	records  []place          // of idempotent requests and reservations
+	reserved []place          // the keys of the records of reservations, one for each request with one
 	index    map[place]uint16 // index in cells; filled if there are more than linearCells
 	params   []param
 	costs    []int64 // the distinct costs; only for batch.lua
@@ -56,15 +58,18 @@ type span struct {
 	mode     enforcement.Mode
 	from, to int // in charges
 	where    int // in where
-	record   int // in records; only valid for an idempotent request
+	record   int // in records; only valid for a request with a record
 
-	repeated []byte // the record that decides the request, from the hash of the charges on; set by readReply
+	// repeated is the record that decides the request; set by readReply. That of an
+	// idempotent request begins with the hash of the charges, that of a reservation is whole.
+	repeated []byte
 }
 
 // A merged charge is the sum of all charges of one group of a request on one cell.
 type merged struct {
 	cell, param, group uint16
 	sum, cost          int64 // sum is for the outcome; the script gets cost, which for TakeUpTo is that of one charge
+	receipt            *enforcement.Receipt
 }
 
 type cell struct {
@@ -142,7 +147,8 @@ func (c *call) clear() {
 	clear(c.requests)
 	c.special = false
 	clear(c.records)
-	c.records = c.records[:0]
+	clear(c.reserved)
+	c.records, c.reserved = c.records[:0], c.reserved[:0]
 	c.requests, c.charges, c.where, c.cells, c.params = c.requests[:0], c.charges[:0], c.where[:0], c.cells[:0], c.params[:0]
 	c.names, c.args, c.work, c.saved, c.used = c.names[:0], c.args[:0], c.work[:0], c.saved[:0], c.used[:0]
 }
@@ -154,8 +160,10 @@ func valid(r *enforcement.Request) error {
 		return fmt.Errorf("redis: home %q cannot be a hash tag", r.Home)
 	case len(r.Charges) > maxCharges:
 		return fmt.Errorf("redis: %d charges, at most %d", len(r.Charges), maxCharges)
-	case r.Mode > enforcement.TakeUpTo:
+	case r.Mode > enforcement.Adjust:
 		return fmt.Errorf("redis: unknown %s", r.Mode)
+	case r.Reservation != nil && len(r.Reservation.Data) > maxData:
+		return fmt.Errorf("redis: the data of a reservation have %d bytes, at most %d", len(r.Reservation.Data), maxData)
 	}
 	sum := int64(0)
 	for i := range r.Charges {
@@ -176,7 +184,7 @@ func (c *call) takes(r *enforcement.Request) bool {
 	if len(c.requests) == 0 {
 		return true
 	}
-	if len(c.charges)+len(r.Charges) > callCharges || r.Idempotent() && len(c.records) == callCells {
+	if _, recorded := r.RecordKey(); len(c.charges)+len(r.Charges) > callCharges || recorded && len(c.records) == callCells {
 		return false
 	}
 	cells := len(c.cells)
@@ -211,12 +219,14 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 		}
 		at := c.cellOf(r, charge)
 		m := group
-		for m < len(c.charges) && c.charges[m].cell != at {
+		for m < len(c.charges) && (c.charges[m].cell != at || r.Mode == enforcement.Adjust) {
 			m++
 		}
 		if m == len(c.charges) {
 			c.cells[at].uses = min(c.cells[at].uses+1, 2)
-			c.charges = append(c.charges, merged{cell: at, param: c.paramOf(charge), group: charge.Group, cost: charge.Cost})
+			c.charges = append(c.charges, merged{
+				cell: at, param: c.paramOf(charge), group: charge.Group, cost: charge.Cost, receipt: charge.Receipt,
+			})
 		} else if r.Mode != enforcement.TakeUpTo {
 			c.charges[m].cost += charge.Cost
 		}
@@ -224,8 +234,11 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 		c.where = append(c.where, uint16(m-s.from))
 	}
 	s.to = len(c.charges)
-	if r.Idempotent() {
-		at := place{r.Home, r.Idempotency.Key}
+	if key, recorded := r.RecordKey(); recorded {
+		at := place{r.Home, key}
+		if r.Reservation != nil {
+			c.reserved = append(c.reserved, at)
+		}
 		if s.record = slices.Index(c.records, at); s.record < 0 {
 			s.record = len(c.records)
 			c.records = append(c.records, at)
@@ -236,10 +249,11 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 }
 
 // isSpecial reports whether only take.lua can decide a request. That is so if its mode
-// is not enforce, if it has shadow groups, if it charges a log, if it charges a cell with
-// other numbers than an earlier request, or if it is idempotent and has a charge of 0.
+// is not enforce, if it has a reservation or shadow groups, if it charges a log, if it
+// charges a cell with other numbers than an earlier request, or if it is idempotent and has
+// a charge of 0.
 func (c *call) isSpecial(s *span) bool {
-	if s.mode != enforcement.Enforce || s.to == s.from || s.to-s.from >= maxNumbers {
+	if s.mode != enforcement.Enforce || s.request.Reservation != nil || s.to == s.from || s.to-s.from >= maxNumbers {
 		return true
 	}
 	for k := s.from; k < s.to; k++ {
@@ -283,8 +297,8 @@ func (c *call) cellOf(r *enforcement.Request, charge *enforcement.Charge) uint16
 			c.index[place{home, charge.Key}] = at
 		}
 	}
-	if r.Mode == enforcement.Refund && c.cells[at].log {
-		c.cells[at].whole = true // a refund reduces the newest entries first
+	if (r.Mode == enforcement.Refund || r.Mode == enforcement.Adjust) && c.cells[at].log {
+		c.cells[at].whole = true // the replay changes entries that only the whole log has
 	}
 	return at
 }
@@ -381,12 +395,16 @@ func (c *call) appendBatch(b []byte) []byte {
 	return b
 }
 
-// appendIdentity appends what identifies an idempotent request in its record.
+// appendIdentity appends what identifies an idempotent request or a reservation in its
+// record.
 func (s *span) appendIdentity(b []byte) []byte {
-	if r := s.request; r.Idempotent() {
+	switch r := s.request; {
+	case r.Idempotent():
 		b = append(b, r.Idempotency.Request[:]...)
 		b = append(b, r.Idempotency.Charges[:]...)
 		b = append(b, r.ID[:]...)
+	case r.Reservation != nil:
+		b = append(b, make([]byte, 48)...) // only a new record has an identity
 	}
 	return b
 }
@@ -397,6 +415,7 @@ func (c *call) appendTake(b []byte, plain int) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.params)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.requests)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.records)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.reserved)))
 	end := len(b)
 	b = c.appendParams(append(b, 0, 0, 0, 0))
 	binary.LittleEndian.PutUint32(b[end:], uint32(len(b)+1))
@@ -410,7 +429,12 @@ func (c *call) appendTake(b []byte, plain int) []byte {
 		s := &c.requests[i]
 		b = append(b, byte(s.mode))
 		b = binary.LittleEndian.AppendUint16(b, uint16(s.to-s.from))
-		if r := s.request; r.Idempotent() {
+		switch r := s.request; {
+		case r.Reservation != nil:
+			b[len(b)-3] |= 128 + 64
+			b = binary.LittleEndian.AppendUint16(b, uint16(s.record))
+			b = appendReservation(s.appendIdentity(b), r.Reservation)
+		case r.Idempotent():
 			b[len(b)-3] |= 128
 			b = binary.LittleEndian.AppendUint16(b, uint16(s.record))
 			b = s.appendIdentity(b)
@@ -421,9 +445,25 @@ func (c *call) appendTake(b []byte, plain int) []byte {
 			b = binary.LittleEndian.AppendUint16(b, m.param)
 			b = binary.LittleEndian.AppendUint16(b, m.group)
 			b = appendInts(b, m.cost)
+			if r := m.receipt; s.mode == enforcement.Adjust {
+				b = appendInts(b, r.Cost, r.State.Rev, r.State.A, r.State.B, r.State.T, r.Capacity)
+				b = binary.LittleEndian.AppendUint32(b, uint32(r.Index))
+			}
+		}
+		if r := s.request; r.Reservation != nil && r.Mode != enforcement.Peek {
+			b = binary.LittleEndian.AppendUint32(b, r.Reservation.Key.Tenant)
 		}
 	}
 	return b
+}
+
+// appendReservation appends the fields of a reservation.
+func appendReservation(b []byte, v *enforcement.Reservation) []byte {
+	b = binary.LittleEndian.AppendUint32(b, v.Version)
+	b = append(b, boolByte(v.Ends)|boolByte(v.Due)<<1)
+	b = appendInts(b, v.Life, v.Kept, v.Most)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(v.Data)))
+	return append(b, v.Data...)
 }
 
 // setDeadline writes the deadline of the call into ARGV, in microseconds by the clock
@@ -433,8 +473,8 @@ func (c *call) setDeadline(micros int64) {
 	c.argument.sent = false
 }
 
-// encodeKeys builds the names in KEYS: the plain cells, the logs, and the records. It
-// returns the number of plain cells.
+// encodeKeys builds the names in KEYS: the plain cells, the logs, the records, and the lists
+// of reservations. It returns the number of plain cells.
 func (c *call) encodeKeys(prefix string) (plain int) {
 	for i := range c.cells {
 		if !c.cells[i].log {
@@ -460,6 +500,13 @@ func (c *call) encodeKeys(prefix string) (plain int) {
 	}
 	for i := range c.records {
 		b = appendKey(b, prefix, c.records[i].home, &c.records[i].key)
+		ends = append(ends, len(b))
+	}
+	for i := range c.reserved {
+		at := &c.reserved[i]
+		b = appendTenantList(b, prefix, at.home, at.key.Tenant)
+		ends = append(ends, len(b))
+		b = appendHomeList(b, prefix, at.home)
 		ends = append(ends, len(b))
 	}
 	c.keys, c.ends = b, ends

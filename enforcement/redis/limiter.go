@@ -259,7 +259,8 @@ func (l *Limiter) conclude(c *call, answer *reply, err error) {
 		l.live.note(c, answer.clock)
 	}
 	for i := range c.requests {
-		if r, o := c.requests[i].request, c.requests[i].outcome; !o.Replayed && o.Verdict != enforcement.Reused {
+		r, o := c.requests[i].request, c.requests[i].outcome
+		if decided := o.Verdict == enforcement.Granted || o.Verdict == enforcement.Refused; decided && !o.Replayed {
 			l.denials.note(r, o)
 		}
 	}

@@ -147,7 +147,14 @@ func (v *live) note(c *call, now int64) {
 	}
 	for i := range c.requests {
 		r, o := c.requests[i].request, c.requests[i].outcome
-		if len(c.records) == 0 || !r.Idempotent() || r.Mode == enforcement.Peek || o.Verdict != enforcement.Granted || o.Replayed {
+		if len(c.records) == 0 || r.Mode == enforcement.Peek || o.Verdict != enforcement.Granted || o.Replayed {
+			continue
+		}
+		if r.Reservation != nil {
+			v.noteReservation(r, now)
+			continue
+		}
+		if !r.Idempotent() {
 			continue
 		}
 		record := cell{home: r.Home, key: r.Idempotency.Key, bound: r.MaxKeys}
@@ -396,11 +403,11 @@ func (l *Limiter) Tenants() (list []TenantKeys) {
 // KeysOf returns the number of live keys of one tenant, with one call to Redis. home is
 // the hash tag of its counters, cells are the numbers of its limits, and own is its own
 // bound, or 0. The number includes the keys of all nodes, and the records of idempotent
-// checks. Changes that a node has not
+// checks and reservations. Changes that a node has not
 // reported yet are missing: fewer than 256 for each limit and other node.
 func (l *Limiter) KeysOf(ctx context.Context, home string, tenant uint32, cells []uint32, own int64) (TenantKeys, error) {
 	found := TenantKeys{Tenant: tenant}
-	cells = append([]uint32{enforcement.IdempotencyCell}, cells...)
+	cells = append([]uint32{enforcement.IdempotencyCell, enforcement.ReservationCell}, cells...)
 	base := l.config.Prefix + "{" + home + "}" + string(binary.AppendUvarint(nil, uint64(tenant)))
 	names := []string{base + "F"}
 	for _, cell := range cells {

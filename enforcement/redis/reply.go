@@ -30,6 +30,8 @@ const (
 const (
 	verdictRepeated = 3
 	verdictReused   = 4
+	verdictStale    = 5
+	verdictFull     = 6
 )
 
 // A reply is the script's reply, decoded. The Go functions replay the decisions
@@ -83,7 +85,12 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 			continue
 		}
 		size := 0
-		if len(b) >= recordSize {
+		switch {
+		case c.requests[i].request.Reservation != nil:
+			if len(b) >= 4 {
+				size, b = int(binary.LittleEndian.Uint32(b)), b[4:]
+			}
+		case len(b) >= recordSize:
 			size = recordSize + chargedSize*int(binary.LittleEndian.Uint16(b[recordSize-2:]))
 		}
 		if size == 0 || len(b) < size {
@@ -120,7 +127,7 @@ func (c *call) join() {
 	for i := range c.requests {
 		s := &c.requests[i]
 		for k := s.from; k < s.to; k++ {
-			if !c.cells[c.charges[k].cell].shared || s.mode == enforcement.TakeUpTo {
+			if !c.cells[c.charges[k].cell].shared || s.mode == enforcement.TakeUpTo || s.mode == enforcement.Adjust {
 				continue
 			}
 			for j := s.from; j < k; j++ {
@@ -188,6 +195,10 @@ func intAt(b []byte, at, size int) int64 {
 func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.Verdict {
 	verdict, write := enforcement.Granted, true
 	c.used, c.saved = c.used[:0], c.saved[:0]
+	if s.mode == enforcement.Adjust {
+		c.adjust(s, now)
+		return verdict
+	}
 	for k := s.from; k < s.to; k++ {
 		c.used = append(c.used, charged{})
 		if s.mode == enforcement.Peek {
@@ -300,8 +311,18 @@ func (c *call) fill(r *reply, now int64) (mismatches int) {
 		case verdictReused:
 			out.Verdict = enforcement.Reused
 			continue
+		case verdictStale:
+			out.Verdict = enforcement.Stale
+			continue
+		case verdictFull:
+			out.Verdict = enforcement.Full
+			continue
 		case verdictRepeated:
-			c.repeat(s, out)
+			if s.request.Reservation != nil {
+				c.repeatReservation(s, out)
+			} else {
+				c.repeat(s, out)
+			}
 			continue
 		}
 		verdict := c.replay(s, now, out)
@@ -313,6 +334,9 @@ func (c *call) fill(r *reply, now int64) (mismatches int) {
 			at := int(c.where[s.where+j])
 			u := &c.used[at]
 			out.Charges = append(out.Charges, enforcement.Charged{State: u.state, Cost: c.charges[s.from+at].sum, Fits: u.fits})
+		}
+		if s.request.Reservation != nil && out.Verdict == enforcement.Granted && s.mode != enforcement.Adjust {
+			out.Record = enforcement.NewRecord(s.request, out)
 		}
 	}
 	return mismatches

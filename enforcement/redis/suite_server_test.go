@@ -71,14 +71,30 @@ func TestSequences(t *testing.T) {
 	scripted(t, func(t *testing.T, factory limitertest.Factory) { limitertest.Sequences(t, factory, 0, 0) })
 }
 
+// Only take.lua decides reservations.
+func TestReservations(t *testing.T) {
+	t.Parallel()
+	limitertest.Reservations(t, func(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
+		l := open(t, redis.Config{URL: servertest.Redis(t), Now: c.Now})
+		t.Cleanup(func() {
+			if s := l.Status(); s.Mismatches != 0 || s.Unreadable != 0 {
+				t.Errorf("script and reference disagreed on %d requests, %d states were unreadable", s.Mismatches, s.Unreadable)
+			}
+		})
+		return limitertest.Fixture{Limiter: l}
+	})
+}
+
 // A cluster of one server holds all slots and the rules of all clusters: the
 // keys of a call share a slot, and the client asks where it is.
 func TestConformanceOnACluster(t *testing.T) {
 	t.Parallel()
 	url := startCluster(t)
-	limitertest.Run(t, func(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
+	factory := func(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
 		return limitertest.Fixture{Limiter: open(t, redis.Config{URL: url, Now: c.Now})}
-	})
+	}
+	limitertest.Run(t, factory)
+	t.Run("Reservations", func(t *testing.T) { limitertest.Reservations(t, factory) })
 }
 
 // startCluster starts a cluster of one server and returns its URL.
@@ -93,4 +109,17 @@ func startCluster(t *testing.T) string {
 		return strings.Contains(raw.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 	})
 	return server.URL() + "?cluster=true"
+}
+
+func TestReservationSequences(t *testing.T) {
+	t.Parallel()
+	limitertest.ReservationSequences(t, func(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
+		l := open(t, redis.Config{URL: servertest.Redis(t), Now: c.Now})
+		t.Cleanup(func() {
+			if s := l.Status(); s.Mismatches != 0 || s.Unreadable != 0 {
+				t.Errorf("script and reference disagreed on %d requests, %d states were unreadable", s.Mismatches, s.Unreadable)
+			}
+		})
+		return limitertest.Fixture{Limiter: l}
+	}, 0, 0)
 }

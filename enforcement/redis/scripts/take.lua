@@ -3,24 +3,31 @@
 -- one counter.
 --
 --   KEYS     the distinct cells: first the plain ones, then the logs; then the records of
---            idempotent requests.
+--            idempotent requests and reservations; then the lists of reservation.lua.
 --
 --   ARGV[1]  head       deadline i8 (by the clock of Redis; 0: none), passed u1 (1: the
 --                       next field replaces the clock), clock i8, number of plain cells
---                       u2, of parameters u2, of decisions u2, of records u2, position
---                       of the logs u4, from 1
+--                       u2, of parameters u2, of decisions u2, of records u2, of
+--                       reservations u2, position of the logs u4, from 1
 --            parameters in the form of cell.lua, followed by their former numbers
 --            logs       for each log cell: index of the parameter u2, whole u1 (1: the
 --                       reply must have all its entries)
---            decisions  mode u1, plus 128 if it is idempotent, number of charges u2; if it
---                       is idempotent: its record u2, and three fields of 16 bytes: the
+--            decisions  mode u1, plus 128 if it has a record, plus 64 if that is of a
+--                       reservation, number of charges u2; if it
+--                       has a record: its number u2, and three fields of 16 bytes: the
 --                       hash of the request, the hash of the charges, and the ID of the
---                       request; for each charge, in ascending order of group: cell
---                       u2, parameter u2, group u2, cost i8. A group lists a cell once.
+--                       request; if it has a reservation: version u4, flags u1 (1 ends, 2
+--                       due), life i8, kept i8, most i8, size of the data u4, the data;
+--                       for each charge, in ascending order of group: cell
+--                       u2, parameter u2, group u2, cost i8, and for ADJUST the receipt: cost
+--                       i8, rev i8, a i8, b i8, t i8, capacity i8, index u4. A group
+--                       lists a cell once. After the charges of a reservation that is
+--                       created or changed, the tenant u4.
 --
 --   reply    done u1 (0: the deadline has passed, the script did nothing), clock of
 --            Redis i8; if done: one byte for each decision (1 granted, 2 refused, 3 repeated,
---            4 the record is of another request);
+--            4 the record is of another request, 5 no such reservation to read or change,
+--            6 too many reservations);
 --            then each cell as it was before the call: u1 0 absent, 4 invalid
 --            (counts as absent), 1 and the rest of the value as below, or, for a
 --            log, 2 and its state settled at this time: rev i8, units i8,
@@ -28,7 +35,9 @@
 --            entries that follow u2, and these entries. If a cell is absent and its
 --            tenant is full (full.lua), the overflow counter of the limit replaces
 --            it: u1 5, then the overflow counter as above. At the end is, for each
---            decision that was repeated, its record, from the hash of the charges on.
+--            decision that was repeated, its record, from the hash of the charges on; for a
+--            reservation that was repeated or read, the size of the record u4 and the
+--            whole record.
 --
 -- The value of a log is u1 2, rev i6, units i7, entries u2, newest i7, sum i7, dead u4,
 -- and the entries, oldest first: t i7, sum i7. The sum of an entry includes all units
@@ -46,7 +55,7 @@
 local sub, byte, floor = string.sub, string.byte, math.floor
 local max, min = math.max, math.min
 
-local PEEK, FORCE, REFUND, RESET, TAKE_UP_TO = 1, 2, 3, 4, 5
+local PEEK, FORCE, REFUND, RESET, TAKE_UP_TO, ADJUST = 1, 2, 3, 4, 5, 6
 local MAX_LOG = 10000
 local SMALL_LOG = 64      -- a log with at most this number of entries is written again as a whole
 local HEADER, ENTRY = 34, 14
@@ -55,8 +64,8 @@ local LOG_FORM, ENTRY_FORM = '<Bi6i7I2i7i7I4', '<i7i7'
 local arg = ARGV[1]
 local time = call('TIME')
 local real = time[1] * 1000000 + time[2]
-local deadline, passed, now, plain, param_count, decision_count, record_count, pos, parameters =
-  read('<i8Bi8I2I2I2I2I4', arg)
+local deadline, passed, now, plain, param_count, decision_count, record_count, reservations, pos, parameters =
+  read('<i8Bi8I2I2I2I2I2I4', arg)
 if deadline ~= 0 and real > deadline then
   return pack('<Bi8', 0, real)
 end
@@ -389,6 +398,37 @@ local function log_functions()
     end
   end
 
+  -- adjust_log changes the entry with the time at by delta units.
+  local function adjust_log(c, p, delta, at)
+    if c.r == 0 then
+      return 0
+    end
+    local ts, us = entries(body(c), c.sum - c.a)
+    local i = #ts
+    while i > 0 and ts[i] ~= at do
+      i = i - 1
+    end
+    if i == 0 then
+      return 0
+    end
+    delta = min(max(delta, -us[i]), MAX_COUNT - c.a)
+    if delta == 0 then
+      return 0
+    end
+    us[i] = us[i] + delta
+    if us[i] == 0 then
+      table.remove(ts, i)
+      table.remove(us, i)
+    end
+    if #ts == 0 then
+      forget(c)
+    else
+      rebuild(c, ts, us)
+    end
+    keep(c, p)
+    return delta
+  end
+
   local function store_log(c, p)
     local px = '3600000'
     if not passed then
@@ -414,12 +454,15 @@ local function log_functions()
     call('PEXPIRE', c.key, px)
   end
 
-  return { load = load_log, oldest = oldest, charge = charge_log, refund = refund_log, store = store_log }
+  return {
+    load = load_log, oldest = oldest, charge = charge_log, refund = refund_log, adjust = adjust_log, store = store_log,
+  }
 end
 
 -- Load the cells.
 
-local cell_count = #KEYS - record_count
+local lists = #KEYS - 2 * reservations
+local cell_count = lists - record_count
 if plain > 0 then
   local values = call('MGET', unpack(KEYS, 1, plain))
   local function open_plain(_, value)
@@ -447,11 +490,12 @@ for i = plain + 1, cell_count do
   cells[i] = c
 end
 
--- The records. New ones are in new_records, by their number.
+-- The records. New ones are in new_records, by their number. lifes has the lives in
+-- milliseconds of those of reservations.
 
-local records, new_records, repeats = nil, {}, {}
+local records, new_records, repeats, lifes = nil, {}, {}, {}
 if record_count > 0 then
-  records = call('MGET', unpack(KEYS, cell_count + 1))
+  records = call('MGET', unpack(KEYS, cell_count + 1, lists))
 end
 
 -- recorded returns the record i, or nil if there is none that has effect.
@@ -615,6 +659,11 @@ local function decide(mode, n, record, identity)
   return verdict
 end
 
+local list_changes, reserve, change_lists = {}, nil, nil
+if reservations > 0 then
+  -- include: reservation.lua
+end
+
 for d = 1, decision_count do
   local mode, n
   mode, n, pos = read('<BI2', arg, pos)
@@ -624,7 +673,9 @@ for d = 1, decision_count do
     local record = read('<I2', arg, pos) + 1
     local identity, known = sub(arg, pos + 2, pos + 49), recorded(record)
     pos = pos + 50
-    if not known then
+    if mode >= 192 then
+      verdicts[d] = reserve(mode - 192, n, record, identity)
+    elseif not known then
       verdicts[d] = decide(mode - 128, n, record, identity)
     else
       pos = pos + 14 * n
@@ -654,7 +705,8 @@ reply[cell_count + 3] = table.concat(repeats)
 
 for i = 1, record_count do
   if new_records[i] then
-    call('SET', KEYS[cell_count + i], new_records[i], 'PX', passed and '3600000' or RECORD_LIFE)
+    local life = lifes[i] and string.format('%.0f', lifes[i] + 1000) or RECORD_LIFE
+    call('SET', KEYS[cell_count + i], new_records[i], 'PX', passed and '3600000' or life)
   end
 end
 
@@ -682,5 +734,8 @@ for i = 1, cell_count do
   if c.dirty and c.r == 0 then
     call('DEL', KEYS[i])
   end
+end
+if change_lists then
+  change_lists()
 end
 return table.concat(reply)

@@ -1,0 +1,236 @@
+package redis
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+var _ enforcement.Reserver = (*Limiter)(nil)
+
+const (
+	reservationKind = 5  // the first byte of the record of a reservation
+	recordHead      = 67 // bytes before its charges
+	changesSize     = 29 // bytes of the fields that change, without the applied units
+)
+
+// appendTenantList and appendHomeList append the names of the lists of reservations. No
+// counter has such a name, because they are shorter than any name of a counter.
+func appendTenantList(b []byte, prefix, home string, tenant uint32) []byte {
+	b = append(append(append(append(b, prefix...), '{'), home...), '}')
+	return append(binary.AppendUvarint(b, uint64(tenant)), 'R')
+}
+
+func appendHomeList(b []byte, prefix, home string) []byte {
+	return append(append(append(append(b, prefix...), '{'), home...), '}', 'R')
+}
+
+// adjust decides a request with mode Adjust again in Go, from the states that the script
+// read.
+func (c *call) adjust(s *span, now int64) {
+	for k := s.from; k < s.to; k++ {
+		m := &c.charges[k]
+		p, before := &c.params[m.param], c.work[m.cell]
+		settled, clamped := p.meter.Settle(before, p.rev, now)
+		after, delta := settled, int64(0)
+		if !c.cells[m.cell].shared || m.cost > m.receipt.Cost {
+			after, delta = p.meter.Adjust(settled, p.rev, now, m.cost, m.receipt)
+		}
+		if clamped || delta != 0 {
+			c.work[m.cell] = after
+		}
+		m.sum = m.receipt.Cost + delta
+		c.used = append(c.used, charged{state: after, fits: true})
+	}
+}
+
+// repeatReservation sets the outcome of a request that created or read a reservation, from
+// the record that was found.
+func (c *call) repeatReservation(s *span, out *enforcement.Outcome) {
+	record := readRecord(s.repeated)
+	if record == nil {
+		fail(out, enforcement.Failed, fmt.Errorf("redis: the record of a reservation is invalid"))
+		return
+	}
+	out.Verdict, out.Record = enforcement.Granted, record
+	if s.mode == enforcement.Peek {
+		return
+	}
+	out.Replayed, out.At, out.First = true, record.At, record.ID
+	if record.Numbers != s.request.Idempotency.Charges || len(record.Charged) != s.to-s.from {
+		return
+	}
+	for j := range s.request.Charges {
+		at := int(c.where[s.where+j])
+		charged := record.Charged[at]
+		charged.Cost = c.charges[s.from+at].sum
+		out.Charges = append(out.Charges, charged)
+	}
+}
+
+// readRecord decodes a record in the form of reservation.lua. It returns nil if the record
+// is invalid. The costs of its charges are 0.
+func readRecord(b []byte) *enforcement.Record {
+	if len(b) < recordHead || b[0] != reservationKind {
+		return nil
+	}
+	n := int(binary.LittleEndian.Uint16(b[recordHead-2:]))
+	head := recordHead + chargedSize*n
+	data := head + changesSize + 8*n
+	if len(b) < data {
+		return nil
+	}
+	r := &enforcement.Record{
+		Request: [16]byte(b[1:]), Numbers: [16]byte(b[17:]), ID: [16]byte(b[33:]), At: int64At(b, 49),
+		Version: binary.LittleEndian.Uint32(b[head:]), Open: b[head+4] == 1,
+		Until: int64At(b, head+5), Changed: int64At(b, head+13), Kept: int64At(b, head+21),
+		Data: slices.Clone(b[data:]),
+	}
+	for i := range n {
+		c := b[recordHead+chargedSize*i:]
+		state := enforcement.State{Rev: intAt(c, 1, 6), A: intAt(c, 7, 7), B: intAt(c, 14, 7), T: intAt(c, 21, 7)}
+		r.Charged = append(r.Charged, enforcement.Charged{State: state, Fits: c[0] == 1})
+		r.Applied = append(r.Applied, int64At(b, head+changesSize+8*i))
+	}
+	return r
+}
+
+// noteReservation counts the key of the record of a reservation that was created or
+// changed.
+func (v *live) noteReservation(r *enforcement.Request, now int64) {
+	record := cell{home: r.Home, key: r.Reservation.Key, bound: r.MaxKeys}
+	after := now + r.Reservation.Life + r.Reservation.Kept
+	if r.Reservation.Ends {
+		after = now + r.Reservation.Kept
+	}
+	v.change(&record, reservationMeter, r.Reservation.Forgotten, after, now, reservationKeys)
+}
+
+// reservationKeys is the number of keys for which the record of a reservation and its places
+// in the lists count.
+const reservationKeys = 6
+
+// reservationMeter has the life of a typical record.
+var reservationMeter = enforcement.Limit{
+	Algorithm: enforcement.FixedWindow, Quota: 1, Window: enforcement.IdempotencyPeriod,
+}.Compile(1)
+
+// sweepClaim is how long a node that lists due reservations is the only one. If it stops,
+// another node takes over after that time.
+const sweepClaim = 3 * time.Second
+
+// Due implements enforcement.Reserver. Only one node at a time gets reservations. The claim
+// only saves work: a reservation that two nodes end at the same time ends once.
+func (l *Limiter) Due(ctx context.Context, most int) (due []enforcement.ReservationEntry, err error) {
+	claim := l.config.Prefix + "{00}S" // no counter has a name as short as this one
+	claimed, err := l.probe.SetNX(ctx, claim, l.health.marks.node, sweepClaim).Result()
+	if err == nil && !claimed {
+		var node string
+		if node, err = l.probe.Get(ctx, claim).Result(); err == nil && node == l.health.marks.node {
+			claimed, err = l.probe.PExpire(ctx, claim, sweepClaim).Result()
+		}
+	}
+	if errors.Is(err, redis.Nil) || err == nil && !claimed {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redis: claim the end of reservations: %w", err)
+	}
+	commands := make([]*redis.ZSliceCmd, l.config.Tags)
+	_, _ = l.probe.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range commands {
+			home := fmt.Sprintf("%02x", i)
+			until := strconv.FormatInt(l.now(home), 10)
+			commands[i] = p.ZRangeByScoreWithScores(ctx, string(appendHomeList(nil, l.config.Prefix, home)),
+				&redis.ZRangeBy{Min: "-inf", Max: until, Count: int64(most)})
+		}
+		return nil
+	})
+	for i, command := range commands {
+		list, err := command.Result()
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return due, fmt.Errorf("redis: read the reservations that are due: %w", err)
+		}
+		for _, member := range list {
+			name, _ := member.Member.(string)
+			if len(name) != 20 || len(due) == most {
+				continue
+			}
+			e := enforcement.ReservationEntry{Home: fmt.Sprintf("%02x", i), Until: int64(member.Score)}
+			e.Key = enforcement.Key{Tenant: binary.LittleEndian.Uint32([]byte(name)), Cell: enforcement.ReservationCell}
+			copy(e.Key.Partition[:], name[4:])
+			due = append(due, e)
+		}
+	}
+	return due, nil
+}
+
+// now returns the estimated time of the server that has a home.
+func (l *Limiter) now(home string) int64 {
+	if l.config.Now != nil {
+		return l.config.Now()
+	}
+	if last := l.clocks.last(home); last != nil {
+		return last.at(time.Now())
+	}
+	return time.Now().UnixMicro()
+}
+
+// Outstanding implements enforcement.Reserver.
+func (l *Limiter) Outstanding(ctx context.Context, home string, tenant uint32, until int64, partition [16]byte, most int) (
+	list []enforcement.ReservationEntry, err error,
+) {
+	name := string(appendTenantList(nil, l.config.Prefix, home, tenant))
+	for skip := int64(0); ; {
+		members, err := l.probe.ZRangeByScoreWithScores(ctx, name, &redis.ZRangeBy{
+			Min: strconv.FormatInt(max(until, 0), 10), Max: "+inf", Offset: skip, Count: int64(most) + 1,
+		}).Result()
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return nil, fmt.Errorf("redis: list the reservations of a tenant: %w", err)
+		}
+		for _, member := range members {
+			text, _ := member.Member.(string)
+			at := int64(member.Score)
+			// Redis sorts members with the same score by their bytes.
+			if len(text) != 16 || at == until && text <= string(partition[:]) {
+				continue
+			}
+			e := enforcement.ReservationEntry{Home: home, Until: at, Key: enforcement.Key{Tenant: tenant, Cell: enforcement.ReservationCell}}
+			copy(e.Key.Partition[:], text)
+			if list = append(list, e); len(list) == most {
+				return list, nil
+			}
+		}
+		if len(members) <= most {
+			return list, nil
+		}
+		skip += int64(len(members))
+	}
+}
+
+// OutstandingTotal returns the number of reservations of all tenants in the lists.
+func (l *Limiter) OutstandingTotal(ctx context.Context) (total int64, err error) {
+	commands := make([]*redis.IntCmd, l.config.Tags)
+	_, _ = l.probe.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range commands {
+			commands[i] = p.ZCard(ctx, string(appendHomeList(nil, l.config.Prefix, fmt.Sprintf("%02x", i))))
+		}
+		return nil
+	})
+	for _, command := range commands {
+		n, err := command.Result()
+		if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return 0, fmt.Errorf("redis: count the reservations: %w", err)
+		}
+		total += n
+	}
+	return total, nil
+}

@@ -1,0 +1,197 @@
+-- Reservations: creates, reads and changes their records, and keeps the lists of those
+-- that have not ended. take.lua includes this text, and runs it only for a call with
+-- reservations.
+--
+-- A record is u1 5, then as the record of an idempotent request the three fields of the
+-- decision, its time i8, units i8 (0), the number of charges u2, and the charges; then the
+-- fields that change: version u4, open u1, until i8, changed i8, kept i8, and for each
+-- charge the units that ADJUST charged or returned i8; at the end the data, which the
+-- script does not read. It has effect until kept microseconds after the end of the
+-- reservation.
+--
+-- The lists are sorted sets: one for each tenant, whose members are the partitions of the
+-- records, and one for each home, whose members are the tenant u4 and the partition. The
+-- scores are the ends. Their names are the last ones in KEYS, two for each reservation.
+
+local HEAD_FORM, HEAD = '<I4Bi8i8i8', 29
+
+-- reserved returns a record decoded, or nil if there is none that has effect. head is the
+-- position of the fields that change.
+local function reserved(v)
+  if not v or byte(v) ~= 5 or #v < 67 + HEAD then
+    return nil
+  end
+  local _, _, charges = read(RECORD_FORM, v, 50)
+  local head = 68 + 28 * charges
+  local data = head + HEAD + 8 * charges
+  if #v < data - 1 then
+    return nil
+  end
+  local r = { value = v, charges = charges, head = head, data = data }
+  r.version, r.open, r.till, r.changed, r.kept = read(HEAD_FORM, v, head)
+  if now >= (r.open == 1 and r.till or r.changed) + r.kept then
+    return nil
+  end
+  return r
+end
+
+-- adjust changes a charge, as Meter.Adjust does. was, r, a, b, t and capacity are those of
+-- the receipt. It returns the units by which the charge changed.
+local function adjust(c, p, cost, was, r, a, b, t, capacity)
+  local delta = cost - was
+  look(c, p)
+  if delta == 0 or c.shared and delta < 0 then
+    return 0
+  end
+  if was == 0 then
+    charge(c, p, delta)
+    return delta
+  end
+  if c.log then
+    return logs.adjust(c, p, delta, t)
+  end
+  if p.kind == BUCKET then
+    local before, after = c.sa, c.sa
+    if delta > 0 then
+      after = max(before - delta, -max(p.x, 1))
+    elseif c.r ~= 0 then
+      local _, unused = settle(p, r, a, b, t)
+      after = max(min(before + min(-delta, max(min(capacity, p.x) - unused, 0)), p.x), before)
+    end
+    if after ~= before then
+      c.sa = after
+      if after >= p.x then
+        c.sb = 0
+      end
+      keep(c, p)
+    end
+    return before - after
+  end
+  if c.sr == 0 then
+    return 0
+  end
+  local field = nil
+  if p.kind == CALENDAR then
+    local middle = t + floor(min(b, p.window) / 2)
+    field = middle >= c.st and middle < c.st + c.sb and 'sa'
+  elseif c.st == t then
+    field = 'sa'
+  elseif p.kind == COUNTER and c.st == t + p.window then
+    field = 'sb'
+  end
+  if not field then
+    return 0
+  end
+  local before = c[field]
+  c[field] = min(max(before + delta, 0), MAX_COUNT)
+  if c[field] ~= before then
+    keep(c, p)
+  end
+  return c[field] - before
+end
+
+local number = 0 -- of the last reservation in the call
+local added = {} -- by list: reservations that this call adds
+
+-- reserve decides the decision at pos, which has n charges and a reservation.
+reserve = function(mode, n, record, identity)
+  local version, flags, life, kept, most, size
+  version, flags, life, kept, most, size, pos = read('<I4Bi8i8i8I4', arg, pos)
+  local data = sub(arg, pos, pos + size - 1)
+  pos = pos + size
+  number = number + 1
+  local of_tenant, of_home = KEYS[lists + 2 * number - 1], KEYS[lists + 2 * number]
+  local ends, due = flags % 2 == 1, flags >= 2
+  local member = sub(KEYS[cell_count + record], -16)
+  local known = reserved(records[record])
+  local skip = pos + (mode == ADJUST and 66 or 14) * n
+
+  if mode == PEEK or known and mode ~= ADJUST then
+    pos = skip
+    if not known then
+      return '\5'
+    end
+    if mode ~= PEEK and sub(known.value, 2, 17) ~= sub(identity, 1, 16) then
+      return '\4'
+    end
+    repeats[#repeats + 1] = pack('<I4', #known.value) .. known.value
+    return '\3'
+  end
+
+  local tenant = read('<I4', arg, skip)
+  local value
+  if mode == ADJUST then
+    if not known or known.open == 0 or known.version ~= version or due ~= (now >= known.till) then
+      pos = skip + 4
+      if due and not (known and known.open == 1) then
+        list_changes[#list_changes + 1] = { of_tenant, of_home, member, tenant }
+      end
+      return '\5'
+    end
+    local applied = {}
+    for i = 1, known.charges do
+      applied[i] = sub(known.value, known.head + HEAD + 8 * (i - 1), known.head + HEAD + 8 * i - 1)
+    end
+    for _ = 1, n do
+      local i, p, group, cost, was, r, a, b, t, capacity, index
+      i, p, group, cost, was, r, a, b, t, capacity, index, pos = read('<I2I2I2i8i8i8i8i8i8i8I4', arg, pos)
+      p = params[p + 1]
+      local delta = adjust(own(i + 1, p), p, cost, was, r, a, b, t, capacity)
+      if index < known.charges then
+        applied[index + 1] = pack('<i8', delta)
+      end
+    end
+    local till = ends and known.till or now + life
+    value = sub(known.value, 1, known.head - 1)
+      .. pack(HEAD_FORM, (version + 1) % 4294967296, ends and 0 or 1, till, now, kept)
+      .. table.concat(applied) .. data
+  else
+    if most > 0 then
+      local count = redis.pcall('ZCOUNT', of_tenant, string.format('(%.0f', now), '+inf')
+      if type(count) ~= 'number' then
+        count = 0
+      end
+      if count + (added[of_tenant] or 0) >= most then
+        pos = skip + 4
+        return '\6'
+      end
+    end
+    local verdict = decide(mode, n, record, identity)
+    if verdict ~= '\1' then
+      pos = skip + 4
+      return verdict
+    end
+    value = '\5' .. sub(new_records[record], 2) .. pack(HEAD_FORM, 1, 1, now + life, now, kept)
+      .. string.rep('\0', 8 * n) .. data
+    if most > 0 then
+      added[of_tenant] = (added[of_tenant] or 0) + 1
+    end
+  end
+  pos = skip + 4
+  records[record], new_records[record] = value, value
+  lifes[record] = ((ends and 0 or life) + kept) / 1000
+  if most > 0 then
+    list_changes[#list_changes + 1] = { of_tenant, of_home, member, tenant, not ends and now + life }
+  end
+  return '\1'
+end
+
+-- change_lists adds, moves and removes the members of the lists. A list of another type is
+-- replaced.
+change_lists = function()
+  for i = 1, #list_changes do
+    local of_tenant, of_home, member, tenant, till = unpack(list_changes[i])
+    for list, name in pairs({ [of_tenant] = member, [of_home] = pack('<I4', tenant) .. member }) do
+      local done
+      if till then
+        done = redis.pcall('ZADD', list, string.format('%.0f', till), name)
+      else
+        done = redis.pcall('ZREM', list, name)
+      end
+      if till and type(done) == 'table' and done.err then
+        call('DEL', list)
+        call('ZADD', list, string.format('%.0f', till), name)
+      end
+    end
+  end
+end

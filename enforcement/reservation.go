@@ -1,0 +1,233 @@
+package enforcement
+
+import (
+	"context"
+	"math"
+	"slices"
+)
+
+// ReservationCell is the number in Key.Cell of the records of reservations. No limit has
+// this number.
+const ReservationCell = math.MaxUint32
+
+// A Reservation makes a request create, read or change the record of a reservation. The
+// limiter stores the record in the same atomic step as the charges.
+//
+// The mode of the request determines the operation:
+//
+//   - Enforce, Force: create the record, if the request is granted. The request has an
+//     Idempotency with the same Key. If there is a record with the same
+//     Idempotency.Request, the outcome is that of the first request.
+//   - Peek, without charges: read the record.
+//   - Adjust: change each charge from Receipt.Cost to Cost, and change the record.
+//
+// If there is no record to read or to change, the verdict is Stale. The same holds if the
+// record has another version than Version, or if it has ended.
+type Reservation struct {
+	// Key is the key of the record. Its partition is a hash of the ID of the reservation.
+	Key Key
+	// Most is the largest number of outstanding reservations of the tenant. If there are
+	// as many, the verdict is Full. A reservation with Most 0 is not listed: Reserver does
+	// not return it, and it does not count.
+	Most int64
+	// Life is the time in microseconds from the request to the end of the reservation.
+	// Kept is the time in microseconds for which the record is kept after the end.
+	Life, Kept int64
+	// Data is stored with the record. The limiter does not read it.
+	Data []byte
+	// Version is that of the record that Adjust changes, and Forgotten the result of
+	// Record.Forgotten for it.
+	Version   uint32
+	Forgotten int64
+	// Ends is set if Adjust ends the reservation. Otherwise it extends the reservation by
+	// Life from now.
+	Ends bool
+	// Due is set if Adjust ends a reservation whose time has passed. Without Due, Adjust
+	// only changes a reservation whose time has not passed.
+	Due bool
+}
+
+// Changes reports whether Adjust with v changes a record at the time now.
+func (v *Reservation) Changes(r *Record, now int64) bool {
+	return r.Open && r.Version == v.Version && v.Due == (now >= r.Until)
+}
+
+// A Receipt says what an earlier request charged to a counter.
+type Receipt struct {
+	// Cost is the number of units that were charged. If it is 0, no window was charged.
+	Cost int64
+	// State is the state of the counter after the charge. It identifies the window.
+	State State
+	// Capacity is that of the bucket at the charge. It is 0 for other algorithms.
+	Capacity int64
+	// Index is the index of the charge in the request that charged it.
+	Index uint16
+}
+
+// A Record is what a Limiter stores of a reservation.
+type Record struct {
+	ID      [16]byte // Request.ID of the request that created it
+	Request [16]byte // Idempotency.Request of that request
+	Numbers [16]byte // Idempotency.Charges of that request
+	At      int64    // Outcome.At of that request
+	Version uint32   // 1 for a new record; each change increments it
+	Open    bool     // false after Adjust with Ends
+	Until   int64    // the end of the reservation; in the past if it is not Open
+	Changed int64    // the time of the last change
+	Kept    int64    // Reservation.Kept of the last request
+	Data    []byte
+	// Charged has the result of each charge of the request that created the record, without
+	// its Cost and without the entries of logs.
+	Charged []Charged
+	// Applied has, for each charge, the number of units that Adjust charged (above 0) or
+	// returned (below 0).
+	Applied []int64
+}
+
+// NewRecord returns the record that a request creates, from its outcome.
+func NewRecord(r *Request, o *Outcome) *Record {
+	v := r.Reservation
+	record := &Record{
+		ID: r.ID, Request: r.Idempotency.Request, Numbers: r.Idempotency.Charges, At: o.At,
+		Version: 1, Open: true, Until: o.At + v.Life, Changed: o.At, Kept: v.Kept, Data: slices.Clone(v.Data),
+		Charged: slices.Clone(o.Charges), Applied: make([]int64, len(o.Charges)),
+	}
+	for i := range record.Charged {
+		record.Charged[i].State.Log, record.Charged[i].Cost = nil, 0
+	}
+	return record
+}
+
+// After returns the record after a request with mode Adjust that was granted.
+func (r *Record) After(request *Request, o *Outcome) *Record {
+	v, after := request.Reservation, *r
+	after.Version, after.Open, after.Changed, after.Kept, after.Data = r.Version+1, !v.Ends, o.At, v.Kept, slices.Clone(v.Data)
+	if !v.Ends {
+		after.Until = o.At + v.Life
+	}
+	after.Applied = slices.Clone(r.Applied)
+	for i := range request.Charges {
+		receipt := request.Charges[i].Receipt
+		after.Applied[receipt.Index] = o.Charges[i].Cost - receipt.Cost
+	}
+	return &after
+}
+
+// Forgotten returns the time from which the record has no effect.
+func (r *Record) Forgotten() int64 {
+	if r.Open {
+		return r.Until + r.Kept
+	}
+	return r.Changed + r.Kept
+}
+
+// A ReservationEntry is one outstanding reservation in the list of a Reserver.
+type ReservationEntry struct {
+	Home  string
+	Key   Key // of the record
+	Until int64
+}
+
+// A Reserver is a Limiter that lists reservations.
+type Reserver interface {
+	Limiter
+	// Due returns up to most listed reservations whose time has passed by the clock of the
+	// store and that have not ended.
+	Due(ctx context.Context, most int) ([]ReservationEntry, error)
+	// Outstanding returns up to most listed reservations of a tenant that have not ended,
+	// in the order of Until and the partition of their keys. The first one follows the
+	// position (until, partition).
+	Outstanding(ctx context.Context, home string, tenant uint32, until int64, partition [16]byte, most int) ([]ReservationEntry, error)
+}
+
+// RecordKey returns the key of the record that the request creates, reads or changes. ok is
+// false if it has none.
+func (r *Request) RecordKey() (key Key, ok bool) {
+	switch {
+	case r.Reservation != nil:
+		return r.Reservation.Key, true
+	case r.Idempotent():
+		return r.Idempotency.Key, true
+	}
+	return Key{}, false
+}
+
+// Adjust changes what an earlier request charged to the counter from receipt.Cost to cost.
+// It changes only the window that was charged: if that window has ended, nothing. s is
+// settled. delta is the number of units by which the charge changed.
+//
+//   - A log changes the entry that the request made.
+//   - A bucket has no windows. Units that refilled since the charge are not returned a
+//     second time: if nobody else had charged the bucket, it would now have a level. At most
+//     the capacity minus that level is returned. For additional units, it can go into debt.
+//   - If receipt.Cost is 0, there is no window. The cost is charged now.
+func (m *Meter) Adjust(s State, rev, now, cost int64, receipt *Receipt) (after State, delta int64) {
+	delta = cost - receipt.Cost
+	switch {
+	case delta == 0:
+		return s, 0
+	case receipt.Cost == 0:
+		return m.Charge(s, rev, now, delta), delta
+	case m.Algorithm.Bucket() && delta > 0:
+		after = m.Charge(s, rev, now, delta)
+		return after, s.A - after.A
+	case m.Algorithm.Bucket():
+		unused, _ := m.Settle(receipt.State, rev, now)
+		room := min(receipt.Capacity, m.Capacity) - unused.A
+		after = m.Refund(s, min(-delta, max(room, 0)))
+		return after, s.A - after.A
+	case s.Rev == 0:
+		return s, 0
+	case m.Algorithm == SlidingWindowLog:
+		return adjustLog(s, delta, receipt.State.T)
+	}
+	count := m.charged(&s, &receipt.State)
+	if count == nil {
+		return s, 0
+	}
+	was := *count
+	*count = min(max(was+delta, 0), maxCount)
+	return s, *count - was
+}
+
+// charged returns the count of the window with the state receipt, or nil if that window has
+// no effect any more.
+func (m *Meter) charged(s, receipt *State) *int64 {
+	switch {
+	case m.Period != NoPeriod:
+		// The zone of the tenant may have changed, which moves windows. Settle also follows
+		// the middle.
+		if middle := receipt.T + min(receipt.B, m.Window)/2; middle >= s.T && middle < s.T+s.B {
+			return &s.A
+		}
+	case s.T == receipt.T:
+		return &s.A
+	case m.Algorithm == SlidingWindowCounter && s.T == receipt.T+m.Window:
+		return &s.B
+	}
+	return nil
+}
+
+// adjustLog changes the entry of a log with the time at by delta units.
+func adjustLog(s State, delta, at int64) (after State, changed int64) {
+	i := len(s.Log) - 1
+	for i >= 0 && s.Log[i].T != at {
+		i--
+	}
+	if i < 0 {
+		return s, 0
+	}
+	delta = min(max(delta, -s.Log[i].Units), maxCount-s.A)
+	s.Log = append([]Entry(nil), s.Log...)
+	s.Log[i].Units += delta
+	s.A += delta
+	if s.Log[i].Units == 0 {
+		s.Log = append(s.Log[:i], s.Log[i+1:]...)
+		s.B--
+	}
+	if s.B == 0 {
+		return State{}, delta
+	}
+	s.T = s.Log[len(s.Log)-1].T
+	return s, delta
+}
