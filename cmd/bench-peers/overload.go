@@ -76,7 +76,8 @@ func (s *service) tenants(ctx context.Context) ([]load.Request, error) {
 	var requests []load.Request
 	for i := range equalTenants {
 		slug := fmt.Sprintf("bench-%d", i)
-		status, _, answer, err := s.call(ctx, s.operator, "/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": {"name": "bench", "plan": "bench"}}`, slug), "")
+		body := fmt.Sprintf(`{"slug": %q, "tenant": {"name": "bench", "plan": "bench"}}`, slug)
+		status, _, answer, err := s.call(ctx, s.operator, "/v1/tenants", body, "")
 		if err = wants(status, answer, err); err != nil {
 			return nil, err
 		}
@@ -160,7 +161,8 @@ func (r *results) writeOverload(b *strings.Builder) {
 				[]string{percent(all)})...)
 		}
 	}
-	fmt.Fprintf(b, "\nNine of ten tenants, on %d connections each. In a flood, the tenth sends on %d.\n\n", equalConnections, floodFactor*equalConnections)
+	fmt.Fprintf(b, "\nNine of ten tenants, on %d connections each. In a flood, the tenth sends on %d.\n\n",
+		equalConnections, floodFactor*equalConnections)
 	head(b, "checks/s of the nine", latencies, "p99, × all alike", "not allowed")
 	for _, name := range overloaded {
 		for _, flood := range []bool{false, true} {
