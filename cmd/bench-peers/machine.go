@@ -61,7 +61,7 @@ type usage struct {
 
 // use reads the processor time of bench with its children, and that of the machine.
 func (b *bench) use() usage {
-	u := usage{at: time.Now(), ours: ownProcessor()}
+	u := usage{at: time.Now(), ours: ownProcessor() + b.ended}
 	for _, c := range b.children {
 		seconds, _ := processor(c.pid())
 		u.ours += seconds

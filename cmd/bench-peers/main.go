@@ -30,8 +30,12 @@ type options struct {
 var allGroups = []string{"http", "rate", "batch", "redis", "memory", "grpc", "overload"}
 
 func main() {
-	if len(os.Args) > 2 && os.Args[1] == "serve" {
-		if err := serve(os.Args[2:]); err != nil {
+	if len(os.Args) > 2 && (os.Args[1] == "serve" || os.Args[1] == "send") {
+		child := serve
+		if os.Args[1] == "send" {
+			child = send
+		}
+		if err := child(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}
@@ -84,6 +88,7 @@ type bench struct {
 	folder   string // temporary folder; removed at the end
 	redis    *redisServer
 	children []*child
+	ended    float64 // processor time of children that have ended, in seconds
 	results  results
 }
 

@@ -3,12 +3,19 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"math"
+	"net"
+	"os"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/internal/load"
@@ -71,9 +78,15 @@ func (b *bench) measureOverload(ctx context.Context) (err error) {
 	return err
 }
 
-// tenants returns the requests of equalTenants tenants, which it creates.
-func (s *service) tenants(ctx context.Context) ([]load.Request, error) {
-	var requests []load.Request
+// A tenant is one of equalTenants.
+type tenant struct {
+	key     string
+	request load.Request
+}
+
+// tenants creates equalTenants tenants with an API key each.
+func (s *service) tenants(ctx context.Context) ([]tenant, error) {
+	var tenants []tenant
 	for i := range equalTenants {
 		slug := fmt.Sprintf("bench-%d", i)
 		body := fmt.Sprintf(`{"slug": %q, "tenant": {"name": "bench", "plan": "bench"}}`, slug)
@@ -89,41 +102,105 @@ func (s *service) tenants(ctx context.Context) ([]load.Request, error) {
 		if err := json.Unmarshal([]byte(answer), &made); err != nil {
 			return nil, err
 		}
-		requests = append(requests, load.NewRequest(s.address, "/v1/check", checkBody, users, "Authorization: Bearer "+made.Token))
+		tenants = append(tenants, tenant{made.Token, checkRequest(s.address, made.Token)})
 	}
-	return requests, nil
+	return tenants, nil
+}
+
+func checkRequest(address, key string) load.Request {
+	return load.NewRequest(address, "/v1/check", checkBody, users, "Authorization: Bearer "+key)
 }
 
 // tenantsContender returns a contender that sends the requests of all tenants at the same
-// time. Its slot has the checks of all tenants but the last, and the processor time that
-// all of them took for each of these checks.
-func (b *bench) tenantsContender(s *service, tenants []load.Request, flood bool) contender {
+// time. Its slot has the checks of all tenants but the last. A process of its own sends
+// those of the last. Otherwise its connections would also make the others wait for the
+// thread of the load generator.
+func (b *bench) tenantsContender(s *service, tenants []tenant, flood bool) contender {
 	return contender{beside(s.name, flood), func(ctx context.Context) (slot, error) {
+		connections := equalConnections
+		if flood {
+			connections *= floodFactor
+		}
+		last := len(tenants) - 1
+		other, err := b.startSender(s.address, tenants[last].key, connections)
+		if err != nil {
+			return slot{}, err
+		}
+		defer b.stopSender(other)
 		return b.measure(ctx, s, func(ctx context.Context) (*load.Result, error) {
-			results, errs := make([]*load.Result, len(tenants)), make([]error, len(tenants))
+			results, errs := make([]*load.Result, last), make([]error, last)
 			var wait sync.WaitGroup
-			for i, request := range tenants {
+			for i, t := range tenants[:last] {
 				cfg := load.Config{
-					Dial: s.dial, Request: request, Connections: equalConnections, Duration: time.Duration(b.seconds * float64(time.Second)),
-				}
-				if flood && i == len(tenants)-1 {
-					cfg.Connections *= floodFactor
+					Dial: s.dial, Request: t.request, Connections: equalConnections, Duration: time.Duration(b.seconds * float64(time.Second)),
 				}
 				wait.Go(func() { results[i], errs[i] = load.Run(ctx, cfg) })
 			}
 			wait.Wait()
-			for _, err := range errs {
-				if err != nil {
-					return nil, err
-				}
+			if err := errors.Join(errs...); err != nil {
+				return nil, err
 			}
-			sum := results[0]
-			for _, r := range results[1 : len(results)-1] {
-				sum.Merge(r)
+			for _, r := range results[1:] {
+				results[0].Merge(r)
 			}
-			return sum, nil
+			return results[0], nil
 		})
 	}}
+}
+
+// senderKey is the environment variable with the API key of the command send.
+const senderKey = "BENCH_KEY"
+
+var isSending = regexp.MustCompile("(sending)")
+
+// startSender starts a process that sends checks on a number of connections, and waits
+// until all of them are open.
+func (b *bench) startSender(address, key string, connections int) (*child, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c, err := b.start("send", []string{senderKey + "=" + key}, program,
+		"send", "-address", address, "-connections", strconv.Itoa(connections))
+	if err == nil {
+		_, err = c.await(isSending)
+	}
+	return c, err
+}
+
+// stopSender ends a process that startSender started.
+func (b *bench) stopSender(c *child) {
+	seconds, _ := processor(c.pid())
+	b.ended += seconds
+	c.stop()
+	b.children = slices.DeleteFunc(b.children, func(other *child) bool { return other == c })
+}
+
+// mostSending bounds how long the command send runs.
+const mostSending = 5 * time.Minute
+
+// send sends checks until the process is ended. It uses one thread, as the load generator
+// does.
+func send(args []string) error {
+	flags := flag.NewFlagSet("send", flag.ContinueOnError)
+	address := flags.String("address", "", "address of the server")
+	connections := flags.Int("connections", 1, "number of connections")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	runtime.GOMAXPROCS(1)
+	var opened atomic.Int64
+	_, err := load.Run(context.Background(), load.Config{
+		Request: checkRequest(*address, os.Getenv(senderKey)), Connections: *connections, Duration: mostSending,
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, "tcp", *address)
+			if opened.Add(1) == int64(*connections) {
+				fmt.Println("sending")
+			}
+			return c, err
+		},
+	})
+	return err
 }
 
 // goodput compares what a service decides with overloadConnections and fullConnections.
