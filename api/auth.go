@@ -31,7 +31,8 @@ type caller struct {
 // tenant returns the tenant that the key belongs to, or nil for a key of the operator.
 func (c caller) tenant() *enforcement.Subject { return c.key.Subject }
 
-// party returns the group that shares slots for expensive operations: the tenant, or the key of the operator.
+// party returns the ID under which the caller uses slots for expensive operations: the ID of its
+// tenant, or the ID of the operator's API key. All callers with the same party share these slots.
 func (c caller) party() string {
 	if t := c.tenant(); t != nil {
 		return t.TenantID

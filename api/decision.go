@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// reasonType maps the reason of a denial to the name of its problem type in problem.Catalogue,
+// reasonType maps the reason of a denial to the name of its problem type in problem.Catalog,
 // which has the status. "" means the registered type quota-exceeded with the status 429.
 var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonOverLimit:          "",

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// kindTypes maps the kind of an error to the name of its problem type in problem.Catalogue.
+// kindTypes maps the kind of an error to the name of its problem type in problem.Catalog.
 var kindTypes = map[problem.Kind]string{
 	problem.Internal:        "internal-error",
 	problem.Malformed:       "malformed-request",
@@ -36,7 +36,8 @@ var kindTypes = map[problem.Kind]string{
 // are pages of Headgate.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// A problemType is an entry of problem.Catalogue with its URI.
+// A problemType is an entry of problem.Catalog with its URI. Error responses contain it in the
+// members type, title and status.
 type problemType struct {
 	uri, title string
 	status     int
@@ -48,8 +49,8 @@ type problemTypes struct {
 }
 
 func newProblemTypes(publicURL string) problemTypes {
-	t := problemTypes{byName: make(map[string]problemType, len(problem.Catalogue))}
-	for _, p := range problem.Catalogue {
+	t := problemTypes{byName: make(map[string]problemType, len(problem.Catalog))}
+	for _, p := range problem.Catalog {
 		t.byName[p.Name] = problemType{strings.TrimSuffix(publicURL, "/") + "/docs/problems/" + p.Name, p.Title, p.Status}
 	}
 	return t

@@ -170,8 +170,8 @@ func (r *route) tenant(c echo.Context) string {
 	return c.QueryParam("tenant")
 }
 
-// recordDenied returns err unchanged. If err is Forbidden, recordDenied also records the denied access for
-// the audit log, which is written later.
+// recordDenied returns err unchanged. If err is Forbidden, recordDenied also queues an entry about
+// the denied access for the audit log. A background task writes the queued entries.
 func (a *API) recordDenied(r *route, who caller, c echo.Context, err error) error {
 	if err == nil || a.cfg.Refusals == nil || !problem.Is(err, problem.Forbidden) {
 		return err

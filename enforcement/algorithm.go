@@ -282,9 +282,10 @@ func (m *Meter) charge(s *State, rev, now, cost int64) {
 	}
 }
 
-// appendEntry adds cost to a log. Usually that is a new entry. It is added to the
-// newest entry if the log is full, or if the newest entry is not older than now because
-// the clock stepped back.
+// appendEntry adds cost to a log. Usually it appends an entry at now.
+//
+// It adds cost to the newest entry instead in two cases: the log has MaxLog entries, or the time of
+// the newest entry is now or later. A later time means that the clock stepped back.
 func appendEntry(s State, now, cost int64) State {
 	cost = min(cost, maxCount-s.A)
 	s.A += cost

@@ -378,9 +378,10 @@ func (it *item) denyWithoutCounters(enforced bool) bool {
 	return false
 }
 
-// block denies a check whose key is blocked. RetryAfter is the time until the last
-// block of the key has ended and the limits allow the check. The limiter is still
-// called, because it computes the time for the limits.
+// block denies a check whose key is blocked. It sets RetryAfter to the time until the last of the
+// key's blocks ends. Later, answer raises it to the time until the limits allow the check, if
+// that is longer. For this purpose the engine calls the limiter also for a blocked check, without a
+// charge.
 func (w *call) block(it *item) {
 	s, d := it.Subject, it.Decision
 	w.hashed = w.hashed[:0]

@@ -53,9 +53,11 @@ type groupable[T any] interface {
 	effective(rows []*T) []*T
 }
 
-// change adds a row to the group with a key, or removes it. If the group has several
-// rows, change appends a function to sorts. The caller calls these functions after all
-// changes; they sort the groups.
+// change adds row to the group that m stores under key, or, if remove is set, removes it from this
+// group.
+//
+// If the group then has to be sorted, change appends a function that sorts it to sorts. The caller
+// makes all its changes first and then calls the functions in sorts.
 func change[K comparable, T any, P groupable[T]](
 	by *cow.Owner, sorts *[]func(), m *cow.Map[K, group[T]], key K, row *T, remove bool,
 ) {

@@ -77,9 +77,12 @@ const (
 	longEpoch   = 60_000_000 // microseconds
 )
 
-// LeaseBatch returns the largest number of units of a limit that one of these nodes may
-// have leased. All nodes together lease at most a tenth of the
-// limit. 0 means that the limit is never leased, so that each check is decided exactly.
+// LeaseBatch returns the maximum number of units of a limit that one node may hold on lease if
+// nodes nodes serve. It is chosen so that all nodes together lease at most a tenth of the quota or
+// capacity.
+//
+// LeaseBatch returns 0 for a limit that must not be leased: a log, a calendar window, or a limit
+// that is too small or too short. Then the shared limiter decides each check exactly.
 func (m *Meter) LeaseBatch(nodes int) int64 {
 	size := m.Quota
 	switch {

@@ -24,7 +24,7 @@ import (
 var ErrNoPage = problem.New(problem.NotFound, "this page does not exist")
 
 // An answer describes the error page of a kind of problem. name is the problem's type in
-// problem.Catalogue, which has the status.
+// problem.Catalog, which has the status.
 type answer struct{ name, title string }
 
 var answers = map[problem.Kind]answer{

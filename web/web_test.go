@@ -74,7 +74,7 @@ func TestProblemPages(t *testing.T) {
 	t.Parallel()
 	h := handler(t)
 	list := get(t, h, "/docs/problems").Body.String()
-	for _, p := range problem.Catalogue {
+	for _, p := range problem.Catalog {
 		path := "/docs/problems/" + p.Name
 		page := get(t, h, path)
 		if page.Code != http.StatusOK || !strings.Contains(page.Body.String(), "<h1>"+p.Title+"</h1>") {

@@ -172,9 +172,12 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	return n, nil
 }
 
-// count starts the tasks that record decisions. The recorder counts in memory. The flusher
-// writes the counts to the database every second, and once more after the last request. On one
-// node of the fleet, the roller sums them into hours and days.
+// count starts the tasks that count decisions on a serving node:
+//
+//   - The recorder counts in memory.
+//   - The flusher writes the counts to the database every second, and once more after the last request.
+//   - The roller sums up the counts in the database to hours and days. It runs on every node, but only the
+//     node that holds a lease works.
 func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),

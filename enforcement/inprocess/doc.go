@@ -8,13 +8,12 @@
 // the shards. All groups of a request are therefore one atomic step, and no lock is
 // shared by all requests. Take does not wait for a store, and no deadline fails it.
 //
-//	limiter.go  Take: lock, settle, decide, write
-//	change.go   charges, refunds and resets of one counter
-//	table.go    a shard: its lock, and cells without pointers, found by a seeded hash
-//	logs.go     the entries of sliding logs, which are not in the cells
-//	sweep.go    Run: deletes counters that are as if unused
-//	shared_states.go
-//	            the last known states of shared counters: enforcement.ShareMemory
+//	limiter.go         Take: lock, settle, decide, write
+//	counter_writes.go  charges, refunds and resets of one counter
+//	table.go           a shard: its lock, and cells without pointers, found by a seeded hash
+//	logs.go            the entries of sliding logs, which are not in the cells
+//	sweep.go           Run: deletes counters that are as if unused
+//	shared_states.go   the last known states of shared counters: enforcement.ShareMemory
 //
 // Memory is bounded by Config.MaxCells, and for each tenant by TenantCells. A
 // counter is deleted only when it is as if unused: its window has ended, its log is

@@ -58,8 +58,9 @@ func (l *Limiter) Return(ctx context.Context) {
 	})
 	for l.pump(ctx) {
 	}
-	// Cells that are still queued could not return their units in time. These units stay
-	// unusable until their lots end. Checks that wait for such a draw must continue.
+	// A cell that is still queued could not return its units before ctx ended. Nothing can use
+	// these units until their lots end (see lot). Checks that wait for the queued draw of such a
+	// cell must continue, so release them.
 	for cells := l.next(); len(cells) > 0; cells = l.next() {
 		for _, c := range cells {
 			c.in.mu.Lock()

@@ -313,7 +313,8 @@ func (c *call) paramOf(charge *enforcement.Charge) uint16 {
 	return uint16(len(c.params) - 1)
 }
 
-// calendarKind is the number of calendar windows in the scripts.
+// calendarKind is the code that the scripts use for calendar windows. scriptKinds has the codes of
+// the other algorithms.
 const calendarKind = 5
 
 const paramSize = 62 // bytes of a parameter, without its former numbers

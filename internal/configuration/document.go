@@ -21,7 +21,9 @@ type Document struct {
 	Tenants map[string]Tenant
 }
 
-// A Tenant is a tenant with its overrides and list entries. A nil list means that the document does not manage it.
+// A Tenant is a tenant of a Document, with its overrides and its entries of the allow list and the
+// deny list. If Overrides or Lists is nil, the document does not manage them: Apply neither changes
+// nor reports them.
 type Tenant struct {
 	tenants.Document
 	// Overrides are in the order of their creation. If several apply to a key, the last one has precedence.
@@ -170,7 +172,8 @@ func describeEntry(e exceptions.NewEntry) exceptions.Entry {
 	return exceptions.Entry{List: e.List, Attribute: e.Attribute, Value: e.Value, Reason: e.Reason, ExpiresAt: e.ExpiresAt}
 }
 
-// under returns the fields of an Invalid or Malformed problem with a prefix, or false for another error.
+// under returns the invalid fields that a problem reports, with a prefix before their paths. It
+// returns false if err is not a problem of the kind Invalid, Malformed or Conflict.
 func under(prefix string, err error) (problem.Fields, bool) {
 	if !problem.Is(err, problem.Invalid) && !problem.Is(err, problem.Malformed) && !problem.Is(err, problem.Conflict) {
 		return nil, false

@@ -23,9 +23,13 @@ var UsageColumns = []Column{
 	{"time_zone", "The time zone of at."},
 }
 
-// Usage returns the decisions of a tenant by policy and step, without steps that have none. slug is that of the tenant.
-// q has its number, the time range, and the step; default: metrics.Hour. policies are those of its plan. The file also
-// has other policies that were counted in the range.
+// Usage returns a file with one row for each policy of a tenant and each step in which the policy
+// decided requests. Its other parameters are:
+//
+//   - slug: the slug of the tenant, for the name of the file.
+//   - q: the internal number of the tenant, the time range, and the step. An empty step means metrics.Hour.
+//   - policies: the slugs of the policies in the tenant's plan. Usage adds up to 100 policies that are not in
+//     the plan but decided requests in the time range.
 func Usage(
 	ctx context.Context, from *metrics.Analytics, slug string, q metrics.Query, policies []string, zone *time.Location,
 ) (File, error) {

@@ -1,178 +1,149 @@
 package metrics
 
 import (
+	"cmp"
+	"context"
+	"log/slog"
 	"time"
+
+	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Query selects counts of a time range. From is rounded down and To is rounded up to whole steps. To is at most the
-// end of the current step.
-type Query struct {
-	Tenant   uint32 // the tenant's number; 0: the sum over all tenants
-	Policy   string // slug; "": all; at most one of Policy and Route may be set, and some queries support only one of them
-	Route    string
-	From, To time.Time // after From, by at most 3 years
-	// Step is the length of one point. If "", it is the finest step for which the result stays within its size bound.
-	Step  Step
-	Limit int // maximum number of rows of a ranking; 0: 10; at most 100
+// AnalyticsConfig configures Analytics.
+type AnalyticsConfig struct {
+	// Now returns the current time. No query returns steps that begin later. Default: time.Now.
+	Now func() time.Time
+	// Live returns the counts of a tenant by second on this node. Analytics.Live calls it. Default:
+	// none.
+	Live func(tenant uint32, since time.Time) []Second
+	// Pending returns a kept denial that this node has not written to the store yet.
+	// Analytics.Refusal calls it. Default: none.
+	Pending func(id [16]byte) (Refusal, bool)
+	// Logger logs sketches that cannot be decoded. Default: no logging.
+	Logger *slog.Logger
 }
 
-// A Span is the time range of a result, which consists of whole steps.
-type Span struct {
-	From, To time.Time
-	Step     Step
+// Analytics answers queries about counts from the Store. The results include all counts up to the
+// last flush of each node. For an unknown tenant, policy or route, the counts are zero; that is not
+// an error. Analytics is safe for concurrent use.
+type Analytics struct {
+	store  Store
+	cfg    AnalyticsConfig
+	memory memory
+	marked sharedMark
 }
 
-// Traffic is the number of decisions over time. Points contains every step of the span, oldest first.
-type Traffic struct {
-	Span
-	Total  Counts
-	Points []Point
+// NewAnalytics returns an Analytics that reads from a store.
+func NewAnalytics(store Store, c AnalyticsConfig) *Analytics {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Live == nil {
+		c.Live = func(uint32, time.Time) []Second { return nil }
+	}
+	if c.Pending == nil {
+		c.Pending = func([16]byte) (Refusal, bool) { return Refusal{}, false }
+	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	return &Analytics{store: store, cfg: c, marked: newSharedMark()}
 }
 
-// A Point contains the counts of one step.
-type Point struct {
-	At time.Time
-	Counts
+// Traffic returns the counts of decisions over time for a tenant, a policy, or a route.
+func (a *Analytics) Traffic(ctx context.Context, q Query) (Traffic, error) {
+	of, err := q.counts()
+	if err != nil {
+		return Traffic{}, err
+	}
+	r, err := a.reading(ctx, q, bounds{points: maxPoints, rows: maxRows})
+	if err != nil {
+		return Traffic{}, err
+	}
+	rows, err := a.counts(ctx, r, of)
+	if err != nil {
+		return Traffic{}, err
+	}
+	t := Traffic{Span: r.Span, Points: r.points()}
+	for i := range rows {
+		t.Total.Add(&rows[i].Counts)
+		t.Points[r.place(rows[i].At)].Add(&rows[i].Counts)
+	}
+	return t, nil
 }
 
-// RouteRanking ranks routes or policies by requests, the highest first.
-type RouteRanking struct {
-	Span
-	Routes []RouteTraffic
-	// More is set if the span may contain further routes or policies that are not listed.
-	More bool
+// Total returns the same counts as Traffic for the whole time range, without points, and reads
+// fewer rows. The time range is rounded to minutes. Where the rows of minutes are deleted, it is
+// rounded to hours or days.
+func (a *Analytics) Total(ctx context.Context, q Query) (Traffic, error) {
+	of, err := q.counts()
+	if err != nil {
+		return Traffic{}, err
+	}
+	r, err := a.reading(ctx, q, bounds{rows: maxRows})
+	if err != nil {
+		return Traffic{}, err
+	}
+	rows, err := a.counts(ctx, r, of)
+	t := Traffic{Span: r.Span}
+	for i := range rows {
+		t.Total.Add(&rows[i].Counts)
+	}
+	return t, err
 }
 
-// A RouteTraffic contains the counts of one route or one policy.
-type RouteTraffic struct {
-	Name   string
-	Total  Counts
-	Points []Point // one for each step of the span; only set for the first ten routes
+// counts returns a CountQuery for the tenant, policy or route that q names. The error is
+// problem.Invalid if q names both a policy and a route.
+func (q *Query) counts() (CountQuery, error) {
+	of := CountQuery{Tenant: q.Tenant, Kind: KindTotal}
+	switch {
+	case q.Policy != "" && q.Route != "":
+		return of, problem.At("route", "must not be set together with policy")
+	case q.Policy != "":
+		of.Kind, of.Names = KindPolicy, []string{q.Policy}
+	case q.Route != "":
+		of.Kind, of.Names = KindRoute, []string{q.Route}
+	}
+	return of, nil
 }
 
-// A Measure is the number by which tenants are ranked.
-type Measure string
-
-// The measures.
-const (
-	ByRequests Measure = "requests"
-	ByLimited  Measure = "limited" // denials by limits
-	// ByRate takes the tenants with the most denials by limits and ranks them by denial rate. So tenants with very
-	// few requests do not take the first places.
-	ByRate Measure = "rate"
-)
-
-// TenantRanking ranks tenants. The counts of each listed tenant are exact.
-type TenantRanking struct {
-	Span
-	Tenants []TenantTraffic
-	// Floor is the highest number that a tenant outside of the list can have: requests for ByRequests, otherwise
-	// denials by limits.
-	Floor int64
+func (a *Analytics) counts(ctx context.Context, r reading, of CountQuery) (list []CountRow, err error) {
+	for _, p := range r.parts {
+		rows, err := a.store.Counts(ctx, p.query(of))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, rows...)
+	}
+	return list, nil
 }
 
-// A TenantTraffic contains the counts of one tenant in a ranking.
-type TenantTraffic struct {
-	Tenant uint32
-	Counts
+// maxRefusals is the maximum number of kept denials in one result.
+const maxRefusals = 500
+
+// Refusals returns the kept denials that match a filter, newest first.
+func (a *Analytics) Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, error) {
+	if !f.From.IsZero() && !f.To.IsZero() && !f.To.After(f.From) {
+		return nil, notAfter()
+	}
+	f.Limit = min(f.Limit, maxRefusals)
+	return a.store.Refusals(ctx, f)
 }
 
-// A KeyRanking is the number by which keys are ranked.
-type KeyRanking string
-
-// The rankings of keys.
-const (
-	LimitedKeys KeyRanking = "limited" // by denials by limits
-	AllowedKeys KeyRanking = "allowed" // by allowed decisions
-)
-
-// A TopKey is one key of a ranking, with its counted number. The true number is at least Count-Error and at most
-// Count.
-type TopKey struct {
-	Tenant uint32
-	Policy string // slug
-	// Names are the attributes in the policy's count_by, and Values their values in the same order. Missing marks the
-	// attributes that the requests did not have. If Redacted is set, the values are hashes.
-	Names    []string
-	Values   []string
-	Missing  []bool
-	Redacted bool
-	Count    int64
-	Error    int64
-	// Allowed is the number of allowed requests of the key, at least; -1 if it is unknown. Trend contains Count by equal parts of the span,
-	// oldest first. Only LimitedAndAllowed sets them.
-	Allowed int64
-	Trend   []int64
+// Refusal returns a kept denial by its decision ID, even if this node has not written it to the
+// store yet. The error is problem.NotFound if the denial is not kept, or if tenant is not 0 and the
+// denial belongs to another tenant.
+func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Refusal, error) {
+	if r, found := a.cfg.Pending(id); found && (tenant == 0 || tenant == r.Tenant) {
+		return r, nil
+	}
+	return a.store.Refusal(ctx, id, tenant)
 }
 
-// TopKeys is a ranking of keys. The number of a key that is not listed is at most Floor.
-type TopKeys struct {
-	Span
-	Keys  []TopKey
-	Floor int64
-	Total int64 // sum over all keys of all policies
-}
+// liveSpan is the length of the time before now for which Live returns counts.
+const liveSpan = 15 * time.Minute
 
-// KeyTraffic is one key over time. The true numbers are at least Count-Error and at most Count.
-type KeyTraffic struct {
-	Span
-	Count, Error int64
-	Points       []KeyPoint // every step of the span
-}
-
-// A KeyPoint is one key in one step.
-type KeyPoint struct {
-	At           time.Time
-	Count, Error int64
-}
-
-// A Bucket of a histogram counts the values that are greater than From and at most To.
-type Bucket struct {
-	From, To int64
-	Count    int64
-}
-
-// A Histogram counts values by bucket. Its quantiles are the upper bounds of the buckets that contain them.
-type Histogram struct {
-	Span
-	Buckets       []Bucket // without the empty buckets at both ends
-	Count         int64
-	Never         int64 // only for RetryAfter: denials for which waiting does not help; not included in Count
-	P50, P95, P99 int64 // upper bounds of their buckets; 0 without values
-}
-
-// Remaining shows how much quota was left at the time of each decision.
-type Remaining struct {
-	Span
-	Policies []PolicyRemaining // ordered by slug
-}
-
-// PolicyRemaining is a histogram of the remaining quota of one policy, in percent, from a sample of its decisions. It
-// contains every bucket, each 5% wide. The first bucket counts decisions with no quota left.
-type PolicyRemaining struct {
-	Policy  string
-	Count   int64
-	Buckets []Bucket
-}
-
-// LatencyPoint summarizes the duration of limiter calls in one step, in microseconds.
-type LatencyPoint struct {
-	At            time.Time
-	Count         int64
-	P50, P95, P99 int64
-}
-
-// Latency is the duration of limiter calls in microseconds. Histogram covers all calls. Shared covers the limiter
-// that all nodes share, or the only one of a node. Local covers the node's own limiter, which replaces an unavailable
-// one.
-type Latency struct {
-	Histogram
-	Shared, Local Histogram
-	Points        []LatencyPoint // of all calls; one for each step of the span
-}
-
-// A Second contains the counts of this node for one second.
-type Second struct {
-	At time.Time
-	Counts
+// Live returns the counts of a tenant by second for the last 15 minutes, or of all tenants if
+// tenant is 0. They are the counts of this node only: the Store has the counts of all nodes, but
+// only by minute.
+func (a *Analytics) Live(tenant uint32) []Second {
+	return a.cfg.Live(tenant, a.cfg.Now().Add(-liveSpan))
 }

@@ -1,260 +1,418 @@
-package metrics_test
+package metrics
 
 import (
-	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/metrics"
-	"github.com/headgate/headgate/internal/store"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/internal/problem"
 )
 
-// A kept world is Analytics over a real database, at an instant that is moved.
-type kept struct {
-	*testing.T
-	*metrics.Analytics
-	store *store.Store
-	now   time.Time
-	seq   int64
-}
+// midnight is the beginning of a day.
+var midnight = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC).Unix()
 
-func newKept(t *testing.T) *kept {
-	t.Helper()
-	s, err := store.Open(t.Context(), store.Config{URL: "sqlite://" + filepath.Join(t.TempDir(), "h.db"), Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if err := s.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	k := &kept{T: t, store: s, now: time.Date(2026, 11, 21, 14, 23, 37, 0, time.UTC)}
-	k.Analytics = metrics.NewAnalytics(s, metrics.AnalyticsConfig{Now: func() time.Time { return k.now }})
-	return k
-}
+const (
+	aMinute = 60
+	anHour  = 60 * aMinute
+	aDay    = 24 * anHour
+)
 
-func (k *kept) must(err error) {
-	k.Helper()
-	if err != nil {
-		k.Fatal(err)
-	}
-}
-
-func (k *kept) add(counts []metrics.CountRow, sketches ...metrics.SketchRow) {
-	k.Helper()
-	k.seq++
-	k.must(k.store.AddCounts(k.Context(), metrics.Batch{Node: "n", Seq: k.seq, Counts: counts, Sketches: sketches}))
-}
-
-func (k *kept) rollUp() {
-	k.Helper()
-	for {
-		due, err := k.store.RollUpsDue(k.Context(), k.now, 100)
-		k.must(err)
-		if len(due) == 0 {
-			return
-		}
-		for _, r := range due {
-			k.must(k.store.RollUp(k.Context(), r, metrics.MergeSketches))
-		}
-	}
-}
-
-// back is a query of the time up to now.
-func (k *kept) back(d time.Duration) metrics.Query {
-	return metrics.Query{From: k.now.Add(-d), To: k.now}
-}
-
-func sketchRow(at time.Time, tenant uint32, name, node string, doc []byte) metrics.SketchRow {
-	key := metrics.SketchKey{At: at.Truncate(time.Minute).Unix(), Tenant: tenant, Name: name, Node: node}
-	return metrics.SketchRow{SketchKey: key, Doc: doc}
-}
-
-// Two nodes see keys for two days; what is told of them holds the truth, before
-// and after minutes became hours and hours days.
-func TestKeysOverTime(t *testing.T) {
+// Every instant of a span is in one part, whatever is due, and in the longest
+// row that holds it whole.
+func TestLay(t *testing.T) {
 	t.Parallel()
-	k, random := newKept(t), rand.New(rand.NewPCG(5, 5))
-	truth, total := map[string]int64{}, int64(0)
-	for minutes := 7; minutes < 45*60; minutes += 90 {
-		for _, node := range []string{"a", "b"} {
-			var users []string
-			for range random.IntN(60) {
-				user := fmt.Sprint("u", int(random.ExpFloat64()*10))
-				users = append(users, user)
-				truth[user]++
-				total++
-			}
-			at := k.now.Add(-time.Duration(minutes) * time.Minute)
-			k.add(nil, sketchRow(at, 1, metrics.SketchLimitedKeys, node, metrics.TopDoc(20, 1, users)))
+	hour := func(n int64) RollUp { return RollUp{Hour, midnight + n*anHour} }
+	today := RollUp{Day, midnight}
+	for _, test := range []struct {
+		name     string
+		step     Step
+		whole    bool
+		from, to int64 // from midnight
+		due      []RollUp
+		want     []part // from midnight
+	}{
+		{"rolled up", Day, true, 0, aDay, nil, []part{{Day, 0, aDay}}},
+		{"an open hour", Day, true, 0, aDay, []RollUp{hour(14), today}, []part{{Hour, 0, 14 * anHour}, {Minute, 14 * anHour, 15 * anHour}, {Hour, 15 * anHour, aDay}}},
+		{"the first hour of a day", Day, true, -aDay, aDay, []RollUp{hour(0)}, []part{{Day, -aDay, 0}, {Minute, 0, anHour}, {Hour, anHour, aDay}}},
+		{"a day of which all hours are rolled up", Day, true, 0, aDay, []RollUp{today}, []part{{Hour, 0, aDay}}},
+		{"a late flush in a day that was rolled up", Day, true, -aDay, 2 * aDay, []RollUp{hour(3)}, []part{
+			{Day, -aDay, 0},
+			{Hour, 0, 3 * anHour},
+			{Minute, 3 * anHour, 4 * anHour},
+			{Hour, 4 * anHour, aDay},
+			{Day, aDay, 2 * aDay},
+		}},
+		{"hours over and not rolled up", Hour, false, 0, 4 * anHour, []RollUp{hour(1), hour(2), today}, []part{
+			{Hour, 0, anHour},
+			{Minute, anHour, 3 * anHour},
+			{Hour, 3 * anHour, 4 * anHour},
+		}},
+		{"points of minutes", Minute, false, 30 * aMinute, 2 * anHour, nil, []part{{Minute, 30 * aMinute, 2 * anHour}}},
+		{"a sum to the minute", Minute, true, 30 * aMinute, aDay + anHour + aMinute, nil, []part{
+			{Minute, 30 * aMinute, anHour},
+			{Hour, anHour, aDay + anHour},
+			{Minute, aDay + anHour, aDay + anHour + aMinute},
+		}},
+		{"points of hours", Hour, false, 30 * aMinute, 90 * aMinute, nil, []part{{Hour, 0, 2 * anHour}}},
+		{"nothing", Minute, false, 0, 0, nil, nil},
+		{"what has not begun", Day, true, 2 * aDay, aDay, nil, nil},
+	} {
+		b := bounds{rows: maxRows}
+		if !test.whole {
+			b.points = maxPoints
+		}
+		r, ok := planReading(midnight+test.from, midnight+test.to, test.step, Kept{}, newHeld(test.due), b)
+		if !ok {
+			t.Errorf("%s: not allowed", test.name)
+		}
+		slices.Reverse(r.parts)
+		var rows int64
+		for i := range r.parts {
+			p := &r.parts[i]
+			rows += (p.to - p.from) / p.step.seconds()
+			p.from, p.to = p.from-midnight, p.to-midnight
+		}
+		if diff := cmp.Diff(r.parts, test.want, cmp.AllowUnexported(part{})); diff != "" || rows != r.rows {
+			t.Errorf("%s: %d rows, told %d (-got +want):\n%s", test.name, rows, r.rows, diff)
 		}
 	}
-	check := func(what string) {
-		t.Helper()
-		q := k.back(48 * time.Hour)
-		q.Tenant, q.Limit = 1, 5
-		top, err := k.Keys(t.Context(), q, metrics.LimitedKeys)
-		k.must(err)
-		if top.Total != total || len(top.Keys) != 5 {
-			t.Fatalf("%s: %d keys of %d, want 5 of %d", what, len(top.Keys), top.Total, total)
+}
+
+func TestLayAnyDue(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(7, 7))
+	for range 2000 {
+		var due []RollUp
+		for range random.IntN(12) {
+			due = append(due, RollUp{Hour, midnight + random.Int64N(5*24)*anHour})
 		}
-		shown := map[string]bool{}
-		for _, key := range top.Keys {
-			n := truth[key.Values[0]]
-			if n > key.Count || n < key.Count-key.Error {
-				t.Errorf("%s: %v has %d, told %d-%d", what, key.Values, n, key.Count, key.Error)
+		for range random.IntN(3) {
+			due = append(due, RollUp{Day, midnight + random.Int64N(5)*aDay})
+		}
+		from := midnight + random.Int64N(4*aDay)
+		to := from + 1 + random.Int64N(2*aDay)
+		b := bounds{rows: maxRows}
+		if random.IntN(2) == 0 {
+			b.points = 1 << 40
+		}
+		step := steps[random.IntN(3)]
+		r, ok := planReading(from, to, step, Kept{}, newHeld(due), b)
+		if !ok {
+			t.Fatalf("[%d, %d) by %s is not allowed", from, to, step)
+		}
+		at := r.To.Unix()
+		for _, p := range r.parts { // newest first
+			if p.to != at || p.from >= p.to || b.points > 0 && p.step.seconds() > step.seconds() {
+				t.Fatalf("part %+v ends not at %d, or is longer than %s", p, at, step)
 			}
-			shown[key.Values[0]] = true
-			one, err := k.Key(t.Context(), q, key, metrics.LimitedKeys)
-			k.must(err)
-			var points metrics.KeyPoint
-			for _, p := range one.Points {
-				points.Count, points.Error = points.Count+p.Count, points.Error+p.Error
+			at = p.from
+			for _, d := range due {
+				inside := d.At+d.Step.seconds() > p.from && d.At < p.to
+				if inside && (p.step == d.Step || p.step == Day) {
+					t.Fatalf("%+v is read from %+v", d, p)
+				}
 			}
-			if n > one.Count || n < one.Count-one.Error || points.Count != one.Count || points.Error != one.Error {
-				t.Errorf("%s: %v has %d, told %d-%d by itself, %d-%d by its points", what, key.Values, n, one.Count, one.Error, points.Count, points.Error)
+		}
+		if at != r.From.Unix() || at > from || from-at >= step.seconds() || r.To.Unix() < to || r.To.Unix()-to >= step.seconds() {
+			t.Fatalf("[%d, %d) by %s became %+v", from, to, step, r.Span)
+		}
+	}
+}
+
+// fixed is a store that has nothing, and says what is kept.
+type fixed struct {
+	Store
+	kept Kept
+}
+
+func (f fixed) Kept(context.Context, int64, int64) (Kept, error) { return f.kept, nil }
+
+func TestStepChoice(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(midnight+14*anHour+23*aMinute+37, 5)
+	kept := Kept{Minutes: midnight - 2*aDay + 14*anHour, Hours: midnight - 90*aDay, Due: []RollUp{{Hour, midnight + 14*anHour}, {Day, midnight}}}
+	a := NewAnalytics(fixed{kept: kept}, AnalyticsConfig{Now: func() time.Time { return now }})
+	traffic, rank := bounds{points: maxPoints, rows: maxRows}, bounds{points: 250, rows: 500}
+	for _, test := range []struct {
+		back   time.Duration
+		asked  Step
+		b      bounds
+		want   Step
+		points int
+		errors string
+	}{
+		{15 * time.Minute, "", traffic, Minute, 16, ""},
+		{24 * time.Hour, "", traffic, Minute, 1441, ""},
+		{24 * time.Hour, Hour, traffic, Hour, 25, ""},
+		{24 * time.Hour, Day, traffic, Day, 2, ""},
+		{26 * time.Hour, "", traffic, Hour, 27, ""},
+		{26 * time.Hour, Minute, traffic, "", 0, "must be hour or day for this time"},
+		{7 * 24 * time.Hour, "", traffic, Hour, 169, ""},
+		{62 * 24 * time.Hour, "", traffic, Hour, 1489, ""},
+		{90 * 24 * time.Hour, "", traffic, Day, 91, ""},
+		{90 * 24 * time.Hour, Hour, traffic, "", 0, "must be day for this time"},
+		{91 * 24 * time.Hour, Minute, traffic, "", 0, "must be day for this time"},
+		{time.Hour, "week", traffic, "", 0, "must be minute or hour or day for this time"},
+		{3*366*24*time.Hour - time.Hour, "", traffic, Day, 1099, ""},
+		{15 * time.Minute, "", rank, Minute, 16, ""},
+		{24 * time.Hour, "", rank, Hour, 25, ""},
+		{7 * 24 * time.Hour, "", rank, Hour, 169, ""},
+		{90 * 24 * time.Hour, "", rank, Day, 91, ""},
+		{24 * time.Hour, "", wholeSketches, Minute, 1441, ""},
+		{90 * 24 * time.Hour, "", wholeSketches, Hour, 2161, ""}, // 89 days, and hours at both ends
+		{91 * 24 * time.Hour, "", wholeSketches, Day, 92, ""},
+		{24 * time.Hour, "", pointSketches, Hour, 25, ""},
+	} {
+		r, err := a.reading(t.Context(), Query{From: now.Add(-test.back), To: now.Add(time.Hour), Step: test.asked}, test.b)
+		if test.errors != "" {
+			wantField(t, err, "step", test.errors)
+			continue
+		}
+		if err != nil || r.Step != test.want || r.place(r.To.Unix()) != test.points {
+			t.Errorf("%v by %q: by %s %d points, error %v; want by %s %d", test.back, test.asked, r.Step, r.place(r.To.Unix()), err, test.want, test.points)
+		}
+		if next := floorTo(now.Unix(), r.Step) + r.Step.seconds(); r.To.Unix() != next {
+			t.Errorf("%v by %q: ends at %v, want the end of the step that is now", test.back, test.asked, r.To)
+		}
+	}
+	old := Query{From: time.Unix(kept.Minutes-1, 0), To: time.Unix(kept.Minutes+anHour, 0)}
+	if r, err := a.reading(t.Context(), old, traffic); err != nil || r.Step != Hour {
+		t.Errorf("where minutes were given up: by %s, error %v; want hours", r.Step, err)
+	}
+	old = Query{From: time.Unix(kept.Hours-1, 0), To: time.Unix(kept.Hours+anHour, 0)}
+	if r, err := a.reading(t.Context(), old, traffic); err != nil || r.Step != Day {
+		t.Errorf("where hours were given up: by %s, error %v; want days", r.Step, err)
+	}
+}
+
+// A roller that does not run lets days be read from what is there.
+func TestStepChoiceNothingRolledUp(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(midnight, 0)
+	var due []RollUp
+	for at := midnight - 10*aDay; at < midnight; at += anHour {
+		due = append(due, RollUp{Hour, at})
+	}
+	a := NewAnalytics(fixed{kept: Kept{Due: due}}, AnalyticsConfig{Now: func() time.Time { return now }})
+	r, err := a.reading(t.Context(), Query{From: now.Add(-10 * aDay * time.Second), To: now}, bounds{points: maxPoints, rows: maxRows})
+	if err != nil || r.Step != Day || r.rows != 10*24*60 {
+		t.Errorf("by %s from %d rows, error %v", r.Step, r.rows, err)
+	}
+}
+
+func wantField(t *testing.T, err error, pointer, message string) {
+	t.Helper()
+	var p *problem.Problem
+	if !errors.As(err, &p) || p.Kind != problem.Invalid || len(p.Fields) != 1 || p.Fields[0] != (problem.Field{Pointer: pointer, Message: message}) {
+		t.Errorf("error %v, want Invalid at %s: %s", err, pointer, message)
+	}
+}
+
+func TestQueriesRefused(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(midnight, 0)
+	a := NewAnalytics(fixed{}, AnalyticsConfig{})
+	ask := map[string]func(Query) error{
+		"traffic":     func(q Query) error { _, err := a.Traffic(t.Context(), q); return err },
+		"policies":    func(q Query) error { _, err := a.Policies(t.Context(), q); return err },
+		"routes":      func(q Query) error { _, err := a.Routes(t.Context(), q); return err },
+		"tenants":     func(q Query) error { _, err := a.Tenants(t.Context(), q, ByRate); return err },
+		"keys":        func(q Query) error { _, err := a.Keys(t.Context(), q, LimitedKeys); return err },
+		"key":         func(q Query) error { _, err := a.Key(t.Context(), q, TopKey{}, LimitedKeys); return err },
+		"retry-after": func(q Query) error { _, err := a.RetryAfter(t.Context(), q); return err },
+		"remaining":   func(q Query) error { _, err := a.Remaining(t.Context(), q); return err },
+		"latency":     func(q Query) error { _, err := a.Latency(t.Context(), q); return err },
+	}
+	for name, asked := range ask {
+		t.Run(name, func(t *testing.T) {
+			wantField(t, asked(Query{From: now, To: now}), "to", "must be after from")
+			wantField(t, asked(Query{From: now, To: now.Add(-1)}), "to", "must be after from")
+			wantField(t, asked(Query{From: now, To: now.Add(maxRange + 1)}), "from", "must be at most 3 years before to")
+		})
+	}
+	span := Query{From: now, To: now.Add(time.Hour), Policy: "p", Route: "/r"}
+	wantField(t, ask["traffic"](span), "route", "must not be set together with policy")
+	for name, pointer := range map[string]string{
+		"policies": "route", "routes": "policy", "tenants": "policy", "keys": "route", "retry-after": "policy", "remaining": "route", "latency": "policy",
+	} {
+		wantField(t, ask[name](span), pointer, "is not supported here")
+	}
+	_, err := a.Refusals(t.Context(), RefusalFilter{From: now, To: now})
+	wantField(t, err, "to", "must be after from")
+}
+
+// What a union of many rows says holds the truth, and is not wider than what
+// merging two at a time says.
+func TestUnionOfRankings(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		truth, total := map[string]int64{}, int64(0)
+		u, merged := newUnion(), newTopKeys(10)
+		for range 1 + random.IntN(12) {
+			one := newTopKeys(10)
+			for range random.IntN(300) {
+				n, user := 1+random.Int64N(3), fmt.Sprint("u", int(random.ExpFloat64()*6))
+				total += n
+				truth[user] += n
+				text := topText{tenant: 1, policy: "p", names: []string{"user"}, values: []topValue{{text: user}}}
+				if e := one.add(text.id(), n); e != nil {
+					e.text = text
+				}
 			}
+			doc := one.encode()
+			read, err := decodeTopKeys(doc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := decodeTopList(SketchLimitedKeys, doc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.add(list)
+			merged.merge(read)
+		}
+		list, floor := u.ranking(nil, 5)
+		if u.total != total || u.floor > merged.floor() {
+			t.Fatalf("seed %d: total %d, want %d; floor %d, merged %d", seed, u.total, total, u.floor, merged.floor())
+		}
+		for i := range list {
+			k := list[i].key()
+			if n := truth[k.Values[0]]; n > k.Count || n < k.Count-k.Error || k.Error < 0 {
+				t.Fatalf("seed %d: %s has %d, told %d-%d", seed, k.Values[0], n, k.Count, k.Error)
+			}
+			if i > 0 && k.Count > list[i-1].count {
+				t.Fatalf("seed %d: not in order", seed)
+			}
+			delete(truth, k.Values[0])
 		}
 		for user, n := range truth {
-			if !shown[user] && n > top.Floor {
-				t.Errorf("%s: %s has %d and is not there, floor %d", what, user, n, top.Floor)
+			if n > floor {
+				t.Fatalf("seed %d: %s has %d and is not there, floor %d", seed, user, n, floor)
 			}
 		}
-		q.Policy = "other"
-		none, err := k.Keys(t.Context(), q, metrics.LimitedKeys)
-		k.must(err)
-		if len(none.Keys) != 0 {
-			t.Errorf("%s: %d keys of a policy that nobody counted", what, len(none.Keys))
-		}
 	}
-	check("minutes")
-	k.rollUp()
-	check("rolled up")
 }
 
-func TestTenantsRanked(t *testing.T) {
+func TestRemainingShown(t *testing.T) {
 	t.Parallel()
-	k := newKept(t)
-	type numbers struct{ requests, limited int64 }
-	tenants := map[uint32]numbers{1: {1000, 10}, 2: {500, 400}, 3: {5000, 50}, 4: {900, 0}, 5: {600, 300}}
-	for _, at := range []time.Time{k.now.Add(-20 * time.Hour), k.now} {
-		var rows []metrics.CountRow
-		busy, limited := map[uint32]int64{}, map[uint32]int64{}
-		for tenant, n := range tenants {
-			rows = append(rows, metrics.CountRow{
-				CountKey: metrics.CountKey{At: at.Truncate(time.Minute).Unix(), Tenant: tenant, Kind: metrics.KindTotal},
-				Counts:   metrics.Counts{Requests: n.requests, OK: n.requests - n.limited, OverLimit: n.limited},
-			})
-			busy[tenant] = n.requests
-			if n.limited > 0 {
-				limited[tenant] = n.limited
-			}
-		}
-		k.add(rows, sketchRow(at, 0, metrics.SketchBusyTenants, "n", metrics.TenantsDoc(busy)), sketchRow(at, 0, metrics.SketchLimitedTenants, "n", metrics.TenantsDoc(limited)))
-		k.rollUp()
+	var counts remainingCounts
+	for _, remaining := range []int64{0, 1, 50, 51, 1000} {
+		counts[remainingBucket(remaining, 1000)]++
 	}
-	for by, want := range map[metrics.Measure][]uint32{
-		metrics.ByRequests: {3, 1, 4, 5, 2}, metrics.ByLimited: {2, 5, 3, 1}, metrics.ByRate: {2, 5, 3, 1}, // 3 and 1 have the same rate
-	} {
-		list, err := k.Tenants(t.Context(), k.back(24*time.Hour), by)
-		k.must(err)
-		var got []uint32
-		for _, each := range list.Tenants {
-			got = append(got, each.Tenant)
-			if n := tenants[each.Tenant]; each.Requests != 2*n.requests || each.Limited() != 2*n.limited {
-				t.Errorf("tenant %d has %d requests, %d limited; want twice %+v", each.Tenant, each.Requests, each.Limited(), n)
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("by %s: %v, want %v", by, got, want)
+	p := remainingShown("p", &counts)
+	got := map[string]int64{}
+	for _, b := range p.Buckets {
+		if b.Count > 0 {
+			got[fmt.Sprintf("(%d, %d]", b.From, b.To)] = b.Count
 		}
 	}
-	q := k.back(24 * time.Hour)
-	q.Limit = 1
-	list, err := k.Tenants(t.Context(), q, metrics.ByLimited)
-	k.must(err)
-	if len(list.Tenants) != 1 || list.Tenants[0].Tenant != 2 || list.Floor < 0 {
-		t.Errorf("the first: %+v", list)
+	want := map[string]int64{"(-1, 0]": 1, "(0, 5]": 2, "(5, 10]": 1, "(95, 100]": 1}
+	if diff := cmp.Diff(got, want); diff != "" || p.Count != 5 || len(p.Buckets) != 21 {
+		t.Errorf("%d of %d buckets (-got +want):\n%s", p.Count, len(p.Buckets), diff)
 	}
 }
 
-// Quantiles are those of all values of all nodes, as far as buckets tell.
-func TestTimesOverTime(t *testing.T) {
+func TestPendingRefusal(t *testing.T) {
 	t.Parallel()
-	k, random := newKept(t), rand.New(rand.NewPCG(6, 6))
-	var retries, times, local []int64
-	for minutes := 3; minutes < 30*60; minutes += 61 {
-		for _, node := range []string{"a", "b"} {
-			var r, s, l []int64
-			for range 1 + random.IntN(40) {
-				r, s = append(r, int64(random.ExpFloat64()*60_000)), append(s, 100+random.Int64N(2000))
-			}
-			l = append(l, random.Int64N(20))
-			at := k.now.Add(-time.Duration(minutes) * time.Minute)
-			k.add(nil, sketchRow(at, 1, metrics.SketchRetryAfter, node, metrics.RetryDoc(2, r...)),
-				sketchRow(at, 0, metrics.SketchLatency, node, metrics.LatencyDoc(s, l)))
-			retries, times, local = append(retries, r...), append(times, s...), append(local, l...)
+	waiting := Refusal{ID: [16]byte{1}, Tenant: 7}
+	a := NewAnalytics(noRefusals{}, AnalyticsConfig{Pending: func(id [16]byte) (Refusal, bool) { return waiting, id == waiting.ID }})
+	for tenant, found := range map[uint32]bool{0: true, 7: true, 8: false} {
+		r, err := a.Refusal(t.Context(), waiting.ID, tenant)
+		if found && (err != nil || r.Tenant != 7) || !found && !problem.Is(err, problem.NotFound) {
+			t.Errorf("for tenant %d: %+v, error %v", tenant, r, err)
 		}
 	}
-	for _, rolled := range []bool{false, true} {
-		if rolled {
-			k.rollUp()
-		}
-		q := k.back(36 * time.Hour)
-		q.Tenant = 1
-		h, err := k.RetryAfter(t.Context(), q)
-		k.must(err)
-		wantTimes(t, "retry-after", h, retries)
-		if want := int64(2 * len(local)); h.Never != want {
-			t.Errorf("never %d, want %d", h.Never, want)
-		}
-		q.Tenant = 0
-		l, err := k.Latency(t.Context(), q)
-		k.must(err)
-		wantTimes(t, "shared", l.Shared, times)
-		wantTimes(t, "local", l.Local, local)
-		wantTimes(t, "latency", l.Histogram, append(slices.Clone(times), local...))
-		var inPoints int64
-		for _, p := range l.Points {
-			inPoints += p.Count
-		}
-		if inPoints != l.Count {
-			t.Errorf("points have %d, want %d", inPoints, l.Count)
-		}
+	if _, err := a.Refusal(t.Context(), [16]byte{2}, 0); !problem.Is(err, problem.NotFound) || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("error %v, want the store's", err)
 	}
 }
 
-func wantTimes(t *testing.T, what string, h metrics.Histogram, values []int64) {
-	t.Helper()
-	slices.Sort(values)
-	at := func(percent int) int64 { return metrics.BucketEnd(values[(len(values)*percent+99)/100-1]) }
-	got, want := [4]int64{h.Count, h.P50, h.P95, h.P99}, [4]int64{int64(len(values)), at(50), at(95), at(99)}
-	if got != want {
-		t.Errorf("%s: count, p50, p95, p99 are %v, want %v", what, got, want)
-	}
-	var all int64
-	for _, b := range h.Buckets {
-		all += b.Count
-	}
-	if all != h.Count || !slices.IsSortedFunc(h.Buckets, func(a, b metrics.Bucket) int { return cmp.Compare(a.From, b.From) }) {
-		t.Errorf("%s: buckets hold %d of %d, or are not in order", what, all, h.Count)
-	}
+type noRefusals struct{ Store }
+
+func (noRefusals) Refusal(context.Context, [16]byte, uint32) (Refusal, error) {
+	return Refusal{}, problem.New(problem.NotFound, "nowhere")
 }
 
-// A sketch that cannot be read costs itself alone.
-func TestBrokenSketch(t *testing.T) {
+// What is remembered is what is stored, also when that changes.
+func TestMemory(t *testing.T) {
 	t.Parallel()
-	k := newKept(t)
-	k.add(nil, sketchRow(k.now, 1, metrics.SketchRetryAfter, "a", []byte(`{"buckets":[[3,1]],"more":1}`)),
-		sketchRow(k.now, 1, metrics.SketchRetryAfter, "b", metrics.RetryDoc(0, 5, 6)))
-	q := k.back(time.Hour)
-	q.Tenant = 1
-	h, err := k.RetryAfter(t.Context(), q)
-	if err != nil || h.Count != 2 {
-		t.Errorf("%d values, error %v; want the 2 that can be read", h.Count, err)
+	var m memory
+	for _, n := range []int64{1, 2, 2, 1} {
+		r := retryTimes{never: n}
+		s, err := remember(&m, Minute, &SketchRow{SketchKey: SketchKey{At: 60, Name: SketchRetryAfter}, Doc: r.encode()}, decodeSketch)
+		if err != nil || s.(*retryTimes).never != n {
+			t.Errorf("%+v, error %v; want never %d", s, err, n)
+		}
 	}
+	if _, err := remember(&m, Minute, &SketchRow{SketchKey: SketchKey{Name: SketchRetryAfter}, Doc: []byte(`{`)}, decodeSketch); err == nil {
+		t.Error("a broken document was read")
+	}
+	if len(m.sketches) != 1 {
+		t.Errorf("%d are remembered, want 1", len(m.sketches))
+	}
+}
+
+// What is remembered takes no more bytes than it says, and no more than it may:
+// not parallel, so that nothing else is on the heap in the meantime.
+func TestMemoryIsBounded(t *testing.T) {
+	var docs [][]byte
+	names := []string{SketchLimitedKeys, SketchRetryAfter, SketchRemaining, SketchLatency}
+	for seed := range uint64(4) {
+		retry, latency, remaining := &retryTimes{}, &latencies{}, remainingShares{}
+		for i := range int64(400) {
+			retry.histogram.add(i*i*i, 1+i)
+			latency.shared.add(i*i, 1)
+			latency.local.add(i, 1)
+			remaining.add(fmt.Sprint("policy-", i%8), &remainingCounts{})
+		}
+		docs = append(docs, stream(5_000, 400, seed).encode(), retry.encode(), remaining.encode(), latency.encode())
+	}
+	m := memory{most: 8 << 20}
+	heap := func() int {
+		var s runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&s)
+		return int(s.HeapAlloc)
+	}
+	before := heap()
+	for at := range int64(4_000) {
+		name, doc := names[at%4], docs[at%16]
+		row := &SketchRow{SketchKey: SketchKey{At: at, Name: name}, Doc: doc}
+		var err error
+		if name == SketchLimitedKeys {
+			_, err = remember(&m, Minute, row, decodeTopList)
+		} else {
+			_, err = remember(&m, Minute, row, decodeSketch)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.size > m.most {
+			t.Fatalf("%d bytes are remembered, more than %d", m.size, m.most)
+		}
+	}
+	if m.size < m.most*9/10 || len(m.sketches) >= 4_000 {
+		t.Errorf("%d bytes of %d are used, by %d sketches: nothing had to be forgotten", m.size, m.most, len(m.sketches))
+	}
+	if grown := heap() - before; grown > m.most {
+		t.Errorf("the heap grew by %d bytes, more than the %d that may be remembered (said: %d)", grown, m.most, m.size)
+	}
+	sum := 0
+	for _, s := range m.sketches {
+		sum += s.size
+	}
+	if sum != m.size {
+		t.Errorf("the size is %d, of all together %d", m.size, sum)
+	}
+	runtime.KeepAlive(docs)
 }

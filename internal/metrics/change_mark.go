@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// markShared is how long callers share one result of Store.Mark. So many viewers of live pages cost as much as one.
+// markShared is how long callers share one result of Store.Mark. Sharing keeps the load on the
+// database independent of the number of open live pages.
 const markShared = 250 * time.Millisecond
 
-// A sharedMark caches the last result of Store.Mark and the time of its read. It is a channel with one element, so
-// that a caller can wait for the other reader and still stop when its context ends.
+// A sharedMark holds the last result of Store.Mark and the time at which it was read. It is a
+// channel with one element, used as a lock: unlike with a mutex, a caller that waits for another
+// reader can stop when its context ends.
 type sharedMark chan readMark
 
 type readMark struct {
@@ -23,8 +25,9 @@ func newSharedMark() sharedMark {
 	return m
 }
 
-// Mark returns a value that changes whenever a batch is added. It is at most 250 ms old. As long as two marks are
-// equal (==), queries for a fixed span return the same results. Live pages call Mark every second.
+// Mark returns a value that changes whenever a node adds a batch. The value is at most 250 ms old.
+// While two marks are equal (==), a query for a fixed time range returns the same result. Live
+// pages call Mark every second to see whether they must query again.
 func (a *Analytics) Mark(ctx context.Context) (Mark, error) {
 	var last readMark
 	select {

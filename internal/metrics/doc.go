@@ -4,26 +4,34 @@
 // plain memory, and allocates nothing in the steady state. Handler serves the counts to Prometheus. Every second, the
 // Flusher drains the counts to the database. So every node can answer queries about all nodes.
 //
-//	recorder.go             which counts a decision changes
-//	shard.go                the memory of the counts, and its bound
-//	prometheus_counters.go  the Prometheus counters in a shard
-//	prometheus.go           the series of /metrics
-//	topkeys.go              top keys, with the error of each: the Space-Saving algorithm
-//	topkeys_doc.go          the stored form of top keys; sketch_scan.go decodes it
-//	topkeys_union.go        combines several stored rankings of keys
-//	key_text.go             the text of a key for people
-//	histogram.go            histograms with fixed logarithmic buckets, and their stored form
-//	denial_samples.go       which denials are kept, and their explanation
-//	denial.go               a kept denial
-//	change_mark.go          a value that changes with each added batch, for live pages
-//	drain.go                takes the counts since the last drain out of the shards
-//	ring.go                 the last 15 minutes of this node, by second
-//	limiter.go              the duration and the results of limiter calls
-//	counts.go               rows of counts, sketches, and the Store contract
-//	flusher.go              writes counts to the Store; batch.go makes the batches
-//	roller.go               rolls minutes up to hours and days, on one node
-//	analytics.go            the types of results; query*.go and overview.go compute them
-//	sketch_cache.go         caches decoded sketches
+//	recorder.go                   which counts a decision changes
+//	recorder_shard.go             the memory of the counts, and its bound
+//	prometheus_counters.go        the Prometheus counters in a shard
+//	prometheus.go                 the series of /metrics
+//	limiter_calls.go              the duration and the results of limiter calls
+//	recent_seconds.go             the last 15 minutes of this node, by second
+//
+//	sketch.go                     the kinds of sketches
+//	histogram.go                  histograms with fixed logarithmic buckets, and their stored form
+//	topkeys.go                    top keys, with the error of each: the Space-Saving algorithm
+//	topkeys_json.go               the stored form of top keys
+//	topkeys_sum.go                adds up several stored rankings of keys
+//	readable_key.go               the text of a key for people
+//	sketch_json_decoder.go        a fast decoder of the stored form of sketches
+//	sketch_cache.go               caches decoded sketches
+//
+//	denial_sampler.go             which denials are kept, and their explanation
+//	kept_denial.go                the types of kept denials
+//
+//	counts.go                     the counts in a row, and the key of a row
+//	store.go                      the contract of the Store, which has the rows in a database
+//	drain.go                      takes the counts since the last drain out of the shards
+//	flusher.go, flush_backlog.go  writes drained counts to the Store
+//	roller.go                     rolls minutes up to hours and days, on one node
+//
+//	analytics.go                  Analytics, and queries for traffic and kept denials
+//	query_*.go                    the other queries, the types of results, and the plan of a query
+//	change_mark.go                a value that changes with each added batch, for live pages
 //
 // No metric label contains a key, a route or an attribute value. Only tenants that a setting names have series. So
 // the number of series is fixed at the start. The package must not depend on HTTP routes, SQL, the snapshot, or

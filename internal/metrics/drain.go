@@ -6,26 +6,30 @@ import (
 	"sync"
 )
 
-// drained contains the counts since the previous drain.
+// A drained contains everything that was counted between two drains.
 type drained struct {
-	// counts are by minute and tenant. At first, tenant 0 contains only the decisions that have no row of their
-	// tenant; together adds the counts of all tenants to it.
+	// counts are by minute and tenant. Until together is called, tenant 0 contains only decisions
+	// that are in no row of a tenant. together adds the counts of all tenants.
 	counts map[CountKey]*Counts
-	// sketches are by minute and tenant. Tenant 0 combines all tenants. SketchKey.Node is "".
+	// sketches are by minute and tenant. Those of tenant 0 combine all tenants. SketchKey.Node is
+	// "".
 	sketches map[SketchKey]sketch
 	refusals []Refusal // oldest first
-	// folded is the number of decisions that did not fit in memory and count only in the sums of all tenants.
+	// folded is the number of decisions that had no room in memory. They count only in the sums of
+	// tenant 0.
 	folded int64
 }
 
-// drainState is the state that one drain keeps for the next one.
+// drainState is kept from one drain to the next. shared and standIn are the bucket counts of the
+// two limiters at the last drain, from which the next drain computes the new values.
 type drainState struct {
 	mu              sync.Mutex // serializes drains
 	shared, standIn [maxLogBuckets]uint64
 }
 
-// drain removes and returns every decision whose Record has returned, each exactly once. It waits for Record calls
-// that hold a shard. Record waits for drain only while drain swaps a pointer.
+// drain removes all counts from the shards and returns them. They include every decision whose
+// Record has returned, and no decision is returned twice. drain waits for Record calls that hold a
+// shard. A Record call waits for drain only while drain swaps two pointers.
 func (r *Recorder) drain() *drained {
 	r.drains.mu.Lock()
 	defer r.drains.mu.Unlock()
@@ -53,14 +57,14 @@ func (r *Recorder) drain() *drained {
 
 // take adds the content of a shard to o.
 func (o *drained) take(c *content, r *Recorder) {
-	for _, p := range c.pages {
+	for _, p := range c.minutes {
 		if !p.used {
 			continue
 		}
 		for i := range p.seconds {
 			r.ring.add(p.tenant, p.seconds[i].at, &p.seconds[i].Counts)
 		}
-		o.page(p)
+		o.minute(p)
 	}
 	for i := range c.together {
 		s := &c.together[i]
@@ -73,7 +77,7 @@ func (o *drained) take(c *content, r *Recorder) {
 	o.folded += c.folded
 }
 
-func (o *drained) page(p *page) {
+func (o *drained) minute(p *tenantMinute) {
 	at := int64(p.minute) * 60
 	for i := range p.seconds {
 		o.add(CountKey{At: at, Tenant: p.tenant, Kind: KindTotal}, &p.seconds[i].Counts)
@@ -125,7 +129,7 @@ func (o *drained) add(key CountKey, counts *Counts) {
 	mine.Add(counts)
 }
 
-// absorb adds a sketch to o and takes ownership of it.
+// absorb adds the sketch s to the sketch that o has for key, and takes ownership of s.
 func (o *drained) absorb(key SketchKey, s sketch) {
 	if mine := o.sketches[key]; mine != nil {
 		mine.absorb(s)
@@ -134,7 +138,8 @@ func (o *drained) absorb(key SketchKey, s sketch) {
 	o.sketches[key] = s
 }
 
-// ranking computes the rankings of tenants from the tenants' total counts.
+// ranking makes the sketches SketchBusyTenants and SketchLimitedTenants from the total counts of
+// each tenant.
 func (o *drained) ranking() {
 	var totals []CountKey
 	for key := range o.counts {
@@ -164,7 +169,7 @@ func (o *drained) rank(key CountKey, name string, n int64) {
 	}
 }
 
-// allTenants combines the sketches of all tenants into the sketches of tenant 0.
+// allTenants makes the sketches of tenant 0 by combining the sketches of all tenants.
 func (o *drained) allTenants() {
 	var keys []SketchKey
 	for key := range o.sketches {
@@ -195,7 +200,7 @@ func (o *drained) allTenants() {
 	}
 }
 
-// emptySketch returns an empty histogram sketch.
+// emptySketch returns an empty sketch of the histograms with the given name.
 func emptySketch(name string) sketch {
 	if name == SketchRemaining {
 		return remainingShares{}
@@ -203,7 +208,7 @@ func emptySketch(name string) sketch {
 	return new(retryTimes)
 }
 
-// together adds the counts of every tenant to tenant 0. The caller must call it only once.
+// together adds the counts of every tenant to tenant 0. A second call would count everything twice.
 func (o *drained) together() {
 	for key, counts := range o.counts {
 		if key.Tenant != 0 {

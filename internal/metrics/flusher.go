@@ -16,22 +16,25 @@ import (
 
 // FlusherConfig configures a Flusher. The zero value is usable.
 type FlusherConfig struct {
-	// Node is the ID of this process. It must never be used by another process. Default: a new UUID.
+	// Node is the ID of this process. Another process must not use the same ID, even after this one
+	// has ended. Default: a new UUID.
 	Node string
 	// Interval is the time between two flushes. Default: 1 s.
 	Interval time.Duration
-	// SketchBudget is the weight of changed sketches that each flush writes before their minute is over. One key of a
-	// top list weighs 1. Default: 2,000, which is about 200 kB.
+	// SketchBudget is the total weight of the sketches that one flush writes although their minute
+	// is not over. One key of a sketch weighs 1. Default: 2,000, which is about 200 kB.
 	SketchBudget int
-	// SketchInterval is the longest time for which a changed sketch of the current minute stays unwritten. Default:
-	// 10 s.
+	// SketchInterval is the longest time for which a change of a sketch stays unwritten while its
+	// minute is not over. Default: 10 s.
 	SketchInterval time.Duration
-	// Timeout bounds the writing of one batch. Default: 10 s.
+	// Timeout is the maximum time for writing one batch. Default: 10 s.
 	Timeout time.Duration
-	// StopTimeout bounds the last flush, after the ctx of Run has ended. Default: 5 s.
+	// StopTimeout is the maximum time for the last flush, which begins when the ctx of Run ends.
+	// Default: 5 s.
 	StopTimeout time.Duration
-	// MaxRows is the maximum backlog while the database is unavailable, in rows of about 320 bytes. One key of a
-	// sketch weighs one row. Default: 100,000, which is 32 MB.
+	// MaxRows is the maximum number of rows in the backlog, which grows while the database is
+	// unavailable. A row takes about 320 bytes; one key of a sketch counts as one row. Default:
+	// 100,000, which is 32 MB.
 	MaxRows int
 	// Logger logs the first failed flush and the recovery. Default: no logging.
 	Logger *slog.Logger
@@ -39,8 +42,8 @@ type FlusherConfig struct {
 	Now func() time.Time
 }
 
-// Bounds of one batch, so that no transaction takes long. batchRows and batchRefusals are numbers of rows;
-// batchWeight is the total weight of the sketches (see weightOf).
+// Bounds of one batch, so that its transaction does not take long. batchRows and batchRefusals are
+// numbers of rows. batchWeight is the total weight of its sketches (see weightOf).
 const (
 	batchRows     = 2_000
 	batchWeight   = 20_000
@@ -52,9 +55,10 @@ const longestPause = 5 * time.Second
 
 // A Flusher writes the counts of a Recorder to a Store, each decision exactly once.
 //
-// It sends a numbered batch again and again until the Store confirms it. The Store remembers the number, so a batch
-// whose confirmation was lost is not added twice. Meanwhile, new counts wait in memory. If the process crashes, the
-// counts that were not flushed are lost: at most one interval's counts while the database is available.
+// It sends a batch again and again until the Store confirms it. The Store has the number of the
+// node's last batch, so it does not add a batch again if only the confirmation was lost. Meanwhile,
+// new counts wait in memory. If the process crashes, the unwritten counts are lost. While the
+// database is available, these are the counts of at most one interval.
 type Flusher struct {
 	recorder *Recorder
 	store    Store
@@ -65,14 +69,16 @@ type Flusher struct {
 	mu      sync.Mutex
 	waiting waiting
 	frozen  *Batch // the batch that is being sent or will be sent next, until the Store confirms it
-	// since is the drain time of the oldest row in waiting; frozenSince is that of the oldest row in frozen.
+	// since and frozenSince are the times at which the oldest rows of waiting and of frozen were
+	// drained. Status reports the older one.
 	since, frozenSince time.Time
 	seq                int64
 	state              FlushState
 	failing            int // number of consecutive failed flushes
 }
 
-// NewFlusher returns the Flusher of a Recorder. A Recorder must have only one Flusher.
+// NewFlusher returns a Flusher that writes the counts of r to s. Each Recorder has only one
+// Flusher.
 func NewFlusher(r *Recorder, s Store, c FlusherConfig) *Flusher {
 	c.Node = cmp.Or(c.Node, uuid.NewString())
 	c.Interval, c.SketchInterval = cmp.Or(c.Interval, time.Second), cmp.Or(c.SketchInterval, 10*time.Second)
@@ -85,8 +91,9 @@ func NewFlusher(r *Recorder, s Store, c FlusherConfig) *Flusher {
 	return &Flusher{recorder: r, store: s, cfg: c, waiting: newWaiting()}
 }
 
-// Run flushes every interval until ctx ends. Then it flushes everything that is left, within StopTimeout. It drains
-// the Recorder even while a batch is being sent, because that bounds the Recorder's memory.
+// Run flushes every interval until ctx ends. Then it flushes everything that is left, within
+// StopTimeout. It continues to drain the Recorder while a batch is being sent. Otherwise the memory
+// of the Recorder would grow while the database is slow.
 func (f *Flusher) Run(ctx context.Context) error {
 	tick := time.NewTicker(f.cfg.Interval)
 	defer tick.Stop()
@@ -139,8 +146,8 @@ func (f *Flusher) finish(ctx context.Context) {
 	}
 }
 
-// pause returns the time to wait before the next attempt. It grows exponentially with consecutive failures, with
-// jitter.
+// pause returns the time to wait before the next attempt. It doubles with each consecutive failure
+// and has jitter.
 func (f *Flusher) pause() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,7 +157,8 @@ func (f *Flusher) pause() time.Duration {
 	return retry.Jitter(min(f.cfg.Interval<<min(f.failing, 10), longestPause))
 }
 
-// collect drains the Recorder into the backlog and reduces the backlog to its bound.
+// collect drains the Recorder into the backlog. If the backlog then exceeds MaxRows, collect
+// reduces it.
 func (f *Flusher) collect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,7 +173,8 @@ func (f *Flusher) collect() {
 	f.waiting.allow(f.cfg.SketchBudget, int(f.cfg.SketchInterval/f.cfg.Interval))
 }
 
-// send sends batches until nothing is due. If all is set, it sends batches until the backlog is empty.
+// send sends batches while counts or sketches are due. If all is set, it sends batches until the
+// backlog is empty.
 func (f *Flusher) send(ctx context.Context, all bool) error {
 	f.sending.Lock()
 	defer f.sending.Unlock()
@@ -209,8 +218,9 @@ func (f *Flusher) sendOne(ctx context.Context, b *Batch) error {
 	return err
 }
 
-// plainer removes the names, sketches and denials from a batch that the Store rejected, so that one invalid row does
-// not block all counts. The Store has changed nothing, so the batch keeps its number.
+// plainer replaces a batch that the Store rejected as invalid by one without names, sketches and
+// denials. Otherwise one invalid row would block all later counts. The replacement has the same
+// number, because the Store has added nothing of the rejected batch.
 func (f *Flusher) plainer(b *Batch, err error) {
 	f.cfg.Logger.Error("the database rejected a batch of counts; it is sent again without names, sketches and denials",
 		"batch", b.Seq, "error", err)
@@ -227,7 +237,9 @@ func (f *Flusher) plainer(b *Batch, err error) {
 	f.frozen = &plain
 }
 
-// freeze returns the batch to send next: the unconfirmed one, otherwise a new one. It returns nil if nothing is due.
+// freeze returns the batch to send next. That is the batch that the Store has not confirmed yet. If
+// there is none, freeze makes one from the backlog. It returns nil if nothing in the backlog is
+// due.
 func (f *Flusher) freeze(all bool) *Batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -275,8 +287,9 @@ func (f *Flusher) Status() FlushState {
 	return s
 }
 
-// PendingRefusal returns a denial that is not in the Store yet. Callers must call it before they read the Store,
-// because the denial may be written between the two calls.
+// PendingRefusal returns a kept denial that is not in the Store yet. To find a denial, call
+// PendingRefusal first and then the Store: in the other order, the denial may be written between
+// the two calls, and both would miss it.
 func (f *Flusher) PendingRefusal(id [16]byte) (Refusal, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// NewRecorder returns a Recorder with its own Prometheus registry.
+// NewRecorder returns a Recorder, with a Prometheus registry that contains only its metrics.
 func NewRecorder(cfg Config) *Recorder {
 	cfg.Version = cmp.Or(cfg.Version, "unknown")
 	cfg.Revision = cmp.Or(cfg.Revision, "unknown")
@@ -37,14 +37,15 @@ func NewRecorder(cfg Config) *Recorder {
 	return r
 }
 
-// Upper bounds of the histogram buckets at /metrics. Each one is also an element of logBounds, so that upTo can count
-// the values up to it exactly.
+// Upper bounds of the buckets of the histograms at /metrics. Each one is also an element of
+// logBounds, so that upTo can count the values up to it exactly.
 var (
 	latencyBounds = powersOf2(24, 1) // in microseconds, from 1 µs to 8.4 s; each bound is twice the previous one
 	retryBounds   = powersOf2(16, 2) // in milliseconds, from 1 ms to 12.4 days; each bound is four times the previous one
 )
 
-// powersOf2 returns n powers of 2, starting with 1. Each is 2^apart times the previous one.
+// powersOf2 returns n powers of 2. The first is 1, and each other one is 2^apart times the previous
+// one.
 func powersOf2(n, apart int) []int64 {
 	list := make([]int64, n)
 	for i := range list {
@@ -53,12 +54,12 @@ func powersOf2(n, apart int) []int64 {
 	return list
 }
 
-// Handler returns the handler of /metrics, which serves the counts in the Prometheus formats.
+// Handler returns the handler of /metrics, which writes the counts in the formats of Prometheus.
 func (r *Recorder) Handler() http.Handler {
 	return promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{})
 }
 
-// A collector reads the counters of a Recorder each time Prometheus scrapes them.
+// A collector sends the metrics of a Recorder to Prometheus at each scrape.
 type collector struct{ r *Recorder }
 
 // Describe sends nothing, because Collect creates the descriptions of the metrics.
@@ -149,8 +150,9 @@ func (r *Recorder) collectDecisions(s sink) {
 	for o := range nOutcomes {
 		for reason := range nReasons {
 			for m := range nModes {
-				// Common combinations are shown even at 0. Otherwise the first denial would create the series, and
-				// rate() would miss it.
+				// The series of usual combinations exist from the start, with the value 0.
+				// Otherwise the first denial would create its series, and rate() would not see the
+				// increase from 0 to 1.
 				n := all.decisions[o][reason][m]
 				if n > 0 || m == modeEnforce && usual(o, enforcement.Reason(reasonNames[reason])) {
 					s.counter("decisions_total", "Decisions, by outcome, reason, and mode of the check. Peeks do not count.",
@@ -176,7 +178,8 @@ func (r *Recorder) collectDecisions(s sink) {
 		count, float64(r.retry.sum.Load())/1e3, retryBounds, upTo, 1e3)
 }
 
-// collectTenants sends the series of the tenants that HEADGATE_METRICS_TENANTS names.
+// collectTenants sends the series that have a tenant as label. Only the tenants in
+// HEADGATE_METRICS_TENANTS have such series.
 func (r *Recorder) collectTenants(s sink) {
 	for _, slug := range slices.Sorted(maps.Keys(r.tenants)) {
 		for o := range nOutcomes {
@@ -188,8 +191,8 @@ func (r *Recorder) collectTenants(s sink) {
 	}
 }
 
-// collectKeys sends how full the tenants' key sets are. Only tenants that HEADGATE_METRICS_TENANTS names have their
-// own series.
+// collectKeys sends how close the tenants are to their maximum number of keys in the shared
+// limiter. Only the tenants in HEADGATE_METRICS_TENANTS have their own series.
 func (r *Recorder) collectKeys(s sink, tenants []TenantKeys) {
 	full, fullest, live := 0, 0.0, map[string]int64{}
 	for _, t := range tenants {
@@ -206,7 +209,8 @@ func (r *Recorder) collectKeys(s sink, tenants []TenantKeys) {
 	}
 }
 
-// collectCounts sends the state of the counts that wait for the database or were folded.
+// collectCounts sends the number of counts that wait to be written to the database, and how many
+// were folded or dropped.
 func (r *Recorder) collectCounts(s sink) {
 	var state FlushState
 	if r.cfg.Flush != nil {
@@ -222,7 +226,8 @@ func (r *Recorder) collectCounts(s sink) {
 		int64(r.refusals.notKept.Load())+max(state.NotKept, 0))
 }
 
-// usual reports whether an outcome and a reason normally occur together, so that their series is shown even at 0.
+// usual reports whether decisions with this outcome and this reason normally occur, so that their
+// series exists even at 0.
 func usual(outcome int, reason enforcement.Reason) bool {
 	switch reason {
 	case enforcement.ReasonOK, enforcement.ReasonAllowedByList:
@@ -267,7 +272,8 @@ func (s sink) snapshot(state SnapshotState) {
 	s.gauge("snapshot_objects", "Objects in the snapshot in force.", float64(state.Keys), "kind", "key")
 }
 
-// refusing sends whether a store accepts writes and, if it does not, since when.
+// refusing sends two gauges about a store: whether it rejects writes, and for how long it has done
+// so.
 func (s sink) refusing(name, store string, r Refusing) {
 	s.gauge(name+"_writable", "1 unless the "+store+" is reachable and rejects writes.", truth(r.Since.IsZero()))
 	if !r.Since.IsZero() {
@@ -277,10 +283,12 @@ func (s sink) refusing(name, store string, r Refusing) {
 	}
 }
 
-// A sink sends metrics with a fixed value to Prometheus. All names start with "headgate_".
+// A sink is the channel on which Collect sends metrics to Prometheus. Its methods add "headgate_"
+// to the names.
 type sink chan<- prometheus.Metric
 
-// counter and gauge send one value. labels alternates between label names and label values.
+// counter and gauge send one value of a metric. labels contains the name of each label, followed by
+// its value.
 func (s sink) counter(name, help string, n int64, labels ...string) {
 	s.send(prometheus.CounterValue, name, help, float64(max(n, 0)), labels)
 }
@@ -297,7 +305,8 @@ func (s sink) send(kind prometheus.ValueType, name, help string, v float64, labe
 	s <- prometheus.MustNewConstMetric(prometheus.NewDesc("headgate_"+name, help, names, nil), kind, v, values...)
 }
 
-// histogram sends a histogram in seconds. bounds are in units of 1/parts seconds.
+// histogram sends a histogram whose unit is the second. bounds and sum are given in units of
+// 1/parts seconds.
 func (s sink) histogram(name, help string, count uint64, sum float64, bounds []int64, upTo []uint64, parts float64) {
 	buckets := make(map[float64]uint64, len(bounds))
 	for i, bound := range bounds {

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// The outcomes of a decision, as array indexes.
+// The outcomes of a decision. They are indexes of tallies.decisions.
 const (
 	allowed = iota
 	refused
@@ -23,8 +23,8 @@ func outcomeIndex(d *enforcement.Decision) int {
 	return refused
 }
 
-// reasonNames are the reasons that have their own counter. Any other reason counts as "other", so that the set of
-// label values is fixed.
+// reasonNames are the reasons that have their own counter. Any other reason is counted as "other",
+// so that the set of label values never grows.
 var reasonNames = [...]string{
 	string(enforcement.ReasonOK),
 	string(enforcement.ReasonAllowedByList),
@@ -49,7 +49,7 @@ func reasonIndex(reason enforcement.Reason) int {
 	return nReasons - 1
 }
 
-// The modes of a check that are counted, as array indexes.
+// The modes of a check that are counted. They are indexes of tallies.decisions.
 const (
 	modeEnforce = iota
 	modeForce
@@ -58,8 +58,8 @@ const (
 
 var modeNames = [nModes]string{enforcement.Enforce.String(), enforcement.Force.String()}
 
-// tallies are the Prometheus counters of a shard since the start of the process. Only the goroutine that holds the
-// shard adds to them; any goroutine may read them.
+// tallies are the Prometheus counters of a shard. They are never reset. Only the goroutine that
+// holds the shard adds to them; any goroutine may read them.
 type tallies struct {
 	decisions [nOutcomes][nReasons][nModes]atomic.Uint64
 	degraded  atomic.Uint64
@@ -68,7 +68,7 @@ type tallies struct {
 	wires     [enforcement.NumWires][nOutcomes]atomic.Uint64
 }
 
-// Why a check matched no policy, as array indexes.
+// The causes for which no policy matched a check, as array indexes.
 const (
 	noPlan = iota
 	noMatch
@@ -77,7 +77,7 @@ const (
 
 var causeNames = [nCauses]string{"no_plan", "no_match"}
 
-// tally counts one decision in the Prometheus counters.
+// tally adds one decision to the counters of t.
 func (t *tallies) tally(d *enforcement.Decision, o *outcome, mode int) {
 	outcome := outcomeIndex(d)
 	t.decisions[outcome][reasonIndex(d.Reason)][mode].Add(1)
@@ -97,7 +97,7 @@ func (t *tallies) tally(d *enforcement.Decision, o *outcome, mode int) {
 	}
 }
 
-// totals are the sums of the tallies of several shards.
+// totals are the sums of the tallies of all shards.
 type totals struct {
 	decisions        [nOutcomes][nReasons][nModes]uint64
 	degraded, shadow uint64
@@ -128,13 +128,13 @@ func (t *totals) add(o *tallies) {
 // maxTenantSeries is the maximum number of tenants that have their own Prometheus series.
 const maxTenantSeries = 20
 
-// tenantTally counts the decisions of one tenant.
+// A tenantTally counts the decisions of one tenant that has its own Prometheus series.
 type tenantTally struct {
 	decisions [nOutcomes]atomic.Uint64 // by outcome
 	unmatched atomic.Uint64            // checks that matched no policy
 }
 
-// tenantSeries returns empty counters for the tenants with the given slugs.
+// tenantSeries returns an empty tenantTally for each of the slugs.
 func tenantSeries(slugs []string) map[string]*tenantTally {
 	series := make(map[string]*tenantTally)
 	for _, slug := range slugs {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A SumQuery selects sums over a time range for several tenants.
+// A SumQuery asks for the sum of the counts in a time range, for each of several tenants.
 type SumQuery struct {
 	From, To time.Time
 	Tenants  []uint32
@@ -15,17 +15,20 @@ type SumQuery struct {
 	Names    []string // routes or policies; nil: all
 }
 
-// previewed are the columns that a preview needs. Reading only these takes half the time of reading all.
+// previewed are the columns that the preview of a draft uses. Reading only these takes half the
+// time of reading all columns.
 var previewed = []string{
 	"requests", "ok", "unmatched", "over_limit", "never_fits", "blocked", "forced", "shadow_refused", "degraded", "cost",
 }
 
-// sumTenants is the maximum number of tenants in one SQL statement, because its number of arguments is bounded.
+// sumTenants is the maximum number of tenants in one SQL statement. Databases bound the number of
+// arguments of a statement.
 const sumTenants = 1000
 
-// Sums returns one row for each tenant and name that has counts, in no order. It reads only the columns in previewed;
-// all other fields and At are 0. It also returns the span that the sums cover. The span is widened to whole minutes,
-// or to whole hours or days where finer rows are already deleted.
+// Sums returns one row for each tenant and name that has counts, in no particular order. Only the
+// fields of the columns in previewed are set. Sums also returns the time range that the rows cover:
+// that of the query, widened to whole minutes, or to whole hours or days where the rows of minutes
+// are deleted.
 func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, error) {
 	r, err := a.reading(ctx, Query{From: q.From, To: q.To}, bounds{rows: maxRows})
 	if err != nil {
@@ -57,7 +60,8 @@ func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, err
 	return list, r.Span, nil
 }
 
-// MinutesKept returns the start of the time from which on the store has rows of minutes. It is never before from.
+// MinutesKept returns the earliest time in [from, to) from which on the rows of minutes are not
+// deleted.
 func (a *Analytics) MinutesKept(ctx context.Context, from, to time.Time) (time.Time, error) {
 	kept, err := a.store.Kept(ctx, from.Unix(), to.Unix())
 	if err != nil {
@@ -69,42 +73,46 @@ func (a *Analytics) MinutesKept(ctx context.Context, from, to time.Time) (time.T
 	return from, nil
 }
 
-// PolicyMinutes returns the rows of minutes in [from, to) of some policies of a tenant, in no order. It reads only
-// the columns in previewed. from and to are whole minutes.
+// PolicyMinutes returns the rows of counts of some policies of a tenant for each minute in [from,
+// to), in no particular order. Only the fields of the columns in previewed are set. from and to
+// must be whole minutes.
 func (a *Analytics) PolicyMinutes(ctx context.Context, tenant uint32, policies []string, from, to time.Time) ([]CountRow, error) {
 	return a.store.Counts(ctx, CountQuery{
 		Step: Minute, From: from.Unix(), To: to.Unix(), Tenant: tenant, Kind: KindPolicy, Names: policies, Fields: previewed,
 	})
 }
 
-// KeyMinutes contains the top keys of one tenant for each minute.
+// KeyMinutes contains the top keys of one tenant, minute by minute.
 type KeyMinutes struct {
-	// Keys are the keys of the queried policies. Their Count and Error are sums over all minutes.
+	// Keys are the listed keys of the policies in the query. Their Count and Error are sums over
+	// all minutes.
 	Keys []TopKey
-	// Minutes are the minutes that have at least one key, oldest first.
+	// Minutes has one element for each minute in which at least one key was counted, oldest first.
 	Minutes []KeyMinute
-	// Cut is set if there are more rows than the caller allowed. Then the other fields are empty.
+	// Cut is set if the query matches more rows than the caller allowed. Then the other fields are
+	// empty.
 	Cut bool
 }
 
-// A KeyMinute is the ranking of keys in one minute, combined from all nodes.
+// A KeyMinute contains the top keys of one minute, combined from the sketches of all nodes.
 type KeyMinute struct {
 	At int64 // seconds since the epoch
-	// Floor is the largest number that a key outside of Keys can have. Total is the sum over all keys of all
-	// policies.
+	// Floor is an upper bound of the count of each key that is not in Keys. Total is the sum of the
+	// counts of all keys of the tenant. It includes keys of policies that the query does not name.
 	Floor, Total int64
 	Keys         []KeyCount
 }
 
-// A KeyCount is the number of one key in one minute. The true number is at least Count-Error and at most Count.
+// A KeyCount is the count of one key in one minute. The true count is at least Count-Error and at
+// most Count.
 type KeyCount struct {
 	Key          int // index in KeyMinutes.Keys
 	Count, Error int64
 }
 
-// KeyMinutes returns the top keys of some policies of a tenant for each minute in [from, to), which are whole
-// minutes. If there are more than most rows, it only sets Cut. It leaves out sketches that cannot be decoded; then
-// Total is too low.
+// KeyMinutes returns the top keys of some policies of a tenant for each minute in [from, to). from
+// and to must be whole minutes. If more than most rows match, the result only has Cut set. A sketch
+// that cannot be decoded is left out, so Total may then be too low.
 func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking, policies []string, from, to time.Time,
 	most int,
 ) (KeyMinutes, error) {
@@ -143,7 +151,8 @@ func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking
 	return out, nil
 }
 
-// add adds the ranking of one minute. Numbers in a union are relative to its floor, so add adds the floor to them.
+// add appends the minute that starts at at, with the combined sketches u of this minute. The counts
+// in u lack the floor of u, so add adds it to them.
 func (k *KeyMinutes) add(u *union, at int64, policies []string, places map[textMark]int) {
 	m := KeyMinute{At: at, Floor: u.floor, Total: u.total}
 	for mark, place := range u.places {

@@ -15,7 +15,7 @@ import (
 type Config struct {
 	// Version and Revision of the program, for the metric headgate_build_info. Default: "unknown".
 	Version, Revision string
-	// Node is the name of this process in kept denials. Default: "".
+	// Node is the ID of this process. It is stored with kept denials. Default: "".
 	Node string
 	// Tenants are the slugs of the tenants that have their own Prometheus series, at most maxTenantSeries. Default:
 	// none.
@@ -24,28 +24,34 @@ type Config struct {
 	Snapshot func() SnapshotState
 	// Redis returns the state of the shared limiter. Default: no metrics about it.
 	Redis func() RedisState
-	// Database returns since when the database rejects writes. Default: no metrics about it.
+	// Database returns whether the database rejects writes, and since when. Default: no metrics
+	// about it.
 	Database func() Refusing
-	// Admission returns the load of the queue in front of the limiter. Default: no metrics about it.
+	// Admission returns the number of checks in the queue in front of the limiter. Default: no
+	// metrics about it.
 	Admission func() AdmissionState
-	// Connections returns the load of the listener. Default: no metrics about it.
+	// Connections returns the number of open connections of the listener. Default: no metrics about
+	// it.
 	Connections func() ConnectionState
 	// DeniedRequests returns the number of requests that the limits of the API denied. Default: no metric about them.
 	DeniedRequests func() int64
-	// AuditLines returns the number of lines of the audit log when its newest hash was last published. Default: no
-	// metric about it.
+	// AuditLines returns the number of lines that the audit log had when this node last logged the
+	// hash of its newest line. Default: no metric about it.
 	AuditLines func() int64
-	// Leases returns the state of the quota that the node charged in advance. Default: no metrics about it.
+	// Leases returns the state of the quota that this node holds on lease. Default: no metrics
+	// about it.
 	Leases func() LeaseState
-	// Log returns the numbers of log lines that could not be written. Default: no metrics about it.
+	// Log returns how many log lines could not be written. Default: no metrics about it.
 	Log func() logging.Status
-	// Flush returns the state of the Flusher. Default: no metrics about it.
+	// Flush returns the state of the Flusher that writes the counts of this Recorder. Default: no
+	// metrics about it.
 	Flush func() FlushState
-	// Now returns the current time. Decisions use the time in their ID instead. Default: time.Now.
+	// Now returns the current time. Record does not use it: the ID of a decision contains the time
+	// of the decision. Default: time.Now.
 	Now func() time.Time
 }
 
-// SnapshotState is the state of the snapshot that the node decides with.
+// SnapshotState describes the snapshot from which this node decides checks.
 type SnapshotState struct {
 	Loaded    bool
 	Revision  int64
@@ -61,37 +67,40 @@ type SnapshotState struct {
 	Plans     int
 }
 
-// RedisState is the state of the limiter that all nodes share.
+// RedisState describes the limiter that all nodes share, and its memory.
 type RedisState struct {
 	Reachable   bool // the last call succeeded
 	BreakerOpen bool // the node makes no calls; failure modes decide immediately
-	// Mismatches is the number of requests that the script and the Go reference decided differently.
+	// Mismatches is the number of requests for which the decision of the script differs from that
+	// of the Go code.
 	Mismatches int64
-	// Calls is the number of successful script calls. Concurrent checks share one call.
+	// Calls is the number of successful script calls. Concurrent checks may share one call.
 	Calls int64
-	// Recalled is the number of requests that were denied without a call, because a recent call denied on the same
-	// counter.
+	// Recalled is the number of requests that this node denied without a call of Redis, because a
+	// recent call for the same counter was denied.
 	Recalled int64
-	// Refusing is set while the shared limiter is reachable and rejects writes.
+	// Refusing is nonzero while the shared limiter is reachable and rejects writes.
 	Refusing Refusing
-	// Losses is how often the shared limiter had lost data, for example after a restart.
+	// Losses is the number of times that the node detected a loss of data in the shared limiter,
+	// for example after a restart.
 	Losses int64
-	// UsedMemory and MaxMemory are in bytes. UsedMemory is 0 if unknown; MaxMemory is 0 if unknown or unlimited.
+	// UsedMemory and MaxMemory are numbers of bytes. UsedMemory is 0 if it is unknown. MaxMemory is
+	// 0 if it is unknown or unlimited.
 	UsedMemory, MaxMemory int64
-	// Keys lists the tenants that use the largest part of their maximum number of keys, the fullest first.
+	// Keys lists the tenants that are closest to their maximum number of keys, the fullest first.
 	Keys []TenantKeys
 }
 
-// TenantKeys is the estimated number of live counters of a tenant in the shared limiter, and the maximum. If the
-// tenant is full, all new partitions of a limit share one counter.
+// TenantKeys is the estimated number of live counters that a tenant has in the shared limiter, and
+// the maximum. When the maximum is reached, all new partitions of a limit share one counter.
 type TenantKeys struct {
 	Tenant    string // slug
 	Live, Max int64
 	Full      bool
 }
 
-// Refusing describes a store that rejects writes: since when, and the class of its error. The zero value means that
-// the store accepts writes.
+// Refusing says since when a store rejects writes, and the class of its error. The zero value means
+// that the store accepts writes.
 type Refusing struct {
 	Since time.Time
 	Code  string
@@ -109,30 +118,33 @@ type AdmissionState struct {
 	Overloaded         int64 // number of checks that were rejected since the start, because the queue was full
 }
 
-// LeaseState describes the quota that this node charged in advance for policies with leases.
+// LeaseState describes the quota that this node holds on lease: it charged the quota ahead and may
+// allow it without asking Redis.
 type LeaseState struct {
-	// Drawn, Spent and Returned are numbers of units since the start.
+	// Drawn, Spent and Returned are the numbers of units since the start of the process.
 	Drawn, Spent, Returned int64
-	// Answered is the number of checks that were decided without a call of the shared limiter.
+	// Answered is the number of checks that this node decided from leased quota, without a call of
+	// Redis.
 	Answered int64
-	// Held is the number of unspent units that the node holds now. Counters is the number of counters they belong to.
+	// Held is the number of unspent units on lease now. Counters is the number of counters to which
+	// these units belong.
 	Held, Counters int64
 }
 
-// FlushState is the state of the counts that are not in the database yet.
+// FlushState describes the counts that are not in the database yet, and the recent flushes.
 type FlushState struct {
 	WaitingRows     int           // number of rows that are not in the database yet
 	Waiting         time.Duration // age of the oldest count that is not in the database yet; 0 if there is none
 	Flushed, Failed int64         // numbers of successful and failed flushes since the start
-	// WaitingRefusals is the number of denials among the waiting rows.
+	// WaitingRefusals is the number of kept denials that are not in the database yet.
 	WaitingRefusals int
-	// FlushedAt is the time of the last successful write; zero if there was none. FailingSince is the time of the
-	// first of the current consecutive failures; zero if the last write succeeded.
+	// FlushedAt is the time of the last successful write; zero if there was none. FailingSince is
+	// the time of the first failure since then; zero if the last write succeeded.
 	FlushedAt, FailingSince time.Time
 	// Failure is the error of the last write; nil if it succeeded.
 	Failure error
-	// Folded is the number of counts that were merged into other rows to save memory. NotKept is the number of
-	// denials that were dropped.
+	// Folded is the number of rows that were combined with other rows, or dropped, to save memory.
+	// NotKept is the number of denials that were dropped.
 	Folded, NotKept int64
 }
 
@@ -154,7 +166,8 @@ type Recorder struct {
 	drains   drainState
 }
 
-// An outcome is the part of a decision's result that is the same in all rows that count it.
+// An outcome has the properties of a decision that all rows counting this decision need. Record
+// computes it once.
 type outcome struct {
 	field field
 	owner *enforcement.Rule // the policy that denied; nil if no policy denied
@@ -163,7 +176,8 @@ type outcome struct {
 	marks
 }
 
-// marks are the properties of a decision that are counted in addition to its field.
+// marks are properties of a decision, such as degraded, that are counted in addition to the field
+// of its reason.
 type marks struct {
 	forced   bool
 	shadow   bool // a shadow policy would have denied
@@ -172,7 +186,8 @@ type marks struct {
 	cost     int64 // cost that was charged
 }
 
-// Record counts a decision once. It ignores peeks. It does not keep a reference to d.
+// Record counts a decision. It ignores decisions of checks in mode peek. It keeps no reference to
+// d.
 func (r *Recorder) Record(d *enforcement.Decision) {
 	mode := modeEnforce
 	switch d.Check.Mode {
@@ -228,7 +243,8 @@ func outcomeOf(d *enforcement.Decision) outcome {
 	return o
 }
 
-// largestCost returns the largest cost of the limits of a decision. Policies can have different costs.
+// largestCost returns the largest cost in limits. The limits of one decision can have different
+// costs, because each policy computes its own.
 func largestCost(limits []enforcement.LimitState) (largest int64) {
 	for i := range limits {
 		largest = max(largest, limits[i].Cost)
@@ -246,7 +262,7 @@ func allFit(limits []enforcement.LimitState) bool {
 	return true
 }
 
-// limitsOf returns how many limits at the start of the list belong to the policy of rule.
+// limitsOf returns the number of limits at the start of the list that belong to the policy of rule.
 func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
 	for n < len(limits) && limits[n].Rule == rule {
 		n++
@@ -254,8 +270,8 @@ func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
 	return n
 }
 
-// find sets the policy, the limit and the partition that caused a denial. For a denial by limits, that is the limit
-// which Decision.DenyingLimit returns.
+// find sets the policy, the limit and the partition that caused a denial. If several limits denied
+// the request, it uses the one that Decision.DenyingLimit returns.
 func (o *outcome) find(d *enforcement.Decision) {
 	switch d.Reason {
 	case enforcement.ReasonOverLimit, enforcement.ReasonCostExceedsQuota:
@@ -275,8 +291,9 @@ func (o *outcome) find(d *enforcement.Decision) {
 	}
 }
 
-// partitionOf returns the partition of a policy that applied. It is in the policy's limits, unless no counter was
-// read; then partitionOf computes it.
+// partitionOf returns the partition of the policy rule for a decision. The policy's limits in the
+// decision have it. If they do not, because the limiter was not called, partitionOf computes it
+// from the check.
 func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
 	for i := range d.Limits {
 		if d.Limits[i].Rule == rule && d.Limits[i].Partition != ([16]byte{}) {
@@ -286,9 +303,9 @@ func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
 	return rule.PartitionOf(d.Check)
 }
 
-// record counts a decision that was made in second at, in all rows that include it.
+// record adds a decision of the second at to all rows that count it.
 func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
-	p := c.page(minuteOf(at), d.Subject)
+	p := c.minute(minuteOf(at), d.Subject)
 	if p == nil {
 		c.folded++
 		second(&c.together, at).count(o.field, &o.marks)
@@ -313,11 +330,11 @@ func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 	}
 }
 
-// sampledOf is the sampling rate for the remaining quota: one of sampledOf decisions is sampled.
+// sampledOf is how rarely the remaining quota is sampled: for one of sampledOf decisions.
 const sampledOf = 16
 
-// policies counts a decision in the row of each policy that applied.
-func (c *content) policies(p *page, d *enforcement.Decision, o *outcome) {
+// policies adds a decision to the row of each policy that applied. m contains these rows.
+func (c *content) policies(p *tenantMinute, d *enforcement.Decision, o *outcome) {
 	sampled := d.ID[15]%sampledOf == 0 // the last byte of the ID is random
 	limits := d.Limits
 	for rule := range d.Applied {
@@ -344,7 +361,8 @@ func (c *content) policies(p *page, d *enforcement.Decision, o *outcome) {
 	}
 }
 
-// of returns the marks of a decision for the row of one policy, given that policy's limits.
+// of returns the marks of a decision for the row of the policy rule. limits are the limits of this
+// policy in the decision.
 func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d *enforcement.Decision) marks {
 	own := o.marks
 	own.local = o.local && len(limits) > 0
@@ -360,7 +378,8 @@ func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d 
 	return own
 }
 
-// leastRemaining returns the bucket of remaining quota for the limit that has the least quota left.
+// leastRemaining returns the bucket of remaining quota for the limit that has the smallest part of
+// its quota left.
 func leastRemaining(limits []enforcement.LimitState) int {
 	least := remainingBuckets - 1
 	for i := range limits {
@@ -374,11 +393,11 @@ func leastRemaining(limits []enforcement.LimitState) int {
 	return least
 }
 
-// A field selects the one field of Counts, besides Requests, in which a decision is counted.
+// A field selects the field of Counts in which a decision is counted by its reason.
 type field func(*Counts) *int64
 
-// fieldsByReason maps a reason to its field. It contains the reasons that occur only in allowed or only in denied
-// decisions.
+// fieldsByReason has the field of each reason that occurs either only in allowed decisions or only
+// in denied ones. fieldOf handles the other reasons.
 var fieldsByReason = map[enforcement.Reason]field{
 	enforcement.ReasonAllowedByList:    func(c *Counts) *int64 { return &c.Listed },
 	enforcement.ReasonOverLimit:        func(c *Counts) *int64 { return &c.OverLimit },
@@ -393,8 +412,8 @@ var fieldsByReason = map[enforcement.Reason]field{
 func fieldOK(c *Counts) *int64          { return &c.OK }
 func fieldOtherPolicy(c *Counts) *int64 { return &c.OtherPolicy }
 
-// fieldOf returns the field in which a decision is counted. A denial with an unknown reason counts as Unavailable, so
-// that the fields add up to Requests.
+// fieldOf returns the field in which a decision is counted. A denial with an unknown reason is
+// counted as Unavailable, so that the fields always add up to Requests.
 func fieldOf(d *enforcement.Decision) field {
 	switch {
 	case d.Allowed && d.Reason == enforcement.ReasonOK:
@@ -413,12 +432,13 @@ func fieldOf(d *enforcement.Decision) field {
 	return func(c *Counts) *int64 { return &c.Unavailable }
 }
 
-// hasRetry reports whether denials with this reason are counted in SketchRetryAfter.
+// hasRetry reports whether the retry times of denials with this reason are counted in
+// SketchRetryAfter.
 func hasRetry(r enforcement.Reason) bool {
 	return r == enforcement.ReasonOverLimit || r == enforcement.ReasonCostExceedsQuota || r == enforcement.ReasonBlocked
 }
 
-// count adds one decision to c.
+// count adds one decision to Requests, to the field f, and to the fields for its marks.
 func (c *Counts) count(f field, m *marks) {
 	c.Requests++
 	*f(c)++

@@ -15,11 +15,12 @@ import (
 
 // RollerConfig configures a Roller. The zero value is usable.
 type RollerConfig struct {
-	// Holder is the name of this process as the holder of the lease. Default: a new UUID.
+	// Holder identifies this process as the holder of the lease. Default: a new UUID.
 	Holder string
-	// Every is the time between two runs. Default: 10 s.
+	// Every is the time between two calls of Turn. Default: 10 s.
 	Every time.Duration
-	// How long rows are kept. Default: minutes 48 h, hours 90 days, days 3 years, kept denials 24 h.
+	// Minutes, Hours and Days are how long the rows of these steps are kept, Refusals how long kept
+	// denials are. Default: 48 h, 90 days, 3 years, and 24 h.
 	Minutes, Hours, Days, Refusals time.Duration
 	// MaxRefusals is the maximum number of kept denials. Default: 100,000.
 	MaxRefusals int
@@ -29,26 +30,27 @@ type RollerConfig struct {
 	Now func() time.Time
 }
 
-// The lease of the node that rolls up counts. If clock skew results in two holders, no harm is done: RollUp does
-// nothing if the roll-up is already done.
+// The name and duration of the lease that one node at a time holds to roll up counts. If clock skew
+// results in two holders, the counts stay correct, because RollUp does nothing if the other holder
+// has done the roll-up.
 const (
 	rollUpLease     = "roll-up"
 	rollUpLeaseLife = 30 * time.Second
 )
 
-// nodesKept is how long the last batch number of an inactive node is kept. If the database is unavailable to a node
-// for longer, the node might add its last batch twice.
+// nodesKept is how long the store keeps the number of the last batch of a node. If a node cannot
+// reach the database for longer than this, its last batch might be added twice.
 const nodesKept = 30 * 24 * time.Hour
 
-// A Roller rolls minutes up to hours and hours up to days, and deletes expired rows. Every node runs one, but only
-// the holder of the lease does the work.
+// A Roller computes the rows of hours and days from rows of finer steps, and deletes expired rows.
+// Every node has one, but only the one that holds the lease works.
 type Roller struct {
 	store   Store
 	cfg     RollerConfig
 	failing bool
 }
 
-// NewRoller returns a Roller that works on a store.
+// NewRoller returns a Roller for the rows in a store.
 func NewRoller(s Store, c RollerConfig) *Roller {
 	const day = 24 * time.Hour
 	c.Holder, c.Every = cmp.Or(c.Holder, uuid.NewString()), cmp.Or(c.Every, 10*time.Second)
@@ -61,7 +63,7 @@ func NewRoller(s Store, c RollerConfig) *Roller {
 	return &Roller{store: s, cfg: c}
 }
 
-// Run calls Turn every interval until ctx ends.
+// Run calls Turn at each interval until ctx ends.
 func (r *Roller) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r.note(ctx, r.Turn(ctx))
@@ -70,7 +72,7 @@ func (r *Roller) Run(ctx context.Context) error {
 	return nil
 }
 
-// note logs the first failure of a series and the recovery.
+// note logs the first of several consecutive failures, and the recovery.
 func (r *Roller) note(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -82,13 +84,14 @@ func (r *Roller) note(ctx context.Context, err error) {
 	r.failing = err != nil
 }
 
-// Turn does all due roll-ups and deletes expired rows, if this process holds or acquires the lease.
+// Turn does all due roll-ups and deletes expired rows. It does nothing if another process holds the
+// lease.
 func (r *Roller) Turn(ctx context.Context) error {
 	mine, err := r.lease(ctx)
 	if err != nil || !mine {
 		return err
 	}
-	// A failed roll-up must not prevent the deletion of expired rows.
+	// A failed roll-up does not prevent the deletion of expired rows.
 	return errors.Join(r.rollUp(ctx), r.prune(ctx))
 }
 
@@ -100,11 +103,11 @@ func (r *Roller) lease(ctx context.Context) (bool, error) {
 	return mine, nil
 }
 
-// rollUpPiece is the number of due roll-ups that are read from the store at once.
+// rollUpPiece is the number of due roll-ups that rollUp requests from the store at once.
 const rollUpPiece = 24
 
-// rollUp does the due roll-ups, oldest first, and renews the lease before each one. The next call of Turn repeats the
-// failed ones.
+// rollUp does the due roll-ups, oldest first. It renews the lease before each one. If one fails, it
+// continues with the others; the next call of Turn tries the failed ones again.
 func (r *Roller) rollUp(ctx context.Context) error {
 	done := make(map[RollUp]bool)
 	var errs []error
@@ -137,8 +140,8 @@ func (r *Roller) rollUp(ctx context.Context) error {
 	}
 }
 
-// merge joins the documents of the sketches with one key. It leaves out documents that it cannot decode, such as
-// those of a newer release.
+// merge combines the stored forms of the sketches with the same name into one. It leaves out those
+// that it cannot decode, such as those that a newer release wrote.
 func (r *Roller) merge(name string, docs [][]byte) ([]byte, error) {
 	readable := make([][]byte, 0, len(docs))
 	var unread error
@@ -158,7 +161,7 @@ func (r *Roller) merge(name string, docs [][]byte) ([]byte, error) {
 	return mergeSketches(name, readable)
 }
 
-// prunePieces is the maximum number of calls of Store.Prune in one call of Turn.
+// prunePieces is the maximum number of times that one call of Turn calls Store.Prune.
 const prunePieces = 50
 
 func (r *Roller) prune(ctx context.Context) error {

@@ -7,8 +7,9 @@ import (
 	"unsafe"
 )
 
-// Decoding a sketch takes longer than the rest of a query, and the rows of past hours and days rarely change. So
-// decoded sketches are cached and used as long as the stored document is the same.
+// Decoding a sketch takes most of the time of a query. The sketches of past hours and days rarely
+// change. Therefore a memory caches decoded sketches. It returns a cached sketch only if the stored
+// text is still the same.
 
 // maxRemembered is the maximum size of the cache in bytes: about 4,000 full rankings of keys.
 const maxRemembered = 64 << 20
@@ -27,22 +28,24 @@ type memoryKey struct {
 
 type memorized struct {
 	text documentMark
-	// sketch is shared by the results of many queries and must not be changed.
+	// sketch is shared by the results of many queries, so callers must not change it.
 	sketch any
 	size   int
 }
 
-// A documentMark identifies a document by its hash and its length. The hash is different in every process.
+// A documentMark identifies the stored text of a sketch by its hash and length. The seed of the
+// hash is random in every process.
 type documentMark struct {
 	hash   uint64
 	length int
 }
 
-// memoryEntry is the estimated memory that the map needs for each cached sketch, in bytes.
+// memoryEntry is the estimated number of bytes that each cached sketch needs in the map, in
+// addition to its own size.
 const memoryEntry = 2*int(unsafe.Sizeof(memoryKey{})+unsafe.Sizeof(memorized{})) + 64
 
-// remember returns the decoded sketch of a row. It takes the sketch from the cache if the document has not changed.
-// The caller must not change the sketch.
+// remember returns the decoded sketch of a row: from the cache if the stored text has not changed,
+// otherwise from decode. The caller must not change the sketch.
 func remember[T interface{ size() int }](m *memory, step Step, r *SketchRow, decode func(name string, doc []byte) (T, error)) (T, error) {
 	key := memoryKey{step, r.SketchKey}
 	text := documentMark{maphash.Bytes(markSeeds[0], r.Doc), len(r.Doc)}
@@ -61,7 +64,8 @@ func remember[T interface{ size() int }](m *memory, step Step, r *SketchRow, dec
 	return s, nil
 }
 
-// keep adds a sketch to the cache. If the cache is full, it evicts random other sketches.
+// keep adds a sketch to the cache. If the cache would exceed its maximum size, keep removes random
+// other sketches.
 func (m *memory) keep(key memoryKey, s memorized) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -6,42 +6,43 @@ import (
 	"slices"
 )
 
-// topCapacity is the number of keys in a sketch of top keys. The error of each number is at most a hundredth of the
-// total.
+// topCapacity is the maximum number of keys in a topKeys. With this capacity, the error of each
+// count is at most a hundredth of the total.
 const topCapacity = 100
 
-// topKeys finds the most frequent keys of a stream in bounded memory. It uses the Space-Saving algorithm (Metwally,
-// Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005), with a heap
-// of the entries.
+// topKeys finds the most frequent keys of a stream in bounded memory. It uses the Space-Saving
+// algorithm (Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements
+// in Data Streams", 2005), with a heap of the entries.
 //
-// The true number of a listed key is at least count-error and at most count. The number of any other key is at most
-// floor. No error and no floor exceeds total / capacity, so every key with a higher number is listed. While there are
-// at most capacity keys, all numbers are exact. This also holds after merges in any order: Agarwal et al., "Mergeable
-// Summaries", 2012; Cafaro, Pulimeno and Tempesta, "A parallel space saving algorithm for frequent items and the
-// Hurwitz zeta distribution", 2016.
+// The true count of a listed key is at least count-error and at most count. The true count of every
+// other key is at most floor. No error and no floor exceeds total / capacity, so every key with a
+// higher count is listed. While there are at most capacity keys, all counts are exact. This also
+// holds after merges in any order: Agarwal et al., "Mergeable Summaries", 2012; Cafaro, Pulimeno
+// and Tempesta, "A parallel space saving algorithm for frequent items and the Hurwitz zeta
+// distribution", 2016.
 //
 // It is not safe for concurrent use. newTopKeys creates one.
 type topKeys struct {
 	capacity int
 	total    int64 // sum over all keys
-	// absent is the largest number that a key may have which a merge dropped.
+	// absent is an upper bound of the count of each key that a merge has dropped.
 	absent  int64
 	entries []topEntry
 	places  map[topID]int32 // index of each key in entries
-	// heap contains indexes of entries, as a min-heap by count. Among equal counts, the entry that reached the count
-	// first comes first.
+	// heap contains indexes of entries as a min-heap, ordered by count. Of entries with equal
+	// counts, the one that reached the count first comes first.
 	heap  []int32
 	steps int64 // number of changes, for topEntry.since
 }
 
-// A topID identifies a key. On a page, it is the index of the policy and the key's partition. In a sketch that
-// gathered returns, it is the tenant and a hash of the key's text.
+// A topID identifies a key. In a tenantMinute, it is the index of the policy and the partition of
+// the key. In the result of gathered, it is the tenant and a hash of the key's text.
 type topID struct {
 	scope     uint32
 	partition [16]byte
 }
 
-// A topEntry is one listed key with its number.
+// A topEntry is a listed key with its count.
 type topEntry struct {
 	id           topID
 	count, error int64
@@ -58,7 +59,7 @@ func (t *topKeys) reset() {
 	*t = topKeys{capacity: t.capacity, entries: t.entries[:0], places: t.places, heap: t.heap[:0]}
 }
 
-// floor returns the largest number that a key outside of t can have.
+// floor returns an upper bound of the count of each key that is not listed.
 func (t *topKeys) floor() int64 {
 	if len(t.entries) == t.capacity {
 		return max(t.absent, t.entries[t.heap[0]].count)
@@ -66,9 +67,11 @@ func (t *topKeys) floor() int64 {
 	return t.absent
 }
 
-// add adds n > 0 to the number of a key. If the key is not listed and t is full, it replaces the entry with the
-// lowest count. For a key that was not listed, add returns its entry, and the caller sets the text; otherwise it
-// returns nil.
+// add adds n to the count of a key. n is above 0. If the key is not listed and t is full, the key
+// replaces the one with the lowest count.
+//
+// If the key was not listed before, add returns its new entry, and the caller must set the entry's
+// text. Otherwise add returns nil.
 func (t *topKeys) add(id topID, n int64) *topEntry {
 	t.total += n
 	if place, known := t.places[id]; known {
@@ -88,7 +91,8 @@ func (t *topKeys) add(id topID, n int64) *topEntry {
 	return e
 }
 
-// insert adds an entry for a key. The entry's text may contain memory of an earlier entry for reuse.
+// insert adds an entry for a key. The text of the entry may have memory of a deleted entry, which
+// the caller may reuse.
 func (t *topKeys) insert(id topID, count, wrong int64) *topEntry {
 	if t.places == nil {
 		t.places = make(map[topID]int32)
@@ -136,15 +140,15 @@ func (t *topKeys) swap(i, j int) {
 	t.entries[t.heap[i]].at, t.entries[t.heap[j]].at = i, j
 }
 
-// A ranked is a key with its numbers, as an element of a sorted list.
+// A ranked is a key with its count and error, in a list sorted by sortRanked.
 type ranked struct {
 	id           topID
 	count, error int64
 	text         topText
 }
 
-// ranking returns the keys, the highest count first. Among equal counts, the smaller error comes first, then the
-// order of the texts.
+// ranking returns the keys, the highest count first. Keys with equal counts are ordered by their
+// error, the smallest first, and then by their text.
 func (t *topKeys) ranking() []ranked {
 	return sortRanked(t.appendTo(make([]ranked, 0, len(t.entries))))
 }
@@ -171,8 +175,8 @@ func sortRanked(list []ranked) []ranked {
 	return list
 }
 
-// gathered returns a copy of t with room for capacity keys, in which keys are identified by their text. Keys with
-// equal texts are combined.
+// gathered returns a copy of t that identifies keys by their text and has the given capacity. It
+// combines keys with equal texts.
 func (t *topKeys) gathered(capacity int) *topKeys {
 	list, places := make([]ranked, 0, len(t.entries)), make(map[topID]int, len(t.entries))
 	for _, k := range t.ranking() {
@@ -192,8 +196,8 @@ func (t *topKeys) gathered(capacity int) *topKeys {
 	return out
 }
 
-// fill adds the first keys of a sorted list to an empty t. absent is the largest number that a key outside of the
-// list can have.
+// fill adds the first keys of a sorted list to t, which must be empty. absent is an upper bound of
+// the count of each key that is not in the list.
 func (t *topKeys) fill(list []ranked, absent int64) {
 	t.absent = absent
 	if len(list) > t.capacity {
@@ -206,8 +210,9 @@ func (t *topKeys) fill(list []ranked, absent int64) {
 	}
 }
 
-// mergeOthers adds sketches that have no key in common, such as those of different tenants. Because a key cannot be
-// missing from another sketch, no floor is added to its count, unlike in merge.
+// mergeOthers adds sketches that have no keys in common, such as those of different tenants. Each
+// key can only be in one of them. Therefore mergeOthers does not add the floors of the other
+// sketches to its count, as merge would.
 func (t *topKeys) mergeOthers(others []*topKeys) {
 	others = append(slices.Clip(others), t)
 	var list []ranked
@@ -223,8 +228,8 @@ func (t *topKeys) mergeOthers(others []*topKeys) {
 	*t = *merged
 }
 
-// highest returns the n keys with the highest counts. Among equal counts, it keeps the smaller errors, then the lower
-// IDs. dropped is the highest count of the other keys.
+// highest returns the n keys with the highest counts. Among equal counts, it prefers smaller
+// errors, then lower IDs. dropped is the highest count among the keys that it does not return.
 func highest(list []ranked, n int) (kept []ranked, dropped int64) {
 	if len(list) <= n {
 		return list, 0
@@ -237,8 +242,9 @@ func highest(list []ranked, n int) (kept []ranked, dropped int64) {
 	return list[:n], list[n].count
 }
 
-// merge adds the counts of o. A key that only one of the two sketches lists may have had up to the floor of the other
-// one, so merge adds that floor to its count and error.
+// merge adds the counts of o to t. If only one of the two sketches lists a key, the true count in
+// the other one may be anything up to that sketch's floor. Therefore merge adds this floor to the
+// count and to the error of the key.
 func (t *topKeys) merge(o *topKeys) {
 	mine, theirs := t.floor(), o.floor()
 	list := make([]ranked, 0, len(t.entries)+len(o.entries))

@@ -6,7 +6,7 @@ package problem
 type Code struct {
 	// Name is the value of "code": "slug_taken".
 	Name string
-	// Type is the name of the type in Catalogue.
+	// Type is the name of the type in Catalog.
 	Type string
 	// Meaning says when the code is present.
 	Meaning string

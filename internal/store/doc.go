@@ -17,7 +17,7 @@
 //	counts.go            adds the counts of a node once; analytics.go reads them
 //	rollup.go            computes hours and days from the next finer step
 //	nodes.go             the reports of nodes
-//	prune.go             deletes old rows
+//	prune_counts.go      deletes old rows
 //
 // # Transactions
 //

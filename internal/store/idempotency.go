@@ -11,12 +11,15 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// answerKept is how long the answer to a request with an Idempotency-Key is kept.
+// answerKept is how long the stored response to a request with an Idempotency-Key is kept.
 const answerKept = 24 * time.Hour
 
-// An openEdit keeps the transaction of an edit open until the answer to its request is stored.
+// An openEdit keeps the transaction of an edit open after the edit is complete, until Once has
+// stored the response in the same transaction.
 type openEdit struct {
-	// ctx is the context of the transaction. That of the edit ends with the edit.
+	// ctx is the context with which the transaction begins. It must not be the context of the edit,
+	// because that one is canceled when the edit returns, and then the transaction would be rolled
+	// back.
 	ctx context.Context
 	// tx is the transaction of the edit; nil until the edit is complete.
 	tx     *sql.Tx

@@ -68,7 +68,7 @@ func (w *pages) apiReference(c echo.Context) error {
 }
 
 func (w *pages) problems(c echo.Context) error {
-	return w.Render(c, http.StatusOK, views.ProblemsPage(w.Page(c, "Problem types"), problem.Catalogue))
+	return w.Render(c, http.StatusOK, views.ProblemsPage(w.Page(c, "Problem types"), problem.Catalog))
 }
 
 func (w *pages) problemType(c echo.Context) error {

@@ -165,7 +165,8 @@ func sharesChange(now, nowOf, before, beforeOf int64, rise int) views.Change {
 	return c
 }
 
-// denials returns the page of denials with the time and the filters of this page.
+// denials returns the URL of the list of denials with the tenant, policy and route filters of the
+// current page. The parameters in of are added, and replace filters with the same name.
 func (d *drawing) denials(of url.Values) string {
 	for _, name := range []string{"tenant", "policy", "route"} {
 		if v := d.also.Get(name); v != "" && of.Get(name) == "" {

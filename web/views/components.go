@@ -159,3 +159,12 @@ func when(condition bool, text string) string {
 func join(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(t string) bool { return t == "" }), " ")
 }
+
+// An Empty replaces an empty list. It says why the list is empty and what to do.
+type Empty struct {
+	Title, Text string
+	// Curl is a command to paste; "": none.
+	Curl string
+	// Link leads to the page for the next step. Its Text is "" if there is none.
+	Link Link
+}

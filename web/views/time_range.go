@@ -24,15 +24,6 @@ type RangeLink struct {
 	Current          bool
 }
 
-// An Empty replaces an empty list. It says why the list is empty and what to do.
-type Empty struct {
-	Title, Text string
-	// Curl is a command to paste; "": none.
-	Curl string
-	// Link leads to the page for the next step. Its Text is "" if there is none.
-	Link Link
-}
-
 // rangeError returns the HTML attributes of a period field with an error.
 func rangeError(message string) templ.Attributes {
 	return FormField{Name: "range", Error: message}.attributes()

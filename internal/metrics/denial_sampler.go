@@ -10,10 +10,10 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Denials are kept with their explanation. Record only copies them; the drain makes
-// the explanation. For each second, a node keeps the first commonRefusals of all
-// tenants, and fairRefusals more of tenants with fewer than fairShare in that second:
-// one tenant gets at most half of the places.
+// A node keeps some denials with their explanation. Record only copies the decision; the next drain
+// computes the explanation. In each second, a node keeps the first commonRefusals denials, whatever
+// their tenants. Then it keeps fairRefusals more, but only from tenants of which it has kept fewer
+// than fairShare in this second. So one tenant cannot use up the samples of all others.
 const (
 	commonRefusals = 50
 	fairRefusals   = 50
@@ -24,23 +24,26 @@ const (
 	maxRefusalPath = 1 << 10
 )
 
-// A sampler decides which denials are kept with their explanation. It uses no lock.
+// A sampler decides which denials are kept with their explanation. It is safe for concurrent use
+// and has no lock.
 type sampler struct {
-	// room packs a second and the numbers of common and fair places that are taken in it.
+	// room packs a second and two counts of the denials kept in it: those among the first
+	// commonRefusals, and the others.
 	room atomic.Uint64
-	// tenants packs a second and the tenant's number of kept denials in it. The index is the tenant's number modulo
-	// 512, so tenants with the same index share one fair share.
+	// Each element packs a second and the number of denials kept in it, for all tenants whose
+	// number modulo 512 is the index. These tenants share one fairShare.
 	tenants [512]atomic.Uint64
 	held    atomic.Int64 // number of samples that wait for the next drain
 	notKept atomic.Uint64
 }
 
-// pack stores a second and two numbers of 8 bits in one word, so that they can be swapped atomically.
+// pack stores a second and two numbers of 8 bits in one word, so that one atomic operation replaces
+// all three.
 func pack(at, common, fair uint64) uint64       { return at<<16 | common<<8 | fair }
 func unpack(v uint64) (at, common, fair uint64) { return v >> 16, v >> 8 & 0xff, v & 0xff }
 
-// admit reports whether a tenant's denial in second at is kept. If at is before the newest second seen, the denial
-// counts for the newest second.
+// admit decides whether a denial of a tenant in the second at is kept, and counts it. If at is
+// older than the newest second of an earlier call, the denial counts for the newest second.
 func (s *sampler) admit(at int64, tenant uint32) bool {
 	if s.held.Add(1) <= maxHeldRefusals && s.takeRoom(uint64(max(at, 0)), tenant) {
 		return true
@@ -73,7 +76,8 @@ func (s *sampler) takeRoom(at uint64, tenant uint32) bool {
 	}
 }
 
-// kept returns how many denials of a tenant were kept in second at. v is the tenant's entry in sampler.tenants.
+// kept returns the number of denials of a tenant that were kept in the second at. v is an element
+// of sampler.tenants.
 func kept(v, at uint64) uint64 {
 	if second, n, _ := unpack(v); second == at {
 		return n
@@ -81,7 +85,8 @@ func kept(v, at uint64) uint64 {
 	return 0
 }
 
-// keep adds one to the number of kept denials of a tenant in second at.
+// keep adds one to the number of denials kept in the second at. own is an element of
+// sampler.tenants.
 func keep(own *atomic.Uint64, at uint64) {
 	for {
 		before := own.Load()
@@ -91,7 +96,8 @@ func keep(own *atomic.Uint64, at uint64) {
 	}
 }
 
-// A sample is a deep copy of a denied decision, because the caller reuses the memory of the decision.
+// A sample is a deep copy of a denied decision. Record must copy it, because the engine reuses the
+// memory of the decision.
 type sample struct {
 	decision      enforcement.Decision
 	policy, limit string // the policy and the limit that denied
@@ -112,7 +118,7 @@ func newSample(d *enforcement.Decision, o *outcome) sample {
 	return s
 }
 
-// refusal returns the kept denial of a sample, with its explanation.
+// refusal converts a sample to a kept denial and computes its explanation.
 func (s *sample) refusal(node string) Refusal {
 	d := &s.decision
 	subject, check := d.Subject, d.Check
@@ -190,7 +196,8 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
-// PendingRefusal returns a denial that is still in the Recorder, because it was not drained yet.
+// PendingRefusal returns a denial that this process has recorded and not drained yet. The Flusher
+// has the drained ones.
 func (r *Recorder) PendingRefusal(id [16]byte) (Refusal, bool) {
 	for _, s := range r.shards {
 		if found, ok := s.sampleOf(id); ok {
@@ -200,8 +207,8 @@ func (r *Recorder) PendingRefusal(id [16]byte) (Refusal, bool) {
 	return Refusal{}, false
 }
 
-// sampleOf returns a copy of the sample with a decision ID. The attributes are cloned, because refusal clears their
-// values if the tenant redacts them.
+// sampleOf returns a copy of the sample with a decision ID, if the shard has it. The copy has its
+// own attributes, because refusal clears attribute values if the tenant redacts them.
 func (s *shard) sampleOf(id [16]byte) (sample, bool) {
 	s.take()
 	defer s.busy.Store(false)

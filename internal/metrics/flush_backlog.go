@@ -7,17 +7,18 @@ import (
 	"time"
 )
 
-// foldedName replaces the route or policy of counts that were merged to save memory.
+// foldedName is the name in rows of counts in which fold has combined several routes or policies to
+// save memory.
 const foldedName = "(folded)"
 
-// Bounds of the denials that wait to be written: about one minute's worth of samples.
+// Bounds of the kept denials that wait to be written. They are enough for about one minute.
 const (
 	maxWaitingRefusals     = 6_000
 	maxWaitingRefusalBytes = 16 << 20
 )
 
-// keptMinutes is the number of minutes for which a written sketch stays in memory after its minute ends. Counts that
-// arrive late can then still be added to it.
+// keptMinutes is the number of minutes for which a written sketch stays in memory after its minute
+// ends, so that counts that arrive late can still be added to it.
 const keptMinutes = 2
 
 // waiting is the backlog of drained counts that are not in a batch yet. It is not safe for concurrent use.
@@ -28,8 +29,9 @@ type waiting struct {
 	allowance    int // weight of sketches that the current flush may still write before their minute ends
 	refusals     []Refusal
 	refusalBytes int
-	// forgotten is the newest minute whose sketches were dropped from memory. Sketch counts for this minute or an
-	// older one are discarded: writing them would overwrite the complete sketch in the database.
+	// forgotten is the newest minute whose sketches were dropped from memory. Later sketches of
+	// this minute or an older one are discarded. Writing them would overwrite the complete sketches
+	// in the database.
 	forgotten int64
 }
 
@@ -46,8 +48,8 @@ func newWaiting() waiting {
 	return waiting{counts: make(map[CountKey]*Counts), sketches: make(map[SketchKey]*waitingSketch)}
 }
 
-// take adds drained counts to the backlog and takes ownership of them. It returns the number of denials that did not
-// fit.
+// take adds drained counts to the backlog and takes ownership of d. It returns the number of kept
+// denials that it dropped because the backlog of denials is full.
 func (w *waiting) take(d *drained, now time.Time) (notKept int64) {
 	for key, counts := range d.counts {
 		w.add(key, counts)
@@ -94,7 +96,8 @@ func (w *waiting) absorb(key SketchKey, s sketch, now time.Time) {
 	w.weight += mine.weight
 }
 
-// weightOf estimates the memory of a sketch, in multiples of one row of counts.
+// weightOf returns the estimated memory of a sketch as a number of rows of counts that need the
+// same memory.
 func weightOf(s sketch) int {
 	const perRow = 40 // as many numbers need about the memory of one row
 	switch s := s.(type) {
@@ -110,7 +113,7 @@ func weightOf(s sketch) int {
 	return 1
 }
 
-// refusalBytes estimates the memory of a kept denial.
+// refusalBytes returns the estimated memory of a kept denial.
 func refusalBytes(r *Refusal) int {
 	n := 400 + len(r.Path) + 200*len(r.Limits) + 150*len(r.Policies)
 	for _, a := range r.Attributes {
@@ -119,7 +122,7 @@ func refusalBytes(r *Refusal) int {
 	return n
 }
 
-// unwritten returns the number of sketches that have unwritten changes.
+// unwritten returns the number of sketches that have changed since they were last written.
 func (w *waiting) unwritten() (n int) {
 	for _, s := range w.sketches {
 		if s.changed {
@@ -129,8 +132,9 @@ func (w *waiting) unwritten() (n int) {
 	return n
 }
 
-// allow sets the weight of the sketches that the next flush may write before they are due. It is the budget, or the
-// total weight of the changed sketches divided by parts, if that is more.
+// allow sets the allowance: the total weight of the sketches that the next flush may write before
+// they are due. The allowance is budget, or the weight of all changed sketches divided by parts if
+// that is more.
 func (w *waiting) allow(budget, parts int) {
 	changed := 0
 	for _, s := range w.sketches {
@@ -141,9 +145,11 @@ func (w *waiting) allow(budget, parts int) {
 	w.allowance = max(budget, changed/max(1, parts))
 }
 
-// give moves counts, denials and due sketches from the backlog into a batch, oldest first, up to the size of a batch.
-// A sketch is due if its minute is over, if it has been unwritten for at least longest, or if all is set. Sketches
-// that are not due are moved while the allowance lasts.
+// give moves counts, kept denials and sketches from the backlog into b, oldest first, until b is
+// full.
+//
+// A sketch is due if its minute is over, if its oldest unwritten change is at least longest old, or
+// if all is set. Sketches that are not due are moved until the allowance is used up.
 func (w *waiting) give(b *Batch, now time.Time, longest time.Duration, all bool) {
 	keys := slices.Collect(maps.Keys(w.counts))
 	if len(keys) > batchRows {
@@ -183,7 +189,8 @@ func (w *waiting) giveSketches(b *Batch, now time.Time, longest time.Duration, a
 	}
 }
 
-// longestUnwritten returns the sketches with unwritten changes, ordered by the time of their first unwritten change.
+// longestUnwritten returns the keys of the changed sketches. The sketch whose first unwritten
+// change is oldest comes first.
 func (w *waiting) longestUnwritten() []SketchKey {
 	keys := make([]SketchKey, 0, len(w.sketches))
 	for key, s := range w.sketches {
@@ -207,7 +214,7 @@ func minuteOver(at int64, now time.Time) bool { return at+60 <= now.Unix() }
 // forget drops written sketches whose minute is so old that no late counts can arrive for it.
 func (w *waiting) forget(now time.Time) { w.forgetBefore(now.Unix() - (1+keptMinutes)*60) }
 
-// forgetBefore drops written sketches of the minutes before at.
+// forgetBefore drops the written sketches of all minutes before the instant at.
 func (w *waiting) forgetBefore(at int64) {
 	for key, s := range w.sketches {
 		if key.At < at && !s.changed {
@@ -222,10 +229,11 @@ func (w *waiting) drop(key SketchKey) {
 	w.forgotten = max(w.forgotten, key.At)
 }
 
-// fold reduces the backlog to three quarters of most rows if it has more than most. First it drops sketches, the
-// oldest first. Then it merges rows of counts, the oldest first: rows of different routes or policies, then rows of
-// one hour. The sums of each tenant stay exact, and at most three rows per tenant and hour remain. It returns the
-// number of rows that were merged or dropped.
+// fold reduces the backlog to three quarters of most rows if it has more than most rows. In this
+// order, and always the oldest first, it drops sketches, combines the rows of different routes or
+// policies, and combines the rows of one hour. The sums of each tenant stay exact, and at most
+// three rows per tenant and hour remain. fold returns the number of rows that were combined or
+// dropped.
 func (w *waiting) fold(most int, now time.Time) (folded int64) {
 	if w.size() <= most {
 		return 0
@@ -257,7 +265,7 @@ func (w *waiting) fold(most int, now time.Time) (folded int64) {
 
 func (w *waiting) size() int { return len(w.counts) + w.weight }
 
-// minutes returns the minutes for which there are sketches, oldest first.
+// minutes returns the minutes of which the backlog has sketches, oldest first.
 func (w *waiting) minutes() []int64 {
 	all := make(map[int64]bool)
 	for key := range w.sketches {
@@ -278,7 +286,7 @@ func (w *waiting) dropSketches(at int64) (dropped int64) {
 	return dropped
 }
 
-// unnamed returns the key with foldedName instead of its route or policy.
+// unnamed returns key with foldedName in place of the route or policy.
 func unnamed(key CountKey) CountKey {
 	if key.Kind != KindTotal {
 		key.Name = foldedName
@@ -286,7 +294,7 @@ func unnamed(key CountKey) CountKey {
 	return key
 }
 
-// hourly returns the unnamed key of the first minute of key's hour.
+// hourly returns unnamed(key) with the start of the hour as its time.
 func hourly(key CountKey) CountKey {
 	key.At -= key.At % int64(Hour.Duration()/time.Second)
 	return unnamed(key)

@@ -7,11 +7,10 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// This file contains the fields that overrides, list entries and blocks have in common on the
-// wire. The package exceptions validates them. The answer also shows whether an exception has
-// an effect under the tenant's current plan.
+// This file contains the parts of a response that overrides, list entries and blocks have in
+// common.
 
-// A made contains the fields of an exception that record who created it, when and why.
+// A made contains the IDs of an exception and of its tenant, and the creator of the exception.
 type made struct {
 	id, tenant uuid.UUID
 	by         Actor

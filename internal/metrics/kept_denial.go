@@ -6,8 +6,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Refusal is a kept denial: a denied decision and the explanation for it at that time. By default, it is kept for a
-// day. If the tenant redacts values, the attribute values are empty.
+// A Refusal is a kept denial: a denied decision with the explanation of the policies at that time.
+// By default, denials are kept for a day. If the tenant redacts values, the attribute values are
+// "".
 type Refusal struct {
 	ID           [16]byte // of the decision
 	At           time.Time
@@ -27,11 +28,14 @@ type Refusal struct {
 	Redacted     bool
 	Cost         int64
 	Node         string
-	// ListEntry and Block are the ID of the list entry or the block that denied, otherwise "".
+	// ListEntry and Block are the IDs of the list entry and of the block that denied the request;
+	// "" if it was denied otherwise.
 	ListEntry, Block string
-	// Limits are the limits of every policy that applied, as in the decision.
+	// Limits are the states of the limits of every policy that applied, in the order of
+	// Decision.Limits.
 	Limits []RefusalLimit
-	// Policies explain for each policy of the plan why it applied or did not apply.
+	// Policies has an element for each policy of the plan. It says why the policy applied or did
+	// not apply.
 	Policies []RefusalPolicy
 }
 
@@ -52,7 +56,7 @@ type RefusalLimit struct {
 	Override     string                 `json:"override,omitempty"` // id
 }
 
-// A RefusalPolicy explains one policy of the plan in a kept denial.
+// A RefusalPolicy says whether one policy of the plan applied to a denied request, and why.
 type RefusalPolicy struct {
 	Policy     string                 `json:"policy"`
 	Mode       enforcement.PolicyMode `json:"mode"`
@@ -65,7 +69,7 @@ type RefusalPolicy struct {
 	Block      string                 `json:"block,omitempty"`    // id
 }
 
-// A RefusalFilter selects kept denials. An empty field matches every denial; all other fields must match.
+// A RefusalFilter selects kept denials. A denial is selected if all nonempty fields match it.
 type RefusalFilter struct {
 	Tenant   uint32
 	Policy   string
@@ -73,21 +77,23 @@ type RefusalFilter struct {
 	Reason   enforcement.Reason
 	Reasons  []enforcement.Reason // matches any of these
 	From, To time.Time
-	// Attributes selects denials that have all these attributes with these values. The value of ip may be a network,
-	// like 2001:db8::/64, and then matches all its addresses. The store examines at most 5,000 rows for one page, so
-	// a page may be short.
+	// Attributes selects denials that have all these attributes with these values. A value of ip
+	// may also be a network, such as 2001:db8::/64, which matches all its addresses. For each
+	// request, the store examines at most 5,000 rows and returns those that match. So a result may
+	// be shorter than its limit although older rows match.
 	Attributes []enforcement.Attribute
-	// Degraded selects denials that were decided while the shared limiter was unavailable. The store examines at most
-	// 5,000 rows for one page, as for Attributes.
+	// Degraded selects denials that were decided while the shared limiter was unavailable. The
+	// store examines at most 5,000 rows, as for Attributes.
 	Degraded bool
-	// RetryAfter selects denials whose retry time in milliseconds is greater than From and at most To. If To is
-	// enforcement.Never, it selects those for which waiting does not help. nil: all. The store examines at most 5,000
-	// rows for one page, as for Attributes.
+	// RetryAfter selects denials whose retry time in milliseconds is greater than From and at most
+	// To. If To is enforcement.Never, it selects denials for which waiting does not help. If it is
+	// nil, it matches every denial. The store examines at most 5,000 rows, as for Attributes.
 	RetryAfter *Bucket
-	// Before is the decision ID of the last row of the previous page. Only older denials match.
+	// Before is a decision ID; only older denials match. To read the next page, callers set it to
+	// the ID of the last denial of a page.
 	Before [16]byte
-	// After is a decision ID; only newer denials match. IDs are ordered by the time of the decision, not of the
-	// arrival in the database.
+	// After is a decision ID; only newer denials match. IDs are ordered by the time of the
+	// decision, not by the time at which the denial was stored.
 	After [16]byte
 	Limit int
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A topText is the readable form of a key. Its memory is reused for other keys.
+// A topText is the readable form of a key: its policy, and the attribute values by which the policy
+// counts. Its memory is reused when the entry of a sketch gets another key.
 type topText struct {
 	tenant   uint32
 	policy   string // slug; "" if the key is the tenant itself
@@ -26,17 +27,20 @@ type topValue struct {
 	missing bool
 }
 
-// maxTopValue is the maximum length of an attribute value that is kept for people, in bytes. A longer value is
-// shortened to its beginning and a hash, which distinguishes it from values with the same beginning.
+// maxTopValue is the maximum length of a readable attribute value in bytes. A longer value is
+// shortened to its beginning and a hash of the whole value, so that two values with the same
+// beginning stay distinct.
 const (
 	maxTopValue = 128
 	keptOfValue = maxTopValue - len("…") - hashedDigits
 )
 
-// hashedDigits is the number of hexadecimal digits of the SHA-256 hash in a shortened or redacted value.
+// hashedDigits is the number of hexadecimal digits of a SHA-256 hash that a shortened or redacted
+// value contains.
 const hashedDigits = 12
 
-// describe sets x to the key under which a rule counts a check. It uses parts as scratch memory and returns it.
+// describe sets x to the key that the rule r computes from the check c. It uses parts as temporary
+// memory and returns it for the next call.
 func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enforcement.Check,
 	parts []enforcement.KeyPart,
 ) []enforcement.KeyPart {
@@ -56,8 +60,8 @@ func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enfor
 	return parts
 }
 
-// redact returns a hash that replaces a value, for a tenant with redact_values. Equal values of a policy have equal
-// hashes, so that they can still be counted.
+// redact returns a hash that replaces an attribute value if the tenant has redact_values. Equal
+// values of one policy have equal hashes, so that a redacted key can still be counted.
 func redact(tenant uint32, policy, value string) string {
 	text := binary.BigEndian.AppendUint32(nil, tenant)
 	text = binary.BigEndian.AppendUint32(text, uint32(len(policy)))
@@ -65,7 +69,7 @@ func redact(tenant uint32, policy, value string) string {
 	return "sha256:" + digits(text)
 }
 
-// shorten returns a copy of a value. A value that is longer than maxTopValue is shortened.
+// shorten returns a copy of a value, shortened if it is longer than maxTopValue.
 func shorten(value string) string {
 	if len(value) <= maxTopValue {
 		return strings.Clone(value)
@@ -82,7 +86,8 @@ func digits(text []byte) string {
 	return hex.EncodeToString(sum[:hashedDigits/2])
 }
 
-// id returns an identifier of the key that is computed from its text.
+// id returns a hash of the text of the key, as an identifier of the key in sketches of several
+// tenants.
 func (x *topText) id() topID {
 	var room [512]byte
 	sum := sha256.Sum256(x.appendTo(room[:0]))
@@ -91,7 +96,8 @@ func (x *topText) id() topID {
 	return id
 }
 
-// appendTo appends an unambiguous encoding of the key, without the tenant, for hashing.
+// appendTo appends the text of the key without its tenant to text. id hashes the result. Different
+// keys have different results.
 func (x *topText) appendTo(text []byte) []byte {
 	text = appendText(text, x.policy)
 	for _, name := range x.names {
@@ -111,7 +117,8 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(text))), text...)
 }
 
-// compare compares two keys by their text, for a stable order of rankings.
+// compare orders two keys by their text. Rankings use it for keys with equal counts, so that their
+// order is stable.
 func (x *topText) compare(o *topText) int {
 	return cmp.Or(
 		cmp.Compare(x.tenant, o.tenant),

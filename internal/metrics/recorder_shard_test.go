@@ -65,8 +65,8 @@ func TestAnIdleShardGivesItsMemoryUp(t *testing.T) {
 		r.drain()
 	}
 	for _, s := range r.shards {
-		if len(s.content.pages)+len(s.spare.pages) != 0 || s.content.size+s.spare.size != 0 {
-			t.Errorf("%d pages of %d bytes", len(s.content.pages), s.content.size)
+		if len(s.content.minutes)+len(s.spare.minutes) != 0 || s.content.size+s.spare.size != 0 {
+			t.Errorf("%d minutes of %d bytes", len(s.content.minutes), s.content.size)
 		}
 	}
 }

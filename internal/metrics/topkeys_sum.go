@@ -9,23 +9,25 @@ import (
 	"unsafe"
 )
 
-// A topList is a decoded ranking of keys for queries. It needs less memory and time than a topKeys. It is immutable.
+// A topList is a stored ranking of keys, decoded for queries. It needs less memory and time than a
+// topKeys, and cannot be changed.
 type topList struct {
-	// floor is the largest number that a key outside of the list can have.
+	// floor is an upper bound of the count of each key that is not in keys. total is the sum over
+	// all keys.
 	floor, total int64
 	keys         []listed // in no particular order
 	kept         int      // estimated memory in bytes
 }
 
-// A listed is a key of a topList with its numbers.
+// A listed is a key of a topList with its count and error.
 type listed struct {
 	mark         textMark
 	count, error int64
 	text         topText
 }
 
-// A textMark identifies a key by two hashes of its text. The seeds are random for each process, so no client can
-// construct two keys with the same mark.
+// A textMark identifies a key by two hashes of its text. The seeds of the hashes are random for
+// each process, so clients cannot construct two keys with the same mark.
 type textMark [2]uint64
 
 var markSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -51,7 +53,8 @@ func decodeTopList(name string, doc []byte) (*topList, error) {
 	return nil, fmt.Errorf("sketch %q: %w", name, err)
 }
 
-// list converts r to a topList. length is the size of its document in bytes.
+// list converts r to a topList. length is the size of the stored document in bytes; list uses it to
+// estimate the memory.
 func (r *topRead) list(length int) (*topList, error) {
 	t := &topList{floor: r.floor, total: r.total, keys: make([]listed, len(r.keys))}
 	known := newMarkSet(len(r.keys))
@@ -70,7 +73,8 @@ func (r *topRead) list(length int) (*topList, error) {
 	if len(t.keys) == r.capacity {
 		t.floor = max(t.floor, lowest)
 	}
-	// Texts are slices of the document. For values, there may be some spare room.
+	// The texts need no memory of their own, because they are slices of the document. The slice of
+	// values may have unused capacity.
 	t.kept = int(unsafe.Sizeof(*t)) + len(t.keys)*int(unsafe.Sizeof(listed{})) + (values+usualValues)*int(unsafe.Sizeof(topValue{})) + length
 	return t, nil
 }
@@ -100,7 +104,7 @@ func (s markSet) add(m textMark) bool {
 	}
 }
 
-// of returns the numbers of a key. For a key that is not listed, both are the floor.
+// of returns the count and the error of a key. If the key is not listed, both are the floor.
 func (t *topList) of(mark textMark) (count, wrong int64) {
 	for i := range t.keys {
 		if k := &t.keys[i]; k.mark == mark {
@@ -110,15 +114,17 @@ func (t *topList) of(mark textMark) (count, wrong int64) {
 	return t.floor, t.floor
 }
 
-// A union adds up many rankings. In a ranking that does not list a key, the key's number is at most that ranking's
-// floor. Adding all rankings at once has smaller errors than merging them in pairs.
+// A union is the sum of many rankings. If a ranking does not list a key, its floor counts as the
+// count of the key. Adding all rankings at once results in smaller errors than merging them pair by
+// pair.
 type union struct {
 	places       map[textMark]int32
 	keys         []summed // counts and errors are relative to floor, which is the sum of all floors
 	floor, total int64
 }
 
-// A summed is one key of a union with its summed numbers.
+// A summed is one key of a union with the sums of its counts and errors, both without the floor of
+// the union.
 type summed struct {
 	count, error int64
 	text         *topText // from one of the added lists
@@ -154,8 +160,9 @@ func (k *summed) compare(o *summed) int {
 	return k.text.compare(o.text)
 }
 
-// ranking returns the first limit keys for which choose returns true, in the order of sortRanked. If choose is nil,
-// all keys qualify. floor is the largest number that a qualifying key outside of the list can have.
+// ranking returns at most limit keys for which choose returns true, in the order of sortRanked. If
+// choose is nil, it considers all keys. floor is an upper bound of the count of each considered key
+// that is not in the list.
 func (u *union) ranking(choose func(*topText) bool, limit int) (list []ranked, floor int64) {
 	first := make([]*summed, 0, limit+1) // the highest so far, in order
 	for i := range u.keys {

@@ -9,12 +9,13 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A query reads an hour from the hour's row if that row is complete. Otherwise it reads the hour's minutes: before
-// the hour ends, before its roll-up, and after a late flush. Store.Kept says which hours need a roll-up. A query
-// reads a day from the day's row if neither the day nor one of its hours needs a roll-up. So each decision is in
-// exactly one row that is read, and a result is as recent as the last flush.
+// A query reads each decision from exactly one row. If the row of an hour is complete, the query
+// reads it. Otherwise it reads the rows of the hour's minutes: before the hour ends, before its
+// roll-up, and after a late flush. Likewise it reads the row of a day only if neither the day nor
+// one of its hours needs a roll-up. Store.Kept says which ones do. So a result includes everything
+// up to the last flush.
 
-// bounds are the maximum numbers of points and rows of one query.
+// bounds are the maximum numbers of points and of rows of one query.
 type bounds struct {
 	points int64 // 0 if the result has no points
 	rows   int64 // rows of one name
@@ -40,7 +41,7 @@ func floorTo(at int64, s Step) int64 { return at - at%s.seconds() }
 
 func ceilTo(at int64, s Step) int64 { return floorTo(at+s.seconds()-1, s) }
 
-// A part is a time range [from, to) that a query reads from rows of one step.
+// A part is a time range [from, to) for which a query reads rows of one step.
 type part struct {
 	step     Step
 	from, to int64
@@ -51,14 +52,15 @@ func (p part) query(of CountQuery) CountQuery {
 	return of
 }
 
-// A reading is a query plan: the span of the result and the parts that are read for it.
+// A reading is the plan of a query: the time range and step of the result, and the parts to read.
 type reading struct {
 	Span
 	parts []part // newest first; together they cover the span
 	rows  int64  // number of rows of one name, if every step has one
 }
 
-// points returns an empty point for every step of the span.
+// points returns a list with one point for every step of the result. The points have their times
+// and no counts.
 func (r *reading) points() []Point {
 	list := make([]Point, r.place(r.To.Unix()))
 	for i := range list {
@@ -67,7 +69,8 @@ func (r *reading) points() []Point {
 	return list
 }
 
-// at returns the start of the point with an index; place returns the index of the point that contains an instant.
+// at returns the start time of point number place. The method place returns the number of the point
+// that contains an instant.
 func (r *reading) at(place int) time.Time {
 	return r.From.Add(time.Duration(place) * r.Step.Duration())
 }
@@ -83,7 +86,8 @@ func (q *Query) limit() int {
 	return min(q.Limit, 100)
 }
 
-// whole returns an error if the query names a policy or a route, because some counts exist only for whole tenants.
+// whole returns an error if q names a policy or a route. Queries for counts that exist only for
+// whole tenants call it.
 func (q *Query) whole() error {
 	switch {
 	case q.Policy != "":
@@ -109,8 +113,9 @@ func (q *Query) seconds() (from, to int64, err error) {
 	return max(0, from), max(0, to), nil
 }
 
-// reading plans a query. It uses the step of the query. If the query has none, it uses the finest step whose rows
-// still exist and that is within the bounds. The step of a day is always allowed.
+// reading returns the plan of a query. It uses the step of the query. If the query has none, it
+// uses the finest step whose rows are not deleted and that is within the bounds. A step of a day is
+// always within the bounds.
 func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, error) {
 	from, to, err := q.seconds()
 	if err != nil {
@@ -135,8 +140,9 @@ func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, er
 	return reading{}, problem.At("step", "must be %s for this time", strings.Join(allowed, " or "))
 }
 
-// planReading plans how to read a time range in one step. It returns which parts come from rows of minutes, hours or
-// days, and how many rows that is. It returns false if the number of rows exceeds the bounds or the rows are deleted.
+// planReading returns the plan for a time range and a step: which parts to read from rows of
+// minutes, hours or days, and the number of these rows. It returns false if the rows exceed the
+// bounds or are deleted.
 func planReading(from, to int64, step Step, kept Kept, held held, b bounds) (reading, bool) {
 	from, to = floorTo(from, step), ceilTo(to, step)
 	to = max(from, to)
@@ -164,7 +170,7 @@ func planReading(from, to int64, step Step, kept Kept, held held, b bounds) (rea
 	return r, r.rows <= b.rows || step == Day
 }
 
-// held is the set of the hours and days whose own rows are incomplete, because they need a roll-up.
+// held is the set of the hours and days whose rows are incomplete, because they need a roll-up.
 type held map[RollUp]bool
 
 func newHeld(due []RollUp) held {
@@ -176,7 +182,8 @@ func newHeld(due []RollUp) held {
 	return h
 }
 
-// longest returns the longest step, at most most, whose row starts at the instant at, ends by to, and is complete.
+// longest returns the longest step that has a complete row which starts at at and does not end
+// after to. The step is at most most.
 func (h held) longest(at, to int64, most Step) Step {
 	for _, s := range slices.Backward(steps[1:]) {
 		fits := at%s.seconds() == 0 && at+s.seconds() <= to && s.seconds() <= most.seconds()

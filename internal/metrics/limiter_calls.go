@@ -8,7 +8,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// nVerdicts is the number of verdicts of the limiter. Index 0 counts values that are no verdict.
+// nVerdicts is the number of verdicts of the limiter, and the length of arrays with one element for
+// each verdict. Index 0 is for an unknown verdict.
 const nVerdicts = int(enforcement.Reused) + 1
 
 type limiterCounts struct {
@@ -21,8 +22,9 @@ func (r *Recorder) InstrumentLimiter(l enforcement.Limiter) enforcement.Limiter 
 	return &instrumented{next: l, counts: &r.limiter}
 }
 
-// InstrumentLocal is InstrumentLimiter for the node's own limiter, which replaces an unavailable shared one. Its
-// calls count as local in SketchLatency and do not count in headgate_limiter_seconds.
+// InstrumentLocal is InstrumentLimiter for the node's own limiter, which decides while the shared
+// one is unavailable. Its calls are counted as local in SketchLatency, and not in the metric
+// headgate_limiter_seconds.
 func (r *Recorder) InstrumentLocal(l enforcement.Limiter) enforcement.Limiter {
 	return &instrumented{next: l, counts: &r.standIn}
 }

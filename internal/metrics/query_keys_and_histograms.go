@@ -10,14 +10,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The maximum numbers of sketches that a query reads per node: for a result without points, and for one with points.
+// Bounds of the number of sketches that a query reads for each node. wholeSketches is for queries
+// whose result covers the time range as a whole, pointSketches for queries that return points.
 var (
 	wholeSketches = bounds{rows: 200}
 	pointSketches = bounds{points: 200, rows: 350}
 )
 
-// sketchRows calls each with every row that a query reads, oldest first within a part. It leaves out rows for which
-// each returns an error, and logs one line for all of them.
+// sketchRows calls each with every row of the sketch name that the plan r reads. If each returns an
+// error, sketchRows ignores this row and continues. At the end it logs one line about all ignored
+// rows.
 func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, name string, each func(s Step, row *SketchRow) error) error {
 	broken := 0
 	var first error
@@ -40,7 +42,8 @@ func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, na
 	return nil
 }
 
-// sketches reads sketches that are histograms. They come from a cache, so each must not change them.
+// sketches calls each with every histogram that the plan r reads. each must not change them,
+// because they come from a cache.
 func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, s sketch)) error {
 	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
 		s, err := remember(&a.memory, step, row, decodeSketch)
@@ -51,7 +54,8 @@ func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name
 	})
 }
 
-// lists reads sketches that are rankings of keys. They come from a cache, so each must not change them.
+// lists calls each with every ranking of keys that the plan r reads. each must not change them,
+// because they come from a cache.
 func (a *Analytics) lists(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, t *topList)) error {
 	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
 		t, err := remember(&a.memory, step, row, decodeTopList)
@@ -75,7 +79,8 @@ func (k KeyRanking) sketch() string {
 	return SketchLimitedKeys
 }
 
-// Keys ranks the keys of a tenant, or of one policy of the tenant.
+// Keys lists the keys of a tenant with the highest counts. If q names a policy, it lists only keys
+// of that policy.
 func (a *Analytics) Keys(ctx context.Context, q Query, by KeyRanking) (TopKeys, error) {
 	if q.Route != "" {
 		return TopKeys{}, notHere("route")
@@ -91,7 +96,8 @@ func (a *Analytics) Keys(ctx context.Context, q Query, by KeyRanking) (TopKeys, 
 	return top.topOf(q, r.Span), nil
 }
 
-// topOf returns the keys of a union that a query ranks.
+// topOf returns the keys with the highest counts in u, of all policies or of the policy that q
+// names.
 func (u *union) topOf(q Query, s Span) TopKeys {
 	list, floor := u.ranking(func(x *topText) bool { return q.Policy == "" || x.policy == q.Policy }, q.limit())
 	out := TopKeys{Span: s, Floor: floor, Total: u.total, Keys: make([]TopKey, len(list))}
@@ -101,12 +107,12 @@ func (u *union) topOf(q Query, s Span) TopKeys {
 	return out
 }
 
-// trendParts is the maximum number of parts of a trend. If rows of hours or days allow fewer than leastTrend parts, the
-// query reads shorter rows.
+// trendParts is the maximum number of parts of TopKey.Trend. Long rows may allow only a few parts.
+// If they allow fewer than leastTrend, the query reads rows of a finer step.
 const trendParts, leastTrend = 24, 6
 
-// LimitedAndAllowed returns both rankings of Keys. It adds to the limited keys how many of their requests were allowed,
-// and their trend.
+// LimitedAndAllowed returns the same keys as Keys does for both rankings. For each key in limited,
+// it also sets Allowed and Trend.
 func (a *Analytics) LimitedAndAllowed(ctx context.Context, q Query) (limited, allowed TopKeys, err error) {
 	if q.Route != "" {
 		return limited, allowed, notHere("route")
@@ -161,7 +167,8 @@ func (a *Analytics) LimitedAndAllowed(ctx context.Context, q Query) (limited, al
 	return limited, allowed, nil
 }
 
-// trend returns the number of parts of a trend: none is shorter than a row.
+// trend returns the number of parts of a trend. No part is shorter than one row that the plan
+// reads.
 func (r *reading) trend() int {
 	longest, length := Minute.seconds(), r.To.Unix()-r.From.Unix()
 	for _, p := range r.parts {
@@ -170,7 +177,7 @@ func (r *reading) trend() int {
 	return int(max(1, min(trendParts, length/longest)))
 }
 
-// text returns the identity of a key in a ranking.
+// text returns the fields that identify the key in sketches.
 func (k *TopKey) text() topText {
 	text := topText{tenant: k.Tenant, policy: k.Policy, names: k.Names, redacted: k.Redacted}
 	for i, v := range k.Values {
@@ -191,8 +198,8 @@ func (k *ranked) key() TopKey {
 	return out
 }
 
-// Key returns the numbers of one key over time. The fields Tenant, Policy, Names, Values and Missing of key identify
-// it, as in the result of Keys.
+// Key returns the counts of one key over time. The fields Tenant, Policy, Names, Values and Missing
+// of key identify it; they have the same form as in the result of Keys.
 func (a *Analytics) Key(ctx context.Context, q Query, key TopKey, by KeyRanking) (KeyTraffic, error) {
 	text := key.text()
 	mark := text.mark()
@@ -213,7 +220,8 @@ func (a *Analytics) Key(ctx context.Context, q Query, key TopKey, by KeyRanking)
 	return out, err
 }
 
-// RetryAfter returns the retry-after times of denials by limits and blocks, in milliseconds.
+// RetryAfter returns a histogram of the retry times of denials by limits and blocks, in
+// milliseconds.
 func (a *Analytics) RetryAfter(ctx context.Context, q Query) (Histogram, error) {
 	if err := q.whole(); err != nil {
 		return Histogram{}, err
@@ -239,7 +247,8 @@ func (h *logHistogram) shown(s Span) Histogram {
 	}
 }
 
-// Remaining returns histograms of the remaining quota of a tenant's policies, or of one policy.
+// Remaining returns a histogram of the remaining quota for each policy of a tenant, or for the
+// policy that q names.
 func (a *Analytics) Remaining(ctx context.Context, q Query) (Remaining, error) {
 	if q.Route != "" {
 		return Remaining{}, notHere("route")
@@ -274,7 +283,7 @@ func remainingShown(policy string, counts *remainingCounts) PolicyRemaining {
 	return out
 }
 
-// Latency returns the duration of limiter calls, for all tenants together.
+// Latency returns the durations of limiter calls. They are not recorded by tenant.
 func (a *Analytics) Latency(ctx context.Context, q Query) (Latency, error) {
 	if err := q.whole(); err != nil {
 		return Latency{}, err

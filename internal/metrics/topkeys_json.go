@@ -7,10 +7,11 @@ import (
 	"slices"
 )
 
-// errDocument is the error for a document that encode of this release cannot have written.
+// errDocument is the error for a stored sketch that encode of this release cannot have written.
 var errDocument = errors.New("not a document of this release")
 
-// topDoc is the stored JSON form of topKeys. It lists each policy once, and the keys in the order of ranking.
+// topDoc is the stored JSON form of topKeys. It lists each policy once. Its keys are in the order
+// of topKeys.ranking.
 type topDoc struct {
 	Capacity int         `json:"capacity"`
 	Total    int64       `json:"total"`
@@ -55,10 +56,12 @@ func (t *topKeys) encode() []byte {
 	return mustJSON(doc)
 }
 
-// maxSketchCount is the maximum of a number in a document, so that sums do not overflow.
+// maxSketchCount is the maximum of each number in a topDoc. It keeps sums of many sketches from
+// overflowing.
 const maxSketchCount = 1 << 53
 
-// A topRead is a decoded topDoc that is not converted to a topKeys or topList yet.
+// A topRead is a decoded topDoc. decodeTopKeys converts it to a topKeys, decodeTopList to a
+// topList.
 type topRead struct {
 	capacity     int
 	total, floor int64
@@ -74,8 +77,8 @@ type topReadKey struct {
 	count, error int64
 }
 
-// readTop decodes the output of encode. It returns an error for anything else, but it does not check for duplicate
-// keys.
+// readTop decodes and validates the output of topKeys.encode. It does not check for duplicate keys;
+// its callers do.
 func readTop(text []byte) (r topRead, err error) {
 	r, ok := scanTop(string(text))
 	if !ok {
@@ -108,7 +111,7 @@ func (k *topReadKey) check(policies []topPolicy) error {
 	return nil
 }
 
-// text returns the text of the key with index i. readTop has checked the key.
+// text returns the text of the key with index i. readTop must have validated r.
 func (r *topRead) text(i int) topText {
 	k := &r.keys[i]
 	p := &r.policies[k.policy]
@@ -117,8 +120,8 @@ func (r *topRead) text(i int) topText {
 
 func errTwice(i int) error { return fmt.Errorf("key %d is a duplicate", i) }
 
-// decodeTopKeys decodes the output of encode into a sketch that can count and merge. For queries, use decodeTopList,
-// which is faster.
+// decodeTopKeys decodes the output of topKeys.encode into a topKeys, to which counts can be added.
+// Queries use decodeTopList, which is faster.
 func decodeTopKeys(text []byte) (*topKeys, error) {
 	r, err := readTop(text)
 	if err != nil {
@@ -140,7 +143,8 @@ func decodeTopKeys(text []byte) (*topKeys, error) {
 
 func within(n int64) bool { return n >= 0 && n <= maxSketchCount }
 
-// mustJSON encodes a value that always has a JSON form. It panics on an error.
+// mustJSON returns the JSON form of a value. It panics on an error, so v must be a value that
+// encoding/json can always encode.
 func mustJSON(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -6,23 +6,25 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// An Overview is the data of the overview page, the first page of the UI, for one span.
+// An Overview is the data of the overview page, the first page of the UI, for one time range.
 type Overview struct {
 	Traffic Traffic
 	Before  Traffic // the span of the same length that ends where this one starts; without points
 	Limited TopKeys
 	Allowed TopKeys
 	Routes  RouteRanking
-	// RetryAfter covers the queried tenant. Latency covers the shared limiter, for all tenants.
+	// RetryAfter is about the tenant of the query. Latency is about the shared limiter and all
+	// tenants.
 	RetryAfter Histogram
 	Latency    Latency
-	// Tenants ranks tenants by denial rate. It is only set if the query is for all tenants.
+	// Tenants ranks tenants by denial rate. It is set only if the query is for all tenants.
 	Tenants TenantRanking
 }
 
-// Overview reads the data of the overview page for one tenant or for all tenants. It runs its queries concurrently.
-// With three nodes, it reads at most 5,000 rows; each further node adds its sketches, of at most about 200 minutes.
-// If one query fails, Overview returns the error. Step applies to Traffic only.
+// Overview returns the data of the overview page for one tenant, or for all tenants if q.Tenant is
+// 0. It runs its queries concurrently, and returns an error if one of them fails. The step of q
+// only applies to Traffic. With three nodes, Overview reads at most 5,000 rows. Each further node
+// adds at most about 200 sketches of each name.
 func (a *Analytics) Overview(ctx context.Context, q Query) (Overview, error) {
 	var o Overview
 	group, ctx := errgroup.WithContext(ctx)
@@ -46,7 +48,7 @@ func (a *Analytics) Overview(ctx context.Context, q Query) (Overview, error) {
 	return o, group.Wait()
 }
 
-// ask runs one query in a group and stores its result.
+// ask runs the query question with q in a goroutine of group and stores the result in into.
 func ask[T any](ctx context.Context, group *errgroup.Group, into *T, q Query, question func(context.Context, Query) (T, error)) {
 	group.Go(func() (err error) {
 		*into, err = question(ctx, q)

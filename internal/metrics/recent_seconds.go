@@ -6,25 +6,28 @@ import (
 	"time"
 )
 
-// ringSeconds is the number of seconds that the live view covers.
+// ringSeconds is the number of past seconds for which a ring has counts.
 const ringSeconds = 900
 
-// maxRings is the maximum number of tenants that have counts by second. If there are more, the tenant that was
-// counted least recently is evicted. A tenant with counts in every minute uses about 75 kB.
+// maxRings is the maximum number of tenants that have counts by second. When another tenant is
+// counted, the one that was counted least recently is removed. A tenant with counts in each of the
+// last 15 minutes uses about 75 kB.
 const maxRings = 1_000
 
-// A ring contains counts by second for the last 15 minutes, for each tenant and for all tenants together (number 0).
-// Each drain adds to it.
+// A ring contains the counts of the last 15 minutes by second, for each tenant, and for all tenants
+// together under the number 0. Each drain adds to it.
 type ring struct {
 	mu      sync.Mutex
 	tenants map[uint32]*list.Element // of recent; their values are *tenantRing
 	recent  list.List                // ordered by the last count, the latest first; without tenant 0
 	all     tenantRing
-	// end is the second in which the last drain began. The seconds before it are complete.
+	// end is the second in which the last drain began. All decisions of earlier seconds are
+	// counted.
 	end int64
 }
 
-// A tenantRing contains the seconds of one tenant, by minute modulo the length of the array; nil: no counts.
+// A tenantRing contains the counts of one tenant by second. Its elements are minutes; the index is
+// the minute modulo the length of the array. An element is nil if the minute has no counts.
 type tenantRing struct {
 	tenant  uint32
 	minutes [ringSeconds / 60]*ringMinute
@@ -35,7 +38,8 @@ type ringMinute struct {
 	seconds [60]ringSecond
 }
 
-// A ringSecond is Counts in half the memory. Its numbers do not grow above 4,294,967,295.
+// A ringSecond is Counts with numbers of 32 bits, to save memory. A number that would exceed
+// 4,294,967,295 stays at this value.
 type ringSecond struct {
 	fields [countFields - 1]uint32
 	cost   int64
@@ -44,7 +48,7 @@ type ringSecond struct {
 // countFields is the number of fields of Counts. Cost is the last one.
 const countFields = 19
 
-// add adds the counts of one second of a tenant.
+// add adds the counts of a tenant in the second at.
 func (r *ring) add(tenant uint32, at int64, counts *Counts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +58,7 @@ func (r *ring) add(tenant uint32, at int64, counts *Counts) {
 	}
 }
 
-// until records that all counts of the seconds before end were added.
+// until sets end: the caller has added the counts of all earlier seconds.
 func (r *ring) until(end int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,9 +110,10 @@ func (s *ringSecond) counts() (c Counts) {
 	return c
 }
 
-// Seconds returns this node's counts by second since an instant, oldest first, for at most 15 minutes. Tenant 0 is
-// the sum over all tenants. Seconds without decisions are included with zero counts. The last second is one or two
-// seconds old; the next drain may still add to it.
+// Seconds returns this node's counts of a tenant for each second after since, oldest first, for at
+// most the last 15 minutes. Tenant 0 is the sum over all tenants. Seconds without decisions are
+// included. The newest second in the result is one or two seconds old, and the next drain may still
+// add counts to it.
 func (r *Recorder) Seconds(tenant uint32, since time.Time) []Second {
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()

@@ -3,118 +3,13 @@ package metrics
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// AnalyticsConfig configures Analytics.
-type AnalyticsConfig struct {
-	// Now returns the current time, which is the end of the available data. Default: time.Now.
-	Now func() time.Time
-	// Live returns the last seconds of a tenant on this node. Default: none.
-	Live func(tenant uint32, since time.Time) []Second
-	// Pending returns a denial that this node has not stored yet. Default: none.
-	Pending func(id [16]byte) (Refusal, bool)
-	// Logger logs sketches that cannot be decoded. Default: no logging.
-	Logger *slog.Logger
-}
-
-// Analytics answers queries from the Store. The results include the last flush of every node. It is safe for
-// concurrent use. For an unknown tenant, policy or route, the counts are zero and there is no error.
-type Analytics struct {
-	store  Store
-	cfg    AnalyticsConfig
-	memory memory
-	marked sharedMark
-}
-
-// NewAnalytics returns an Analytics that reads from a store.
-func NewAnalytics(store Store, c AnalyticsConfig) *Analytics {
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Live == nil {
-		c.Live = func(uint32, time.Time) []Second { return nil }
-	}
-	if c.Pending == nil {
-		c.Pending = func([16]byte) (Refusal, bool) { return Refusal{}, false }
-	}
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	return &Analytics{store: store, cfg: c, marked: newSharedMark()}
-}
-
-// Traffic returns the number of decisions over time for a tenant, a policy, or a route.
-func (a *Analytics) Traffic(ctx context.Context, q Query) (Traffic, error) {
-	of, err := q.counts()
-	if err != nil {
-		return Traffic{}, err
-	}
-	r, err := a.reading(ctx, q, bounds{points: maxPoints, rows: maxRows})
-	if err != nil {
-		return Traffic{}, err
-	}
-	rows, err := a.counts(ctx, r, of)
-	if err != nil {
-		return Traffic{}, err
-	}
-	t := Traffic{Span: r.Span, Points: r.points()}
-	for i := range rows {
-		t.Total.Add(&rows[i].Counts)
-		t.Points[r.place(rows[i].At)].Add(&rows[i].Counts)
-	}
-	return t, nil
-}
-
-// Total is Traffic without points. It reads few rows. The span is exact to the minute as long as the store keeps rows
-// of minutes.
-func (a *Analytics) Total(ctx context.Context, q Query) (Traffic, error) {
-	of, err := q.counts()
-	if err != nil {
-		return Traffic{}, err
-	}
-	r, err := a.reading(ctx, q, bounds{rows: maxRows})
-	if err != nil {
-		return Traffic{}, err
-	}
-	rows, err := a.counts(ctx, r, of)
-	t := Traffic{Span: r.Span}
-	for i := range rows {
-		t.Total.Add(&rows[i].Counts)
-	}
-	return t, err
-}
-
-// counts returns the CountQuery for the tenant, policy or route of q. The error is problem.Invalid if q names both a
-// policy and a route.
-func (q *Query) counts() (CountQuery, error) {
-	of := CountQuery{Tenant: q.Tenant, Kind: KindTotal}
-	switch {
-	case q.Policy != "" && q.Route != "":
-		return of, problem.At("route", "must not be set together with policy")
-	case q.Policy != "":
-		of.Kind, of.Names = KindPolicy, []string{q.Policy}
-	case q.Route != "":
-		of.Kind, of.Names = KindRoute, []string{q.Route}
-	}
-	return of, nil
-}
-
-func (a *Analytics) counts(ctx context.Context, r reading, of CountQuery) (list []CountRow, err error) {
-	for _, p := range r.parts {
-		rows, err := a.store.Counts(ctx, p.query(of))
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, rows...)
-	}
-	return list, nil
-}
-
-// Policies ranks the policies of a tenant by requests, the highest first.
+// Policies lists the policies of a tenant with their counts, the ones with the most requests first.
 func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error) {
 	if q.Route != "" {
 		return RouteRanking{}, notHere("route")
@@ -122,7 +17,7 @@ func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error)
 	return a.rank(ctx, q, CountQuery{Tenant: q.Tenant, Kind: KindPolicy}, q.Policy, wholeRank)
 }
 
-// Routes ranks the routes of a tenant by requests, the highest first.
+// Routes lists the routes of a tenant with their counts, the ones with the most requests first.
 func (a *Analytics) Routes(ctx context.Context, q Query) (RouteRanking, error) {
 	if q.Policy != "" {
 		return RouteRanking{}, notHere("policy")
@@ -136,9 +31,11 @@ func (a *Analytics) routes(ctx context.Context, q Query, b rankBounds) (RouteRan
 
 func notHere(pointer string) error { return problem.At(pointer, "is not supported here") }
 
-// rankBounds bounds the rows that a ranking of routes or policies reads. It first reads rows of all names, newest
-// first, up to newest rows. If there are more, it reads the older rows only of the names that were busiest in the
-// newest rows. For a span of more than 90 days in steps of a day, it may read more, for ten names.
+// rankBounds bounds the number of rows that a ranking of routes or policies reads. The ranking
+// first reads the newest rows of all names, up to the bound newest. If there are more rows, it
+// reads the rest only for the names with the most requests in the rows that it has read. It may
+// exceed the bound exact for a time range of more than 90 days in steps of a day, because it reads
+// the rows of at least ten names.
 type rankBounds struct {
 	newest int // maximum number of rows of all names
 	exact  int // maximum number of rows of the busiest names
@@ -176,8 +73,9 @@ func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only strin
 	return out, nil
 }
 
-// newest reads at most most rows of all names, newest first. rest is the time range whose rows it did not read
-// completely, including the oldest step in list. rest is nil if list is complete.
+// newest returns the newest rows of all names, newest first, up to most rows. rest is the part of
+// the time range for which list may lack rows. It includes the oldest step in list. rest is nil if
+// list has all rows.
 func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most int) (list []CountRow, rest []part, err error) {
 	for i, p := range r.parts {
 		of.Limit = most - len(list) + 1
@@ -195,8 +93,8 @@ func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most i
 	return list, nil, nil
 }
 
-// complete returns all rows of the names of a query. It takes the rows of the newest steps from newest and reads the
-// rows of rest from the store.
+// complete returns all rows of the names in of. It keeps the rows in newest that are not in the
+// time range rest, and reads the rows in rest from the store.
 func (a *Analytics) complete(ctx context.Context, newest []CountRow, rest []part, of CountQuery) ([]CountRow, error) {
 	older, err := a.counts(ctx, reading{parts: rest}, of)
 	if err != nil {
@@ -208,8 +106,8 @@ func (a *Analytics) complete(ctx context.Context, newest []CountRow, rest []part
 	return append(list, older...), nil
 }
 
-// busiestFirst sums up rows by name and returns the sums, most requests first. It returns at most limit names; 0
-// means no maximum.
+// busiestFirst adds up the rows of each name. It returns the sums of at most limit names, the ones
+// with the most requests first. If limit is 0, it returns all names.
 func busiestFirst(rows []CountRow, limit int) []RouteTraffic {
 	sums := make(map[string]*Counts)
 	for i := range rows {
@@ -241,7 +139,7 @@ func names(list []RouteTraffic) []string {
 	return out
 }
 
-// addPoints fills the points of each element of list from rows.
+// addPoints sets the points of each element of list from the rows with the same name.
 func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
 	places := make(map[string]int, len(list))
 	for i := range list {
@@ -255,14 +153,15 @@ func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
 	}
 }
 
-// The number of rows that a ranking of tenants reads for exact counts. It always reads the rows of at least ten
-// tenants.
+// Bounds of the number of rows that a ranking of tenants reads to get exact counts. It reads the
+// rows of at least ten tenants, even if these exceed the bound.
 const (
 	tenantRows      = 1400
 	shortTenantRows = 600 // for Overview, which runs several queries
 )
 
-// Tenants ranks the tenants that the sketches of top tenants contain. It orders them by their exact counts.
+// Tenants ranks the tenants in the sketches of top tenants. The sketches only select these tenants.
+// Their order and the returned counts come from rows of counts and are exact.
 func (a *Analytics) Tenants(ctx context.Context, q Query, by Measure) (TenantRanking, error) {
 	return a.tenants(ctx, q, by, tenantRows)
 }
@@ -302,7 +201,7 @@ func (a *Analytics) tenants(ctx context.Context, q Query, by Measure, rows int) 
 	return TenantRanking{r.Span, list[:min(q.limit(), len(list))], floor}, nil
 }
 
-// tenantSums returns the exact counts of the tenants in a ranking, by tenant number.
+// tenantSums returns the exact counts of the tenants in named, by tenant number.
 func (a *Analytics) tenantSums(ctx context.Context, r reading, named []ranked) (map[uint32]*Counts, error) {
 	sums := make(map[uint32]*Counts, len(named))
 	for i := range named {
@@ -322,34 +221,4 @@ func (a *Analytics) tenantSums(ctx context.Context, r reading, named []ranked) (
 		}
 	}
 	return sums, nil
-}
-
-// maxRefusals is the maximum number of denials on one page.
-const maxRefusals = 500
-
-// Refusals returns the kept denials that match a filter, newest first.
-func (a *Analytics) Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, error) {
-	if !f.From.IsZero() && !f.To.IsZero() && !f.To.After(f.From) {
-		return nil, notAfter()
-	}
-	f.Limit = min(f.Limit, maxRefusals)
-	return a.store.Refusals(ctx, f)
-}
-
-// Refusal returns a kept denial by its decision ID, even if this node has not stored it yet. The error is
-// problem.NotFound if there is none, or if tenant is not 0 and is not the denial's tenant.
-func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Refusal, error) {
-	if r, found := a.cfg.Pending(id); found && (tenant == 0 || tenant == r.Tenant) {
-		return r, nil
-	}
-	return a.store.Refusal(ctx, id, tenant)
-}
-
-// liveSpan is the age of the oldest second that Live returns.
-const liveSpan = 15 * time.Minute
-
-// Live returns the last seconds of a tenant, or of all tenants if tenant is 0. It covers this node only, because the
-// Store has rows of minutes, but no seconds of other nodes.
-func (a *Analytics) Live(tenant uint32) []Second {
-	return a.cfg.Live(tenant, a.cfg.Now().Add(-liveSpan))
 }

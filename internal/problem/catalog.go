@@ -1,7 +1,7 @@
 package problem
 
 // A Type is a problem type of RFC 9457, which Headgate sends in error responses. Its page is /docs/problems/{Name}.
-// The package api takes titles and statuses from Catalogue, and web shows its pages.
+// The package api takes titles and statuses from Catalog, and web shows its pages.
 type Type struct {
 	// Name is the last segment of the type's URI, like "missing-attribute".
 	Name string
@@ -13,8 +13,8 @@ type Type struct {
 	Meaning, Remedy string
 }
 
-// Catalogue contains all problem types, in the order of their pages.
-var Catalogue = []Type{
+// Catalog contains all problem types, in the order of their pages.
+var Catalog = []Type{
 	{
 		"cost-exceeds-quota", 429, "Cost exceeds quota",
 		"The request costs more than a limit can ever hold, or the limit's quota is 0. Waiting does not help, so there is no Retry-After.",
@@ -135,9 +135,9 @@ var Catalogue = []Type{
 	},
 }
 
-// TypeByName returns the type of the catalogue with a name. It returns false if there is none.
+// TypeByName returns the type of the catalog with a name. It returns false if there is none.
 func TypeByName(name string) (Type, bool) {
-	for _, t := range Catalogue {
+	for _, t := range Catalog {
 		if t.Name == name {
 			return t, true
 		}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"math"
+	"slices"
+)
+
+// A slot has the measurements of one contender in one round. Values that were not
+// measured are NaN.
+type slot struct {
+	perSecond float64 // checks
+	p50, p99  float64 // latency of requests, in milliseconds
+	server    float64 // processor time of the server per check, in microseconds
+	redis     float64
+	generator float64
+	allocs    float64 // allocations of the server per check
+	nanos     float64 // elapsed time per check, only for libraries
+	// Fractions of the checks: decided by a failure mode, answered with 503, and denied
+	// or failed.
+	degraded, unavailable, failed float64
+}
+
+// A series has the slots of one contender, in the order of the rounds.
+type series []slot
+
+// A value selects one measurement of a slot.
+type value func(slot) float64
+
+func perSecond(s slot) float64   { return s.perSecond }
+func p50(s slot) float64         { return s.p50 }
+func p99(s slot) float64         { return s.p99 }
+func server(s slot) float64      { return s.server }
+func redisTime(s slot) float64   { return s.redis }
+func generator(s slot) float64   { return s.generator }
+func bothTimes(s slot) float64   { return s.server + s.redis }
+func allocations(s slot) float64 { return s.allocs }
+func nanos(s slot) float64       { return s.nanos }
+
+// median returns the median of the finite numbers, or NaN if there are none.
+func median(all []float64) float64 {
+	all = slices.DeleteFunc(slices.Clone(all), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
+	if len(all) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(all)
+	n := len(all)
+	return (all[(n-1)/2] + all[n/2]) / 2
+}
+
+// median returns the median of a value over the rounds.
+func (s series) median(v value) float64 {
+	all := make([]float64, 0, len(s))
+	for _, one := range s {
+		all = append(all, v(one))
+	}
+	return median(all)
+}
+
+// inRounds calls combine with the slots of the same round of several series, and
+// returns the median of the results.
+func inRounds(combine func(...slot) float64, all ...series) float64 {
+	var values []float64
+	for round := range all[0] {
+		slots := make([]slot, len(all))
+		for i, s := range all {
+			if round >= len(s) {
+				return math.NaN()
+			}
+			slots[i] = s[round]
+		}
+		values = append(values, combine(slots...))
+	}
+	return median(values)
+}
+
+// ratio divides a value of s by the same value of base in each round. It returns the
+// median over the rounds.
+func ratio(v value, s, base series) float64 {
+	return inRounds(func(slots ...slot) float64 { return v(slots[0]) / v(slots[1]) }, s, base)
+}
+
+// difference subtracts a value of base from the same value of s in each round. It
+// returns the median over the rounds.
+func difference(v value, s, base series) float64 {
+	return inRounds(func(slots ...slot) float64 { return v(slots[0]) - v(slots[1]) }, s, base)
+}

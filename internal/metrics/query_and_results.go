@@ -1,0 +1,186 @@
+package metrics
+
+import (
+	"time"
+)
+
+// A Query selects counts of a time range. From is rounded down and To is rounded up to whole steps. To is at most the
+// end of the current step.
+type Query struct {
+	Tenant   uint32 // the tenant's number; 0: the sum over all tenants
+	Policy   string // slug; "": all; at most one of Policy and Route may be set, and some queries support only one of them
+	Route    string
+	From, To time.Time // after From, by at most 3 years
+	// Step is the length of one point. If it is "", the query uses the finest step for which the
+	// number of points and rows stays within the query's bounds.
+	Step  Step
+	Limit int // maximum number of rows of a ranking; 0: 10; at most 100
+}
+
+// A Span is the time range of a result, which consists of whole steps.
+type Span struct {
+	From, To time.Time
+	Step     Step
+}
+
+// Traffic contains counts of decisions over time. Points has one element for every step of the
+// span, oldest first.
+type Traffic struct {
+	Span
+	Total  Counts
+	Points []Point
+}
+
+// A Point contains the counts of one step.
+type Point struct {
+	At time.Time
+	Counts
+}
+
+// RouteRanking lists routes or policies with their counts, the ones with the most requests first.
+type RouteRanking struct {
+	Span
+	Routes []RouteTraffic
+	// More is set if the span may contain further routes or policies that are not listed.
+	More bool
+}
+
+// A RouteTraffic contains the counts of one route or one policy.
+type RouteTraffic struct {
+	Name   string
+	Total  Counts
+	Points []Point // one for each step of the span; only set for the first ten routes
+}
+
+// A Measure says by which count tenants are ranked.
+type Measure string
+
+// The measures.
+const (
+	ByRequests Measure = "requests"
+	ByLimited  Measure = "limited" // denials by limits
+	// ByRate selects the tenants with the most denials by limits and orders them by denial rate.
+	// Selecting by count first keeps tenants with very few requests out of the ranking.
+	ByRate Measure = "rate"
+)
+
+// TenantRanking ranks tenants. The counts of each listed tenant are exact.
+type TenantRanking struct {
+	Span
+	Tenants []TenantTraffic
+	// Floor is an upper bound of the count of each tenant that is not listed. It bounds requests if
+	// the ranking is ByRequests, otherwise denials by limits.
+	Floor int64
+}
+
+// A TenantTraffic contains the counts of one tenant in a ranking.
+type TenantTraffic struct {
+	Tenant uint32
+	Counts
+}
+
+// A KeyRanking says by which count keys are ranked.
+type KeyRanking string
+
+// The rankings of keys.
+const (
+	LimitedKeys KeyRanking = "limited" // by denials by limits
+	AllowedKeys KeyRanking = "allowed" // by allowed decisions
+)
+
+// A TopKey is one key of a ranking with its count. Count may be too high by at most Error: the true
+// count is at least Count-Error and at most Count.
+type TopKey struct {
+	Tenant uint32
+	Policy string // slug
+	// Names are the attributes in the policy's count_by. Values are their values in the same order.
+	// An element of Missing is set if the requests did not have this attribute. If Redacted is set,
+	// the values are hashes.
+	Names    []string
+	Values   []string
+	Missing  []bool
+	Redacted bool
+	Count    int64
+	Error    int64
+	// Allowed is a lower bound of the number of allowed requests of the key; -1 if it is unknown.
+	// Trend splits Count into equal parts of the span, oldest first. Only LimitedAndAllowed sets
+	// these fields.
+	Allowed int64
+	Trend   []int64
+}
+
+// TopKeys lists the keys with the highest counts. Floor is an upper bound of the count of each key
+// that is not listed.
+type TopKeys struct {
+	Span
+	Keys  []TopKey
+	Floor int64
+	Total int64 // sum over all keys of all policies
+}
+
+// KeyTraffic contains the counts of one key over time. Each true count is at least Count-Error and
+// at most Count.
+type KeyTraffic struct {
+	Span
+	Count, Error int64
+	Points       []KeyPoint // every step of the span
+}
+
+// A KeyPoint contains the counts of one key in one step.
+type KeyPoint struct {
+	At           time.Time
+	Count, Error int64
+}
+
+// A Bucket contains the number of values in a histogram that are greater than From and at most To.
+type Bucket struct {
+	From, To int64
+	Count    int64
+}
+
+// A Histogram contains the number of values in each bucket. A quantile is reported as the upper
+// bound of the bucket that contains it.
+type Histogram struct {
+	Span
+	Buckets       []Bucket // without the empty buckets at both ends
+	Count         int64
+	Never         int64 // only for RetryAfter: denials for which waiting does not help; not included in Count
+	P50, P95, P99 int64 // upper bounds of their buckets; 0 without values
+}
+
+// Remaining shows how much quota was left at the time of each decision.
+type Remaining struct {
+	Span
+	Policies []PolicyRemaining // ordered by slug
+}
+
+// PolicyRemaining is a histogram of the remaining quota of one policy, in percent, from a sample of
+// its decisions. It contains 21 buckets: the first counts decisions with no quota left, and each of
+// the others is 5% wide.
+type PolicyRemaining struct {
+	Policy  string
+	Count   int64
+	Buckets []Bucket
+}
+
+// LatencyPoint summarizes the duration of limiter calls in one step, in microseconds.
+type LatencyPoint struct {
+	At            time.Time
+	Count         int64
+	P50, P95, P99 int64
+}
+
+// Latency is the duration of limiter calls in microseconds. Histogram covers all calls. Shared
+// covers the limiter that all nodes share (on a single node without Redis, its only limiter). Local
+// covers the node's own limiter, which decides while the shared limiter is unavailable.
+type Latency struct {
+	Histogram
+	Shared, Local Histogram
+	Points        []LatencyPoint // of all calls; one for each step of the span
+}
+
+// A Second contains the decisions that this node counted in one second.
+type Second struct {
+	At time.Time
+	Counts
+}

@@ -1,0 +1,115 @@
+package metrics
+
+import (
+	"context"
+	"time"
+)
+
+// A Batch contains the rows that a node writes in one transaction.
+type Batch struct {
+	// Node identifies the process that counted. It is a UUID that each process creates when it
+	// starts.
+	Node string
+	// Seq is 1 for the first batch of a node and increases by one with each batch. If a node does
+	// not learn whether the store has added a batch, it sends the batch again with the same Seq and
+	// content.
+	Seq      int64
+	Counts   []CountRow  // of minutes; the store adds them to the stored rows
+	Sketches []SketchRow // of minutes; the store replaces the stored rows
+	Refusals []Refusal
+}
+
+// A Store stores counts in the database. Implementations pass storetest.Run.
+type Store interface {
+	// AddCounts writes a batch in one transaction. It changes nothing if the store has already
+	// added a batch of the same node with this or a higher Seq, so no batch is added twice. It also
+	// records which hours need a roll-up.
+	AddCounts(ctx context.Context, b Batch) error
+
+	// Kept returns which rows a query must read to get the counts of [from, to), in seconds since
+	// the epoch.
+	Kept(ctx context.Context, from, to int64) (Kept, error)
+	// Mark returns a value that changes whenever AddCounts adds a batch.
+	Mark(ctx context.Context) (Mark, error)
+	// Counts returns the rows of one step that match the query, newest first.
+	Counts(ctx context.Context, q CountQuery) ([]CountRow, error)
+	// SumCounts returns one row for each tenant and name: the sum of the rows that match the query.
+	// The row with the most Requests comes first. At of each row is the query's From.
+	SumCounts(ctx context.Context, q CountQuery) ([]CountRow, error)
+	// Sketches returns the sketches that match the query. All of them have the same step, and each
+	// node has its own.
+	Sketches(ctx context.Context, q SketchQuery) ([]SketchRow, error)
+	// Refusal returns a kept denial by its decision ID. The error is problem.NotFound if the denial
+	// is not kept, or if tenant is not 0 and the denial belongs to another tenant.
+	Refusal(ctx context.Context, id [16]byte, tenant uint32) (Refusal, error)
+	// Refusals returns the kept denials that match a filter, newest first.
+	Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, error)
+
+	// TakeLease acquires or renews the lease with the given name. The lease then belongs to holder
+	// until now + life. TakeLease returns false if another holder has the lease.
+	TakeLease(ctx context.Context, name, holder string, life time.Duration) (bool, error)
+	// RollUpsDue returns the hours and days that ended before now and whose rows lack counts that
+	// are in rows of the next finer step. They are ordered oldest first, hours before days.
+	RollUpsDue(ctx context.Context, now time.Time, limit int) ([]RollUp, error)
+	// RollUp recomputes the rows of one hour or day from the rows of the next finer step, in one
+	// transaction. It does nothing if the roll-up is not due. It calls merge to combine the
+	// sketches with the same key into one; if merge returns nil, RollUp leaves that sketch out.
+	RollUp(ctx context.Context, r RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error
+	// Prune deletes expired rows, up to a bounded number in each call. more reports whether there
+	// may be further expired rows.
+	Prune(ctx context.Context, r Retention) (more bool, err error)
+}
+
+// A Mark identifies the batches that all nodes together have added. If two marks are equal, no
+// batch was added between them. Marks have no order.
+type Mark struct{ Nodes, Batches, Times int64 }
+
+// A RollUp is an hour or a day whose rows must be recomputed.
+type RollUp struct {
+	Step Step // Hour or Day
+	At   int64
+}
+
+// Kept says which rows a query must read for a time range. The row of an hour is complete unless
+// Due lists the hour. The row of a day is complete unless Due lists the day or one of its hours. In
+// place of an incomplete row, a query reads the rows of the next finer step.
+type Kept struct {
+	// Minutes and Hours are the starts of the oldest rows of these two steps that are not deleted,
+	// in seconds since the epoch.
+	Minutes, Hours int64
+	// Due lists the hours and days in the time range that need a roll-up.
+	Due []RollUp
+}
+
+// A CountQuery selects the rows of one step that start in [From, To).
+type CountQuery struct {
+	Step     Step
+	From, To int64 // seconds since the epoch, multiples of the step
+	Tenant   uint32
+	Tenants  []uint32 // if set, used instead of Tenant
+	Kind     Kind
+	Names    []string // routes or policies; nil: all
+	Fields   []string // names from Columns to read, the others are 0; nil: all; without requests, sums have no order
+	Limit    int      // maximum number of rows; 0: no maximum
+}
+
+// A SketchQuery selects the sketches of one step that start in [From, To).
+type SketchQuery struct {
+	Step     Step
+	From, To int64
+	Tenant   uint32
+	Name     string
+	Limit    int
+}
+
+// Retention says which rows Prune deletes: the rows before an instant. Instants are in seconds
+// since the epoch. Prune keeps rows that a roll-up has not read yet.
+type Retention struct {
+	Minutes, Hours, Days int64
+	// Kept denials before the instant Refusals are deleted. If more than MaxRefusals are left, the
+	// oldest are deleted too.
+	Refusals    int64
+	MaxRefusals int
+	// Nodes is an instant. If a node added no batch since then, its last Batch.Seq is deleted.
+	Nodes int64
+}
