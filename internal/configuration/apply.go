@@ -28,8 +28,9 @@ type application struct {
 	result Result
 }
 
-// run makes all changes. Plans come before the tenants that use them, and tenants before the plans that are deleted.
-// It stops after a step with faults, because they would cause others in the next step.
+// run makes all changes in an order in which each object exists before others need it: plans, then
+// tenants, then exceptions; last, it deletes tenants and then plans. If a step finds faults in the
+// document, run stops after this step, because the faults would cause more in the next steps.
 func (a *application) run(ctx context.Context) (err error) {
 	if a.existing, err = a.service.existing(ctx); err != nil {
 		return err
@@ -45,7 +46,8 @@ func (a *application) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// note adds the faults of an error to those of the document. It returns the error if it is no fault of the document.
+// note adds the invalid fields that err reports to the faults of the document, below the pointer
+// at. If err is another error, note returns it.
 func (a *application) note(at string, err error) error {
 	if err == nil {
 		return nil
@@ -58,14 +60,15 @@ func (a *application) note(at string, err error) error {
 	return nil
 }
 
-// changed adds an object to the changes.
+// changed adds a change of an object to the result.
 func (a *application) changed(pointer string, from, to any) error {
 	c, err := changeOf(pointer, from, to)
 	a.result.Changes = append(a.result.Changes, c)
 	return err
 }
 
-// extra adds an object that is not in the document, and reports whether to delete it.
+// extra adds an object that exists and is not in the document to the result. It reports whether to
+// delete the object.
 func (a *application) extra(pointer string, from any) (bool, error) {
 	c, err := changeOf(pointer, from, nil)
 	if a.options.Prune {
@@ -76,7 +79,8 @@ func (a *application) extra(pointer string, from any) (bool, error) {
 	return a.options.Prune, err
 }
 
-// changeOf returns a change of an object. A nil value does not exist.
+// changeOf returns the change of an object from one value to another. nil means that the object
+// does not exist before or after the change.
 func changeOf(pointer string, from, to any) (c plans.Change, err error) {
 	c.Field = pointer
 	encode := func(v any) (json.RawMessage, error) {
@@ -95,12 +99,13 @@ func changeOf(pointer string, from, to any) (c plans.Change, err error) {
 	return c, err
 }
 
-// A described value returns its JSON for a change.
+// A described is a value that has a JSON form for a change.
 type described interface {
 	JSON() (json.RawMessage, error)
 }
 
-// plans creates and publishes the plans that differ.
+// plans creates the plans that do not exist, and publishes new versions of the plans that differ
+// from the document.
 func (a *application) plans(ctx context.Context) error {
 	service := a.service.c.Plans
 	for _, slug := range slices.Sorted(maps.Keys(a.document.Plans)) {
@@ -149,7 +154,7 @@ func (a *application) plans(ctx context.Context) error {
 	return nil
 }
 
-// tenants creates and updates the tenants that differ.
+// tenants creates the tenants that do not exist, and updates those that differ from the document.
 func (a *application) tenants(ctx context.Context) error {
 	service := a.service.c.Tenants
 	for _, slug := range slices.Sorted(maps.Keys(a.document.Tenants)) {
@@ -183,7 +188,7 @@ func (a *application) tenants(ctx context.Context) error {
 	return nil
 }
 
-// exceptions changes the overrides and lists of the tenants.
+// exceptions makes the overrides and list entries of the tenants equal to the document.
 func (a *application) exceptions(ctx context.Context) error {
 	for _, slug := range slices.Sorted(maps.Keys(a.document.Tenants)) {
 		at, want, now := "/tenants/"+problem.Escape(slug), a.document.Tenants[slug], a.existing.tenants[slug]
@@ -201,9 +206,12 @@ func (a *application) exceptions(ctx context.Context) error {
 	return nil
 }
 
-// overrides keeps the overrides that are as the document says, and creates the others. An override cannot be changed,
-// so a changed one is deleted and created. The newest of several overrides of a key has precedence, so an override
-// that follows a created one in the document is created after it, if both may apply to one key.
+// overrides makes the overrides of a tenant equal to list. An override cannot be changed, so a
+// changed one is deleted and created again.
+//
+// If several overrides apply to a key, the newest has precedence. To keep the precedence of the
+// document, an override that comes after a newly created one in list is created again too, if both
+// may apply to the same key.
 func (a *application) overrides(ctx context.Context, at string, t tenants.Tenant, list []exceptions.NewOverride) error {
 	service, exist := a.service.c.Exceptions, a.existing.overrides[t.ID]
 	byScope := make(map[scope][]int, len(exist))
@@ -262,7 +270,7 @@ func (a *application) overrides(ctx context.Context, at string, t tenants.Tenant
 	return nil
 }
 
-// The fate of an object that exists.
+// A fate says what happens to an object that exists: it is kept, replaced, or not wanted.
 type fate int
 
 const (
@@ -271,7 +279,8 @@ const (
 	replaced             // the document has another one in its place
 )
 
-// removeUnless deletes an object that is replaced, or that is unwanted and to be pruned.
+// removeUnless deletes an object unless its fate is to be kept. It deletes an unwanted object only
+// with Options.Prune.
 func (a *application) removeUnless(pointer string, f fate, is any, remove func() error) error {
 	switch f {
 	case kept:
@@ -289,7 +298,7 @@ func (a *application) removeUnless(pointer string, f fate, is any, remove func()
 	return remove()
 }
 
-// lists keeps the entries that are as the document says, and creates the others.
+// lists makes the list entries of a tenant equal to list.
 func (a *application) lists(ctx context.Context, at string, t tenants.Tenant, list []exceptions.NewEntry) error {
 	service, exist := a.service.c.Exceptions, a.existing.entries[t.ID]
 	byValue := make(map[[3]string]int, len(exist))
@@ -333,7 +342,8 @@ func (a *application) lists(ctx context.Context, at string, t tenants.Tenant, li
 	return nil
 }
 
-// pruneTenants deletes the tenants that the document does not have.
+// pruneTenants reports the tenants that are not in the document, and deletes them with
+// Options.Prune.
 func (a *application) pruneTenants(ctx context.Context) error {
 	if a.document.Tenants == nil {
 		return nil
@@ -360,7 +370,8 @@ func (a *application) pruneTenants(ctx context.Context) error {
 	return nil
 }
 
-// prunePlans deletes the published plans that the document does not have.
+// prunePlans reports the published plans that are not in the document, and deletes them with
+// Options.Prune.
 func (a *application) prunePlans(ctx context.Context) error {
 	if a.document.Plans == nil {
 		return nil

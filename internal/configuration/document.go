@@ -26,13 +26,15 @@ type Document struct {
 // nor reports them.
 type Tenant struct {
 	tenants.Document
-	// Overrides are in the order of their creation. If several apply to a key, the last one has precedence.
+	// Overrides are in the order in which they were created. If several apply to a key, the last
+	// one has precedence.
 	Overrides []exceptions.NewOverride
 	Lists     []exceptions.NewEntry
 }
 
-// canonical returns the override in the form in which a store returns it, so that Equal compares values and not their
-// spelling. It keeps invalid values, which the service rejects.
+// canonical returns o in the form in which a store returns it, so that equal overrides with
+// different spellings compare as equal. It does not change invalid values; the service rejects them
+// later.
 func canonical(o exceptions.NewOverride) exceptions.NewOverride {
 	if v, fault := exceptions.CanonicalValue(o.Attribute, o.Value, false); o.Value != "" && fault == "" {
 		o.Value = v
@@ -51,14 +53,15 @@ func sameOverride(a, b exceptions.NewOverride) bool {
 		slices.Equal(a.Limits, b.Limits) && a.Reason == b.Reason && a.ExpiresAt.Equal(b.ExpiresAt)
 }
 
-// A scope identifies the keys of an override.
+// A scope says to which keys an override applies.
 type scope struct{ policy, attribute, value, prefix string }
 
 func scopeOf(o exceptions.NewOverride) scope { return scope{o.Policy, o.Attribute, o.Value, o.Prefix} }
 
-// A newest finds the newest of several overrides that may apply to the same keys as another one. It compares values of
-// one attribute exactly, and takes all other pairs of overrides of a policy as overlapping. Each override has a number.
-// The zero value is empty.
+// A newest finds, for an override, the newest of several others that may apply to the same keys.
+// Each override has a number; a newer one has a higher number. Two overrides of a policy with
+// values of the same attribute apply to the same keys only if the values are equal. All other pairs
+// of overrides of a policy are assumed to overlap. The zero value is empty.
 type newest struct {
 	wide   map[string]int    // by policy: overrides that are not for one value
 	single map[[2]string]int // by policy and attribute
@@ -69,7 +72,7 @@ func (n *newest) add(o exceptions.NewOverride, number int) {
 	if n.wide == nil {
 		*n = newest{map[string]int{}, map[[2]string]int{}, map[scope]int{}}
 	}
-	// The numbers are stored plus 1, so that a missing one is 0.
+	// The maps contain the numbers plus 1. So 0 means that there is no number.
 	if o.Value == "" {
 		n.wide[o.Policy] = max(n.wide[o.Policy], number+1)
 		return
@@ -79,7 +82,8 @@ func (n *newest) add(o exceptions.NewOverride, number int) {
 	n.value[scopeOf(o)] = max(n.value[scopeOf(o)], number+1)
 }
 
-// overlapping returns the highest number of an override that may apply to the same keys as o, or -1.
+// overlapping returns the highest number of an added override that may apply to the same keys as o,
+// or -1 if there is none.
 func (n *newest) overlapping(o exceptions.NewOverride) int {
 	found := max(n.wide[o.Policy], n.value[scopeOf(o)])
 	for at, number := range n.single {
@@ -113,10 +117,11 @@ func sameEntry(a, b exceptions.NewEntry) bool {
 	return valueOf(a) == valueOf(b) && a.Reason == b.Reason && a.ExpiresAt.Equal(b.ExpiresAt)
 }
 
-// valueOf identifies an entry: two entries with the same list, attribute and value cannot exist together.
+// valueOf returns the fields that identify an entry. A tenant cannot have two entries for which
+// they are equal.
 func valueOf(e exceptions.NewEntry) [3]string { return [3]string{string(e.List), e.Attribute, e.Value} }
 
-// instant returns a time in the precision of the services.
+// instant returns a time in UTC, with the precision with which the services store times.
 func instant(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -124,7 +129,7 @@ func instant(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-// describeTenant returns the fields of a tenant, as the audit log has them.
+// describeTenant returns the JSON form of a tenant that the audit log contains.
 func describeTenant(d tenants.Document) (json.RawMessage, error) {
 	text, err := tenants.Tenant{Document: d}.JSON()
 	if err != nil {
@@ -137,7 +142,8 @@ func describeTenant(d tenants.Document) (json.RawMessage, error) {
 	return is.Tenant, err
 }
 
-// tenantChanges returns the changed fields of a tenant.
+// tenantChanges returns the changes from one tenant document to another, one for each changed
+// field.
 func tenantChanges(at string, from, to tenants.Document) ([]plans.Change, error) {
 	var before, after map[string]json.RawMessage
 	for fields, d := range map[*map[string]json.RawMessage]tenants.Document{&before: from, &after: to} {
@@ -160,7 +166,7 @@ func tenantChanges(at string, from, to tenants.Document) ([]plans.Change, error)
 	return out, nil
 }
 
-// describe returns an override for a change, without an ID.
+// describe returns the override that o would create, without an ID, to show it in a change.
 func describe(o exceptions.NewOverride) exceptions.Override {
 	return exceptions.Override{
 		Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Factor: o.Factor, Limits: o.Limits,

@@ -16,15 +16,16 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Store runs several changes as one.
+// A Store runs several changes as one transaction.
 type Store interface {
-	// Together runs work as one transaction with one revision. If work returns an error, nothing is changed.
+	// Together runs work in one transaction with one revision. If work returns an error, nothing is
+	// changed.
 	Together(ctx context.Context, work func(ctx context.Context) error) error
 	// Exceptions returns the overrides and the list entries of all tenants.
 	Exceptions(ctx context.Context) ([]exceptions.Override, []exceptions.Entry, error)
 }
 
-// Config contains the services that a Service calls. All are required, except as stated.
+// Config contains the services that a Service calls. All fields except Now are required.
 type Config struct {
 	Store      Store
 	Plans      *plans.Service
@@ -48,31 +49,35 @@ func NewService(c Config) *Service {
 
 // Options control Apply.
 type Options struct {
-	// DryRun computes the result and changes nothing.
+	// DryRun makes Apply compute the result and change nothing.
 	DryRun bool
-	// Prune deletes what exists and is not in the document. Without it, Apply only reports these objects.
+	// Prune makes Apply delete the objects that exist and are not in the document. Without it,
+	// Apply only reports them.
 	Prune bool
 }
 
 // A Result says what Apply changed, or with Options.DryRun, what it would change.
 type Result struct {
-	// Changes are the differences between what existed and the document. Field is a JSON pointer into the document. A
-	// policy and a limit are named by slug and name instead of by number. An override or a list entry is the next
-	// element of its list: "/tenants/acme/overrides/-".
+	// Changes are the differences between the existing objects and the document. Field is a JSON
+	// pointer into the document. In a pointer, a policy has its slug and a limit its name in place
+	// of its index. An override or list entry has "-", as in "/tenants/acme/overrides/-".
 	Changes []plans.Change
-	// Unmanaged are the objects that exist and are not in the document. With Options.Prune they are in Changes.
+	// Unmanaged are the objects that exist and are not in the document. With Options.Prune, Changes
+	// contains them instead.
 	Unmanaged []plans.Change
-	// Expired are the pointers of overrides and list entries of the document that have ended. They are ignored.
+	// Expired are the JSON pointers of the document's overrides and list entries that have already
+	// expired. Apply ignores them.
 	Expired []string
-	// Previews compare each changed plan with the counted requests of its tenants.
+	// Previews contains, for each changed plan, how many of its tenants' counted requests the new
+	// version would have denied.
 	Previews []preview.Preview
 }
 
-// errDryRun ends the transaction of a dry run.
+// errDryRun makes Together roll back the transaction of a dry run.
 var errDryRun = errors.New("dry run")
 
-// Export returns the document of everything that exists. It leaves out plans that were never published, and expired
-// overrides and list entries.
+// Export returns a document of everything that exists, except plans without a published version,
+// and expired overrides and list entries.
 func (s *Service) Export(ctx context.Context) (Document, error) {
 	var d Document
 	err := s.c.Store.Together(ctx, func(ctx context.Context) error {
@@ -101,8 +106,9 @@ func (s *Service) Export(ctx context.Context) (Document, error) {
 	return d, err
 }
 
-// Apply changes what differs from the document, all of it or nothing. Errors: problem.Invalid with a pointer for each
-// fault of the document; problem.Conflict.
+// Apply makes the stored objects equal to the document. It changes everything that differs or, if
+// there is an error, nothing. The error is problem.Invalid, with a JSON pointer for each fault of
+// the document, or problem.Conflict.
 func (s *Service) Apply(ctx context.Context, d Document, how Options) (Result, error) {
 	if err := s.validate(d); err != nil {
 		return Result{}, err
@@ -130,8 +136,9 @@ func (s *Service) Apply(ctx context.Context, d Document, how Options) (Result, e
 	return result, err
 }
 
-// previews compares the plans that differ with the counted requests of their tenants. It runs before the transaction,
-// because it may take seconds. It leaves out invalid plans, which the transaction rejects.
+// previews returns a preview for each plan that differs from the document. It runs before the
+// transaction, because it may take seconds. It leaves out invalid plans; the transaction rejects
+// them.
 func (s *Service) previews(ctx context.Context, d Document) ([]preview.Preview, error) {
 	var list []preview.Preview
 	for _, slug := range slices.Sorted(maps.Keys(d.Plans)) {
@@ -158,7 +165,7 @@ func (s *Service) previews(ctx context.Context, d Document) ([]preview.Preview, 
 	return list, nil
 }
 
-// validate returns the faults that do not depend on what exists.
+// validate returns the faults of the document that can be found without the existing objects.
 func (s *Service) validate(d Document) error {
 	var f problem.Fields
 	for _, slug := range slices.Sorted(maps.Keys(d.Plans)) {
@@ -187,7 +194,8 @@ func (s *Service) validate(d Document) error {
 	return f.Err()
 }
 
-// existing is everything that exists, by slug or by the ID of the tenant.
+// existing contains all existing objects: plans and tenants by slug, exceptions by the ID of the
+// tenant.
 type existing struct {
 	plans     map[string]planNow
 	tenants   map[string]tenants.Tenant
@@ -195,7 +203,7 @@ type existing struct {
 	entries   map[string][]exceptions.Entry
 }
 
-// A planNow is a plan with its published document.
+// A planNow is an existing plan with its published document.
 type planNow struct {
 	plans.Plan
 	document plans.Document
@@ -241,7 +249,7 @@ func (s *Service) existing(ctx context.Context) (*existing, error) {
 	return e, s.exceptions(ctx, e)
 }
 
-// exceptions adds the overrides and list entries that have not ended.
+// exceptions adds the existing overrides and list entries to e, except expired ones.
 func (s *Service) exceptions(ctx context.Context, e *existing) error {
 	overrides, entries, err := s.c.Store.Exceptions(ctx)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// The following types are the JSON forms of exceptions in the audit log. They are the same as in the API.
+// The following types are the JSON forms of exceptions in the audit log. They equal those of the
+// API.
 
 type jsonOverride struct {
 	ID        string      `json:"id,omitempty"`
@@ -29,7 +30,7 @@ type jsonLimit struct {
 	Window string `json:"window,omitempty"`
 }
 
-// JSON returns the audit log's document of the override. Times are in UTC.
+// JSON returns the override in the form that audit log entries contain. Times are in UTC.
 func (o Override) JSON() (json.RawMessage, error) {
 	out := jsonOverride{
 		ID: o.ID, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix,
@@ -65,7 +66,7 @@ type jsonEntry struct {
 	CreatedAt time.Time  `json:"created_at,omitzero"`
 }
 
-// JSON returns the audit log's document of the list entry. Times are in UTC.
+// JSON returns the list entry in the form that audit log entries contain. Times are in UTC.
 func (n Entry) JSON() (json.RawMessage, error) {
 	out := jsonEntry{
 		ID: n.ID, List: n.List, Attribute: n.Attribute, Value: n.Value, Reason: n.Reason, CreatedAt: n.CreatedAt.UTC(),
@@ -86,7 +87,7 @@ type jsonBlock struct {
 	CreatedAt time.Time         `json:"created_at"`
 }
 
-// JSON returns the audit log's document of the block. Times are in UTC.
+// JSON returns the block in the form that audit log entries contain. Times are in UTC.
 func (b Block) JSON() (json.RawMessage, error) {
 	return enforcement.MarshalJSON(jsonBlock{
 		ID: b.ID, Policy: b.Policy, Key: notNil(b.Key), Reason: b.Reason, ExpiresAt: b.ExpiresAt.UTC(), CreatedAt: b.CreatedAt.UTC(),
@@ -99,13 +100,13 @@ type jsonReset struct {
 	Reason string            `json:"reason,omitempty"`
 }
 
-// JSON returns the audit log's document of the reset.
+// JSON returns the reset in the form that audit log entries contain.
 func (r Reset) JSON() (json.RawMessage, error) {
 	return enforcement.MarshalJSON(jsonReset{Policy: r.Policy, Key: notNil(r.Key), Reason: r.Reason})
 }
 
-// notNil replaces nil by an empty map, so that the key of a policy that counts the whole tenant is {} in JSON, not
-// null.
+// notNil returns an empty map for nil, so that the JSON form is {} and not null. A block of a
+// policy without count_by has such a key.
 func notNil(key map[string]string) map[string]string {
 	if key == nil {
 		return map[string]string{}

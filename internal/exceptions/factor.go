@@ -9,17 +9,18 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A factor is an integer in thousandths, and people write it as a decimal number: 1.5 is 1500. Both forms are exact,
-// because the conversion does not use floating-point numbers.
+// A factor is stored as an integer in thousandths: 1500. People write it as a decimal number: 1.5.
+// The conversion uses no floating-point numbers, so it is exact.
 
-// maxFactorText is the maximum length of a text that ParseFactor examines. Every valid text is shorter.
+// maxFactorText is the maximum length of a text that ParseFactor parses. Every valid text is
+// shorter.
 const maxFactorText = 32
 
 var errFactor = errors.New("must be a decimal number from 0.001 to 1000 with at most three decimals, like 1.5")
 
-// ParseFactor parses a decimal number from 0.001 to 1000 and returns it in thousandths. The text has the form of a
-// JSON number without an exponent. After the third decimal, only zeros may follow. The error says which values are
-// valid.
+// ParseFactor parses a decimal number from 0.001 to 1000 and returns it in thousandths. The text
+// must be a JSON number without an exponent, and may have only zeros after the third decimal. The
+// error message says which values are valid.
 func ParseFactor(text string) (int64, error) {
 	whole, decimals, point := strings.Cut(text, ".")
 	if len(text) > maxFactorText || !digits(whole) || point && !digits(decimals) || len(whole) > 1 && whole[0] == '0' {
@@ -38,7 +39,8 @@ func ParseFactor(text string) (int64, error) {
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// FormatFactor returns a factor in thousandths as a decimal number in its shortest form, which ParseFactor reads.
+// FormatFactor returns the shortest decimal number for a factor in thousandths. ParseFactor parses
+// it back.
 func FormatFactor(thousandths int64) string {
 	text := strconv.FormatInt(thousandths/1000, 10)
 	if rest := thousandths % 1000; rest != 0 {

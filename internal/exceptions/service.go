@@ -17,9 +17,10 @@ type Config struct {
 	Now func() time.Time
 }
 
-// A Service manages the exceptions of tenants. It validates them against the published version of the tenant's plan,
-// sets defaults, and writes the audit log. Callers may pass the slug of a tenant instead of its ID. For an exception
-// of another tenant, the error is problem.NotFound. A Service is safe for concurrent use.
+// A Service manages the exceptions of tenants. It validates them against the published version of
+// the tenant's plan, sets defaults, and makes the entry for the audit log. Callers may pass the
+// slug of a tenant in place of its ID. If an ID belongs to an exception of another tenant, the
+// error is problem.NotFound. A Service is safe for concurrent use.
 type Service struct {
 	store   Store
 	tenants *tenants.Service
@@ -35,7 +36,7 @@ func NewService(store Store, t *tenants.Service, p *plans.Service, cfg Config) *
 	return &Service{store: store, tenants: t, plans: p, now: cfg.Now}
 }
 
-// defaultPage is the maximum number of rows of a listing if the filter has no limit.
+// defaultPage is the maximum number of rows in a list if the filter has no limit.
 const defaultPage = 100
 
 // Overrides returns the overrides of one tenant, newest first.
@@ -48,8 +49,8 @@ func (s *Service) Override(ctx context.Context, tenant, id string) (Override, er
 	return one(ctx, s, tenant, id, s.store.Override)
 }
 
-// CreateOverride adds an override of a policy of the tenant's plan. Errors: problem.Invalid, problem.NotFound, and
-// problem.Conflict with the code too_many_overrides.
+// CreateOverride adds an override for a policy of the tenant's plan. The error is problem.Invalid,
+// problem.NotFound, or problem.Conflict with the code too_many_overrides.
 func (s *Service) CreateOverride(ctx context.Context, tenant string, n NewOverride) (Override, error) {
 	t, err := s.tenantWithPlan(ctx, tenant)
 	if err != nil {
@@ -87,8 +88,8 @@ func (s *Service) Entry(ctx context.Context, tenant, id string) (Entry, error) {
 	return one(ctx, s, tenant, id, s.store.Entry)
 }
 
-// CreateEntry adds a value to a list of a tenant. Errors: problem.Invalid, problem.NotFound, and problem.Conflict
-// with the code entry_exists or too_many_entries.
+// CreateEntry adds a value to a list of a tenant. The error is problem.Invalid, problem.NotFound,
+// or problem.Conflict with the code entry_exists or too_many_entries.
 func (s *Service) CreateEntry(ctx context.Context, tenant string, n NewEntry) (Entry, error) {
 	now := s.instant()
 	var f problem.Fields
@@ -126,8 +127,8 @@ func (s *Service) Block(ctx context.Context, tenant, id string) (Block, error) {
 	return one(ctx, s, tenant, id, s.store.Block)
 }
 
-// CreateBlock adds a block of one key of a policy. Errors: problem.Invalid, problem.NotFound, and problem.Conflict
-// with the code too_many_blocks.
+// CreateBlock adds a block for one key of a policy. The error is problem.Invalid, problem.NotFound,
+// or problem.Conflict with the code too_many_blocks.
 func (s *Service) CreateBlock(ctx context.Context, tenant string, n NewBlock) (Block, error) {
 	t, err := s.tenantWithPlan(ctx, tenant)
 	if err != nil {
@@ -163,8 +164,9 @@ type Reset struct {
 	Reason string            // up to MaxReason characters
 }
 
-// PlanReset validates a reset and returns it. It changes nothing: the caller then calls NoteReset and deletes the
-// counters in the limiter. Errors: problem.Invalid, problem.NotFound.
+// PlanReset validates a reset and returns it. It changes nothing. The caller then calls NoteReset,
+// and after that deletes the counters in the limiter. The error is problem.Invalid or
+// problem.NotFound.
 func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[string]string, reason string) (Reset, error) {
 	t, err := s.tenantWithPlan(ctx, tenant)
 	if err != nil {
@@ -177,14 +179,16 @@ func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[
 	return r, f.Err()
 }
 
-// NoteReset writes the audit line of a reset. It must run before the counters are deleted: an audit line without its
-// reset can be detected, but a reset without its audit line cannot.
+// NoteReset writes the audit line of a reset. It must be called before the counters are deleted. If
+// the process crashes in between, the audit log has a line too many; in the other order, a line
+// would be missing.
 func (s *Service) NoteReset(ctx context.Context, r Reset) error {
 	e := entry(ctx, "counter.reset", r.Tenant.ID, r.Policy, r.Policy, nil, r)
 	return s.store.NoteReset(ctx, r.Tenant.ID, e)
 }
 
-// A tenantWithPlan is a tenant with the policies of its published plan. The list is empty if the tenant has no plan.
+// A tenantWithPlan is a tenant with the policies of its published plan. policies is empty if the
+// tenant has no plan.
 type tenantWithPlan struct {
 	tenants.Tenant
 	policies []plans.Policy
@@ -206,7 +210,7 @@ func (s *Service) tenantWithPlan(ctx context.Context, idOrSlug string) (tenantWi
 	return tenantWithPlan{t, v.Document.Policies()}, nil
 }
 
-// instant returns the current time, truncated to the precision that every store has.
+// instant returns the current time in milliseconds, a precision that every store supports.
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 func list[T any](

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// attributeIP is the only attribute whose values have a canonical spelling.
+// attributeIP is the only attribute whose values have a canonical form.
 const attributeIP = "ip"
 
 // A NewOverride is the input for a new override.
@@ -26,7 +26,7 @@ type NewOverride struct {
 	ExpiresAt                time.Time // zero: after DefaultLife
 }
 
-// validate converts the input to an override and adds all faults to f.
+// validate converts n to an override. It adds a fault to f for each invalid field.
 func (n NewOverride) validate(f *problem.Fields, t tenantWithPlan, now time.Time) Override {
 	o := Override{
 		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix,
@@ -95,7 +95,8 @@ func (n NewBlock) validate(f *problem.Fields, t tenantWithPlan, now time.Time) B
 	return b
 }
 
-// policy returns a policy of the tenant's published plan. If there is none, it adds a fault.
+// policy returns the policy of the tenant's published plan with a slug. If there is none, it adds a
+// fault to f.
 func (t tenantWithPlan) policy(f *problem.Fields, slug string) (plans.Policy, bool) {
 	if t.PlanID == "" {
 		f.Add("/policy", "the tenant has no plan, and so no policies")
@@ -109,8 +110,8 @@ func (t tenantWithPlan) policy(f *problem.Fields, slug string) (plans.Policy, bo
 	return t.policies[i], true
 }
 
-// key validates a key of a policy and returns it in canonical form. If an attribute of count_by is absent, its value
-// is missing in the key.
+// key validates a key of a policy and returns it in canonical form. If an attribute of count_by is
+// missing in key, it is also missing in the result.
 func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]string) map[string]string {
 	p, known := t.policy(f, policy)
 	names := attributes(p)
@@ -133,8 +134,8 @@ func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]str
 	return canonical
 }
 
-// within converts a /64 network to an address in it, if the policy counts by networks. Rankings show such keys as
-// networks, so people copy them from there.
+// within returns an address in the network value, if value is an IPv6 /64 network and the policy
+// counts by such networks. Rankings of keys show networks, so people copy them from there.
 func within(p plans.Policy, value string) string {
 	if slices.Contains(p.CountBy, enforcement.IPNetwork) {
 		if n, err := netip.ParsePrefix(value); err == nil && n.Addr().Is6() && !n.Addr().Is4In6() && n.Bits() == 64 && n == n.Masked() {
@@ -153,8 +154,8 @@ func attributes(p plans.Policy) []string {
 	return names
 }
 
-// scopeFaults adds a fault if the policy does not count by the attribute. Otherwise different numbers could apply to
-// one counter.
+// scopeFaults adds a fault to f if the policy does not count by the attribute. Then requests with
+// different values would be counted together, but under different limits.
 func scopeFaults(f *problem.Fields, p plans.Policy, attribute string) {
 	names := attributes(p)
 	switch {
@@ -166,8 +167,9 @@ func scopeFaults(f *problem.Fields, p plans.Policy, attribute string) {
 	}
 }
 
-// scope validates the value and the prefix and returns them in canonical form. by64 means that the policy counts IPv6
-// addresses by their /64 network; then single addresses and smaller networks have no counter.
+// scope validates the value and the prefix of n and returns them in canonical form. by64 says that
+// the policy counts IPv6 addresses by their /64 network. Then a single address or a smaller network
+// is invalid, because it has no counter of its own.
 func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) {
 	value, prefix = n.Value, n.Prefix
 	switch {
@@ -195,8 +197,8 @@ func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) 
 	return value, prefix
 }
 
-// numberFaults adds the faults of the override's numbers. If the policy is not known, it checks only the general
-// bounds.
+// numberFaults adds a fault to f for each invalid factor or limit of the override. If the policy is
+// not known, it checks only the bounds that hold for every policy.
 func (n NewOverride) numberFaults(f *problem.Fields, p plans.Policy, known bool) {
 	switch {
 	case n.Factor == 0 && len(n.Limits) == 0:
@@ -218,7 +220,8 @@ func (n NewOverride) numberFaults(f *problem.Fields, p plans.Policy, known bool)
 	}
 }
 
-// factorFaults adds a fault if the factor is out of range or makes a limit of the policy invalid.
+// factorFaults adds a fault to f if the factor is out of range, or if a limit of the policy
+// multiplied by it is invalid.
 func factorFaults(f *problem.Fields, factor int64, p plans.Policy) {
 	if factor < 1 || factor > enforcement.MaxFactor {
 		f.Add("/factor", "%v", errFactor)
@@ -255,7 +258,8 @@ func limitNames(p plans.Policy) string {
 	return strings.Join(names, ", ")
 }
 
-// end returns the end of an override or a block, and adds a fault if it is not within MaxLife.
+// end returns the end of an override or a block. It adds a fault to f if the end is past or later
+// than MaxLife from now.
 func end(f *problem.Fields, at, now time.Time) time.Time {
 	if at.IsZero() {
 		return now.Add(DefaultLife)
@@ -267,8 +271,9 @@ func end(f *problem.Fields, at, now time.Time) time.Time {
 	return at
 }
 
-// CanonicalValue returns the canonical spelling of an attribute value, like enforcement.CanonicalValue. If networks
-// is true, the value of ip may also be a network.
+// CanonicalValue returns the canonical form of an attribute value, as enforcement.CanonicalValue
+// does. If networks is true, the value of ip may also be a network. fault is "" if the value is
+// valid.
 func CanonicalValue(attribute, value string, networks bool) (canonical, fault string) {
 	if attribute != attributeIP || !networks {
 		return enforcement.CanonicalValue(attribute, value)
@@ -280,7 +285,7 @@ func CanonicalValue(attribute, value string, networks bool) (canonical, fault st
 	return canonical, ""
 }
 
-// canonicalAt is CanonicalValue, but adds a fault at pointer if the value is invalid.
+// canonicalAt returns CanonicalValue. If the value is invalid, it adds a fault at pointer to f.
 func canonicalAt(f *problem.Fields, pointer, attribute, value string, networks bool) string {
 	out, fault := CanonicalValue(attribute, value, networks)
 	if fault != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// AuditColumns are the columns of the file of Audit.
+// AuditColumns are the columns of the file that Audit returns.
 var AuditColumns = []Column{
 	{"line", "The ID of the entry."},
 	{"seq", "Its place in the hash chain. Empty for older entries, and for members and keys of a tenant."},
@@ -31,8 +31,8 @@ var AuditColumns = []Column{
 	{"hash", "The hash of the entry, in hexadecimal."},
 }
 
-// Audit returns the entries of the audit log that match a filter, newest first, with the time at which the file is
-// written in its name. view hides what the reader must not see.
+// Audit returns a file with the entries of the audit log that match a filter, newest first. The
+// name of the file contains the time now. view removes what the reader of the file must not see.
 func Audit(ctx context.Context, log audit.Store, f audit.Filter, view *audit.TenantView, now time.Time) File {
 	f.Limit = pageRows
 	fetch := func(last *audit.Entry) ([]audit.Entry, error) {

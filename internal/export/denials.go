@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// DenialColumns are the columns of the file of Denials.
+// DenialColumns are the columns of the file that Denials returns.
 var DenialColumns = []Column{
 	{"decision_id", "The ID of the decision, for GET /v1/explain/{decision}."},
 	{"at", "The time, in UTC with milliseconds."},
@@ -35,7 +35,8 @@ var DenialColumns = []Column{
 	{"block", "The ID of the block that denied."},
 }
 
-// Denials returns the recorded denials that match a filter, newest first.
+// Denials returns a file with the kept denials that match a filter, newest first. The name of the
+// file contains the time now.
 func Denials(ctx context.Context, from *metrics.Analytics, f metrics.RefusalFilter, now time.Time) File {
 	f.Limit = pageRows
 	fetch := func(last *metrics.Refusal) ([]metrics.Refusal, error) {

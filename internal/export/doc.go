@@ -1,3 +1,3 @@
-// Package export writes what Headgate records as CSV files: the audit log, recorded denials, and the usage of a tenant.
-// The API and the dashboard serve the same files.
+// Package export returns CSV files of recorded data: the audit log, kept denials, and the usage of
+// a tenant. The API and the dashboard send these files to clients.
 package export

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// UsageColumns are the columns of the file of Usage.
+// UsageColumns are the columns of the file that Usage returns.
 var UsageColumns = []Column{
 	{"policy", "The slug of the policy."},
 	{"at", "The start of the step."},
@@ -63,7 +63,8 @@ func Usage(
 	return File{Name: "headgate-" + slug + "-usage", Columns: UsageColumns, Rows: rows}, nil
 }
 
-// stepsAtOnce is the number of steps that one query reads. It is below the maximum of metrics.Analytics.Traffic.
+// stepsAtOnce is the number of steps for which one query reads counts. metrics.Analytics.Traffic
+// accepts this many.
 const stepsAtOnce = 1000
 
 // parts splits a query into queries of at most stepsAtOnce whole steps.

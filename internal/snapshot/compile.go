@@ -15,14 +15,15 @@ import (
 
 // Options configures Compile. The zero value is usable.
 type Options struct {
-	// Full means that the changes contain all objects, so that an object which they lack no longer exists. Without a
-	// previous snapshot, Full is always assumed.
+	// Full says that the changes contain all stored objects. An object of the previous snapshot
+	// that they lack is then dropped. Compile assumes Full if there is no previous snapshot.
 	Full bool
-	// Now returns the current time, for Problem.Since and for HasOperatorKey. Default: time.Now.
+	// Now returns the current time. Problem.Since and HasOperatorKey use it. Default: time.Now.
 	Now func() time.Time
-	// The maximum numbers of objects. MaxExceptions is the sum of overrides, list entries, blocks and policy changes.
-	// If the new state has more, Compile rejects it, so that it cannot fill the memory. Default: 1,000,000 each, keys
-	// 2,000,000, exceptions 5,000,000.
+	// The maximum numbers of objects of a snapshot, so that it cannot fill the memory. If the
+	// stored state has more, Compile rejects it. MaxExceptions is the sum of overrides, list
+	// entries, blocks and policy changes. Default: 1,000,000 each, keys 2,000,000, exceptions
+	// 5,000,000.
 	MaxTenants, MaxKeys, MaxPolicies, MaxExceptions int
 }
 
@@ -30,19 +31,20 @@ type Options struct {
 type Report struct {
 	Revision int64
 	Full     bool
-	// Plans, Tenants and Keys are the numbers of compiled objects.
+	// Plans, Tenants and Keys are the numbers of objects that this call compiled.
 	Plans, Tenants, Keys int
-	// ExceptionsCompiled is the number of tenants whose exceptions were compiled.
+	// ExceptionsCompiled is the number of tenants whose exceptions this call compiled.
 	ExceptionsCompiled int
-	// Problems is the number of unusable objects in the new snapshot.
+	// Problems is the number of objects in the new snapshot that cannot be used as stored.
 	Problems int
-	// Held is the reason why Compile rejected the new state and returned the previous snapshot; nil if it did not. Held
-	// wraps errHeld.
+	// Held is nil if Compile returned a new snapshot. Otherwise Compile rejected the stored state,
+	// returned the previous snapshot, and Held is the reason. Held wraps errHeld.
 	Held error
 }
 
-// Compile applies changes to a previous snapshot and returns the new snapshot. If previous is nil, changes must
-// contain all objects. Compile copies and compiles only what changed. Both snapshots can be used afterwards.
+// Compile applies changes to the snapshot previous and returns the new snapshot. If previous is
+// nil, changes must contain all objects. Compile copies and compiles only what changed. The
+// previous snapshot stays usable.
 func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -68,8 +70,8 @@ func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report)
 	return &b.Snapshot, b.report
 }
 
-// A builder builds a snapshot. It edits the embedded Snapshot, which starts as a copy of previous, or empty if full
-// is set.
+// A builder makes a new snapshot. It edits the embedded Snapshot, which starts as a copy of
+// previous, or empty if full is set.
 type builder struct {
 	Snapshot
 	o        Options
@@ -104,7 +106,7 @@ func newBuilder(previous *Snapshot, changes Changes, o Options) *builder {
 	return b
 }
 
-// finish sets the fields of the snapshot that are computed from other fields.
+// finish sets the fields that are computed from other fields of the new snapshot.
 func (b *builder) finish() {
 	b.ends, b.nextEnd, b.operatorUntil = b.chunkEnds(), 0, 0
 	for _, end := range b.ends {
@@ -115,8 +117,9 @@ func (b *builder) finish() {
 	}
 }
 
-// fault records that an object cannot be used as stored. If the previous snapshot has a fault of the same object, the
-// new fault keeps its time. kept means that the last valid version of the object stays in use.
+// fault records that an object cannot be used as stored. If the previous snapshot has a fault of
+// this object, the new fault keeps the time Since. kept says that the last valid version of the
+// object stays in use.
 func (b *builder) fault(kind, id, name string, revision int64, kept bool, err error) {
 	p := Problem{Kind: kind, ID: id, Name: name, Revision: revision, Err: err, Since: b.o.Now(), Kept: kept}
 	if b.previous != nil {
@@ -165,7 +168,7 @@ func (b *builder) removeTenant(id string) {
 	b.tenants.Delete(b.by, id)
 }
 
-// release makes the slug and the number of a tenant available to others.
+// release makes the slug and the number of a tenant free for other tenants.
 func (b *builder) release(t *tenant) {
 	if t.subject != nil {
 		b.slugs.Delete(b.by, t.subject.Tenant)
@@ -190,8 +193,8 @@ func (b *builder) removeKey(id string) {
 	}
 }
 
-// mutable returns a record of the tenant that this builder may change. It copies the record if it belongs to an older
-// snapshot.
+// mutable returns a record of the tenant that this builder may change: t itself if this builder
+// created it, otherwise a copy.
 func (b *builder) mutable(t *tenant) *tenant {
 	if t.generation == b.generation {
 		return t
@@ -270,7 +273,8 @@ func (b *builder) addTenants(rows []tenants.Tenant) {
 	}
 }
 
-// settled reports whether a tenant has the same slug and number as in the previous snapshot.
+// settled reports whether r has the slug and the number that the tenant has in the previous
+// snapshot.
 func (b *builder) settled(r *tenants.Tenant) bool {
 	t, ok := b.previous.tenants.Get(r.ID)
 	return ok && t.subject != nil && t.subject.Tenant == r.Slug && t.subject.Number == r.Number
@@ -290,8 +294,8 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 	b.compileTenant(t)
 }
 
-// compileTenant compiles the row of a tenant to a subject. If the row is invalid, the tenant keeps its last valid
-// subject.
+// compileTenant compiles the row of a tenant to a subject. If the row is invalid, the tenant keeps
+// the subject of its last valid row.
 func (b *builder) compileTenant(t *tenant) {
 	b.report.Tenants++
 	before := b.lastSubject(t)
@@ -334,9 +338,9 @@ func (b *builder) lastSubject(t *tenant) *enforcement.Subject {
 	return t.subject
 }
 
-// fallback returns the subject for a tenant whose row is invalid: the last valid one, but suspended or redacting if
-// the row says so. It returns nil if there is none, or if another tenant has taken its slug or number during a full
-// reload.
+// fallback returns a subject for a tenant whose row is invalid: last, but suspended or with
+// redacted values if the row says so. It returns nil if last is nil, or if another tenant got the
+// slug or the number of last during a full reload.
 func (b *builder) fallback(t *tenant, last *enforcement.Subject) *enforcement.Subject {
 	if last == nil || b.taken(t, last.Tenant, last.Number) != nil {
 		return nil
@@ -392,16 +396,16 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 	}
 	s.Plan = p.compiled
 	if s.Plan == nil {
-		// The plan never had a valid version, so its limits are unknown. Therefore every request of the tenant is
-		// denied. The plan is listed as a problem.
+		// No version of the plan was ever valid, so its limits are unknown. Therefore every request
+		// of the tenant is denied. Problems lists the plan.
 		s.Plan = &enforcement.Plan{Slug: p.slug}
 		s.DenyUnmatched = true
 	}
 	return s, nil
 }
 
-// taken returns an error if another tenant has the slug or the number, because both tenants would use the same
-// counters.
+// taken returns an error if another tenant has this slug or number. Both tenants would then use the
+// same counters.
 func (b *builder) taken(t *tenant, slug string, number uint32) error {
 	if id, ok := b.slugs.Get(slug); ok && id != t.row.id {
 		return fmt.Errorf("slug %s belongs to tenant %s", slug, id)

@@ -1,19 +1,23 @@
-// Package snapshot compiles tenants, keys and plans into one immutable lookup structure, and replaces it when they
-// change.
+// Package snapshot compiles the stored tenants, keys, plans and exceptions into one immutable
+// Snapshot for lookups, and replaces it when they change.
 //
-// A Source provides the stored rows. Compile validates them. An invalid plan or tenant keeps its last valid version
-// and is listed in Problems. If the new state looks like a lost or restored database, Compile rejects it and keeps
-// the previous snapshot. A Watcher keeps one Snapshot up to date. A request reads it with one atomic load and without
-// a database.
+// A Source returns the stored rows. Compile validates them. If a plan or a tenant is invalid, its
+// last valid version stays in use, and Problems lists it. If the stored state looks like that of a
+// lost or restored database, Compile rejects it and the previous snapshot stays in use. A Watcher
+// keeps the current Snapshot up to date. A request reads it with one atomic load and without a
+// database.
 //
-//	source.go         the rows; store implements Source
-//	snapshot.go       the lookup structure; its maps are those of internal/cow
-//	compile.go        compiles only the rows that changed; compile_api_key.go does so for API keys
-//	plausibility.go   which new states are rejected
-//	exceptions.go     overrides, lists and blocks; exception_row.go validates their rows
-//	plan.go           compiles a published plan to an enforcement.Plan
-//	watcher.go        notifications, polling, and the replacement of the snapshot
-//	file.go           a copy of all rows on disk, for a start without the database
+//	source.go              the stored rows, and the interface Source, which store implements
+//	snapshot.go            the Snapshot, and lookups in it; its maps are those of internal/cow
+//	compile.go             Compile: compiles the rows that changed
+//	compile_api_key.go     compiles API keys
+//	compile_plan.go        compiles the published version of a plan to an enforcement.Plan
+//	compile_exceptions.go  compiles overrides, list entries and blocks
+//	exception_row.go       validates the rows of overrides, list entries and blocks
+//	plausibility.go        which stored states Compile rejects
+//	watcher.go             Watcher: notifications, polling, and the replacement of the snapshot
+//	saved_file.go          a copy of all rows in a file, for a start without the database
+//	key_uses.go            when each key was last used
 //
 // The package must not depend on HTTP, SQL or how limits are counted.
 package snapshot

@@ -12,17 +12,19 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// exceptions.Service has validated these rows when they were created, but other programs may have written them. The
-// functions of this file validate everything that does not depend on a plan. So no number outside its bounds reaches
-// the arithmetic of the limits.
+// exceptions.Service validated these rows when it created them, but another program may have
+// changed them since. The functions of this file validate everything that does not depend on a
+// plan. Invalid numbers would break the arithmetic of the limits.
 
-// lastInstant is later than every end that an exception can have, which is at most the end of the year 9999.
+// lastInstant is after the latest end that an exception may have, which is the end of the year
+// 9999.
 var lastInstant = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // maxReason is the maximum length of a reason, in bytes.
 const maxReason = exceptions.MaxReason * utf8.UTFMax
 
-// readOverride validates an override and converts it. newest is the revision of the changes that contain it.
+// readOverride validates a stored override and converts it. newest is the newest revision in the
+// database; the override must not have a higher one.
 func readOverride(r *exceptions.Override, newest int64) (enforcement.Override, error) {
 	o := r.Spec()
 	o.From = micros(r.CreatedAt)
@@ -42,8 +44,8 @@ func readOverride(r *exceptions.Override, newest int64) (enforcement.Override, e
 	return o, validateNumbers(&o)
 }
 
-// validateScope validates the attribute, the value and the prefix of an override. It replaces an IP address by its
-// canonical spelling.
+// validateScope validates the attribute, the value and the prefix of an override. It replaces an IP
+// address by its canonical form.
 func validateScope(o *enforcement.Override) (err error) {
 	switch {
 	case o.Attribute == "" && o.Value+o.Prefix != "":
@@ -60,8 +62,8 @@ func validateScope(o *enforcement.Override) (err error) {
 	return err
 }
 
-// validateNumbers validates the numbers of an override without the plan's limits. Their effect on a limit is
-// validated when the override is compiled.
+// validateNumbers validates the factor and the limits of an override without the plan. Whether they
+// fit the limits of the plan is validated when the override is compiled.
 func validateNumbers(o *enforcement.Override) error {
 	if o.Factor < 0 || o.Factor > enforcement.MaxFactor {
 		return fmt.Errorf("factor %d is not within 1 and %d thousandths", o.Factor, enforcement.MaxFactor)
@@ -113,8 +115,8 @@ func readBlock(r *exceptions.Block) (enforcement.Block, error) {
 	return block, nil
 }
 
-// validateCommon validates the fields that overrides and blocks share. It returns their end in microseconds since the
-// epoch.
+// validateCommon validates the fields that overrides and blocks have in common. until is their end
+// in microseconds since the epoch.
 func validateCommon(policy, reason string, end time.Time) (until int64, err error) {
 	switch {
 	case end.IsZero():
@@ -135,7 +137,8 @@ func validateReasonAndEnd(reason string, end time.Time) error {
 	return nil
 }
 
-// canonical validates the value of an attribute and returns its canonical spelling.
+// canonical validates the value of an attribute and returns its canonical form. networks says that
+// the value of ip may be a network.
 func canonical(attribute, value string, networks bool) (string, error) {
 	if attribute == enforcement.IPNetwork {
 		return "", fmt.Errorf("%s is not an attribute", attribute)

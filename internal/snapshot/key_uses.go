@@ -11,11 +11,13 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// useStep is the precision of the last use in memory. A key that decides many checks stores it once in this time, so
-// that processors do not compete for the memory.
+// useStep is the precision of the last use of a key in memory. A key that authenticates many
+// requests stores the time once per useStep. Otherwise all processors would write to the same
+// memory.
 const useStep = time.Second
 
-// Use records that the key authenticated a request now. It needs no lock and no memory.
+// Use records that the key authenticated a request at now. It acquires no lock and allocates no
+// memory.
 func (k *Key) Use(now time.Time) {
 	if k.used == nil {
 		return
@@ -25,7 +27,8 @@ func (k *Key) Use(now time.Time) {
 	}
 }
 
-// KeyUses returns the last uses of keys on this node that are not before since, ordered by the ID of the key.
+// KeyUses returns the time of the last use of each key that this node used at or after since. They
+// are ordered by the ID of the key.
 func (s *Snapshot) KeyUses(since time.Time) []tenants.KeyUse {
 	var uses []tenants.KeyUse
 	for _, k := range s.keys.All {
@@ -37,9 +40,9 @@ func (s *Snapshot) KeyUses(since time.Time) []tenants.KeyUse {
 	return uses
 }
 
-// A KeyUseStore stores last uses of keys. store.Store implements it.
+// A KeyUseStore stores when keys were last used. store.Store implements it.
 type KeyUseStore interface {
-	// AddKeyUses sets the last use of keys, unless a later one is stored.
+	// AddKeyUses stores the last uses of keys, except those for which a later use is stored.
 	AddKeyUses(ctx context.Context, uses []tenants.KeyUse) error
 }
 
@@ -47,18 +50,21 @@ type KeyUseStore interface {
 type KeyUseConfig struct {
 	// Interval is the time between two flushes. Default: 1 minute.
 	Interval time.Duration
-	// Timeout bounds one flush. Default: 10 s.
+	// Timeout is the maximum time of one flush. Default: 10 s.
 	Timeout time.Duration
-	// StopTimeout bounds the last flush, after the ctx of Run has ended. Default: 5 s.
+	// StopTimeout is the maximum time of the last flush, which begins when the ctx of Run ends.
+	// Default: 5 s.
 	StopTimeout time.Duration
 	// Logger logs the first failed flush. Default: no logging.
 	Logger *slog.Logger
-	// Now returns the current time, as the clock of Key.Use. Default: time.Now.
+	// Now returns the current time. It must use the same clock as the callers of Key.Use. Default:
+	// time.Now.
 	Now func() time.Time
 }
 
-// A KeyUseFlusher writes the last uses of keys to a KeyUseStore. A use is written by the next flush, and each flush writes
-// a key once. If the process crashes, the uses since the last flush are lost.
+// A KeyUseFlusher writes the last uses of keys to a KeyUseStore. Each flush writes the keys that
+// were used since the flush before, once for each key. If the process crashes, the uses since the
+// last flush are lost.
 type KeyUseFlusher struct {
 	current func() *Snapshot
 	store   KeyUseStore
@@ -67,11 +73,12 @@ type KeyUseFlusher struct {
 	failing bool
 }
 
-// useOverlap is how far a flush reaches back before the start of the flush before. A request can read the clock before a
-// flush and record its use after it. The store ignores a use that it has.
+// useOverlap is the time before the start of the previous flush from which on a flush writes uses.
+// A request may read the clock before a flush and call Key.Use after it. The store ignores uses
+// that it already has.
 const useOverlap = 5 * time.Second
 
-// NewKeyUseFlusher returns a KeyUseFlusher of the snapshots that current returns.
+// NewKeyUseFlusher returns a KeyUseFlusher for the keys of the snapshot that current returns.
 func NewKeyUseFlusher(current func() *Snapshot, s KeyUseStore, c KeyUseConfig) *KeyUseFlusher {
 	c.Interval = cmp.Or(c.Interval, time.Minute)
 	c.Timeout, c.StopTimeout = cmp.Or(c.Timeout, 10*time.Second), cmp.Or(c.StopTimeout, 5*time.Second)
@@ -97,7 +104,7 @@ func (f *KeyUseFlusher) Run(ctx context.Context) error {
 	}
 }
 
-// flush writes the uses since the last successful flush.
+// flush writes the uses since the last successful flush to the store.
 func (f *KeyUseFlusher) flush(ctx context.Context, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -6,16 +6,17 @@ import (
 	"fmt"
 )
 
-// errHeld is wrapped by Report.Held if the new state looks like a lost or restored database. Then the previous snapshot
-// stays in use until the state changes or the node restarts.
+// Report.Held wraps errHeld if the stored state looks like that of a lost or restored database.
+// Then the previous snapshot stays in use until the stored state changes or the node restarts.
 var errHeld = errors.New("held for an operator")
 
-// minForLossCheck is the minimum number of tenants or plans for the check whether more than half of them vanished. A
-// smaller system may be a trial in which that is normal.
+// minForLossCheck is the minimum number of tenants or plans from which on a stored state that lost
+// more than half of them is rejected. With fewer, it may be a trial in which someone deleted them.
 const minForLossCheck = 20
 
-// implausible returns an error if the new state must not be compiled: its revision is lower than that of the previous
-// snapshot, or most objects vanished without tombstones.
+// implausible returns an error if the stored state must be rejected before it is compiled: its
+// revision is lower than that of the previous snapshot, or most objects vanished without
+// tombstones.
 func (b *builder) implausible() error {
 	if b.previous == nil {
 		return nil
@@ -63,7 +64,8 @@ func (b *builder) implausible() error {
 	return nil
 }
 
-// tooMuch returns an error if the new snapshot must not be used: it has too many objects, or every quota became 0.
+// tooMuch returns an error if the compiled state must be rejected: it has too many objects, or
+// every quota became 0.
 func (b *builder) tooMuch() error {
 	c := b.Counts()
 	for _, m := range []struct {

@@ -12,11 +12,13 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Snapshot contains all tenants, keys and plans of one revision, compiled for lookups. It is immutable.
+// A Snapshot contains all tenants, keys, plans and exceptions of one revision, compiled for
+// lookups. It is immutable.
 type Snapshot struct {
 	revision int64
 	now      func() time.Time
-	// generation is the number of the snapshot. Only records with this generation may be changed while it is built.
+	// generation is the number of this snapshot. Its builder may change a record only if the record
+	// has the same generation.
 	generation uint64
 
 	keys    cow.Map[[32]byte, *Key]  // by the hash of the token; includes keys of unusable tenants
@@ -27,16 +29,17 @@ type Snapshot struct {
 	rows    cow.Map[object, rowRef]  // places of overrides, list entries and blocks
 	plans   map[string]*plan         // by id
 	faults  map[object]Problem       // objects that cannot be used
-	// operators are the operator keys by ID. operatorUntil is when the last valid one ends, in microseconds since the
-	// epoch.
+	// operators are the operator keys by ID. operatorUntil is the time at which the last of them
+	// stops to be valid, in microseconds since the epoch.
 	operators     map[string]*Key
 	operatorUntil int64
-	// size is the number of exceptions. ends contains the earliest end in each chunk of rows (0: none), and nextEnd
-	// the earliest of all, in microseconds since the epoch.
+	// size is the number of exceptions by kind. ends is the earliest end of an exception in each
+	// chunk of the index of rows, or 0 if none ends. nextEnd is the earliest of ends. Ends are in
+	// microseconds since the epoch.
 	size    exceptionCounts
 	ends    []int64
 	nextEnd int64
-	// planless is the number of usable tenants without a plan.
+	// planless is the number of valid tenants that have no plan.
 	planless int
 }
 
@@ -49,8 +52,8 @@ const (
 	scopeManage
 )
 
-// ScopesOf returns the set of some scopes. The scope manage includes read. ok is false if a scope is unknown; an
-// unknown scope grants nothing.
+// ScopesOf returns the set of the scopes in words. The scope manage includes read. ok is false if a
+// scope is unknown; an unknown scope adds nothing to the set.
 func ScopesOf(words []tenants.Scope) (set Scopes, ok bool) {
 	ok = true
 	for _, w := range words {
@@ -80,25 +83,28 @@ type Key struct {
 	Name     string
 	Operator bool
 	Scopes   Scopes
-	// ExpiresAt and RevokedAt are in microseconds since the epoch; 0 means never. If RevokedAt is in the future, the
-	// key was rotated and is valid until then.
+	// ExpiresAt and RevokedAt are in microseconds since the epoch; 0 means never. A key that was
+	// rotated has a RevokedAt in the future and is valid until then.
 	ExpiresAt int64
 	RevokedAt int64
-	// Bounds restrict the checks that the key may send.
+	// Bounds restrict which checks may be sent with the key.
 	Bounds tenants.Bounds
-	// AllowedIPs are the addresses from which the key may be used; empty: all.
+	// AllowedIPs are the addresses from which the key may be used. If it is empty, all addresses
+	// may use it.
 	AllowedIPs tenants.Networks
 	// Subject is the tenant of the key; nil for an operator key.
 	Subject *enforcement.Subject
-	// used is when the key last authenticated a request on this node, in milliseconds since the epoch; 0 means never.
-	// All snapshots share it. It is nil for a key that is not stored.
+	// used is the time at which the key last authenticated a request on this node, in milliseconds
+	// since the epoch; 0 means never. The copies of a key in all snapshots share this variable. It
+	// is nil for a key that is not stored, such as the bootstrap key.
 	used *atomic.Int64
 }
 
-// Valid reports whether the key is neither expired nor revoked at an instant, in microseconds since the epoch.
+// Valid reports whether the key is neither expired nor revoked at nowMicros, in microseconds since
+// the epoch.
 func (k *Key) Valid(nowMicros int64) bool { return nowMicros < k.until() }
 
-// until returns the end of the key in microseconds since the epoch.
+// until returns the time at which the key stops to be valid, in microseconds since the epoch.
 func (k *Key) until() int64 {
 	until := int64(math.MaxInt64)
 	if k.ExpiresAt != 0 {
@@ -110,7 +116,8 @@ func (k *Key) until() int64 {
 	return until
 }
 
-// Key returns a key by the SHA-256 of its token. It also returns expired and revoked keys; Valid tells them apart.
+// Key returns the key whose token has this SHA-256 hash. The result may be expired or revoked, so
+// callers must check Valid.
 func (s *Snapshot) Key(hash [32]byte) (*Key, bool) {
 	k, ok := s.keys.Get(hash)
 	if !ok || k.Subject == nil && !k.Operator {
@@ -119,7 +126,8 @@ func (s *Snapshot) Key(hash [32]byte) (*Key, bool) {
 	return k, true
 }
 
-// Subject returns a usable tenant by its ID or slug.
+// Subject returns the compiled tenant with an ID or slug. It does not return a tenant that never
+// had a valid row.
 func (s *Snapshot) Subject(idOrSlug string) (*enforcement.Subject, bool) {
 	id, ok := s.slugs.Get(idOrSlug)
 	if !ok {
@@ -132,7 +140,8 @@ func (s *Snapshot) Subject(idOrSlug string) (*enforcement.Subject, bool) {
 	return t.subject, true
 }
 
-// SubjectByNumber returns a usable tenant by its number.
+// SubjectByNumber returns the compiled tenant with a number. It does not return a tenant that never
+// had a valid row.
 func (s *Snapshot) SubjectByNumber(number uint32) (*enforcement.Subject, bool) {
 	id, ok := s.numbers.Get(number)
 	if !ok {
@@ -148,22 +157,23 @@ func (s *Snapshot) SubjectByNumber(number uint32) (*enforcement.Subject, bool) {
 // Revision returns the revision of the rows that the snapshot was compiled from.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
-// HasOperatorKey reports whether a valid operator key exists now. The bootstrap key is valid only while there is
-// none.
+// HasOperatorKey reports whether an operator key is valid now. The bootstrap key is accepted only
+// while there is none.
 func (s *Snapshot) HasOperatorKey() bool { return s.now().UnixMicro() < s.operatorUntil }
 
-// Counts are the numbers of usable objects.
+// Counts are the numbers of objects in a snapshot that can be used.
 type Counts struct {
 	Plans    int // plans that have a usable version
 	Policies int // policies of these plans
 	Tenants  int // usable tenants
 	Planless int // usable tenants without a plan
 	Keys     int // keys of tenants and of the operator, including ended ones
-	// Exceptions, including expired ones and those of a policy that the plan does not have.
+	// The numbers of exceptions include those that have expired, and those of a policy that the
+	// tenant's plan does not have.
 	Overrides, Entries, Blocks int
 }
 
-// Counts returns the numbers of usable objects.
+// Counts returns the numbers of objects that can be used.
 func (s *Snapshot) Counts() Counts {
 	c := Counts{
 		Tenants: s.numbers.Len(), Keys: s.keys.Len(), Planless: s.planless,
@@ -180,20 +190,22 @@ func (s *Snapshot) Counts() Counts {
 	return c
 }
 
-// A Problem describes an object that cannot be used as stored.
+// A Problem says why an object cannot be used as stored.
 type Problem struct {
-	// Kind is "plan", "tenant", "key", "operator_key", "override", "list_entry", "block", "policy_change" (its ID is
-	// tenant/policy), or "steering". The latter means all exceptions of the tenant with that ID.
+	// Kind is "plan", "tenant", "key", "operator_key", "override", "list_entry", "block",
+	// "policy_change" or "steering". For "policy_change", ID is tenant/policy. "steering" stands
+	// for all exceptions of the tenant whose ID is ID.
 	Kind string
 	ID   string
 	Name string // slug; for an exception, the slug of its tenant; for a key, its name
 	// Revision is the revision of the invalid row.
 	Revision int64
 	Err      error
-	// Since is when this node first found the problem.
+	// Since is the time at which this node found the problem for the first time.
 	Since time.Time
-	// Kept means that the last valid version of the object is still in use. Otherwise there was none: a tenant or a
-	// key is unknown, and all requests of a plan's tenants are denied.
+	// Kept says that the last valid version of the object is still in use. If it is false, there is
+	// no such version: a tenant or key is treated as unknown, and all requests of the tenants of a
+	// plan are denied.
 	Kept bool
 }
 
@@ -214,7 +226,7 @@ func (s *Snapshot) Problems() []Problem {
 // ProblemCount returns the length of Problems without building the list.
 func (s *Snapshot) ProblemCount() int { return len(s.faults) }
 
-// A plan is the last valid version of a published plan.
+// A plan is the compiled form of the last valid version of a published plan.
 type plan struct {
 	slug     string
 	compiled *enforcement.Plan // nil if there never was a valid version
@@ -222,20 +234,20 @@ type plan struct {
 	limits   int
 }
 
-// A tenant contains the data that is needed to compile the tenant again when its plan changes.
+// A tenant contains what the builder needs to compile the tenant again after its plan has changed.
 type tenant struct {
 	row     tenantRow
 	subject *enforcement.Subject // nil if the tenant cannot be used
 	keys    [][32]byte           // hashes
 	rows    *tenantRows          // its exceptions; nil if it has none
-	// exceptionsCompiled means that subject.Exceptions includes all valid rows.
+	// exceptionsCompiled says that subject.Exceptions includes all valid rows of exceptions.
 	exceptionsCompiled bool
-	// generation is the number of the snapshot for which this record was created. Only its builder may change the
-	// record.
+	// generation is the number of the snapshot whose builder created this record. Only this builder
+	// may change it.
 	generation uint64
 }
 
-// tenantRow is the part of a tenants.Tenant that enforcement needs.
+// tenantRow has the fields of a tenants.Tenant from which a subject is compiled.
 type tenantRow struct {
 	id, slug, home string
 	number         uint32
@@ -252,7 +264,7 @@ type tenantRow struct {
 	anchorDay      int
 }
 
-// A keyRef says which hash and which tenant belong to the ID of a key.
+// A keyRef has the hash and the tenant of the key with an ID.
 type keyRef struct {
 	hash     [32]byte
 	tenantID string // "" for an operator key

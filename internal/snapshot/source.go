@@ -8,19 +8,22 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Source provides the stored rows of tenants, keys, plans and exceptions. store.Store implements it.
+// A Source returns the stored rows of tenants, keys, plans and exceptions. store.Store implements
+// it.
 type Source interface {
 	// Revision returns the latest revision, which increases by one with each edit.
 	Revision(ctx context.Context) (int64, error)
-	// Changes returns all objects that changed after the revision since, or all objects if since is 0. They are
-	// consistent with each other. They include invalid rows, because Compile validates them.
+	// Changes returns all objects that changed after the revision since, or all objects if since is
+	// 0. All of them are read at the same moment. They include invalid rows; Compile validates
+	// them.
 	Changes(ctx context.Context, since int64) (Changes, error)
-	// Notify calls changed whenever the revision increases, until ctx ends. It may miss changes, so the Watcher also
-	// polls.
+	// Notify calls changed after each increase of the revision, until ctx ends. Calls may be
+	// missing, so the Watcher also polls the revision.
 	Notify(ctx context.Context, changed func()) error
 }
 
-// Changes contains the objects that changed between two revisions.
+// Changes contains the objects that changed after a revision, and the revision up to which they are
+// complete.
 type Changes struct {
 	Revision int64 // the latest revision when the objects were read
 	Plans    []PublishedPlan
@@ -40,13 +43,14 @@ type PublishedPlan struct {
 	Slug     string
 	Version  int
 	Revision int64
-	// Document is the stored version. If it cannot be decoded, it is empty and Broken is the reason.
+	// Document is the stored version. If it cannot be decoded, Document is empty and Broken is the
+	// error.
 	Document plans.Document
 	Broken   string
 	Limits   []plans.Published
 }
 
-// A Tombstone names a deleted object.
+// A Tombstone identifies a deleted object.
 type Tombstone struct {
 	Kind string // "plan", "tenant", "key", "operator_key", "override", "list_entry", "block"
 	ID   string

@@ -17,13 +17,15 @@ import (
 type Config struct {
 	// Poll is the time between two reads of the revision. Default: 500 ms.
 	Poll time.Duration
-	// FullReload is the time between two reads of all rows. They detect rows that vanished without a tombstone.
-	// Default: 1 h; negative: never.
+	// FullReload is the time between two full reloads, which read all rows. A full reload finds
+	// rows that vanished without a tombstone. Default: 1 h; negative: never.
 	FullReload time.Duration
-	// Timeout bounds a read of the revision. A read of rows may take ten times as long. Default: 5 s.
+	// Timeout is the maximum time to read the revision. Reading rows may take ten times as long.
+	// Default: 5 s.
 	Timeout time.Duration
-	// RetryMin and RetryMax bound the wait between two attempts while the source is unavailable. The wait grows
-	// exponentially, with jitter. Default: 500 ms and 30 s.
+	// RetryMin and RetryMax are the shortest and the longest wait between two attempts while the
+	// source is unavailable. The wait doubles after each attempt and has jitter. Default: 500 ms
+	// and 30 s.
 	RetryMin, RetryMax time.Duration
 	// Compile contains the options of Compile. The Watcher sets Full itself.
 	Compile Options
@@ -31,14 +33,14 @@ type Config struct {
 	Logger *slog.Logger
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// OnSwap is called after each replacement of the snapshot. It must not block. Default: none.
+	// OnSwap is called each time a new snapshot comes into use. It must not block. Default: none.
 	OnSwap func(*Snapshot, Report)
 }
 
-// How is the way in which the node detected a change.
+// How says by what means the node noticed a change: a notification, a poll, or an explicit refresh.
 type How string
 
-// The ways in which a node detects a change.
+// The means by which a node notices a change.
 const (
 	byStart        How = "start"
 	byNotification How = "notification"
@@ -51,25 +53,26 @@ type Status struct {
 	// Revision is the revision of the current snapshot. Before the first snapshot, Revision is 0 and Loaded is false.
 	Revision int64
 	Loaded   bool
-	// SwappedAt is when the current snapshot came into use. ConfirmedAt is when the source last confirmed that it is
-	// the newest.
+	// SwappedAt is the time at which the current snapshot came into use. ConfirmedAt is the last
+	// time at which the source confirmed that no newer revision exists.
 	SwappedAt, ConfirmedAt time.Time
-	// Learnt is the way in which the node detected the last change.
+	// Learnt says by what means the node noticed the last change.
 	Learnt How
 	// Listening means that the node receives notifications of changes.
 	Listening bool
 	// Swaps is the number of snapshots that came into use since the start.
 	Swaps int64
-	// Held is the reason why a newer state was rejected. It wraps errHeld. It is nil if no state was rejected.
+	// Held is the reason why the stored state was rejected; nil if it was not. Held wraps errHeld.
 	Held error
 	// Err is the error of the last attempt to load; nil if it succeeded.
 	Err error
-	// Problems is the number of problems in the current snapshot.
+	// Problems is the number of objects in the current snapshot that cannot be used as stored.
 	Problems int
 }
 
-// A Watcher keeps one Snapshot up to date. It receives notifications of changes and also polls the revision. While
-// the source is unavailable, the last snapshot stays in use. A snapshot never replaces one with a higher revision.
+// A Watcher keeps the current Snapshot up to date. It uses notifications about changes and also
+// polls the revision. While the source is unavailable, the last snapshot stays in use. A snapshot
+// never replaces one with a higher revision.
 type Watcher struct {
 	source  Source
 	cfg     Config
@@ -78,7 +81,7 @@ type Watcher struct {
 	hint    chan struct{} // has room for one notification that something changed
 	turn    chan struct{} // a channel with one element, used as a lock: only its holder loads and swaps
 
-	// The holder of turn may access the following fields:
+	// Only the goroutine that holds turn may access the following fields.
 	rewound  bool      // the source had a lower revision than the snapshot, so only a full reload is trusted
 	heldFull bool      // the rejected state came from a full reload, so incremental changes are still loaded
 	heldAt   int64     // revision of the source at the last rejection
@@ -90,7 +93,8 @@ type Watcher struct {
 	swapped chan struct{} // closed at the next swap
 }
 
-// NewWatcher returns a Watcher of a source. It loads nothing before Run or Refresh is called.
+// NewWatcher returns a Watcher of the rows in source. It loads nothing until Run or Refresh is
+// called.
 func NewWatcher(source Source, cfg Config) *Watcher {
 	cfg.Poll = cmp.Or(cfg.Poll, 500*time.Millisecond)
 	cfg.FullReload = cmp.Or(cfg.FullReload, time.Hour)
@@ -122,8 +126,8 @@ func (w *Watcher) Status() Status {
 	return w.status
 }
 
-// Run loads all rows, and repeats that until the source is available. Then it keeps the snapshot up to date until ctx
-// ends. It returns nil.
+// Run loads all rows, and tries again until it succeeds. Then it keeps the snapshot up to date
+// until ctx ends. It always returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	var listener sync.WaitGroup
 	defer listener.Wait()
@@ -134,8 +138,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 		err := w.sync(ctx, how, Options{})
 		pause := retry.Jitter(w.cfg.Poll)
 		if w.Current() == nil && err != nil {
-			// The node cannot serve yet. The wait between attempts grows, so that many nodes that start at the same
-			// time do not overload a source that has just recovered.
+			// The node cannot serve yet. The wait between attempts grows. Otherwise many nodes that
+			// start at the same time would overload a source that has just become available.
 			pause = retries.Next()
 		}
 		how = w.pause(ctx, pause)
@@ -143,7 +147,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// pause waits for a notification, but at most for d. It returns which of them ended the wait.
+// pause waits until a notification comes or d has passed. It returns which of the two happened.
 func (w *Watcher) pause(ctx context.Context, d time.Duration) How {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -157,7 +161,7 @@ func (w *Watcher) pause(ctx context.Context, d time.Duration) How {
 	}
 }
 
-// listen receives notifications until ctx ends. It reconnects after a lost connection.
+// listen receives notifications until ctx ends. If the connection is lost, it connects again.
 func (w *Watcher) listen(ctx context.Context) {
 	retries := w.retries()
 	for ctx.Err() == nil {
@@ -188,12 +192,13 @@ func (w *Watcher) changed() {
 	}
 }
 
-// Refresh reads the source now and replaces the snapshot if something changed.
+// Refresh reads the revision from the source now, and loads what changed.
 func (w *Watcher) Refresh(ctx context.Context) error { return w.sync(ctx, byRefresh, Options{}) }
 
-// WaitFor returns when the current snapshot has at least the given revision; 0 waits for the first snapshot. It reads
-// the source immediately, so that a node sees its own edits. If the source is unavailable, it waits until ctx ends. If
-// the new state is rejected, it returns errHeld immediately.
+// WaitFor waits until the current snapshot has the given revision or a higher one; 0 waits for the
+// first snapshot. It starts with a read of the source, so that a node sees its own edits
+// immediately. If the source is unavailable, it waits until ctx ends. If the stored state is
+// rejected, it returns an error that wraps errHeld immediately.
 func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		w.mu.Lock()
@@ -216,7 +221,7 @@ func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	}
 }
 
-// await waits for the next swap, but at most for the polling interval.
+// await waits for the next replacement of the snapshot, but at most for the polling interval.
 func (w *Watcher) await(ctx context.Context, swapped <-chan struct{}) error {
 	t := time.NewTimer(w.cfg.Poll)
 	defer t.Stop()
@@ -228,7 +233,8 @@ func (w *Watcher) await(ctx context.Context, swapped <-chan struct{}) error {
 	return ctx.Err()
 }
 
-// sync loads what changed up to the latest revision. Only one caller at a time loads; the others wait.
+// sync loads all changes up to the latest revision. Only one goroutine at a time loads; other
+// callers wait.
 func (w *Watcher) sync(ctx context.Context, how How, o Options) error {
 	select {
 	case w.turn <- struct{}{}:
@@ -262,8 +268,9 @@ func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 			return err
 		}
 		if o.Full && !w.rewound && revision > current.revision {
-			// The changes are loaded before the full reload, because they contain tombstones. A full reload contains
-			// none, so a deleted object would look as if it had vanished.
+			// The changes are loaded before the full reload, because only they contain tombstones.
+			// Without the tombstones, a deleted object would look as if it had vanished from the
+			// database.
 			if err := w.take(ctx, current, revision, how, Options{}); err != nil {
 				return err
 			}
@@ -273,7 +280,7 @@ func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 	return w.take(ctx, current, revision, how, o)
 }
 
-// take loads changes, compiles them and swaps the snapshot.
+// take loads changes, compiles them, and brings the new snapshot into use.
 func (w *Watcher) take(ctx context.Context, current *Snapshot, revision int64, how How, o Options) error {
 	since := int64(0)
 	if current == nil || o.Full || w.rewound {
@@ -298,7 +305,8 @@ func (w *Watcher) take(ctx context.Context, current *Snapshot, revision int64, h
 	return nil
 }
 
-// settled reports whether there is nothing to load. It sets o.Full if a full reload is due.
+// settled reports whether there is nothing to load, because the snapshot has the revision of the
+// source. If a full reload is due, it sets o.Full.
 func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options) (done bool, err error) {
 	if revision < current.revision {
 		w.rewound = true
@@ -314,7 +322,8 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 	case o.Full:
 		return false, nil
 	case held != nil && (w.rewound || !w.heldFull):
-		// A rejected state is loaded again only after a change, not at each poll.
+		// A poll does not load a rejected state again. Only a new revision or an explicit refresh
+		// does.
 		return revision == w.heldAt && how == byPoll, held
 	case revision == current.revision:
 		w.set(func(s *Status) { s.ConfirmedAt = now })
@@ -323,7 +332,7 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 	return false, nil
 }
 
-// hold records the reason why a new state was rejected. The current snapshot stays in use.
+// hold records why the stored state was rejected. The current snapshot stays in use.
 func (w *Watcher) hold(why error, revision int64, full bool) error {
 	before := w.Status().Held
 	if before == nil || before.Error() != why.Error() {
@@ -363,7 +372,8 @@ func (w *Watcher) swap(next *Snapshot, report Report, how How) {
 	}
 }
 
-// logProblems logs the problems that the previous snapshot did not have. It names at most ten of them.
+// logProblems logs the problems that the snapshot before does not have. It names at most ten of
+// them.
 func (w *Watcher) logProblems(before, next *Snapshot) {
 	const byName = 10
 	fresh := 0

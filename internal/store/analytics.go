@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Kept returns which rows exist, and which roll-ups are due on the days of a span. One query reads both, so that they
-// are consistent.
+// Kept returns which rows of counts are not deleted, and which roll-ups are due on the days of
+// [from, to). One SQL query reads both, so that they belong to the same moment.
 func (s *Store) Kept(ctx context.Context, from, to int64) (metrics.Kept, error) {
 	type line struct {
 		due  bool
@@ -49,8 +49,8 @@ func dayAfter(at int64) int64 {
 	return floor(at+int64(metrics.Day.Duration()/time.Second)-1, metrics.Day)
 }
 
-// Mark returns a value that changes whenever a batch is added. It reads one row for each process that added counts in
-// the last 30 days.
+// Mark returns a value that changes whenever AddCounts adds a batch. It reads one row for each
+// process that added a batch in the last 30 days.
 func (s *Store) Mark(ctx context.Context) (m metrics.Mark, err error) {
 	err = s.read(ctx, func(ctx context.Context) error {
 		return s.reader.QueryRowContext(ctx, `
@@ -73,7 +73,8 @@ func (s *Store) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.Cou
 	return s.countRows(ctx, query, where, q)
 }
 
-// SumCounts returns one row of sums for each tenant and name. At is the start of the query's time range.
+// SumCounts returns one row for each tenant and name: the sum of the rows that match q. At of each
+// row is q.From.
 func (s *Store) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
 	where, err := countsWhere(q)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *Store) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.
 	return s.countRows(ctx, query, where, q)
 }
 
-// countFields returns the columns of counts that a query reads.
+// countFields returns the names of the columns of counts that q asks for.
 func countFields(q metrics.CountQuery) []string {
 	if len(q.Fields) == 0 {
 		return metrics.Columns
@@ -113,8 +114,8 @@ func (s *Store) countRows(ctx context.Context, query string, where filter, q met
 	return list, s.fail(err, "read counts")
 }
 
-// countScanner returns a function that scans rows. It scans each row into the same variable and returns a copy,
-// because a result has thousands of rows.
+// countScanner returns a function that scans a row of counts. To save allocations, the function
+// reuses the scan targets for all rows and returns a copy of the result.
 func countScanner(fields []string) func(row) (metrics.CountRow, error) {
 	var c metrics.CountRow
 	into, _ := c.FieldsOf(fields) // countsWhere has checked the names
@@ -145,7 +146,8 @@ func countsWhere(q metrics.CountQuery) (where filter, err error) {
 	return where, nil
 }
 
-// anyOf adds the condition that a column has one of several values.
+// anyOf adds the condition that the column has one of the values. arg converts a value to an
+// argument of the statement.
 func anyOf[T any](f *filter, column string, values []T, arg func(T) any) {
 	args := make([]any, len(values))
 	for i, v := range values {
@@ -154,7 +156,7 @@ func anyOf[T any](f *filter, column string, values []T, arg func(T) any) {
 	f.and(column+" IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(values)), ", ")+")", args...)
 }
 
-// Sketches returns the sketches of one step, oldest first.
+// Sketches returns the sketches that match q, oldest first.
 func (s *Store) Sketches(ctx context.Context, q metrics.SketchQuery) ([]metrics.SketchRow, error) {
 	if !slices.Contains(levels[:], q.Step) {
 		return nil, fmt.Errorf("there are no sketches by %q", q.Step)
@@ -177,7 +179,7 @@ func (s *Store) Sketches(ctx context.Context, q metrics.SketchQuery) ([]metrics.
 	return list, s.fail(err, "read sketches")
 }
 
-// refusalRow is the stored form of a denial. Its document may be unreadable.
+// refusalRow is a row with a kept denial. The document in it is not decoded yet.
 type refusalRow struct {
 	id     []byte
 	tenant uint32
@@ -188,8 +190,8 @@ const refusalColumns = "id, tenant, doc"
 
 func scanRefusal(r row) (f refusalRow, err error) { return f, r.Scan(&f.id, &f.tenant, &f.doc) }
 
-// refusal decodes the document of a denial. It returns an error for unknown members, because an explanation with
-// missing parts would be wrong.
+// refusal decodes the document of a kept denial. It returns an error if the document has members
+// that this release does not know, because an explanation without them might be wrong.
 func (f *refusalRow) refusal() (r metrics.Refusal, err error) {
 	if err := readJSON(f.doc, &r); err != nil {
 		return metrics.Refusal{}, err
@@ -201,8 +203,8 @@ func (f *refusalRow) refusal() (r metrics.Refusal, err error) {
 	return r, nil
 }
 
-// Refusal returns a kept denial by its decision ID. The error is problem.NotFound if there is none, or if tenant is
-// not 0 and is not the denial's tenant.
+// Refusal returns a kept denial by its decision ID. The error is problem.NotFound if the denial is
+// not kept, or if tenant is not 0 and the denial belongs to another tenant.
 func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metrics.Refusal, error) {
 	var where filter
 	where.and(`id = ?`, id[:])
@@ -225,13 +227,14 @@ func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metric
 
 const (
 	refusalsUsual = 100
-	// refusalsLooked is the maximum number of rows that Refusals reads for a filter that has no column in the table.
+	// refusalsLooked is the maximum number of rows that Refusals examines if a part of the filter
+	// is not a column, so that Refusals must decode each row to see whether it matches.
 	refusalsLooked = 5000
 	refusalsPiece  = 500
 )
 
-// Refusals returns kept denials in descending order of their IDs. It leaves out rows that it cannot decode and logs
-// one line for all of them.
+// Refusals returns the kept denials that match f in descending order of their IDs, which is newest
+// first. It leaves out rows that it cannot decode, and logs one line about all of them.
 func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metrics.Refusal, error) {
 	if f.Limit <= 0 {
 		f.Limit = refusalsUsual
@@ -267,8 +270,9 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 	return list, nil
 }
 
-// refusalRows returns the newest rows that match the filter. It runs one query for each reason: the index contains
-// the rows of one reason in the order of IDs, whereas one query for all reasons would sort every row.
+// refusalRows returns the newest rows that match the columns of the filter. It runs one query for
+// each reason: within one reason, the index has the rows in the order of their IDs. One query for
+// all reasons would have to sort every row.
 func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit int) (list []refusalRow, err error) {
 	if len(f.Reasons) == 0 {
 		return s.refusalRowsFor(ctx, f, f.Reason, limit)
@@ -288,7 +292,8 @@ func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit 
 	return list[:min(limit, len(list))], nil
 }
 
-// retriesIn reports whether the retry time of a denial is in a range; see metrics.RefusalFilter.
+// retriesIn reports whether the retry time of a denial is in the range wait, as
+// metrics.RefusalFilter.RetryAfter defines it.
 func retriesIn(r *metrics.Refusal, wait *metrics.Bucket) bool {
 	switch {
 	case wait == nil:
@@ -308,7 +313,7 @@ func hasAttributes(r *metrics.Refusal, asked []enforcement.Attribute) bool {
 	return true
 }
 
-// within reports whether an attribute is an IP address in the network that the filter contains.
+// within reports whether has is an IP address, and asked is a network that contains it.
 func within(has, asked enforcement.Attribute) bool {
 	if has.Name != "ip" || asked.Name != "ip" || !strings.Contains(asked.Value, "/") {
 		return false
@@ -321,7 +326,8 @@ func within(has, asked enforcement.Attribute) bool {
 	return err == nil && network.Contains(address)
 }
 
-// refusalRowsFor returns the newest rows with one reason, or with any reason if reason is "".
+// refusalRowsFor returns the newest rows that have the given reason and match the columns of the
+// filter. The reason "" matches every row.
 func (s *Store) refusalRowsFor(
 	ctx context.Context, f metrics.RefusalFilter, reason enforcement.Reason, limit int,
 ) (list []refusalRow, err error) {

@@ -31,8 +31,8 @@ func scanEntry(r row) (audit.Entry, error) {
 	return e, err
 }
 
-// writeLines appends the audit lines of the edit to the hash chain. It locks the row that contains the newest hash,
-// which serializes all writers of audit lines.
+// writeLines appends the audit lines of the edit to the hash chain. It first locks the row with the
+// newest hash, so that only one transaction at a time appends lines.
 func (e *edit) writeLines(ctx context.Context) error {
 	if len(e.lines) == 0 {
 		return nil
@@ -45,7 +45,8 @@ func (e *edit) writeLines(ctx context.Context) error {
 		return fmt.Errorf("take the head of the chain: %w", err)
 	}
 	if !e.raises {
-		// The revision is read after the lock, so that no line of an earlier edit has a later revision.
+		// The revision is read after the row is locked. So the lines of an edit that comes earlier
+		// in the chain never have a later revision.
 		if err := e.tx.QueryRowContext(ctx, `SELECT n FROM revision WHERE id = 1`).Scan(&e.revision); err != nil {
 			return fmt.Errorf("read the revision: %w", err)
 		}
@@ -73,8 +74,8 @@ func (e *edit) writeLines(ctx context.Context) error {
 	return nil
 }
 
-// complete sets the fields of an audit line that the store determines. If the line has no actor, it gets the actor of
-// ctx.
+// complete sets the ID, the time, and the other fields of an audit line that only the store knows.
+// If the line has no actor, complete sets the actor of ctx.
 func (e *edit) complete(ctx context.Context, l *audit.Entry) (err error) {
 	l.ID = audit.NewID()
 	if l.Actor.Kind == "" {
@@ -89,7 +90,8 @@ func (e *edit) complete(ctx context.Context, l *audit.Entry) (err error) {
 	return nil
 }
 
-// WriteAudit adds an audit line that belongs to no change, such as a failed sign-in.
+// WriteAudit adds an audit line about an event that changes no data of an edit, such as a failed
+// sign-in.
 func (s *Store) WriteAudit(ctx context.Context, e audit.Entry) error {
 	err := s.aside(ctx, e, func(context.Context, *edit) error { return nil })
 	return s.fail(err, "write an audit line of %s", e.Action)
@@ -104,15 +106,17 @@ func text(document json.RawMessage) sql.NullString {
 	return sql.NullString{String: string(document), Valid: document != nil}
 }
 
-// AuditEntries returns audit lines, newest first. They are ordered by revision, which does not depend on the clocks
-// of the nodes. A line that belongs to no edit follows the last edit before it; such lines are ordered by ID.
+// AuditEntries returns the audit lines that match f, newest first. Lines are ordered by revision,
+// because the clocks of the nodes may differ. A line without an edit has the revision of the last
+// edit before it, and comes after the lines of that edit. Lines with equal revisions are ordered by
+// ID.
 func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
 	where := narrowed(f)
 	list, err := queryPage(ctx, s, scanEntry, page{entryColumns, `audit_log`, where, `revision DESC, id DESC`, f.Limit})
 	return list, s.fail(err, "list audit entries")
 }
 
-// narrowed returns the SQL conditions of a filter of audit lines.
+// narrowed returns the filter f of audit lines as SQL conditions.
 func narrowed(f audit.Filter) (where filter) {
 	for _, column := range []struct{ condition, value string }{
 		{`id = ?`, f.ID},
@@ -132,7 +136,8 @@ func narrowed(f audit.Filter) (where filter) {
 		where.and(`(object = ? OR object_name = ?)`, f.Named, f.Named)
 	}
 	if f.Actor != "" {
-		// SQLite's lower() changes ASCII letters only.
+		// lower() of SQLite changes only ASCII letters. The second LIKE compares other letters as
+		// they were written.
 		where.and(`(actor_id = ? OR lower(actor_name) LIKE ? ESCAPE '\' OR actor_name LIKE ? ESCAPE '\')`,
 			f.Actor, contains(f.Actor), "%"+escaped(f.Actor)+"%")
 	}
@@ -145,11 +150,11 @@ func narrowed(f audit.Filter) (where filter) {
 	return where
 }
 
-// verifyPage is the number of lines that VerifyAudit reads at once.
+// verifyPage is the number of audit lines that VerifyAudit reads with one query.
 const verifyPage = 1000
 
-// VerifyAudit verifies the hash chain of the audit log. It reads all lines in one transaction, so that concurrent
-// edits do not disturb it.
+// VerifyAudit verifies the hash chain of the audit log. It reads all lines in one transaction, so
+// that lines which are added meanwhile do not appear as faults.
 func (s *Store) VerifyAudit(ctx context.Context, how audit.Verification) (audit.Verdict, error) {
 	v, err := s.verifyAudit(ctx, how)
 	return v, s.fail(err, "verify the audit log")
@@ -192,7 +197,8 @@ func (s *Store) verifyAudit(ctx context.Context, how audit.Verification) (audit.
 	return walk.End(head, outside), nil
 }
 
-// walkLines verifies audit lines in order until it finds a wrong one.
+// walkLines verifies the audit lines in order. It stops at the first line that does not match the
+// chain.
 func walkLines(ctx context.Context, tx *sql.Tx, walk *audit.Walk, seen func(seq int64)) error {
 	for after := int64(0); ; {
 		rows, err := tx.QueryContext(ctx, `

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 )
 
-// ErrBackupOfPostgres is the error of Backup for a Postgres database.
+// ErrBackupOfPostgres is the error of CanBackup and Backup if the database is Postgres.
 var ErrBackupOfPostgres = errors.New("a Postgres database is backed up with pg_dump")
 
-// CanBackup returns the error that Backup returns without writing anything: the database is not SQLite, the file exists, or
-// its folder does not exist.
+// CanBackup checks the preconditions of Backup and writes nothing. It returns an error if the
+// database is not SQLite, if the file exists, or if its folder does not exist.
 func (s *Store) CanBackup(path string) error {
 	if _, ok := s.engine.(*sqliteEngine); !ok {
 		return ErrBackupOfPostgres
@@ -28,8 +28,8 @@ func (s *Store) CanBackup(path string) error {
 	return err
 }
 
-// Backup writes a SQLite database, as it is at one moment, to a new file that only the owner can
-// read. Nodes may serve and edit meanwhile. It returns an error if the file exists.
+// Backup copies a SQLite database to a new file that only the owner can read. The copy is the state
+// of one moment; nodes may serve and edit meanwhile. Backup returns an error if the file exists.
 func (s *Store) Backup(ctx context.Context, path string) (err error) {
 	if err := s.CanBackup(path); err != nil {
 		return err

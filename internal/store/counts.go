@@ -16,20 +16,25 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// Transactions that add counts do not raise the revision and write no audit line. On Postgres, edits do not wait for
-// them.
+// A transaction that adds counts does not raise the revision and writes no audit line. On Postgres,
+// edits do not wait for such transactions.
 
-// levels are the steps of counts, the finest first. The rows of each step are computed from the step before.
+// levels are the steps of counts, the finest first. A roll-up computes the rows of each step from
+// the rows of the step before it.
 var levels = [...]metrics.Step{metrics.Minute, metrics.Hour, metrics.Day}
 
-// tableOf returns the name of the table for a step, like counts_minutes or sketches_days.
+// tableOf returns the name of the table for a step: counts_minutes for the prefix what "counts" and
+// minutes.
 func tableOf(what string, s metrics.Step) string { return what + "_" + string(s) + "s" }
 
 // AddCounts writes a batch, at most once.
 //
-// It first records the batch's number, so that a second sender of the batch waits for the first and then finds the
-// batch added. It marks each touched hour as due for a roll-up, including the current hour. Only RollUpsDue decides
-// with one clock whether an hour is over. So clock skew between nodes loses no batch.
+// It first stores the number of the batch. If the node sends the batch again at the same time, the
+// second transaction waits for the first one, and then finds that the batch is already added.
+//
+// AddCounts marks each hour that it changes as due for a roll-up, even the current hour, and does
+// not look at a clock. RollUpsDue later decides with the clock of one node whether an hour is over.
+// So no counts are lost if the clocks of two nodes differ.
 func (s *Store) AddCounts(ctx context.Context, b metrics.Batch) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		claimed, err := claim(ctx, tx, b.Node, b.Seq, s.now())
@@ -48,16 +53,16 @@ func (s *Store) AddCounts(ctx context.Context, b metrics.Batch) error {
 	return s.fail(err, "add batch %d of node %s to the counts", b.Seq, b.Node)
 }
 
-// change runs fn in one transaction, like repeat, within the timeout of a method.
+// change runs fn in one transaction like repeat, with the store's timeout.
 func (s *Store) change(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return s.repeat(ctx, fn)
 }
 
-// repeat runs fn in one transaction. It repeats the transaction after a conflict with another one and after a lost
-// connection. The connection can be lost during the commit, so fn must be safe to run again after a successful
-// commit.
+// repeat runs fn in one transaction. It runs fn again in a new transaction if there was a conflict
+// with another transaction, or if the connection was lost. A connection may be lost after the
+// database has committed, so fn must have no further effect if it runs after a successful commit.
 func (s *Store) repeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	for try := 1; ; try++ {
 		err := s.attempt(ctx, fn)
@@ -82,8 +87,8 @@ func (s *Store) attempt(ctx context.Context, fn func(context.Context, *sql.Tx) e
 	return tx.Commit()
 }
 
-// claim raises the recorded batch number of a node to seq. It returns false if the recorded number is not lower than
-// seq.
+// claim stores seq as the number of the node's last batch. It returns false and stores nothing if
+// the stored number is already seq or higher.
 func claim(ctx context.Context, tx *sql.Tx, node string, seq int64, now time.Time) (bool, error) {
 	n, err := execIn(ctx, tx, `
 		INSERT INTO flush_marks (node, seq, at)
@@ -105,8 +110,8 @@ func execIn(ctx context.Context, tx *sql.Tx, query string, args ...any) (int64, 
 	return result.RowsAffected()
 }
 
-// keptSince returns the start of the rows that exist of each step. Counts before it are added to the next longer
-// step. Days have no such start.
+// keptSince returns for minutes and hours the time from which on their rows are kept. Counts of an
+// earlier time are added to the rows of the next longer step instead. Days have no such time.
 func keptSince(ctx context.Context, tx *sql.Tx) (map[metrics.Step]int64, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT step, before FROM pruned`)
 	type mark struct {
@@ -130,8 +135,8 @@ func floor(at int64, s metrics.Step) int64 {
 	return at - at%length
 }
 
-// sorted contains the rows of a batch by table. They are in the order in which every node locks rows, so that nodes
-// do not deadlock.
+// sorted contains the rows of a batch by table. Within a table, they are in the order in which
+// every node writes rows. If nodes locked rows in different orders, they could deadlock.
 type sorted struct {
 	counts   map[metrics.Step][]metrics.CountRow
 	sketches []metrics.SketchRow
@@ -139,8 +144,8 @@ type sorted struct {
 	due      []metrics.RollUp
 }
 
-// sortOut finds the table of each row of a batch. If the minutes of a time are already deleted, counts of that time
-// go to the row of their hour or day, and sketches of that time are left out.
+// sortOut assigns each row of a batch to a table. If the minutes of a time are already deleted, it
+// assigns counts of that time to the row of their hour or day, and drops sketches of that time.
 func sortOut(b metrics.Batch, kept map[metrics.Step]int64) sorted {
 	out := sorted{counts: make(map[metrics.Step][]metrics.CountRow), refusals: b.Refusals}
 	due := make(map[metrics.RollUp]bool)
@@ -173,8 +178,8 @@ func sortOut(b metrics.Batch, kept map[metrics.Step]int64) sorted {
 	return out
 }
 
-// mergeSorted sorts rows and combines rows with the same key. Tenant 0 comes last: every node adds to its rows, so
-// they should be locked for the shortest time.
+// mergeSorted sorts rows and adds up rows with the same key. The rows of tenant 0 come last: every
+// node writes these rows, so each transaction should lock them as late as possible.
 func mergeSorted(rows []metrics.CountRow) []metrics.CountRow {
 	slices.SortFunc(rows, func(a, b metrics.CountRow) int {
 		return cmp.Or(cmp.Compare(b.Tenant, a.Tenant), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.At, b.At), cmp.Compare(a.Name, b.Name))
@@ -190,7 +195,8 @@ func mergeSorted(rows []metrics.CountRow) []metrics.CountRow {
 	return out
 }
 
-// aboveOf returns the next longer step, whose rows are computed from s. It returns false for days.
+// aboveOf returns the step whose rows are computed from those of s: hours for minutes, days for
+// hours. It returns false for days.
 func aboveOf(s metrics.Step) (metrics.Step, bool) {
 	i := slices.Index(levels[:], s)
 	if i < 0 || i+1 == len(levels) {
@@ -232,12 +238,12 @@ func addBatch(ctx context.Context, tx *sql.Tx, b sorted) error {
 	return nil
 }
 
-// noteDue records that a roll-up is due, because the row of its step does not include all rows of the next finer
-// step. The record is a row of roll_ups_due. It stays locked until the transaction ends, so a roll-up cannot delete
-// it before.
+// noteDue records that the roll-up r is due, because rows of the next finer step have changed. The
+// record is a row of the table roll_ups_due. It stays locked until tx ends, so no roll-up deletes
+// it before the changed rows are visible.
 //
-// The number n of a new record is random. If it always started at 1, a roll-up could mistake a new record for the one
-// with which it started, if another roll-up deleted that one in between.
+// A new record gets a random number n. If it always started at 1, a roll-up could mistake a new
+// record for the one that it saw at its start, after another process deleted that one.
 func noteDue(ctx context.Context, tx *sql.Tx, r metrics.RollUp) error {
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO roll_ups_due (step, at, n)
@@ -270,19 +276,19 @@ func addRefusals(ctx context.Context, tx *sql.Tx, list []metrics.Refusal) error 
 	})
 }
 
-// An upsert is an INSERT … ON CONFLICT for one table. It writes several rows with each statement.
+// An upsert is an INSERT … ON CONFLICT statement for one table. It writes several rows at once.
 type upsert struct {
 	table   string
 	columns []string
 	then    string // the ON CONFLICT clause
 }
 
-// addTo returns the upsert that adds counts to the existing rows.
+// addTo returns the upsert that adds counts to the rows of a table.
 func addTo(table string) upsert {
 	return upsert{table, countColumns, countConflict(func(c string) string { return table + "." + c + " + excluded." + c })}
 }
 
-// sketchesInto returns the upsert that replaces existing sketches.
+// sketchesInto returns the upsert that replaces the sketches of a step.
 func sketchesInto(s metrics.Step) upsert {
 	return upsert{
 		tableOf("sketches", s),
@@ -293,7 +299,8 @@ func sketchesInto(s metrics.Step) upsert {
 
 var countColumns = append([]string{"at", "tenant", "kind", "name"}, metrics.Columns...)
 
-// countConflict returns the ON CONFLICT clause for counts. becomes returns the SQL of a column's new value.
+// countConflict returns the ON CONFLICT clause for rows of counts. becomes returns, for each
+// column, an SQL expression for the new value.
 func countConflict(becomes func(column string) string) string {
 	set := make([]string, len(metrics.Columns))
 	for i, c := range metrics.Columns {
@@ -302,11 +309,12 @@ func countConflict(becomes func(column string) string) string {
 	return "ON CONFLICT (tenant, kind, at, name) DO UPDATE SET " + strings.Join(set, ", ")
 }
 
-// pieces are the numbers of rows per statement, so that a transaction prepares only two statements. More rows per
-// statement are slower on SQLite and hardly faster on Postgres.
+// pieces are the numbers of rows that one statement writes. There are only two, so that a
+// transaction prepares only two statements. More rows per statement are slower on SQLite and hardly
+// faster on Postgres.
 var pieces = [...]int{16, 1}
 
-// run writes n rows. values returns the values of the row with index i.
+// run writes n rows. values returns the column values of the row with index i.
 func (u upsert) run(ctx context.Context, tx *sql.Tx, n int, values func(i int) []any) error {
 	done := 0
 	for _, size := range pieces {
@@ -321,8 +329,8 @@ func (u upsert) run(ctx context.Context, tx *sql.Tx, n int, values func(i int) [
 	return nil
 }
 
-// runPieces writes the rows [from, to) with statements of size rows each. It leaves the rest that does not fill a
-// statement.
+// runPieces writes the rows [from, to) with statements of size rows. It does not write the last
+// rows if they are fewer than size.
 func (u upsert) runPieces(ctx context.Context, tx *sql.Tx, size, from, to int, values func(i int) []any) error {
 	statement, err := tx.PrepareContext(ctx, u.statement(size))
 	if err != nil {
@@ -346,8 +354,9 @@ func (u upsert) statement(rows int) string {
 	return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s %s", u.table, strings.Join(u.columns, ", "), placeholders(rows, len(u.columns)), u.then)
 }
 
-// TakeLease acquires or renews a lease, unless another holder has it. It compares times of the callers' clocks. If
-// their clock skew exceeds life, two holders are possible.
+// TakeLease acquires the lease or renews it, unless another holder has it. It compares the clocks
+// of the callers. If these differ by more than life, two callers can hold the lease at the same
+// time.
 func (s *Store) TakeLease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
 	var taken bool
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -364,7 +373,7 @@ func (s *Store) TakeLease(ctx context.Context, name, holder string, life time.Du
 	return taken && err == nil, s.fail(err, "take lease %s", name)
 }
 
-// DropLease ends a lease if the holder still has it, so that another node can acquire it immediately.
+// DropLease ends the lease if holder has it, so that another node can acquire it immediately.
 func (s *Store) DropLease(ctx context.Context, name, holder string) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := execIn(ctx, tx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)

@@ -8,8 +8,9 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// Databases of the first release contain documents of form 1, with a flat match and windows in milliseconds. This
-// file only reads them. Form 1 gets no new fields.
+// Databases of the first release contain plan documents in form 1: with a flat match and with
+// windows in milliseconds. This file reads them. Nothing writes form 1 any more, so it gets no new
+// fields.
 
 type policyForm1 struct {
 	Slug        string                  `json:"slug"`

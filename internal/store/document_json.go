@@ -15,21 +15,22 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// form is the version of the JSON form in which this release writes documents: the JSON form of plans.Document.
-// readDocument also reads form 1.
+// form is the version number of the JSON form in which documents are written. Form 2 is the JSON
+// form of plans.Document. readDocument also reads form 1.
 const form = 2
 
 type storedDocument struct {
 	Form     int             `json:"form"`
 	Document json.RawMessage `json:"document,omitempty"`
 
-	// The following members are set in form 1 only.
+	// Only documents of form 1 have the following members.
 	Name        string        `json:"name,omitempty"`
 	Description string        `json:"description,omitempty"`
 	Policies    []policyForm1 `json:"policies,omitempty"`
 }
 
-// writeDocument returns the stored text of a document. It returns an error if readDocument could not read the text.
+// writeDocument returns the JSON text under which a document is stored. It returns an error if
+// readDocument would reject this text.
 func writeDocument(d plans.Document) (string, error) {
 	document, err := d.MarshalJSON()
 	if err != nil {
@@ -38,8 +39,8 @@ func writeDocument(d plans.Document) (string, error) {
 	return writeJSON(storedDocument{Form: form, Document: document})
 }
 
-// readDocument decodes the text that writeDocument returns. It returns an error for any other text, so that a
-// document is never enforced in part.
+// readDocument decodes the output of writeDocument. It returns an error for any other text. A
+// document that was decoded only in part must not be enforced.
 func readDocument(text string) (plans.Document, error) {
 	var in storedDocument
 	if err := readJSON(text, &in); err != nil {
@@ -54,7 +55,8 @@ func readDocument(text string) (plans.Document, error) {
 	return plans.Document{}, fmt.Errorf("the document has form %d, and this headgate reads forms 1 and %d", in.Form, form)
 }
 
-// A formerJSON is the JSON form of an enforcement.Former: numbers that a limit had before a change.
+// A formerJSON is the JSON form of an enforcement.Former: the quota, window and burst that a limit
+// had before a change.
 type formerJSON struct {
 	Quota    int64 `json:"quota"`
 	WindowMS int64 `json:"window_ms"`
@@ -71,7 +73,7 @@ func writeFormers(formers []enforcement.Former) (string, error) {
 	return writeJSON(out)
 }
 
-// readFormers decodes the former numbers of a limit that has the algorithm a.
+// readFormers decodes the former values of a limit with the algorithm a.
 func readFormers(text string, a enforcement.Algorithm) ([]enforcement.Former, error) {
 	var in []formerJSON
 	if err := readJSON(text, &in); err != nil {
@@ -88,7 +90,8 @@ func readFormers(text string, a enforcement.Algorithm) ([]enforcement.Former, er
 	return out, nil
 }
 
-// An overrideLimitJSON contains the numbers of a limit that an override replaces. The other numbers are absent.
+// An overrideLimitJSON contains the values of a limit that an override replaces. Values that it
+// does not replace are absent.
 type overrideLimitJSON struct {
 	Name     string `json:"name"`
 	Quota    *int64 `json:"quota,omitempty"`
@@ -96,8 +99,8 @@ type overrideLimitJSON struct {
 	WindowMS *int64 `json:"window_ms,omitempty"`
 }
 
-// writeOverrideLimits returns the stored text of an override's limits. It returns an error for limits that
-// readOverrideLimits could not read.
+// writeOverrideLimits returns the JSON text under which an override's limits are stored. It returns
+// an error if readOverrideLimits would reject this text.
 func writeOverrideLimits(limits []enforcement.OverrideLimit) (string, error) {
 	out := []overrideLimitJSON{}
 	for _, l := range limits {
@@ -128,7 +131,8 @@ func writeOverrideLimits(limits []enforcement.OverrideLimit) (string, error) {
 	return text, nil
 }
 
-// readOverrideLimits decodes the text that writeOverrideLimits returns. It returns an error for any other text.
+// readOverrideLimits decodes the output of writeOverrideLimits. It returns an error for any other
+// text.
 func readOverrideLimits(text string) ([]enforcement.OverrideLimit, error) {
 	var in []overrideLimitJSON
 	if err := readJSON(text, &in); err != nil {
@@ -154,8 +158,8 @@ func readOverrideLimits(text string) ([]enforcement.OverrideLimit, error) {
 	return out, nil
 }
 
-// writeKeyValues returns the stored text of a block's key. It returns an error for a key that readKeyValues could not
-// read.
+// writeKeyValues returns the JSON text under which a block's key is stored. It returns an error if
+// readKeyValues would reject this text.
 func writeKeyValues(key map[string]string) (string, error) {
 	if key == nil {
 		key = map[string]string{}
@@ -194,7 +198,8 @@ func writeJSON(v any) (string, error) {
 
 func readJSON(text string, v any) error {
 	if err := strictjson.Check([]byte(text), strictjson.MaxDepth); err != nil {
-		// Only the message is kept: an invalid stored document is not an error of the caller.
+		// The new error contains only the message. The original one has the kind of a caller's
+		// error, but the caller did not send the invalid stored document.
 		return errors.New("the stored document is not strict JSON: " + err.Error())
 	}
 	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))

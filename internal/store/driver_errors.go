@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A fault is the class of a driver's error, which is the same for both databases.
+// A fault is a class of errors of a database driver, the same for Postgres and SQLite.
 type fault uint8
 
 const (
@@ -27,7 +27,8 @@ const (
 	faultCheck                  // the schema rejects a value
 )
 
-// taken maps the names of unique constraints to the problem that callers get.
+// taken maps the name of a unique constraint to the problem that is returned when a change violates
+// it.
 var taken = map[string]*problem.Problem{
 	"tenants_slug_key": slugTaken,
 	"plans_slug_key":   slugTaken,
@@ -35,8 +36,8 @@ var taken = map[string]*problem.Problem{
 
 var slugTaken = &problem.Problem{Kind: problem.Conflict, Code: "slug_taken", Message: "the slug is taken"}
 
-// fail adds to err what the method was doing and, if the class of the error is known, the kind of problem. If err
-// contains a Problem, fail returns err unchanged.
+// fail adds to err a description of what was being done. If it knows the class of err, it also adds
+// the matching kind of problem. If err already contains a Problem, fail returns it unchanged.
 func (s *Store) fail(err error, doing string, args ...any) error {
 	if err == nil {
 		return nil
@@ -82,18 +83,19 @@ func (f fault) problem(constraint string, cause error) error {
 	return p
 }
 
-// refusedFor is how long the database counts as rejecting writes after the last rejected one. On a full disk, small
-// writes succeed between larger ones that fail.
+// refusedFor is how long WriteRefusal reports that the database rejects writes, after the last
+// rejected write. On a full disk, small writes may succeed between larger ones that fail, so one
+// success does not end this state.
 const refusedFor = 10 * time.Second
 
-// A refusal records whether the database rejects writes at the moment.
+// A refusal records since when the database has rejected writes, and the last rejected write.
 type refusal struct {
 	mu   sync.Mutex
 	is   nodes.Refusal
 	last time.Time // when a write was last rejected
 }
 
-// note records how a writing transaction ended. err is nil if it succeeded.
+// note records the result of a transaction that wrote: its error, or nil if it succeeded.
 func (r *refusal) note(f fault, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,14 +116,15 @@ func (r *refusal) note(f fault, err error) {
 	}
 }
 
-// WriteRefusal returns whether the database rejects writes, as seen by the transactions of this process.
+// WriteRefusal returns whether the database rejects the writes of this process, and since when.
 func (s *Store) WriteRefusal() nodes.Refusal {
 	s.refusal.mu.Lock()
 	defer s.refusal.mu.Unlock()
 	return s.refusal.is
 }
 
-// missing replaces sql.ErrNoRows by problem.NotFound. It returns other errors unchanged.
+// missing returns problem.NotFound in place of sql.ErrNoRows. what names the missing object. Other
+// errors are returned unchanged.
 func missing(err error, what string) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return problem.New(problem.NotFound, "no such %s", what)
@@ -129,7 +132,7 @@ func missing(err error, what string) error {
 	return err
 }
 
-// stale returns the error for an edit that is based on an old revision of an object.
+// stale returns the error for an edit of an object that has changed since the caller read it.
 func stale(what string) error {
 	return problem.New(problem.Stale, "the %s was changed since it was read", what)
 }

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// An Examination is what the database says about itself.
+// An Examination describes the database for headgate doctor.
 type Examination struct {
 	Version string // of the Postgres server, or of SQLite
 	Schema  MigrationStatus
-	// Ahead is by how much the clock of the database is ahead of this process. The error is at
-	// most RoundTrip.
+	// Ahead is the time by which the clock of the database is ahead of the clock of this process;
+	// negative if it is behind. It is wrong by at most RoundTrip.
 	Ahead, RoundTrip time.Duration
 }
 
-// Examine reads what the database says about itself. It writes nothing.
+// Examine returns an Examination of the database. It only reads.
 func (s *Store) Examine(ctx context.Context) (e Examination, err error) {
 	if e.Schema, err = s.MigrationStatus(ctx); err != nil {
 		return e, err

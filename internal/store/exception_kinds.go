@@ -36,8 +36,8 @@ var overrides = exceptionKind[exceptions.Override]{
 	},
 }
 
-// scanOverride scans an override. If its limits cannot be decoded, the override has no numbers, and the compiler of
-// the snapshot rejects it.
+// scanOverride scans a row with an override. If the limits in the row cannot be decoded, the result
+// has no limits and no factor, so the compiler of the snapshot rejects it.
 func scanOverride(r row) (exceptions.Override, error) {
 	var o exceptions.Override
 	var limits string
@@ -110,18 +110,19 @@ func (s *Store) Entry(ctx context.Context, tenantID, id string) (exceptions.Entr
 	return listEntries.one(ctx, s, tenantID, id)
 }
 
-// CreateEntry adds a value to a list of a tenant. If an expired entry has the same value, CreateEntry deletes that
-// entry first.
+// CreateEntry adds a value to a list of a tenant. If the list has an expired entry with the same
+// value, CreateEntry deletes it in the same transaction.
 func (s *Store) CreateEntry(ctx context.Context, n exceptions.Entry, e audit.Entry) (exceptions.Entry, error) {
 	return listEntries.create(ctx, s, n, e, removeEndedEntry)
 }
 
-// DeleteEntry removes a value from its list.
+// DeleteEntry deletes a list entry, so that its value is no longer on the list.
 func (s *Store) DeleteEntry(ctx context.Context, tenantID, id string, e audit.Entry) error {
 	return listEntries.delete(ctx, s, tenantID, id, e)
 }
 
-// removeEndedEntry deletes the entry that has the value of n on the same list, if it has expired.
+// removeEndedEntry deletes the expired entry that has the same list and value as n, if there is
+// one.
 func removeEndedEntry(ctx context.Context, e *edit, n exceptions.Entry) error {
 	ended, err := listEntries.scan(e.tx.QueryRowContext(ctx, `
 		SELECT `+listEntries.columns+`
@@ -155,8 +156,9 @@ var blocks = exceptionKind[exceptions.Block]{
 	},
 }
 
-// scanBlock scans a block. If its key cannot be decoded, the block gets a key that matches no policy. It does not get
-// an empty key, because that would block all requests without attribute values.
+// scanBlock scans a row with a block. If the key in the row cannot be decoded, the block gets a key
+// with an attribute that no policy counts by, so that it has no effect. With an empty key, it could
+// block requests.
 func scanBlock(r row) (exceptions.Block, error) {
 	var b exceptions.Block
 	var key string

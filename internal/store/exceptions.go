@@ -13,8 +13,9 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// An exceptionKind stores the overrides, the list entries, or the blocks of tenants. Their rows never change. They
-// are deleted by a person or after they expire, and leave a tombstone.
+// An exceptionKind has the SQL for one kind of exceptions: overrides, list entries, or blocks.
+// Their rows are never updated. A row is deleted by a person or after it expires; a tombstone then
+// makes snapshots drop it.
 type exceptionKind[T any] struct {
 	table, columns string
 	written        string // more columns that create writes, but that are never read
@@ -31,14 +32,15 @@ type exceptionKind[T any] struct {
 	changed        func(context.Context, *edit, exception) error // called after each creation and removal; may be nil
 }
 
-// stamps points to the fields of an object that create sets.
+// stamps has pointers to the fields of a new object that create sets: its ID, its creation, and its
+// revision.
 type stamps struct {
 	id                 *string
 	expiresAt, created *time.Time
 	revision           *int64
 }
 
-// An exception contains the fields of a row that audit lines and tombstones need.
+// An exception has the fields of a row that its audit line and its tombstone need.
 type exception struct {
 	id, tenantID string
 	name         string // in the audit log
@@ -67,7 +69,8 @@ func (k *exceptionKind[T]) list(ctx context.Context, s *Store, tenantID string, 
 	return list, s.fail(err, "list %s of tenant %s", k.plural, tenantID)
 }
 
-// create adds a row to a tenant. before runs in the same transaction before the INSERT; it may be nil.
+// create adds a row to a tenant. It calls before, unless it is nil, in the same transaction before
+// the INSERT.
 func (k *exceptionKind[T]) create(
 	ctx context.Context, s *Store, v T, e audit.Entry, before func(context.Context, *edit, T) error,
 ) (T, error) {
@@ -125,7 +128,7 @@ func (k *exceptionKind[T]) one(ctx context.Context, s *Store, tenantID, id strin
 	return v, s.fail(err, "load %s %s", k.words, id)
 }
 
-// A querier runs queries. It is a connection pool or a transaction.
+// A querier runs queries: a connection pool, or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -139,7 +142,7 @@ func (k *exceptionKind[T]) find(ctx context.Context, q querier, tenantID, id str
 	return v, missing(err, k.words)
 }
 
-// delete deletes one row of a tenant, because a person or a script asked for it.
+// delete deletes one row of a tenant at the request of a person or a script, whose audit line is e.
 func (k *exceptionKind[T]) delete(ctx context.Context, s *Store, tenantID, id string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		v, err := k.find(ctx, ed.tx, tenantID, id)
@@ -163,7 +166,8 @@ func (k *exceptionKind[T]) remove(ctx context.Context, ed *edit, is exception) e
 	return k.noteChange(ctx, ed, is)
 }
 
-// expire deletes expired rows and writes an audit line for each. The actor of these lines is the system.
+// expire deletes the expired rows ended and writes an audit line for each, with the system as
+// actor.
 func (k *exceptionKind[T]) expire(ctx context.Context, ed *edit, ended []T) error {
 	for _, v := range ended {
 		is := k.about(v)
@@ -182,7 +186,8 @@ func (k *exceptionKind[T]) expire(ctx context.Context, ed *edit, ended []T) erro
 	return nil
 }
 
-// expireDue deletes at most limit rows that expired at or before now. It returns the number of deleted rows.
+// expireDue deletes at most limit rows that have expired at now. It returns the number of deleted
+// rows.
 func (k *exceptionKind[T]) expireDue(ctx context.Context, ed *edit, now time.Time, limit int) (int, error) {
 	rows, err := ed.tx.QueryContext(ctx, `
 		SELECT `+k.columns+`
@@ -214,7 +219,8 @@ func (k *exceptionKind[T]) room(ctx context.Context, ed *edit, tenantID string) 
 	return nil
 }
 
-// since returns the rows that were created after the revision since.
+// since returns the rows that were created by an edit with a revision above since. Changes uses
+// them to update a snapshot.
 func (k *exceptionKind[T]) since(ctx context.Context, q querier, since int64) ([]T, error) {
 	rows, err := q.QueryContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` WHERE revision > $1`, since)
 	return collect(rows, err, k.scan)
@@ -232,7 +238,8 @@ func (s *Store) Exceptions(ctx context.Context) (o []exceptions.Override, e []ex
 	return o, e, s.fail(err, "read all overrides and list entries")
 }
 
-// NoteReset writes the audit line of a reset of counters. A reset changes no row of the database.
+// NoteReset writes the audit line of a reset of counters. It changes nothing else, because the
+// counters are not in the database.
 func (s *Store) NoteReset(ctx context.Context, tenantID string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		t, err := ed.tenant(ctx, tenantID)
@@ -242,8 +249,8 @@ func (s *Store) NoteReset(ctx context.Context, tenantID string, e audit.Entry) e
 	return s.fail(err, "note a reset for tenant %s", tenantID)
 }
 
-// EndExpired deletes at most limit exceptions that expired at or before now, in one edit. Edits are serialized, so
-// concurrent calls do not delete a row twice.
+// EndExpired deletes at most limit exceptions that have expired at now, in one edit. Only one edit
+// runs at a time, so two nodes that call it do not delete the same row twice.
 func (s *Store) EndExpired(ctx context.Context, now time.Time, limit int) (int, error) {
 	now = stored(now)
 	var total int
@@ -272,8 +279,9 @@ func (s *Store) EndExpired(ctx context.Context, now time.Time, limit int) (int, 
 	return total, nil
 }
 
-// policyChanged records that this edit adds or removes an override of a policy for a tenant, which changes its
-// numbers.
+// policyChanged stores the revision of this edit for a policy of a tenant, because the edit adds or
+// removes an override of the policy. Snapshots read it to know when the limits of the policy last
+// changed for this tenant.
 func (e *edit) policyChanged(ctx context.Context, tenantID, policy string) error {
 	_, err := e.exec(ctx, `
 		INSERT INTO policy_changes (tenant_id, policy, revision)

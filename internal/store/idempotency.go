@@ -34,12 +34,16 @@ func openEditOf(ctx context.Context) *openEdit {
 	return o
 }
 
-// Once returns the stored answer to a request with an Idempotency-Key, if there is one. Otherwise it calls answer,
-// and stores the result in the transaction of the edit that answer makes. answer makes at most one edit. Without an
-// edit, nothing is stored, so that a repetition runs again.
+// Once returns the stored response to a request with an Idempotency-Key, if there is one. Otherwise
+// it calls answer and returns its result.
 //
-// id identifies the caller, the address and the key. body is the hash of the request's body. The error is
-// problem.Conflict (code idempotency_key_reused) if the stored answer belongs to another body.
+// answer makes at most one edit. Once stores the result in the same transaction, so that either
+// both are committed or neither. If answer makes no edit, nothing is stored, and a repeated request
+// runs answer again.
+//
+// id identifies the caller, the URL and the key. body is the hash of the request body. The error is
+// problem.Conflict with the code idempotency_key_reused if the stored response belongs to another
+// body.
 func (s *Store) Once(ctx context.Context, id, body [32]byte, answer func(context.Context) ([]byte, error)) (first []byte, repeated bool,
 	err error,
 ) {
@@ -63,7 +67,8 @@ func (s *Store) Once(ctx context.Context, id, body [32]byte, answer func(context
 	if kept || errors.Is(err, errCommit) {
 		return first, false, s.fail(err, "store the answer to a request")
 	}
-	// Another request with the same key may have come first: its answer counts.
+	// Another request with the same key may have stored its response first. If so, return that
+	// response.
 	if open.tx != nil {
 		_ = open.tx.Rollback() // frees the only writer of a SQLite file
 	}
@@ -74,10 +79,12 @@ func (s *Store) Once(ctx context.Context, id, body [32]byte, answer func(context
 	return nil, false, err
 }
 
-// errCommit is wrapped by an error of keepAnswer after which the result is unknown.
+// keepAnswer wraps errCommit if the commit failed in such a way that the transaction may have been
+// committed.
 var errCommit = errors.New("commit")
 
-// keepAnswer stores the answer and commits the transaction. kept is false if another request stored its answer first.
+// keepAnswer stores the response and commits the transaction. kept is false if another request has
+// already stored a response.
 func (s *Store) keepAnswer(ctx context.Context, open *openEdit, id, body [32]byte, answer []byte) (kept bool, err error) {
 	now := s.now()
 	n, err := execIn(ctx, open.tx, `
@@ -100,7 +107,8 @@ func (s *Store) keepAnswer(ctx context.Context, open *openEdit, id, body [32]byt
 	return true, nil
 }
 
-// answered returns the stored answer to a request, if there is one that is not older than answerKept.
+// answered returns the stored response to a request. found is false if there is none, or if it is
+// older than answerKept.
 func (s *Store) answered(ctx context.Context, id, body [32]byte) (answer []byte, found bool, err error) {
 	var sent []byte
 	err = s.read(ctx, func(ctx context.Context) error {

@@ -26,8 +26,9 @@ func scanInvitation(r row) (accounts.Invitation, error) {
 	return i, err
 }
 
-// CreateInvitation adds an invitation. The error is problem.NotFound if the tenant or the user does not exist. It
-// does not check whether the address has an account, because a tenant must not learn about users of others.
+// CreateInvitation adds an invitation. The error is problem.NotFound if its tenant or its user does
+// not exist. It does not check whether the e-mail address belongs to a user, because a tenant must
+// not find out about users of other tenants.
 func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e audit.Entry) (accounts.Invitation, error) {
 	var made accounts.Invitation
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -40,8 +41,8 @@ func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e a
 	return made, s.fail(err, "create an invitation")
 }
 
-// mayInvite returns an error unless the tenant and the user of an invitation exist and the user belongs to the
-// tenant.
+// mayInvite returns an error unless the tenant and the user of an invitation exist, and the user is
+// a member of the tenant.
 func (e *edit) mayInvite(ctx context.Context, i accounts.Invitation) error {
 	if err := e.tenantIfAny(ctx, i.TenantID); err != nil || i.UserID == "" {
 		return err
@@ -91,9 +92,10 @@ func (s *Store) Invitations(ctx context.Context, f accounts.UserFilter) ([]accou
 	return list, s.fail(err, "list invitations")
 }
 
-// AcceptInvitation uses an invitation up and creates the user u or sets the user's new password. A new user gets the
-// role, the tenant and the address of the invitation, even if u has others. The set-up link has no address; it
-// creates a user only if there is none.
+// AcceptInvitation deletes an invitation. It creates the user u or, if the invitation is for an
+// existing user, sets this user's new password. A new user gets the role, the tenant and the e-mail
+// address of the invitation, whatever u contains. The set-up link has no address; it creates a user
+// only if there are no users.
 func (s *Store) AcceptInvitation(ctx context.Context, hash [32]byte, now time.Time, u accounts.User, e audit.Entry) (accounts.User, error) {
 	var made accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -120,7 +122,7 @@ func (s *Store) AcceptInvitation(ctx context.Context, hash [32]byte, now time.Ti
 	return made, s.fail(err, "accept an invitation")
 }
 
-// renewUser sets a new password for a user. It does not enable a disabled user.
+// renewUser sets the new password of a user. A disabled user stays disabled.
 func (e *edit) renewUser(ctx context.Context, id string, u accounts.User) (accounts.User, error) {
 	before, err := e.user(ctx, id)
 	if err != nil {
@@ -151,8 +153,8 @@ func (s *Store) DeleteInvitation(ctx context.Context, tenantID, id string, e aud
 	return s.fail(err, "delete invitation %s", id)
 }
 
-// endLinksOf removes the open links that a key created, so that a revoked key
-// leaves none behind.
+// endLinksOf deletes the unused invitation links that a key created. Otherwise the holder of a
+// revoked key could still use them.
 func (e *edit) endLinksOf(ctx context.Context, kind, id string) error {
 	_, err := e.exec(ctx, `DELETE FROM invitations WHERE actor_kind = $1 AND actor_id = $2`, kind, id)
 	if err != nil {

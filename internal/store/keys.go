@@ -27,7 +27,8 @@ func scanKey(r row) (tenants.Key, error) {
 	var used sql.NullInt64
 	err := r.Scan(&k.ID, &tenantID, &k.Name, &hash, &k.Hint, &scopes, &expires, &revoked, &k.CreatedAt, &createdBy, &k.MaxCost, &k.PeekOnly,
 		&allowed, &used, &k.Revision)
-	// An entry that cannot be read becomes one that contains no address. Without entries, all addresses may use the key.
+	// If the stored networks cannot be decoded, the key gets a network that contains no address. An
+	// empty list would let all addresses use the key.
 	k.AllowedIPs, _ = tenants.ParseNetworks(strings.Fields(allowed))
 	if allowed != "" && len(k.AllowedIPs) == 0 {
 		k.AllowedIPs = tenants.Networks{netip.Prefix{}}
@@ -80,8 +81,8 @@ func (s *Store) CreateKey(ctx context.Context, k tenants.Key, e audit.Entry) (te
 	return created, s.fail(err, "create a key of %s", ownerName(k.TenantID))
 }
 
-// RotateKey adds the key next and sets the end of the old key to until. If the old key ends sooner, its end does not
-// change.
+// RotateKey adds the key next and sets the end of the old key to until. If the old key ends before
+// until anyway, its end stays.
 func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.Time, next tenants.Key, e audit.Entry) (tenants.Key, error) {
 	var created tenants.Key
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -94,7 +95,8 @@ func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.T
 		}
 		ed.concerns(tenantID, id, old.Name)
 		next.TenantID = tenantID
-		// The successor is added first, so that it counts among the keys with the scope manage.
+		// The new key is added first, so that endKey finds it among the valid keys with the scope
+		// manage.
 		if created, err = ed.addKey(ctx, next); err != nil {
 			return err
 		}
@@ -103,8 +105,8 @@ func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.T
 	return created, s.fail(err, "rotate key %s", id)
 }
 
-// RevokeKey sets the end of a key to the instant at. A key that ends earlier does not change. RevokeKey also deletes
-// the invitation links that the key created.
+// RevokeKey sets the end of a key to at, unless the key ends earlier. It also deletes the
+// invitation links that the key created.
 func (s *Store) RevokeKey(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry) (tenants.Key, error) {
 	var k tenants.Key
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -162,8 +164,9 @@ func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at
 	return k, s.fail(err, "revoke key %s and the keys that it created", id)
 }
 
-// KeysCreatedBy returns the keys that a key created, directly or through other keys, and that are valid at an
-// instant, oldest first. They are those of one tenant, or of the operator and all tenants if tenantID is "".
+// KeysCreatedBy returns the keys that are valid at at and that the key with the given ID created,
+// directly or through other keys. The oldest come first. If tenantID is "", the result includes
+// keys of the operator and of all tenants, otherwise only keys of this tenant.
 func (s *Store) KeysCreatedBy(ctx context.Context, tenantID, id string, at time.Time) ([]tenants.Key, error) {
 	var list []tenants.Key
 	err := s.read(ctx, func(ctx context.Context) (err error) {
@@ -187,11 +190,11 @@ func keysCreatedBy(ctx context.Context, q querier, tenantID, id string, at time.
 	return collect(rows, err, scanKey)
 }
 
-// keyUsesTogether is the number of keys that one statement of AddKeyUses changes.
+// keyUsesTogether is the maximum number of keys that one statement of AddKeyUses updates.
 const keyUsesTogether = 500
 
-// AddKeyUses sets the last use of keys, unless a later one is stored. It ignores keys that do not exist. The last use is
-// no edit: AddKeyUses raises no revision and writes no audit line.
+// AddKeyUses stores the time of the last use of keys, unless a later time is stored. It ignores
+// keys that do not exist. It is not an edit: it raises no revision and writes no audit line.
 func (s *Store) AddKeyUses(ctx context.Context, uses []tenants.KeyUse) error {
 	for some := range slices.Chunk(uses, keyUsesTogether) {
 		rows, args := make([]string, len(some)), make([]any, 0, 2*len(some))
@@ -226,7 +229,7 @@ func (e *edit) revoke(ctx context.Context, k *tenants.Key, at time.Time) error {
 	return e.endLinksOf(ctx, actor, k.ID)
 }
 
-// ownerName returns the owner of a key, for error messages.
+// ownerName returns the words for the owner of a key in error messages.
 func ownerName(tenantID string) string {
 	if tenantID == "" {
 		return "the operator"
@@ -266,8 +269,8 @@ func (e *edit) addKey(ctx context.Context, k tenants.Key) (_ tenants.Key, err er
 	return k, nil
 }
 
-// endKey sets the end of a key. It returns a problem.Conflict if the key is the operator's last valid key with the
-// scope manage.
+// endKey sets the end of a key. It returns a problem.Conflict if the operator would then have no
+// valid key with the scope manage.
 func (e *edit) endKey(ctx context.Context, k tenants.Key, at time.Time) error {
 	expired := !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(e.at)
 	if k.Operator() && slices.Contains(k.Scopes, tenants.ScopeManage) && !expired {
@@ -286,8 +289,8 @@ func (e *edit) endKey(ctx context.Context, k tenants.Key, at time.Time) error {
 	return err
 }
 
-// managersBeside reports whether another valid operator key has the scope manage. A key that a rotation replaced does
-// not count, although it is still valid for a while.
+// managersBeside reports whether the operator has another valid key with the scope manage. A key
+// that was rotated does not count, because it is valid only for a while.
 func (e *edit) managersBeside(ctx context.Context, id string) (bool, error) {
 	var left bool
 	err := e.tx.QueryRowContext(ctx, `
@@ -298,8 +301,8 @@ func (e *edit) managersBeside(ctx context.Context, id string) (bool, error) {
 	return left, err
 }
 
-// rotationEnd returns the end of a rotated key: until, or now if until is zero. It is never later than the end that
-// the key had before.
+// rotationEnd returns the end of a key that is rotated: until, or now if until is zero. If the key
+// already has an end, rotationEnd returns the earlier of the two.
 func rotationEnd(revoked, until, now time.Time) time.Time {
 	if until.IsZero() {
 		until = now

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// A lockFile is an advisory lock on a file beside the database. The operating system releases it when the process
-// ends. The file is never deleted: otherwise, two processes could lock two different files with the same name.
+// A lockFile is an advisory lock on a file beside the database. The operating system releases it
+// when the process ends. The file is never deleted, because then two processes could lock two
+// different files of the same name.
 type lockFile struct{ f *os.File }
 
 func openLockFile(path string) (*lockFile, error) {
@@ -22,8 +23,8 @@ func openLockFile(path string) (*lockFile, error) {
 
 func (l *lockFile) unlock() error { return l.f.Close() }
 
-// lockServing prevents another process from serving the same database file. The lock file contains the ID of the
-// process that holds the lock.
+// lockServing locks the database file for serving, so that no second process serves it. It writes
+// the ID of this process to the lock file.
 func lockServing(path string) (*lockFile, error) {
 	l, err := openLockFile(path + ".serve.lock")
 	if err != nil {

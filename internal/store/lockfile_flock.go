@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// tryLock acquires the lock. It returns false if another process holds it.
+// tryLock acquires the lock without waiting. It returns false if another process holds the lock.
 func (l *lockFile) tryLock() (held bool, err error) {
 	for {
 		err := syscall.Flock(int(l.f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

@@ -4,7 +4,8 @@ package store
 
 import "errors"
 
-// tryLock always returns an error: this system has no flock, and without a lock two processes could serve one file.
+// tryLock always returns an error, because this operating system has no flock. Without a lock, two
+// processes could serve one database file.
 func (l *lockFile) tryLock() (held bool, err error) {
 	return false, errors.New("sqlite is not supported on this system, which has no flock: use postgres")
 }

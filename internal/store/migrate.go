@@ -13,23 +13,25 @@ import (
 	"github.com/headgate/headgate/migrations"
 )
 
-// migrationWait is the maximum time that Migrate waits for another process that migrates.
+// migrationWait is the maximum time for which Migrate waits while another process migrates.
 const migrationWait = 5 * time.Minute
 
-// A MigrationStatus is the version of the database's schema.
+// A MigrationStatus says which migrations the database has and which this program contains.
 type MigrationStatus struct {
 	// Version is the number of the last migration that was started; 0 if there was none.
 	Version int
 	// Latest is the number of the newest migration that this program contains.
 	Latest int
-	// Dirty means that migration Version was started, but its end was not recorded.
+	// Dirty means that the migration Version was started and did not complete, or that it is still
+	// running.
 	Dirty bool
 }
 
-// Current reports whether the schema is the one that this program needs.
+// Current reports whether the database has exactly the migrations of this program.
 func (m MigrationStatus) Current() bool { return m.Version == m.Latest && !m.Dirty }
 
-// Err returns an error if the schema is newer than this program or dirty, because Migrate cannot repair either.
+// Err returns an error in the two cases that Migrate cannot repair: the schema is newer than this
+// program, or it is dirty.
 func (m MigrationStatus) Err() error {
 	switch {
 	case m.Version > m.Latest:
@@ -47,8 +49,8 @@ func (m MigrationStatus) Err() error {
 	return nil
 }
 
-// MigrationStatus reads the version of the schema. It does not wait for a running migration, during which Dirty may
-// be true.
+// MigrationStatus reads which migrations the database has. While another process migrates, Dirty
+// may be true.
 func (s *Store) MigrationStatus(ctx context.Context) (MigrationStatus, error) {
 	m := MigrationStatus{Latest: migrations.Latest()}
 	err := s.read(ctx, func(ctx context.Context) error {
@@ -65,8 +67,9 @@ func (s *Store) MigrationStatus(ctx context.Context) (MigrationStatus, error) {
 	return m, s.fail(err, "read the schema's version")
 }
 
-// Migrate updates the schema to the latest version. If several processes call it, one migrates and the others wait.
-// It returns an error if the schema is newer than this program or dirty.
+// Migrate runs the migrations that the database does not have yet. If several processes call it at
+// the same time, one migrates and the others wait. It returns an error if the schema is newer than
+// this program or dirty.
 func (s *Store) Migrate(ctx context.Context) error {
 	m, err := s.MigrationStatus(ctx)
 	if err != nil || m.Current() {
@@ -78,8 +81,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Up() })
 }
 
-// MigrateDown reverts the newest migrations and deletes their data. If steps is larger than the number of migrations,
-// it reverts all.
+// MigrateDown reverts the newest migrations and so deletes the data in their tables and columns.
+// steps is their number; a larger number reverts all.
 func (s *Store) MigrateDown(ctx context.Context, steps int) error {
 	if steps < 1 {
 		return errors.New("the number of migrations to revert must be at least 1")
@@ -95,7 +98,7 @@ func (s *Store) MigrateDown(ctx context.Context, steps int) error {
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Steps(-steps) })
 }
 
-// KnownVersion returns an error if this program has no migration with the number.
+// KnownVersion returns an error if this program has no migration with the number version.
 func KnownVersion(version int) error {
 	if latest := migrations.Latest(); version < 0 || version > latest {
 		return fmt.Errorf("there is no migration %d: this headgate knows 0 to %d", version, latest)
@@ -103,8 +106,9 @@ func KnownVersion(version int) error {
 	return nil
 }
 
-// MigrateForce records that the schema is at a version and not dirty. It runs no migration. It repairs the record
-// after an interrupted migration. Version 0 is the empty schema.
+// MigrateForce records that the database has the migrations up to version and is not dirty. It runs
+// no migration. An operator uses it after an interrupted migration. Version 0 stands for an empty
+// schema.
 func (s *Store) MigrateForce(ctx context.Context, version int) error {
 	if err := KnownVersion(version); err != nil {
 		return err
@@ -115,7 +119,8 @@ func (s *Store) MigrateForce(ctx context.Context, version int) error {
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Force(version) })
 }
 
-// migrate runs fn while it holds the lock of migrations. When ctx ends, it stops after the current migration.
+// migrate calls fn while it holds the lock of migrations. If ctx ends, migrate stops after the
+// migration that is running.
 func (s *Store) migrate(ctx context.Context, fn func(*migrate.Migrate) error) (err error) {
 	waiting, cancel := context.WithTimeout(ctx, migrationWait)
 	defer cancel()

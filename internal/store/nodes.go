@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/nodes"
 )
 
-// Transactions that write reports of nodes do not raise the revision, write no audit line, and send no notification.
+// A transaction that writes the report of a node does not raise the revision, writes no audit line,
+// and sends no notification.
 
 // storeTimes rounds the times of a report to the precision of the databases.
 func storeTimes(n *nodes.Node) {
@@ -23,7 +24,8 @@ func storeTimes(n *nodes.Node) {
 	}
 }
 
-// PutNode replaces the report of a node and deletes the reports of nodes that are long gone, in one transaction.
+// PutNode stores the report of a node in place of its previous one. In the same transaction, it
+// deletes the reports of nodes that have not reported for a long time.
 func (s *Store) PutNode(ctx context.Context, n nodes.Node) error {
 	storeTimes(&n)
 	doc, err := writeJSON(&n)
@@ -48,7 +50,7 @@ func (s *Store) PutNode(ctx context.Context, n nodes.Node) error {
 	return s.fail(err, "keep what node %s says", n.Name)
 }
 
-// RemoveNode deletes the report of a node, which is stopping.
+// RemoveNode deletes the report of a node that is stopping.
 func (s *Store) RemoveNode(ctx context.Context, id string) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM nodes WHERE id = $1`, id)
@@ -57,8 +59,8 @@ func (s *Store) RemoveNode(ctx context.Context, id string) error {
 	return s.fail(err, "remove node %s", id)
 }
 
-// Census returns the reports of all nodes, the newest revision, and the time of the database's clock. It reads them
-// in one transaction, so that they are consistent.
+// Census returns the reports of all nodes, the newest revision, and the time of the database's
+// clock. It reads them in one transaction, so that they belong to the same moment.
 func (s *Store) Census(ctx context.Context) (nodes.Census, error) {
 	var c nodes.Census
 	err := s.read(ctx, func(ctx context.Context) error {
@@ -82,7 +84,8 @@ func census(ctx context.Context, tx *sql.Tx, clock string) (c nodes.Census, err 
 		return nodes.Census{}, fmt.Errorf("read the nodes: %w", err)
 	}
 	slices.SortFunc(c.Nodes, nodes.Compare)
-	// The clock is read after the rows, so that no report appears to be from the future.
+	// The clock is read after the reports. Otherwise a report could have a later time than the
+	// clock.
 	var at int64
 	if err := tx.QueryRowContext(ctx, `SELECT n, `+clock+` FROM revision WHERE id = 1`).Scan(&c.Revision, &at); err != nil {
 		return nodes.Census{}, fmt.Errorf("read the revision and the time: %w", err)
@@ -91,9 +94,9 @@ func census(ctx context.Context, tx *sql.Tx, clock string) (c nodes.Census, err 
 	return c, nil
 }
 
-// scanNode scans a report. It ignores unknown members, so that nodes of two releases can read each other's reports
-// during an upgrade. A report that it cannot decode is returned with Unreadable set, so that the other reports are
-// still shown.
+// scanNode scans a row with the report of a node. During an upgrade, nodes of two releases read
+// each other's reports, so scanNode ignores members that it does not know. If it cannot decode a
+// report, it returns a node with Unreadable set, so that this report does not hide the others.
 func scanNode(r row) (n nodes.Node, err error) {
 	var seen int64
 	var doc string

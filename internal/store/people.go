@@ -12,12 +12,12 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Users and invitations leave no tombstones, because snapshots do not contain them.
+// Users and invitations leave no tombstones when they are deleted, because they are in no snapshot.
 
 const userColumns = `u.id, u.tenant_id, u.email, u.name, u.role, u.password, u.issuer, u.subject, u.disabled,
 	u.created_at, u.updated_at, u.signed_in_at, u.revision`
 
-// A userRow is the scan target of userColumns.
+// A userRow has the scan targets for userColumns.
 type userRow struct {
 	accounts.User
 	tenantID, issuer, subject sql.NullString
@@ -57,7 +57,7 @@ func (s *Store) User(ctx context.Context, id string) (accounts.User, error) {
 	return u, s.fail(err, "load user %s", id)
 }
 
-// UserByEmail returns the user with an e-mail address. It ignores case.
+// UserByEmail returns the user with an e-mail address. Upper and lower case are equal.
 func (s *Store) UserByEmail(ctx context.Context, email string) (accounts.User, error) {
 	u, err := s.oneUser(ctx, `u.email_key = $1`, accounts.FoldEmail(email))
 	return u, s.fail(err, "load a user by e-mail")
@@ -85,8 +85,8 @@ func (s *Store) Users(ctx context.Context, f accounts.UserFilter) ([]accounts.Us
 	return list, s.fail(err, "list users")
 }
 
-// whose adds the conditions of f to a query of a table that has the columns tenant_id, search and id. prefix is "" or
-// the table's name and a dot.
+// whose adds the conditions of f. The queried table must have the columns tenant_id, search and id.
+// prefix is put before their names; it is "" or the name of the table and a dot.
 func (w *filter) whose(f accounts.UserFilter, prefix string) {
 	switch {
 	case f.TenantID != "":
@@ -117,8 +117,8 @@ func (s *Store) CreateUser(ctx context.Context, u accounts.User, setup bool, e a
 	return made, s.fail(err, "create a user")
 }
 
-// refuseSetUp returns a problem.Conflict if any user exists. Edits are serialized, so no other edit can create one
-// before this edit commits.
+// refuseSetUp returns a problem.Conflict if any user exists. Only one edit runs at a time, so no
+// other edit can create a user before this one commits.
 func (e *edit) refuseSetUp(ctx context.Context) error {
 	var is bool
 	err := e.tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM users)`).Scan(&is)
@@ -151,8 +151,8 @@ func (e *edit) addUser(ctx context.Context, u accounts.User) (_ accounts.User, e
 	return e.user(ctx, u.ID)
 }
 
-// userTaken returns the problem.Conflict for a user that could not be inserted. It names the value that already
-// exists: the address, the provider identity, or the ID.
+// userTaken returns the problem.Conflict for a user whose INSERT violated a unique constraint. It
+// says which value another user already has: the e-mail address, the provider identity, or the ID.
 func (e *edit) userTaken(ctx context.Context, u accounts.User) error {
 	taken, err := e.emailTaken(ctx, u.Email)
 	switch {
@@ -171,7 +171,8 @@ func (e *edit) emailTaken(ctx context.Context, email string) (taken bool, err er
 	return taken, err
 }
 
-// tenantIfAny returns problem.NotFound if the tenant does not exist. The ID "" is the operator and always exists.
+// tenantIfAny returns problem.NotFound if there is no tenant with this ID. It accepts the ID "",
+// which stands for the operator.
 func (e *edit) tenantIfAny(ctx context.Context, tenantID string) error {
 	if tenantID == "" {
 		return nil
@@ -188,11 +189,13 @@ func (e *edit) user(ctx context.Context, id string) (accounts.User, error) {
 	return u, missing(err, "user")
 }
 
-// UpdateUser writes name, role, password, provider link and disabled state if the stored revision is ifRevision. A
-// user cannot move to another tenant: if u.TenantID is not the stored tenant, the error is problem.NotFound.
+// UpdateUser stores the name, role, password, provider link and disabled state of a user. The error
+// is problem.Stale if the stored revision is not ifRevision. A user cannot move to another tenant:
+// if u.TenantID is not the stored tenant, the error is problem.NotFound.
 //
-// If role, password or disabled state change, UpdateUser ends all sessions of the user except keep, and deletes the
-// open links with which the user could set a password. If the user is disabled, it also ends the session keep.
+// If the role, the password or the disabled state change, UpdateUser ends all sessions of the user
+// except the session keep. It also deletes the unused links with which the user could set a
+// password. If the user is now disabled, it ends the session keep too.
 func (s *Store) UpdateUser(ctx context.Context, u accounts.User, ifRevision int64, keep string, e audit.Entry) (accounts.User, error) {
 	var now accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -212,7 +215,8 @@ func (s *Store) UpdateUser(ctx context.Context, u accounts.User, ifRevision int6
 	return now, s.fail(err, "update user %s", u.ID)
 }
 
-// changeUser writes the fields of a user that can change. If needed, it ends the user's sessions and links.
+// changeUser stores u. If its role, password or disabled state differ from before, it ends the
+// user's sessions and links.
 func (e *edit) changeUser(ctx context.Context, before, u accounts.User, keep string) (accounts.User, error) {
 	_, err := e.exec(ctx, `
 		UPDATE users
@@ -241,7 +245,8 @@ func (e *edit) changeUser(ctx context.Context, before, u accounts.User, keep str
 	return e.user(ctx, before.ID)
 }
 
-// endAccess ends the sessions of a user except keep, and deletes the user's open links.
+// endAccess ends the sessions of a user except the session keep, and deletes the user's unused
+// links.
 func (e *edit) endAccess(ctx context.Context, userID, keep string) error {
 	if _, err := e.exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2`, userID, keep); err != nil {
 		return fmt.Errorf("end its sessions: %w", err)
@@ -252,8 +257,9 @@ func (e *edit) endAccess(ctx context.Context, userID, keep string) error {
 	return nil
 }
 
-// keepAnOwner returns a problem.Conflict if the user was an owner and no owner is left who can sign in. It runs after
-// the change, in the same transaction. Edits are serialized, so two owners cannot remove each other at the same time.
+// keepAnOwner returns a problem.Conflict if the user was an owner and after the change no owner is
+// left who can sign in. It runs after the change in the same transaction. Only one edit runs at a
+// time, so two owners cannot remove each other at the same time.
 func (e *edit) keepAnOwner(ctx context.Context, before accounts.User) error {
 	if before.Role != accounts.Owner || before.Disabled || before.Password == "" && before.Issuer == "" {
 		return nil
@@ -285,7 +291,7 @@ func (s *Store) DeleteUser(ctx context.Context, id string, e audit.Entry) error 
 	return s.fail(err, "delete user %s", id)
 }
 
-// ownerOf sets the user and the user's tenant in the audit line of a session's change.
+// ownerOf sets the user whose session changes, and the user's tenant, in the audit line.
 func (e *edit) ownerOf(ctx context.Context, userID string) error {
 	var email string
 	var tenantID sql.NullString

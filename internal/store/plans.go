@@ -80,7 +80,8 @@ func (s *Store) CreatePlan(ctx context.Context, p plans.Plan, e audit.Entry) (pl
 	return made, s.fail(err, "create plan %s", p.Slug)
 }
 
-// SaveDraft replaces the draft of a plan. The error is problem.Stale if the draft's revision is not ifRevision.
+// SaveDraft replaces the draft of a plan. The error is problem.Stale if the draft was saved since
+// the caller read it: its revision is then not ifRevision.
 func (s *Store) SaveDraft(ctx context.Context, planID string, d plans.Document, ifRevision int64, e audit.Entry) (plans.Plan, error) {
 	draft, err := writeDocument(d)
 	if err != nil {
@@ -106,8 +107,9 @@ func (s *Store) SaveDraft(ctx context.Context, planID string, d plans.Document, 
 	return p, s.fail(err, "save the draft of plan %s", planID)
 }
 
-// DeletePlan deletes a plan that no tenant uses, with its versions and limits. It does not delete the cells of the
-// limits, because their numbers must not be reused.
+// DeletePlan deletes a plan, its versions and its limits. No tenant may use it. The numbers of its
+// cells stay in the database, so that no other limit gets the same number and continues their
+// counters.
 func (s *Store) DeletePlan(ctx context.Context, planID string, ifRevision int64, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		slug, err := ed.planAt(ctx, planID, `revision`, ifRevision)
@@ -164,8 +166,8 @@ func (s *Store) Version(ctx context.Context, planID string, number int) (plans.V
 	return v, s.fail(err, "load version %d of plan %s", number, planID)
 }
 
-// Versions lists the versions of a plan below the number before, newest first. If before is 0, it starts with the
-// newest.
+// Versions lists at most limit versions of a plan whose number is below before, newest first. If
+// before is 0, it starts with the newest.
 func (s *Store) Versions(ctx context.Context, planID string, before, limit int) ([]plans.Version, error) {
 	var where filter
 	where.and(`plan_id = ?`, planID)
@@ -184,8 +186,9 @@ func (e *edit) plan(ctx context.Context, id string) (plans.Plan, error) {
 	return p, missing(err, "plan")
 }
 
-// planAt returns the slug of a plan. The error is problem.Stale if the revision in the given column is not revision.
-// It does not read the draft, so that a draft which cannot be decoded can be replaced or deleted.
+// planAt returns the slug of a plan. The error is problem.Stale if the given column, which contains
+// a revision, does not have the given revision. planAt does not read the draft, so that a draft
+// which cannot be decoded can still be replaced or deleted.
 func (e *edit) planAt(ctx context.Context, id, column string, revision int64) (slug string, err error) {
 	var now int64
 	err = e.tx.QueryRowContext(ctx, `SELECT slug, `+column+` FROM plans WHERE id = $1`, id).Scan(&slug, &now)

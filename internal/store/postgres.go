@@ -25,7 +25,7 @@ import (
 	"github.com/headgate/headgate/migrations"
 )
 
-// channel is the name of the Postgres channel on which edits are announced.
+// channel is the name of the LISTEN and NOTIFY channel on which each edit is announced.
 const channel = "headgate_revision"
 
 // postgresEngine is the engine for Postgres.
@@ -35,16 +35,17 @@ type postgresEngine struct {
 	log  *slog.Logger
 }
 
-// openPostgres opens a connection pool and checks that the server answers. Settings in the URL override the defaults.
+// openPostgres opens a connection pool and checks that the server responds. Parameters in the URL
+// replace the defaults of this function.
 func (s *Store) openPostgres(ctx context.Context, address string, reread func() (string, error)) error {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
-		// err may contain the password.
+		// The original error may contain the password, so it is not included.
 		return errors.New("the database url cannot be read: it should be postgres://user:password@host:5432/database")
 	}
 	setDefault(config, "application_name", "headgate")
-	// A lock wait ends before the caller's timeout. The longer statement timeout ends statements whose client is
-	// gone.
+	// lock_timeout is shorter than the timeout of the caller, so that the caller gets the error of
+	// the lock. statement_timeout is longer; it ends statements whose client has gone.
 	setDefault(config, "lock_timeout", milliseconds(s.timeout*4/5))
 	setDefault(config, "statement_timeout", milliseconds(12*s.timeout))
 	setDefault(config, "idle_in_transaction_session_timeout", milliseconds(12*s.timeout))
@@ -70,7 +71,8 @@ func (s *Store) openPostgres(ctx context.Context, address string, reread func() 
 	return s.fail(err, "connect to %s:%d", config.ConnConfig.Host, config.ConnConfig.Port)
 }
 
-// setCredentials sets the user and the password of a connection from the current URL.
+// setCredentials sets the user and password of a new connection to those in the URL that reread
+// returns.
 func setCredentials(c *pgx.ConnConfig, reread func() (string, error)) error {
 	address, err := reread()
 	if err != nil {
@@ -102,14 +104,15 @@ func (e *postgresEngine) oneMoment() *sql.TxOptions {
 	return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 }
 
-// clock returns the SQL of the current time. now() would be the start of the transaction.
+// clock returns the SQL expression for the current time. It does not use now(), which is the time
+// at which the transaction began.
 func (e *postgresEngine) clock() string {
 	return `CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)`
 }
 
 func (e *postgresEngine) version() string { return `current_setting('server_version')` }
 
-// announce sends the notification of an edit. Postgres delivers it when the transaction commits.
+// announce sends the notification about an edit. Postgres delivers it when the transaction commits.
 func (e *postgresEngine) announce(ctx context.Context, tx *sql.Tx, revision int64) error {
 	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, strconv.FormatInt(revision, 10))
 	return err
@@ -117,8 +120,9 @@ func (e *postgresEngine) announce(ctx context.Context, tx *sql.Tx, revision int6
 
 func (e *postgresEngine) announced() {}
 
-// notify listens on its own connection and reconnects when the connection is lost. After each connect it calls
-// changed, because notifications may have been lost.
+// notify listens for notifications on a connection of its own, and connects again if the connection
+// is lost. It calls changed after each connect, because notifications may have been missed, and for
+// each notification.
 func (e *postgresEngine) notify(ctx context.Context, changed func()) error {
 	retries := retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	for ctx.Err() == nil {
@@ -162,10 +166,11 @@ func (e *postgresEngine) listen(ctx context.Context, changed func()) error {
 	}
 }
 
-// countsLock is the key of the advisory lock of the counts.
+// countsLock is the number of the advisory lock for the tables of counts.
 const countsLock = 0x6865616467617465
 
-// lockCounts acquires an advisory lock. Unlike a row lock, it writes nothing to disk.
+// lockCounts acquires an advisory lock. Unlike the lock of a row, an advisory lock causes no disk
+// write.
 func (e *postgresEngine) lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error {
 	lock := `SELECT pg_advisory_xact_lock($1)`
 	if shared {
@@ -175,7 +180,8 @@ func (e *postgresEngine) lockCounts(ctx context.Context, tx *sql.Tx, shared bool
 	return err
 }
 
-// sqlStates maps the error codes of Postgres, and their classes of two characters, to faults.
+// sqlStates maps error codes of Postgres to faults. A key of two characters stands for all codes of
+// a class.
 var sqlStates = map[string]fault{
 	"08":    faultAway,      // connection exception
 	"57P01": faultAway,      // admin shutdown
@@ -220,8 +226,8 @@ func (e *postgresEngine) fault(err error) (fault, string) {
 	return faultOther, ""
 }
 
-// migrations returns the migrations and a driver with its own connection, without timeouts. The driver's Close closes
-// the connection.
+// migrations returns the migrations and a migration driver. The driver has a connection of its own
+// without timeouts, which its Close closes.
 func (e *postgresEngine) migrations() (fs.FS, string, database.Driver, error) {
 	config := e.pool.Config().ConnConfig
 	for _, name := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
@@ -236,7 +242,8 @@ func (e *postgresEngine) migrations() (fs.FS, string, database.Driver, error) {
 	return migrations.Postgres, "postgres", driver, nil
 }
 
-// lockMigrations does nothing, because golang-migrate acquires an advisory lock.
+// lockMigrations does nothing, because golang-migrate itself locks the database with an advisory
+// lock.
 func (e *postgresEngine) lockMigrations(context.Context) (unlock func(), err error) {
 	return func() {}, nil
 }

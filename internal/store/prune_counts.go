@@ -8,15 +8,18 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// pruneRows is the maximum number of rows of one table that one call of Prune deletes. The bound keeps the only
-// writer of a SQLite file blocked for less than about 100 milliseconds.
+// pruneRows is the maximum number of rows that one call of Prune deletes from one table. The bound
+// keeps each deletion below about 100 milliseconds, because meanwhile no other transaction can
+// write to a SQLite file.
 const pruneRows = 2000
 
-// Prune deletes old rows, in one transaction for each table.
+// Prune deletes old rows, in one transaction for each table. It deletes at most pruneRows rows of a
+// table and then returns true.
 //
-// Before it deletes minutes or hours, it moves the recorded start of the existing rows (see giveUp). From then on, no
-// batch adds to the older rows and no roll-up reads them. So they can be deleted in pieces without a change of the
-// hours and days computed from them. Counts that arrive later are added to the hour or day directly.
+// Before it deletes minutes or hours, it raises the recorded time from which on their rows are kept
+// (see giveUp). From then on, no batch adds to the older rows, and no roll-up reads them. So they
+// can be deleted piece by piece, and the hours and days computed from them stay correct. Counts of
+// such an old time that arrive later are added to the row of their hour or day.
 func (s *Store) Prune(ctx context.Context, r metrics.Retention) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
 	defer cancel()
@@ -54,9 +57,10 @@ func (s *Store) prune(ctx context.Context, r metrics.Retention) (more bool, err 
 	return more, nil
 }
 
-// giveUp moves the recorded starts of the existing minutes and hours up to the retention, but not beyond rows that
-// are not rolled up. It returns the new starts. It waits for running transactions that add counts; later ones read
-// the new starts.
+// giveUp raises the recorded times from which on the rows of minutes and hours are kept. The new
+// times follow from the retention, but never pass rows that a roll-up has not read yet. giveUp
+// returns the new times. It waits for transactions that are adding counts; transactions that begin
+// later read the new times.
 func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metrics.Step]int64, err error) {
 	minutes, hours := floor(r.Minutes, metrics.Hour), floor(r.Hours, metrics.Day)
 	err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -74,8 +78,8 @@ func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metri
 		if err != nil {
 			return err
 		}
-		// The minutes of an hour can still change the hour's sum, and so the day's. Therefore hours stay as long as
-		// minutes.
+		// While minutes of an hour are kept, the hour's row can still change, and with it the row
+		// of the day. Therefore hours are kept at least as long as minutes.
 		most := min(hours, floor(kept[metrics.Minute], metrics.Day))
 		kept[metrics.Hour], err = moveMark(ctx, tx, metrics.Hour, kept[metrics.Hour], most)
 		return err
@@ -83,8 +87,9 @@ func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metri
 	return kept, err
 }
 
-// moveMark moves the recorded start of a step's rows to at most wanted, and not beyond the oldest due roll-up that
-// reads them. It returns the new start.
+// moveMark raises the recorded time from which on the rows of the step s are kept, from is up to at
+// most wanted. It stops at the oldest hour or day whose roll-up is due and still reads these rows.
+// It returns the new time.
 func moveMark(ctx context.Context, tx *sql.Tx, s metrics.Step, is, wanted int64) (int64, error) {
 	above, _ := aboveOf(s)
 	var due sql.NullInt64
@@ -102,8 +107,9 @@ func moveMark(ctx context.Context, tx *sql.Tx, s metrics.Step, is, wanted int64)
 	return wanted, err
 }
 
-// refusalsBefore returns the instant, in microseconds since the epoch, before which kept denials are deleted. It
-// depends on their age, and on MaxRefusals.
+// refusalsBefore returns the instant before which kept denials are deleted, in microseconds since
+// the epoch. It is the later of two: the one for their age, and the one for their maximum number
+// r.MaxRefusals.
 func (s *Store) refusalsBefore(ctx context.Context, r metrics.Retention) (int64, error) {
 	before := r.Refusals * 1_000_000
 	if r.MaxRefusals <= 0 {
@@ -124,13 +130,14 @@ func (s *Store) refusalsBefore(ctx context.Context, r metrics.Retention) (int64,
 	return before, err
 }
 
-// A removal selects the rows of a table whose time is before an instant.
+// A removal describes rows to delete: the rows of a table whose time is before an instant.
 type removal struct {
 	table, key, time string
 	before           int64
 }
 
-// remove deletes the oldest rows of a removal, at most pruneRows. full reports whether there may be more.
+// remove deletes at most pruneRows rows of a removal, the oldest first. full is true if it deleted
+// that many, so there may be more.
 func (s *Store) remove(ctx context.Context, r removal) (full bool, err error) {
 	if r.before <= 0 {
 		return false, nil

@@ -13,9 +13,9 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// Publish makes the draft of a plan its next version and makes that version current. If the draft equals the current
-// version, Publish returns that version and changes nothing. The error is problem.Stale if
-// the draft's revision is not ifRevision.
+// Publish makes the draft of a plan its next version, and makes this version current. If the draft
+// equals the current version, Publish returns the current version and changes nothing. The error is
+// problem.Stale if the draft's revision is not ifRevision.
 func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e audit.Entry) (plans.Plan, plans.Version, error) {
 	var p plans.Plan
 	var v plans.Version
@@ -86,7 +86,8 @@ func (e *edit) version(ctx context.Context, planID string, number int) (plans.Ve
 	return v, missing(err, "version")
 }
 
-// point makes a version of a plan current: it updates the plan and the numbers of its limits.
+// point makes a version of a plan current. It updates the plan, and the stored values of the plan's
+// limits.
 func (e *edit) point(ctx context.Context, planID string, number int) (plans.Plan, plans.Version, error) {
 	var p plans.Plan
 	v, err := e.version(ctx, planID, number)
@@ -108,9 +109,10 @@ func (e *edit) point(ctx context.Context, planID string, number int) (plans.Plan
 	return p, v, err
 }
 
-// putInForce stores the numbers of every limit of a document, each with its cell. A limit whose numbers change gets
-// the revision of the edit, and its old numbers become formers. A plan may have thousands of limits, so each
-// statement writes many rows.
+// putInForce stores the quota, window and burst of every limit of a document, with the cell of the
+// limit. If these values change, the limit gets the revision of the edit, and the old values are
+// added to its former ones. A plan may have thousands of limits, so each statement writes many
+// rows.
 func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) error {
 	cells, err := e.cells(ctx, d)
 	if err != nil {
@@ -154,8 +156,8 @@ func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) 
 	return nil
 }
 
-// formers returns the stored text of a limit's former numbers, including the ones that now end. It also returns
-// whether the numbers differ from the stored ones. If they do not, the text is "".
+// formers returns the stored text of the limit's former values, to which the values that this edit
+// replaces are added. differs is false if l has the stored values; then the text is "".
 func (e *edit) formers(old storedLimit, known bool, l enforcement.Limit) (text string, differs bool, err error) {
 	if !known {
 		return "[]", true, nil
@@ -174,11 +176,11 @@ func (e *edit) formers(old storedLimit, known bool, l enforcement.Limit) (text s
 	return text, true, err
 }
 
-// rowsAtOnce is the maximum number of rows of one INSERT.
+// rowsAtOnce is the maximum number of rows that one INSERT adds.
 const rowsAtOnce = 1_000
 
-// insert adds rows. values are the values of all rows, one row after the other, each with the given number of
-// columns.
+// insert adds rows with the given number of columns. values contains the values of the first row,
+// then those of the second row, and so on.
 func (e *edit) insert(ctx context.Context, into string, columns int, values []any, conflict string) error {
 	for len(values) > 0 {
 		some := values[:min(len(values), rowsAtOnce*columns)]
@@ -209,8 +211,9 @@ func placeholders(rows, columns int) string {
 	return b.String()
 }
 
-// cellOf returns the cell of a limit, without its number. A cell identifies the counters of a limit. Its anchor is
-// empty if the algorithm has none.
+// cellOf returns the cell of a limit, without its number. A cell identifies the counters of a
+// limit: as long as the cell is the same, the limit continues its counters. Anchor is "" if the
+// algorithm has none.
 func cellOf(p plans.Policy, l enforcement.Limit) plans.Cell {
 	c := plans.Cell{Policy: p.Slug, Limit: l.Name, Algorithm: l.Algorithm, CountBy: p.CountBy}
 	if l.Algorithm.Windowed() {
@@ -219,7 +222,7 @@ func cellOf(p plans.Policy, l enforcement.Limit) plans.Cell {
 	return c
 }
 
-// countBy returns the stored text of the attributes that a policy counts by.
+// countBy returns the text under which the count_by of a policy is stored.
 func countBy(attributes []string) (string, error) {
 	if len(attributes) == 0 {
 		return "[]", nil
@@ -227,15 +230,15 @@ func countBy(attributes []string) (string, error) {
 	return writeJSON(attributes)
 }
 
-// identityOf returns the text identity of a limit's cell.
+// identityOf returns the cell of a limit in the text form of its columns.
 func identityOf(p plans.Policy, l enforcement.Limit) (identity, error) {
 	c := cellOf(p, l)
 	attributes, err := countBy(c.CountBy)
 	return identity{c.Policy, c.Limit, c.Algorithm.String(), attributes, c.Anchor.String()}, err
 }
 
-// cells returns the cell number of every limit of a document. It allocates numbers for new cells. The result may
-// contain other cells too.
+// cells returns the cell number of every limit of a document. It allocates numbers for cells that
+// are new. The result may also contain cells of other limits.
 func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32, error) {
 	found := make(map[identity]uint32)
 	if err := e.findCells(ctx, d.Policies(), found); err != nil {
@@ -268,7 +271,8 @@ func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32
 	return found, e.insert(ctx, `INSERT INTO cells (number, policy, limit_name, algorithm, count_by, anchor)`, 6, values, ``)
 }
 
-// findCells adds the cells of all current and former limits of policies with the same slugs to found.
+// findCells adds the cell numbers of all current and former limits of the policies to found. It
+// finds the policies by slug.
 func (e *edit) findCells(ctx context.Context, policies []plans.Policy, found map[identity]uint32) error {
 	for some := range slices.Chunk(policies, rowsAtOnce) {
 		slugs := make([]any, len(some))
@@ -293,8 +297,9 @@ func (e *edit) findCells(ctx context.Context, policies []plans.Policy, found map
 	return nil
 }
 
-// retire adds the numbers that end now to formers, and drops the oldest ones beyond plans.MaxFormers. The end times
-// never decrease, even if the clock goes back.
+// retire adds last, the values that end now, to formers. If there are more than plans.MaxFormers,
+// it drops the oldest. Each end time is at least as late as the one before it, even if the clock
+// went back.
 func (e *edit) retire(formers []enforcement.Former, last enforcement.Former) []enforcement.Former {
 	last.Until = e.at.UnixMicro()
 	if n := len(formers); n > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// errNotDue ends a roll-up that is not due any more, because another process finished it, or because counts were
-// added and it must start again.
+// errNotDue stops a roll-up. Either another process has completed it, or counts were added since
+// its start, so that it must start again later.
 var errNotDue = errors.New("not due")
 
 // RollUpsDue returns the hours and days that are over and need a roll-up, hours before days.
@@ -27,13 +27,18 @@ func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]met
 	return list, s.fail(err, "list what is to be rolled up")
 }
 
-// RollUp rebuilds the rows of an hour or a day, if it is due.
+// RollUp computes the rows of an hour or a day from the rows of the next finer step, if this
+// roll-up is due.
 //
-// The record that it is due (see noteDue) has a number, which increases whenever counts are added. RollUp merges
-// sketches outside of transactions, writes them in pieces, and sums the counts of a few tenants at a time, so that it
-// does not block the only writer of a SQLite file for long. Each of its transactions locks the record and checks that
-// the number has not changed. If it has changed, RollUp stops; then the roll-up is still due, or another process has
-// done it. While a roll-up is due, queries read the rows of the finer step, so they never read a partial result.
+// The record that it is due (see noteDue) has a number that increases whenever counts are added.
+// RollUp works in several short transactions, so that it does not block other writers of a SQLite
+// file for long: it adds up the counts of a few tenants at a time, merges sketches outside of
+// transactions, and writes them in pieces.
+//
+// Each transaction locks the record and checks its number. If the number has changed, or the record
+// is gone, RollUp stops. In the first case the roll-up stays due, in the second another process has
+// done it. While a roll-up is due, queries read the rows of the finer step, so they never read a
+// partial result.
 func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
 	defer cancel()
@@ -53,7 +58,8 @@ func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name st
 	return s.fail(err, "roll up the %s at %d", r.Step, r.At)
 }
 
-// below returns the next finer step, from which the rows of s are computed.
+// below returns the step from whose rows the rows of s are computed: minutes for hours, hours for
+// days.
 func below(s metrics.Step) metrics.Step {
 	if s == metrics.Day {
 		return metrics.Hour
@@ -66,7 +72,8 @@ func span(r metrics.RollUp) (from, to int64) {
 	return r.At, r.At + int64(r.Step.Duration()/time.Second)
 }
 
-// note returns the number of the record that r is due. The error is errNotDue if there is no record.
+// note returns the number of the record that the roll-up r is due. If there is no record, the error
+// is errNotDue.
 func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error) {
 	n, err = queryOne(ctx, s, "", scanValue[int64], `
 		SELECT n FROM roll_ups_due
@@ -77,7 +84,7 @@ func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error)
 	return n, err
 }
 
-// countPiece is the number of tenants whose counts one transaction sums up.
+// countPiece is the number of tenants whose counts one transaction adds up.
 const countPiece = 50
 
 func (s *Store) rollUpCounts(ctx context.Context, r metrics.RollUp, n int64) error {
@@ -127,8 +134,9 @@ func sumCounts(ctx context.Context, tx *sql.Tx, r metrics.RollUp, tenants []int6
 	return nil
 }
 
-// endRollUp deletes the record that r is due, and records that the next longer step is due. If the rows of the finer
-// step are deleted already, RollUp has written nothing, so the next longer step is not due.
+// endRollUp deletes the record that r is due, and records that the roll-up to the next longer step
+// is due. It does not record the latter if the rows of the finer step are deleted, because then
+// RollUp has changed nothing.
 func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	ended, err := execIn(ctx, tx, `
 		DELETE FROM roll_ups_due
@@ -150,9 +158,9 @@ func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error
 	return noteDue(ctx, tx, metrics.RollUp{Step: above, At: floor(r.At, above)})
 }
 
-// sumInto returns the statement that sums up the rows of one tenant for a roll-up to step s. Its parameters are the
-// start of the step, the tenant, and the start and end of the time. It lists all kinds, so that the database can use
-// the primary key.
+// sumInto returns the statement that adds up the rows of one tenant for the step s. Its parameters
+// are the start of the step, the tenant, and the start and end of the time range. The statement
+// names all kinds of rows, because only then the database uses the primary key.
 func sumInto(s metrics.Step) string {
 	sums := make([]string, len(metrics.Columns))
 	for i, c := range metrics.Columns {
@@ -166,7 +174,7 @@ func sumInto(s metrics.Step) string {
 		` + countConflict(func(c string) string { return "excluded." + c })
 }
 
-// A sketchID identifies the sketches of one tenant and name, of all nodes and times.
+// A sketchID identifies all sketches of one tenant with one name, of all nodes and times.
 type sketchID struct {
 	tenant uint32
 	name   string
@@ -204,7 +212,7 @@ func (s *Store) rollUpSketches(ctx context.Context, r metrics.RollUp, n int64, m
 	return nil
 }
 
-// mergePiece merges the sketches of each ID of a piece and returns the rows to write.
+// mergePiece reads the sketches of each ID in piece, merges them, and returns the rows to write.
 func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketchID, merge func(string, [][]byte) ([]byte,
 	error),
 ) ([][]any, error) {
@@ -225,7 +233,8 @@ func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketch
 	return rows, nil
 }
 
-// hold locks the record that a roll-up is due, if its number is still n. Otherwise the error is errNotDue.
+// hold locks the record that the roll-up r is due. The error is errNotDue if the record is gone or
+// its number is not n any more.
 func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	held, err := execIn(ctx, tx, `
 		UPDATE roll_ups_due SET n = n
@@ -236,7 +245,8 @@ func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	return err
 }
 
-// rowsKept reports whether the rows of the finer step still exist. They always do while r is due.
+// rowsKept reports whether the rows of the finer step are not deleted. While r is due, they never
+// are.
 func (s *Store) rowsKept(ctx context.Context, r metrics.RollUp) (bool, error) {
 	return queryOne(ctx, s, "", scanValue[bool], `
 		SELECT before <= $1 FROM pruned

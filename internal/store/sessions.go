@@ -14,7 +14,7 @@ import (
 
 const sessionColumns = `s.id, s.hash, s.user_id, s.address, s.agent, s.created_at, s.seen_at, s.expires_at`
 
-// A sessionRow is the scan target of sessionColumns.
+// A sessionRow has the scan targets for sessionColumns.
 type sessionRow struct {
 	accounts.Session
 	hash []byte
@@ -36,9 +36,9 @@ func scanSession(r row) (accounts.Session, error) {
 	return n.session(), err
 }
 
-// CreateSession adds a session, updates the last sign-in of its user, and writes the audit line e. The error is
-// problem.NotFound if the user is removed or disabled. If the times of n are zero, the session starts now and ends
-// after accounts.SessionLife.
+// CreateSession adds a session, sets the time of the last sign-in of its user, and writes the audit
+// line e. The error is problem.NotFound if the user is deleted or disabled. If the times in n are
+// zero, the session starts now and ends after accounts.SessionLife.
 func (s *Store) CreateSession(ctx context.Context, n accounts.Session, e audit.Entry) (accounts.Session, error) {
 	var made accounts.Session
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -61,8 +61,9 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 	}
 	n.CreatedAt, n.SeenAt, n.ExpiresAt = stored(n.CreatedAt), stored(n.SeenAt), stored(n.ExpiresAt)
 	n.Address, n.Agent = audit.Clean(n.Address), audit.Clean(n.Agent)
-	// The user is updated first. So a concurrent edit that disables the user either waits for this session and then
-	// ends it, or commits first and is visible here.
+	// The row of the user is updated first, which locks it. An edit that disables the user then
+	// either waits for this transaction and ends the new session, or has committed before, and the
+	// user is not found here.
 	found, err := e.exec(ctx, `UPDATE users SET signed_in_at = $2 WHERE id = $1 AND NOT disabled`, n.UserID, n.CreatedAt)
 	if err == nil && found == 0 {
 		err = missing(sql.ErrNoRows, "user")
@@ -84,11 +85,12 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 	return n, err
 }
 
-// idleSince returns the time since which a session must have been used, so that it is not idle at now.
+// idleSince returns a time: a session that was not used since then is idle at now.
 func idleSince(now time.Time) time.Time { return stored(now.Add(-accounts.SessionIdle)) }
 
-// Session returns a session and its user, read with one query. It updates the session's SeenAt with a separate
-// statement and ignores its error, so that people stay signed in while the database is read-only.
+// Session returns a session and its user, read with one query. It then updates the session's SeenAt
+// with a second statement. It only logs an error of that statement, so that people stay signed in
+// while the database rejects writes.
 func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time) (accounts.Session, accounts.User, error) {
 	var n sessionRow
 	var u userRow
@@ -113,7 +115,8 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time) (acco
 	return found, u.user(), nil
 }
 
-// noteSeen updates a session's SeenAt. It never moves the time back. It ignores a session whose token was renewed.
+// noteSeen sets SeenAt of a session to now, unless it is later. It does nothing if the session has
+// got a new token since it was read.
 func (s *Store) noteSeen(ctx context.Context, n *accounts.Session, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -148,8 +151,9 @@ func (s *Store) Sessions(ctx context.Context, userID string, now time.Time) ([]a
 	return list, s.fail(err, "list sessions of user %s", userID)
 }
 
-// EndSession deletes one session of a user, or all except keep if id is "". It writes the audit line only if a
-// session ends. The error is problem.NotFound if the user does not exist.
+// EndSession deletes the session id of a user. If id is "", it deletes all sessions of the user
+// except the session keep. It returns the number of deleted sessions, and writes the audit line
+// only if there are any. The error is problem.NotFound if the user does not exist.
 func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit.Entry) (int, error) {
 	var ended int64
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -172,11 +176,12 @@ func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit
 	return int(ended), nil
 }
 
-// overRows is the maximum number of rows that EndOverSessions deletes in one transaction.
+// overRows is the maximum number of rows that one transaction of EndOverSessions deletes.
 const overRows = 1000
 
-// EndOverSessions deletes expired sessions. It deletes invitations a week after they expire, so that people can see
-// for a while that they expired. It deletes rows in pieces, so that sign-ins do not wait.
+// EndOverSessions deletes sessions that have expired, and invitations that expired more than a week
+// ago. Expired invitations stay for a week so that people can see why a link no longer works. Each
+// transaction deletes only a bounded number of rows, so that sign-ins do not wait long.
 func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
 	for _, over := range []struct {
 		table, column string

@@ -26,9 +26,10 @@ func (s *Store) Empty(ctx context.Context) (bool, error) {
 	return empty, s.fail(err, "check whether the database is empty")
 }
 
-// Changes returns all objects that changed after the revision since, or all objects if since is 0. It reads them in
-// one transaction, so that they are consistent. A plan that cannot be decoded has the error in Broken. An override or
-// a block that cannot be decoded gets values that the compiler of the snapshot rejects.
+// Changes returns all objects that changed after the revision since, or all objects if since is 0.
+// It reads them in one transaction, so that they belong to the same moment. If a plan cannot be
+// decoded, its field Broken contains the error. If an override or a block cannot be decoded, it has
+// values that the compiler of the snapshot rejects.
 func (s *Store) Changes(ctx context.Context, since int64) (snapshot.Changes, error) {
 	var c snapshot.Changes
 	err := s.readWithin(ctx, 12*s.timeout, func(ctx context.Context) error {
@@ -149,10 +150,12 @@ func scanPublishedPlan(r row) (snapshot.PublishedPlan, error) {
 	return p, nil
 }
 
-// An identity holds the five parts that identify a cell, as text. A cell is the number of a limit's counters in keys.
+// An identity has the five columns that identify a cell, as text. A cell has a number, which is the
+// part of a counter's key that stands for the limit.
 type identity struct{ policy, limit, algorithm, countBy, anchor string }
 
-// A storedLimit is a row of plan_limits joined with its cell. Its values are not validated.
+// A storedLimit is a row of the table plan_limits, joined with its cell. Its values are not
+// validated yet.
 type storedLimit struct {
 	identity
 	planID                 string
@@ -172,7 +175,8 @@ func scanStoredLimit(r row) (storedLimit, error) {
 	return l, err
 }
 
-// limitsInForce returns the stored numbers of every limit of a document, in the order of the document.
+// limitsInForce returns the stored values of every limit of a document, in the order of the
+// document.
 func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Published, error) {
 	var list []plans.Published
 	for _, p := range d.Policies() {
@@ -196,7 +200,7 @@ func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Pub
 	return list, nil
 }
 
-// read converts a stored limit. c is its cell, in the types of the document.
+// read converts a stored limit. c is its cell, without the number.
 func (l storedLimit) read(c plans.Cell) (plans.Published, error) {
 	c.Number = l.cell
 	formers, err := readFormers(l.formers, c.Algorithm)

@@ -23,8 +23,8 @@ import (
 	"github.com/headgate/headgate/migrations"
 )
 
-// sqliteEngine is the engine for a SQLite file. One connection writes, the others read. In WAL mode, readers and the
-// writer do not wait for each other.
+// sqliteEngine is the engine for a SQLite file. One connection writes and the others read. The file
+// is in WAL mode, so readers and the writer do not wait for each other.
 type sqliteEngine struct {
 	path           string
 	writer, reader *sql.DB
@@ -54,7 +54,8 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 			return err
 		}
 	}
-	// Switching to WAL mode requires exclusive access to the file, and SQLite does not wait for it.
+	// Switching a file to WAL mode needs exclusive access to it, and SQLite returns an error
+	// instead of waiting. Therefore only one process at a time does it.
 	unlock, err := e.lockMigrations(ctx)
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 	return nil
 }
 
-// look returns an error if the file is damaged, because serving it could make the damage worse.
+// look returns an error if the file is damaged. Serving a damaged file could increase the damage.
 func (e *sqliteEngine) look(ctx context.Context) error {
 	var verdict string
 	if err := e.reader.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
@@ -108,8 +109,8 @@ func SQLitePath(address string) (string, error) {
 	return filepath.FromSlash(path), nil
 }
 
-// SQLiteFiles returns the names of all files that a SQLite database can consist of, without their folder. path is the
-// path of the database file.
+// SQLiteFiles returns the names, without folder, of all files that belong to the SQLite database
+// file at path.
 func SQLiteFiles(path string) []string {
 	name := filepath.Base(path)
 	return []string{name, name + "-wal", name + "-shm", name + "-journal", name + ".migrate.lock", name + ".serve.lock"}
@@ -130,7 +131,8 @@ func DeleteSQLite(path string) error {
 	return errors.Join(append(errs, lock.unlock())...)
 }
 
-// makeFile creates the folder and an empty file that only the owner can read. It does not change an existing file.
+// makeFile creates the folder and an empty file that only the owner can read. If the file exists,
+// it changes nothing.
 func makeFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)
@@ -142,20 +144,22 @@ func makeFile(path string) error {
 	return f.Close()
 }
 
-// openFile opens a pool of connections to the file and runs a test query. Times are stored in microseconds. The
-// option synchronous is FULL, because NORMAL could lose committed edits in a power failure.
+// openFile opens a pool of connections to the file and runs a test query. It sets synchronous to
+// FULL, because with NORMAL a power failure could lose committed edits. Times are stored in
+// microseconds.
 func openFile(ctx context.Context, path string, busy time.Duration, options ...string) (*sql.DB, error) {
 	options = append(options,
 		"_time_integer_format=unix_micro", "_inttotime=1", "_dqs=0",
 		"_pragma=foreign_keys(1)", "_pragma=synchronous(FULL)",
 		fmt.Sprintf("_pragma=busy_timeout(%d)", busy.Milliseconds()))
-	// The prefix file: is needed so that a ? or # in the path stays part of the path.
+	// With the prefix file:, a ? or # in the path is part of the path.
 	location := "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()
 	db, err := sql.Open("sqlite", location+"?"+strings.Join(options, "&"))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	// The query reads the first page, so that a file that is not a database is detected now.
+	// This query reads the first page of the file, so that a file which is not a database causes an
+	// error now.
 	var tables int
 	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(&tables); err != nil {
 		db.Close()
@@ -179,15 +183,16 @@ func (e *sqliteEngine) close() error {
 
 func (e *sqliteEngine) oneMoment() *sql.TxOptions { return &sql.TxOptions{ReadOnly: true} }
 
-// clock returns the SQL of this machine's time, in microseconds. Its precision is one millisecond.
+// clock returns the SQL expression for the time of this machine in microseconds. Its precision is
+// one millisecond.
 func (e *sqliteEngine) clock() string {
 	return `CAST(round(unixepoch('subsec') * 1000) * 1000 AS INTEGER)`
 }
 
 func (e *sqliteEngine) version() string { return `sqlite_version()` }
 
-// announce does nothing. SQLite has no notifications; announced informs the watchers of this process after the
-// commit.
+// announce does nothing, because SQLite has no notifications. Instead, announced notifies this
+// process after the commit.
 func (e *sqliteEngine) announce(context.Context, *sql.Tx, int64) error { return nil }
 
 func (e *sqliteEngine) announced() {
@@ -250,7 +255,8 @@ func (e *sqliteEngine) fault(err error) (fault, string) {
 	return faultOther, ""
 }
 
-// migrations returns the migrations and a driver with its own pool. The driver's Close closes the pool.
+// migrations returns the migrations and a migration driver. The driver has its own connection pool,
+// which its Close closes.
 func (e *sqliteEngine) migrations() (fs.FS, string, database.Driver, error) {
 	db, err := openFile(context.Background(), e.path, time.Minute, "_txlock=immediate")
 	if err != nil {
@@ -265,8 +271,8 @@ func (e *sqliteEngine) migrations() (fs.FS, string, database.Driver, error) {
 	return migrations.SQLite, "sqlite", driver, nil
 }
 
-// lockMigrations locks a file and waits if another process has locked it. golang-migrate's lock for SQLite works only
-// within one process.
+// lockMigrations locks a file. If another process holds the lock, it waits. The lock of
+// golang-migrate for SQLite excludes only goroutines of the same process.
 func (e *sqliteEngine) lockMigrations(ctx context.Context) (unlock func(), err error) {
 	f, err := openLockFile(e.path + ".migrate.lock")
 	if err != nil {

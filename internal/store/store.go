@@ -38,18 +38,19 @@ type Config struct {
 	// URL is the address of the database: sqlite://data/h.db (relative path), sqlite:///abs/h.db (absolute path) or
 	// postgres://…. Required.
 	URL string
-	// Reread returns the URL with the current user and password, which each new connection to Postgres uses. It must be
-	// safe for concurrent use. Default: those of URL.
+	// Reread returns the URL with the current user and password. The store calls it for each new
+	// connection to Postgres, possibly concurrently. Default: the user and password in URL.
 	Reread func() (string, error)
-	// Serve means that this process serves checks. On SQLite, Open then locks a file, so that no other process serves
-	// the same database, and checks the database for damage. The check takes about one second for 100,000 tenants.
-	// Default: false.
+	// Serve says that this process serves checks. With SQLite, Open then locks a file, so that no
+	// other process serves the same database, and checks the database for damage, which takes about
+	// one second for 100,000 tenants. Default: false.
 	Serve bool
-	// Timeout bounds every method. Changes, which reads everything, may take twelve times as long. Default: 5 s.
+	// Timeout is the maximum time of each method call. Changes and Together may take twelve times
+	// as long. Default: 5 s.
 	Timeout time.Duration
 	// Logger logs lost connections. Default: no logging.
 	Logger *slog.Logger
-	// Now returns the current time, which edits store as the time of the change. Default: time.Now.
+	// Now returns the current time. Edits store it as the time of the change. Default: time.Now.
 	Now func() time.Time
 }
 
@@ -66,36 +67,39 @@ type Store struct {
 
 // An engine contains the differences between Postgres and SQLite.
 type engine interface {
-	// oneMoment returns the options of a read-only transaction in which all queries see the same state.
+	// oneMoment returns the options of a read-only transaction in which all queries see the
+	// database at the same moment.
 	oneMoment() *sql.TxOptions
 	// clock returns an SQL expression for the current time of the database, in microseconds since the epoch.
 	clock() string
 	// version returns an SQL expression for the version of the server or the library.
 	version() string
-	// announce sends the notification that the revision increased, within the transaction of the edit. announced is
-	// called after the commit.
+	// announce sends the notification about an edit, within its transaction. announced is called
+	// after the commit.
 	announce(ctx context.Context, tx *sql.Tx, revision int64) error
 	announced()
 	// notify implements snapshot.Source.Notify.
 	notify(ctx context.Context, changed func()) error
-	// lockCounts locks the tables of counts until tx ends. The lock is shared for transactions that add counts, and
-	// exclusive for one that moves the recorded start of the rows (see giveUp).
+	// lockCounts locks the tables of counts until tx ends. Transactions that add counts use a
+	// shared lock. The transaction that raises the times from which on rows are kept (see giveUp)
+	// uses an exclusive lock.
 	lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error
-	// fault returns the class of a driver's error and, if known, the violated constraint.
+	// fault returns the class of a driver's error, and the name of the violated constraint if the
+	// error has one.
 	fault(err error) (f fault, constraint string)
-	// migrations returns the migrations and a driver with its own connection. The driver's Close closes the
-	// connection.
+	// migrations returns the migrations and a migration driver. The driver has a connection of its
+	// own, which its Close closes.
 	migrations() (steps fs.FS, folder string, driver database.Driver, err error)
 	// lockMigrations prevents other processes from migrating until unlock is called.
 	lockMigrations(ctx context.Context) (unlock func(), err error)
-	// hasTable reports whether the database has a table of that name.
+	// hasTable reports whether the database has a table with this name.
 	hasTable(ctx context.Context, name string) (bool, error)
 	close() error
 }
 
-// Open connects to the database. It neither reads nor changes the schema; Migrate does. If a Postgres server is
-// unavailable, the error has the kind problem.Unavailable, and a later attempt may succeed. After any other error, an
-// operator must change the configuration or repair the database.
+// Open connects to the database. It does not create or change tables; Migrate does. If the error
+// has the kind problem.Unavailable, the Postgres server was not reachable, and the caller may try
+// again. After any other error, an operator must change the configuration or repair the database.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{timeout: c.Timeout, log: c.Logger, now: c.Now}
 	s.timeout = cmp.Or(s.timeout, 5*time.Second)
@@ -119,16 +123,18 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Close closes all connections and releases the lock files. No other method may be running.
+// Close closes all connections and releases the lock files. The caller must wait for all other
+// methods first.
 func (s *Store) Close() error { return s.engine.close() }
 
-// Notify calls changed whenever the database reports that the revision increased, until ctx ends. On Postgres, that
-// includes edits of other nodes (LISTEN). On SQLite, it is only edits of this process. Notifications can be lost.
+// Notify calls changed after edits until ctx ends. On Postgres, it calls changed for the edits of
+// all nodes (LISTEN). On SQLite, it does so only for the edits of this process. Notifications can
+// be lost, so callers must also ask for the revision now and then.
 func (s *Store) Notify(ctx context.Context, changed func()) error {
 	return s.engine.notify(ctx, changed)
 }
 
-// read runs fn within the timeout of a method. If the connection is lost, it runs fn once more.
+// read calls fn with the store's timeout. If the connection is lost, it calls fn once more.
 func (s *Store) read(ctx context.Context, fn func(context.Context) error) error {
 	return s.readWithin(ctx, s.timeout, fn)
 }
@@ -151,7 +157,7 @@ func nullable(t time.Time) sql.NullTime {
 	return sql.NullTime{Time: stored(t), Valid: !t.IsZero()}
 }
 
-// instant returns the time of a column that may be NULL, or the zero time.
+// instant returns the time in a column that may be NULL. For NULL it returns the zero time.
 func instant(t sql.NullTime) time.Time {
 	if !t.Valid {
 		return time.Time{}
@@ -159,10 +165,11 @@ func instant(t sql.NullTime) time.Time {
 	return t.Time.UTC()
 }
 
-// A row is a result row that can be scanned: a *sql.Row or a *sql.Rows.
+// A row is a row of a query result: a *sql.Row or the current row of a *sql.Rows.
 type row interface{ Scan(dest ...any) error }
 
-// collect scans all rows into a list and closes rows.
+// collect scans all rows into a list and closes rows. err is the error of the query, which collect
+// returns if it is not nil.
 func collect[T any](rows *sql.Rows, err error, scan func(row) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -186,7 +193,7 @@ func scanValue[T any](r row) (T, error) {
 	return v, err
 }
 
-// queryAll runs a query outside of any transaction and returns all its rows.
+// queryAll runs a query and returns all its rows. It uses no transaction of the caller.
 func queryAll[T any](ctx context.Context, s *Store, scan func(row) (T, error), query string, args ...any) ([]T, error) {
 	var list []T
 	err := s.read(ctx, func(ctx context.Context) error {
@@ -197,8 +204,9 @@ func queryAll[T any](ctx context.Context, s *Store, scan func(row) (T, error), q
 	return list, err
 }
 
-// queryOne runs a query outside of any transaction and returns its only row. If there is no row, the error is
-// problem.NotFound and names the object as what. If what is "", the error is sql.ErrNoRows instead.
+// queryOne runs a query and returns its only row. It uses no transaction of the caller. If there is
+// no row, the error is problem.NotFound; what names the missing object in its message. If what is
+// "", the error is sql.ErrNoRows instead.
 func queryOne[T any](ctx context.Context, s *Store, what string, scan func(row) (T, error), query string, args ...any) (T, error) {
 	var v T
 	err := s.read(ctx, func(ctx context.Context) (err error) {
@@ -211,7 +219,8 @@ func queryOne[T any](ctx context.Context, s *Store, what string, scan func(row) 
 	return v, err
 }
 
-// A page describes a query of a list: at most limit rows of a table, or the default number if limit is 0.
+// A page describes a list query: the columns, table, conditions and order, and the maximum number
+// of rows, or 0 for the default number.
 type page struct {
 	columns, table string
 	where          filter
@@ -219,7 +228,7 @@ type page struct {
 	limit          int
 }
 
-// queryPage runs the query of a page and returns its rows.
+// queryPage runs the list query p and returns its rows.
 func queryPage[T any](ctx context.Context, s *Store, scan func(row) (T, error), p page) ([]T, error) {
 	query := `SELECT ` + p.columns + ` FROM ` + p.table + ` ` + p.where.where() + ` ORDER BY ` + p.order + ` ` + p.where.limit(p.limit)
 	return queryAll(ctx, s, scan, query, p.where.args...)
@@ -231,7 +240,7 @@ type filter struct {
 	args       []any
 }
 
-// and adds a condition to the filter. The condition contains one ? for each of args.
+// and adds a condition to the filter. The condition contains one ? for each element of args.
 func (f *filter) and(condition string, args ...any) {
 	for _, arg := range args {
 		f.args = append(f.args, arg)
@@ -240,8 +249,8 @@ func (f *filter) and(condition string, args ...any) {
 	f.conditions = append(f.conditions, condition)
 }
 
-// tenant adds the condition that a row belongs to one tenant, or to the operator if id is "". It does not use IS NOT
-// DISTINCT FROM, because Postgres would not use an index for it.
+// tenant adds the condition that a row belongs to a tenant, or to the operator if id is "". It does
+// not use the SQL operator IS NOT DISTINCT FROM, because Postgres uses no index for it.
 func (f *filter) tenant(id string) {
 	if id == "" {
 		f.conditions = append(f.conditions, `tenant_id IS NULL`)
@@ -268,13 +277,15 @@ func (f *filter) limit(n int) string {
 	return fmt.Sprintf("LIMIT $%d", len(f.args))
 }
 
-// contains returns the LIKE pattern, with ESCAPE '\', for a column in lower case that contains the text anywhere.
+// contains returns a pattern for LIKE with ESCAPE '\'. It matches a lower-case column that contains
+// the text anywhere.
 func contains(text string) string { return "%" + escaped(strings.ToLower(text)) + "%" }
 
-// escaped returns a LIKE pattern, with ESCAPE '\', that matches only the text itself.
+// escaped returns a pattern for LIKE with ESCAPE '\'. It matches only the text itself.
 func escaped(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
 }
 
-// searchText returns the lower-case text of an object in which list queries search (see contains).
+// searchText returns the text that is stored with an object for the search in lists: its slug and
+// name in lower case.
 func searchText(slug, name string) string { return strings.ToLower(slug + "\n" + name) }

@@ -36,9 +36,9 @@ func (e *edit) putSetting(ctx context.Context, name, value string) error {
 	return err
 }
 
-// NoteSetting writes a setting that every node detects independently. It does nothing if the setting already has this
-// value, so that only the first node writes the audit line. If the setting had no value before, it writes no audit
-// line.
+// NoteSetting stores a setting that every node determines by itself. If the setting already has
+// this value, it does nothing, so that only the first node writes an audit line. It also writes no
+// audit line if the setting had no value before.
 func (s *Store) NoteSetting(ctx context.Context, name, value string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		var was string

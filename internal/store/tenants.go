@@ -12,8 +12,9 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// homes is the default number of different Redis hash tags that tenants share. It is large enough to spread tenants
-// over a cluster, and small enough that checks of many tenants can share script calls.
+// homes is the default number of different Redis hash tags that all tenants share. It is large
+// enough to spread tenants over the nodes of a Redis cluster. It is small enough that one script
+// call can often decide checks of several tenants.
 const homes = 64
 
 const tenantColumns = `t.id, t.slug, t.number, t.home, t.name, t.status, p.slug, t.time_zone, t.billing_anchor_day,
@@ -59,7 +60,7 @@ func (s *Store) Tenants(ctx context.Context, f tenants.Filter) ([]tenants.Tenant
 	return list, s.fail(err, "list tenants")
 }
 
-// CreateTenant adds a tenant. It allocates a number that no other tenant has or had.
+// CreateTenant adds a tenant. The tenant gets a number that no other tenant has or ever had.
 func (s *Store) CreateTenant(ctx context.Context, t tenants.Tenant, e audit.Entry) (tenants.Tenant, error) {
 	var made tenants.Tenant
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -126,11 +127,13 @@ func (s *Store) UpdateTenant(ctx context.Context, t tenants.Tenant, ifRevision i
 	return now, s.fail(err, "update tenant %s", t.ID)
 }
 
-// DeleteTenant deletes a tenant with its keys, members and exceptions. Its number is never used again.
+// DeleteTenant deletes a tenant with its keys, members and exceptions. Its number is never used
+// again.
 //
-// Each key gets its own tombstone, because nodes find keys without their tenant. Overrides, list entries, blocks and
-// policy changes are deleted by ON DELETE CASCADE. They need no tombstones: a snapshot drops them with their tenant.
-// Members, sessions and invitations are deleted by the cascade too; no snapshot contains them.
+// Each key leaves its own tombstone, because nodes look up keys without knowing the tenant.
+// Overrides, list entries, blocks and policy changes are deleted by ON DELETE CASCADE and leave
+// none, because a snapshot drops them with their tenant. Members, sessions and invitations are
+// deleted in the same way; they are in no snapshot.
 func (s *Store) DeleteTenant(ctx context.Context, id string, ifRevision int64, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		before, err := ed.tenantAt(ctx, id, ifRevision)
@@ -163,7 +166,8 @@ func (e *edit) tenant(ctx context.Context, id string) (tenants.Tenant, error) {
 	return t, missing(err, "tenant")
 }
 
-// tenantAt returns a tenant. The error is problem.Stale if its revision is not the given one.
+// tenantAt returns a tenant. The error is problem.Stale if the tenant does not have the given
+// revision.
 func (e *edit) tenantAt(ctx context.Context, id string, revision int64) (tenants.Tenant, error) {
 	t, err := e.tenant(ctx, id)
 	if err == nil && t.Revision != revision {
@@ -172,8 +176,8 @@ func (e *edit) tenantAt(ctx context.Context, id string, revision int64) (tenants
 	return t, err
 }
 
-// publishedPlan returns the ID of the plan with a slug, or NULL for the slug "". The error is problem.Invalid if the
-// plan does not exist or has no published version.
+// publishedPlan returns the ID of the plan with the given slug. For the slug "", it returns NULL.
+// The error is problem.Invalid if the plan does not exist or has no published version.
 func (e *edit) publishedPlan(ctx context.Context, slug string) (id sql.NullString, err error) {
 	if slug == "" {
 		return id, nil

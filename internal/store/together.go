@@ -7,20 +7,22 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// togetherKey is the key of the running edit in the context of Together.
+// togetherKey is the key under which the context of Together has the running edit.
 type togetherKey struct{}
 
-// A together is the edit that the methods of one Store join.
+// A together is an edit of a Store, which other methods of the same Store join.
 type together struct {
 	store *Store
 	edit  *edit
 }
 
-// Together runs work as one edit: all changes that work makes with its context are one transaction with one revision,
-// and what work reads with its context includes them. If work returns an error, nothing is changed. If work changes
-// nothing, the revision is not raised. Other edits wait until work ends, which may take twelve times as long as
-// another method. work must use its context in one goroutine only, and must be repeatable, because Together repeats it
-// when the transaction fails.
+// Together runs work as one edit. All changes that work makes with its context are one transaction
+// with one revision, and reads with this context see these changes. If work returns an error,
+// nothing is changed. If work makes no change, the revision is not raised.
+//
+// Other edits wait until work ends, which may take twelve times the timeout of other methods. work
+// must use its context in only one goroutine. Together calls work again if the transaction fails,
+// so work must be repeatable.
 func (s *Store) Together(ctx context.Context, work func(ctx context.Context) error) error {
 	err := s.writeWithin(ctx, 12*s.timeout, audit.Entry{}, true, func(ctx context.Context, ed *edit) error {
 		ed.lines = nil
@@ -35,7 +37,7 @@ func (s *Store) Together(ctx context.Context, work func(ctx context.Context) err
 	return s.fail(err, "change several objects")
 }
 
-// running returns the edit of Together that the context belongs to, or nil.
+// running returns the edit of Together in which ctx was created, or nil if there is none.
 func (s *Store) running(ctx context.Context) *edit {
 	if t, _ := ctx.Value(togetherKey{}).(together); t.store == s {
 		return t.edit
@@ -43,7 +45,8 @@ func (s *Store) running(ctx context.Context) *edit {
 	return nil
 }
 
-// join runs change as a part of the edit. The part has its own audit lines.
+// join runs change as a part of the running edit e. The part has its own audit lines, which start
+// with line.
 func (e *edit) join(ctx context.Context, line audit.Entry, change func(context.Context, *edit) error) error {
 	part := *e
 	part.lines = []audit.Entry{line}
@@ -57,7 +60,7 @@ func (e *edit) join(ctx context.Context, line audit.Entry, change func(context.C
 	return nil
 }
 
-// from returns what a read runs on: the transaction of Together, or the pool of readers.
+// from returns the querier for reads with ctx: the transaction of Together, or the pool of readers.
 func (s *Store) from(ctx context.Context) querier {
 	if e := s.running(ctx); e != nil {
 		return e.tx

@@ -13,31 +13,34 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// maxTries is the maximum number of attempts of a transaction that conflicts with others or loses its connection.
+// maxTries is the maximum number of times that a transaction is tried. It is tried again after a
+// conflict with another transaction and after a lost connection.
 const maxTries = 4
 
-// errUnchanged ends an edit that has nothing to change. The transaction is rolled back without an audit line, and the
-// caller gets no error.
+// A change function returns errUnchanged if there is nothing to change. The transaction is then
+// rolled back, so it writes no audit line, and the caller gets no error.
 var errUnchanged = errors.New("unchanged")
 
-// An edit is one change of the configuration data, while its transaction runs.
+// An edit is a change of stored objects while its transaction runs.
 type edit struct {
 	tx     *sql.Tx
 	engine engine
-	// raises is false for a change that does not raise the revision (see aside).
+	// raises says whether this change raises the revision. It is false for an aside.
 	raises bool
-	// revision is the number of this edit. If raises is false, it is the latest revision, and it is set when the
-	// audit lines are written.
+	// revision is the revision of this edit. If raises is false, it is the revision of the latest
+	// edit; it is set when the audit lines are written.
 	revision int64
-	// at is the creation time of the objects that the edit creates. It is now, unless the context has another time
+	// at is the creation time of new objects. It equals now, unless the context has another time
 	// (see audit.Dated).
 	at, now time.Time
-	// lines are the audit lines, which are written at the end of the edit. The first one describes the request: the
-	// change function completes it, and may add lines for further effects.
+	// lines are the audit lines, which are written at the end of the edit. The first line describes
+	// the request, and the change function completes it. The change function may add further lines,
+	// for example for objects that it deletes too.
 	lines []audit.Entry
 }
 
-// unknownCommit returns the error for a connection that was lost during the commit. Then the result is unknown.
+// unknownCommit returns the error for a connection that was lost during the commit. In that case it
+// is unknown whether the transaction was committed.
 func unknownCommit(err error) error {
 	return &problem.Problem{
 		Kind: problem.Unavailable, Code: "commit_unknown", Cause: err,
@@ -45,15 +48,16 @@ func unknownCommit(err error) error {
 	}
 }
 
-// edit runs change in one transaction, which also raises the revision, writes the audit lines, and sends the
-// notification. If the transaction fails, edit may repeat it, and change runs again. It does not repeat a transaction
-// whose commit may have succeeded.
+// edit calls change in a transaction that also raises the revision, writes the audit lines, and
+// sends the notification. If the transaction fails, edit may try it again and then calls change
+// again. It does not try again if the failed transaction may have been committed.
 func (s *Store) edit(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) error {
 	return s.write(ctx, e, true, change)
 }
 
-// aside is edit for changes that no snapshot contains: sessions, and audit lines without a change. It does not raise
-// the revision. It waits only for the lock of the newest audit hash.
+// aside is like edit, for changes of objects that are in no snapshot, such as sessions, and for
+// audit lines without a change. It does not raise the revision. So it waits for no edit until it
+// locks the newest audit hash.
 func (s *Store) aside(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) error {
 	return s.write(ctx, e, false, change)
 }
@@ -96,8 +100,8 @@ func (s *Store) writeWithin(ctx context.Context, most time.Duration, e audit.Ent
 	}
 }
 
-// tryWrite makes one attempt of the transaction. committing reports whether the commit failed, so that the result may
-// be unknown.
+// tryWrite tries the transaction once. committing is true if the commit failed, so that the result
+// may be unknown.
 func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change func(context.Context, *edit) error) (committing bool,
 	err error,
 ) {
@@ -116,7 +120,8 @@ func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change
 	}()
 	now := s.now()
 	ed := &edit{tx: tx, engine: s.engine, raises: raises, at: stored(audit.When(ctx, now)), now: stored(now), lines: []audit.Entry{e}}
-	// The revision is raised first, because its row lock serializes edits (see the package comment).
+	// The revision is raised first, because this locks its row until the commit, so that only one
+	// edit runs at a time (see the package comment).
 	if err := ed.raise(ctx); err != nil {
 		return false, fmt.Errorf("raise the revision: %w", err)
 	}
@@ -158,7 +163,7 @@ func (e *edit) exec(ctx context.Context, query string, args ...any) (int64, erro
 	return result.RowsAffected()
 }
 
-// bury adds a tombstone, a row that makes snapshots drop the deleted object.
+// bury adds a tombstone for a deleted object: a row that makes snapshots drop the object.
 func (e *edit) bury(ctx context.Context, kind, id string) error {
 	_, err := e.exec(ctx, `
 		INSERT INTO tombstones (revision, kind, object_id)
@@ -166,15 +171,15 @@ func (e *edit) bury(ctx context.Context, kind, id string) error {
 	return err
 }
 
-// numbers allocates count numbers of a kind, such as "tenant" or "cell", and returns the last one. A number is never
-// reused.
+// numbers allocates count consecutive numbers of a kind, such as "tenant" or "cell", and returns
+// the last one. No number is allocated twice.
 func (e *edit) numbers(ctx context.Context, kind string, count int) (last uint32, err error) {
 	err = e.tx.QueryRowContext(ctx, `
 		UPDATE counters SET n = n + $2 WHERE name = $1 RETURNING n`, kind, count).Scan(&last)
 	return last, err
 }
 
-// concerns completes the first audit line: its tenant, its object, and the name of the object.
+// concerns sets the tenant, the object, and the name of the object in the first audit line.
 func (e *edit) concerns(tenantID, object, name string) {
 	l := &e.lines[0]
 	if tenantID != "" {

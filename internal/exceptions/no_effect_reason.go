@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Idle says why an exception has no effect. The zero value: it has one.
+// An Idle says why an exception has no effect. The zero value says that it has an effect.
 type Idle struct {
 	Code  string // inactive_because of the API
 	Words string // for pages
@@ -23,8 +23,8 @@ var (
 	idleNotPossible = Idle{"not_possible", "no effect with the current plan"}
 )
 
-// idle returns the reason that does not depend on the kind of the exception, and the
-// rule of the policy if there is none.
+// idle returns why an exception of any kind has no effect: it has expired, or the tenant or the
+// policy is missing. If there is no such reason, idle returns the rule of the policy.
 func idle(s *enforcement.Subject, policy string, ends, now time.Time) (Idle, *enforcement.Rule) {
 	if !now.Before(ends) {
 		return idleEnded, nil
@@ -39,8 +39,8 @@ func idle(s *enforcement.Subject, policy string, ends, now time.Time) (Idle, *en
 	return Idle{}, r
 }
 
-// compiles reports whether an exception, or a part of it, has an effect with the plan
-// of a tenant.
+// compiles reports whether the exceptions in spec, or some of them, have an effect under the
+// current plan of a tenant.
 func compiles(s *enforcement.Subject, spec enforcement.ExceptionSpec) bool {
 	_, faults := enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
 	return !slices.ContainsFunc(faults, func(f enforcement.ExceptionFault) bool { return !f.Partial })
@@ -50,8 +50,8 @@ func countsBy(r *enforcement.Rule, attribute string) bool {
 	return slices.ContainsFunc(r.CountBy, func(entry string) bool { return enforcement.CountedAttribute(entry) == attribute })
 }
 
-// Idle returns why the override has no effect for its tenant, whose subject is nil if
-// it is not in the snapshot.
+// Idle returns why the override has no effect. s is the compiled tenant, or nil if the snapshot
+// does not contain it.
 func (o Override) Idle(s *enforcement.Subject, now time.Time) Idle {
 	why, r := idle(s, o.Policy, o.ExpiresAt, now)
 	switch {
@@ -71,7 +71,7 @@ func (o Override) Idle(s *enforcement.Subject, now time.Time) Idle {
 	return Idle{}
 }
 
-// Spec returns the override as the engine compiles it.
+// Spec returns the override in the form that package enforcement compiles.
 func (o Override) Spec() enforcement.Override {
 	return enforcement.Override{
 		ID: o.ID, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Factor: o.Factor, Limits: o.Limits,
@@ -79,8 +79,8 @@ func (o Override) Spec() enforcement.Override {
 	}
 }
 
-// Idle returns why the block has no effect for its tenant, whose subject is nil if it
-// is not in the snapshot.
+// Idle returns why the block has no effect. s is the compiled tenant, or nil if the snapshot does
+// not contain it.
 func (b Block) Idle(s *enforcement.Subject, now time.Time) Idle {
 	why, r := idle(s, b.Policy, b.ExpiresAt, now)
 	if r == nil {

@@ -16,23 +16,24 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Saved is a copy of all rows of a Source, which is stored in a file. A node can start from the file while its
-// database is unavailable.
+// A Saved is a copy of all rows of a Source that is written to a file. A node starts from the file
+// if its database is unavailable.
 type Saved struct {
-	// At is when the rows were read from the database.
+	// At is the time at which the rows were read from the database.
 	At time.Time
-	// Database identifies the database. A node does not use a file of another database.
+	// Database identifies the database of the rows. A node does not use a file with the rows of
+	// another database.
 	Database string
 	Changes  Changes
 }
 
-// fileForm is the version of the file format. A node does not read a file of another version.
+// fileForm is the version of the file format. ReadFile rejects files of other versions.
 const fileForm = 1
 
 // A fileHead is the format of the first line of the file: fileForm, and the checksum of the rest of the file.
 const fileHead = "headgate snapshot %d %s\n"
 
-// A savedFile is the encoded form of a Saved. Documents of plans are encoded as JSON.
+// A savedFile is the form in which a Saved is encoded. The documents of plans are JSON texts in it.
 type savedFile struct {
 	At            time.Time
 	Database      string
@@ -46,7 +47,7 @@ type savedFile struct {
 	PolicyChanges []exceptions.Change
 }
 
-// A savedPlan is the encoded form of a PublishedPlan.
+// A savedPlan is the form in which a PublishedPlan is encoded.
 type savedPlan struct {
 	ID, Slug string
 	Version  int
@@ -103,8 +104,9 @@ func WriteFile(path string, s Saved) (err error) {
 	return err
 }
 
-// ReadFile reads a file that WriteFile wrote. It returns an error if other users can access the file, if it is
-// damaged, or if it has another format version or belongs to another database.
+// ReadFile reads a file that WriteFile wrote. It returns an error if other users can access the
+// file, if the file is damaged or has another format version, or if its rows belong to another
+// database.
 func ReadFile(path, database string) (Saved, error) {
 	info, err := os.Stat(path)
 	if err != nil {

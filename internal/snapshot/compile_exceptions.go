@@ -11,12 +11,13 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// The rows of a tenant's exceptions stay in memory as enforcement types. When a row changes, Subject.Exceptions is
-// edited, at a cost proportional to the number of changed rows. When the plan or its version changes, and after a
-// full reload, it is compiled from all rows.
+// A snapshot has the rows of a tenant's exceptions as enforcement types. If some rows change, the
+// builder edits Subject.Exceptions; the cost depends only on the number of changed rows. If the
+// tenant gets another plan or another version of its plan, and after a full reload, the builder
+// compiles Subject.Exceptions from all rows.
 
-// tenantRows contains the valid exceptions of one tenant, by ID. It is immutable as soon as its snapshot is complete;
-// an edit copies only what it changes.
+// tenantRows contains the valid exceptions of one tenant, by ID. It does not change after its
+// snapshot is complete. The next builder copies only the parts that it changes.
 type tenantRows struct {
 	deny, allow cow.Map[string, *enforcement.ListEntry]
 	blocks      cow.Map[string, *enforcement.Block]
@@ -27,7 +28,7 @@ type tenantRows struct {
 
 func (r *tenantRows) empty() bool { return r.unset() && r.bad.Len() == 0 }
 
-// unset reports whether the tenant has no valid rows, so that there is nothing to compile.
+// unset reports whether the tenant has no valid rows. Then there is nothing to compile.
 func (r *tenantRows) unset() bool {
 	return r.deny.Len()+r.allow.Len()+r.blocks.Len()+r.overrides.Len()+len(r.changed) == 0
 }
@@ -58,7 +59,7 @@ func (r *tenantRows) all(yield func(object) bool) {
 	}
 }
 
-// rows returns all rows in the form in which enforcement compiles them.
+// rows returns all rows in the form that package enforcement compiles.
 func (r *tenantRows) rows() enforcement.ExceptionRows {
 	return enforcement.ExceptionRows{
 		Deny: values(&r.deny), Allow: values(&r.allow), Blocks: values(&r.blocks), Overrides: values(&r.overrides),
@@ -73,7 +74,7 @@ func values[T any](m *cow.Map[string, *T]) []*T {
 	return list
 }
 
-// A rowRef says where the row of an exception is: in which tenant, and in which map.
+// A rowRef says where the row of an exception is: the tenant, and the map of its tenantRows.
 type rowRef struct {
 	tenantID string
 	place    place
@@ -93,7 +94,7 @@ const (
 	places
 )
 
-// exceptionCounts are the numbers of stored exceptions.
+// exceptionCounts are numbers of stored exceptions by kind.
 type exceptionCounts struct {
 	rows    [places]int
 	changes int // number of policy changes
@@ -107,14 +108,15 @@ func (z *exceptionCounts) all() int {
 	return n
 }
 
-// A rowEdit collects the added and removed exceptions of one tenant during a compilation.
+// A rowEdit collects the exceptions of one tenant that a builder adds and removes.
 type rowEdit struct {
 	rows           *tenantRows // after the edit; empty if the tenant was removed
 	added, removed enforcement.ExceptionRows
 	changed        bool // rows.changed is a copy that this edit may write
 }
 
-// touch returns the rowEdit of a tenant. The tenant's exceptions are then compiled again.
+// touch returns the rowEdit of a tenant, and creates it if needed. The builder later compiles the
+// exceptions of each tenant that has a rowEdit.
 func (b *builder) touch(tenantID string) *rowEdit {
 	e, ok := b.rowEdits[tenantID]
 	if !ok {
@@ -127,7 +129,8 @@ func (b *builder) touch(tenantID string) *rowEdit {
 	return e
 }
 
-// putRow records the place of a row and removes the row from its earlier place.
+// putRow stores where the row of o is. If the row was in another place before, putRow removes it
+// there.
 func (b *builder) putRow(o object, ref rowRef) *rowEdit {
 	b.dropRow(o)
 	b.rows.Put(b.by, o, ref)
@@ -157,14 +160,14 @@ func (b *builder) dropRow(o object) {
 	}
 }
 
-// take removes a row from a map and appends it to the removed rows.
+// take removes the row with an ID from a map and appends it to removed.
 func take[T any](by *cow.Owner, m *cow.Map[string, *T], id string, removed []*T) []*T {
 	row, _ := m.Get(id)
 	m.Delete(by, id)
 	return append(removed, row)
 }
 
-// dropRows removes all exceptions of a removed tenant.
+// dropRows removes all exceptions of a tenant that was deleted.
 func (b *builder) dropRows(t *tenant) {
 	if t.rows == nil {
 		return
@@ -178,9 +181,9 @@ func (b *builder) dropRows(t *tenant) {
 	b.good("steering", t.row.id)
 }
 
-// addExceptions validates rows and adds the valid ones. An invalid row has no effect and is listed as a problem until
-// it is removed. That is also true for an entry of a deny list, because an invalid entry does not say which values to
-// deny.
+// addExceptions validates changed rows and adds the valid ones. An invalid row has no effect, and
+// Problems lists it until it is deleted. This includes entries of a deny list: an invalid entry
+// does not say which values to deny.
 func (b *builder) addExceptions(c *Changes) {
 	for i := range c.Overrides {
 		r := &c.Overrides[i]
@@ -220,7 +223,8 @@ func (b *builder) addExceptions(c *Changes) {
 	}
 }
 
-// usable reports whether a row is valid. For an invalid row, it records the problem and leaves the row out.
+// usable reports whether a row is valid, which it is if err is nil. Otherwise it also records the
+// problem and removes an earlier version of the row.
 func (b *builder) usable(kind, id, tenantID string, revision int64, err error) bool {
 	switch {
 	case id == "":
@@ -244,8 +248,9 @@ func (b *builder) usable(kind, id, tenantID string, revision int64, err error) b
 	return false
 }
 
-// addChange records the revision at which the numbers of a policy last changed for a tenant. It rejects a revision in
-// the future, because that would prevent the conversion of counters to the new numbers.
+// addChange records the revision at which an override of a policy was last added or removed for a
+// tenant. It rejects a revision above the newest one, because with it counters would not be
+// converted to new limits.
 func (b *builder) addChange(r *exceptions.Change) {
 	id := r.TenantID + "/" + r.Policy
 	var err error
@@ -283,7 +288,8 @@ func (b *builder) addChange(r *exceptions.Change) {
 	e.rows.changed[r.Policy] = r.Revision
 }
 
-// updateExceptions compiles the exceptions of every tenant that has a changed row, plan, or plan version.
+// updateExceptions compiles the exceptions of each tenant of which a row, the plan, or the version
+// of the plan has changed.
 func (b *builder) updateExceptions() {
 	for id, e := range b.rowEdits {
 		t, ok := b.tenants.Get(id)
@@ -327,8 +333,8 @@ func (b *builder) updateTenantExceptions(t *tenant, e *rowEdit) {
 	}
 }
 
-// lastExceptions returns the exceptions of a tenant in the previous snapshot, if they were compiled for the same plan
-// version. Otherwise it returns nil.
+// lastExceptions returns the compiled exceptions that the tenant has in the previous snapshot. It
+// returns nil if they were compiled for another plan or version.
 func (b *builder) lastExceptions(t *tenant) *enforcement.Exceptions {
 	if b.previous == nil {
 		return nil
@@ -340,8 +346,9 @@ func (b *builder) lastExceptions(t *tenant) *enforcement.Exceptions {
 	return old.subject.Exceptions
 }
 
-// compileExceptions compiles the exceptions of a tenant after an edit of its rows. It returns a panic as an error. An
-// override of a policy that the plan does not have is not an error, because a later version may have the policy.
+// compileExceptions compiles the exceptions of a tenant after its rows were edited. If the
+// compilation panics, it returns an error. An override of a policy that the plan does not have is
+// not an error, because a later version of the plan may have this policy.
 func compileExceptions(t *tenant, e *rowEdit) (made *enforcement.Exceptions, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -360,7 +367,8 @@ func compileExceptions(t *tenant, e *rowEdit) (made *enforcement.Exceptions, err
 	return made, nil
 }
 
-// current returns the added rows without those that a later row of the same edit replaced.
+// current returns the added rows of an edit. It leaves out rows that were added and then replaced
+// by a later row of the same edit.
 func (e *rowEdit) current() enforcement.ExceptionRows {
 	return enforcement.ExceptionRows{
 		Deny:      current(&e.rows.deny, e.added.Deny, func(n *enforcement.ListEntry) string { return n.ID }),
@@ -377,8 +385,8 @@ func current[T any](m *cow.Map[string, *T], added []*T, id func(*T) string) []*T
 	})
 }
 
-// chunkEnds returns the earliest end of the exceptions in each chunk of the index; 0 if none ends. It reads only the
-// chunks that changed.
+// chunkEnds returns the earliest end of the exceptions in each chunk of the index of rows, or 0 for
+// a chunk in which none ends. It computes only the elements of chunks that changed.
 func (b *builder) chunkEnds() []int64 {
 	ends := make([]int64, b.rows.NumChunks())
 	b.rows.Chunks(b.by, func(i int, rows map[object]rowRef, written bool) {

@@ -13,13 +13,14 @@ import (
 const (
 	// DefaultMaxRows is the maximum number of rows of a file.
 	DefaultMaxRows = 100_000
-	// pageRows is the number of rows that are read and sent at once.
+	// pageRows is the number of rows that are read from the source and sent to the client at once.
 	pageRows = 500
-	// writeWithin bounds the time to send pageRows rows to a slow client.
+	// writeWithin is the maximum time to send pageRows rows to a slow client.
 	writeWithin = 30 * time.Second
 )
 
-// A Column describes a column of a file.
+// A Column is a column of a file. Name is in the header row; Text explains the column in the API
+// reference.
 type Column struct{ Name, Text string }
 
 // A File is a CSV file with a header row.
@@ -27,16 +28,18 @@ type File struct {
 	// Name is the name of the downloaded file, without ".csv".
 	Name    string
 	Columns []Column
-	// Rows returns the rows. It stops after an error.
+	// Rows returns the rows. If it returns an error, it returns no further rows.
 	Rows iter.Seq2[[]string, error]
-	// MaxRows is the maximum number of rows. If there are more, the last line of the file says so. It has one
-	// column, so that programs that read the file stop there. Default: DefaultMaxRows.
+	// MaxRows is the maximum number of rows. If there are more, the last line says so. This line
+	// has only one column, so that programs which read the file report an error there. Default:
+	// DefaultMaxRows.
 	MaxRows int
 }
 
-// Serve sends the file. Before the first row is read, it sends nothing, so that the caller can answer with the error.
-// If an error occurs later, Serve logs it and panics with http.ErrAbortHandler, which closes the connection, so that
-// the client does not take a part of the file for the complete file.
+// Serve sends the file. If the first row cannot be read, it returns the error and has sent nothing,
+// so that the caller can send an error response. If an error occurs later, Serve logs it and panics
+// with http.ErrAbortHandler. This closes the connection, so that the client does not mistake a part
+// of the file for the whole file.
 func (f File) Serve(w http.ResponseWriter, log *slog.Logger) error {
 	next, stop := iter.Pull2(f.Rows)
 	defer stop()
@@ -54,10 +57,12 @@ func (f File) Serve(w http.ResponseWriter, log *slog.Logger) error {
 	return nil
 }
 
-// write sends the header, the first row, and the rows that next returns.
+// write sends the header, then row, then the rows that next returns. more says whether there is a
+// first row at all.
 func (f File) write(w http.ResponseWriter, row []string, more bool, next func() ([]string, error, bool)) error {
 	out, control := csv.NewWriter(w), http.NewResponseController(w)
-	// Not every writer has deadlines, or can flush. Errors of the csv.Writer are sticky.
+	// The errors of the ResponseController are ignored, because not every writer has deadlines or
+	// can flush. The csv.Writer keeps its first error for later calls.
 	send := func() error {
 		_ = control.SetWriteDeadline(time.Now().Add(writeWithin))
 		out.Flush()
@@ -96,7 +101,7 @@ func (f File) write(w http.ResponseWriter, row []string, more bool, next func() 
 	return send()
 }
 
-// safeCell returns a text that a spreadsheet does not interpret as a formula.
+// safeCell returns a text for a cell that spreadsheet programs do not interpret as a formula.
 func safeCell(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
@@ -104,8 +109,9 @@ func safeCell(text string) string {
 	return text
 }
 
-// pages returns the rows of all pages. fetch returns the page after a row, or the first page if the row is nil. A page
-// with fewer than pageRows rows is the last one.
+// pages returns all rows. It calls fetch for one page of rows after another: with the last row of
+// the previous page, or nil for the first page. A page with fewer than pageRows rows is the last
+// one. show converts a row to cells.
 func pages[T any](fetch func(last *T) ([]T, error), show func(T) ([]string, error)) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		var last *T
