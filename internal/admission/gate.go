@@ -10,27 +10,26 @@ import (
 
 // Config has the bounds of a Gate. The zero value selects the defaults.
 type Config struct {
-	// Slots bounds the sum of the weights of the checks that are served at the same
-	// time. Default: 128.
+	// Slots is the maximum sum of the weights of the checks that are served at the same time.
+	// Default: 128.
 	Slots int
-	// Waiting bounds the sum of the weights of the checks that wait for a slot. With a
-	// negative value, no check waits. Default: 8192.
+	// Waiting is the maximum sum of the weights of the checks that wait. If it is negative, no
+	// check waits. Default: 8192.
 	Waiting int
 }
 
-// ErrOverloaded is the error for a check that can neither be served nor wait.
+// ErrOverloaded is the error of Enter for a check for which no slot is free and that may not wait.
 var ErrOverloaded = errors.New("more checks than this node can serve")
 
-// A Gate limits the number of concurrent checks. It is safe for concurrent use. A nil
-// Gate admits every check at once.
+// A Gate bounds the number of concurrent checks. It is safe for concurrent use. A nil Gate admits
+// every check at once.
 //
-// While no check waits, Enter and Leave each take one compare-and-swap and allocate no
-// memory.
+// While no check waits, Enter and Leave only do one compare-and-swap each and allocate no memory.
 type Gate struct {
 	slots, room int64
 
-	// state is twice the weight of the checks in service, plus 1 while checks wait.
-	// While that lowest bit is set, only a goroutine that holds mu changes state.
+	// state is twice the sum of the weights of the checks that are being served, plus 1 while
+	// checks wait. While that lowest bit is set, only a goroutine that holds mu changes state.
 	state      atomic.Int64
 	overloaded atomic.Int64 // number of checks that ended with ErrOverloaded
 	waiters    sync.Pool    // of *waiter
@@ -41,8 +40,8 @@ type Gate struct {
 	waiting int64             // sum of the weights of all waiting checks
 }
 
-// A queue has the waiting checks of one tenant in the order of their arrival. The
-// queues form a ring, in the order in which they are served.
+// A queue has the waiting checks of one tenant in the order of their arrival. All queues together
+// form a ring, in the order in which serve visits them.
 type queue struct {
 	tenant      uint32
 	first, last *waiter
@@ -51,7 +50,7 @@ type queue struct {
 	prev, next  *queue
 }
 
-// A waiter is one check that waits for slots.
+// A waiter is one check in a queue.
 type waiter struct {
 	answer     chan error // has capacity 1; receives the result of Enter
 	weight     int64
@@ -70,16 +69,15 @@ func New(cfg Config) *Gate {
 	return g
 }
 
-// Enter reserves weight slots for a check of a tenant. If too few slots are free, it
-// waits. A weight below 1 counts as 1, and a weight above Config.Slots counts as
-// Config.Slots, so that every check can be served. If Enter returns nil, the caller
-// must call Leave with the same weight.
+// Enter reserves weight slots for a check of a tenant. If too few slots are free, it waits. A
+// weight below 1 counts as 1. A weight above Config.Slots counts as Config.Slots, so that every
+// check can be served. If Enter returns nil, the caller must call Leave with the same weight.
 //
-// If the check may not wait because too many checks wait already, Enter returns
-// ErrOverloaded at once. If ctx ends while the check waits, Enter returns the error of
-// ctx. A context of package http1 has a method Left. If the check waited, Enter calls
-// it before it returns nil. If the client has left, Enter returns context.Canceled
-// instead.
+// If the check may not wait because too many checks already do, Enter returns ErrOverloaded at
+// once. If ctx ends while the check waits, Enter returns the error of ctx.
+//
+// After a wait, Enter returns context.Canceled if the client has left meanwhile. It uses the method
+// Left of ctx for this, which contexts of package http1 have.
 func (g *Gate) Enter(ctx context.Context, tenant uint32, weight int) error {
 	if g == nil {
 		return nil
@@ -116,7 +114,7 @@ func hasLeft(ctx context.Context) bool {
 	return ok && client.Left()
 }
 
-// Leave releases the slots that Enter reserved. The weight must be the same.
+// Leave releases the slots that Enter reserved. weight must be the same as for Enter.
 func (g *Gate) Leave(weight int) {
 	if g == nil {
 		return
@@ -137,7 +135,7 @@ func (g *Gate) Leave(weight int) {
 	g.serve()
 }
 
-// A Status is the current load of a Gate.
+// A Status contains the current load of a Gate: the slots in use and the waiting checks.
 type Status struct {
 	InService  int64 // sum of the weights of the checks in service
 	Waiting    int64 // sum of the weights of the checks that wait
@@ -151,11 +149,12 @@ func (g *Gate) Status() Status {
 	return Status{InService: g.state.Load() / 2, Waiting: g.waiting, Overloaded: g.overloaded.Load()}
 }
 
-// bounded returns the number of slots for a weight: at least 1, at most all slots.
+// bounded returns the number of slots that a check with the given weight uses: at least 1 and at
+// most all.
 func (g *Gate) bounded(weight int) int64 { return min(max(int64(weight), 1), g.slots) }
 
-// claim reserves n slots if they are free and no check waits. It reports whether it
-// did.
+// claim reserves n slots and returns true, if they are free and no check waits. Otherwise it
+// returns false.
 func (g *Gate) claim(n int64) bool {
 	for {
 		s := g.state.Load()
@@ -168,8 +167,7 @@ func (g *Gate) claim(n int64) bool {
 	}
 }
 
-// enqueue appends a check to the queue of its tenant. It returns nil if the check may
-// not wait.
+// enqueue appends a check to the queue of its tenant. If the check may not wait, it returns nil.
 func (g *Gate) enqueue(tenant uint32, n int64) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -197,10 +195,10 @@ func (g *Gate) enqueue(tenant uint32, n int64) *waiter {
 	return w
 }
 
-// makeRoom reports whether a check of a tenant may wait. If the bound for waiting
-// checks is reached, each waiting tenant has an equal share of it. The check may then
-// wait only if its tenant stays within its share. Instead, the newest checks of the
-// tenant with the most waiting checks end with ErrOverloaded.
+// makeRoom reports whether a check of a tenant may wait. If the bound of waiting checks is reached,
+// each tenant with waiting checks has an equal share of the bound, and the check may wait only if
+// its tenant stays within its share. To make room, the newest checks of the tenant with the most
+// waiting checks get ErrOverloaded.
 func (g *Gate) makeRoom(tenant uint32, n int64) bool {
 	for g.waiting+n > g.room {
 		own, tenants := n, int64(len(g.queues))
@@ -212,8 +210,8 @@ func (g *Gate) makeRoom(tenant uint32, n int64) bool {
 		if own*tenants > g.room {
 			return false
 		}
-		// All waiting weights together exceed the bound, and this tenant is within its
-		// share. Therefore another tenant exceeds its share.
+		// The waiting checks of all tenants exceed the bound, and those of this tenant are within
+		// its share. Therefore another tenant exceeds its share.
 		var most *queue
 		for _, q := range g.queues {
 			if most == nil || q.weight > most.weight {
@@ -227,8 +225,8 @@ func (g *Gate) makeRoom(tenant uint32, n int64) bool {
 	return true
 }
 
-// withdraw removes a check from its queue. It returns false if the result was sent to
-// the check already.
+// withdraw removes a check from its queue. If serve has already given slots to the check, or
+// rejected it, withdraw returns false.
 func (g *Gate) withdraw(w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -240,10 +238,11 @@ func (g *Gate) withdraw(w *waiter) bool {
 	return true
 }
 
-// serve gives free slots to the queues by deficit round robin. A check of weight n
-// waits for n rounds, so that tenants have equal shares of the weight, and not of the
-// number of checks. If too few slots are free for the check that is next, the other
-// queues wait too. Otherwise lighter checks could overtake a heavy one again and again.
+// serve gives free slots to waiting checks, one queue after the other, by deficit round robin. In
+// each round, a queue gains the right to one slot, and a check of weight n is served after n
+// rounds. So tenants get equal shares of the slots, not of the number of checks. If too few slots
+// are free for the next check, all queues wait. Otherwise lighter checks could overtake a heavy one
+// forever.
 func (g *Gate) serve() {
 	for g.turn != nil {
 		q := g.turn
@@ -265,7 +264,8 @@ func (g *Gate) serve() {
 	g.state.And(^1)
 }
 
-// remove removes a check from its queue, and the queue from the ring if it is empty.
+// remove removes a check from its queue. If the queue is then empty, remove also removes it from
+// the ring.
 func (g *Gate) remove(w *waiter) {
 	q := w.queue
 	if w.prev != nil {
@@ -295,7 +295,7 @@ func (g *Gate) remove(w *waiter) {
 	}
 }
 
-// link adds a queue to the ring at the position that is served last.
+// link adds a queue to the ring, at the position that serve visits last.
 func (g *Gate) link(q *queue) {
 	if g.turn == nil {
 		q.prev, q.next, g.turn = q, q, q

@@ -8,12 +8,13 @@ import (
 const (
 	// MaxSlots is the maximum number of expensive requests that a node serves at the same time.
 	MaxSlots = 8
-	// MaxSlotsEach is the maximum for one party.
+	// MaxSlotsEach is the maximum number of expensive requests of one party at the same time.
 	MaxSlotsEach = 2
 )
 
-// Slots limits how many expensive requests, such as downloads and previews, run at the same time on a node, so that
-// they do not slow down checks and other requests. The zero value has all slots free.
+// Slots bounds how many expensive requests, such as downloads and previews, a node serves at the
+// same time, so that they do not slow down checks and other requests. The zero value has all slots
+// free.
 type Slots struct {
 	mu    sync.Mutex
 	taken int
@@ -21,8 +22,8 @@ type Slots struct {
 	freed chan struct{} // closed when a slot becomes free; nil if no request waits
 }
 
-// Take waits until ctx ends for a slot, on behalf of a party: a tenant, or one person or key of the operator. It
-// reports whether it took one. If it did, the caller must call end to free the slot.
+// Take waits until a slot is free or ctx ends. party identifies who uses the slot: a tenant, or one
+// person or key of the operator. If ok is true, the caller has a slot and must call end to free it.
 func (t *Slots) Take(ctx context.Context, party string) (end func(), ok bool) {
 	for {
 		freed, ok := t.try(party)
@@ -37,7 +38,7 @@ func (t *Slots) Take(ctx context.Context, party string) (end func(), ok bool) {
 	}
 }
 
-// try takes a slot, or returns a channel that is closed when a slot becomes free.
+// try reserves a slot. If none is free, it returns a channel that is closed when one becomes free.
 func (t *Slots) try(party string) (freed <-chan struct{}, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// wholeTimeout is the least timeout of commands that read or change a whole configuration.
+// wholeTimeout is the minimum timeout of commands that read or change the whole configuration,
+// whatever --timeout says.
 const wholeTimeout = 90 * time.Second
 
-// fromFiles selects the files of a configuration.
+// fromFiles has the arguments that name the files of a configuration.
 type fromFiles struct {
 	File  []string `required:"" short:"f" sep:"none" setting:"false" placeholder:"PATH" help:"YAML or JSON file, a folder of them, or - for standard input; may be repeated."`
 	Prune bool     `setting:"false" help:"Delete what the files do not have: plans and tenants, and overrides and list entries of tenants. Sections that are left out stay."`
@@ -45,7 +46,7 @@ func (e exportCommand) Run(ctx context.Context, t Terminal) error {
 	return c.output.print(t, a.body, nil)
 }
 
-// An applied is the answer to an application of a configuration.
+// An applied is the response to a request that applies a configuration.
 type applied struct {
 	Changes, Unmanaged []change
 	Expired            []string
@@ -91,7 +92,7 @@ func (diffCommand) Help() string {
 		"Ends with 0 if nothing differs, and with 11 if something does."
 }
 
-// open reads the files and returns a client.
+// open reads the files and returns a client for the installation.
 func (f fromFiles) open(t Terminal, place Connection) (*client, *bundle, error) {
 	place.Timeout = max(place.Timeout, wholeTimeout)
 	c, err := place.client(t)
@@ -102,7 +103,8 @@ func (f fromFiles) open(t Terminal, place Connection) (*client, *bundle, error) 
 	return c, b, err
 }
 
-// send applies the files, or with dryRun computes what would change.
+// send sends the configuration b to the installation, which applies it. With dryRun, the
+// installation only returns what it would change.
 func (f fromFiles) send(ctx context.Context, c *client, b *bundle, dryRun bool) (applied, []byte, error) {
 	query := url.Values{}
 	if dryRun {
@@ -122,7 +124,7 @@ func (f fromFiles) send(ctx context.Context, c *client, b *bundle, dryRun bool) 
 	return is, a.body, nil
 }
 
-// Run compares the files with the installation.
+// Run prints the differences between the files and the installation.
 func (d diffCommand) Run(ctx context.Context, t Terminal) error {
 	c, b, err := d.open(t, d.Connection)
 	if err != nil {
@@ -182,14 +184,15 @@ func (y applyCommand) Run(ctx context.Context, t Terminal) error {
 	return nil
 }
 
-// ignored names the overrides and list entries that have ended.
+// ignored prints a message about each override and list entry in the files that has already
+// expired.
 func (b *bundle) ignored(t Terminal, is applied) {
 	for _, pointer := range is.Expired {
 		t.say("%s: %s has ended and is ignored: remove it", b.place(pointer), plain(pointer))
 	}
 }
 
-// write writes the changes and previews for people.
+// write prints the changes and the previews for people.
 func (is applied) write(w io.Writer) error {
 	for _, c := range is.Changes {
 		switch c.Kind {
@@ -220,7 +223,7 @@ func (is applied) write(w io.Writer) error {
 	return nil
 }
 
-// short returns a JSON value on one line, cut after 120 characters.
+// short returns a JSON value on one line, shortened to at most 120 characters.
 func short(v json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Compact(&b, v) != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A request describes the request that a check is about.
+// A request has the flags that describe the request to check.
 type request struct {
 	Method     string            `arg:"" help:"Method of the request, such as POST."`
 	Path       string            `arg:"" help:"Path of the request, such as /v1/login."`
@@ -57,7 +57,7 @@ func (checkCommand) Help() string {
 	return "Ends with 0 if the check passes, and with 10 if it is denied. The times RESET and RETRY are in seconds."
 }
 
-// Run sends the check.
+// Run sends the check and prints the decision.
 func (k checkCommand) Run(ctx context.Context, t Terminal) error {
 	c, err := k.client(t)
 	if err != nil {
@@ -74,7 +74,8 @@ func (k checkCommand) Run(ctx context.Context, t Terminal) error {
 	return c.decision(a.body, "")
 }
 
-// decision prints a decision and its limits. The error of a denial has the code ExitDenied.
+// decision prints a decision and its limits. at is the member of document that contains the
+// decision. If the decision is a denial, the error has the exit code ExitDenied.
 func (c *client) decision(document []byte, at string) error {
 	v, err := decode(document)
 	if err != nil {
@@ -110,7 +111,8 @@ func (c *client) decision(document []byte, at string) error {
 	return &Error{ExitDenied, fmt.Errorf("denied: %s; %s", cell(lookUp(d, "reason")), retry)}
 }
 
-// seconds replaces times in milliseconds by text.
+// seconds replaces the members with the given names, which are times in milliseconds, by texts for
+// people.
 func seconds(rows []any, names ...string) {
 	for _, row := range rows {
 		o, _ := row.(map[string]any)
@@ -122,7 +124,7 @@ func seconds(rows []any, names ...string) {
 	}
 }
 
-// duration formats a number of milliseconds.
+// duration returns a number of milliseconds as a text for people.
 func duration(ms json.Number) string {
 	n, err := ms.Int64()
 	if err != nil {
@@ -146,7 +148,7 @@ func (explainCommand) Help() string {
 	return "Shows which policies match, which do not and why, and what each limit holds now. Ends with 10 if the check would be denied."
 }
 
-// Run explains a check or a recorded denial.
+// Run explains a check that it describes with flags, or a kept denial.
 func (e explainCommand) Run(ctx context.Context, t Terminal) error {
 	c, err := e.client(t)
 	if err != nil {

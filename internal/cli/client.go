@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// maxAnswer bounds the size of an answer in bytes.
+// maxAnswer is the maximum size of a response in bytes.
 const maxAnswer = 256 << 20
 
 // A client calls the REST API of one installation.
@@ -26,11 +26,11 @@ type client struct {
 	token    string
 	http     *http.Client
 	dryRun   bool // write prints the request and sends nothing
-	// idempotencyKey is sent with each request, unless it is "".
+	// idempotencyKey is the header Idempotency-Key of each request; "" for none.
 	idempotencyKey string
 }
 
-// client returns a client of the selected installation.
+// client returns a client for the installation that c selects.
 func (c Connection) client(t Terminal) (*client, error) {
 	at, token, err := c.place(t)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c Connection) client(t Terminal) (*client, error) {
 	}, nil
 }
 
-// An answer is the answer to a request.
+// An answer is the response to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -64,13 +64,13 @@ type problem struct {
 	Errors    []fault `json:"errors"`
 }
 
-// A fault is one invalid field of a request.
+// A fault names one invalid field of a request and what is wrong with it.
 type fault struct {
 	Pointer string `json:"pointer"`
 	Detail  string `json:"detail"`
 }
 
-// A problemError is the error for an answer that is a problem.
+// A problemError is the error for a response that contains a problem.
 type problemError struct {
 	status int
 	problem
@@ -101,8 +101,8 @@ func (c *client) get(ctx context.Context, path string, query url.Values) (answer
 	return c.send(ctx, http.MethodGet, path, query, nil, "")
 }
 
-// write sends a request that changes something. With --dry-run it prints the request instead,
-// and returns false.
+// write sends a request that changes something. With --dry-run, it prints the request, sends
+// nothing, and returns false.
 func (c *client) write(ctx context.Context, method, path string, body any, ifMatch string) (answer, bool, error) {
 	if !c.dryRun {
 		a, err := c.send(ctx, method, path, nil, body, ifMatch)
@@ -128,8 +128,8 @@ func (c *client) write(ctx context.Context, method, path string, body any, ifMat
 	})
 }
 
-// send sends a request and reads the answer. The error of a status from 400 on has the exit
-// code of the status.
+// send sends a request and reads the response. If the status is 400 or higher, it returns an error
+// with the exit code for the status.
 func (c *client) send(ctx context.Context, method, path string, query url.Values, body any, ifMatch string) (answer, error) {
 	var content io.Reader
 	if body != nil {
@@ -172,7 +172,7 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 	return a, a.err(c.base)
 }
 
-// unreachable returns the error for a request without an answer.
+// unreachable returns the error for a request to which no response came.
 func (c *client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -187,7 +187,8 @@ func (c *client) unreachable(ctx context.Context, err error) error {
 	return &Error{ExitUnreachable, fmt.Errorf("%s cannot be reached: %w", c.base, err)}
 }
 
-// err returns the error of an answer, or nil for a success.
+// err returns the error that a response stands for, or nil if its status is a success. base is the
+// address of the installation, for the message.
 func (a answer) err(base string) error {
 	if a.status < 300 {
 		return nil
@@ -199,8 +200,8 @@ func (a answer) err(base string) error {
 	return &Error{codeOf(a.status), &e}
 }
 
-// list reads all pages of a list, or the first limit rows if limit is not 0. The answer is
-// {"data": […]}.
+// list reads all rows of a list, page after page. If limit is not 0, it reads only the first limit
+// rows. It returns the rows as {"data": […]}.
 func (c *client) list(ctx context.Context, path string, query url.Values, limit int) ([]byte, error) {
 	rows := []json.RawMessage{}
 	for {

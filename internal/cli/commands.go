@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Commands contains the commands that call an installation.
+// Commands contains the commands that call an installation over its REST API.
 type Commands struct {
 	Check     checkCommand     `cmd:"" group:"remote" help:"Decide a check: headgate check POST /v1/login --tenant acme -a user=u1"`
 	Explain   explainCommand   `cmd:"" group:"remote" help:"Explain how a check would be decided, and charge nothing: headgate explain POST /v1/login --tenant acme -a user=u1"`
@@ -28,13 +28,14 @@ type Commands struct {
 	Lists     listsCommand     `cmd:"" group:"remote" help:"List, add and delete entries of the deny list and the allow list of a tenant."`
 }
 
-// A writing command can print its request instead of sending it.
+// A writing has the flags of a command that changes something. With --dry-run, the command prints
+// its request and sends nothing.
 type writing struct {
 	Connection
 	DryRun bool `setting:"false" help:"Print the request, and send nothing that writes."`
 }
 
-// client returns a client that honors --dry-run.
+// client returns a client that sends no changes if --dry-run is set.
 func (w writing) client(t Terminal) (*client, error) {
 	c, err := w.Connection.client(t)
 	if err == nil {
@@ -43,7 +44,8 @@ func (w writing) client(t Terminal) (*client, error) {
 	return c, err
 }
 
-// create sends POST with a body and prints the created object.
+// create sends a POST request with a body, and prints the created object as a table with the given
+// columns.
 func (c *client) create(ctx context.Context, path string, body any, columns ...Column) error {
 	a, sent, err := c.write(ctx, http.MethodPost, path, body, "")
 	if err != nil || !sent {
@@ -52,7 +54,7 @@ func (c *client) create(ctx context.Context, path string, body any, columns ...C
 	return c.output.rows(c.terminal, a.body, "", columns...)
 }
 
-// remove sends DELETE and says what was deleted.
+// remove sends a DELETE request, and prints a message that what was deleted.
 func (c *client) remove(ctx context.Context, path, ifMatch, what string) error {
 	_, sent, err := c.write(ctx, http.MethodDelete, path, nil, ifMatch)
 	if sent {
@@ -61,7 +63,7 @@ func (c *client) remove(ctx context.Context, path, ifMatch, what string) error {
 	return err
 }
 
-// show reads an object and prints it.
+// show reads an object and prints it as a table with the given columns.
 func (c *client) show(ctx context.Context, path string, columns ...Column) error {
 	a, err := c.get(ctx, path, nil)
 	if err != nil {
@@ -70,7 +72,8 @@ func (c *client) show(ctx context.Context, path string, columns ...Column) error
 	return c.output.rows(c.terminal, a.body, "", columns...)
 }
 
-// confirmed returns an error without --yes.
+// confirmed returns an error if neither --yes nor --dry-run is set. what describes the change in
+// the message.
 func confirmed(yes, dryRun bool, what string) error {
 	if yes || dryRun {
 		return nil
@@ -78,17 +81,17 @@ func confirmed(yes, dryRun bool, what string) error {
 	return usage("this deletes %s, which cannot be undone: repeat the command with --yes", what)
 }
 
-// An object is the body of a request without the members that have no value.
+// An object is the body of a request. Members without a value are left out.
 type object map[string]any
 
-// set adds a member unless it is empty.
+// set adds a member, unless value is "".
 func (o object) set(name, value string) {
 	if value != "" {
 		o[name] = value
 	}
 }
 
-// expires adds the member expires_at for a time from now, unless it is 0.
+// expires adds the member expires_at with the time now plus after, unless after is 0.
 func (o object) expires(after time.Duration) error {
 	if after < 0 {
 		return usage("--expires: is %s, and must be in the future", after)
@@ -99,8 +102,8 @@ func (o object) expires(after time.Duration) error {
 	return nil
 }
 
-// readDocument reads a JSON or YAML document from a file, or from standard input if the file is
-// "-".
+// readDocument reads a JSON or YAML document from a file and returns it as JSON. If file is "-", it
+// reads standard input.
 func readDocument(t Terminal, file string) (json.RawMessage, error) {
 	text, name, err := readInput(t, file)
 	if err != nil {

@@ -29,14 +29,15 @@ type Terminal struct {
 // say writes a message to standard error.
 func (t Terminal) say(format string, args ...any) { fmt.Fprintf(t.Stderr, format+"\n", args...) }
 
-// TokenSetting is the environment variable with the API key. The key has no flag, because every
-// user of the machine can read the arguments of a process.
+// TokenSetting is the environment variable with the API key. There is no flag for the key, because
+// every user of the machine can read the command line of a process.
 const TokenSetting = "HEADGATE_TOKEN"
 
-// defaultURL is the address of a server with default settings.
+// defaultURL is the address of an installation if no flag, environment variable or profile selects
+// one.
 const defaultURL = "http://127.0.0.1:8080"
 
-// A Connection selects the installation that a command calls, and the format of its output.
+// A Connection has the flags that select the installation and the output format.
 type Connection struct {
 	URL       string        `placeholder:"URL" help:"Address of the installation. Default: the default profile, or http://127.0.0.1:8080."`
 	TokenFile string        `placeholder:"FILE" help:"File with the API key; - reads it from standard input. HEADGATE_TOKEN contains the key itself."`
@@ -46,7 +47,8 @@ type Connection struct {
 	Output
 }
 
-// A profile is a named installation.
+// A profile is a named installation in the file with the profiles, so that users need not repeat
+// its address and key.
 type profile struct {
 	URL       string `yaml:"url"`
 	Token     string `yaml:"token"`
@@ -63,8 +65,8 @@ func usage(format string, args ...any) error {
 	return &Error{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// place returns the address and the key that the flags, the environment, and the profiles
-// select.
+// place returns the address and the API key of the installation. Flags have precedence over
+// environment variables, and these over the profile.
 func (c Connection) place(t Terminal) (at *url.URL, token string, err error) {
 	if c.URL != "" && c.Profile != "" {
 		return nil, "", usage("--url (HEADGATE_URL) and --profile (HEADGATE_PROFILE) exclude each other: give one of them")
@@ -91,7 +93,8 @@ func (c Connection) place(t Terminal) (at *url.URL, token string, err error) {
 	return at, token, err
 }
 
-// token returns the API key. A key of the call wins over the key of the profile.
+// token returns the API key. The environment variable or the file of this call has precedence over
+// the key in the profile.
 func (c Connection) token(t Terminal, chosen profile) (string, error) {
 	read := func(setting, file string) (string, error) {
 		var text []byte
@@ -121,8 +124,8 @@ func (c Connection) token(t Terminal, chosen profile) (string, error) {
 		TokenSetting)
 }
 
-// valid returns the token, or an error if it cannot be in a header. The error does not show the
-// token.
+// valid returns the token, or an error if a header cannot contain it. setting says in the message
+// where the token came from. The message does not contain the token.
 func valid(setting, token string) (string, error) {
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", usage("%s: is not an API key, which is one line without spaces", setting)
@@ -130,7 +133,7 @@ func valid(setting, token string) (string, error) {
 	return token, nil
 }
 
-// profile returns the selected profile, or an empty one if none is selected.
+// profile returns the selected profile, or an empty profile if none is selected.
 func (c Connection) profile(t Terminal) (profile, error) {
 	path := c.Profiles
 	if path == "" {
@@ -170,8 +173,8 @@ func (c Connection) profile(t Terminal) (profile, error) {
 	return chosen, nil
 }
 
-// withoutValues replaces a YAML error about a wrong type, because its text contains the value,
-// which may be a key.
+// withoutValues replaces YAML errors about a wrong type by errors without the value, because the
+// value may be an API key.
 func withoutValues(err error) error {
 	if errors.As(err, new(*yaml.TypeError)) {
 		return errors.New("must have default: NAME and profiles: {NAME: {url, token or token_file}}, and nothing else")
@@ -179,7 +182,8 @@ func withoutValues(err error) error {
 	return err
 }
 
-// defaultProfiles returns the path of the file with the profiles.
+// defaultProfiles returns the path of the file with the profiles, unless a setting names another
+// file.
 func defaultProfiles(getenv func(string) string) string {
 	folder := getenv("XDG_CONFIG_HOME")
 	if folder == "" {
@@ -188,8 +192,8 @@ func defaultProfiles(getenv func(string) string) string {
 	return filepath.Join(folder, "headgate", "profiles.yaml")
 }
 
-// readPrivate reads a file that may contain keys. It returns an error if other users can read
-// the file.
+// readPrivate reads a file that may contain API keys. It returns an error if other users of the
+// machine can read the file.
 func readPrivate(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -206,8 +210,8 @@ func readPrivate(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, 1<<20))
 }
 
-// DidYouMean returns ", did you mean …?" with the word that is closest to a misspelt one, or ""
-// if none is close.
+// DidYouMean returns ", did you mean …?" with the element of words that is closest to a misspelt
+// word. It returns "" if none is close.
 func DidYouMean(misspelt string, words []string) string {
 	best, distance := "", len(misspelt)/3+2
 	for _, word := range words {
@@ -221,7 +225,7 @@ func DidYouMean(misspelt string, words []string) string {
 	return fmt.Sprintf(", did you mean %q?", best)
 }
 
-// editDistance returns the number of characters to insert, delete, or replace that make a of b.
+// editDistance returns how many characters must be inserted, deleted or replaced to turn a into b.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -29,7 +29,7 @@ var overrideColumns = []Column{
 	{"REASON", "reason"},
 }
 
-// ofTenant selects a tenant.
+// ofTenant has the flag that selects the tenant of a command.
 type ofTenant struct {
 	Tenant string `arg:"" help:"Slug of the tenant."`
 }
@@ -101,7 +101,7 @@ func (n overridesCreate) Run(ctx context.Context, t Terminal) error {
 	return c.create(ctx, path("tenants", n.Tenant, "overrides"), body, overrideColumns...)
 }
 
-// limits returns the numbers of the limits, by name.
+// limits returns the limits that the override replaces, with the values from the flags.
 func (n overridesCreate) limits() []object {
 	named := map[string]object{}
 	at := func(name string) object {

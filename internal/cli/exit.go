@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// The exit codes of the process.
+// The exit codes of the commands.
 const (
 	ExitOK           = 0
 	ExitFailure      = 1
@@ -20,7 +20,7 @@ const (
 	ExitFindings     = 12
 )
 
-// ExitCodes lists the exit codes with their meanings, for docs/cli.md.
+// ExitCodes lists the exit codes with their meanings. docs/cli.md has the same list.
 var ExitCodes = []struct {
 	Code    int
 	Meaning string
@@ -49,8 +49,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the error without its exit code.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ExitCode returns the exit code for an error. It is ExitFailure for an error of another
-// package.
+// ExitCode returns the exit code for an error. If the error has none, it is ExitFailure.
 func ExitCode(err error) int {
 	var e *Error
 	switch {
@@ -62,7 +61,7 @@ func ExitCode(err error) int {
 	return ExitFailure
 }
 
-// codeOf returns the exit code for the status of an answer.
+// codeOf returns the exit code for the status of a response.
 func codeOf(status int) int {
 	switch status {
 	case http.StatusNotFound, http.StatusGone:

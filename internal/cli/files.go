@@ -16,14 +16,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A bundle is a configuration that was read from files.
+// A bundle is a configuration from one or several files, with the file and line of each of its
+// parts.
 type bundle struct {
 	sections map[string]map[string]any // plans and tenants, by slug
 	places   map[string]string         // by JSON pointer: file and line
 }
 
-// readBundle reads the configuration in files and folders. "-" is standard input. A slug may be
-// in one file only.
+// readBundle reads a configuration from files and folders. The path "-" stands for standard input.
+// It returns an error if two files contain the same slug.
 func readBundle(t Terminal, paths []string) (*bundle, error) {
 	b := &bundle{sections: map[string]map[string]any{}, places: map[string]string{}}
 	for _, path := range paths {
@@ -45,7 +46,8 @@ func readBundle(t Terminal, paths []string) (*bundle, error) {
 	return b, nil
 }
 
-// configurationFiles returns the files of a folder and of the folders in it, without hidden ones.
+// configurationFiles returns the YAML and JSON files in a folder and its subfolders. It leaves out
+// hidden ones.
 func configurationFiles(folder string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
@@ -85,7 +87,7 @@ func (b *bundle) readFile(t Terminal, file string) error {
 	}
 }
 
-// add adds one YAML document.
+// add adds one YAML document of a file to the bundle.
 func (b *bundle) add(file string, root *yaml.Node) error {
 	if root.Kind != yaml.MappingNode {
 		return fmt.Errorf("line %d: must have the members plans and tenants", root.Line)
@@ -130,7 +132,8 @@ func (b *bundle) addObject(file, section string, slug, object *yaml.Node) error 
 	return nil
 }
 
-// note records the places of everything below a node.
+// note records the file and line of a YAML node and of all nodes below it. pointer is the JSON
+// pointer of the node.
 func (b *bundle) note(file, pointer string, n *yaml.Node) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -153,7 +156,8 @@ func escapePointer(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// place returns the file and line of a pointer, or of the closest object around it.
+// place returns the file and line of a JSON pointer. If the bundle has no such part, it returns
+// those of the closest enclosing part.
 func (b *bundle) place(pointer string) string {
 	for pointer != "" {
 		if place, ok := b.places[pointer]; ok {
@@ -164,7 +168,7 @@ func (b *bundle) place(pointer string) string {
 	return ""
 }
 
-// located adds the file and line to each fault of a problem.
+// located adds the file and line to each fault that the error of the API contains.
 func (b *bundle) located(err error) error {
 	var p *problemError
 	var code *Error

@@ -21,7 +21,7 @@ func (importCommand) Help() string {
 		"Nothing is sent."
 }
 
-// Run prints the plans of a file.
+// Run prints the plans that correspond to a configuration file of another product.
 func (i importCommand) Run(t Terminal) error {
 	text, name, err := readInput(t, i.File)
 	if err != nil {
@@ -58,7 +58,8 @@ func (i importCommand) Run(t Terminal) error {
 	return nil
 }
 
-// readInput returns the content of a file and its name for messages. "-" is standard input.
+// readInput returns the content of a file, and the name of the file for messages. The file "-" is
+// standard input.
 func readInput(t Terminal, file string) (text []byte, name string, err error) {
 	if file != "-" {
 		if text, err = os.ReadFile(file); err != nil {

@@ -30,7 +30,8 @@ var keyColumns = []Column{
 	{"ALLOWED IPS", "allowed_ips"},
 }
 
-// keyOwner selects the keys of a tenant or of the operator.
+// keyOwner has the flags that select whose keys a command is about: those of a tenant, or those of
+// the operator.
 type keyOwner struct {
 	Tenant string `setting:"false" placeholder:"SLUG" help:"Keys of this tenant. Default: keys of the operator."`
 }
@@ -103,8 +104,8 @@ func (n keysCreate) Run(ctx context.Context, t Terminal) error {
 	return c.secret(ctx, n.path(), body)
 }
 
-// secret sends POST and prints the key of the answer. A table would hide the key among other
-// columns, so that format prints the key alone.
+// secret sends a POST request and prints the API key in the response. In the table format it prints
+// only the key, so that a script can use the output.
 func (c *client) secret(ctx context.Context, path string, body any) error {
 	a, sent, err := c.write(ctx, http.MethodPost, path, body, "")
 	if err != nil || !sent {

@@ -15,12 +15,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Output selects the format of what a command writes to standard output.
+// An Output has the flag for the format of standard output.
 type Output struct {
 	Format string `name:"output" short:"o" default:"table" enum:"table,json,yaml" help:"Format of the output: table, json or yaml."`
 }
 
-// print writes a JSON document in the selected format. table writes it for people.
+// print writes a JSON document in the selected format. For the format table, it calls table.
 func (o Output) print(t Terminal, document []byte, table func(w io.Writer) error) error {
 	switch o.Format {
 	case "json":
@@ -46,14 +46,14 @@ func (o Output) print(t Terminal, document []byte, table func(w io.Writer) error
 	return w.Flush()
 }
 
-// A Column is a column of a table.
+// A Column is a column of a table: a heading, and the path of the value in the JSON form of a row.
 type Column struct {
 	Title string
 	Path  string // of the value in a row: names of members with dots between them
 }
 
-// Table prints a value with a JSON form. Its member at is an array, and each element is a row of
-// the table. If at is "", the value is the only row.
+// Table prints the JSON form of v. In the table format, each element of its member at is a row; at
+// must be an array. If at is "", v is the only row.
 func (o Output) Table(t Terminal, v any, at string, columns ...Column) error {
 	document, err := json.Marshal(v)
 	if err != nil {
@@ -62,7 +62,7 @@ func (o Output) Table(t Terminal, v any, at string, columns ...Column) error {
 	return o.rows(t, document, at, columns...)
 }
 
-// Text prints a value with a JSON form. In the table format, it prints text.
+// Text prints the JSON form of v. In the table format, it prints text instead.
 func (o Output) Text(t Terminal, v any, text string) error {
 	document, err := json.Marshal(v)
 	if err != nil {
@@ -74,8 +74,8 @@ func (o Output) Text(t Terminal, v any, text string) error {
 	})
 }
 
-// rows writes a JSON document whose member at is an array as a table. If at is "", the document
-// is the only row.
+// rows writes a JSON document as a table. Each element of its member at is a row; at must be an
+// array. If at is "", the document is the only row.
 func (o Output) rows(t Terminal, document []byte, at string, columns ...Column) error {
 	return o.print(t, document, func(w io.Writer) error {
 		v, err := decode(document)
@@ -90,13 +90,14 @@ func (o Output) rows(t Terminal, document []byte, at string, columns ...Column) 
 	})
 }
 
-// Lines returns a writer for JSON documents, each of which is one line. It writes them in the
-// format. The formats are lines of JSON, YAML documents, and what row returns for a document.
+// Lines returns a writer to which a command writes JSON documents, one in each line. The writer
+// prints each document in the selected format: as a line of JSON, as a YAML document, or as the
+// text that row returns.
 func (o Output) Lines(t Terminal, row func(document json.RawMessage) (string, error)) io.Writer {
 	return &lineWriter{output: o, terminal: t, row: row}
 }
 
-// A lineWriter converts lines of JSON.
+// A lineWriter is the writer that Lines returns.
 type lineWriter struct {
 	output   Output
 	terminal Terminal
@@ -163,7 +164,8 @@ func decode(document []byte) (any, error) {
 	return v, nil
 }
 
-// lookUp returns the value at a path of member names with dots between them, or nil.
+// lookUp returns the value in v at a path of member names that are separated by dots. If there is
+// no such value, it returns nil.
 func lookUp(v any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		object, ok := v.(map[string]any)
@@ -175,7 +177,7 @@ func lookUp(v any, path string) any {
 	return v
 }
 
-// cell returns a value as the text of a cell.
+// cell returns a JSON value as text for a cell of a table.
 func cell(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -206,8 +208,8 @@ func cell(v any) string {
 	return plain(fmt.Sprint(v))
 }
 
-// plain returns text in which characters that control a terminal are escaped. Attribute values
-// come from the callers of a tenant.
+// plain replaces control characters in a text by escapes, so that they cannot control the terminal.
+// Attribute values may contain them, because they come from the clients of a tenant.
 func plain(text string) string {
 	if text == "" {
 		return "-"
@@ -219,7 +221,7 @@ func plain(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// toYAML converts a JSON document to YAML and keeps the order of its members.
+// toYAML converts a JSON document to YAML. The members keep their order.
 func toYAML(document []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
@@ -236,7 +238,7 @@ func toYAML(document []byte) ([]byte, error) {
 	return b.Bytes(), e.Close()
 }
 
-// yamlNode reads one JSON value.
+// yamlNode reads one JSON value from d and returns it as YAML.
 func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 	token, err := d.Token()
 	if err != nil {
@@ -281,10 +283,10 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 	return nil, fmt.Errorf("unexpected %v", token)
 }
 
-// maxInput bounds the size of an input in bytes.
+// maxInput is the maximum size of an input in bytes.
 const maxInput = 64 << 20
 
-// readAll reads an input of a bounded size.
+// readAll reads r to the end. It returns an error if r has more than maxInput bytes.
 func readAll(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxInput+1))
 	if err == nil && len(text) > maxInput {

@@ -36,7 +36,7 @@ func (l plansList) Run(ctx context.Context, t Terminal) error {
 	return l.rows(ctx, t, path("plans"), map[string]string{"q": l.Query}, l.Limit, planColumns)
 }
 
-// planNamed selects a plan.
+// planNamed has the argument that names a plan.
 type planNamed struct {
 	Plan string `arg:"" help:"Slug of the plan."`
 }
@@ -48,7 +48,7 @@ type plansGet struct {
 	Draft   bool `setting:"false" help:"The draft."`
 }
 
-// Run shows a document of a plan.
+// Run prints the draft or a version of a plan.
 func (g plansGet) Run(ctx context.Context, t Terminal) error {
 	c, err := g.client(t)
 	if err != nil {
@@ -79,7 +79,7 @@ func (g plansGet) Run(ctx context.Context, t Terminal) error {
 		Column{"COUNT BY", "count_by"}, Column{"LIMITS", "limits"})
 }
 
-// published returns the number of the version in force.
+// published returns the number of the plan's current version.
 func (c *client) published(ctx context.Context, plan string) (int, error) {
 	a, err := c.get(ctx, path("plans", plan), nil)
 	if err != nil {
@@ -97,13 +97,13 @@ func (c *client) published(ctx context.Context, plan string) (int, error) {
 	return is.Published, nil
 }
 
-// planFile selects a plan and the file with its document.
+// planFile has the arguments that name a plan and a file with its document.
 type planFile struct {
 	planNamed
 	File string `required:"" short:"f" setting:"false" placeholder:"FILE" help:"Document of the plan, as YAML or JSON; - reads standard input."`
 }
 
-// open returns a client and the document.
+// open reads the document, and returns it with a client for the installation.
 func (f planFile) open(t Terminal, w writing) (*client, json.RawMessage, error) {
 	c, err := w.client(t)
 	if err != nil {
@@ -132,7 +132,7 @@ type plansSave struct {
 	planFile
 }
 
-// Run replaces a draft.
+// Run replaces the draft of a plan.
 func (s plansSave) Run(ctx context.Context, t Terminal) error {
 	c, document, err := s.open(t, s.writing)
 	if err != nil {
@@ -155,7 +155,7 @@ type plansValidate struct {
 	planNamed
 }
 
-// Run validates a draft. It ends with ExitInvalid if the draft has faults.
+// Run validates the draft of a plan. If it has faults, the exit code is ExitInvalid.
 func (v plansValidate) Run(ctx context.Context, t Terminal) error {
 	c, err := v.client(t)
 	if err != nil {
@@ -221,7 +221,7 @@ type plansPublish struct {
 	Version int `setting:"false" help:"Put this earlier version in force. Default: publish the draft."`
 }
 
-// Run publishes a draft or a version.
+// Run publishes the draft, or makes an earlier version current again.
 func (p plansPublish) Run(ctx context.Context, t Terminal) error {
 	c, err := p.client(t)
 	if err != nil {

@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// progressDelay is how long work takes before its progress is shown.
+	// progressDelay is the time after which the progress of an operation is shown.
 	progressDelay = time.Second
-	// progressInterval is the time between two updates.
+	// progressInterval is the time between two updates of the shown progress.
 	progressInterval = 200 * time.Millisecond
 )
 
-// Progress shows on a terminal how far work is, if it takes longer than a second. done returns how
-// many of total units are done, and is called from another goroutine. If total is 0, only the
-// elapsed time is shown, and done may be nil. The caller must call stop, which clears the line.
+// Progress shows on a terminal how far an operation is, once it has taken longer than a second.
+// done returns how many of the total units are finished; another goroutine calls it. If total is 0,
+// Progress only shows the elapsed time, and done may be nil. The caller must call stop at the end,
+// which clears the line.
 func (t Terminal) Progress(what string, total int64, done func() int64) (stop func()) {
 	if !t.Interactive {
 		return func() {}
@@ -52,7 +53,7 @@ func (t Terminal) showProgress(ctx context.Context, what string, total int64, do
 	}
 	defer func() { _ = bar.Clear() }()
 	for {
-		// An error of the terminal must not end the work.
+		// An error of the terminal must not stop the operation.
 		_ = bar.Set64(min(done(), total))
 		if total < 0 {
 			_ = bar.RenderBlank()

@@ -38,7 +38,8 @@ func (l tenantsList) Run(ctx context.Context, t Terminal) error {
 	return l.rows(ctx, t, path("tenants"), map[string]string{"q": l.Query, "status": l.Status, "plan": l.Plan}, l.Limit, tenantColumns)
 }
 
-// rows prints a list with the filters that are not empty.
+// rows prints a list that the API returns for path. filters are query parameters; empty ones are
+// left out.
 func (c Connection) rows(ctx context.Context, t Terminal, path string, filters map[string]string, limit int, columns []Column) error {
 	cl, err := c.client(t)
 	if err != nil {
@@ -74,7 +75,7 @@ func (g tenantsGet) Run(ctx context.Context, t Terminal) error {
 	return c.show(ctx, path("tenants", g.Tenant), tenantColumns...)
 }
 
-// tenantFields are the fields of a tenant that flags set.
+// tenantFields has the flags for the fields of a tenant.
 type tenantFields struct {
 	Plan             *string `setting:"false" placeholder:"SLUG" help:"Plan of the tenant; empty for none."`
 	Status           string  `setting:"false" enum:",active,suspended" default:"" help:"active or suspended."`
@@ -86,7 +87,7 @@ type tenantFields struct {
 	MaxKeys          int64   `setting:"false" help:"Bound of live counters in Redis."`
 }
 
-// apply sets the fields in a tenant's document.
+// apply sets the fields for which a flag was given in the document of a tenant.
 func (f tenantFields) apply(document map[string]any) {
 	o := object(document)
 	o.set("status", f.Status)
@@ -135,8 +136,8 @@ type tenantsSet struct {
 	tenantFields
 }
 
-// Run reads the tenant, changes the given fields, and replaces the tenant. It fails with a
-// conflict if the tenant changed in between.
+// Run reads the tenant, changes the fields for which a flag was given, and writes the tenant. If
+// the tenant was changed in between, the error is a conflict.
 func (s tenantsSet) Run(ctx context.Context, t Terminal) error {
 	c, err := s.client(t)
 	if err != nil {
@@ -183,7 +184,8 @@ func (d tenantsDelete) Run(ctx context.Context, t Terminal) error {
 	return c.removeRead(ctx, path("tenants", d.Tenant), "tenant "+d.Tenant)
 }
 
-// removeRead deletes an object that needs its ETag.
+// removeRead reads an object for its ETag and then deletes it. So an object that was changed in
+// between is not deleted.
 func (c *client) removeRead(ctx context.Context, at, what string) error {
 	a, err := c.get(ctx, at, nil)
 	if err != nil {

@@ -20,7 +20,7 @@ type topCommand struct {
 	Limit  int           `default:"20" setting:"false" help:"How many rows, at most 100."`
 }
 
-// Run prints the ranking.
+// Run prints the ranking of tenants, routes, policies or keys.
 func (o topCommand) Run(ctx context.Context, t Terminal) error {
 	c, err := o.client(t)
 	if err != nil {
@@ -97,7 +97,7 @@ func (u usageCommand) Run(ctx context.Context, t Terminal) error {
 	})
 }
 
-// usedLimits returns one row for each limit of each key in a usage.
+// usedLimits returns the rows of the table: one for each limit of each key in a usage.
 func usedLimits(v any) []any {
 	var rows []any
 	policies, _ := lookUp(v, "policies").([]any)
@@ -133,10 +133,11 @@ func (tailCommand) Help() string {
 		"With -o json, each denial is one line; with -o yaml, each is one document."
 }
 
-// overlap is the time within which a denial can be recorded after a later one of another node.
+// overlap is how long after its own time a denial may be stored. Nodes store denials at different
+// times, so tail reads the last overlap again and leaves out what it has printed.
 const overlap = 30 * time.Second
 
-// Run prints denials until ctx ends.
+// Run prints new denials until ctx ends.
 func (l tailCommand) Run(ctx context.Context, t Terminal) error {
 	c, err := l.client(t)
 	if err != nil {
@@ -172,7 +173,7 @@ func (l tailCommand) Run(ctx context.Context, t Terminal) error {
 	}
 }
 
-// read returns the denials since from, newest first.
+// read returns the denials from the time from on, newest first.
 func (l tailCommand) read(ctx context.Context, c *client, from time.Time) ([]json.RawMessage, error) {
 	query := url.Values{"from": {instant(from)}}
 	for name, value := range map[string]string{"tenant": l.Tenant, "policy": l.Policy, "route": l.Route, "reason": l.Reason} {
@@ -188,7 +189,8 @@ func (l tailCommand) read(ctx context.Context, c *client, from time.Time) ([]jso
 	return page.Data, json.Unmarshal(document, &page)
 }
 
-// printUnseen prints the denials that are not in seen, oldest first, and adds them to seen.
+// printUnseen prints the denials whose IDs are not in seen, oldest first, and adds their IDs to
+// seen.
 func (l tailCommand) printUnseen(c *client, denials []json.RawMessage, begin time.Time, seen map[string]time.Time) error {
 	out := c.output.Lines(c.terminal, denialRow)
 	for _, denial := range slices.Backward(denials) {
@@ -214,7 +216,7 @@ func (l tailCommand) printUnseen(c *client, denials []json.RawMessage, begin tim
 	return nil
 }
 
-// denialRow returns a denial as one line for people.
+// denialRow returns a line of text about a denial.
 func denialRow(denial json.RawMessage) (string, error) {
 	v, err := decode(denial)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// evicted is the value of Conn.since after the Listener closed the connection to make
-// room for another one.
+// evicted is the value of Conn.since after the Listener has closed an idle connection to make room
+// for a new one.
 const evicted = -1
 
 // A Conn is a connection that a Listener accepted.
@@ -24,12 +24,12 @@ type Conn struct {
 	used  atomic.Bool  // the connection has had a request
 }
 
-// Idle records that the connection waits for a request. The Listener may then close it
-// to make room for another connection.
+// Idle records that the connection waits for a request. From now on, the Listener may close it to
+// make room for another connection.
 func (c *Conn) Idle() { c.since.CompareAndSwap(0, time.Now().UnixNano()) }
 
-// Busy records that a request has begun. It returns false if the Listener has closed
-// the connection to make room for another one.
+// Busy records that a request has begun. It returns false if the Listener has already closed the
+// connection to make room for another one.
 func (c *Conn) Busy() bool {
 	for {
 		since := c.since.Load()
@@ -43,10 +43,11 @@ func (c *Conn) Busy() bool {
 	}
 }
 
-// Reserved reports whether the connection was accepted from the reserve.
+// Reserved reports whether the connection was accepted from the reserve, because all others were in
+// use.
 func (c *Conn) Reserved() bool { return c.reserved }
 
-// Close closes the connection, which no longer counts for the bounds.
+// Close closes the connection. It then no longer counts for the bounds of the Listener.
 func (c *Conn) Close() error {
 	err := c.Conn.Close()
 	c.listener.mu.Lock()

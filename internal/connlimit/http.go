@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// ConnState records whether a connection is idle. Set it as the field ConnState of an
-// http.Server.
+// ConnState records whether a connection of an http.Server is idle. It is the value for the field
+// http.Server.ConnState.
 func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	if own := find(c); own != nil {
 		switch state {
@@ -19,8 +19,8 @@ func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// find returns the Conn inside a TLS connection or another wrapper, or nil if there is
-// none.
+// find returns the Conn inside a TLS connection or another wrapper. It returns nil if there is no
+// Conn.
 func find(c net.Conn) *Conn {
 	for c != nil {
 		if own, ok := c.(*Conn); ok {
@@ -37,8 +37,8 @@ func find(c net.Conn) *Conn {
 
 type reservedKey struct{}
 
-// ConnContext stores the connection in the context of its requests, for Handler. Set it
-// as the field ConnContext of an http.Server.
+// ConnContext adds the connection to the context of its requests, where Handler finds it. It is the
+// value for the field http.Server.ConnContext.
 func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if own := find(c); own != nil && own.reserved {
 		return context.WithValue(ctx, reservedKey{}, true)
@@ -46,9 +46,9 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 	return ctx
 }
 
-// Handler returns a handler that passes requests to next. On connections of the
-// reserve, it passes only vital requests, and answers all others with refuse. A
-// connection of the reserve is closed after one request.
+// Handler returns a handler that passes requests to next. On a connection from the reserve, it
+// passes only requests for which vital returns true; it passes all others to refuse, and closes the
+// connection after one request.
 func (l *Listener) Handler(next, refuse http.Handler, vital func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Value(reservedKey{}) == nil {

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Limits has the bounds of a Listener.
+// Limits contains the bounds of a Listener.
 type Limits struct {
 	// Total is the largest number of open connections, including the reserve.
 	Total int
-	// Reserve is the number of connections, out of Total, that are used only while all
-	// other connections are in use.
+	// Reserve is the part of Total that the Listener uses only while all other connections are in
+	// use.
 	Reserve int
 	// PerAddress is the largest number of open connections from one IPv4 address, or
 	// from one /64 network of IPv6 addresses. 0 means no bound.
 	PerAddress int
 }
 
-// Status has the current numbers of a Listener.
+// Status contains the numbers of connections of a Listener.
 type Status struct {
 	Open    int   // connections now
 	Limit   int   // of Open
@@ -44,12 +44,12 @@ type Listener struct {
 	reported time.Time // when pressure was last called
 }
 
-// reportEvery is the shortest time between two calls of pressure.
+// reportEvery is the minimum time between two calls of the function pressure.
 const reportEvery = time.Minute
 
-// Wrap returns a Listener that accepts the connections of l within limits. After it has
-// closed or rejected a connection, it calls pressure, at most once a minute. pressure
-// may be nil.
+// Wrap returns a Listener that accepts connections of l within limits. It calls pressure after it
+// has closed or rejected a connection because of a bound, but at most once a minute. pressure may
+// be nil.
 func Wrap(l net.Listener, limits Limits, pressure func(Status)) *Listener {
 	return &Listener{Listener: l, limits: limits, pressure: pressure, conns: map[*Conn]struct{}{}, of: map[netip.Addr]int{}}
 }
@@ -65,8 +65,8 @@ func (l *Listener) status() Status {
 	return Status{Open: len(l.conns), Limit: l.limits.Total, Evicted: l.evicted, Refused: l.refused}
 }
 
-// Accept waits for a connection and accepts it if the bounds allow that. It closes the
-// others.
+// Accept waits for a connection that the bounds allow, and returns it. It closes connections that
+// the bounds do not allow.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -80,7 +80,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit registers a new connection. It returns nil if the bounds do not allow it.
+// admit registers a new connection and returns it as a Conn. If the bounds do not allow it, admit
+// returns nil.
 func (l *Listener) admit(inner net.Conn) *Conn {
 	c := &Conn{Conn: inner, listener: l, address: addressOf(inner.RemoteAddr())}
 	c.since.Store(time.Now().UnixNano())
@@ -113,8 +114,8 @@ func (l *Listener) admit(inner net.Conn) *Conn {
 	return c
 }
 
-// place decides whether the bounds allow a new connection. victims are the idle
-// connections that the caller must close for it; place has already unregistered them.
+// place reports whether the bounds allow a new connection. It makes room by removing idle
+// connections from the registered ones and returns them as victims. The caller must close them.
 func (l *Listener) place(c *Conn) (victims []*Conn, ok bool) {
 	if l.limits.PerAddress > 0 && l.of[c.address] >= l.limits.PerAddress {
 		victims = l.evict(l.of[c.address], func(other *Conn) bool { return other.address == c.address })
@@ -138,13 +139,13 @@ func (l *Listener) place(c *Conn) (victims []*Conn, ok bool) {
 	return append(victims, more...), len(more) > 0
 }
 
-// evictPart determines how many idle connections one search closes: 1/evictPart of all
-// connections. If many new connections arrive, a search is then rarely needed.
+// evictPart says how many idle connections one search removes: up to 1/evictPart of all
+// connections. So the next searches are rarely needed, even if many new connections come.
 const evictPart = 64
 
-// evict unregisters some of the idle connections that match, and returns them. n is the
-// number of connections that match. It first selects connections that never had a
-// request, then those that have been idle for the longest time.
+// evict removes some of the idle connections for which match returns true from the registered ones,
+// and returns them. n is the number of connections for which match returns true. Connections that
+// never had a request come first, then those that have been idle for the longest time.
 func (l *Listener) evict(n int, match func(*Conn) bool) []*Conn {
 	type candidate struct {
 		*Conn
@@ -193,9 +194,9 @@ func (l *Listener) remove(c *Conn) {
 	}
 }
 
-// addressOf returns the address by which a connection is counted. That is an IPv4
-// address, or the /64 network of an IPv6 address. For a connection that does not use
-// IP, it returns the zero Addr.
+// addressOf returns the address under which a connection is counted for Limits.PerAddress: an IPv4
+// address, or the /64 network of an IPv6 address. If a is not an IP address, it returns the zero
+// Addr.
 func addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

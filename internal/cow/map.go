@@ -1,7 +1,7 @@
-// Package cow has a copy-on-write hash map. Versions of a map share memory: an edit
-// copies only the parts of the map that it changes, and older versions stay unchanged.
+// Package cow has a hash map with copy-on-write. Versions of a map share memory: an edit copies
+// only the parts that it changes, and older versions stay unchanged.
 //
-// The snapshot consists of such maps.
+// A snapshot consists of such maps.
 package cow
 
 import (
@@ -10,20 +10,19 @@ import (
 	"slices"
 )
 
-// perChunk is the average number of entries per chunk above which a Map is divided into
-// more chunks. An edit of one entry copies one chunk and the slice of all chunks. For
-// 100,000 entries, that is up to 128 entries and 50 kB.
+// perChunk is the average number of entries in a chunk above which the Map gets more chunks. An
+// edit of one entry copies one chunk and the list of all chunks. For 100,000 entries, these are up
+// to 128 entries and 50 kB.
 const perChunk = 128
 
-// An Owner identifies an edit. Parts of a Map that were copied for an Owner may be
-// changed in place with the same Owner. Each edit creates an Owner, and drops it when
-// the new version is published.
+// An Owner identifies an edit. The first change of a part of a Map by an edit copies the part;
+// later changes with the same Owner change the copy in place. Each edit uses a new Owner, which
+// must not be used after the new version is published.
 type Owner struct{ _ byte } // not empty, because all pointers to empty structs may be equal
 
-// A Map is a hash map that is divided into chunks. The zero value is an empty Map. A
-// copy of the struct is a new version of the Map. The original and the copy are
-// independent if they are changed with different Owners. Several goroutines may read a
-// Map at the same time if no goroutine changes it.
+// A Map is a hash map that is divided into chunks. The zero value is an empty Map. A copy of the
+// struct is a new version: if both are changed with different Owners, neither change affects the
+// other version. Several goroutines may read a Map at the same time if no goroutine changes it.
 type Map[K comparable, V any] struct {
 	chunks []chunk[K, V] // their number is a power of two; nil without entries
 	owner  *Owner        // the Owner that may change the slice chunks in place
@@ -67,9 +66,8 @@ func (m *Map[K, V]) All(yield func(K, V) bool) {
 	}
 }
 
-// Chunks calls yield for each chunk with its index and its entries. written reports
-// whether the edit with the Owner by changed the chunk. yield must not change the
-// entries.
+// Chunks calls yield for each chunk with its index and its entries. written says whether the edit
+// by has changed the chunk. yield must not change the entries.
 func (m *Map[K, V]) Chunks(by *Owner, yield func(i int, entries map[K]V, written bool)) {
 	for i := range m.chunks {
 		yield(i, m.chunks[i].entries, m.chunks[i].owner == by)
@@ -110,7 +108,8 @@ func (m *Map[K, V]) Delete(by *Owner, k K) {
 	}
 }
 
-// writable returns the entries of a chunk in a copy that the edit may change.
+// writable returns the entries of a chunk for a change by an edit. It copies the chunk, unless the
+// edit has already done so.
 func (m *Map[K, V]) writable(by *Owner, i int) map[K]V {
 	if m.owner != by {
 		m.chunks, m.owner = slices.Clone(m.chunks), by
@@ -125,7 +124,7 @@ func (m *Map[K, V]) writable(by *Owner, i int) map[K]V {
 	return c.entries
 }
 
-// grow divides each chunk into four.
+// grow distributes the entries of each chunk over four chunks.
 func (m *Map[K, V]) grow(by *Owner) {
 	old := m.chunks
 	m.chunks, m.owner = make([]chunk[K, V], 4*len(old)), by

@@ -19,24 +19,29 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// seed is the seed of the random synthetic users and their requests, so that every demo has the same ones.
+// seed is the seed of the random generator for synthetic users and their requests, so that they are
+// the same in every demo.
 const seed = 20_250_301
 
-// A Node contains the parts of the serving process that the demo uses.
+// A Node has the parts of the serving process that Fill uses.
 type Node struct {
-	// Snapshot returns the current snapshot. Refresh updates it to the latest revision.
+	// Snapshot returns the current snapshot. Refresh loads the latest revision into it.
 	Snapshot func() *snapshot.Snapshot
 	Refresh  func(context.Context) error
-	// NewLimiter creates an empty limiter for the history. Its clock returns microseconds since the epoch.
+	// NewLimiter creates a limiter without counters, which decides the history. now is its clock,
+	// in microseconds since the epoch.
 	NewLimiter func(now func() int64) enforcement.Limiter
-	// Limiter counts live checks. The usage of windows of an hour and more at the end of the history is charged to
-	// it. Default: none; then these windows start unused.
+	// Limiter is the limiter of live checks. Fill charges the usage of windows of an hour and more
+	// at the end of the history to it. Default: none; then these windows start unused.
 	Limiter enforcement.Limiter
 }
 
-// Fill creates the demo in an empty database: plans, tenants, overrides, lists and blocks, and a week of history. It
-// returns an API key of one tenant. If the database already has the demo, Fill only adds the counts of the time since
-// the newest count, at most a week, and returns no key. For any other database, it returns the error of Check.
+// Fill creates the demo in an empty database: plans, tenants, overrides, lists and blocks, and a
+// week of history. It returns an API key of one tenant.
+//
+// If the database already has the demo, Fill only adds counts for the time since the newest count,
+// at most a week, and returns no key. For a database with other data, it returns the error of
+// Check.
 func (s *Service) Fill(ctx context.Context, n Node) (Key, error) {
 	holder := uuid.NewString()
 	if err := s.await(ctx, fillLease, holder); err != nil {
@@ -69,7 +74,7 @@ func (s *Service) Fill(ctx context.Context, n Node) (Key, error) {
 // A Key is an API key of a demo tenant. Both fields are "" if Fill created none.
 type Key struct{ Tenant, Token string }
 
-// A filling is the state of one call of Fill.
+// A filling has the state of one call of Fill.
 type filling struct {
 	*Service
 	node  Node
@@ -91,8 +96,8 @@ func (f *filling) make(ctx context.Context) error {
 	if err := f.note(ctx, i, "demo.make"); err != nil {
 		return err
 	}
-	// Before the boundary, the first versions of the plans apply, without overrides and lists. Blocks apply only in
-	// the last hours.
+	// Before the boundary, the first versions of the plans decide, without overrides and lists.
+	// Blocks are in force only in the last hours.
 	end := f.now().Truncate(time.Second)
 	boundary := f.boundary(i.MadeAt)
 	return f.write(ctx, end.Add(-f.history), end, func(at time.Time) map[string]*enforcement.Subject {
@@ -106,12 +111,13 @@ func (f *filling) make(ctx context.Context) error {
 	})
 }
 
-// furnish creates plans, tenants and exceptions. It returns the compiled tenants at three stages of the history: with
-// the first versions of the plans; with the second versions, lists and overrides; and with blocks too.
+// furnish creates the plans, the tenants and the exceptions. It returns the compiled tenants for
+// three stages of the history: with the first versions of the plans; with the second versions,
+// lists and overrides; and with blocks too.
 //
-// The plans and tenants get a creation time before the history. The second versions get a publication time where
-// counts by minute begin. So all counts by minute were decided by the published versions, and a preview can use all
-// of them.
+// The creation times of plans and tenants are before the history. The second versions have a
+// publication time at the start of the counts by minute. So the published versions decided all
+// requests that are counted by minute, and the preview of a draft can use all these counts.
 func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*enforcement.Subject, err error) {
 	began := audit.Dated(ctx, i.MadeAt.Add(-f.history-time.Hour))
 	for k, draft := range samplePlans(1) {
@@ -173,12 +179,12 @@ func (f *filling) makeTenant(ctx context.Context, t sampleTenant) (Made, error) 
 	return Made{ID: made.ID, Slug: made.Slug, Number: made.Number}, err
 }
 
-// settled is the time between the publication of the second versions and the boundary. Every node uses the new
-// versions after that time.
+// settled is the time from the publication of the second versions to the boundary. A real fleet
+// takes this long until every node uses new versions.
 const settled = time.Minute
 
-// revise publishes the second version of each sample plan. The publication time is settled before the boundary. One
-// plan then also gets a draft that is not published.
+// revise publishes the second version of each sample plan, with a publication time settled before
+// the boundary. One plan then also gets a draft that is not published.
 func (s *Service) revise(ctx context.Context, boundary time.Time) error {
 	then := audit.Dated(ctx, boundary.Add(-settled))
 	for k, document := range samplePlans(2) {
@@ -199,7 +205,7 @@ func (s *Service) revise(ctx context.Context, boundary time.Time) error {
 	return nil
 }
 
-// boundary returns the time in the history from which on counts are recorded by minute.
+// boundary returns the time within the history from which on counts are recorded by minute.
 func (s *Service) boundary(end time.Time) time.Time {
 	return end.Add(-min(byTheMinute, s.history/4)).Truncate(time.Hour)
 }
@@ -218,7 +224,7 @@ func (s *Service) addExceptions(ctx context.Context, t sampleTenant) error {
 	return nil
 }
 
-// subjects returns the demo's compiled tenants in the current snapshot, by slug.
+// subjects returns the compiled tenants of the demo in the current snapshot, by slug.
 func (f *filling) subjects(ctx context.Context, i Info) (map[string]*enforcement.Subject, error) {
 	if err := f.node.Refresh(ctx); err != nil {
 		return nil, err
@@ -236,7 +242,7 @@ func (i Info) subjects(now *snapshot.Snapshot) map[string]*enforcement.Subject {
 	return found
 }
 
-// fillGap adds history for the time since the newest count.
+// fillGap adds counts for the time since the newest count.
 func (f *filling) fillGap(ctx context.Context, i Info) error {
 	end := f.now().Truncate(time.Second)
 	from, err := f.counted(ctx, i, end)
@@ -250,8 +256,8 @@ func (f *filling) fillGap(ctx context.Context, i Info) error {
 	return f.write(ctx, from, end, func(time.Time) map[string]*enforcement.Subject { return now })
 }
 
-// counted returns the time after which no counts of the demo exist: the end of the newest minute, or of the newest
-// hour. It is at most the length of a history ago.
+// counted returns the end of the newest minute or hour for which the demo has counts. The result is
+// at most the length of a history before now.
 func (f *filling) counted(ctx context.Context, i Info, now time.Time) (time.Time, error) {
 	last := now.Add(-f.history)
 	for _, step := range []metrics.Step{metrics.Hour, metrics.Minute} {
@@ -271,8 +277,9 @@ func (f *filling) counted(ctx context.Context, i Info, now time.Time) (time.Time
 	return last, nil
 }
 
-// write writes the history of [from, end) in two parts at the same time. The older part mostly takes time to decide
-// requests; the newer part mostly takes time to write counts. Each part starts with empty counters.
+// write writes the history of [from, end) in two parts at the same time: deciding requests takes
+// most of the time of the older part, and writing counts most of the time of the newer part. Each
+// part starts without counters.
 func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.Time) map[string]*enforcement.Subject) error {
 	began := time.Now()
 	f.log.Info("writing the demo's history; a week takes some seconds", "from", from.UTC().Format(time.RFC3339))
@@ -302,8 +309,8 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 	return nil
 }
 
-// carry charges the usage of the history to the live limiter. An error is only logged, so that the demo works while
-// the limiter is unavailable.
+// carry charges the usage at the end of the history to the live limiter. It only logs an error, so
+// that the demo starts even if the limiter is unavailable.
 func (f *filling) carry(ctx context.Context, told []*history, subjects map[string]*enforcement.Subject) {
 	if f.node.Limiter == nil {
 		return

@@ -14,20 +14,20 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Rows of minutes exist for two days and are then rolled up to hours. Therefore, counts that are older than a day are
-// written to the first minute of their hour. The hour's counts are the same, with a sixtieth of the rows. The limiter
-// uses the real times.
+// Rows of minutes are kept for two days only. Therefore all counts that are older than a day are
+// written to the first minute of their hour: the sum of the hour is the same with a sixtieth of the
+// rows. The limiter still decides with the real times.
 const (
 	byTheMinute  = 25 * time.Hour // a shorter history uses a quarter of its length instead
 	keptRefusals = 24 * time.Hour
-	// flushEvery is the time that one batch covers where counts are recorded by minute. flushEveryOlder applies
-	// before that.
+	// flushEvery is the simulated time between two batches where counts are recorded by minute,
+	// flushEveryOlder before that.
 	flushEvery      = 5 * time.Minute
 	flushEveryOlder = 6 * time.Hour
 )
 
-// A history decides the requests of a past time with the real engine. Its limiter and its recorder use a simulated
-// clock that shows that time.
+// A history decides the requests of a past time with the real engine. The limiter and the recorder
+// use a simulated clock.
 type history struct {
 	users           *population
 	boundary, until time.Time
@@ -43,8 +43,9 @@ type history struct {
 	decision enforcement.Decision
 }
 
-// newHistory returns a history that writes counts to a store. Counts before the boundary are written to the first
-// minute of their hour. If observe is not nil, it is called with every decision.
+// newHistory returns a history that writes counts to the store s. Counts before the boundary are
+// written to the first minute of their hour. If observe is not nil, it is called with every
+// decision.
 func newHistory(w *population, newLimiter func(now func() int64) enforcement.Limiter, s metrics.Store, boundary, end time.Time,
 	observe func(*enforcement.Decision),
 ) *history {
@@ -60,7 +61,7 @@ func newHistory(w *population, newLimiter func(now func() int64) enforcement.Lim
 	return h
 }
 
-// observed is a recorder that also passes each decision to observe.
+// An observed is a recorder that also calls observe with each decision.
 type observed struct {
 	*metrics.Recorder
 	observe func(*enforcement.Decision)
@@ -73,7 +74,7 @@ func (o observed) Record(d *enforcement.Decision) {
 	}
 }
 
-// newID returns a UUIDv7 that contains the simulated time.
+// newID returns a UUIDv7 with the simulated time, as the ID of a decision.
 func (h *history) newID() (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:], uint64(h.stamp)<<16|h.ids.Uint64()&0x0fff)
 	binary.BigEndian.PutUint64(id[8:], h.ids.Uint64())
@@ -82,8 +83,8 @@ func (h *history) newID() (id [16]byte) {
 	return id
 }
 
-// tell decides the requests of the seconds in [from, to) and writes the counts. who returns the tenants by slug at a
-// time. between is called at each flush.
+// tell decides the requests of the time [from, to) and writes the counts. who returns the compiled
+// tenants at a time, by slug. between is called at each flush.
 func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Time) map[string]*enforcement.Subject,
 	between func(context.Context) error,
 ) error {
@@ -124,7 +125,7 @@ func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Ti
 	return h.flush(ctx)
 }
 
-// flush passes the counts of the recorder to behind, which writes them.
+// flush moves the counts of the recorder to behind, which writes them in the background.
 func (h *history) flush(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -135,8 +136,8 @@ func (h *history) flush(ctx context.Context) error {
 // end waits until all counts are written.
 func (h *history) end() error { return h.behind.end() }
 
-// behind is a store that writes batches of counts in a goroutine, in order. Meanwhile, the history computes the next
-// batches. It drops denials that are too old to be kept.
+// behind is a store that writes batches in a goroutine, in order, while the history decides the
+// next requests. It drops denials that are older than kept denials may be.
 type behind struct {
 	metrics.Store
 	kept    time.Time // denials before this time are dropped
@@ -157,7 +158,7 @@ func newBehind(s metrics.Store, kept time.Time) *behind {
 	return b
 }
 
-// AddCounts queues a batch. The returned error is that of an earlier batch.
+// AddCounts queues a batch. An error that it returns belongs to an earlier batch.
 func (b *behind) AddCounts(ctx context.Context, batch metrics.Batch) error {
 	kept := batch.Refusals[:0]
 	for i := range batch.Refusals {
@@ -188,8 +189,8 @@ func (b *behind) run() {
 	}
 }
 
-// write writes one batch and repeats the attempt while the store is unavailable. The batch number prevents that a
-// batch is added twice.
+// write writes one batch. It tries again while the store is unavailable. The store does not add a
+// batch with the same number twice.
 func (b *behind) write(w work) (err error) {
 	for range 5 {
 		if err = b.Store.AddCounts(w.ctx, w.batch); !problem.Is(err, problem.Unavailable) {

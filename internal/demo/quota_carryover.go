@@ -10,10 +10,12 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// longWindow is the shortest window whose usage at the end of the history is charged to the live limiter.
+// longWindow is the shortest window of which the usage at the end of the history is charged to the
+// live limiter.
 const longWindow = time.Hour
 
-// A used is the cost that the history charged to a counter in its current window.
+// A used is the cost that the history has charged to a counter in the current window of the
+// counter.
 type used struct {
 	subject *enforcement.Subject
 	limit   *enforcement.RuleLimit
@@ -21,7 +23,7 @@ type used struct {
 	cost    int64
 }
 
-// usage adds the usage of all counters with long windows at the end of the history to into.
+// usage adds the usage of all counters with long windows to into, as of the end of the history.
 func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Subject, into map[enforcement.Key]used) {
 	h.now.Store(h.until.UnixMicro())
 	seen := make(map[enforcement.Key]bool)
@@ -55,8 +57,8 @@ func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Su
 	}
 }
 
-// carry charges the usage of the history to the live limiter, so that for example the usage of a month continues.
-// These charges are not decisions and are not counted.
+// carry charges the usage of the history to the live limiter. For example, the usage of the current
+// month then continues. No decisions are made, so nothing is counted.
 func carry(ctx context.Context, to enforcement.Limiter, all map[enforcement.Key]used) error {
 	outcomes := make([]enforcement.Outcome, 1)
 	for key, u := range all {

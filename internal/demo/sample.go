@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// The slugs of the plans and tenants of the demo. They show people that these are samples. The code recognizes them
-// by their IDs only.
+// The slugs of the sample plans and tenants. They tell people that these are samples. The code
+// finds them by ID.
 const (
 	planFree       = "demo-free"
 	planPro        = "demo-pro"
@@ -24,7 +24,7 @@ const (
 
 var planSlugs = []string{planFree, planPro, planEnterprise}
 
-// The users for whom there are overrides, lists or blocks, or special traffic.
+// The users that have an override, a list entry, a block, or special traffic.
 const (
 	batchUser   = "batch-exporter"
 	qaUser      = "qa-bot"
@@ -33,7 +33,7 @@ const (
 	betaUser    = "noor.haddad"
 )
 
-// The IP addresses are from the networks that are reserved for documentation.
+// IP addresses from the networks that are reserved for documentation.
 const (
 	abuserIP  = "203.0.113.66"
 	readerIP  = "203.0.113.40"
@@ -54,8 +54,8 @@ func byClock(quota int64, window time.Duration) enforcement.Limit {
 	return enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: quota, Window: window, Anchor: enforcement.Clock}
 }
 
-// policy returns an enforced policy. match is "*", a path, or a method and a path. countBy is "" to count the whole
-// tenant.
+// policy returns an enforced policy. match is "*", a path, or a method and a path. countBy is an
+// attribute, or "" to count the whole tenant by one key.
 func policy(slug, description, match, countBy string, limits ...enforcement.Limit) plans.Policy {
 	p := plans.Policy{Slug: slug, Description: description, Limits: limits}
 	if method, path, both := strings.Cut(match, " "); both {
@@ -138,12 +138,12 @@ func proPlan(version int) plans.Content {
 	return d
 }
 
-// samplePlans returns all plans in one version, in the order of planSlugs.
+// samplePlans returns the documents of all plans in the given version, in the order of planSlugs.
 func samplePlans(version int) []plans.Document {
 	return []plans.Document{plans.New(freePlan(version)), plans.New(proPlan(version)), plans.New(enterprisePlan(version))}
 }
 
-// proDraft returns a draft of the pro plan that is not published.
+// proDraft returns a draft of the pro plan, which the demo does not publish.
 func proDraft() plans.Document {
 	d := proPlan(2)
 	d.Policies[1].Limits[0].Burst = 15

@@ -18,17 +18,19 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// setting is the name of the stored setting that marks a database as a demo and contains an Info.
+// setting is the name of the stored setting with the Info. A database with this setting belongs to
+// a demo.
 const setting = "demo"
 
-// The leases of the demo. Only one process at a time sends traffic, and only one at a time fills the database.
+// The leases that one process at a time holds: to send live traffic, and to fill the database.
 const (
 	trafficLease = "demo traffic"
 	fillLease    = "demo fill"
 	leaseLife    = 15 * time.Second
 )
 
-// A Store contains what the demo needs besides the services of tenants, plans and exceptions.
+// A Store has the methods that the demo needs in addition to the services of tenants, plans and
+// exceptions.
 type Store interface {
 	// Setting returns the value of a stored setting, or "" if it has none.
 	Setting(ctx context.Context, name string) (string, error)
@@ -37,7 +39,7 @@ type Store interface {
 	Empty(ctx context.Context) (bool, error)
 	// DropLease ends a lease if the holder has it.
 	DropLease(ctx context.Context, name, holder string) error
-	// The store of counts stores the history and provides the leases.
+	// The history is written to the store of counts, which also has the leases.
 	metrics.Store
 }
 
@@ -45,13 +47,15 @@ type Store interface {
 type Config struct {
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// History is the length of the history, and the longest gap that a later start fills. Default: a week.
+	// History is the length of the history that Fill creates, and the longest gap that it fills
+	// later. Default: a week.
 	History time.Duration
 	// Logger logs the progress of Fill. Default: no logging.
 	Logger *slog.Logger
 }
 
-// A Service creates the demo in one database and sends its traffic. It is safe for concurrent use.
+// A Service creates the demo in a database, and sends its live traffic. It is safe for concurrent
+// use.
 type Service struct {
 	store      Store
 	tenants    *tenants.Service
@@ -73,24 +77,25 @@ func NewService(s Store, t *tenants.Service, p *plans.Service, e *exceptions.Ser
 	return &Service{store: s, tenants: t, plans: p, exceptions: e, now: c.Now, history: c.History, log: c.Logger}
 }
 
-// A Made identifies one tenant that the demo created.
+// A Made identifies a tenant that the demo created.
 type Made struct {
 	ID     string `json:"id"`
 	Slug   string `json:"slug"`
 	Number uint32 `json:"number"`
 }
 
-// Info is the record in a database about its demo.
+// Info says what a database contains of the demo. It is stored as a setting.
 type Info struct {
-	// Present is set if the demo created this database. Otherwise, the other fields are empty.
+	// Present says that this database belongs to a demo. If it is false, the other fields are
+	// empty.
 	Present bool      `json:"-"`
 	MadeAt  time.Time `json:"made_at"`
 	Tenants []Made    `json:"tenants"`
-	// Making is set until all plans and tenants exist. Until then, Tenants is empty.
+	// Making says that not all plans and tenants exist yet. Then Tenants is empty.
 	Making bool `json:"making,omitempty"`
 }
 
-// Present returns the Info in the database. It reads one row.
+// Present returns the Info of the database. It reads one row.
 func (s *Service) Present(ctx context.Context) (Info, error) { return present(ctx, s.store) }
 
 func present(ctx context.Context, s Store) (Info, error) {
@@ -106,8 +111,8 @@ func present(ctx context.Context, s Store) (Info, error) {
 	return i, nil
 }
 
-// Check returns a problem.Conflict if Fill cannot use the database: it has data that the demo did not create, or its
-// demo is incomplete. Check writes nothing.
+// Check returns a problem.Conflict if Fill cannot use the database: the database has data that the
+// demo did not create, or Fill was interrupted before it had created everything. Check only reads.
 func Check(ctx context.Context, s Store) error {
 	i, err := present(ctx, s)
 	if err != nil {
@@ -127,7 +132,7 @@ func Check(ctx context.Context, s Store) error {
 	return err
 }
 
-// numbers returns the numbers of the demo's tenants.
+// numbers returns the tenant numbers of the demo's tenants.
 func (i Info) numbers() []uint32 {
 	list := make([]uint32, len(i.Tenants))
 	for k, t := range i.Tenants {
@@ -147,8 +152,8 @@ func (s *Service) note(ctx context.Context, i Info, action string) error {
 	return s.store.PutSetting(ctx, setting, string(text), e)
 }
 
-// await acquires a lease and waits while another process has it. If that process was killed, its lease expires after
-// leaseLife.
+// await acquires a lease, and waits while another process has it. If that process was killed, its
+// lease ends after leaseLife.
 func (s *Service) await(ctx context.Context, name, holder string) error {
 	for {
 		mine, err := s.store.TakeLease(ctx, name, holder, leaseLife)
@@ -161,7 +166,7 @@ func (s *Service) await(ctx context.Context, name, holder string) error {
 	}
 }
 
-// drop ends a lease. If that fails, the lease expires after leaseLife.
+// drop ends a lease. On an error, the lease ends by itself after leaseLife.
 func (s *Service) drop(ctx context.Context, name, holder string) {
 	if err := s.store.DropLease(context.WithoutCancel(ctx), name, holder); err != nil {
 		s.log.Warn("cannot end the demo's lease: it ends by itself after "+leaseLife.String(), "error", err)

@@ -13,8 +13,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A population is the set of all synthetic users. It generates their requests for each second. The requests depend only on
-// the seed and the time, so the history is the same in any division into parts.
+// A population is the set of all synthetic users. It returns the requests of each second. They
+// depend only on the seed and the second, so the history is the same even if it is computed in
+// several parts.
 type population struct {
 	seed   uint64
 	crowds []crowd
@@ -23,9 +24,10 @@ type population struct {
 // A crowd is the set of synthetic users of one tenant.
 type crowd struct {
 	tenant string // slug
-	// perSecond is the average rate of all users together.
+	// perSecond is the average number of requests per second of all users of the crowd together.
 	perSecond float64
-	// zone is the offset of the users' clock from UTC in hours. peak is the busiest hour of their day.
+	// zone is the time zone of the users, in hours from UTC. peak is the hour of the day with the
+	// most requests.
 	zone, peak float64
 	swing      float64 // variation of the rate over a day: 0 is constant; with 1, the rate drops to 0
 	weekend    float64 // factor of the rate on Saturday and Sunday
@@ -46,16 +48,17 @@ type route struct {
 	method string
 	paths  []string
 	weight float64
-	// bursts means that a page sends burstOf of these requests at once.
+	// bursts says that one page of the user's client sends burstOf of these requests at once.
 	bursts bool
 }
 
-// A machine is a synthetic client that sends requests at its own rate, independently of the crowd.
+// A machine is a synthetic client, such as a batch job, with a rate of its own that does not follow
+// the day of the crowd.
 type machine struct {
 	user  user
 	route route
-	// rate returns the number of requests per second at a time. age is the time until the end of the history, or 0
-	// for live traffic.
+	// rate returns the number of requests per second at the time at. age is the time from at to the
+	// end of the history, or 0 for live traffic.
 	rate func(at time.Time, age time.Duration) float64
 }
 
@@ -66,8 +69,8 @@ type event struct {
 	check enforcement.Check
 }
 
-// density returns the factor of the average rate for a time in the history. The rate is low on old days, so that the
-// history is quick to compute, and rises to the live rate in the last day.
+// density returns a factor for the average rate. It is low at the start of the history, so that the
+// history is computed quickly, and rises to 1 in the last day.
 func density(age time.Duration) float64 {
 	const sparse, full, live = 0.22, 1, 2
 	switch hours := age.Hours(); {
@@ -81,8 +84,8 @@ func density(age time.Duration) float64 {
 	}
 }
 
-// second appends the requests of one second, ordered by time. age is the time until the end of the history, or 0 for
-// live traffic.
+// second appends the requests of the second at, ordered by time, to the list to. age is the time
+// from at to the end of the history, or 0 for live traffic.
 func (w *population) second(to []event, at time.Time, age time.Duration) []event {
 	from := len(to)
 	second := at.Unix()
@@ -103,7 +106,8 @@ func (w *population) second(to []event, at time.Time, age time.Duration) []event
 	return to
 }
 
-// ask appends the requests of one user: a single request, or all requests of a page.
+// ask appends the requests with which a user loads something at a time: one request, or all
+// requests of a page.
 func (c *crowd) ask(to []event, r *rand.Rand, crowd int, second int64) []event {
 	u := &c.users[pick(r, c.weights)]
 	route := &c.routes[pick(r, c.shares)]
@@ -124,7 +128,7 @@ func checkOf(u *user, on *route, r *rand.Rand) enforcement.Check {
 	return enforcement.Check{Method: on.method, Path: on.paths[r.IntN(len(on.paths))], Attributes: u.attributes, IP: u.ip, Cost: 1}
 }
 
-// rhythm returns the activity of the crowd at a time, relative to the average of a weekday.
+// rhythm returns how active the crowd is at a time. 1 is the average of a weekday.
 func (c *crowd) rhythm(at time.Time) float64 {
 	local := at.UTC().Add(time.Duration(c.zone * float64(time.Hour)))
 	hour := float64(local.Hour()) + float64(local.Minute())/60
@@ -135,7 +139,8 @@ func (c *crowd) rhythm(at time.Time) float64 {
 	return f
 }
 
-// poisson returns a random number with the Poisson distribution for a small mean, by Knuth's algorithm.
+// poisson returns a random number of a Poisson distribution. It uses Knuth's algorithm, which is
+// fast for a small mean.
 func poisson(r *rand.Rand, mean float64) (n int) {
 	if mean <= 0 {
 		return 0
@@ -146,12 +151,12 @@ func poisson(r *rand.Rand, mean float64) (n int) {
 	return n
 }
 
-// pick returns a random index, given the cumulative weights of all indexes.
+// pick returns a random index. sums contains the cumulative weights of the indexes.
 func pick(r *rand.Rand, sums []float64) int {
 	return min(sort.SearchFloat64s(sums, r.Float64()*sums[len(sums)-1]), len(sums)-1)
 }
 
-// newPopulation creates the synthetic users.
+// newPopulation returns the synthetic users of all tenants.
 func newPopulation(seed uint64) *population {
 	w := &population{seed: seed, crowds: []crowd{acme(), bloom(), cobalt()}}
 	for i := range w.crowds {
@@ -244,12 +249,12 @@ func cobalt() crowd {
 	}
 }
 
-// always returns a rate function that is constant.
+// always returns a constant rate.
 func always(perSecond float64) func(time.Time, time.Duration) float64 {
 	return func(time.Time, time.Duration) float64 { return perSecond }
 }
 
-// minutes returns a rate function that is not 0 only in one minute of every hour.
+// minutes returns a rate that is above 0 only in one minute of every hour.
 func minutes(perSecond float64, minute int) func(time.Time, time.Duration) float64 {
 	return func(at time.Time, _ time.Duration) float64 {
 		if at.Minute() != minute {
@@ -259,8 +264,8 @@ func minutes(perSecond float64, minute int) func(time.Time, time.Duration) float
 	}
 }
 
-// attacks returns a rate function that is not 0 only in two of every ten minutes: in some hours of the history, in
-// its last two hours, and in live traffic.
+// attacks returns a rate that is above 0 only in two of every ten minutes: in some hours of the
+// history, in its last two hours, and in live traffic.
 func attacks(perSecond float64) func(time.Time, time.Duration) float64 {
 	return func(at time.Time, age time.Duration) float64 {
 		hour := at.Unix() / 3600
@@ -282,7 +287,7 @@ var (
 	}
 )
 
-// people creates n users. The first ones get the given names.
+// people returns n users. The first of them have the names in named.
 func people(n int, ip func(i int) string, tier func(i int) string, named ...string) []user {
 	list := make([]user, n)
 	for i := range list {
@@ -298,7 +303,7 @@ func people(n int, ip func(i int) string, tier func(i int) string, named ...stri
 	return list
 }
 
-// someone creates a user with an address. If name is not "", the user also has that name.
+// someone returns a user with an IP address and, unless name is "", a name.
 func someone(name, ip string) user {
 	u := user{ip: netip.MustParseAddr(ip)}
 	if name != "" {

@@ -15,22 +15,24 @@ import (
 
 // TrafficConfig configures a Traffic. Logger, Now and Tick are optional.
 type TrafficConfig struct {
-	// Decider decides the requests. It is the node's own, so that the requests are limited and counted like others.
+	// Decider decides the requests. It is the decider of the node's own checks, so that the
+	// requests are limited and counted like others.
 	Decider enforcement.Decider
-	// Snapshot returns the current snapshot, so that an edit of the demo's plans affects the next request.
+	// Snapshot returns the current snapshot. Each request uses it anew, so that an edit of a sample
+	// plan has an effect at once.
 	Snapshot func() *snapshot.Snapshot
 	// Flush writes all counts to the database.
 	Flush func(context.Context) error
 	// Logger logs when traffic starts and when it fails. Default: no logging.
 	Logger *slog.Logger
-	// Now returns the current time, which determines the requests. Default: time.Now.
+	// Now returns the current time. The synthetic requests depend on it. Default: time.Now.
 	Now func() time.Time
-	// Tick is the time between two checks for due requests. Default: 50 ms.
+	// Tick is the interval at which due requests are sent. Default: 50 ms.
 	Tick time.Duration
 }
 
-// A Traffic sends the requests of the synthetic users while the server runs. They are about ten requests per second,
-// more during the day, and at most maxPerSecond. Only one node sends them.
+// A Traffic sends the requests of the synthetic users while the server runs: about ten per second,
+// more during the day, and at most maxPerSecond. Only one node at a time sends them.
 type Traffic struct {
 	service  *Service
 	cfg      TrafficConfig
@@ -40,9 +42,10 @@ type Traffic struct {
 }
 
 const (
-	// maxPerSecond is the maximum number of requests of one second, regardless of the rate functions.
+	// maxPerSecond is the maximum number of requests in one second, even if the rates result in
+	// more.
 	maxPerSecond = 60
-	// longestPause is how far Traffic may be behind. Requests that are older are skipped.
+	// longestPause is how late a request may be sent. Later requests are skipped.
 	longestPause = 2 * time.Second
 )
 
@@ -56,7 +59,7 @@ func (s *Service) NewTraffic(c TrafficConfig) *Traffic {
 	return &Traffic{service: s, cfg: c, users: newPopulation(seed), holder: uuid.NewString()}
 }
 
-// Run sends requests until ctx ends, while at least one demo tenant exists.
+// Run sends requests until ctx ends, or until the last demo tenant is deleted.
 func (t *Traffic) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		info, err := t.service.Present(ctx)
@@ -71,8 +74,8 @@ func (t *Traffic) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn sends requests while this process has the lease and a demo tenant exists. Before it ends the lease, it writes
-// all counts to the database.
+// turn sends requests while this process holds the lease and a demo tenant exists. Before it drops
+// the lease, it writes all counts to the database.
 func (t *Traffic) turn(ctx context.Context, info Info) {
 	mine, err := t.service.store.TakeLease(ctx, trafficLease, t.holder, leaseLife)
 	if err != nil || !mine {
@@ -120,7 +123,8 @@ func (t *Traffic) turn(ctx context.Context, info Info) {
 	}
 }
 
-// ask sends the requests that are due and returns the others. any reports whether a demo tenant exists.
+// ask sends the events that are due at now and returns the others. any reports whether a demo
+// tenant exists.
 func (t *Traffic) ask(ctx context.Context, info Info, events []event, now int64) (rest []event, any bool) {
 	subjects := info.subjects(t.cfg.Snapshot())
 	for len(events) > 0 && events[0].at <= now && ctx.Err() == nil {

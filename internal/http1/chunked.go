@@ -14,13 +14,12 @@ import (
 type passedKey struct{}
 
 // unchunk returns the handler for the server of net/http. It handles requests with
-// Transfer-Encoding itself, because net/http does not report the size of a chunk, nor
-// whether the request also had a Content-Length. It passes all other requests to the
-// handler of s.
+// Transfer-Encoding itself, because net/http reports neither the sizes of chunks nor whether the
+// request also had a Content-Length. It passes all other requests to the handler of s.
 //
-// After a request with chunks, the connection is closed, unless it is certain that the
-// request had no Content-Length (RFC 9112, section 6.1). Then this package serves the
-// connection again. l is the listener to which it passes connections.
+// A connection is closed after such a request, unless it is certain that the request had no
+// Content-Length (RFC 9112, section 6.1). In the latter case, this package serves the connection
+// again. l is the listener to which it passes connections for net/http.
 func (s *Server) unchunk(l *listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, _ := r.Context().Value(passedKey{}).(*passedConn)
@@ -37,8 +36,8 @@ func (s *Server) unchunk(l *listener) http.Handler {
 		case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 		default: // handlers do not read their bodies, and their responses may be streams
 			s.handler.ServeHTTP(w, r)
-			// net/http reads the rest of the body before it closes the connection. Without a deadline, a slow client
-			// could keep the connection for the whole ReadTimeout.
+			// net/http reads the rest of the body before it closes the connection. Without this
+			// deadline, a slow client could keep the connection open for the whole ReadTimeout.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerFor))
 			return
 		}
@@ -61,7 +60,7 @@ func (s *Server) unchunk(l *listener) http.Handler {
 	})
 }
 
-// takeOver answers a request whose body arrives in chunks from in. If keep is true, the
+// takeOver answers the request r, whose body comes from in as chunks. If keep is true, the
 // connection then serves further requests.
 func (c *conn) takeOver(r *http.Request, in *bufio.Reader, keep bool) {
 	kept := false
@@ -102,7 +101,8 @@ func (c *conn) takeOver(r *http.Request, in *bufio.Reader, keep bool) {
 	}
 }
 
-// giveBack clears conn.taken. It returns false if the Server is shutting down.
+// giveBack ends the takeover of a connection: it clears conn.taken. It returns false if the Server
+// is shutting down.
 func (s *Server) giveBack(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,12 +110,11 @@ func (s *Server) giveBack(c *conn) bool {
 	return s.ended == nil
 }
 
-// lingerFor is the time for which linger waits before it closes a connection whose
-// client still sends. If a server closes a connection with unread bytes, TCP sends a
-// reset, and the client may lose the response.
+// lingerFor is the time for which linger waits while the client still sends. If a server closes a
+// connection with unread bytes, TCP sends a reset, and the client may not receive the response.
 const lingerFor = 500 * time.Millisecond
 
-// linger closes the connection, but lets the client read the response first.
+// linger closes the connection after the client had time to read the response.
 func (c *conn) linger() {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		_ = c.SetReadDeadline(time.Now().Add(lingerFor))
@@ -124,8 +123,7 @@ func (c *conn) linger() {
 	_ = c.Conn.Close()
 }
 
-// chunks is the body of a request in chunked encoding. It reads the trailer and ignores
-// it.
+// A chunks is the body of a request in chunked encoding. It reads the trailer and ignores it.
 type chunks struct {
 	in     *bufio.Reader
 	limit  int64  // of a chunk
@@ -139,7 +137,8 @@ type chunks struct {
 
 var errChunk = errors.New("malformed chunked body")
 
-// maxOverhead is the largest overhead of a body. The bound of net/http is the same.
+// maxOverhead is the maximum number of bytes of chunk sizes and trailers that exceed the data of a
+// body. net/http has the same bound.
 const maxOverhead = 16 << 10
 
 // Read reads data of the body, without the chunk sizes.

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// bufferSize is the largest request, with headers and body, that this package
-	// serves. It passes larger requests to net/http.
+	// bufferSize is the size of the largest request, with headers and body, that this package
+	// serves. It passes connections with a larger request to net/http.
 	bufferSize = 4 << 10
-	// extendEvery is the time after which a connection in use renews its deadlines. The
-	// deadlines are later by the same time than the timeouts of the Server require.
+	// extendEvery is the interval at which a connection in use sets new deadlines. Each deadline is
+	// later by extendEvery than the timeouts of the Server require, so that it need not be set for
+	// each request.
 	extendEvery = 10 * time.Second
-	// bodyWithin is the time in which the body of a request must arrive. If it takes
-	// longer, the request is passed to net/http, which applies its ReadTimeout.
+	// bodyWithin is the time within which the body of a request must arrive. If it takes longer,
+	// the connection is passed to net/http, which applies its ReadTimeout.
 	bodyWithin = 500 * time.Millisecond
 )
 
-// A conn is a connection that a Server serves. Only the goroutine of serve uses its
-// fields.
+// A conn is a connection that a Server serves. Only the goroutine that runs serve uses its fields.
 type conn struct {
 	net.Conn
 	server   *Server
@@ -59,9 +59,9 @@ func newConn(s *Server, l *listener, inner net.Conn) *conn {
 	return c
 }
 
-// An idleTracker is a connection whose listener needs to know when it is idle. The Server
-// calls Idle when the connection begins to wait for a request, and Busy when a request
-// arrives. Busy returns false if the listener has closed the connection.
+// An idleTracker is a connection whose listener must know whether it is idle. The Server calls Idle
+// when the connection starts to wait for a request, and Busy when a request arrives. Busy returns
+// false if the listener has closed the connection meanwhile.
 type idleTracker interface {
 	Idle()
 	Busy() bool
@@ -74,7 +74,7 @@ type connContext struct {
 	*socket
 }
 
-// serve answers requests until the connection ends or is passed to net/http.
+// serve answers requests until the connection is closed or is passed to net/http.
 func (c *conn) serve() {
 	defer func() {
 		cause := recover()
@@ -107,7 +107,8 @@ func (c *conn) serve() {
 	}
 }
 
-// A bufferState says what the unused bytes in the buffer of a connection are.
+// A bufferState says what the unused bytes in the buffer of a connection contain: a complete
+// request, a part of one, or something that net/http must handle.
 type bufferState int
 
 const (
@@ -118,9 +119,9 @@ const (
 	ended               // the client or the server has ended the connection
 )
 
-// step reads the bytes that have arrived, and answers the requests in them. It returns
-// true when the connection ends or must be passed to net/http. With a socket, step does
-// not wait: it returns false when no more bytes have arrived.
+// step reads the bytes that have arrived and answers the requests in them. It returns true if the
+// connection ends or must be passed to net/http. If the connection has a socket, step does not wait
+// for more bytes: it returns false when it has read all.
 func (c *conn) step(fd uintptr) (done bool) {
 	for {
 		n, wait := c.read(fd, c.buffer[c.to:])
@@ -144,8 +145,8 @@ func (c *conn) step(fd uintptr) (done bool) {
 	}
 }
 
-// read reads bytes of the connection into b. With a socket, wait is true if no bytes
-// have arrived. n is 0 at the end of the connection and after an error.
+// read reads bytes from the connection into b. n is 0 at the end of the connection and after an
+// error. If the connection has a socket and no bytes have arrived, wait is true.
 func (c *conn) read(fd uintptr, b []byte) (n int, wait bool) {
 	if len(c.pending) > 0 {
 		n = copy(b, c.pending)
@@ -159,8 +160,8 @@ func (c *conn) read(fd uintptr, b []byte) (n int, wait bool) {
 	return n, false
 }
 
-// answerAll answers all complete requests in the buffer. Then it prepares the
-// connection to wait for more bytes. It returns true if no more bytes must be read.
+// answerAll answers all complete requests in the buffer. Then it prepares the connection to wait
+// for more bytes. It returns true if nothing more must be read from the connection.
 func (c *conn) answerAll(fd uintptr) (done bool) {
 	began := c.state == part
 	for c.state = c.next(); c.state == usual; c.state = c.next() {
@@ -174,8 +175,8 @@ func (c *conn) answerAll(fd uintptr) (done bool) {
 	case nothing:
 		c.from, c.to = 0, 0
 		c.rest()
-		// Shutdown first sets closing and then sets a deadline that ends reads. If rest
-		// replaced that deadline, closing is already set here.
+		// Shutdown sets closing first, and then a deadline that ends reads. If rest has just
+		// replaced that deadline, closing is already true here.
 		return c.server.closing.Load()
 	case part:
 		c.from, c.to = 0, copy(c.buffer, c.buffer[c.from:c.to])
@@ -217,14 +218,15 @@ var (
 	lengthName = []byte("content-length")
 )
 
-// lacksLength reports whether the buffer has all headers of a request, and
-// Content-Length is not among them.
+// lacksLength reports whether the buffer has all headers of a request, and none of them is
+// Content-Length.
 func (c *conn) lacksLength() bool {
 	head, _, whole := bytes.Cut(c.buffer[c.from:c.to], headEnd)
 	return whole && !bytes.Contains(bytes.ToLower(head), lengthName)
 }
 
-// rest prepares the connection to wait for the next request.
+// rest prepares the connection to wait for the next request: it sets a deadline and reports that
+// the connection is idle.
 func (c *conn) rest() {
 	c.extend()
 	if c.tracker != nil {
@@ -232,7 +234,7 @@ func (c *conn) rest() {
 	}
 }
 
-// extend sets later deadlines if extendEvery has passed since it last did.
+// extend sets new deadlines if the last ones were set at least extendEvery ago.
 func (c *conn) extend() {
 	now := time.Now()
 	if now.Sub(c.extended) < extendEvery {
@@ -261,7 +263,7 @@ func (c *conn) respond(fd uintptr) bool {
 	return !last
 }
 
-// A body is the body of the current request, which is complete in memory.
+// A body is the body of the current request. It is complete and in memory.
 type body struct{ bytes.Reader }
 
 // Close does nothing.

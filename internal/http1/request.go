@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// parse parses the request line and the headers of a request into c.parsed. It returns
-// false if they are not in the usual form, so that net/http must serve the request.
+// parse parses the request line and the headers in head into c.parsed. It returns false if their
+// form is unusual, so that net/http must serve the request.
 func (c *conn) parse(head []byte) bool {
 	c.head = c.head[:0]
 	line, rest, _ := strings.Cut(string(head), "\r\n")
@@ -36,9 +36,8 @@ func (c *conn) parse(head []byte) bool {
 	return true
 }
 
-// addHeader adds a header to a request. It returns false for a header that only
-// net/http can handle, for example one that changes where the body or the response
-// ends.
+// addHeader adds a header to a request. It returns false for a header that only net/http can
+// handle, such as one that affects where the body or the response ends.
 func addHeader(r *http.Request, name, value string) bool {
 	switch name {
 	case "Host":

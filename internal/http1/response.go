@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// keptAnswer is the largest response buffer that a connection keeps for its next
-// response.
+// keptAnswer is the maximum size of a response buffer that a connection keeps for its next
+// response. Larger buffers are freed.
 const keptAnswer = 16 << 10
 
-// An answer is the http.ResponseWriter for the requests of a connection. It collects
-// the response in memory until the handler returns.
+// An answer is the http.ResponseWriter for the requests of a connection. It keeps the response in
+// memory until the handler returns.
 type answer struct {
 	header http.Header
 	status int // 0 until the handler sets it
@@ -45,8 +45,8 @@ func (a *answer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// encode returns the complete response in the form of HTTP/1.1. last reports whether
-// the connection must be closed after it.
+// encode returns the complete response in the format of HTTP/1.1. last says that the connection
+// must be closed after it.
 func (a *answer) encode(now time.Time) (wire []byte, last bool) {
 	a.WriteHeader(http.StatusOK)
 	bodiless := a.status == http.StatusNoContent || a.status == http.StatusNotModified

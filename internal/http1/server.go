@@ -12,19 +12,18 @@ import (
 	"time"
 )
 
-// A Server answers POST requests of one path. It passes the connections of all other
-// requests to a server of net/http.
+// A Server answers POST requests of one path. It passes connections with any other request to a
+// server of net/http.
 type Server struct {
-	// HTTP serves the connections that the Server passes on. The Server also uses its
-	// Handler, ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout and ErrorLog,
-	// which must all be set. It uses ConnContext if that is set. The Handler must not
-	// change the headers of a request.
+	// HTTP serves the connections that the Server passes to it. The Server also uses its Handler,
+	// ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout and ErrorLog, which must all be
+	// set, and its ConnContext if that is set. The Handler must not change the headers of a
+	// request.
 	HTTP *http.Server
 	// Path is the path of the requests that the Server answers itself.
 	Path string
-	// MaxBody returns the maximum size of the body of a request, in bytes. A chunk that
-	// announces a larger size is rejected before its bytes arrive. nil means no
-	// maximum.
+	// MaxBody returns the maximum size of a request body in bytes. A chunk whose announced size
+	// exceeds it is rejected before its bytes arrive. nil means no maximum.
 	MaxBody func(*http.Request) int64
 
 	handler http.Handler // HTTP's, before prepare
@@ -44,15 +43,15 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.HTTP.Serve(rest)
 }
 
-// ServeTLS accepts connections with TLS until Shutdown or Close. HTTP serves all of
-// them, with the certificate of HTTP.TLSConfig.
+// ServeTLS accepts TLS connections until Shutdown or Close. HTTP serves all of them, with the
+// certificate of HTTP.TLSConfig.
 func (s *Server) ServeTLS(l net.Listener) error {
 	s.prepare(nil)
 	return s.HTTP.ServeTLS(l, "", "")
 }
 
-// prepare installs the handlers of s and of HTTP. l is nil if no connection comes back
-// from HTTP to s.
+// prepare installs the handlers of s and of s.HTTP. l is nil if HTTP never passes a connection back
+// to s.
 func (s *Server) prepare(l *listener) {
 	s.handler = s.HTTP.Handler
 	s.HTTP.Handler = s.unchunk(l)
@@ -93,8 +92,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// end ends the reads of idle connections and prevents new connections. It returns a
-// channel that is closed when no connection is left.
+// end makes idle connections stop reading and prevents new connections. It returns a channel that
+// is closed when no connection is left.
 func (s *Server) end() <-chan struct{} {
 	s.closing.Store(true)
 	s.mu.Lock()
@@ -113,12 +112,11 @@ func (s *Server) end() <-chan struct{} {
 	return s.ended
 }
 
-// past is a time in the past. As a deadline, it ends a read at once.
+// past is a time in the past. It is set as a deadline to end a read at once.
 var past = time.Unix(1, 0)
 
-// accept accepts connections and starts a goroutine for each of them. It passes errors
-// to HTTP.Serve. If the error is temporary, HTTP.Serve calls Accept again after a
-// pause.
+// accept accepts connections and starts a goroutine for each of them. It passes errors to
+// HTTP.Serve, which calls Accept again after a pause if the error is temporary.
 func (s *Server) accept(l *listener) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -163,7 +161,7 @@ func (s *Server) remove(c *conn) {
 	}
 }
 
-// A listener is the listener that HTTP serves. It returns the connections that the
+// A listener is the listener that HTTP.Serve uses. Its Accept returns the connections that the
 // Server passes to HTTP.
 type listener struct {
 	net.Listener
@@ -173,7 +171,7 @@ type listener struct {
 	once   sync.Once
 }
 
-// Accept waits for a connection that the Server passes to HTTP.
+// Accept waits until the Server passes a connection to HTTP, and returns it.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
@@ -185,13 +183,13 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept and closes the inner listener.
+// Close makes Accept return an error, and closes the inner listener.
 func (l *listener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return l.Listener.Close()
 }
 
-// pass hands a connection to HTTP. If the listener is closed, it closes the connection.
+// pass passes a connection to HTTP. If the listener is closed, it closes the connection.
 func (l *listener) pass(p *passedConn) {
 	_ = p.SetDeadline(time.Time{})
 	select {
@@ -201,9 +199,8 @@ func (l *listener) pass(p *passedConn) {
 	}
 }
 
-// Left returns a function that reports whether the client has closed a connection. It
-// also works for connections that HTTP serves. The function does not wait, and consumes
-// no bytes.
+// Left returns a function that reports whether the client has closed the connection c. The function
+// does not wait and reads no bytes. It also works while HTTP serves the connection.
 func Left(c net.Conn) func() bool {
 	if p, ok := c.(*passedConn); ok {
 		c = p.Conn
@@ -211,12 +208,12 @@ func Left(c net.Conn) func() bool {
 	return newSocket(c).Left
 }
 
-// A passedConn is a connection that the Server passes to HTTP. It first returns the
-// bytes that the Server has read but not used.
+// A passedConn is a connection that the Server passes to HTTP. Its Read first returns the bytes
+// that the Server has read but not used.
 type passedConn struct {
 	net.Conn
 	unused []byte
-	// framedOnce is set if the first request has no Content-Length.
+	// framedOnce says that the first request has no Content-Length.
 	framedOnce bool
 	requests   int // number of requests that HTTP has served
 }
@@ -233,15 +230,16 @@ func (p *passedConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// plainError is the end of the header that net/http writes in answers to requests that it cannot parse. Answers of
-// handlers also have a Date.
+// plainError is the end of the headers in the responses that net/http itself writes to requests
+// which it cannot parse. Responses of handlers never end so, because they have the header Date.
 var plainError = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// plainErrorHeaders are added to the answers of net/http to requests that it cannot parse.
+// plainErrorHeaders are the headers that Write adds to responses which net/http itself writes.
 const plainErrorHeaders = "\r\nX-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'; frame-ancestors 'none'" +
 	"\r\nCache-Control: no-store"
 
-// Write writes to the connection. It adds security headers to the answers that net/http writes without a handler.
+// Write writes to the connection. It adds security headers to the responses that net/http writes
+// without calling a handler.
 func (p *passedConn) Write(b []byte) (int, error) {
 	status, rest, found := bytes.Cut(b, []byte("\r\n"))
 	if !found || !bytes.HasPrefix(status, []byte("HTTP/1.")) || !bytes.HasPrefix(b[len(status):], plainError) {

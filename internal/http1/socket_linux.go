@@ -8,10 +8,10 @@ import (
 	"unsafe"
 )
 
-// A socket gives access to the file descriptor of a connection. It makes system calls
-// that never wait, without telling the Go scheduler. Otherwise the runtime could hand
-// the processor to another thread during the call, and its monitor thread would stay
-// awake. docs/adr/0026-system-calls-that-do-not-wait.md has the measurements.
+// A socket gives access to the file descriptor of a connection. It makes system calls that never
+// wait, and does not announce them to the Go scheduler. Otherwise the Go runtime could give the
+// processor to another thread during each call, and its monitor thread would stay awake.
+// docs/adr/0026-system-calls-that-do-not-wait.md has the measurements.
 type socket struct {
 	raw  syscall.RawConn // nil if the connection is not a socket
 	peek func(fd uintptr)
@@ -31,17 +31,16 @@ func newSocket(c net.Conn) *socket {
 	return s
 }
 
-// Left reports whether the client has closed the connection. It does not wait, and
-// consumes no bytes.
+// Left reports whether the client has closed the connection. It does not wait and reads no bytes.
 func (s *socket) Left() bool {
 	return s.raw != nil && (s.raw.Control(s.peek) != nil || s.left)
 }
 
-// await calls step when the connection is opened and whenever bytes arrive, until step
-// returns true. If the connection is not a socket, it returns false at once.
+// await calls step at once and whenever bytes arrive, until step returns true. If the connection is
+// not a socket, it returns false at once.
 //
-// The runtime only reports bytes that arrive after the last call of step has begun.
-// Therefore step must read all bytes before it returns false.
+// The runtime only reports bytes that arrive after the start of the last call of step. Therefore
+// step must read all bytes before it returns false.
 func (s *socket) await(step func(fd uintptr) bool) bool {
 	if s.raw == nil {
 		return false
@@ -50,21 +49,21 @@ func (s *socket) await(step func(fd uintptr) bool) bool {
 	return true
 }
 
-// read reads the bytes that have arrived. If there are none, wait is true. n is 0 at
-// the end of the connection and after an error.
+// read reads the bytes that have arrived. If there are none, wait is true. n is 0 at the end of the
+// connection and after an error.
 func (s *socket) read(fd uintptr, b []byte) (n int, wait bool) {
 	n, err := transfer(syscall.SYS_RECVFROM, fd, b, 0)
 	return n, err == syscall.EAGAIN
 }
 
-// write writes as many bytes as the socket accepts at once, and returns their number.
-// It returns 0 after an error.
+// write writes as many bytes as the socket accepts without waiting, and returns their number. It
+// returns 0 after an error.
 func (s *socket) write(fd uintptr, b []byte) int {
 	n, _ := transfer(syscall.SYS_SENDTO, fd, b, syscall.MSG_NOSIGNAL)
 	return n
 }
 
-// transfer calls recvfrom or sendto, without an address and without waiting.
+// transfer makes the system call recvfrom or sendto, without an address and without waiting.
 func transfer(call, fd uintptr, b []byte, flags uintptr) (int, syscall.Errno) {
 	for {
 		n, _, err := syscall.RawSyscall6(call, fd,

@@ -10,7 +10,8 @@ type socket struct{}
 
 func newSocket(net.Conn) *socket { return &socket{} }
 
-// Left returns false. If the client has left, the write of the response fails later.
+// Left returns false, because this operating system has no such call. If the client has left, the
+// write of the response fails later.
 func (*socket) Left() bool { return false }
 
 func (*socket) await(func(fd uintptr) bool) bool { return false }

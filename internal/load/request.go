@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// KeyPlace is a placeholder in the body of a request. Each request has the number of a
-// random key instead, with as many decimal digits as KeyPlace has bytes. Therefore all
-// requests have the same length. In a header, it becomes a random number of all its digits.
+// KeyPlace is a placeholder for the number of a key. In the body of each request, a random number
+// replaces it, with as many decimal digits as KeyPlace has bytes, so that all requests have the
+// same length. In a header, it is replaced in the same way, by a random number of any value with
+// these digits.
 const KeyPlace = "########"
 
-// MaxKeys is the number of keys that fit the digits of KeyPlace.
+// MaxKeys is the maximum number of different keys: one for each number with the digits of KeyPlace.
 const MaxKeys = 100_000_000
 
-// A Request has the bytes of an HTTP request, with placeholders for the numbers of
-// keys.
+// A Request has the bytes of an HTTP request, and the positions at which the numbers of keys are
+// inserted.
 type Request struct {
 	text   []byte
 	places []int // positions of the placeholders in text
@@ -24,9 +25,8 @@ type Request struct {
 	keys   int
 }
 
-// NewRequest returns a POST request with a JSON body. In each request that is sent,
-// each KeyPlace in the body becomes a random number below keys. The header lines have
-// the form "Name: value".
+// NewRequest returns a POST request with a JSON body. Each time it is sent, a random number below
+// keys replaces each KeyPlace in the body. header contains lines of the form "Name: value".
 func NewRequest(host, path, body string, keys int, header ...string) Request {
 	var head strings.Builder
 	fmt.Fprintf(&head, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, host)
@@ -53,7 +53,7 @@ func (r Request) copy() Request {
 	return r
 }
 
-// next returns the bytes of the next request, with new random keys.
+// next returns the bytes of the request with new random keys.
 func (r Request) next(random *rand.Rand) []byte {
 	for i, at := range r.places {
 		below := r.keys

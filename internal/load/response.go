@@ -10,21 +10,22 @@ import (
 	"strconv"
 )
 
-// Counts has the number of checks by their result.
+// Counts has the numbers of checks by their result.
 type Counts struct {
-	// Allowed and Denied are the numbers of checks with a decision.
+	// Allowed and Denied are the numbers of checks that were decided.
 	Allowed, Denied int64
-	// Unavailable is the number of checks with status 503: the node was overloaded, or
-	// no limiter could decide.
+	// Unavailable is the number of checks with status 503, because the node was overloaded or no
+	// limiter could decide.
 	Unavailable int64
-	// Degraded is the number of checks that a failure mode (on_failure) decided. They
-	// are also counted above.
+	// Degraded is the number of checks that a failure mode (on_failure) decided. They are counted
+	// in the fields above too.
 	Degraded int64
-	// Failed is the number of checks with any other status, or whose connection failed.
+	// Failed is the number of checks with any other status, or without a response because the
+	// connection failed.
 	Failed int64
 }
 
-// Decided is the number of checks with a decision.
+// Decided returns the number of checks that were decided.
 func (c *Counts) Decided() int64 { return c.Allowed + c.Denied }
 
 func (c *Counts) add(o Counts) {
@@ -41,10 +42,9 @@ var (
 	degraded     = []byte(`"degraded":true`)
 )
 
-// count counts the response to a request with checks checks. For a batch, the body has
-// a status for each check. For a single check, it is the status of the response. A
-// denial has the member "allowed" in its body; the 403 response to a wrong key does
-// not.
+// count counts the response to a request that contains checks checks. In the response to a batch,
+// each check has a status in the body. A single check has the status of the response. A denial has
+// the member "allowed" in its body, unlike the 403 response to an invalid key.
 func (c *Counts) count(status int, body []byte, checks int) {
 	if checks == 1 || status != 200 {
 		c.item(status, bytes.Contains(body, denied), int64(checks))
@@ -86,8 +86,8 @@ type answer struct {
 	buffer bytes.Buffer
 }
 
-// maxAnswer is the largest body of a response. A batch of 1,000 checks with 10 limits
-// each is smaller.
+// maxAnswer is the maximum size of a response body. The response to a batch of 1,000 checks with 10
+// limits each is smaller.
 const maxAnswer = 16 << 20
 
 var (

@@ -24,9 +24,9 @@ type Config struct {
 	Checks int
 	// Connections is the number of connections. Default: 1.
 	Connections int
-	// Rate is the number of requests that are due per second, over all connections. If
-	// all connections wait for responses when a request is due, the first connection
-	// that becomes free sends it. Default: 0, which selects a closed loop.
+	// Rate is the number of requests per second that are due on all connections together. If a
+	// request is due while all connections wait for responses, the connection that becomes free
+	// first sends it. Default: 0, which selects a closed loop.
 	Rate float64
 	// Duration is the time for which requests are sent. Default: 1s.
 	Duration time.Duration
@@ -37,15 +37,15 @@ type Result struct {
 	Counts
 	// Requests is the number of requests with a response.
 	Requests int64
-	// Unsent is the number of requests of an open loop that were due but not sent before
-	// the end, because the server was too slow.
+	// Unsent is the number of requests of an open loop that were due and were not sent before the
+	// end, because the server was too slow.
 	Unsent int64
 	// Elapsed is the time from the first request to the last response.
 	Elapsed time.Duration
-	// Latency has the latencies of requests with at least one decided check.
+	// Latency has the latencies of requests of which at least one check was decided.
 	Latency latency.Histogram
-	// UnavailableLatency has the latencies of requests without a decided check, of
-	// which at least one check had status 503.
+	// UnavailableLatency has the latencies of requests of which no check was decided and at least
+	// one had status 503.
 	UnavailableLatency latency.Histogram
 	// Statuses has the number of responses by status.
 	Statuses map[int]int64
@@ -54,9 +54,10 @@ type Result struct {
 }
 
 const (
-	// patience is the time for which responses may still arrive after the end.
+	// patience is the maximum time after the end for which Run waits for the last responses.
 	patience = 30 * time.Second
-	// coarse is more than the largest delay of the Go runtime's timers.
+	// coarse is longer than the largest delay of a timer of the Go runtime. sleepUntil uses timers
+	// only up to this long before the due time.
 	coarse = 2 * time.Millisecond
 )
 
@@ -103,7 +104,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	return sum, nil
 }
 
-// Merge adds the measurements of o to r, except for Elapsed and Unsent.
+// Merge adds the measurements of o to r. It does not change Elapsed and Unsent.
 func (r *Result) Merge(o *Result) {
 	r.Counts.add(o.Counts)
 	r.Requests += o.Requests
@@ -129,7 +130,7 @@ func (r *run) dueAt(n int64) time.Time {
 	return r.began.Add(time.Duration(float64(n) / r.Rate * float64(time.Second)))
 }
 
-// due returns the number of requests of an open loop that are due before the end.
+// due returns the number of requests of an open loop that become due before the end.
 func (r *run) due() int64 {
 	n := int64(r.Rate * r.Duration.Seconds())
 	for r.dueAt(n).Before(r.end) {
@@ -245,9 +246,9 @@ func (c *connection) exchange(ctx context.Context) error {
 	return c.answer.read(c.in)
 }
 
-// fail counts a request without a response. The connection is opened again before the
-// next request, after a pause, so that a server that rejects connections is not
-// flooded.
+// fail counts a request without a response, and closes the connection. After a pause, the
+// connection is opened again, so that a server which rejects connections does not get too many
+// attempts.
 func (c *connection) fail(ctx context.Context, err error) {
 	c.close()
 	if ctx.Err() != nil {

@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sleeper sleeps more exactly than the timers of the Go runtime. The runtime rounds
-// them up to whole milliseconds while a process is idle. A sleeper waits for a kernel
-// timer in the same way as for a network connection, so it blocks neither a thread nor
-// a processor.
+// A sleeper sleeps more precisely than the timers of the Go runtime, which are rounded up to whole
+// milliseconds while a process is idle. It waits for a kernel timer through the network poller of
+// the runtime. So it blocks neither a thread nor a processor.
 type sleeper struct {
 	fd   int
 	file *os.File

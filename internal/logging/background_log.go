@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A Log is the log of a process: a logger that folds repeated lines, queues lines, and writes them in the background.
+// A Log is the log of a process. It folds repeated warnings, and writes lines in the background.
 type Log struct {
 	*slog.Logger
 	handler *handler
 	writer  *Writer
 }
 
-// New returns a Log that writes lines to target. format creates the handler that formats a line: slog.NewTextHandler
-// or slog.NewJSONHandler. The caller must call Close at the end.
+// New returns a Log that writes to target. format returns a handler that formats lines:
+// slog.NewTextHandler or slog.NewJSONHandler. The caller must call Close before the process ends.
 func New(target io.Writer, format func(io.Writer) slog.Handler) *Log {
 	notice := func(dropped int64) []byte {
 		var line bytes.Buffer
@@ -30,7 +30,7 @@ func New(target io.Writer, format func(io.Writer) slog.Handler) *Log {
 	return &Log{Logger: slog.New(h), handler: h, writer: w}
 }
 
-// A Status contains the numbers of lines that were not written since the start.
+// A Status contains how many lines were not written since the start: folded ones and dropped ones.
 type Status struct {
 	Dropped int64 // the queue was full because the target was blocked, or the target returned an error
 	Folded  int64 // the line repeated another one
@@ -41,8 +41,8 @@ func (l *Log) Status() Status {
 	return Status{Dropped: l.writer.Dropped(), Folded: l.handler.Folded()}
 }
 
-// Close writes the folded and the queued lines. It returns an error if the target does not accept them within the
-// timeout.
+// Close writes the folded and the queued lines. It returns an error if the target does not accept
+// them within timeout.
 func (l *Log) Close(timeout time.Duration) error {
 	l.handler.folds.flush()
 	return l.writer.Close(timeout)

@@ -9,30 +9,32 @@ import (
 )
 
 const (
-	// foldPeriod is the length of the period in which equal warnings are folded into one line.
+	// foldPeriod is the time after a warning within which equal warnings are folded.
 	foldPeriod = time.Minute
-	// maxFolds is the maximum number of different warnings that are folded at the same time. If there are more, the
-	// period that ends first is ended early.
+	// maxFolds is the maximum number of different warnings that are folded at the same time. If
+	// there is one more, the oldest period ends early.
 	maxFolds = 256
 )
 
-// unfolded are the names of the attributes that are ignored when two warnings are compared. Their values contain
-// ports, durations, and counters.
+// unfolded has the names of attributes that are ignored when two warnings are compared, because
+// their values contain ports, durations, and counters.
 var unfolded = map[string]bool{"error": true, "err": true, "request_id": true, "addr": true}
 
 // A handler is a slog.Handler that folds repeated warnings and errors into one line.
 //
-// Two records are equal if their level, their message, and their string attributes are equal, except for the
-// attributes error, request_id, and addr. The first record of a period is passed on. When the period ends, the last
-// equal record follows. Its additional attribute repeated is the number of equal records since the first. Records below
-// the level of a warning are passed on unchanged.
+// Two records are equal if their level, their message, and their string attributes are equal. The
+// attributes in unfolded are ignored. The first of several equal records is passed on at once, and
+// a period begins. When the period ends, the last of the equal records is passed on with the
+// attribute repeated, which is the number of equal records after the first. Records below the level
+// of a warning are passed on unchanged.
 type handler struct {
 	next   slog.Handler
 	prefix string // text of the attributes and groups that WithAttrs and WithGroup added
 	folds  *folds // shared by all handlers that WithAttrs and WithGroup return
 }
 
-// folds is the state that a handler shares with the handlers derived from it.
+// folds is the state that a handler shares with the handlers that its methods WithAttrs and
+// WithGroup return.
 type folds struct {
 	now    func() time.Time
 	after  func(time.Duration, func()) // time.AfterFunc
@@ -42,7 +44,7 @@ type folds struct {
 	open map[string]*fold
 }
 
-// A fold is the current period of one warning.
+// A fold is the running period of one warning.
 type fold struct {
 	next     slog.Handler
 	last     slog.Record // the last equal record
@@ -58,7 +60,7 @@ func newHandler(next slog.Handler) *handler {
 	}}
 }
 
-// Folded returns the number of records that were not passed on, because they repeated another one.
+// Folded returns the number of records that were not passed on, because an equal one was.
 func (h *handler) Folded() int64 { return h.folds.folded.Load() }
 
 // Enabled implements slog.Handler.
@@ -88,7 +90,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// key returns a text that is the same for equal records.
+// key returns a text that is the same for two records if they are equal.
 func (h *handler) key(r slog.Record) string {
 	key := r.Level.String() + "\x00" + r.Message + h.prefix
 	r.Attrs(func(a slog.Attr) bool {
@@ -98,7 +100,8 @@ func (h *handler) key(r slog.Record) string {
 	return key
 }
 
-// identity returns the text of an attribute for key. It is "" for an attribute that is ignored.
+// identity returns the part of key that stands for an attribute. It is "" for an attribute that is
+// ignored.
 func identity(a slog.Attr) string {
 	if a.Value.Kind() != slog.KindString || unfolded[a.Key] {
 		return ""
@@ -106,8 +109,8 @@ func identity(a slog.Attr) string {
 	return "\x00" + a.Key + "=" + a.Value.String()
 }
 
-// fold reports whether the record repeats a record of the current period. If it does not, fold starts a period with
-// it.
+// fold reports whether the record equals the first one of a running period. If it does not, fold
+// starts a period for it.
 func (f *folds) fold(next slog.Handler, key string, r slog.Record) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,8 +127,8 @@ func (f *folds) fold(next slog.Handler, key string, r slog.Record) bool {
 	return false
 }
 
-// close ends the period of a warning. If the warning was repeated, close writes it and starts another period. So a
-// lasting fault results in one line per period.
+// close ends the period of a warning. If equal records came in the period, close passes on the last
+// one and starts a new period. So a lasting fault leads to one line per period.
 func (f *folds) close(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,7 +145,7 @@ func (f *folds) close(key string) {
 	f.after(foldPeriod, func() { f.close(key) })
 }
 
-// closeOldest ends the period that would end first.
+// closeOldest ends the period that began first.
 func (f *folds) closeOldest() {
 	var oldest string
 	for key, open := range f.open {
@@ -154,7 +157,7 @@ func (f *folds) closeOldest() {
 	delete(f.open, oldest)
 }
 
-// flush writes the repeated warnings of all periods. It is called when the log is closed.
+// flush ends all periods and passes on their repeated warnings. Log.Close calls it.
 func (f *folds) flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,17 +9,20 @@ import (
 	"time"
 )
 
-// HTTPErrors returns a logger for the field ErrorLog of an http.Server. It writes each line as a warning of h. The
-// messages of net/http contain the address of the client. HTTPErrors moves the address and the error into the
-// attributes addr and error, so that messages of the same kind are folded.
+// HTTPErrors returns a logger for the field ErrorLog of an http.Server. It writes each message as a
+// warning of h. Messages of net/http contain the address of the client and an error; HTTPErrors
+// moves both to the attributes addr and error. Otherwise no two messages would be equal, and they
+// would not be folded.
 func HTTPErrors(h slog.Handler) *log.Logger { return log.New(httpErrors{h}, "", 0) }
 
 type httpErrors struct{ next slog.Handler }
 
-// clientSuffix is the client in a message, like " from 192.0.2.1:4711" or " serving [2001:db8::1]:4711".
+// clientSuffix matches the end of a message that names the client, like " from 192.0.2.1:4711" or "
+// serving [2001:db8::1]:4711".
 var clientSuffix = regexp.MustCompile(`^(.*?)(?: from(?: client)?)? (\S+:\d+)$`)
 
-// Write implements io.Writer. A line is "http: KIND ADDRESS: ERROR", without the address or the error in some kinds.
+// Write implements io.Writer. A line has the form "http: KIND ADDRESS: ERROR". Some kinds have no
+// address or no error.
 func (e httpErrors) Write(line []byte) (int, error) {
 	r := slog.NewRecord(time.Now(), slog.LevelWarn, "", 0)
 	if !e.next.Enabled(context.Background(), r.Level) {

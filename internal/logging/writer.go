@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// maxQueued is the maximum number of lines that wait for the target. With about 250 bytes per line, they use half a
-// megabyte.
+// maxQueued is the maximum number of lines that wait to be written. At about 250 bytes per line,
+// they take half a megabyte.
 const maxQueued = 2048
 
-// maxLine is the maximum number of bytes of a line that are written. Longer lines, such as stack traces, are cut off.
-// So the size of the queue is at most 32 MiB.
+// maxLine is the maximum number of bytes of a line that are written. Longer lines, such as stack
+// traces, are cut off. So the queue takes at most 32 MiB.
 const maxLine = 16 << 10
 
 // A Writer writes lines to a target in the background. Its method Write never blocks.
@@ -29,8 +29,8 @@ type Writer struct {
 	done    chan struct{} // closed when run has written the queue
 }
 
-// NewWriter returns a Writer and starts its goroutine. If notice is not nil, it formats the line that reports how
-// many lines were dropped. The caller must call Close at the end.
+// NewWriter returns a Writer and starts its goroutine. notice returns the line that reports how
+// many lines were dropped; it may be nil. The caller must call Close at the end.
 func NewWriter(target io.Writer, notice func(dropped int64) []byte) *Writer {
 	w := &Writer{
 		target: target, notice: notice,
@@ -40,9 +40,8 @@ func NewWriter(target io.Writer, notice func(dropped int64) []byte) *Writer {
 	return w
 }
 
-// Write queues a copy of one line. If the queue is full, the Writer is closed, or the target returns an error, the line
-// is dropped and counted.
-// Write always returns len(line) and no error.
+// Write queues a copy of one line. It drops and counts the line if the queue is full or the Writer
+// is closed. Write always returns len(line) and no error.
 func (w *Writer) Write(line []byte) (int, error) {
 	select {
 	case <-w.quit:
@@ -103,8 +102,9 @@ func (w *Writer) run() {
 	}
 }
 
-// write writes a line. If the queue is then empty, it also reports how many lines were dropped. An error of the target
-// only counts the line as dropped, because there is no other place to report it.
+// write writes a line to the target. If no line waits after it, it also reports how many lines were
+// dropped. If the target returns an error, the line counts as dropped; there is no other place to
+// report the error.
 func (w *Writer) write(line []byte) {
 	if _, err := w.target.Write(line); err != nil {
 		w.dropped.Add(1)

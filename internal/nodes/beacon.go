@@ -11,10 +11,10 @@ import (
 
 // Config configures a Beacon.
 type Config struct {
-	// Store is where the Beacon writes its reports.
+	// Store stores the reports of the Beacon.
 	Store Store
-	// Report returns the current report of this process. The Beacon sets At and Database.Report. Only Run calls
-	// Report; it must not block.
+	// Report returns a report about this process. The Beacon then sets At and Database.Report in
+	// it. Only Run calls Report, and it must not block.
 	Report func(context.Context) Node
 	// Every is the time between two reports. It varies randomly by up to a tenth. Default: the constant Every.
 	Every time.Duration
@@ -28,7 +28,7 @@ type Beacon struct {
 	soon chan struct{} // has room for one request to report now
 	last atomic.Pointer[Node]
 
-	// The following fields are used by Run only.
+	// Only Run uses the following fields.
 	id      string        // ID in the last report; "" before the first report
 	took    time.Duration // duration of the last write; 0 if it failed
 	failing bool
@@ -41,11 +41,11 @@ func NewBeacon(cfg Config) *Beacon {
 	return &Beacon{cfg: cfg, soon: make(chan struct{}, 1)}
 }
 
-// Unwritten returns the last report if it could not be written, otherwise nil. Pages of this process show it while
-// the database rejects reports.
+// Unwritten returns the last report if the Store rejected it, otherwise nil. Service adds it to the
+// overview, so that the pages of this process show this node while the database rejects writes.
 func (b *Beacon) Unwritten() *Node { return b.last.Load() }
 
-// Soon makes Run write a report as soon as possible. It returns immediately.
+// Soon makes Run write the next report without waiting for the interval. It returns immediately.
 func (b *Beacon) Soon() {
 	select {
 	case b.soon <- struct{}{}:
@@ -53,9 +53,9 @@ func (b *Beacon) Soon() {
 	}
 }
 
-// Run writes reports periodically until ctx ends, and then removes the report. It logs errors and returns nil. A
-// running write continues after ctx has ended, for at most putTimeout, so that it cannot recreate the report after
-// the removal.
+// Run writes reports until ctx ends, and then removes the last one. It logs errors and returns nil.
+// When ctx ends during a write, Run waits for the write, at most for putTimeout. Otherwise the
+// write could store the report again after its removal.
 func (b *Beacon) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -95,7 +95,7 @@ func (b *Beacon) report(ctx context.Context) {
 	b.failing = err != nil
 }
 
-// leave removes the report of this process, so that other nodes do not show it as silent.
+// leave removes the report of this process. Otherwise other nodes would show this node as silent.
 func (b *Beacon) leave(ctx context.Context) {
 	if b.id == "" {
 		return

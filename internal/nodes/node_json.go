@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// In the JSON form of a Node, durations are in microseconds. A member must never change its meaning or unit, because
-// nodes of two releases read each other's reports. A changed value gets a new name.
+// Nodes of two releases read each other's reports during an upgrade. Therefore a member of the JSON
+// form must never change its meaning or unit; a changed value gets a new name. Durations are in
+// microseconds.
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Service reads the reports of all nodes.
+// A Service returns the reports of all nodes with warnings.
 type Service struct {
 	store Store
 	own   atomic.Pointer[Beacon]
@@ -17,7 +17,8 @@ type Service struct {
 // NewService returns a Service that reads from a store.
 func NewService(s Store) *Service { return &Service{store: s} }
 
-// ShowOwn makes Overview include the report of this process even while the database rejects reports.
+// ShowOwn makes Overview include the last report of b, the Beacon of this process, if the database
+// rejected it.
 func (s *Service) ShowOwn(b *Beacon) { s.own.Store(b) }
 
 // An Overview contains the reports of all nodes at one time, with warnings.
@@ -28,11 +29,11 @@ type Overview struct {
 	Revision int64
 	// Nodes are ordered by name, then by start.
 	Nodes []Report
-	// Versions are the releases of the nodes that are not silent, the most frequent first. If there is more than one,
-	// an upgrade is not complete.
+	// Versions are the releases that the nodes run, without silent nodes. The most frequent comes
+	// first. If there is more than one, an upgrade is not complete.
 	Versions []Release
-	// Silent is the number of silent nodes. Unwell is the number of nodes with a warning or an alarm; it includes
-	// silent ones.
+	// Silent is the number of silent nodes. Unwell is the number of nodes with a warning or an
+	// alarm, including silent ones.
 	Silent, Unwell int
 }
 
@@ -48,16 +49,19 @@ type Release struct {
 // A Report is the report of a node with its warnings.
 type Report struct {
 	Node
-	// Silent means that the node has missed several reports, so that the other fields are out of date.
+	// Silent says that so many reports of the node are missing that it probably stopped. The other
+	// fields are then out of date.
 	Silent bool
 	// SilentFor is the time since the node's last report.
 	SilentFor time.Duration
-	// Up is the time from the node's start to its last report.
+	// Up is the time from the start of the node to its last report.
 	Up time.Duration
-	// Confirmed is the time since the database last confirmed to the node that its revision is the newest.
+	// Confirmed is the time since the database last confirmed to the node that no newer revision
+	// exists.
 	Confirmed time.Duration
-	// Behind is the number of revisions by which the node's snapshot is behind. A few are normal after an edit,
-	// because reports are up to five seconds old.
+	// Behind is the difference of the newest revision and the revision of the node's snapshot.
+	// Shortly after an edit, a small difference is normal, because reports are up to five seconds
+	// old.
 	Behind int64
 	// Verdicts are the notes, warnings and alarms about the node, the most severe first.
 	Verdicts []Verdict
@@ -83,7 +87,7 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	return OverviewOf(c), nil
 }
 
-// put replaces the stored report of a node by n. It does nothing if n is nil.
+// put replaces the report of a node in c by n. It does nothing if n is nil.
 func (c *Census) put(n *Node) {
 	if n == nil {
 		return
@@ -131,8 +135,8 @@ func (c *Census) live() (n int) {
 	return n
 }
 
-// refused returns the time since which the database rejects writes, by the database's clock. It is zero if no node
-// that is not silent reports a rejection.
+// refused returns the time since which the database rejects writes, by the database's clock. It
+// returns the zero time if no node reports that, apart from silent nodes.
 func (c *Census) refused() (since time.Time) {
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
@@ -157,7 +161,8 @@ func report(n *Node, c Census) Report {
 	return r
 }
 
-// releases returns the releases of the nodes that are not silent, with the number of nodes of each.
+// releases returns the releases that the nodes run, apart from silent nodes, with the number of
+// nodes for each.
 func releases(nodes []Report) []Release {
 	var list []Release
 	for i := range nodes {

@@ -13,8 +13,8 @@ type Stopwatch struct {
 	lap latency.Histogram
 }
 
-// Observe records the duration of a call, rounded up to microseconds, the unit of reports. A negative duration counts
-// as 0.
+// Observe records the duration of a call. Durations are rounded up to microseconds, the unit of
+// reports; a negative one counts as 0.
 func (s *Stopwatch) Observe(took time.Duration) {
 	took = (max(took, 0) + time.Microsecond - 1).Truncate(time.Microsecond)
 	s.mu.Lock()
@@ -22,7 +22,7 @@ func (s *Stopwatch) Observe(took time.Duration) {
 	s.lap.Add(took)
 }
 
-// Lap returns the latencies since the last call of Lap.
+// Lap returns the latencies that were recorded since the last call of Lap.
 func (s *Stopwatch) Lap() Latency {
 	s.mu.Lock()
 	lap := s.lap

@@ -18,7 +18,7 @@ const (
 	Alarm                    // limits are not exact, edits have no effect, or a node is missing
 )
 
-// String returns "note", "warning" or "alarm". It returns "well" for 0.
+// String returns "note", "warning" or "alarm". For 0, it returns "well".
 func (l Level) String() string {
 	switch l {
 	case Note:
@@ -34,31 +34,34 @@ func (l Level) String() string {
 // A Verdict is one note, warning or alarm about a node.
 type Verdict struct {
 	Level Level
-	// Code identifies the rule, for tests and links. It never changes.
+	// Code identifies the rule that led to the verdict. Tests and links use it, so it never
+	// changes.
 	Code string
-	// Text describes the problem in plain words, without a period, like "Redis unreachable for 40 s".
+	// Text describes the problem for people, without a period at the end, like "Redis unreachable
+	// for 40 s".
 	Text string
 }
 
-// Bounds beyond which a value is reported.
+// Bounds above which a value leads to a verdict.
 const (
-	// staleAfter is the longest normal time between two confirmations of the revision. A node asks twice a second.
+	// staleAfter is the longest normal time since the last confirmation of the revision. A node
+	// asks for it twice a second.
 	staleAfter = 5 * time.Second
-	// waitingAfter is the longest normal age of counts in memory. They are written every second.
+	// waitingAfter is the longest normal age of unwritten counts. Nodes write them every second.
 	waitingAfter = 10 * time.Second
-	// skewed is the largest normal difference between two clocks. A write may take putTimeout, which looks like a
-	// skew.
+	// skewed is the largest normal difference of two clocks. The write of a report may take
+	// putTimeout and then looks like clock skew.
 	skewed = putTimeout
-	// missed is how long a silent node is an alarm. After that, it is a note.
+	// missed is the time for which a silent node is an alarm. After this time it is only a note.
 	missed = time.Hour
-	// nearlyFull is the fraction of a maximum from which on a warning is shown.
+	// nearlyFull is the fraction of a maximum above which there is a warning.
 	nearlyFull = 0.8
-	// mostTold is the maximum number of full tenants that a node's warnings name.
+	// mostTold is the maximum number of full tenants that the verdicts about a node name.
 	mostTold = 5
 )
 
-// verdicts returns the warnings of a node, the most severe first. now is by the database's clock. live is the number
-// of nodes that are neither silent nor stopping.
+// verdicts returns the verdicts about a node, the most severe first. now is a time of the
+// database's clock. live is the number of nodes that are neither silent nor stopping.
 func verdicts(r *Report, now time.Time, live int) []Verdict {
 	if r.Silent {
 		return []Verdict{silence(r)} // the rest of the report is out of date
@@ -87,7 +90,7 @@ func verdicts(r *Report, now time.Time, live int) []Verdict {
 	return list
 }
 
-// silence returns the verdict about a silent node, with the counts that it may have lost.
+// silence returns the verdict about a silent node. It names the number of counts that may be lost.
 func silence(r *Report) Verdict {
 	text := "silent for " + span(r.SilentFor)
 	if r.Draining {
@@ -104,7 +107,7 @@ func silence(r *Report) Verdict {
 
 type sayer func(l Level, code, format string, args ...any)
 
-// warnAboutLimiter adds warnings about conditions under which limits are not exact.
+// warnAboutLimiter adds a verdict for each condition under which limits are not exact.
 func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 	if r.Limiter != LimiterRedis {
 		if live > 1 && !r.Draining {
@@ -145,7 +148,8 @@ func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 	}
 }
 
-// warnAboutLoss adds a verdict about data that Redis lost some time ago. Since then, limits are exact again.
+// warnAboutLoss adds a verdict if Redis lost data the time ago ago. Limits have been exact again
+// since then.
 func warnAboutLoss(ago time.Duration, what string, say sayer) {
 	switch {
 	case ago < missed:
@@ -155,7 +159,7 @@ func warnAboutLoss(ago time.Duration, what string, say sayer) {
 	}
 }
 
-// because returns the text that appends a cause to a message, or "" without a cause.
+// because returns a text that appends a cause to a message. It returns "" if cause is "".
 func because(cause string) string {
 	if cause == "" {
 		return ""
@@ -163,15 +167,16 @@ func because(cause string) string {
 	return ": " + cause
 }
 
-// warnAboutDatabase adds an alarm if the database rejects writes, because then no edits and counts can be stored.
+// warnAboutDatabase adds an alarm if the database rejects writes. Then neither edits nor counts can
+// be stored.
 func warnAboutDatabase(r *Report, now time.Time, say sayer) {
 	if f := r.Database.Refusal; !f.Since.IsZero() {
 		say(Alarm, "database_refuses", "the database refuses writes for %s%s", span(max(0, r.Ago(f.Since, now))), because(f.Answer))
 	}
 }
 
-// warnAboutSnapshot adds warnings about edits that do not take effect. It uses the revision at the time of the
-// report, because a later edit cannot be in the report.
+// warnAboutSnapshot adds verdicts about edits that have no effect on the node. It compares
+// revisions as of the time of the report, because the report cannot contain later edits.
 func warnAboutSnapshot(r *Report, say sayer) {
 	s := &r.Snapshot
 	stale := r.At.Sub(s.ConfirmedAt) > staleAfter
@@ -191,7 +196,7 @@ func warnAboutSnapshot(r *Report, say sayer) {
 	}
 }
 
-// warnAboutCounts adds a warning if counts of decisions are not written to the database.
+// warnAboutCounts adds a verdict if the node cannot write counts of decisions to the database.
 func warnAboutCounts(r *Report, say sayer) {
 	c := &r.Counts
 	if c.Waiting <= waitingAfter {
@@ -201,7 +206,7 @@ func warnAboutCounts(r *Report, say sayer) {
 		because(c.Failure))
 }
 
-// span returns a duration as text, rounded down, like "40 s" or "3 days".
+// span returns a duration as a text, rounded down, like "40 s" or "3 days".
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -215,7 +220,7 @@ func span(d time.Duration) string {
 	return plural(int64(d/day), "day", "days")
 }
 
-// plural returns a number with the right form of a noun, like "1 row" or "12,000 rows".
+// plural returns a number with a noun in the singular or plural, like "1 row" or "12,000 rows".
 func plural(n int64, one, many string) string {
 	digits := strconv.FormatInt(n, 10)
 	for at := len(digits) - 3; at > 0; at -= 3 {

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// A side is one of the two documents that a preview compares: the draft or the published version.
+// A side is the draft or the published version, the two documents that a preview compares.
 type side struct {
 	policies []plans.Policy
 	patterns []enforcement.Pattern
@@ -27,7 +27,7 @@ func newSide(d plans.Document) side {
 	return s
 }
 
-// place returns the index of the policy with a slug, or -1 if there is none.
+// place returns the index of the policy with a slug, or -1 if the document does not have it.
 func (s *side) place(slug string) int {
 	return slices.IndexFunc(s.policies, func(p plans.Policy) bool { return p.Slug == slug })
 }
@@ -40,7 +40,8 @@ type patterned struct {
 
 func (s *side) patterned(i int) patterned { return patterned{&s.policies[i], s.patterns[i]} }
 
-// overlaps reports whether a request can match both policies. It ignores the policies that replace others.
+// overlaps reports whether some request could match both policies. It does not consider Replaces,
+// by which one policy can replace another.
 func (p patterned) overlaps(q patterned) bool {
 	if !p.pattern.Overlaps(q.pattern) {
 		return false
@@ -57,14 +58,15 @@ func (p patterned) overlaps(q patterned) bool {
 	return true
 }
 
-// sameRequests reports whether two policies match the same requests and count them by the same attributes.
+// sameRequests reports whether two policies match the same requests and count them by the same
+// attributes. Then the counts of one policy are also those of the other.
 func sameRequests(p, q *plans.Policy) bool {
 	return sameSet(p.Match.Methods, q.Match.Methods) && cmp.Or(p.Match.Path, "*") == cmp.Or(q.Match.Path, "*") &&
 		maps.Equal(p.Match.Attributes, q.Match.Attributes) &&
 		slices.Equal(p.CountBy, q.CountBy) && p.Missing == q.Missing
 }
 
-// sameCost reports whether two policies charge the same for every request.
+// sameCost reports whether two policies charge every request with the same cost.
 func sameCost(p, q *plans.Policy) bool {
 	return p.CostFrom == q.CostFrom && (p.Cost == nil) == (q.Cost == nil) && (p.Cost == nil || *p.Cost == *q.Cost)
 }
@@ -73,13 +75,14 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// sameDecisions reports whether two policies decide the same while the limiter is available. It ignores their failure
-// modes and descriptions.
+// sameDecisions reports whether two policies decide every request equally while the limiter is
+// available. Their failure modes and descriptions may differ.
 func sameDecisions(p, q *plans.Policy) bool {
 	return sameRequests(p, q) && sameCost(p, q) && p.Mode == q.Mode && sameSet(p.Replaces, q.Replaces) && sameLimits(p.Limits, q.Limits)
 }
 
-// sameLimits reports whether limits decide the same. It ignores their thresholds.
+// sameLimits reports whether two lists of limits decide equally. Their warning thresholds may
+// differ.
 func sameLimits(p, q []enforcement.Limit) bool {
 	return slices.EqualFunc(p, q, func(a, b enforcement.Limit) bool {
 		a.WarnAt, b.WarnAt = enforcement.WarnAt{}, enforcement.WarnAt{}
@@ -87,7 +90,7 @@ func sameLimits(p, q []enforcement.Limit) bool {
 	})
 }
 
-// replacers returns the enforced policies that replace the policy with a slug.
+// replacers returns the enforced policies of s that replace the policy with a slug.
 func (s *side) replacers(slug string) (list []plans.Policy) {
 	for _, p := range s.policies {
 		if p.Mode == enforcement.PolicyEnforce && slices.Contains(p.Replaces, slug) {
@@ -103,22 +106,24 @@ func sameReplacers(a, b []plans.Policy) bool {
 	})
 }
 
-// A verdict says how the number of denials of one policy of the draft is computed, and how certain it is.
+// A verdict says by which method the preview computes the denials of one policy of the draft, and
+// how certain the result is.
 type verdict struct {
 	certainty Certainty
 	why       string
 	how       how
-	// source is the index of the published policy whose counts are used; -1 if none are.
+	// source is the index of the published policy whose counts the method uses; -1 if it uses none.
 	source int
-	// moved means that counts from mode shadow are used for mode enforce, or the reverse. That is valid only if all
-	// denials were denials by limits.
+	// moved says that the counts were recorded in mode shadow and are used for mode enforce, or the
+	// reverse. They are valid only if all denials among them were denials by limits; reconsider
+	// checks this.
 	moved bool
-	// rivals are the indexes of other enforced policies of the draft that match some of the same requests. They may
-	// deny these requests first.
+	// rivals are the indexes of other enforced policies of the draft that match some of the same
+	// requests. If a rival denies a request, this policy does not count the denial.
 	rivals []int
 }
 
-// how is the method by which the number of denials is computed.
+// how is the method by which the denials of a policy are computed.
 type how int
 
 const (
@@ -129,7 +134,7 @@ const (
 	howReplayed     // the counted requests of each minute, replayed against the new limits
 )
 
-// assess returns the verdict for each policy of the draft.
+// assess returns a verdict for each policy of the draft, in the order of the draft.
 func assess(draft, published *side) []verdict {
 	list := make([]verdict, len(draft.policies))
 	for i := range list {
@@ -183,8 +188,8 @@ func assessPolicy(draft, published *side, i int) verdict {
 	return v.replays(p, q)
 }
 
-// replays returns the verdict for an estimate by replay. If counts by minute are not sufficient for one, it returns a
-// verdict that the policy needs shadow.
+// replays returns the verdict for a replay of the counts of q against the limits of p. If counts by
+// minute do not suffice for a replay, it returns a verdict with NeedsShadow.
 func (v verdict) replays(p, q *plans.Policy) verdict {
 	next := advice
 	if p.Mode == enforcement.PolicyShadow && q.Mode == enforcement.PolicyShadow {
@@ -222,16 +227,17 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 	return v
 }
 
-// advice is the sentence that says how to get figures for a policy that needs shadow.
+// advice is the last sentence of Why for a policy with NeedsShadow. It says how to get figures.
 const advice = " Publish it in mode shadow: then it counts what it would deny, and denies nothing."
 
-// inShadowAlready replaces advice for a policy that is in mode shadow in both documents.
+// inShadowAlready replaces advice for a policy that both the draft and the published version have
+// in mode shadow.
 const inShadowAlready = " It is already in mode shadow and stays there: after the draft is published, its live figure shows what it " +
 	"would deny."
 
-// find sets v.source to the published policy whose counts can be used for policy i of the draft. It prefers the
-// policy with the same slug. Otherwise it takes another one that matches the same requests and counts by the same
-// attributes. If there is none, it returns the reason.
+// find sets v.source to the published policy whose counts can be used for policy i of the draft:
+// the one with the same slug or, if that is impossible, another one that matches the same requests
+// and counts by the same attributes. If there is none, it returns the reason in why.
 func (v *verdict) find(draft, published *side, i int) (why string) {
 	p := &draft.policies[i]
 	usable := func(at int) string {
@@ -280,8 +286,9 @@ func words(countBy []string) string {
 	return strings.Join(countBy, ", ")
 }
 
-// alone reports whether no other enforced policy of either document overlaps policy i, so that only its own limits
-// deny its requests. It also requires that the source policy has the same slug.
+// alone reports whether nothing but the limits of policy i can deny its requests. That is the case
+// if no other enforced policy of the draft or the published version overlaps it. alone also
+// requires that the source has the same slug as policy i.
 func alone(draft, published *side, i, source int) bool {
 	p := draft.patterned(i)
 	for _, s := range []*side{draft, published} {
@@ -295,8 +302,9 @@ func alone(draft, published *side, i, source int) bool {
 	return published.policies[source].Slug == p.Slug
 }
 
-// changedBeside returns the slug of a changed policy that can affect the decisions of an unchanged one, or "". Such a
-// policy is enforced and overlaps the unchanged one directly or through others. A changed order counts as a change.
+// changedBeside returns the slug of a changed policy that can affect the decisions of the unchanged
+// policy slug, or "" if there is none. Such a policy is enforced, and overlaps the unchanged one or
+// a policy that overlaps it, and so on. A change of the order of policies counts as a change.
 func changedBeside(draft, published *side, slug string) string {
 	say := map[string]bool{slug: true}
 	for grown := true; grown; {
@@ -337,7 +345,7 @@ func changedBeside(draft, published *side, slug string) string {
 	return ""
 }
 
-// overlapsAny reports whether a policy overlaps one of the named policies of s.
+// overlapsAny reports whether q overlaps a policy of s whose slug is in some.
 func (s *side) overlapsAny(q patterned, some map[string]bool) bool {
 	for i := range s.policies {
 		if some[s.policies[i].Slug] && s.patterned(i).overlaps(q) {

@@ -7,22 +7,25 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// The functions of this file bound how many requests limits deny if only the number of requests in each minute is
-// known. The order within a minute and the earlier state of the counter are unknown. The true number is between the
-// two bounds. Each request costs 1. docs/preview.md has the proofs. They also hold if other policies deny some of the
-// requests first:
+// The functions of this file compute bounds of the number of requests that limits deny, from the
+// number of requests in each minute. The order of the requests within a minute and the state of the
+// counters before are unknown, so the true number is between two bounds. Each request costs 1.
 //
-//	- Lower bound (mustRefuse): the admitted requests conform to a token bucket that is at least as permissive as the
-//	  limit. So at most the requests that pass this bucket are admitted.
-//	- Upper bound (canRefuse): a limit that denies a request has admitted its whole quota within a known time before it.
+//   - Lower bound (mustRefuse): the requests that a limit admits always conform to a certain token bucket, which is at
+//     least as permissive as the limit. So all requests that do not pass this bucket are denied.
+//   - Upper bound (canRefuse): a limit that denies a request has admitted its whole quota within a known time before.
+//
+// docs/preview.md has the proofs. The bounds also hold if other policies deny some of the requests
+// first.
 
-// A series contains the number of requests in each minute, oldest first. The first warm minutes only determine the
-// state of the counters; their denials are not counted.
+// A series contains the number of requests in each minute, oldest first. The first warm minutes
+// only serve to find the state of the counters; denials in them are not counted.
 type series struct {
 	start time.Time
 	warm  int
 	n     []int64
-	// forced means that some requests may have had mode force, so that a bucket may be below zero.
+	// forced says that some requests may have been sent in mode force. Such requests can charge a
+	// bucket below zero.
 	forced bool
 }
 
@@ -33,8 +36,8 @@ func sum(n []int64) (total int64) {
 	return total
 }
 
-// warmUp returns how many minutes before a span can affect its decisions. A counter without charges for that time is
-// in the same state as a new one.
+// warmUp returns the number of minutes before a time range that can affect decisions in it. If a
+// counter was not charged for that time, its state is the same as that of a new counter.
 func warmUp(limits []enforcement.Limit) int {
 	longest := 0
 	for _, l := range limits {
@@ -47,7 +50,8 @@ func warmUp(limits []enforcement.Limit) int {
 	return longest
 }
 
-// calm returns the largest number of requests of one key that no limit denies, in any order and within any time.
+// calm returns the largest number of requests of one key of which the limits deny none, whatever
+// their order and times.
 func calm(limits []enforcement.Limit) int64 {
 	least := int64(math.MaxInt64)
 	for _, l := range limits {
@@ -63,7 +67,7 @@ func calm(limits []enforcement.Limit) int64 {
 	return least
 }
 
-// mustRefuse returns the smallest possible number of denials of s after its warm minutes.
+// mustRefuse returns a lower bound of the number of denials of s after its warm minutes.
 func mustRefuse(limits []enforcement.Limit, s series) int64 {
 	all, most := sum(s.n[s.warm:]), int64(0)
 	for _, l := range limits {
@@ -78,7 +82,7 @@ func mustRefuse(limits []enforcement.Limit, s series) int64 {
 	return most
 }
 
-// canRefuse returns the largest possible number of denials of s after its warm minutes.
+// canRefuse returns an upper bound of the number of denials of s after its warm minutes.
 func canRefuse(limits []enforcement.Limit, s series) int64 {
 	var total int64
 	for _, l := range limits {
@@ -96,14 +100,15 @@ func canRefuse(limits []enforcement.Limit, s series) int64 {
 	return min(total, sum(s.n[s.warm:]))
 }
 
-// aligned reports whether the windows of a limit consist of whole minutes of the clock. Then the order within a
-// minute has no effect.
+// aligned reports whether each window of a limit begins and ends with a minute of the clock. Then
+// the order of the requests within a minute does not matter.
 func aligned(l enforcement.Limit) bool {
 	return l.Algorithm == enforcement.FixedWindow && l.Anchor == enforcement.Clock && l.Window%time.Minute == 0
 }
 
-// refusedByClock returns the number of requests that exceed the quota of an aligned limit. If most is true, it
-// assumes that a window which began before s was already used up; otherwise, that it was unused.
+// refusedByClock returns the number of requests above the quota of an aligned limit. For a window
+// that began before s, it assumes that its quota was already used up if most is true, and that it
+// was unused otherwise.
 func refusedByClock(l enforcement.Limit, s series, most bool) (refused int64) {
 	minutes := int64(l.Window / time.Minute)
 	first := s.start.Unix() / 60
@@ -127,14 +132,14 @@ func refusedByClock(l enforcement.Limit, s series, most bool) (refused int64) {
 	return refused
 }
 
-// Levels of buckets are floating-point numbers. They are multiples of 1/grain, so that sums up to exactLevel are
-// exact.
+// Levels of buckets are floating-point numbers and multiples of 1/grain. Up to exactLevel, sums of
+// such numbers are exact.
 const (
 	grain      = 1 << 20
 	exactLevel = 1 << 32
 )
 
-// slack returns the possible rounding error of a level. It is 0 up to exactLevel.
+// slack returns the largest rounding error that a level can have. It is 0 up to exactLevel.
 func slack(level float64) float64 {
 	if math.Abs(level) <= exactLevel {
 		return 0
@@ -144,15 +149,16 @@ func slack(level float64) float64 {
 
 func floor(level float64) int64 { return int64(math.Floor(level)) }
 
-// perMinute returns a lower and an upper bound of the quota that becomes available in one minute.
+// perMinute returns a lower and an upper bound of the units that a limit gains in one minute.
 func perMinute(l enforcement.Limit) (low, high float64) {
 	flow := float64(l.Quota) * float64(time.Minute) / float64(l.Window)
 	return math.Floor(flow*grain) / grain, math.Ceil(flow*grain) / grain
 }
 
-// capacity returns the size of the smallest bucket to which the admitted requests always conform, if it is refilled
-// at the rate of the quota per window. A window can admit twice its quota around its start; a log admits it once; a
-// bucket admits its burst.
+// capacity returns the capacity of the smallest bucket, refilled at the rate quota per window, to
+// which the requests that a limit admits always conform. That is twice the quota for a window,
+// because it can admit its quota just before and just after its start; the quota for a log; and the
+// burst for a bucket.
 func capacity(l enforcement.Limit) float64 {
 	switch {
 	case l.Quota == 0:
@@ -165,8 +171,9 @@ func capacity(l enforcement.Limit) float64 {
 	return float64(l.Quota)
 }
 
-// mostAdmitted returns the largest number of requests that a limit can admit. It is the number that passes the
-// limit's bucket (see capacity), which starts full, if the requests of each minute come at the best time.
+// mostAdmitted returns an upper bound of the number of requests that a limit admits. It is the
+// number that the limit's bucket (see capacity) admits if it starts full and the requests of each
+// minute come at the best time.
 func mostAdmitted(l enforcement.Limit, n []int64) (admitted int64) {
 	room := capacity(l)
 	_, flow := perMinute(l)
@@ -180,9 +187,10 @@ func mostAdmitted(l enforcement.Limit, n []int64) (admitted int64) {
 	return admitted
 }
 
-// mostRefusedByBucket returns the largest number of denials of a bucket. It assumes that the requests of each minute
-// come at the start of the minute. The bucket starts empty; if requests may have been forced, it starts as far below
-// zero as possible. The warm minutes can only raise that level.
+// mostRefusedByBucket returns an upper bound of the number of denials of a bucket. It assumes that
+// all requests of a minute come at its start, and that the bucket starts empty. If requests may
+// have been forced, it assumes that the bucket starts as far below zero as possible. During the
+// warm minutes, the level can only rise above this assumption.
 func mostRefusedByBucket(l enforcement.Limit, s series) (refused int64) {
 	room := capacity(l)
 	flow, _ := perMinute(l)
@@ -203,8 +211,8 @@ func mostRefusedByBucket(l enforcement.Limit, s series) (refused int64) {
 	return refused
 }
 
-// blockOf returns the number of minutes that can affect a decision of a limit. A denial means that the quota was
-// admitted in the window before it, or in the two windows before it for a sliding window counter.
+// blockOf returns the length in minutes of the time before a denial in which a limit must have
+// admitted its whole quota: one window, or two windows for a sliding window counter.
 func blockOf(l enforcement.Limit) int {
 	memory := l.Window
 	if l.Algorithm == enforcement.SlidingWindowCounter {
@@ -213,12 +221,15 @@ func blockOf(l enforcement.Limit) int {
 	return int((memory+time.Minute-1)/time.Minute) + 1
 }
 
-// mostRefusedInBlocks returns the largest number of denials of windows and logs. All denials lie in disjoint blocks
-// of time, and each block admitted the quota. The number of denials is a convex function of the requests in a block.
-// So a minute at the edge of two blocks can be counted for one of them, and the longest block gives the maximum.
+// mostRefusedInBlocks returns an upper bound of the number of denials of windows and logs. All
+// denials are in disjoint blocks of time, and in each block the limit admits its quota. The number
+// of denials in a block is a convex function of the requests in it. Therefore a minute at the edge
+// of two blocks can be assigned wholly to one of them, and blocks of the maximum length give the
+// maximum.
 func mostRefusedInBlocks(l enforcement.Limit, s series) int64 {
 	block := blockOf(l)
-	// Sums up to each minute: all requests, the requests after the warm minutes, and the most denials.
+	// Each of these has one sum for each minute, up to this minute: of all requests, of the
+	// requests after the warm minutes, and of the most denials.
 	came, asked, best := make([]int64, len(s.n)+1), make([]int64, len(s.n)+1), make([]int64, len(s.n)+1)
 	for i, n := range s.n {
 		j := i + 1

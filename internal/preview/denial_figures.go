@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// show adds the figures of all policies to the preview.
+// show adds the policies with their figures to the preview.
 func (r *run) show(ctx context.Context) error {
 	for i := range r.draft.policies {
 		if err := r.showPolicy(ctx, i); err != nil {
@@ -66,7 +66,7 @@ func (r *run) showPolicy(ctx context.Context, i int) (err error) {
 	return nil
 }
 
-// showRemoved adds a policy that the draft removes.
+// showRemoved adds a policy that is published and not in the draft.
 func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
 	out := Policy{
 		Slug: p.Slug, Change: Removed, Mode: p.Mode, Was: p.Mode, CountBy: p.CountBy, Limits: p.Limits, Source: p.Slug,
@@ -80,8 +80,8 @@ func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
 	return err
 }
 
-// recorded returns the counted denials of a published policy. For a policy in mode shadow, it returns the denials
-// that the policy would have made.
+// recorded returns the counted denials of a published policy. If the policy is in mode shadow, the
+// denials that it would have caused are in shadow.
 func (r *run) recorded(ctx context.Context, p *plans.Policy) (published, shadow *Figure, err error) {
 	of := (*metrics.Counts).Limited
 	if p.Mode == enforcement.PolicyShadow {
@@ -105,7 +105,7 @@ func (r *run) recorded(ctx context.Context, p *plans.Policy) (published, shadow 
 	return f, nil, nil
 }
 
-// drafted returns the figure of denials of a policy of the draft.
+// drafted returns the denials that policy i of the draft would cause.
 func (r *run) drafted(ctx context.Context, i int) (f *Figure, err error) {
 	var s sums
 	for _, m := range r.members {
@@ -121,8 +121,8 @@ func (r *run) drafted(ctx context.Context, i int) (f *Figure, err error) {
 	return f, err
 }
 
-// doubt adds notes about the requests that an estimate leaves out. If it leaves out most requests, doubt changes the
-// certainty to needs shadow.
+// doubt adds a note for each kind of request that the estimate of policy i leaves out. If the
+// estimate leaves out most requests, doubt replaces it by NeedsShadow.
 func (r *run) doubt(out *Policy, i int) {
 	var all, wide int64
 	why, exempt := map[string]int{}, 0
@@ -179,7 +179,7 @@ func number(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// showTotal adds bounds of the denials of all enforced policies together.
+// showTotal sets the bounds of the number of requests that all enforced policies together deny.
 func (r *run) showTotal() {
 	if r.preview.Published == 0 {
 		return
@@ -209,7 +209,7 @@ func (r *run) showTotal() {
 	}
 }
 
-// sums accumulates a Figure over tenants.
+// sums adds up a Figure over tenants.
 type sums struct {
 	f       Figure
 	request int64
@@ -262,8 +262,9 @@ func (s *sums) topKeys() []KeyFigure {
 // routeTenants is the maximum number of tenants whose routes are read: the ones with the most denials.
 const routeTenants = 100
 
-// routes returns the routes on which a published policy denied requests. The counts of a route include all policies.
-// So a number is exact only if no other policy with the same mode can deny requests of the route.
+// routes returns the routes on which the published policy p denied requests. Denials are counted by
+// route, but not by route and policy. So the number of a route is that of p only if no other policy
+// with the same mode can deny requests of the route.
 func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigure, error) {
 	if len(s.numbers) == 0 {
 		return nil, nil
@@ -304,8 +305,8 @@ func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigu
 	return list[:min(maxShown, len(list))], nil
 }
 
-// refusers finds the published policies in the mode of p that can deny requests of a route. mine reports whether p is
-// one of them. others is the number of the others.
+// refusers finds the published policies with the mode of p that can deny requests of a route. mine
+// says whether p is one of them, and others is the number of the others.
 func (r *run) refusers(p *plans.Policy, route string) (mine bool, others int) {
 	pattern, err := enforcement.ParsePattern(route)
 	if err != nil {

@@ -1,23 +1,23 @@
-// Package preview estimates how many requests the draft of a plan would deny, from the recorded counts of the plan's
-// tenants.
+// Package preview estimates how many requests the draft of a plan would have denied, from the
+// recorded counts of the plan's tenants.
 //
-// The counts are per minute: how often each policy applied, what it denied, and its busiest keys. Therefore each
-// figure has a certainty:
+// The counts are by minute: how often each policy applied, how many requests it denied, and its
+// busiest keys. They do not contain single requests. Therefore each figure has a certainty:
 //
-//   - exact: no arithmetic is needed, for example for an unchanged policy that no other change affects.
+//   - exact: the figure is a recorded count, for example that of an unchanged policy which no other change affects.
 //
-//   - estimated: the draft counts the same requests by the same keys with other numbers, in windows of a minute or more.
+//   - estimated: the draft counts the same requests by the same keys with other limits, in windows of a minute or more.
 //     The order within a minute is unknown, so the figure has bounds that hold for every order.
 //
-//   - needs shadow: only publishing the policy in mode shadow shows what it would deny.
+//   - needs shadow: the counts say nothing about the policy. Only publishing it in mode shadow shows what it would deny.
 //
-//     preview.go         the result
-//     service.go         reads the plan, its tenants and their counts
-//     certainty.go       which policies overlap, and how certain a figure can be
-//     denial_bounds.go   the least and the most denials of limits, from counts by minute
-//     replay.go          replays counted requests against the arithmetic of limits
-//     tenant_minutes.go  the minutes of one tenant and its keys
-//     denial_figures.go  sums over tenants, routes and keys
+//	preview_result.go  the types of the result
+//	service.go         reads the plan, its tenants and their counts
+//	certainty.go       which policies overlap, and how certain a figure can be
+//	denial_bounds.go   lower and upper bounds of the denials of limits, from counts by minute
+//	replay.go          replays counted requests against the arithmetic of limits
+//	tenant_minutes.go  the counts of one tenant and its keys by minute
+//	denial_figures.go  sums over tenants, routes and keys
 //
 // The package must not depend on HTTP and SQL. The arithmetic of limits is in enforcement.Meter.
 package preview

@@ -7,47 +7,55 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// The default and the longest time span of a preview.
+// The default length and the maximum length of the time range of a preview.
 const (
 	defaultSpan = 24 * time.Hour
 	maxSpan     = 7 * 24 * time.Hour
 )
 
-// Bounds of what a preview lists and reads.
+// Bounds of the number of objects that a preview lists and reads.
 const (
-	// maxShown is the maximum number of tenants, routes and keys that a figure lists: the ones with the most denials.
+	// maxShown is the maximum number of tenants, of routes, and of keys that a figure lists: those
+	// with the most denials.
 	maxShown = 20
-	// maxTenants is the maximum number of tenants of a plan that are read. If the plan has more, the oldest ones are read,
-	// and Preview.Left is the number of the others.
+	// maxTenants is the maximum number of tenants of a plan whose counts are read. If the plan has
+	// more, the tenants that were created first are read, and Preview.Left is the number of the
+	// others.
 	maxTenants = 10_000
 )
 
-// A Preview compares the draft of a plan with the recorded counts of the plan's tenants.
+// A Preview says how many requests of the recent past the draft of a plan would have denied, beside
+// how many were denied.
 type Preview struct {
 	Plan plans.Plan
-	// Published is the number of the current version. It is 0 if there is none; then every policy counts as added.
+	// Published is the number of the current version. If there is none, it is 0, and every policy
+	// counts as added.
 	Published int
-	// From and To are the span, in whole minutes. From is later than requested if the published version came into use
-	// later, because other policies decided the requests before (see Clipped).
+	// From and To are the time range, in whole minutes. If the current version was published later
+	// than the requested start, From is the time of its publication, because another version
+	// decided the requests before it (see Clipped).
 	From, To time.Time
 	// Clipped is a sentence that says why From is later than requested; "" if it is not.
 	Clipped string
-	// Requests and Refused are the counted requests and denials by limits of all tenants of the plan. They are exact.
+	// Requests is the number of requests of all tenants of the plan in the time range, and Refused
+	// the number of those that limits denied. Both are counted, so they are exact.
 	Requests, Refused int64
-	// Tenants is the number of tenants of the plan that were read. Active is the number of them that had requests.
+	// Tenants is the number of tenants of the plan whose counts were read. Active is the number of
+	// those that had requests.
 	Tenants, Active int
-	// Left is the number of tenants that were not read, because the plan has more than maxTenants. Joined is the number
-	// of tenants that changed to the plan within the span. They are left out, because their earlier requests were counted
-	// under another plan.
+	// Left is the number of tenants whose counts were not read, because the plan has more than
+	// maxTenants. Joined is the number of tenants that changed to this plan within the time range.
+	// Their counts are left out, because another plan decided their earlier requests.
 	Left, Joined int
-	// Total bounds the number of these requests that all enforced policies of the draft together would deny. High is
-	// at most the sum of the policies: a request that two policies deny is one denial. Total is nil if a policy that
-	// would be enforced needs shadow.
+	// Total bounds the number of requests that all enforced policies of the draft together would
+	// deny. A request that two policies deny is one denial, so High is at most the sum over the
+	// policies. Total is nil if one of these policies needs shadow.
 	Total *Bounds
-	// Estimate is the estimated number of these denials, and AtLeast is a lower bound. If Total is nil, they leave out
-	// the denials of the policies that need shadow.
+	// Estimate is the estimated number of requests that all enforced policies together would deny,
+	// and AtLeast is a lower bound of it. Policies that need shadow are left out of both.
 	Estimate, AtLeast int64
-	// Policies are in the order of the draft, followed by the policies that the draft removes.
+	// Policies are the policies of the draft in their order. After them come the policies that the
+	// draft removes.
 	Policies []Policy
 }
 
@@ -57,7 +65,7 @@ type Bounds struct{ Low, High int64 }
 // A Change says how the draft changes a policy.
 type Change string
 
-// The kinds of change. Same means that the policy decides as before; only its description may differ.
+// The kinds of change. Same means that the policy decides as before. Its description may differ.
 const (
 	Added   Change = "added"
 	Changed Change = "changed"
@@ -75,87 +83,93 @@ const (
 	NeedsShadow Certainty = "needs_shadow"
 )
 
-// A Policy is one policy of the draft or of the published version.
+// A Policy is a policy of the draft, or a published policy that the draft removes.
 //
-// A denied request counts for one policy only: the one with the longest retry time among the enforced limits that
-// deny the request. So the counted figures of enforced policies add up to at most the number of denied requests.
-// Estimated figures must not be added up, because each is computed as if the other policies did not exist.
-// Preview.Total has bounds of the sum.
+// If several enforced limits deny a request, the denial counts for the policy of the limit with the
+// longest retry time. So the counted figures of all enforced policies add up to at most the number
+// of denied requests. Estimated figures must not be added up, because each is computed as if the
+// other policies did not exist. Preview.Total has bounds of their sum.
 type Policy struct {
 	Slug   string
 	Change Change
-	// Mode is the mode in the draft, or the published mode of a removed policy. Was is the mode in the published
-	// version; "" for an added policy.
+	// Mode is the mode in the draft. For a removed policy, it is the mode in the published version.
+	// Was is the mode in the published version; "" for an added policy.
 	Mode, Was enforcement.PolicyMode
-	// CountBy and Limits are those of the draft, or the published ones of a removed policy.
+	// CountBy and Limits are those in the draft. For a removed policy, they are those in the
+	// published version.
 	CountBy []string
 	Limits  []enforcement.Limit
-	// Source is the slug of the published policy whose counts Draft is computed from. For a new policy, it is another
-	// policy that matches the same requests and counts by the same attributes. It is "" with NeedsShadow.
+	// Source is the slug of the published policy from whose counts Draft is computed. For an added
+	// policy, it is another policy that matches the same requests and counts by the same
+	// attributes. If the certainty is NeedsShadow, it is "".
 	Source string
 
 	Certainty Certainty
-	// Why is a sentence that explains the certainty. With NeedsShadow, it also says what to do.
+	// Why is a sentence that explains the certainty. If the certainty is NeedsShadow, it also says
+	// what to do.
 	Why string
-	// Notes are sentences about requests that the figure leaves out and about its assumptions.
+	// Notes are sentences about requests that the figure leaves out, and about the assumptions of
+	// the figure.
 	Notes []string
 
-	// Requests is the counted number of requests to which the policy applied. For an added policy, it is that of
-	// Source, or 0 without one.
+	// Requests is the counted number of requests to which the policy applied. For an added policy,
+	// it is the number of the policy Source, or 0 if there is no Source.
 	Requests int64
-	// Published contains the counted denials of the policy in the published version. It is nil if the published
-	// version does not have the policy or does not enforce it.
+	// Published contains the counted denials of the published policy. It is nil if the published
+	// version does not have the policy, or has it in another mode than enforce.
 	Published *Figure
-	// Draft contains the denials that the policy of the draft would cause. In mode shadow, it contains the denials
-	// that it would cause if it were enforced. It is nil with NeedsShadow.
+	// Draft contains the denials that the policy of the draft would have caused. For a policy in
+	// mode shadow, these are the denials that it would have caused if it had been enforced. Draft
+	// is nil if the certainty is NeedsShadow.
 	Draft *Figure
-	// Shadow contains the counted denials that the policy would have caused while it was published in mode shadow. It
-	// is nil if it was not.
+	// Shadow contains the counted denials that the published policy would have caused if it had
+	// been enforced. It is nil if the published version does not have the policy in mode shadow.
 	Shadow *Figure
 }
 
 // A Figure is the number of requests that a policy denied or would deny.
 type Figure struct {
-	// Refused is the number of denials. For an estimate, it is the result of a replay in which the requests of each
-	// minute are spread evenly.
+	// Refused is the number of denials. If it is an estimate, it is the result of a replay with the
+	// requests of each minute spread evenly over the minute.
 	Refused int64
-	// Low and High are bounds of the true number. Both equal Refused if the number is exact.
+	// Low and High are bounds of the true number of denials. Both equal Refused if it is exact.
 	Low, High int64
-	// Rate is Refused over Policy.Requests, from 0 to 1; 0 without requests.
+	// Rate is Refused divided by Policy.Requests, from 0 to 1. Without requests, it is 0.
 	Rate float64
 	// Tenants are the tenants with the most denials, at most maxShown. AllTenants is the number of tenants for which
 	// Refused is not 0.
 	Tenants    []TenantFigure
 	AllTenants int
-	// Routes are the routes with the most counted denials, at most maxShown. They are set for counted figures
-	// (Published, Shadow, and an exact Draft). They are not set for estimates, because routes are not counted by key.
+	// Routes are the routes with the most denials, at most maxShown. Only counted figures have
+	// them: Published, Shadow, and an exact Draft. For estimates they are unknown, because keys are
+	// not counted by route.
 	Routes []RouteFigure
-	// Keys are the keys with the most denials, at most maxShown. They are set only for an estimated Draft of a policy
-	// with a count_by.
+	// Keys are the keys with the most denials, at most maxShown. Only an estimated Draft of a
+	// policy with a count_by has them.
 	Keys []KeyFigure
 }
 
-// A TenantFigure is the part of a figure that belongs to one tenant.
+// A TenantFigure contains the denials of one tenant in a Figure.
 type TenantFigure struct {
 	ID, Slug, Name     string
 	Requests           int64 // requests to which the policy applied
 	Refused, Low, High int64
-	// Unread is the reason why this tenant's minutes were not replayed, in a few words. Then the bounds are wide. It
-	// is "" if they were replayed or no replay was needed.
+	// Unread says in a few words why the counts by minute of this tenant were not replayed. Its
+	// bounds are then wide. It is "" if they were replayed, or if no replay was needed.
 	Unread string
 }
 
-// A RouteFigure is the part of a figure that belongs to one route.
+// A RouteFigure contains the denials on one route in a Figure.
 type RouteFigure struct {
 	Route string // a pattern
 	// Refused is the number of denials on the route. Requests is the number of all requests on the route.
 	Refused, Requests int64
-	// Exact means that no other policy of the same mode applies on the route. Otherwise Refused is the sum over all
-	// these policies.
+	// Exact says that no other policy with the same mode can deny requests of the route. If it is
+	// false, Refused includes the denials of such policies.
 	Exact bool
 }
 
-// A KeyFigure is the part of a figure that belongs to one key.
+// A KeyFigure contains the denials of one key in a Figure.
 type KeyFigure struct {
 	Tenant   string // slug
 	Names    []string

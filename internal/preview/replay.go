@@ -6,16 +6,16 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// slots is the maximum number of instants in a minute at which a replay makes requests.
+// slots is the maximum number of different times within a minute at which a replay sends requests.
 const slots = 6
 
-// longLog is the minimum window of a log for which a replay makes requests at only one instant per minute. A log
-// stores each entry, so more instants would be slow.
+// longLog is the window of a log from which on a replay sends all requests of a minute at one time.
+// A log has an entry for each time, so more of them would be slow.
 const longLog = time.Hour
 
-// replay returns the number of denials of s after its warm minutes. It decides the requests with the arithmetic of
-// real checks and spreads the requests of each minute evenly. Each request costs 1. It is charged on all limits or on
-// none.
+// replay returns the number of denials of s after its warm minutes. It decides the requests with
+// the same arithmetic as real checks, with the requests of each minute spread evenly. Each request
+// costs 1, and is charged to all limits or to none.
 func replay(limits []enforcement.Limit, s series) (refused int64) {
 	meters := make([]*enforcement.Meter, len(limits))
 	states := make([]enforcement.State, len(limits))

@@ -24,13 +24,16 @@ type Config struct {
 	Tenants    *tenants.Service
 	Exceptions *exceptions.Service
 	Analytics  *metrics.Analytics
-	// Audit is read for the times at which versions were published and tenants changed their plan.
+	// Audit contains the times at which versions were published and at which tenants changed their
+	// plan.
 	Audit audit.Store
-	// Subject returns the compiled tenant with a number. If the tenant has no exceptions, its overrides are not read.
-	// Default: the overrides of every tenant are read.
+	// Subject returns the compiled tenant with a number. The Service reads the overrides of a
+	// tenant from the store only if its subject has exceptions. Default: it reads the overrides of
+	// every tenant.
 	Subject func(number uint32) (*enforcement.Subject, bool)
-	// Rows is the maximum number of rows of minutes that one preview reads. Rankings is the maximum number of minutes
-	// of key rankings. The busiest tenants come first. Default: 30,000 and 4,500.
+	// Rows is the maximum number of rows of minutes that one preview reads, and Rankings the
+	// maximum number of minutes for which it reads rankings of keys. The tenants with the most
+	// denials come first. Default: 30,000 and 4,500.
 	Rows, Rankings int
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
@@ -51,19 +54,21 @@ func NewService(c Config) *Service {
 	return &Service{c}
 }
 
-// Draft compares the draft of a plan with the counts of its tenants in [from, to), which is widened to whole minutes.
-// If from or to are zero, the span is the last defaultSpan. Errors: problem.NotFound; problem.Invalid (at from or to)
-// if the span is empty or longer than maxSpan.
+// Draft returns the preview of a plan's draft for the time range [from, to), widened to whole
+// minutes. If from or to is zero, the time range is the last 24 hours. The error is
+// problem.NotFound, or problem.Invalid at from or to if the time range is empty or longer than
+// seven days.
 func (s *Service) Draft(ctx context.Context, plan string, from, to time.Time) (Preview, error) {
 	return s.run(ctx, plan, nil, from, to)
 }
 
-// Document is Draft for a document that is not saved, and for the last defaultSpan.
+// Document returns the preview of d, which is not stored, in place of the plan's draft. The time
+// range is the last 24 hours.
 func (s *Service) Document(ctx context.Context, plan string, d plans.Document) (Preview, error) {
 	return s.run(ctx, plan, &d, time.Time{}, time.Time{})
 }
 
-// run computes a preview of the draft, or of another document if it is not nil.
+// run returns the preview of a plan's draft or, if other is not nil, of that document.
 func (s *Service) run(ctx context.Context, plan string, other *plans.Document, from, to time.Time) (Preview, error) {
 	r, err := s.begin(ctx, plan, other, from, to)
 	if err != nil {
@@ -88,7 +93,7 @@ func (s *Service) run(ctx context.Context, plan string, other *plans.Document, f
 	return r.preview, nil
 }
 
-// A run computes one preview.
+// A run is the state of the computation of one preview.
 type run struct {
 	service          *Service
 	preview          Preview
@@ -102,7 +107,7 @@ type run struct {
 	members          []*member
 }
 
-// A member is a tenant of the plan with its counts.
+// A member is a tenant of the plan with its counts in the time range.
 type member struct {
 	tenants.Tenant
 	total    metrics.Counts
@@ -135,7 +140,8 @@ func (s *Service) begin(ctx context.Context, idOrSlug string, other *plans.Docum
 	return r, nil
 }
 
-// span replaces zero times by the defaults and widens the span to whole minutes.
+// span returns the time range of a preview: zero times are replaced by defaults, and the others
+// rounded to whole minutes.
 func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
 	if to.IsZero() {
 		to = s.c.Now()
@@ -157,18 +163,20 @@ func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
 	return from, to, nil
 }
 
-// settling is the time within which all nodes load a published version.
+// settling is the time within which all nodes load a newly published version.
 const settling = time.Minute
 
-// maxWarmUp is the maximum time before a span from which counts are read for the warm-up of limits.
+// maxWarmUp is the longest time before the time range for which counts are read to find the state
+// of the counters.
 const maxWarmUp = 24 * time.Hour
 
-// settleSpan moves the start of the span to the publication of the current version, if that is later. If the preview
-// needs minutes, it also moves the start to the first minute that still exists.
+// settleSpan moves the start of the time range to the publication of the current version, if that
+// is later. If the preview needs counts by minute, it also moves the start to the first minute
+// whose rows are not deleted.
 func (r *run) settleSpan(ctx context.Context) error {
 	p := &r.preview
 	if p.Plan.Latest > 1 {
-		// Another version decided the requests before this one was published.
+		// Another version decided the requests before the current one was published.
 		lines, err := r.service.c.Audit.AuditEntries(ctx, audit.Filter{Object: p.Plan.ID, Action: "plan.publish", Limit: 1})
 		if err != nil {
 			return err
@@ -205,7 +213,7 @@ func (r *run) settleSpan(ctx context.Context) error {
 		kept = r.since
 	}
 	if kept.After(p.From) {
-		// Rows of hours start with a whole hour.
+		// The rows of hours are exact only if the time range begins with a whole hour.
 		from := p.From.Add(time.Hour - time.Nanosecond).Truncate(time.Hour)
 		if replays || from.After(kept) {
 			from = kept
@@ -241,13 +249,14 @@ func maxTime(a, b time.Time) time.Time {
 
 const tenantPage = 1000
 
-// readTenants reads the tenants of the plan. It leaves out tenants that changed to the plan within the span.
+// readTenants reads the tenants of the plan. It leaves out the tenants that changed to the plan
+// within the time range.
 func (r *run) readTenants(ctx context.Context) error {
 	p := &r.preview
 	if p.Published == 0 {
 		return nil
 	}
-	// The latest revision of an edit before the span.
+	// This audit line has the latest revision before the time range.
 	lines, err := r.service.c.Audit.AuditEntries(ctx, audit.Filter{To: p.From, Limit: 1})
 	if err != nil {
 		return err
@@ -283,8 +292,8 @@ func (r *run) readTenants(ctx context.Context) error {
 	return nil
 }
 
-// joined reports whether a tenant changed to the plan after the revision before. A tenant that was created with the
-// plan did not, because it has no counts under another plan.
+// joined reports whether a tenant changed to the plan after the revision before. A tenant that was
+// created with the plan did not change, because no other plan decided its requests.
 func (r *run) joined(ctx context.Context, t *tenants.Tenant, before int64) (bool, error) {
 	if t.PlanRevision <= before {
 		return false, nil
@@ -296,7 +305,7 @@ func (r *run) joined(ctx context.Context, t *tenants.Tenant, before int64) (bool
 	return len(lines) == 0 || lines[0].Revision != t.PlanRevision, err
 }
 
-// readSums reads the counts of every tenant in the span.
+// readSums reads the counts of every tenant for the whole time range.
 func (r *run) readSums(ctx context.Context) error {
 	p := &r.preview
 	if len(r.members) == 0 || !p.To.After(p.From) {
@@ -338,7 +347,7 @@ func (r *run) readSums(ctx context.Context) error {
 	return nil
 }
 
-// counts returns the tenant's counts of a policy; zero if there are none.
+// counts returns the tenant's counts of a policy. If there are none, they are zero.
 func (m *member) counts(policy string) *metrics.Counts {
 	if c := m.policies[policy]; c != nil {
 		return c
@@ -346,8 +355,8 @@ func (m *member) counts(policy string) *metrics.Counts {
 	return new(metrics.Counts)
 }
 
-// reconsider replaces the verdicts that use counts of another mode (see verdict.moved), if a tenant has denials that
-// limits did not cause.
+// reconsider replaces each verdict with moved set, if some tenant has denials that limits did not
+// cause. The new verdict estimates the policy by a replay, or says that it needs shadow.
 func (r *run) reconsider() {
 	for i := range r.verdicts {
 		v := &r.verdicts[i]
@@ -367,7 +376,8 @@ func (r *run) reconsider() {
 	}
 }
 
-// replayTenants computes the parts of every tenant, the busiest tenants first.
+// replayTenants computes the figures of each tenant for each policy of the draft. The tenants with
+// the most denials come first, because the number of rows that a preview reads is bounded.
 func (r *run) replayTenants(ctx context.Context) error {
 	r.chooseMinutes()
 	order := slices.Clone(r.members)
@@ -394,7 +404,8 @@ func (r *run) replayTenants(ctx context.Context) error {
 	return nil
 }
 
-// chooseMinutes determines the policies whose minutes are read, and those whose keys are read too.
+// chooseMinutes sets the policies whose counts by minute are read, and those whose rankings of keys
+// are read too.
 func (r *run) chooseMinutes() {
 	add := func(list *[]string, slug string) {
 		if !slices.Contains(*list, slug) {
@@ -419,7 +430,7 @@ func (r *run) chooseMinutes() {
 	}
 }
 
-// plainPart returns a tenant's part for policy i without a replay.
+// plainPart returns the part of a tenant for policy i of the draft without a replay.
 func (r *run) plainPart(m *member, i int) part {
 	v := &r.verdicts[i]
 	if v.source < 0 {
@@ -437,7 +448,8 @@ func (r *run) plainPart(m *member, i int) part {
 	return counted(c.Requests, 0)
 }
 
-// replayMember replays the minutes of one tenant, unless the maximum number of rows has been read.
+// replayMember replays the counts by minute of one tenant. It does nothing if the preview has
+// already read its maximum number of rows.
 func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) error {
 	asked := false
 	for i := range r.verdicts {
@@ -512,8 +524,8 @@ func (r *run) replayPart(
 	return mins.replayKeys(limits, source, &r.published, m.Slug, c.Requests, overrides), nil
 }
 
-// leaveToRivals lowers the lower bounds of policies by the denials that other enforced policies may make first. Then
-// it moves every estimate between its bounds.
+// leaveToRivals lowers the lower bound of each policy by the number of denials that its rivals may
+// cause first. Then it moves each estimate that is outside of its bounds to the nearer bound.
 func (r *run) leaveToRivals(m *member) {
 	for i := range r.verdicts {
 		v, p := &r.verdicts[i], &m.parts[i]

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A part is the part of a draft policy's figure that belongs to one tenant.
+// A part contains the denials of one tenant that belong to the figure of one policy of the draft.
 type part struct {
 	requests           int64
 	refused, low, high int64
@@ -28,20 +28,21 @@ func counted(requests, refused int64) part {
 	return part{requests: requests, refused: refused, low: refused, high: refused}
 }
 
-// Reasons why a tenant's minutes are not replayed.
+// Reasons for which the counts by minute of a tenant are not replayed.
 const (
 	unreadMany      = "not among the busiest"
 	unreadCost      = "requests cost other than 1"
 	unreadOverrides = "has overrides of the policy"
 )
 
-// unread returns the part of a tenant whose minutes are not replayed. The estimate is the number of counted denials.
-// The upper bound is the number of requests.
+// unread returns the part of a tenant whose counts by minute are not replayed. Its estimate is the
+// number of counted denials, and its upper bound is the number of requests.
 func unread(c *metrics.Counts, why string) part {
 	return part{requests: c.Requests, refused: c.Limited() + c.ShadowRefused, high: c.Requests, unread: why}
 }
 
-// costsOne reports whether every charged request had the cost 1, as far as the sum of the costs shows.
+// costsOne reports whether the sum of the charged costs equals the number of charged requests. Then
+// each request probably had the cost 1.
 func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 	charged := c.OK + c.Unmatched
 	if mode == enforcement.PolicyShadow {
@@ -53,7 +54,7 @@ func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 // maxOverrides is the maximum number of overrides of one policy and tenant that are read.
 const maxOverrides = 100
 
-// overrides returns a tenant's overrides of a policy. every reports whether they may apply to every key.
+// overrides returns a tenant's overrides of a policy. every says that they may apply to every key.
 func (s *Service) overrides(ctx context.Context, t *tenants.Tenant, policy string) (list []exceptions.Override, every bool, err error) {
 	if s.c.Subject != nil {
 		if subject, found := s.c.Subject(t.Number); found && subject.Exceptions == nil {
@@ -65,7 +66,7 @@ func (s *Service) overrides(ctx context.Context, t *tenants.Tenant, policy strin
 	return list, every, err
 }
 
-// overridden reports whether one of the overrides may apply to a key.
+// overridden reports whether an override in list may apply to a key.
 func overridden(list []exceptions.Override, k *metrics.TopKey) bool {
 	return slices.ContainsFunc(list, func(o exceptions.Override) bool {
 		at := slices.Index(k.Names, o.Attribute)
@@ -86,7 +87,7 @@ func overridden(list []exceptions.Override, k *metrics.TopKey) bool {
 	})
 }
 
-// minutes contains one tenant's counts by minute, for policies and for keys.
+// minutes contains the counts of one tenant by minute: those of policies, and those of keys.
 type minutes struct {
 	start    time.Time
 	warm     int // number of minutes before the span
@@ -94,12 +95,13 @@ type minutes struct {
 	keyed    *keyed // nil if the keys are not read
 }
 
-// keyed contains the top keys of a tenant by minute.
+// keyed contains the rankings of a tenant's keys for each minute.
 type keyed struct {
 	allowed, limited metrics.KeyMinutes
 }
 
-// readMinutes reads the minutes of a tenant's policies. It returns them and the number of rows that it read.
+// readMinutes reads the counts by minute of a tenant's policies. It also returns the number of rows
+// that it read.
 func (r *run) readMinutes(ctx context.Context, number uint32) (*minutes, int, error) {
 	rows, err := r.service.c.Analytics.PolicyMinutes(ctx, number, r.counted, r.data, r.preview.To)
 	if err != nil {
@@ -117,7 +119,8 @@ func (r *run) readMinutes(ctx context.Context, number uint32) (*minutes, int, er
 	return m, len(rows), nil
 }
 
-// readKeys reads the top keys of a tenant by minute, if that takes at most most rows.
+// readKeys reads the rankings of a tenant's keys for each minute, unless there are more than most.
+// It returns the number of rankings that it read.
 func (r *run) readKeys(ctx context.Context, number uint32, m *minutes, most int) (read int, err error) {
 	if most <= 0 {
 		return 0, nil
@@ -136,7 +139,8 @@ func (r *run) readKeys(ctx context.Context, number uint32, m *minutes, most int)
 	return len(k.allowed.Minutes) + len(k.limited.Minutes), nil
 }
 
-// series returns the requests of a policy as one series for the whole tenant. It is empty if there are no counts.
+// series returns the requests of a policy by minute, for all keys together. of selects the count.
+// If the policy has no counts, the series is empty.
 func (m *minutes) series(policy string, of func(*metrics.Counts) int64) series {
 	list := m.policies[policy]
 	s := series{start: m.start, warm: m.warm, n: make([]int64, len(list))}
@@ -150,16 +154,17 @@ func (m *minutes) series(policy string, of func(*metrics.Counts) int64) series {
 	return s
 }
 
-// all returns the number of requests that may reach a policy's limits. certain returns the number of those that reach
-// them whatever the draft changes in other policies: the policy allowed or denied them. Forced requests are not among
-// the latter, because no limit decides them.
+// all returns the number of requests that may reach the limits of a policy. certain returns the
+// number of those that reach them whatever the draft changes in other policies, because the limits
+// of this policy decided them. Forced requests may reach limits, but limits do not decide them.
 func all(c *metrics.Counts) int64 { return c.Requests }
 
 func certain(c *metrics.Counts) int64 {
 	return max(0, c.OK+c.Unmatched+c.OverLimit+c.NeverFits-c.Forced)
 }
 
-// replayTenant returns the part of a tenant for a policy that counts the whole tenant.
+// replayTenant returns the part of a tenant for a policy without count_by, which counts the whole
+// tenant by one key.
 func (m *minutes) replayTenant(limits []enforcement.Limit, source string, requests int64) part {
 	every := m.series(source, all)
 	p := part{requests: requests, low: mustRefuse(limits, m.series(source, certain)), high: canRefuse(limits, every)}
@@ -169,7 +174,8 @@ func (m *minutes) replayTenant(limits []enforcement.Limit, source string, reques
 	return p
 }
 
-// A keyLine contains one key with bounds of its requests in each minute in which it may have requests.
+// A keyLine contains, for one key, a lower and an upper bound of its requests in each minute in
+// which it may have any.
 type keyLine struct {
 	key    metrics.TopKey
 	at     []int32
@@ -179,8 +185,9 @@ type keyLine struct {
 	denied int64 // counted denials after the warm minutes
 }
 
-// lines returns all ranked keys of a policy. rest contains, for each minute, the requests that no ranked key
-// certainly made. absent contains the most requests that a key outside of the rankings can have in each minute.
+// lines returns a keyLine for each key of a policy that is in a ranking. For each minute, rest is
+// the number of requests that are not in the lower bounds of these keys. absent is an upper bound
+// of the requests in each minute of a key that is in no ranking.
 func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine, rest, absent []int64) {
 	list := m.policies[source.Slug]
 	rest, absent = make([]int64, len(list)), make([]int64, len(list))
@@ -190,7 +197,8 @@ func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine
 	for i := range list {
 		c := &list[i]
 		rest[i] = c.Requests
-		// The rankings do not contain requests that other policies denied or that no limiter decided.
+		// Some requests are in no ranking: those that other policies denied, and those that no
+		// limiter decided.
 		other := max(0, c.Requests-c.OK-c.Unmatched-c.OverLimit-c.NeverFits-c.Blocked) + c.Degraded
 		floorAllowed, floorLimited := allowed.floor[i]+gapAllowed[i], limited.floor[i]+gapLimited[i]
 		absent[i] = min(c.Requests, floorAllowed+floorLimited+other)
@@ -240,8 +248,8 @@ func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine
 	return lines, rest, absent
 }
 
-// gaps returns the number of requests in each minute that the rankings do not include yet, because rankings are
-// written some seconds after the counts.
+// gaps returns, for each minute, the number of counted requests that are not in the rankings yet.
+// Rankings are written some seconds later than counts.
 func (m *minutes) gaps(published *side) (allowed, limited []int64) {
 	for slug, list := range m.policies {
 		at := published.place(slug)
@@ -274,7 +282,7 @@ func (m *minutes) gaps(published *side) (allowed, limited []int64) {
 
 func (m *minutes) place(at int64) int { return int((at - m.start.Unix()) / 60) }
 
-// A ranked contains one policy's part of the rankings of all minutes.
+// A ranked contains the keys of one policy in the rankings of all minutes.
 type ranked struct {
 	list  []metrics.TopKey
 	ids   map[string]int // index in list
@@ -306,7 +314,7 @@ func rankings(k metrics.KeyMinutes, m *minutes, source *plans.Policy) ranked {
 	return r
 }
 
-// identity returns a text that identifies a key among the keys of one policy.
+// identity returns a text that distinguishes the keys of one policy.
 func identity(k *metrics.TopKey) string {
 	var b strings.Builder
 	for i, v := range k.Values {
@@ -319,7 +327,7 @@ func identity(k *metrics.TopKey) string {
 	return b.String()
 }
 
-// of returns a key that is in this ranking or in the other one.
+// of returns the key with an identity, which is in r or in other.
 func (r ranked) of(other ranked, id string) metrics.TopKey {
 	if at, known := r.ids[id]; known {
 		return r.list[at]
@@ -327,8 +335,9 @@ func (r ranked) of(other ranked, id string) metrics.TopKey {
 	return other.list[other.ids[id]]
 }
 
-// replayKeys returns the part of a tenant for a policy that counts by attributes. The overridden keys keep their own
-// numbers: their estimate is their counted denials, and each of their requests may be denied.
+// replayKeys returns the part of a tenant for a policy with a count_by. A key with an override is
+// not replayed, because its limits differ: its estimate is its counted denials, and its upper bound
+// is its number of requests.
 func (m *minutes) replayKeys(
 	limits []enforcement.Limit, source *plans.Policy, published *side, slug string, requests int64, overrides []exceptions.Override,
 ) part {
@@ -337,9 +346,11 @@ func (m *minutes) replayKeys(
 	dense := m.series(source.Slug, all)
 	warm := m.warm >= warmUp(limits)
 	unnamed, few := sum(rest), calm(limits)
-	// There are two upper bounds, and the smaller one is used. sure gives each key its certain requests and counts
-	// all other requests as denied. may gives each key all requests that it can have. It counts requests without a
-	// known key as denied only if a single key can have so many of them that one is denied.
+	// sure and may lead to two upper bounds, of which the smaller one is used.
+	//
+	// For sure, each key gets its lower bound of requests, and all other requests count as denied.
+	// For may, each key gets its upper bound of requests. The requests of unknown keys count as
+	// denied only if one key alone can have so many of them that a limit denies one.
 	var sure, may int64
 	background := sum(absent)
 	for _, line := range lines {
@@ -380,7 +391,7 @@ func (m *minutes) replayKeys(
 		may = requests // a key outside of the rankings may have an override
 	}
 	p.high = min(sure+unnamed, may, requests)
-	// The numbers of keys include forced and blocked requests, which limits do not deny.
+	// The counts of keys include forced and blocked requests. Limits do not deny these.
 	list := m.policies[source.Slug]
 	for i := m.warm; i < len(list); i++ {
 		p.low -= list[i].Forced + list[i].Blocked

@@ -4,12 +4,12 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// maxFormers is the number of former numbers that a limit keeps. It is the same for
-// plans.
+// maxFormers is the maximum number of former values that a limit keeps after changes. It is the
+// same as for plans.
 const maxFormers = 4
 
-// A policy has the limits of a scenario that are in force, and the counters of all
-// limits that were in force earlier.
+// A policy has the limits that are in force in a scenario, and the counters of all limits that were
+// in force since its start.
 type policy struct {
 	revision int64
 	counters map[identity]*counter
@@ -17,16 +17,16 @@ type policy struct {
 	calendar *enforcement.Calendar
 }
 
-// identity identifies the counter of a limit. If only the quota, the window or the
-// burst changes, the limit keeps its counter. With another algorithm or anchor, it gets
-// a new counter. A limit that is removed and added again gets its old counter back.
+// An identity says which counter a limit uses. A limit keeps its counter if only the quota, the
+// window or the burst changes. With another algorithm or anchor, it gets a new counter. A limit
+// that is removed and added again gets its old counter back.
 type identity struct {
 	name      string
 	algorithm enforcement.Algorithm
 	anchor    enforcement.Anchor
 }
 
-// A counter is a limit with the number of its counters and its compiled numbers.
+// A counter is a limit with its compiled form and the number that identifies its counters in keys.
 type counter struct {
 	name  string
 	cell  uint32
@@ -40,7 +40,7 @@ func newPolicy(limits []enforcement.Limit, calendar *enforcement.Calendar) *poli
 	return p
 }
 
-// set puts limits into force at the time now, in microseconds since the epoch.
+// set replaces the limits that are in force. now is in microseconds since the epoch.
 func (p *policy) set(limits []enforcement.Limit, now int64) {
 	p.revision++
 	p.limits = make([]*counter, len(limits))

@@ -28,7 +28,8 @@ type limitAnswer struct {
 	resetAfter, retryAfter int64
 }
 
-// A line is a line of JSON output. Its methods append to it.
+// A line is a line of JSON output. Each of its methods appends something and returns the longer
+// line.
 type line []byte
 
 func (l line) scenario(id string, answers []answer) line {
@@ -72,9 +73,9 @@ func (l line) time(ms int64) line {
 	return strconv.AppendInt(l, ms, 10)
 }
 
-// failed returns the output line for a scenario that cannot be played. It has the first
-// invalid field, for example steps[2].op, and the error message. The id is null if it
-// is not known.
+// failed returns the output line for a scenario that cannot be played. It contains the first
+// invalid field, for example steps[2].op, and the error message. If idKnown is false, the id in the
+// line is null.
 func failed(id string, idKnown bool, err error) line {
 	field, message := "", err.Error()
 	var p *problem.Problem
@@ -95,8 +96,7 @@ func failed(id string, idKnown bool, err error) line {
 	return append(l, "}}\n"...)
 }
 
-// fieldPath converts a JSON pointer to a form that is easier to read: /steps/2/op
-// becomes steps[2].op.
+// fieldPath converts a JSON pointer to a more readable form: /steps/2/op becomes steps[2].op.
 func fieldPath(pointer string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {

@@ -15,9 +15,9 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// NewLimiter returns a new Limiter without counters. now is its clock, in microseconds
-// since the epoch. The caller calls cleanup once after the last use. It removes
-// everything that the Limiter has stored elsewhere, for example in Redis.
+// NewLimiter returns a new Limiter without counters. now is its clock, in microseconds since the
+// epoch. After the last use of the Limiter, the caller must call cleanup once. It deletes what the
+// Limiter has stored outside of this process, for example in Redis.
 type NewLimiter func(now func() int64) (l enforcement.Limiter, cleanup func(), err error)
 
 // Config has the settings of Run and RunOne.
@@ -28,7 +28,7 @@ type Config struct {
 	MaxLine int
 }
 
-// Bounds of the scenarios of RunOne, which come from clients over the network.
+// Bounds of a scenario for RunOne. Such scenarios come from clients over the network.
 const (
 	// MaxOneBytes is the largest size of a scenario.
 	MaxOneBytes = 64 << 10
@@ -39,9 +39,8 @@ const (
 	maxOneEvaluations = 20_000
 )
 
-// A runner plays scenarios on one limiter, one after the other. Each scenario has
-// another tenant, so that it has its own counters. The scenario sets the clock of the
-// limiter.
+// A runner plays scenarios on one limiter, one after the other, and sets the clock of the limiter.
+// Each scenario uses another tenant, so that it has counters of its own.
 type runner struct {
 	limiter enforcement.Limiter
 	cleanup func()
@@ -55,8 +54,8 @@ type runner struct {
 	outcomes [chunk]enforcement.Outcome
 }
 
-// After this number of scenarios or counters, a new runner replaces the old one.
-// Therefore the memory of a Run does not grow with the number of scenarios.
+// A runner is replaced by a new one after this number of scenarios or counters, so that the memory
+// of Run does not grow with the number of scenarios.
 const (
 	runnerScenarios = 1_000
 	runnerCounters  = 200_000
@@ -71,11 +70,12 @@ func newRunner(cfg Config) (*runner, error) {
 	return s, nil
 }
 
-// Run plays the scenarios that it reads from r, one per line. For each, it writes one
-// line to w, in the same order. It ignores blank lines. If a scenario cannot be played,
-// Run writes an error line and continues. It returns errors of r, w, ctx and
-// NewLimiter, and Failures after the last line if there were error lines. If ctx ends
-// while Run waits for r, it returns at once.
+// Run reads scenarios from r, one per line, plays them, and writes one line for each to w, in the
+// same order. It ignores blank lines. If a scenario cannot be played, Run writes an error line and
+// continues.
+//
+// Run returns an error of r, w, ctx or NewLimiter. If there were error lines, it returns Failures
+// after the last line. If ctx ends while Run waits for r, it returns at once.
 func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) {
 	if cfg.MaxLine <= 0 {
 		cfg.MaxLine = 16 << 20
@@ -132,16 +132,14 @@ func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) 
 	}
 }
 
-// Failures is the error for a number of scenarios that could not be played. Each has an
-// error line.
+// Failures is the error of Run if scenarios could not be played. Its value is their number.
 type Failures int
 
 func (f Failures) Error() string {
 	return fmt.Sprintf("%d of the scenarios could not be played: see the lines with an error", int(f))
 }
 
-// orNew returns the runner, or a new one if there is none or if it has played enough
-// scenarios.
+// orNew returns s. If s is nil or has played enough scenarios, it returns a new runner.
 func (s *runner) orNew(cfg Config) (*runner, error) {
 	if s != nil && s.tenant < runnerScenarios && s.counters < runnerCounters {
 		return s, nil
@@ -152,7 +150,8 @@ func (s *runner) orNew(cfg Config) (*runner, error) {
 	return newRunner(cfg)
 }
 
-// line plays one line of Run and returns the line to write.
+// line plays the scenario in one input line and returns the output line. played is false for an
+// error line. most is the maximum length of an input line.
 func (s *runner) line(ctx context.Context, in input, most int) (answer line, played bool) {
 	if in.tooLong {
 		return failed("", false, problem.New(problem.TooLarge, "a scenario may have at most %d bytes", most)), false
@@ -165,7 +164,7 @@ func (s *runner) line(ctx context.Context, in input, most int) (answer line, pla
 	return answer, err == nil
 }
 
-// scenario plays a scenario and returns the line to write.
+// scenario plays a decoded scenario and returns the output line.
 func (s *runner) scenario(ctx context.Context, scenario *scenario, idKnown bool) (line, error) {
 	answers, err := s.play(ctx, scenario)
 	if err != nil {
@@ -174,9 +173,8 @@ func (s *runner) scenario(ctx context.Context, scenario *scenario, idKnown bool)
 	return line(nil).scenario(scenario.id, answers), nil
 }
 
-// unreadable returns the error line for a text that is not a valid scenario. If the id
-// is not known, it searches the complete text for the id, which may come after the
-// error.
+// unreadable returns the error line for a text that is not a valid scenario. If the id was not
+// read, it searches the whole text for it, because the id may come after the error.
 func unreadable(text []byte, id string, idKnown bool, err error) line {
 	var p *problem.Problem
 	if errors.As(err, &p) && len(p.Fields) > 0 && p.Fields[0].Pointer == "/id" {
@@ -193,9 +191,9 @@ func unreadable(text []byte, id string, idKnown bool, err error) line {
 	return failed(id, idKnown, err)
 }
 
-// RunOne plays one scenario from a client over the network, with bounds on its size and
-// its work. It always returns a line of JSON. If it also returns an error, that line is
-// an error line. The error is a *problem.Problem, or an error of ctx or NewLimiter.
+// RunOne plays one scenario from a client over the network. It bounds the size of the scenario and
+// the work for it. It always returns a line of JSON. If it also returns an error, the line is an
+// error line. The error is a *problem.Problem, or an error of ctx or NewLimiter.
 func RunOne(ctx context.Context, text []byte, cfg Config) ([]byte, error) {
 	if len(text) > MaxOneBytes {
 		err := problem.New(problem.TooLarge, "a scenario may have at most %d bytes", MaxOneBytes)
@@ -229,8 +227,8 @@ type input struct {
 	err     error
 }
 
-// readLines sends the lines of r until its end or an error. The last line has the
-// error.
+// readLines reads r and sends its lines to the channel, until the end of r or an error. The last
+// input has the error.
 func readLines(ctx context.Context, r io.Reader, most int, lines chan<- input) {
 	buffered := bufio.NewReaderSize(r, 64<<10)
 	for {
@@ -246,8 +244,8 @@ func readLines(ctx context.Context, r io.Reader, most int, lines chan<- input) {
 	}
 }
 
-// readLine reads up to the next line feed or the end of the input. If a line has more
-// than most bytes, it reads the rest of the line but discards the text.
+// readLine reads up to the next line feed or the end of the input. If the line has more than most
+// bytes, it reads the rest of the line and discards the text.
 func readLine(r *bufio.Reader, most int) (in input) {
 	for {
 		part, err := r.ReadSlice('\n')

@@ -19,13 +19,13 @@ const (
 	maxInstant = 5_711_817_600_000 - 1
 )
 
-// A scenario has limits, and steps that charge them at given times.
+// A scenario has limits, and steps that charge the limits at given times.
 type scenario struct {
 	id    string
 	start int64 // in milliseconds since the epoch
 	zone  string
 	day   int // the billing anchor day; 0 stands for 1
-	// calendar is that of zone and day.
+	// calendar is computed from zone and day. Calendar windows use it.
 	calendar *enforcement.Calendar
 	limits   []enforcement.Limit
 	steps    []step
@@ -46,8 +46,7 @@ const (
 
 var opNames = [...]string{"check", "peek", "force", "refund", "reset", "set_limits", "take_up_to"}
 
-// modes maps each op to the mode of its request to the limiter. set_limits makes no
-// request.
+// modes has the mode of the limiter request for each op. set_limits makes no request.
 var modes = [...]enforcement.Mode{
 	check: enforcement.Enforce, peek: enforcement.Peek, force: enforcement.Force, refund: enforcement.Refund,
 	reset: enforcement.Reset, takeUpTo: enforcement.TakeUpTo,
@@ -64,8 +63,8 @@ type step struct {
 
 const wantZone = "must be the name of an IANA time zone, like Europe/Berlin or UTC"
 
-// read decodes and validates a scenario. idKnown reports whether s.id was read, even if
-// the rest is invalid. The error is a *problem.Problem.
+// read decodes and validates a scenario. If the scenario is invalid, idKnown says whether s.id is
+// set nevertheless. The error is a *problem.Problem.
 func read(line []byte) (s scenario, idKnown bool, err error) {
 	var d strictjson.Decoder
 	d.Reset(string(line), strictjson.MaxDepth)
@@ -200,9 +199,9 @@ func readLimits(d *strictjson.Decoder) []enforcement.Limit {
 	return limits
 }
 
-// within reports whether the work of a scenario is within two bounds: the repetitions
-// of all steps, and repetitions times limits. If it is not, at is the step that exceeds
-// a bound.
+// within reports whether the work for a scenario is within two bounds: of the sum of the
+// repetitions of all steps, and of the sum of repetitions times limits. If it is not, at is the
+// index of the step that exceeds a bound.
 func (s *scenario) within(repetitions, evaluations int64) (at int, ok bool) {
 	limits := int64(len(s.limits))
 	for i := range s.steps {

@@ -10,16 +10,16 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// home is the hash tag of all counters of simulations.
+// home is the hash tag of all keys of simulations. With Redis, it puts them in one hash slot.
 const home = "simulation"
 
-// chunk is the largest number of repetitions of a step in one call of the limiter.
+// chunk is the maximum number of repetitions of a step in one call of the limiter.
 const chunk = 64
 
 var errUndecided = errors.New("the limiter returned no reason")
 
-// play runs a scenario on the limiter of s, with a new tenant. The error is a
-// *problem.Problem, or the error of ctx if ctx has ended.
+// play plays a scenario on the limiter of s with a new tenant, and returns one answer for each
+// step. The error is a *problem.Problem, or the error of ctx if ctx has ended.
 func (s *runner) play(ctx context.Context, scenario *scenario) ([]answer, error) {
 	s.tenant++
 	p := newPolicy(scenario.limits, scenario.calendar)
@@ -49,9 +49,9 @@ func (s *runner) play(ctx context.Context, scenario *scenario) ([]answer, error)
 	return answers, nil
 }
 
-// step repeats the request of one step without advancing the clock. If one repetition
-// does not change any counter, all further repetitions have the same result. step then
-// does not call the limiter for them.
+// step sends the request of one step to the limiter as often as the step says, all at the same
+// time. Once a repetition changes no counter, all further ones would have the same result, so step
+// does not send them.
 func (s *runner) step(ctx context.Context, p *policy, step *step) (answer, error) {
 	s.request(p, step)
 	a := answer{at: step.at}
@@ -88,10 +88,10 @@ func (s *runner) step(ctx context.Context, p *policy, step *step) (answer, error
 	return a, nil
 }
 
-// idle reports whether the step changes no counter even if it is granted.
+// idle reports whether the step changes no counter, even if it is granted.
 func idle(s *step) bool { return s.op == peek || s.op == reset || s.cost == 0 }
 
-// request prepares the requests of a step. All repetitions have the same request.
+// request prepares s for the repetitions of a step. All of them use the same request.
 func (s *runner) request(p *policy, step *step) {
 	var partition enforcement.Partition
 	partition.Add(step.key)
@@ -109,8 +109,8 @@ func (s *runner) request(p *policy, step *step) {
 	}
 }
 
-// count adds repetitions that were granted to the answer, and the units that they
-// charged.
+// count adds times repetitions with the outcome o to the answer: the granted ones, and the units
+// that they charged.
 func (a *answer) count(step *step, o *enforcement.Outcome, times int64) {
 	a.allowedCount += times
 	switch step.op {
@@ -121,7 +121,8 @@ func (a *answer) count(step *step, o *enforcement.Outcome, times int64) {
 	}
 }
 
-// fill fills in the answer from the outcome of the last repetition.
+// fill sets the fields of the answer that describe the state after the step. o is the outcome of
+// the last repetition.
 func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome) {
 	a.allowed = o.Verdict == enforcement.Granted || step.op == force
 	a.limits = make([]limitAnswer, len(p.limits))
@@ -150,8 +151,8 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome) {
 	}
 }
 
-// retryAfter returns the time after which the step would fit a limit. For take_up_to,
-// that is the time after which one unit fits, otherwise the complete cost.
+// retryAfter returns the time after which a limit would grant the step. For take_up_to, it is the
+// time until one unit is left, otherwise the time until the whole cost is.
 func retryAfter(m *enforcement.Meter, state enforcement.State, now int64, step *step) int64 {
 	cost := step.cost
 	if step.op == takeUpTo {
@@ -164,7 +165,7 @@ func retryAfter(m *enforcement.Meter, state enforcement.State, now int64, step *
 	return enforcement.Milliseconds(micros)
 }
 
-// later returns the later of two times. Never is the latest.
+// later returns the later of two times. Never is later than all others.
 func later(a, b int64) int64 {
 	if a == enforcement.Never || b == enforcement.Never {
 		return enforcement.Never

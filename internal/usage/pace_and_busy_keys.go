@@ -13,42 +13,44 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// A pace is measured over the current minute and the four minutes before it. It starts at the first of these minutes
-// in which the tenant had requests. It covers at least one minute, so that a single request does not result in a high
-// pace.
+// A pace is measured over at most the current minute and the four minutes before it, from the first
+// of these minutes in which the tenant had requests. It is measured over at least one minute.
+// Otherwise a single request would result in a high pace.
 const (
 	paceMinutes = 4
 	leastPace   = time.Minute
 )
 
-// busySpan is the length of time over which the busiest keys are ranked.
+// busySpan is the length of the time, up to now, for which the busiest keys are ranked.
 const busySpan = time.Hour
 
-// rankedKeys and rankedPolicies are the maximum lengths of rankings that Analytics returns.
+// rankedKeys and rankedPolicies are the maximum numbers of keys and of policies in a ranking that
+// Analytics returns.
 const (
 	rankedKeys     = 100
 	rankedPolicies = 100
 )
 
-// counted contains the recorded counts of a tenant: the paces of the last minutes, and the busiest keys of the last
-// hour. The zero value contains no counts.
+// counted contains the recorded counts of a tenant: those of the last minutes, from which paces are
+// computed, and the busiest keys of the last hour. The zero value contains no counts.
 type counted struct {
 	known  bool
 	redact bool
 	over   time.Duration
-	// policies contains the counts of each policy by slug. morePolicies is set if other policies may have counts too.
+	// policies contains the counts of each policy by slug. morePolicies says that there may be
+	// counts of further policies.
 	policies     map[string]metrics.Counts
 	morePolicies bool
-	// allowed and limited contain the counts of keys in the last minutes, by keyID. The floors are the highest counts
-	// that any other key can have.
+	// allowed and limited contain the counts of keys in the last minutes, by keyID. allowedFloor
+	// and limitedFloor are upper bounds of the counts of all keys that they do not contain.
 	allowed, limited           map[string]metrics.TopKey
 	allowedFloor, limitedFloor int64
 	busy                       []metrics.TopKey // alternates between the most denied and the most allowed keys
 	moreBusy                   bool
 }
 
-// count reads the recorded counts of a tenant, or of one policy if policy is not "". If busy is true, it also reads
-// the busiest keys of the last hour.
+// count returns the recorded counts of a tenant. If policy is not "", it returns only those of this
+// policy. If busy is true, they include the busiest keys of the last hour.
 func (s *Service) count(ctx context.Context, subject *enforcement.Subject, policy string, busy bool) (*counted, error) {
 	c := &counted{redact: subject.Redact}
 	if s.cfg.Analytics == nil {
@@ -102,7 +104,8 @@ func (s *Service) count(ctx context.Context, subject *enforcement.Subject, polic
 	return c, nil
 }
 
-// measured returns the length of time over which a pace is measured.
+// measured returns the length of the time over which a pace is measured. total contains the counts
+// of the last minutes.
 func measured(total *metrics.Traffic, now time.Time) time.Duration {
 	from := total.From
 	for i := range total.Points {
@@ -114,8 +117,8 @@ func measured(total *metrics.Traffic, now time.Time) time.Duration {
 	return max(now.Sub(from), leastPace)
 }
 
-// keyID returns a text that identifies a key of a tenant. It is the same for a key of a request and for a key of a
-// ranking.
+// keyID returns a text that identifies a key of a tenant. It is the same whether the key comes from
+// a request or from a ranking.
 func keyID(policy string, key []enforcement.KeyPart) string {
 	var b strings.Builder
 	b.WriteString(policy)
@@ -147,7 +150,8 @@ func partsOf(k *metrics.TopKey) []enforcement.KeyPart {
 	return parts
 }
 
-// policy returns the usage of a policy with its keys. The keys have no limits yet.
+// policy returns the usage of a policy with its busiest keys. The limits of the keys are not set
+// yet.
 func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 	p := PolicyUsage{
 		Policy: r.Policy, Mode: r.Mode, Methods: r.Methods, Path: r.Path, Attributes: r.RuleSpec.Attributes,
@@ -180,7 +184,7 @@ func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 	return p
 }
 
-// paceOf returns the pace of all keys of a policy together.
+// paceOf returns the sum of the paces of all keys of a policy.
 func (c *counted) paceOf(policy string) Pace {
 	n, found := c.policies[policy]
 	if !c.known || !found && c.morePolicies {
@@ -197,9 +201,9 @@ func (c *counted) paceOf(policy string) Pace {
 	}
 }
 
-// pace returns the pace of one key. The key of a policy that counts the whole
-// tenant has the pace of its policy. For other keys, requests are recorded without
-// their cost; the pace uses the average cost of the policy.
+// pace returns the pace of one key. If the policy counts the whole tenant by one key, it is the
+// pace of the policy. For other keys, only the number of requests is recorded, and not their cost.
+// pace assumes the average cost of the policy's requests.
 func (c *counted) pace(p *PolicyUsage, key *KeyUsage) Pace {
 	if len(p.CountBy) == 0 {
 		return p.Pace
@@ -223,7 +227,7 @@ func (c *counted) pace(p *PolicyUsage, key *KeyUsage) Pace {
 	}
 }
 
-// of returns the count of a key in a ranking. The true count is from count-wrong to
+// of returns the count of a key in a ranking. The true count is at least count-wrong and at most
 // count.
 func of(ranking map[string]metrics.TopKey, id string, floor int64) (count, wrong int64) {
 	if k, ranked := ranking[id]; ranked {

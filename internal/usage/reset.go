@@ -8,12 +8,13 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Reset deletes the counters of one key of one policy. key is as in Key.
+// Reset deletes the counters of one key of one policy. key has the same form as for Service.Key.
 //
-// It writes the audit line first. An audit line without its reset can be detected;
-// a reset without its audit line cannot. NotFound and Invalid are those of
-// exceptions.PlanReset. Unavailable means that some or all counters were not
-// deleted; the caller can retry.
+// It writes the audit line before it deletes the counters. If the process crashes in between, the
+// audit log has a line too many; in the other order, a line would be missing.
+//
+// The error is problem.NotFound or problem.Invalid as for exceptions.PlanReset. It is
+// problem.Unavailable if some or all counters were not deleted; then the caller can try again.
 func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[string]string, reason string) error {
 	if s.cfg.Exceptions == nil {
 		return problem.New(problem.Unavailable, "this node does not manage exceptions")
@@ -42,8 +43,9 @@ func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[stri
 	return nil
 }
 
-// counted returns the tenant and the rule with which this node counts the key of a reset. The error is
-// problem.Unavailable if this node's snapshot does not have a newly published policy yet.
+// counted returns the compiled tenant and the rule under which this node counts the key of a reset.
+// The error is problem.Unavailable if the snapshot of this node does not contain the policy yet,
+// because its plan was just published.
 func (s *Service) counted(r exceptions.Reset) (*enforcement.Subject, *enforcement.Rule, error) {
 	if world := s.cfg.Snapshot(); world != nil {
 		if subject, ok := world.Subject(r.Tenant.ID); ok && subject.Plan != nil {

@@ -24,21 +24,23 @@ type Config struct {
 	Snapshot func() *snapshot.Snapshot
 	// Engine reads and resets the counters.
 	Engine *enforcement.Engine
-	// Analytics ranks keys and measures paces. Default: none; then results contain only whole tenants and explicitly
-	// requested keys, and no pace.
+	// Analytics returns the busiest keys and the counts for paces. Default: none. Then a result
+	// contains only the keys of whole tenants and the requested key, and no pace is known.
 	Analytics *metrics.Analytics
-	// Exceptions validates and audits resets. Default: none; then Reset returns problem.Unavailable.
+	// Exceptions validates resets and writes their audit lines. Default: none; then Reset returns
+	// problem.Unavailable.
 	Exceptions *exceptions.Service
-	// Counters returns the number of live counters of a tenant. Default: none; then Usage.Counters is nil.
+	// Counters returns the number of live counters of a tenant in the limiter. Default: none; then
+	// Usage.Counters is nil.
 	Counters func(context.Context, *enforcement.Subject) (Counters, error)
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// A Service reports usage. It is safe for concurrent use.
+// A Service returns the usage of tenants. It is safe for concurrent use.
 //
-// The tenant argument is an ID or a slug. The caller checks that the user may read
-// the tenant.
+// The argument tenant of its methods is an ID or a slug. The methods do not check permissions; the
+// caller must.
 type Service struct{ cfg Config }
 
 // NewService returns a Service that reads from the parts of cfg.
@@ -49,8 +51,8 @@ func NewService(cfg Config) *Service {
 	return &Service{cfg}
 }
 
-// Tenant returns the usage of all policies of a tenant's plan. Errors: problem.NotFound; problem.Unavailable with the
-// code limiter_unavailable if the limiter is unavailable.
+// Tenant returns the usage of all policies of a tenant's plan. The error is problem.NotFound, or
+// problem.Unavailable with the code limiter_unavailable if the limiter does not answer.
 func (s *Service) Tenant(ctx context.Context, tenant string) (Usage, error) {
 	subject, err := s.subject(tenant)
 	if err != nil || subject.Plan == nil {
@@ -90,9 +92,10 @@ func (s *Service) Policy(ctx context.Context, tenant, policy string) (Usage, err
 	return u, s.fill(ctx, &u, subject, seen)
 }
 
-// Key returns the usage of one key of one policy. key contains the key's value for each attribute of count_by, as in
-// blocks and resets; an absent attribute counts as missing. It returns the same errors as Tenant, and problem.Invalid
-// at /key/name for a value that cannot belong to a key of the policy.
+// Key returns the usage of one key of one policy. key contains the value of each attribute of
+// count_by, as in blocks and resets. A key without an attribute is the key of requests without this
+// attribute. Key returns the same errors as Tenant, and problem.Invalid at /key/name for a value
+// that no key of the policy can have.
 func (s *Service) Key(ctx context.Context, tenant, policy string, key map[string]string) (Usage, error) {
 	subject, rule, err := s.rule(tenant, policy)
 	if err != nil {
@@ -137,7 +140,7 @@ func (s *Service) rule(tenant, policy string) (*enforcement.Subject, *enforcemen
 	return nil, nil, problem.New(problem.NotFound, "the tenant's plan has no policy with this slug")
 }
 
-// header returns a Usage that has no policies yet.
+// header returns the Usage of a tenant without policies.
 func (s *Service) header(subject *enforcement.Subject) Usage {
 	u := Usage{At: s.cfg.Now().UTC(), Policies: []PolicyUsage{}}
 	if subject == nil {
@@ -150,7 +153,7 @@ func (s *Service) header(subject *enforcement.Subject) Usage {
 	return u
 }
 
-// keyOf validates a key that the caller passed and converts it to the parts of count_by.
+// keyOf validates a key and converts it to a list with the parts of count_by in their order.
 func keyOf(r *enforcement.Rule, key map[string]string) ([]enforcement.KeyPart, error) {
 	var f problem.Fields
 	check := enforcement.Check{}
@@ -176,8 +179,8 @@ func keyOf(r *enforcement.Rule, key map[string]string) ([]enforcement.KeyPart, e
 	return r.KeyOf(&check, nil), nil
 }
 
-// address parses the value of ip. For a policy that counts by ip/64, the value may
-// be a /64 network.
+// address returns the value of ip in canonical form, or adds a fault. If the policy counts by
+// ip/64, the value may also be a /64 network.
 func address(f *problem.Fields, at string, r *enforcement.Rule, value string) string {
 	if n, err := netip.ParsePrefix(value); err == nil && slices.Contains(r.CountBy, enforcement.IPNetwork) && n.Addr().Is6() &&
 		n.Bits() == 64 && n == n.Masked() {
@@ -200,7 +203,8 @@ func attributesOf(r *enforcement.Rule) []string {
 	return list
 }
 
-// fill reads the counters of all keys of u from the limiter, in one call.
+// fill sets the limits of all keys in u from the states of their counters, which it reads with one
+// call of the limiter.
 func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subject, seen *counted) error {
 	var asked []enforcement.CountedKey
 	var keys []*KeyUsage
@@ -241,7 +245,8 @@ func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subje
 	return nil
 }
 
-// setState sets the limits and the exceptions of a key from the key's state at an instant.
+// setState sets the limits, the override and the block of a key from the state h of its counters at
+// the instant at.
 func (k *KeyUsage) setState(h *enforcement.KeyState, calendar *enforcement.Calendar, at int64, pace *Pace) {
 	if o := h.Override; o != nil {
 		k.Override = &InForce{ID: o.ID, Reason: o.Reason, Until: time.UnixMicro(o.Until).UTC()}
@@ -265,8 +270,8 @@ func (k *KeyUsage) setState(h *enforcement.KeyState, calendar *enforcement.Calen
 	}
 }
 
-// exhausts returns the time until the limit denies at this pace. If nothing is left, it returns 0, at any pace. It
-// returns nil if the limit never denies at this pace, or if the pace is unknown.
+// exhausts returns the time until the limit denies a request at the pace p. If nothing is left now,
+// it returns 0. If the limit never denies at this pace, or if the pace is unknown, it returns nil.
 func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64) *time.Duration {
 	after := time.Duration(0)
 	if m.Remaining(state, at) == 0 {
@@ -286,8 +291,8 @@ func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64)
 	return &after
 }
 
-// requests returns the pace as requests of one cost at a fixed interval in
-// microseconds. ok is false if the pace is 0 or unknown.
+// requests converts the pace to requests of equal cost that come every microseconds apart. ok is
+// false if the pace is 0 or unknown.
 func (p *Pace) requests() (cost, every int64, ok bool) {
 	minutely := p.PerMinute + p.RefusedPerMinute
 	if !p.Known || minutely <= 0 || p.Requests <= 0 {
@@ -299,9 +304,9 @@ func (p *Pace) requests() (cost, every int64, ok bool) {
 	return int64(each), max(int64(math.Round(each*minute/minutely)), 1), true
 }
 
-// closest compares keys for sorting by the time until a limit denies at the present
-// pace, the soonest first, and then by the smallest fraction left. Redacted keys come
-// last.
+// closest compares keys for sorting. The key that a limit denies soonest at its present pace comes
+// first. Among others, the key with the smallest fraction of a quota left comes first. Redacted
+// keys come last.
 func closest(a, b KeyUsage) int {
 	if a.Redacted != b.Redacted {
 		if a.Redacted {
@@ -314,8 +319,8 @@ func closest(a, b KeyUsage) int {
 	return cmp.Or(cmp.Compare(after, otherAfter), cmp.Compare(left, otherLeft))
 }
 
-// exhaustion returns the least ExhaustedAfter of the limits, and the smallest
-// fraction that one of them has left.
+// exhaustion returns the shortest ExhaustedAfter of the key's limits, and the smallest fraction
+// that one of them has left.
 func (k *KeyUsage) exhaustion() (after time.Duration, left float64) {
 	after, left = math.MaxInt64, 1
 	for i := range k.Limits {
