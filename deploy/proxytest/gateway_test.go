@@ -14,7 +14,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -32,18 +34,19 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// start starts a program that ends with the test, and returns when the address answers.
-func start(t *testing.T, address string, cmd *exec.Cmd) {
+// start starts a program that ends with the test or with kill, and returns when the address answers.
+func start(t *testing.T, address string, cmd *exec.Cmd) (kill func()) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	kill = sync.OnceFunc(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(kill)
 	dialer, end := net.Dialer{}, time.Now().Add(deadline)
 	for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
 		if c, err := dialer.DialContext(t.Context(), "tcp", address); err == nil {
 			_ = c.Close()
-			return
+			return kill
 		}
 		if time.Now().After(end) {
 			t.Fatalf("%s does not answer", address)
@@ -51,9 +54,16 @@ func start(t *testing.T, address string, cmd *exec.Cmd) {
 	}
 }
 
+// keyPattern is an API key of a tenant.
+var keyPattern = regexp.MustCompile(`hg_tn_[A-Za-z0-9]+`)
+
+// servesPattern is in what Headgate prints when it is ready.
+var servesPattern = regexp.MustCompile(`serves https?://`)
+
 // startHeadgate starts a Headgate with its default settings, and the gRPC services of Envoy, and returns the key of its
-// first tenant.
-func startHeadgate(t *testing.T, address, services string) string {
+// first tenant. With HEADGATE_SAMPLE=false among the settings, there is none, and
+// the result has no meaning.
+func startHeadgate(t *testing.T, address, services string, settings ...string) string {
 	t.Helper()
 	binary, err := filepath.Abs("../../bin/headgate")
 	if err != nil {
@@ -62,6 +72,7 @@ func startHeadgate(t *testing.T, address, services string) string {
 	cmd := exec.Command(binary, "serve", "--addr", address)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "HEADGATE_TRUSTED_PROXIES=127.0.0.1/32", "HEADGATE_LOG_LEVEL=error", "HEADGATE_ENVOY_ADDR="+services)
+	cmd.Env = append(cmd.Env, settings...)
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -69,11 +80,14 @@ func startHeadgate(t *testing.T, address, services string) string {
 	cmd.Stdout, cmd.Stderr = in, in
 	start(t, address, cmd)
 	_ = in.Close()
+	line := keyPattern
+	if slices.Contains(settings, "HEADGATE_SAMPLE=false") {
+		line = servesPattern
+	}
 	timer := time.AfterFunc(deadline, func() { _ = out.Close() })
 	t.Cleanup(func() { timer.Stop(); _ = out.Close() })
-	key := regexp.MustCompile(`hg_tn_[A-Za-z0-9]+`)
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if k := key.FindString(lines.Text()); k != "" {
+		if k := line.FindString(lines.Text()); k != "" {
 			timer.Stop()
 			go func() { _, _ = io.Copy(io.Discard, out) }()
 			return k
@@ -115,9 +129,14 @@ func echo(w http.ResponseWriter, r *http.Request) {
 // send posts a body and returns the answer.
 func send(t *testing.T, url, body string, header ...string) (*http.Response, string) {
 	t.Helper()
+	return sendAs(t, http.MethodPost, url, body, header...)
+}
+
+func sendAs(t *testing.T, method, url, body string, header ...string) (*http.Response, string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,12 +3,14 @@ package proxytest
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +29,8 @@ type gateway struct {
 	// gateway, or nil if the recipe does it.
 	closing []string
 	closed  int
+	// http2 are the edits with which the gateway speaks HTTP/2 without TLS, if the recipe does not do it.
+	http2 []string
 }
 
 var gateways = []gateway{
@@ -40,6 +44,7 @@ var gateways = []gateway{
 			return []string{"nginx", "-p", filepath.Dir(file), "-e", "stderr", "-c", file}
 		},
 		closing: []string{"error_page 502 504 =204 /headgate-gone;", ""}, closed: 500,
+		http2: []string{"listen 127.0.0.1:8000", "listen 127.0.0.1:8000 http2"},
 	},
 	{
 		name: "caddy", recipe: "caddy/Caddyfile",
@@ -47,12 +52,22 @@ var gateways = []gateway{
 			return []string{"caddy", "run", "--config", file, "--adapter", "caddyfile"}
 		},
 		closed: 502,
+		http2:  []string{"admin off", "admin off\n\tservers {\n\t\tprotocols h1 h2c\n\t}"},
+	},
+	{
+		name: "apache", recipe: "apache/forward-auth.conf", beside: []string{"headgate.lua"},
+		edits: []string{"/etc/headgate/headgate.lua", "headgate.lua"},
+		command: func(file string) []string {
+			return []string{"apache2", "-D", "FOREGROUND", "-d", filepath.Dir(file), "-f", file}
+		},
+		closing: []string{"headgate_failure=open", "headgate_failure=closed"}, closed: 503,
 	},
 	{
 		name: "haproxy", recipe: "haproxy/haproxy.cfg", beside: []string{"headgate.lua"},
 		command: func(file string) []string { return []string{"haproxy", "-db", "-f", file} },
 		edits:   []string{"abns@headgate", "unix@headgate.sock"}, // other tests run at the same time
 		closing: []string{"# http-request return", "http-request return"}, closed: 503,
+		http2: []string{"bind 127.0.0.1:8000", "bind 127.0.0.1:8000 proto h2"},
 	},
 	{
 		name: "envoy", recipe: "envoy/envoy.yaml",
@@ -76,11 +91,24 @@ func envoy(file string) []string {
 // serve starts a gateway with its recipe on other addresses, and returns its origin.
 func (g gateway) serve(t *testing.T, headgate, upstream, key string, edits ...string) string {
 	t.Helper()
+	origin, _ := g.serveUntil(t, headgate, upstream, key, edits...)
+	return origin
+}
+
+// serveUntil is serve with a function that kills the gateway.
+func (g gateway) serveUntil(t *testing.T, headgate, upstream, key string, edits ...string) (origin string, kill func()) {
+	t.Helper()
 	recipe, err := os.ReadFile(filepath.Join("..", g.recipe))
 	if err != nil {
 		t.Fatal(err)
 	}
 	address, text := freeAddress(t), string(recipe)
+	for i := 0; i < len(edits); i += 2 { // before the addresses, which edits can contain
+		if !strings.Contains(text, edits[i]) {
+			t.Fatalf("the recipe of %s has no %q", g.name, edits[i])
+		}
+	}
+	text = strings.NewReplacer(edits...).Replace(text)
 	port := "8080"
 	if g.grpc {
 		port = "8081"
@@ -95,13 +123,17 @@ func (g gateway) serve(t *testing.T, headgate, upstream, key string, edits ...st
 		}
 		text = strings.NewReplacer("127.0.0.1:"+pair[0], pair[1], "port_value: "+pair[0], "port_value: "+port).Replace(text)
 	}
-	edits = append([]string{"HEADGATE_KEY", key}, append(edits, g.edits...)...)
+	edits = append([]string{"HEADGATE_KEY", key}, g.edits...)
 	for i := 0; i < len(edits); i += 2 {
 		if !strings.Contains(text, edits[i]) {
 			t.Fatalf("the recipe of %s has no %q", g.name, edits[i])
 		}
 	}
-	file := filepath.Join(t.TempDir(), filepath.Base(g.recipe))
+	folder := t.TempDir()
+	file := filepath.Join(folder, filepath.Base(g.recipe))
+	if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil { // Apache reads headgate.lua as another user
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(file, []byte(strings.NewReplacer(edits...).Replace(text)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +147,7 @@ func (g gateway) serve(t *testing.T, headgate, upstream, key string, edits ...st
 	cmd.Dir = filepath.Dir(file)
 	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
-	start(t, address, cmd)
-	return "http://" + address
+	return "http://" + address, start(t, address, cmd)
 }
 
 // Each recipe passes the quota with whole bodies, then denies, whatever the client sends.
@@ -156,6 +187,58 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
+// Each recipe decides requests over HTTP/2 as those over HTTP/1.1.
+func TestRecipesOverHTTP2(t *testing.T) {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: protocols}, Timeout: deadline}
+	for _, g := range gateways {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)
+			key := startHeadgate(t, headgate, services)
+			if g.grpc {
+				headgate = services
+			}
+			url := g.serve(t, headgate, upstream, key, g.http2...)
+			for i := range 6 {
+				a, err := client.Post(url+"/v1/login", "text/plain", strings.NewReader(strings.Repeat("x", 1<<20)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, _ := io.ReadAll(a.Body) // a gateway may end the stream of a denied body
+				_ = a.Body.Close()
+				passed := a.StatusCode == 200 && string(text) == "POST 1048576"
+				if a.ProtoMajor != 2 || a.Header.Get("RateLimit") == "" || passed != (i < 5) || i == 5 && (a.StatusCode != 429 || a.Header.Get("Retry-After") == "") {
+					t.Fatalf("%d: %s %d %.80q %v", i, a.Proto, a.StatusCode, text, a.Header)
+				}
+			}
+		})
+	}
+}
+
+// The local limit of Envoy comes first: what it denies, Headgate does not see.
+func TestEnvoyLocalAndSharedLimits(t *testing.T) {
+	t.Parallel()
+	headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)
+	key := startHeadgate(t, headgate, services)
+	g := gateways[slices.IndexFunc(gateways, func(g gateway) bool { return g.name == "envoy ratelimit" })]
+	small := g.serve(t, services, upstream, key, "max_tokens: 1000, tokens_per_fill: 1000, fill_interval: 1s", "max_tokens: 3, tokens_per_fill: 3, fill_interval: 3600s")
+	for i := range 5 {
+		a, _ := send(t, small+"/v1/login", "x")
+		if passed := a.StatusCode == 200 && a.Header.Get("RateLimit") != ""; passed != (i < 3) || !passed && (a.StatusCode != 429 || a.Header.Get("RateLimit") != "") {
+			t.Fatalf("local limit, request %d: %d %v", i, a.StatusCode, a.Header)
+		}
+	}
+	large := g.serve(t, services, upstream, key)
+	for i := range 3 { // 5 of the shared limit, 3 are used
+		a, _ := send(t, large+"/v1/login", "x")
+		if passed := a.StatusCode == 200; passed != (i < 2) || !passed && (a.StatusCode != 429 || a.Header.Get("Retry-After") == "") {
+			t.Fatalf("shared limit, request %d: %d %v", i, a.StatusCode, a.Header)
+		}
+	}
+}
+
 // upgrade switches a connection to another protocol through the gateway, as a WebSocket does, and sends on it.
 func upgrade(t *testing.T, address string) {
 	t.Helper()
@@ -187,7 +270,7 @@ func TestRecipesWithoutHeadgate(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = silent.Close() })
 	upstream := upstreamOf(t)
-	for _, g := range gateways {
+	for _, g := range append(slices.Clone(gateways), quotaGateway) {
 		for name, headgate := range map[string]string{"gone": freeAddress(t), "slow": silent.Addr().String()} {
 			t.Run(g.name+" "+name, func(t *testing.T) {
 				t.Parallel()
