@@ -155,7 +155,7 @@ type gate struct {
 	open bool
 	// refused contains the error for a key, by kind (operator or tenant) and by its set of
 	// scopes as a bit mask. nil allows the action.
-	refused [2][8]error
+	refused [2][snapshot.NumScopes]error
 	// writes means that a tenant's key needs the scope manage for the action.
 	writes bool
 }
@@ -163,7 +163,7 @@ type gate struct {
 // newGate returns the gate of an action.
 func newGate(action accounts.Action) *gate {
 	g := &gate{open: accounts.Authorize(accounts.Principal{}, action) == nil}
-	words := []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage}
+	words := []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage, tenants.ScopeIdentify}
 	for n := range 1 << len(words) {
 		var some []tenants.Scope
 		for i, w := range words {
@@ -176,7 +176,7 @@ func newGate(action accounts.Action) *gate {
 		g.refused[1][set] = accounts.Authorize(accounts.Principal{Kind: tenantKey, Scopes: some, TenantID: "any"}, action)
 	}
 	reads, _ := snapshot.ScopesOf(words[:2])
-	all, _ := snapshot.ScopesOf(words)
+	all, _ := snapshot.ScopesOf(words[:3])
 	g.writes = g.refused[1][reads] != nil && g.refused[1][all] == nil
 	return g
 }

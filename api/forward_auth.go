@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -15,13 +16,14 @@ import (
 const forwardAuthPath = "/v1/forward-auth"
 
 // A forwarding is a set of headers in which a proxy describes the original request.
-type forwarding struct{ method, uri string }
+type forwarding struct{ method, uri, host string }
 
 // forwardings are the values of the query parameter headers. The operator chooses one in the configuration of the proxy,
 // because a proxy passes on the other headers as the client sent them.
 var forwardings = map[string]forwarding{
-	"forwarded": {"X-Forwarded-Method", "X-Forwarded-Uri"}, // Traefik, Caddy
-	"original":  {"X-Original-Method", "X-Original-Uri"},   // nginx
+	"forwarded": {"X-Forwarded-Method", "X-Forwarded-Uri", "X-Forwarded-Host"},  // Traefik, Caddy
+	"original":  {"X-Original-Method", "X-Original-Uri", "X-Original-Host"},     // nginx, HAProxy
+	"kong":      {"X-Forwarded-Method", "X-Forwarded-Path", "X-Forwarded-Host"}, // Kong
 }
 
 // errUntrustedProxy is the error for a request that does not come from a trusted proxy. Such a client could claim any
@@ -37,14 +39,12 @@ var errClientQuery = malformedAt("headers",
 // forwardAuth is GET /v1/forward-auth, and the same with any other method. All options are in the query, which the
 // configuration of the proxy fixes. No header of the client chooses the tenant, the cost, or the mode.
 func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) error {
-	return a.authForwarded(w, r, who, r.URL.Query().Get, func(s *scratch, option func(string) string) error {
-		name := option("headers")
-		if name == "" {
-			name = "forwarded"
-		}
-		headers, ok := forwardings[name]
-		if !ok {
-			return malformedAt("headers", "must be forwarded or original")
+	option := r.URL.Query().Get
+	headers, known := forwardings[cmp.Or(option("headers"), "forwarded")]
+	host := func() (string, error) { return oneHeader(r, headers.host) }
+	return a.authForwarded(w, r, who, original{option: option, host: host, read: func(s *scratch) error {
+		if !known {
+			return malformedAt("headers", "must be forwarded, original or kong")
 		}
 		method, err := oneHeader(r, headers.method)
 		if err != nil {
@@ -58,41 +58,43 @@ func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) er
 			return errClientQuery
 		}
 		return s.original(method, uri, headers.method, headers.uri)
-	})
+	}})
 }
 
 // forwardAuthBelow is the same for proxies that append the original path to the path of the request, as ext_authz of
 // Envoy does, and keep the method. The query is that of the client, so there are no options.
 func (a *API) forwardAuthBelow(w http.ResponseWriter, r *http.Request, who caller) error {
 	none := func(string) string { return "" }
-	return a.authForwarded(w, r, who, none, func(s *scratch, _ func(string) string) error {
+	return a.authForwarded(w, r, who, original{option: none, read: func(s *scratch) error {
 		return s.original(r.Method, strings.TrimPrefix(r.URL.EscapedPath(), forwardAuthPath), "the method", "the path")
-	})
+	}})
 }
 
-// authForwarded decides the check of a forwarded request. option returns an option by its name, or "". original reads
-// the original method and path.
-func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, option func(string) string,
-	original func(*scratch, func(string) string) error,
-) error {
+// original describes the original request of a check, and has the options of the gateway.
+type original struct {
+	option func(name string) string      // an option by its name, or ""
+	host   func() (host string, _ error) // the host, maybe with a port; called only for an option
+	read   func(*scratch) error          // sets the method and the path
+}
+
+// authForwarded decides the check of a forwarded request.
+func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, o original) error {
 	if a.cfg.TrustedProxy == nil || !a.cfg.TrustedProxy(r) {
 		return errUntrustedProxy
 	}
-	deny, err := denyStatus(option("deny_status"))
+	deny, err := denyStatus(o.option("deny_status"))
 	if err != nil {
 		return err
 	}
-	return a.decideForwarded(r, Caller{who}, enforcement.WireForwardAuth, option, original, func(s *scratch) { a.writeDecision(w, s, deny) })
+	return a.decideForwarded(r, Caller{who}, enforcement.WireForwardAuth, o, func(s *scratch) { a.writeDecision(w, s, deny) })
 }
 
 // decideForwarded decides the check of a forwarded request and calls use. If the node is overloaded, the decision says so.
-func (a *API) decideForwarded(r *http.Request, who Caller, wire enforcement.Wire, option func(string) string,
-	original func(*scratch, func(string) string) error, use func(*scratch),
-) error {
+func (a *API) decideForwarded(r *http.Request, who Caller, wire enforcement.Wire, o original, use func(*scratch)) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.check = enforcement.Check{Cost: 1, DefaultCost: true, Attributes: s.attributes[:0], Wire: wire}
-	if err := original(s, option); err != nil {
+	if err := o.read(s); err != nil {
 		return err
 	}
 	if ip, err := netip.ParseAddr(a.cfg.ClientAddress(r)); err == nil {
@@ -100,13 +102,13 @@ func (a *API) decideForwarded(r *http.Request, who Caller, wire enforcement.Wire
 			return malformedAt("X-Forwarded-For", err.Error())
 		}
 	}
-	if err := s.attributesFrom(r, option("attributes")); err != nil {
+	if err := s.attributesFrom(r, o.option("attributes"), &claims{api: a, r: r, from: o.option("jwt")}); err != nil {
 		return err
 	}
-	if err := s.costFrom(r, option("cost")); err != nil {
+	if err := s.costFrom(r, o.option("cost")); err != nil {
 		return err
 	}
-	tenant, err := tenantFrom(r, option("tenant"))
+	tenant, err := a.tenantFrom(r, who, o)
 	if err != nil {
 		return err
 	}
@@ -119,15 +121,6 @@ func (a *API) decideForwarded(r *http.Request, who Caller, wire enforcement.Wire
 	}
 	use(s)
 	return nil
-}
-
-// tenantFrom returns the tenant that the option tenant names: a slug or an id, or header:Header for a header that the
-// proxy sets.
-func tenantFrom(r *http.Request, text string) (string, error) {
-	if name, ok := strings.CutPrefix(text, "header:"); ok {
-		return oneHeader(r, name)
-	}
-	return text, nil
 }
 
 // denyStatus returns the status that the option deny_status selects, or 0.
@@ -161,19 +154,26 @@ func oneHeader(r *http.Request, name string) (string, error) {
 	return values[0], nil
 }
 
-// attributesFrom adds the attributes of the option attributes: name:header:Header or name:cookie:Cookie, separated by
-// commas. It adds no attribute for a header or cookie that the request does not have.
-func (s *scratch) attributesFrom(r *http.Request, list string) error {
+// attributesFrom adds the attributes of the option attributes: name:header:Header, name:cookie:Cookie or
+// name:claim:Claim, separated by commas. It adds no attribute for what the request does not have.
+func (s *scratch) attributesFrom(r *http.Request, list string, jwt *claims) error {
 	for item := range strings.SplitSeq(list, ",") {
 		if list == "" {
 			break
 		}
 		name, source, _ := strings.Cut(item, ":")
-		kind, from, ok := strings.Cut(source, ":")
-		if !ok || from == "" || name == "ip" || kind != "header" && kind != "cookie" {
-			return malformedAt("attributes", "must be name:header:Header or name:cookie:Cookie, separated by commas; ip is the client's address")
+		kind, from, _ := strings.Cut(source, ":")
+		if from == "" || name == "ip" || kind != "header" && kind != "cookie" && kind != "claim" {
+			return malformedAt("attributes",
+				"must be name:header:Header, name:cookie:Cookie or name:claim:Claim, separated by commas; ip is the client's address")
 		}
-		value, err := valueOf(r, kind, from)
+		var value string
+		var err error
+		if kind == "claim" {
+			value, err = jwt.text(from)
+		} else {
+			value, err = valueOf(r, kind, from)
+		}
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func showKey(k tenants.Key) (Key, error) {
 
 func newKey(n NewKey) tenants.NewKey {
 	out := tenants.NewKey{Name: n.Name, ExpiresAt: n.ExpiresAt.Time, Scopes: make([]tenants.Scope, len(n.Scopes))}
-	out.MaxCost, out.PeekOnly, out.AllowedIPs = n.MaxCost, n.PeekOnly, n.AllowedIps
+	out.MaxCost, out.PeekOnly, out.AllowedIPs, out.Token = n.MaxCost, n.PeekOnly, n.AllowedIps, n.Token
 	for i, s := range n.Scopes {
 		out.Scopes[i] = tenants.Scope(s)
 	}
@@ -75,6 +75,9 @@ func mayIssue(ctx context.Context, scopes []tenants.Scope, bounds tenants.Bounds
 		return problem.New(problem.Forbidden, "the new key could be used from more addresses (allowed_ips) than this key")
 	}
 	for _, s := range scopes {
+		if s == tenants.ScopeIdentify { // the holder of such a key may do nothing
+			continue
+		}
 		if _, known := snapshot.ScopesOf([]tenants.Scope{s}); known && !own.Scopes.Has(s) {
 			return problem.New(problem.Forbidden, "the new key would have the scope %s, which this key does not have", s)
 		}

@@ -674,15 +674,18 @@ func (e Role) Valid() bool {
 
 // Defines values for Scope.
 const (
-	ScopeCheck  Scope = "check"
-	ScopeManage Scope = "manage"
-	ScopeRead   Scope = "read"
+	ScopeCheck    Scope = "check"
+	ScopeIdentify Scope = "identify"
+	ScopeManage   Scope = "manage"
+	ScopeRead     Scope = "read"
 )
 
 // Valid indicates whether the value is a known member of the Scope enum.
 func (e Scope) Valid() bool {
 	switch e {
 	case ScopeCheck:
+		return true
+	case ScopeIdentify:
 		return true
 	case ScopeManage:
 		return true
@@ -1995,6 +1998,9 @@ type NewKey struct {
 
 	// Scopes What it may do.
 	Scopes []Scope `json:"scopes"`
+
+	// Token The key that a customer has already, in visible ASCII characters; only with the scope `identify`. Headgate stores its SHA-256. Default: a new token.
+	Token string `json:"token,omitempty,omitzero"`
 }
 
 // NewListEntry A list entry to create.
@@ -2688,7 +2694,7 @@ type RouteTraffic struct {
 	To Instant `json:"to"`
 }
 
-// Scope What a key may do; `manage` implies `read`. Later versions may add values.
+// Scope What a key may do; `manage` implies `read`. A key with `identify` is that of a customer; it only tells forward-auth the tenant of a request. Later versions may add values.
 type Scope string
 
 // Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.

@@ -77,9 +77,9 @@ func (a *API) Decide(ctx context.Context, items []enforcement.BatchItem, atomic 
 // returns an option of /v1/forward-auth by its name, or "". The decision is only valid during the call. Error: the option,
 // or the part of the request, that is wrong. Nothing is then charged.
 func (a *API) DecideForwarded(r *http.Request, who Caller, option func(string) string, use func(*enforcement.Decision)) error {
-	return a.decideForwarded(r, who, enforcement.WireEnvoyAuthorization, option, func(s *scratch, _ func(string) string) error {
-		return s.original(r.Method, r.RequestURI, "method", "path")
-	}, func(s *scratch) { use(&s.decision) })
+	host := func() (string, error) { return r.Host, nil }
+	read := func(s *scratch) error { return s.original(r.Method, r.RequestURI, "method", "path") }
+	return a.decideForwarded(r, who, enforcement.WireEnvoyAuthorization, original{option, host, read}, func(s *scratch) { use(&s.decision) })
 }
 
 // AppendBody appends the body of the answer to POST /v1/check with decision d.

@@ -1,8 +1,10 @@
 package tenants
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,6 +137,9 @@ func (s *Service) createKey(ctx context.Context, of owner, n NewKey) (Key, strin
 	if err != nil {
 		return Key{}, "", err
 	}
+	if tenantID == "" && slices.Contains(n.Scopes, ScopeIdentify) {
+		return Key{}, "", problem.At("/scopes", "identify is a scope of a tenant's keys: it names the tenant")
+	}
 	k, token := mint(ctx, tenantID, n, now)
 	if k.AllowedIPs, err = ParseNetworks(n.AllowedIPs); err != nil {
 		return Key{}, "", err
@@ -238,7 +243,7 @@ func mint(ctx context.Context, tenantID string, n NewKey, now time.Time) (Key, s
 	if k.Operator() {
 		kind = OperatorToken
 	}
-	token := NewToken(kind)
+	token := cmp.Or(n.Token, NewToken(kind))
 	k.Hash, k.Hint = HashToken(token), TokenHint(token)
 	if !n.ExpiresAt.IsZero() {
 		k.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Millisecond)

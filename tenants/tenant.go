@@ -73,6 +73,8 @@ const (
 	ScopeCheck  Scope = "check"
 	ScopeRead   Scope = "read"
 	ScopeManage Scope = "manage"
+	// ScopeIdentify is the scope of a customer's key, which says only whose request a gateway forwards.
+	ScopeIdentify Scope = "identify"
 )
 
 // A Key is an API key of a tenant or of the operator, without its token.

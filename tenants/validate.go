@@ -14,9 +14,11 @@ import (
 const (
 	MaxName   = 200 // characters
 	maxZone   = 64  // bytes; every IANA name is shorter
-	maxScopes = 3
+	maxScopes = 4
 
 	MinKeys, MostKeys = 1000, 1_000_000_000 // of Document.MaxKeys
+
+	MinCustomerKey, MaxCustomerKey = 16, 4096 // bytes of NewKey.Token
 
 	MaxCost = 1<<31 - 1 // of Bounds.MaxCost, and the largest cost of a check
 )
@@ -77,6 +79,8 @@ type NewKey struct {
 	ExpiresAt time.Time // zero if the key does not expire
 	// AllowedIPs are the IP addresses and CIDR ranges from which the key may be used, at most MaxAllowedIPs; empty: all.
 	AllowedIPs []string
+	// Token is the key that a customer has already, instead of a new token. Only the scope identify is then possible.
+	Token string
 	Bounds
 }
 
@@ -93,12 +97,20 @@ func (k NewKey) Validate(now time.Time) error {
 		for i, s := range k.Scopes {
 			pointer := "/scopes/" + strconv.Itoa(i)
 			switch {
-			case s != ScopeCheck && s != ScopeRead && s != ScopeManage:
-				f.Add(pointer, "must be check, read or manage")
+			case s != ScopeCheck && s != ScopeRead && s != ScopeManage && s != ScopeIdentify:
+				f.Add(pointer, "must be check, read, manage or identify")
 			case slices.Contains(k.Scopes[:i], s):
 				f.Add(pointer, "is named twice")
 			}
 		}
+	}
+	if identifies := slices.Contains(k.Scopes, ScopeIdentify); identifies && len(k.Scopes) > 1 {
+		f.Add("/scopes", "identify must be the only scope, because a customer sends the key")
+	} else if !identifies && k.Token != "" {
+		f.Add("/token", "is possible only with the scope identify: Headgate makes other tokens")
+	}
+	if k.Token != "" && (len(k.Token) < MinCustomerKey || len(k.Token) > MaxCustomerKey || !visible(k.Token)) {
+		f.Add("/token", "must be %d to %d visible ASCII characters", MinCustomerKey, MaxCustomerKey)
 	}
 	if !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) {
 		f.Add("/expires_at", "must be in the future")
@@ -115,6 +127,16 @@ func (k NewKey) Validate(now time.Time) error {
 		f.Add("/max_cost", "must be 1 to %d", MaxCost)
 	}
 	return f.Err()
+}
+
+// visible reports whether text has only visible ASCII characters.
+func visible(text string) bool {
+	for i := range len(text) {
+		if text[i] < '!' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // MaxOverlap is the longest time that an old key stays valid after its rotation.

@@ -99,7 +99,7 @@ func TestValidateNewKey(t *testing.T) {
 		{"no scope", NewKey{Name: "ci"}, []string{"/scopes"}},
 		{"unknown scope", NewKey{Name: "ci", Scopes: []Scope{ScopeCheck, "admin"}}, []string{"/scopes/1"}},
 		{"scope twice", NewKey{Name: "ci", Scopes: []Scope{ScopeRead, ScopeRead}}, []string{"/scopes/1"}},
-		{"too many", NewKey{Name: "ci", Scopes: []Scope{"a", "b", "c", "d"}}, []string{"/scopes"}},
+		{"too many", NewKey{Name: "ci", Scopes: []Scope{"a", "b", "c", "d", "e"}}, []string{"/scopes"}},
 		{"no name", NewKey{Scopes: []Scope{ScopeCheck}}, []string{"/name"}},
 		{"expires", NewKey{Name: "ci", Scopes: []Scope{ScopeCheck}, ExpiresAt: now.Add(time.Second)}, nil},
 		{"expires now", NewKey{Name: "ci", Scopes: []Scope{ScopeCheck}, ExpiresAt: now}, []string{"/expires_at"}},

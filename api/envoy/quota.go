@@ -149,7 +149,7 @@ func (s *quotaStream) readOptions() error {
 		}
 		n, err := strconv.ParseInt(strings.Join(values, ","), 10, 64)
 		if err != nil || n < o.from || n > enforcement.MaxCost {
-			return status.Errorf(codes.InvalidArgument, "%s%s: must be a whole number from %d to %d", optionPrefix, o.name, o.from, enforcement.MaxCost)
+			return status.Errorf(codes.InvalidArgument, "%s: must be a whole number from %d to %d", optionPrefix+o.name, o.from, enforcement.MaxCost)
 		}
 		o.set(n)
 	}
@@ -279,7 +279,8 @@ func (s *quotaStream) invalid(b *quotaBucket, err error) *bucketAction {
 func (s *quotaStream) tooMany() *quotaAsk {
 	if !s.full {
 		s.full = true
-		s.cfg.Logger.Error("Envoy has too many buckets: new ones get no quota", "domain", s.domain, "of_one_stream", maxBuckets, "of_the_node", maxPools)
+		s.cfg.Logger.Error("Envoy has too many buckets: new ones get no quota",
+			"domain", s.domain, "of_one_stream", maxBuckets, "of_the_node", maxPools)
 	}
 	return nil
 }

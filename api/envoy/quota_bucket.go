@@ -188,7 +188,8 @@ func (b *quotaBucket) assign(d *enforcement.Decision, n int64, found bool, now t
 	b.number = b.number%999_999_999 + 1
 	return b.action(ttl, &typev3.RateLimitStrategy{Strategy: &typev3.RateLimitStrategy_TokenBucket{TokenBucket: &typev3.TokenBucket{
 		// Envoy fills the bucket with a token in a year.
-		MaxTokens: uint32(b.held), TokensPerFill: wrapperspb.UInt32(1), FillInterval: &durationpb.Duration{Seconds: 365 * 24 * 3600, Nanos: b.number},
+		MaxTokens: uint32(b.held), TokensPerFill: wrapperspb.UInt32(1),
+		FillInterval: &durationpb.Duration{Seconds: 365 * 24 * 3600, Nanos: b.number},
 	}}})
 }
 

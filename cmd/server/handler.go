@@ -40,6 +40,9 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		ClientAddress: clientAddress(ip), ClientIP: ip, TrustedProxy: trustedProxy(s.TrustedProxies), Logger: log,
 	}
 	cfg.Requests = n.requestLimits(s)
+	if cfg.VerifyJWT, err = s.verifyJWT(); err != nil {
+		return nil, err
+	}
 	if s.MetricsAddr == "" {
 		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic == "true"
 	}

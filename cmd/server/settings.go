@@ -73,6 +73,9 @@ type serveSettings struct {
 	EnvoyAddr         string `placeholder:"HOST:PORT" help:"Serve the gRPC services of Envoy for rate limits and external authorization there; empty: off."`
 	EnvoyDomains      string `placeholder:"DOMAIN=TENANT,..." help:"Tenants of the domains of Envoy's rate limits, for operator keys: domain=tenant, or domain=@key for an entry that names the tenant. Other domains are the tenant with that name."`
 	EnvoyClientCAFile string `name:"envoy-client-ca-file" placeholder:"FILE" help:"Certificate authorities (PEM) of client certificates, which the gRPC services then demand; empty: none."`
+	JWTKeys           string `name:"jwt-keys" placeholder:"URL|FILE" help:"JSON Web Key Set, by address or file, that verifies the JWTs whose claims forward-auth and Envoy's external authorization read; empty: claims are believed without verification."`
+	JWTIssuer         string `name:"jwt-issuer" placeholder:"TEXT" help:"Issuer (iss) that these JWTs must have; empty: any."`
+	JWTAudience       string `name:"jwt-audience" placeholder:"TEXT" help:"Audience (aud) that these JWTs must have; empty: any."`
 	MetricsAddr       string `placeholder:"HOST:PORT" help:"Serve /metrics there, without a key, instead of beside the API."`
 	MetricsPublic     string `default:"auto" enum:"auto,true,false" help:"Answer /metrics without an operator key. auto: only to this machine."`
 	MetricsTenants    string `placeholder:"SLUG,..." help:"Tenants whose decisions /metrics also counts by name, at most 20; empty: none."`
@@ -149,6 +152,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"envoy-addr", validOptionalAddr(s.EnvoyAddr)},
 		{"envoy-domains", validDomains(s.EnvoyDomains)},
 		{"envoy-client-ca-file", validAuthorities(s.TLSCertFile, s.EnvoyClientCAFile)},
+		{"jwt-keys", s.validJWT()},
 		{"metrics-addr", validOptionalAddr(s.MetricsAddr)},
 		{"database-url", validDatabaseURL(s.DatabaseURL)},
 		{"nodes", within(s.Nodes, 1, 10_000)},

@@ -125,6 +125,10 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 		},
 	}
 	cfg.Requests = n.requestLimits(s)
+	if cfg.VerifyJWT, err = s.verifyJWT(); err != nil {
+		log.Error("the snapshot on disk cannot be used", "setting", settingName("jwt-keys"), "error", err)
+		return
+	}
 	if s.MetricsAddr == "" {
 		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic == "true"
 	}

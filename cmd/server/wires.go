@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/api/envoy"
 	"github.com/headgate/headgate/api/resp"
 	"github.com/headgate/headgate/internal/connlimit"
+	"github.com/headgate/headgate/internal/oidc"
 )
 
 // A wire serves checks over a protocol other than HTTP. Each wire has a separate listener.
@@ -98,6 +99,27 @@ func readAuthorities(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s has no certificate in PEM", file)
 	}
 	return pool, nil
+}
+
+// verifyJWT returns the function that verifies JWTs of clients, or nil.
+func (s *serveSettings) verifyJWT() (func(context.Context, string) ([]byte, error), error) {
+	if s.JWTKeys == "" {
+		return nil, nil
+	}
+	v, err := oidc.NewVerifier(oidc.JWTConfig{Keys: s.JWTKeys, Issuer: s.JWTIssuer, Audience: s.JWTAudience})
+	if err != nil {
+		return nil, err
+	}
+	return v.Verify, nil
+}
+
+// validJWT returns an error if the settings of JWTs cannot be used.
+func (s *serveSettings) validJWT() error {
+	if s.JWTKeys == "" && (s.JWTIssuer != "" || s.JWTAudience != "") {
+		return errors.New("is needed with " + settingName("jwt-issuer") + " and " + settingName("jwt-audience") + ": without keys, every JWT is believed")
+	}
+	_, err := s.verifyJWT()
+	return err
 }
 
 // open lets a decide the checks.

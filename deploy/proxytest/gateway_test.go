@@ -37,6 +37,7 @@ func freeAddress(t *testing.T) string {
 // start starts a program that ends with the test or with kill, and returns when the address answers.
 func start(t *testing.T, address string, cmd *exec.Cmd) (kill func()) {
 	t.Helper()
+	cmd.WaitDelay = time.Second // a child of a killed gateway may hold its output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

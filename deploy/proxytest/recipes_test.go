@@ -58,7 +58,7 @@ var gateways = []gateway{
 		name: "apache", recipe: "apache/forward-auth.conf", beside: []string{"headgate.lua"},
 		edits: []string{"/etc/headgate/headgate.lua", "headgate.lua"},
 		command: func(file string) []string {
-			return []string{"apache2", "-D", "FOREGROUND", "-d", filepath.Dir(file), "-f", file}
+			return []string{"apache2", "-X", "-d", filepath.Dir(file), "-f", file}
 		},
 		closing: []string{"headgate_failure=open", "headgate_failure=closed"}, closed: 503,
 	},

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"strings"
 	"time"
 )
 
@@ -73,11 +75,13 @@ type keysCreate struct {
 	writing
 	keyOwner
 	Name    string        `required:"" setting:"false" help:"What the key is for."`
-	Scopes  []string      `required:"" setting:"false" help:"Scopes by comma: check, read, manage."`
+	Scopes  []string      `required:"" setting:"false" help:"Scopes by comma: check, read, manage; or identify, for the key of a customer."`
 	Expires time.Duration `setting:"false" help:"After how long it ends, like 720h. Default: never."`
 
 	MaxCost  int64 `setting:"false" placeholder:"N" help:"The largest cost of one check. Default: no bound."`
 	PeekOnly bool  `setting:"false" help:"Checks with this key must have the mode peek, which charges nothing."`
+
+	CustomerKeyFile string `setting:"false" type:"existingfile" placeholder:"FILE" help:"File with the key that a customer has already, for the scope identify. Default: a new key."`
 
 	AllowIP []string `setting:"false" placeholder:"CIDR,..." help:"IP addresses and CIDR ranges from which the key may be used. Default: all."`
 }
@@ -97,6 +101,13 @@ func (n keysCreate) Run(ctx context.Context, t Terminal) error {
 	}
 	if n.PeekOnly {
 		body["peek_only"] = true
+	}
+	if n.CustomerKeyFile != "" {
+		token, err := os.ReadFile(n.CustomerKeyFile)
+		if err != nil {
+			return err
+		}
+		body["token"] = strings.TrimSpace(string(token))
 	}
 	if len(n.AllowIP) > 0 {
 		body["allowed_ips"] = n.AllowIP

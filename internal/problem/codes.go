@@ -17,11 +17,13 @@ var Codes = []Code{
 	{"already_exists", "conflict", "An object with this id exists already."},
 	{"commit_unknown", "unavailable", "The connection to the database broke during the commit. " +
 		"The change may have been made: read the object before you try again."},
+	{"customer_key", "unauthenticated", "The request to /v1/forward-auth has no key of a customer that a tenant has."},
 	{"disabled", "conflict", "The account with this e-mail address is disabled."},
 	{"email_taken", "conflict", "An account with this e-mail address exists already."},
 	{"entry_exists", "conflict", "The value is on this list already."},
 	{"idempotency_key_reused", "conflict", "The Idempotency-Key was sent with another body in the last 24 hours, or, for checks, " +
 		"in the last 10 minutes."},
+	{"invalid_jwt", "unauthenticated", "The JWT of the request to /v1/forward-auth cannot be read or verified."},
 	{"invitation_exists", "conflict", "An invitation with this token exists already."},
 	{"key_address", "forbidden", "The API key may not be used from the address of the request."},
 	{"key_ended", "conflict", "The key is revoked or has expired. Create a new one."},

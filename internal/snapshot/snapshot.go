@@ -50,6 +50,10 @@ const (
 	scopeCheck Scopes = 1 << iota
 	scopeRead
 	scopeManage
+	scopeIdentify
+
+	// NumScopes is the number of sets of scopes.
+	NumScopes = 1 << iota
 )
 
 // ScopesOf returns the set of the scopes in words. The scope manage includes read. ok is false if a
@@ -64,6 +68,8 @@ func ScopesOf(words []tenants.Scope) (set Scopes, ok bool) {
 			set |= scopeRead
 		case tenants.ScopeManage:
 			set |= scopeManage | scopeRead
+		case tenants.ScopeIdentify:
+			set |= scopeIdentify
 		default:
 			ok = false
 		}

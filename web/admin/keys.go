@@ -111,6 +111,7 @@ func (w *pages) keyring(c echo.Context) keyring {
 			{tenants.ScopeCheck, "Check requests. A gateway needs only this scope.", true},
 			{tenants.ScopeRead, "Read the tenant's usage, denials, and settings.", false},
 			{tenants.ScopeManage, "Read, and create and revoke keys and members of the tenant.", false},
+			{tenants.ScopeIdentify, "The key of a customer: tells forward-auth the tenant of a request, and may do nothing else.", false},
 		},
 		try: func(origin, token string, scopes []tenants.Scope) string {
 			if !slices.Contains(scopes, tenants.ScopeCheck) {
@@ -233,6 +234,10 @@ func (k *keyring) form() views.KeyForm {
 	v.Peek = views.Checks{Name: "peek", Label: "Checks", Options: []views.CheckBox{{
 		Name: "peek-only", Label: "Peek only", Hint: "Checks with this key show what is left, and charge nothing.",
 	}}}
+	if slices.ContainsFunc(k.scopes, func(s keyScope) bool { return s.scope == tenants.ScopeIdentify }) {
+		v.Token = views.OptionalInput("token", "Key of the customer", "",
+			"The key that a customer has already, for the scope identify. Headgate stores its SHA-256. Empty: a new key.")
+	}
 	v.AllowedIPs = views.OptionalInput("allowed_ips", "Allowed IP addresses", "",
 		"Addresses and ranges like 203.0.113.7 and 10.0.0.0/8, with spaces between them. Other addresses get 403. Empty: all addresses.")
 	for _, s := range k.scopes {
@@ -253,7 +258,7 @@ func (w *pages) createKey(c echo.Context, f url.Values) error {
 	ctx, k := c.Request().Context(), w.keyring(c)
 	v := k.form()
 	v.Name.Value = f.Get("name")
-	n := tenants.NewKey{Name: strings.TrimSpace(f.Get("name"))}
+	n := tenants.NewKey{Name: strings.TrimSpace(f.Get("name")), Token: strings.TrimSpace(f.Get("token"))}
 	v.MaxCost.Value, v.AllowedIPs.Value = f.Get("max_cost"), f.Get("allowed_ips")
 	separator := func(r rune) bool { return r == ',' || unicode.IsSpace(r) }
 	if list := strings.FieldsFunc(f.Get("allowed_ips"), separator); len(list) > 0 {

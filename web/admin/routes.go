@@ -76,7 +76,7 @@ func (w *pages) keyRoutes(base string, read, write accounts.Action) []web.Route 
 	return []web.Route{
 		web.Get(base, read, w.listKeys),
 		web.PostForm(base, write, w.createKey, "name", "scope-check", "scope-read", "scope-manage",
-			"max_cost", "peek-only", "allowed_ips", "life", "until"),
+			"scope-identify", "token", "max_cost", "peek-only", "allowed_ips", "life", "until"),
 		web.Get(base+"/new", write, w.newKeyForm),
 		web.Get(base+"/new/:once", write, w.showToken),
 		web.Get(base+"/:key/rotate", write, w.confirmKey("rotate", "Rotate")),

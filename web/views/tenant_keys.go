@@ -28,6 +28,7 @@ type KeyForm struct {
 	MaxCost      Input
 	Peek         Checks
 	AllowedIPs   Input
+	Token        Input // without a name for keys of the operator
 	End          Ending
 	Action, Back string
 }

@@ -449,13 +449,15 @@ type TenantPage struct {
 	NextCursor string `json:"next_cursor,omitzero"`
 }
 
-// Scope: What a key may do; `manage` implies `read`. Later versions may add values.
+// Scope: What a key may do; `manage` implies `read`. A key with `identify` is that of a customer;
+// it only tells forward-auth the tenant of a request. Later versions may add values.
 type Scope string
 
 const (
-	ScopeCheck  Scope = "check"
-	ScopeRead   Scope = "read"
-	ScopeManage Scope = "manage"
+	ScopeCheck    Scope = "check"
+	ScopeRead     Scope = "read"
+	ScopeManage   Scope = "manage"
+	ScopeIdentify Scope = "identify"
 )
 
 // NewKey: A key to create.
@@ -464,6 +466,9 @@ type NewKey struct {
 	Name string `json:"name"`
 	// What it may do.
 	Scopes []Scope `json:"scopes"`
+	// The key that a customer has already, in visible ASCII characters; only with the scope
+	// `identify`. Headgate stores its SHA-256. Default: a new token.
+	Token string `json:"token,omitzero"`
 	// When it expires. Default: never.
 	ExpiresAt string `json:"expires_at,omitzero"`
 	// The largest cost of one check. A check above it is `403` (`key_max_cost`). Default: no bound.

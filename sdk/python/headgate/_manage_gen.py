@@ -242,8 +242,8 @@ class TenantPage(TypedDict):
     next_cursor: NotRequired[str]
 
 
-# What a key may do; `manage` implies `read`. Later versions may add values.
-Scope = Literal["check", "read", "manage"]
+# What a key may do; `manage` implies `read`. A key with `identify` is that of a customer; it only tells forward-auth the tenant of a request. Later versions may add values.
+Scope = Literal["check", "read", "manage", "identify"]
 
 
 class NewKey(TypedDict):
@@ -251,6 +251,7 @@ class NewKey(TypedDict):
 
     name: str
     scopes: List[Scope]
+    token: NotRequired[str]
     expires_at: NotRequired[str]
     max_cost: NotRequired[int]
     peek_only: NotRequired[bool]

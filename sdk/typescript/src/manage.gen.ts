@@ -314,8 +314,8 @@ export interface TenantPage {
   next_cursor?: string;
 }
 
-/** What a key may do; `manage` implies `read`. Later versions may add values. */
-export type Scope = "check" | "read" | "manage";
+/** What a key may do; `manage` implies `read`. A key with `identify` is that of a customer; it only tells forward-auth the tenant of a request. Later versions may add values. */
+export type Scope = "check" | "read" | "manage" | "identify";
 
 /** A key to create. */
 export interface NewKey {
@@ -323,6 +323,8 @@ export interface NewKey {
   name: string;
   /** What it may do. */
   scopes: Scope[];
+  /** The key that a customer has already, in visible ASCII characters; only with the scope `identify`. Headgate stores its SHA-256. Default: a new token. */
+  token?: string;
   /** When it expires. Default: never. */
   expires_at?: string;
   /** The largest cost of one check. A check above it is `403` (`key_max_cost`). Default: no bound. */
