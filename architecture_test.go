@@ -57,7 +57,8 @@ var imports = map[string][]string{
 	"internal/logging":   {},
 	"internal/retry":     {},
 
-	"internal/alerts": {"internal/audit", "internal/metrics", "internal/nodes", "internal/problem", "internal/retry", "internal/usage"},
+	"internal/mail":   {}, // SMTP
+	"internal/alerts": {"internal/mail", "internal/audit", "internal/metrics", "internal/nodes", "internal/problem", "internal/retry", "internal/usage"},
 	"internal/nodes":  {"internal/latency"}, // cmd/server collects the report of this node
 
 	"api":       {"internal/alerts", "internal/export", "internal/configuration", "internal/preview", ".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/nodes", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson", "internal/logging"},
@@ -71,6 +72,7 @@ var imports = map[string][]string{
 	"web/plans":   {"enforcement", "internal/accounts", "internal/audit", "internal/nodes", "internal/preview", "internal/problem", "internal/simulation", "plans", "web", "web/views"},
 	"web/tenants": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
 	"web/admin":   {"internal/accounts", "internal/audit", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},
+	"web/alerts":  {"enforcement", "internal/accounts", "internal/alerts", "internal/problem", "web", "web/views"},
 	"web/views":   {"internal/problem"}, // view models with ready values
 
 	// Implementations. Only cmd/server and tests import them.
@@ -97,6 +99,7 @@ var imports = map[string][]string{
 	"internal/servertest":                  {"internal/servertest/process", "internal/testseed"},
 	"internal/servertest/process":          {},
 	"internal/testseed":                    {},
+	"internal/servertest/smtp":             {},
 	"internal/servertest/browser":          {"internal/servertest/process"},
 	"internal/servertest/cmd/with-servers": {"internal/servertest/process"},
 }
@@ -106,7 +109,7 @@ var anything = []string{"*"}
 // testsToo lists what the tests of every package may also import: the real
 // implementations. Tests use them instead of mocks.
 var testsToo = []string{
-	"internal/store", "internal/store/storetest", "migrations", "internal/servertest", "internal/servertest/process", "internal/servertest/browser",
+	"internal/store", "internal/store/storetest", "migrations", "internal/servertest", "internal/servertest/process", "internal/servertest/browser", "internal/servertest/smtp",
 	"enforcement/inprocess", "enforcement/redis", "enforcement/limitertest", "enforcement",
 	"plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "internal/problem", "internal/strictjson",
 	"internal/http1",
@@ -115,7 +118,7 @@ var testsToo = []string{
 // outerSuites lists packages whose tests cover several packages together, and what
 // these tests may also import. They assemble the same parts as cmd/server.
 var outerSuites = map[string][]string{
-	"web": {".", "web/signin", "web/docs", "web/traffic", "web/plans", "web/tenants", "web/admin", "internal/usage", "internal/preview", "internal/nodes", "internal/simulation"},
+	"web": {".", "web/signin", "web/docs", "web/traffic", "web/plans", "web/tenants", "web/admin", "web/alerts", "internal/alerts", "internal/usage", "internal/preview", "internal/nodes", "internal/simulation"},
 }
 
 // bottom lists packages whose tests must not import the packages of testsToo.
@@ -137,12 +140,14 @@ var drivers = []struct {
 	{"go.opentelemetry.io", []string{"internal/tracing"}, nil},
 	{"google.golang.org/grpc", []string{"api/envoy"}, []string{"cmd/server"}},
 	{"github.com/envoyproxy/go-control-plane", []string{"api/envoy"}, []string{"cmd/server"}},
-	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/docs", "web/traffic", "web/plans", "web/tenants", "web/admin", "cmd/server"}, nil},
+	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/docs", "web/traffic", "web/plans", "web/tenants", "web/admin", "web/alerts", "cmd/server"}, nil},
 	{"github.com/a-h/templ", []string{"web", "web/views"}, nil},
 	{"github.com/yuin/goldmark", []string{"web/docs"}, nil},
 	{"github.com/alecthomas/kong", []string{"cmd/server"}, nil},
 	{"go.yaml.in/yaml", []string{"api", "cmd/server", "internal/cli", "internal/migrate", "web/docs"}, nil},
 	{"github.com/oapi-codegen", []string{"api"}, nil},
+	{"github.com/wneessen/go-mail", []string{"internal/mail"}, nil},
+	{"github.com/emersion", []string{"internal/servertest/smtp"}, nil}, // a mail server for tests
 	{"github.com/coreos/go-oidc", []string{"internal/oidc"}, nil},
 	{"github.com/go-jose/go-jose", []string{"internal/oidc"}, []string{"cmd/server"}}, // a test signs JWTs
 	{"golang.org/x/sys", []string{"internal/load"}, nil},
@@ -150,7 +155,7 @@ var drivers = []struct {
 	{"golang.org/x/crypto", []string{"internal/accounts"}, nil},
 	{"github.com/chromedp", []string{"internal/servertest/browser"}, []string{"web", "cmd/server"}}, // a real browser
 	{"github.com/getkin/kin-openapi", nil, []string{"api", "web"}},                                  // tests check requests and responses against openapi.yaml
-	{"testing", []string{"internal/testseed", "internal/servertest", "internal/servertest/browser", "internal/store/storetest", "enforcement/limitertest"}, anything},
+	{"testing", []string{"internal/testseed", "internal/servertest", "internal/servertest/browser", "internal/servertest/smtp", "internal/store/storetest", "enforcement/limitertest"}, anything},
 }
 
 // standardOnly lists packages that import only the standard library, google/uuid, and

@@ -148,11 +148,15 @@ func (a *API) CreateAlertRule(ctx context.Context, r CreateAlertRuleRequestObjec
 
 // alertLocation returns the address of a new object.
 func alertLocation(kind, id, owner string) string {
-	at := "/v1/alert-" + kind + "/" + id
-	if owner != "" {
-		at += "?tenant=" + owner
+	return "/v1/alert-" + kind + "/" + id + ownerQuery(owner)
+}
+
+// ownerQuery returns the query of an address with an owner; "" for the operator.
+func ownerQuery(owner string) string {
+	if owner == "" {
+		return ""
 	}
-	return at
+	return "?tenant=" + owner
 }
 
 // GetAlertRule is GET /v1/alert-rules/{rule}.
@@ -346,6 +350,43 @@ func (a *API) ListAlerts(ctx context.Context, r ListAlertsRequestObject) (ListAl
 		return a.cfg.Alerts.Incidents(ctx, owner, alerts.Filter{After: after, Limit: limit, Open: p.Open})
 	}, func(i alerts.Incident) string { return i.ID }, showAlert)
 	return ListAlerts200JSONResponse{AlertPage(out), ListAlerts200ResponseHeaders{link}}, err
+}
+
+// GetAlert is GET /v1/alerts/{alert}.
+func (a *API) GetAlert(ctx context.Context, r GetAlertRequestObject) (GetAlertResponseObject, error) {
+	owner, err := a.alertOwner(ctx, r.Params.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	out, err := shown(showAlert)(a.cfg.Alerts.Incident(ctx, owner, r.Alert.String()))
+	return GetAlert200JSONResponse(out), err
+}
+
+// ListAlertTemplates is GET /v1/alert-templates.
+func (a *API) ListAlertTemplates(ctx context.Context, r ListAlertTemplatesRequestObject) (ListAlertTemplatesResponseObject, error) {
+	owner, err := a.alertOwner(ctx, r.Params.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	var out AlertTemplateList
+	for _, t := range alerts.Templates(owner == "") {
+		out.Data = append(out.Data, AlertTemplate{Slug: t.Slug, Summary: t.Summary, Rule: showAlertDocument(&t.Document)})
+	}
+	return ListAlertTemplates200JSONResponse(out), nil
+}
+
+// GetAlertDelivery is GET /v1/alert-deliveries/{delivery}.
+func (a *API) GetAlertDelivery(ctx context.Context, r GetAlertDeliveryRequestObject) (GetAlertDeliveryResponseObject, error) {
+	owner, err := a.alertOwner(ctx, r.Params.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	d, attempts, err := a.cfg.Alerts.Delivery(ctx, owner, r.Delivery.String())
+	out, err := shown(showDelivery)(d, err)
+	for _, attempt := range attempts {
+		out.Log = append(out.Log, AlertAttempt{At: Instant{attempt.At}, Answer: attempt.Answer})
+	}
+	return GetAlertDelivery200JSONResponse(out), err
 }
 
 // ListAlertDeliveries is GET /v1/alert-deliveries.

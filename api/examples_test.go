@@ -32,6 +32,7 @@ var notPlayed = map[string]string{
 	"openapiJSON 200 document":            "TestSpecIsServed",
 	"check 503 overloaded":                "TestOverloaded",
 	"readyz 503 draining":                 "TestReadiness",
+	"getAlert 200 alert":                  "alerts begin by themselves; TestOneAlert",
 	"getNodes 200 nodes":                  "TestNodes",
 	"docs 200 page":                       "web serves it",
 	"getLimiterLatency 200 latency":       "TestLatency",
@@ -101,7 +102,10 @@ var before = map[string][]call{
 	"patchAlertChannel rename":     {someAlertChannel},
 	"rotateAlertSecret rotate":     {someAlertChannel},
 	"createAlertTest test":         {someAlertChannel},
+	"listAlertMaintenance page":    {someMaintenance},
+	"getAlertMaintenance window":   {someMaintenance},
 	"listAlertDeliveries page":     {someAlertChannel, someAlertTest},
+	"getAlertDelivery delivery":    {someAlertChannel, someAlertTest},
 	"createAlertRepetition repeat": {someAlertChannel, someAlertTest},
 }
 
@@ -126,6 +130,10 @@ var (
 	someAlertChannel = call{
 		method: "POST", path: "/v1/alert-channels", as: "01939c1e-0000-7000-8000-000000000092",
 		body: `{"name":"on call","kind":"webhook","url":"https://hooks.example.com/headgate"}`,
+	}
+	someMaintenance = call{
+		method: "POST", path: "/v1/alert-maintenance", as: "01939c1e-0000-7000-8000-000000000095",
+		body: `{"name":"Upgrade of the database","starts_at":"2026-11-21T22:00:00Z","ends_at":"2026-11-21T23:00:00Z"}`,
 	}
 	someAlertTest = call{
 		method: "POST", path: "/v1/alert-channels/01939c1e-0000-7000-8000-000000000092/test", as: "01939c1e-0000-7000-8000-000000000093",

@@ -50,6 +50,7 @@ func (e ActorKind) Valid() bool {
 
 // Defines values for AlertChannelKind.
 const (
+	AlertChannelKindEmail   AlertChannelKind = "email"
 	AlertChannelKindSlack   AlertChannelKind = "slack"
 	AlertChannelKindWebhook AlertChannelKind = "webhook"
 )
@@ -57,6 +58,8 @@ const (
 // Valid indicates whether the value is a known member of the AlertChannelKind enum.
 func (e AlertChannelKind) Valid() bool {
 	switch e {
+	case AlertChannelKindEmail:
+		return true
 	case AlertChannelKindSlack:
 		return true
 	case AlertChannelKindWebhook:
@@ -89,9 +92,10 @@ func (e AlertDeliveryStatus) Valid() bool {
 
 // Defines values for AlertEvent.
 const (
-	AlertEventBegan    AlertEvent = "began"
-	AlertEventResolved AlertEvent = "resolved"
-	AlertEventTest     AlertEvent = "test"
+	AlertEventBegan      AlertEvent = "began"
+	AlertEventInvitation AlertEvent = "invitation"
+	AlertEventResolved   AlertEvent = "resolved"
+	AlertEventTest       AlertEvent = "test"
 )
 
 // Valid indicates whether the value is a known member of the AlertEvent enum.
@@ -99,9 +103,29 @@ func (e AlertEvent) Valid() bool {
 	switch e {
 	case AlertEventBegan:
 		return true
+	case AlertEventInvitation:
+		return true
 	case AlertEventResolved:
 		return true
 	case AlertEventTest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AlertMaintenanceDocumentRepeat.
+const (
+	AlertMaintenanceDocumentRepeatDaily  AlertMaintenanceDocumentRepeat = "daily"
+	AlertMaintenanceDocumentRepeatWeekly AlertMaintenanceDocumentRepeat = "weekly"
+)
+
+// Valid indicates whether the value is a known member of the AlertMaintenanceDocumentRepeat enum.
+func (e AlertMaintenanceDocumentRepeat) Valid() bool {
+	switch e {
+	case AlertMaintenanceDocumentRepeatDaily:
+		return true
+	case AlertMaintenanceDocumentRepeatWeekly:
 		return true
 	default:
 		return false
@@ -113,6 +137,7 @@ const (
 	AlertMetricDegradedShare  AlertMetric = "degraded_share"
 	AlertMetricDenialRate     AlertMetric = "denial_rate"
 	AlertMetricDenials        AlertMetric = "denials"
+	AlertMetricExhaustedIn    AlertMetric = "exhausted_in"
 	AlertMetricLimiterLatency AlertMetric = "limiter_latency"
 	AlertMetricNodeAlarms     AlertMetric = "node_alarms"
 	AlertMetricQuotaUsed      AlertMetric = "quota_used"
@@ -128,6 +153,8 @@ func (e AlertMetric) Valid() bool {
 	case AlertMetricDenialRate:
 		return true
 	case AlertMetricDenials:
+		return true
+	case AlertMetricExhaustedIn:
 		return true
 	case AlertMetricLimiterLatency:
 		return true
@@ -817,7 +844,7 @@ type Alert struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// Peak The largest figure so far.
+	// Peak The worst figure so far: the largest, or for `exhausted_in` the smallest.
 	Peak float64 `json:"peak"`
 
 	// Rule What a rule compares, and who gets the messages.
@@ -831,6 +858,15 @@ type Alert struct {
 
 	// Value The figure when it began.
 	Value float64 `json:"value"`
+}
+
+// AlertAttempt An attempt to send a message.
+type AlertAttempt struct {
+	// Answer The result, such as `503 Service Unavailable`.
+	Answer string `json:"answer"`
+
+	// At When it ended.
+	At Instant `json:"at"`
 }
 
 // AlertChannel A channel.
@@ -856,17 +892,17 @@ type AlertChannel struct {
 
 // AlertChannelDocument An address that gets messages.
 type AlertChannelDocument struct {
-	// Kind `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. Later versions may add values.
+	// Kind `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. `email`: plain text to one address; needs the settings of SMTP. Later versions may add values.
 	Kind AlertChannelKind `json:"kind"`
 
 	// Name A name for people.
 	Name string `json:"name"`
 
-	// Url The address, which begins with https://. Answers show only the host of an address of Slack, and a change with that text keeps the address.
+	// Url The address, which begins with https://; for `email`, `mailto:` and the e-mail address, which a tenant must have among its members. Answers show only the host of an address of Slack, and a change with that text keeps the address.
 	Url string `json:"url"`
 }
 
-// AlertChannelKind `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. Later versions may add values.
+// AlertChannelKind `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. `email`: plain text to one address; needs the settings of SMTP. Later versions may add values.
 type AlertChannelKind string
 
 // AlertChannelPage A page of channels.
@@ -881,9 +917,9 @@ type AlertChannelPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// AlertDelivery One message to one channel.
+// AlertDelivery One message to one channel, or the e-mail of one invitation.
 type AlertDelivery struct {
-	// AlertId The alert. Absent for a test.
+	// AlertId The alert. Absent for a test and an invitation.
 	AlertId openapi_types.UUID `json:"alert_id,omitempty,omitzero"`
 
 	// Answer The result of the last attempt, such as `503 Service Unavailable`.
@@ -892,8 +928,8 @@ type AlertDelivery struct {
 	// Attempts The number of attempts.
 	Attempts int64 `json:"attempts"`
 
-	// ChannelId The channel.
-	ChannelId openapi_types.UUID `json:"channel_id"`
+	// ChannelId The channel. Absent for an invitation.
+	ChannelId openapi_types.UUID `json:"channel_id,omitempty,omitzero"`
 
 	// CreatedAt When it was queued.
 	CreatedAt Instant `json:"created_at"`
@@ -904,13 +940,16 @@ type AlertDelivery struct {
 	// EndedAt When it was delivered or given up.
 	EndedAt Instant `json:"ended_at,omitempty,omitzero"`
 
-	// Event The reason for a message. Later versions may add values.
+	// Event The reason for a message. `invitation`: an e-mail with the link of an invitation. Later versions may add values.
 	Event AlertEvent `json:"event"`
 
 	// Id UUIDv7; the `webhook-id` of every attempt.
 	Id openapi_types.UUID `json:"id"`
 
-	// Status `dead`: given up after 24 hours, or after `410 Gone`. Later versions may add values.
+	// Log The attempts, oldest first. Only in the answer for one delivery.
+	Log []AlertAttempt `json:"log,omitempty,omitzero"`
+
+	// Status `dead`: given up after 24 hours, or because the receiver is gone: `410 Gone`, or an e-mail address that does not exist. Later versions may add values.
 	Status AlertDeliveryStatus `json:"status"`
 
 	// TenantId The tenant that owns the channel. Absent: the operator.
@@ -929,13 +968,61 @@ type AlertDeliveryPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// AlertDeliveryStatus `dead`: given up after 24 hours, or after `410 Gone`. Later versions may add values.
+// AlertDeliveryStatus `dead`: given up after 24 hours, or because the receiver is gone: `410 Gone`, or an e-mail address that does not exist. Later versions may add values.
 type AlertDeliveryStatus string
 
-// AlertEvent The reason for a message. Later versions may add values.
+// AlertEvent The reason for a message. `invitation`: an e-mail with the link of an invitation. Later versions may add values.
 type AlertEvent string
 
-// AlertMetric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials` and `quota_used`. Later versions may add values.
+// AlertMaintenance A maintenance window.
+type AlertMaintenance struct {
+	// CreatedAt When it was created.
+	CreatedAt Instant `json:"created_at"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// TenantId The tenant that owns it. Absent: the operator.
+	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
+
+	// Window A time in which rules announce no alerts.
+	Window AlertMaintenanceDocument `json:"window"`
+}
+
+// AlertMaintenanceDocument A time in which rules announce no alerts.
+type AlertMaintenanceDocument struct {
+	// EndsAt When it ends, at most 30 days later. A repeated window is at most as long as the time between two repetitions.
+	EndsAt Instant `json:"ends_at"`
+
+	// Name A name for people.
+	Name string `json:"name"`
+
+	// Repeat How often it is repeated, counted in UTC. Absent: it is not repeated. Later versions may add values.
+	Repeat AlertMaintenanceDocumentRepeat `json:"repeat,omitempty,omitzero"`
+
+	// Rules Ids of the rules. Absent: all rules of the owner.
+	Rules []string `json:"rules,omitempty,omitzero"`
+
+	// StartsAt When it begins.
+	StartsAt Instant `json:"starts_at"`
+}
+
+// AlertMaintenanceDocumentRepeat How often it is repeated, counted in UTC. Absent: it is not repeated. Later versions may add values.
+type AlertMaintenanceDocumentRepeat string
+
+// AlertMaintenancePage A page of maintenance windows.
+type AlertMaintenancePage struct {
+	// Data The rows.
+	Data []AlertMaintenance `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// AlertMetric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values.
 type AlertMetric string
 
 // AlertPage A page of alerts.
@@ -988,13 +1075,13 @@ type AlertRuleDocument struct {
 	// For How long the figure must stay there before the alert begins or ends, up to `1d`. Absent: no time.
 	For string `json:"for,omitempty,omitzero"`
 
-	// Metric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials` and `quota_used`. Later versions may add values.
+	// Metric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values.
 	Metric AlertMetric `json:"metric"`
 
 	// MinRequests The number of requests in the window below which a rate counts as 0.
 	MinRequests int64 `json:"min_requests,omitempty,omitzero"`
 
-	// MutedUntil No message is sent before this time. Alerts are still listed.
+	// MutedUntil No alert is announced before this time; one that still lasts then is announced then. Alerts are still listed.
 	MutedUntil Instant `json:"muted_until,omitempty,omitzero"`
 
 	// Name A name for people.
@@ -1003,13 +1090,13 @@ type AlertRuleDocument struct {
 	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Policy Slug `json:"policy,omitempty,omitzero"`
 
-	// Recovery The figure below which the alert ends, at most the threshold. Absent: the threshold.
+	// Recovery The figure below which the alert ends, at most the threshold; for `exhausted_in`, the figure above which it ends, at least the threshold. Absent: the threshold.
 	Recovery json.Number `json:"recovery,omitempty,omitzero"`
 
 	// Tenant Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Tenant Slug `json:"tenant,omitempty,omitzero"`
 
-	// Threshold The figure from which the alert begins.
+	// Threshold The figure from which the alert begins; for `exhausted_in`, the figure at or below which it begins.
 	Threshold json.Number `json:"threshold"`
 
 	// Window The time that is measured, in whole minutes from `1m` to `1d`. The present minute is added to it. Required for metrics of requests and of latency, absent for others.
@@ -1047,6 +1134,24 @@ type AlertState struct {
 
 	// Value The figure. It is stored once a minute while the phase stays.
 	Value float64 `json:"value"`
+}
+
+// AlertTemplate A rule to begin with.
+type AlertTemplate struct {
+	// Rule What a rule compares, and who gets the messages.
+	Rule AlertRuleDocument `json:"rule"`
+
+	// Slug A name for programs.
+	Slug string `json:"slug"`
+
+	// Summary When the alert begins.
+	Summary string `json:"summary"`
+}
+
+// AlertTemplateList All templates.
+type AlertTemplateList struct {
+	// Data The templates.
+	Data []AlertTemplate `json:"data"`
 }
 
 // Algorithm The algorithm of the limit. Later versions may add values.
@@ -1515,7 +1620,7 @@ type IssuedAlertChannel struct {
 	// Channel A channel.
 	Channel AlertChannel `json:"channel"`
 
-	// Secret The secret that signs messages; absent for `slack`.
+	// Secret The secret that signs messages; only for `webhook`.
 	Secret string `json:"secret,omitempty,omitzero"`
 }
 
@@ -1977,6 +2082,9 @@ type NewInvitation struct {
 	// and exceptions, `viewer` may read. Roles of a tenant: `tenant_admin` may change its keys and members,
 	// `tenant_viewer` may read; both see only their tenant.
 	Role Role `json:"role"`
+
+	// SendEmail Whether the link is also e-mailed to the address, at most 60 in an hour from one tenant. Needs the settings of a mail server; without them, `true` is rejected.
+	SendEmail bool `json:"send_email,omitempty,omitzero"`
 }
 
 // NewKey A key to create.
@@ -2998,16 +3106,22 @@ type AlertChannelParameter = openapi_types.UUID
 // AlertDeliveryParameter defines model for AlertDeliveryParameter.
 type AlertDeliveryParameter = openapi_types.UUID
 
+// AlertMaintenanceParameter defines model for AlertMaintenanceParameter.
+type AlertMaintenanceParameter = openapi_types.UUID
+
 // AlertOpenParameter defines model for AlertOpenParameter.
 type AlertOpenParameter = bool
 
 // AlertOwnerParameter An id or a slug.
 type AlertOwnerParameter = Reference
 
+// AlertParameter defines model for AlertParameter.
+type AlertParameter = openapi_types.UUID
+
 // AlertRuleParameter defines model for AlertRuleParameter.
 type AlertRuleParameter = openapi_types.UUID
 
-// AlertStatusParameter `dead`: given up after 24 hours, or after `410 Gone`. Later versions may add values.
+// AlertStatusParameter `dead`: given up after 24 hours, or because the receiver is gone: `410 Gone`, or an e-mail address that does not exist. Later versions may add values.
 type AlertStatusParameter = AlertDeliveryStatus
 
 // AnalyticsFromParameter defines model for AnalyticsFromParameter.
@@ -3229,8 +3343,44 @@ type ListAlertDeliveriesParams struct {
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
+// GetAlertDeliveryParams defines parameters for GetAlertDelivery.
+type GetAlertDeliveryParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
 // CreateAlertRepetitionParams defines parameters for CreateAlertRepetition.
 type CreateAlertRepetitionParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// ListAlertMaintenanceParams defines parameters for ListAlertMaintenance.
+type ListAlertMaintenanceParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Limit The number of rows on a page.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// CreateAlertMaintenanceParams defines parameters for CreateAlertMaintenance.
+type CreateAlertMaintenanceParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// DeleteAlertMaintenanceParams defines parameters for DeleteAlertMaintenance.
+type DeleteAlertMaintenanceParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// GetAlertMaintenanceParams defines parameters for GetAlertMaintenance.
+type GetAlertMaintenanceParams struct {
 	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
 	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 }
@@ -3274,6 +3424,12 @@ type UpdateAlertRuleParams struct {
 	IfMatch IfMatchParameter `json:"If-Match"`
 }
 
+// ListAlertTemplatesParams defines parameters for ListAlertTemplates.
+type ListAlertTemplatesParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
 // ListAlertsParams defines parameters for ListAlerts.
 type ListAlertsParams struct {
 	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
@@ -3287,6 +3443,12 @@ type ListAlertsParams struct {
 
 	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// GetAlertParams defines parameters for GetAlert.
+type GetAlertParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 }
 
 // GetTopKeysParams defines parameters for GetTopKeys.
@@ -3754,6 +3916,9 @@ type CreateAlertChannelJSONRequestBody = AlertChannelDocument
 // UpdateAlertChannelJSONRequestBody defines body for UpdateAlertChannel for application/json ContentType.
 type UpdateAlertChannelJSONRequestBody = AlertChannelDocument
 
+// CreateAlertMaintenanceJSONRequestBody defines body for CreateAlertMaintenance for application/json ContentType.
+type CreateAlertMaintenanceJSONRequestBody = AlertMaintenanceDocument
+
 // CreateAlertRuleJSONRequestBody defines body for CreateAlertRule for application/json ContentType.
 type CreateAlertRuleJSONRequestBody = AlertRuleDocument
 
@@ -3840,9 +4005,24 @@ type ServerInterface interface {
 	// ListAlertDeliveries List alert deliveries
 	// (GET /v1/alert-deliveries)
 	ListAlertDeliveries(ctx echo.Context, params ListAlertDeliveriesParams) error
+	// GetAlertDelivery Read an alert delivery
+	// (GET /v1/alert-deliveries/{delivery})
+	GetAlertDelivery(ctx echo.Context, delivery AlertDeliveryParameter, params GetAlertDeliveryParams) error
 	// CreateAlertRepetition Send a message again
 	// (POST /v1/alert-deliveries/{delivery}/repeat)
 	CreateAlertRepetition(ctx echo.Context, delivery AlertDeliveryParameter, params CreateAlertRepetitionParams) error
+	// ListAlertMaintenance List maintenance windows
+	// (GET /v1/alert-maintenance)
+	ListAlertMaintenance(ctx echo.Context, params ListAlertMaintenanceParams) error
+	// CreateAlertMaintenance Create a maintenance window
+	// (POST /v1/alert-maintenance)
+	CreateAlertMaintenance(ctx echo.Context, params CreateAlertMaintenanceParams) error
+	// DeleteAlertMaintenance Delete a maintenance window
+	// (DELETE /v1/alert-maintenance/{maintenance})
+	DeleteAlertMaintenance(ctx echo.Context, maintenance AlertMaintenanceParameter, params DeleteAlertMaintenanceParams) error
+	// GetAlertMaintenance Read a maintenance window
+	// (GET /v1/alert-maintenance/{maintenance})
+	GetAlertMaintenance(ctx echo.Context, maintenance AlertMaintenanceParameter, params GetAlertMaintenanceParams) error
 	// ListAlertRules List alert rules
 	// (GET /v1/alert-rules)
 	ListAlertRules(ctx echo.Context, params ListAlertRulesParams) error
@@ -3858,9 +4038,15 @@ type ServerInterface interface {
 	// UpdateAlertRule Replace an alert rule
 	// (PUT /v1/alert-rules/{rule})
 	UpdateAlertRule(ctx echo.Context, rule AlertRuleParameter, params UpdateAlertRuleParams) error
+	// ListAlertTemplates List rule templates
+	// (GET /v1/alert-templates)
+	ListAlertTemplates(ctx echo.Context, params ListAlertTemplatesParams) error
 	// ListAlerts List alerts
 	// (GET /v1/alerts)
 	ListAlerts(ctx echo.Context, params ListAlertsParams) error
+	// GetAlert Read an alert
+	// (GET /v1/alerts/{alert})
+	GetAlert(ctx echo.Context, alert AlertParameter, params GetAlertParams) error
 	// GetTopKeys Keys with the most denials
 	// (GET /v1/analytics/keys)
 	GetTopKeys(ctx echo.Context, params GetTopKeysParams) error
@@ -4320,6 +4506,31 @@ func (w *ServerInterfaceWrapper) ListAlertDeliveries(ctx echo.Context) error {
 	return err
 }
 
+// GetAlertDelivery converts echo context to params.
+func (w *ServerInterfaceWrapper) GetAlertDelivery(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "delivery" -------------
+	var delivery AlertDeliveryParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "delivery", ctx.Param("delivery"), &delivery, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter delivery: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetAlertDeliveryParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetAlertDelivery(ctx, delivery, params)
+	return err
+}
+
 // CreateAlertRepetition converts echo context to params.
 func (w *ServerInterfaceWrapper) CreateAlertRepetition(ctx echo.Context) error {
 	var err error
@@ -4342,6 +4553,106 @@ func (w *ServerInterfaceWrapper) CreateAlertRepetition(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.CreateAlertRepetition(ctx, delivery, params)
+	return err
+}
+
+// ListAlertMaintenance converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAlertMaintenance(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAlertMaintenanceParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAlertMaintenance(ctx, params)
+	return err
+}
+
+// CreateAlertMaintenance converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateAlertMaintenance(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateAlertMaintenanceParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateAlertMaintenance(ctx, params)
+	return err
+}
+
+// DeleteAlertMaintenance converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteAlertMaintenance(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "maintenance" -------------
+	var maintenance AlertMaintenanceParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "maintenance", ctx.Param("maintenance"), &maintenance, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter maintenance: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteAlertMaintenanceParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteAlertMaintenance(ctx, maintenance, params)
+	return err
+}
+
+// GetAlertMaintenance converts echo context to params.
+func (w *ServerInterfaceWrapper) GetAlertMaintenance(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "maintenance" -------------
+	var maintenance AlertMaintenanceParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "maintenance", ctx.Param("maintenance"), &maintenance, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter maintenance: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetAlertMaintenanceParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetAlertMaintenance(ctx, maintenance, params)
 	return err
 }
 
@@ -4489,6 +4800,24 @@ func (w *ServerInterfaceWrapper) UpdateAlertRule(ctx echo.Context) error {
 	return err
 }
 
+// ListAlertTemplates converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAlertTemplates(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAlertTemplatesParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAlertTemplates(ctx, params)
+	return err
+}
+
 // ListAlerts converts echo context to params.
 func (w *ServerInterfaceWrapper) ListAlerts(ctx echo.Context) error {
 	var err error
@@ -4525,6 +4854,31 @@ func (w *ServerInterfaceWrapper) ListAlerts(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListAlerts(ctx, params)
+	return err
+}
+
+// GetAlert converts echo context to params.
+func (w *ServerInterfaceWrapper) GetAlert(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "alert" -------------
+	var alert AlertParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "alert", ctx.Param("alert"), &alert, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter alert: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetAlertParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetAlert(ctx, alert, params)
 	return err
 }
 
@@ -6658,13 +7012,20 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/alert-channels/:channel/rotate-secret", wrapper.RotateAlertSecret, options.OperationMiddlewares["rotateAlertSecret"]...)
 	router.POST(options.BaseURL+"/v1/alert-channels/:channel/test", wrapper.CreateAlertTest, options.OperationMiddlewares["createAlertTest"]...)
 	router.GET(options.BaseURL+"/v1/alert-deliveries", wrapper.ListAlertDeliveries, options.OperationMiddlewares["listAlertDeliveries"]...)
+	router.GET(options.BaseURL+"/v1/alert-deliveries/:delivery", wrapper.GetAlertDelivery, options.OperationMiddlewares["getAlertDelivery"]...)
 	router.POST(options.BaseURL+"/v1/alert-deliveries/:delivery/repeat", wrapper.CreateAlertRepetition, options.OperationMiddlewares["createAlertRepetition"]...)
+	router.GET(options.BaseURL+"/v1/alert-maintenance", wrapper.ListAlertMaintenance, options.OperationMiddlewares["listAlertMaintenance"]...)
+	router.POST(options.BaseURL+"/v1/alert-maintenance", wrapper.CreateAlertMaintenance, options.OperationMiddlewares["createAlertMaintenance"]...)
+	router.DELETE(options.BaseURL+"/v1/alert-maintenance/:maintenance", wrapper.DeleteAlertMaintenance, options.OperationMiddlewares["deleteAlertMaintenance"]...)
+	router.GET(options.BaseURL+"/v1/alert-maintenance/:maintenance", wrapper.GetAlertMaintenance, options.OperationMiddlewares["getAlertMaintenance"]...)
 	router.GET(options.BaseURL+"/v1/alert-rules", wrapper.ListAlertRules, options.OperationMiddlewares["listAlertRules"]...)
 	router.POST(options.BaseURL+"/v1/alert-rules", wrapper.CreateAlertRule, options.OperationMiddlewares["createAlertRule"]...)
 	router.DELETE(options.BaseURL+"/v1/alert-rules/:rule", wrapper.DeleteAlertRule, options.OperationMiddlewares["deleteAlertRule"]...)
 	router.GET(options.BaseURL+"/v1/alert-rules/:rule", wrapper.GetAlertRule, options.OperationMiddlewares["getAlertRule"]...)
 	router.PUT(options.BaseURL+"/v1/alert-rules/:rule", wrapper.UpdateAlertRule, options.OperationMiddlewares["updateAlertRule"]...)
+	router.GET(options.BaseURL+"/v1/alert-templates", wrapper.ListAlertTemplates, options.OperationMiddlewares["listAlertTemplates"]...)
 	router.GET(options.BaseURL+"/v1/alerts", wrapper.ListAlerts, options.OperationMiddlewares["listAlerts"]...)
+	router.GET(options.BaseURL+"/v1/alerts/:alert", wrapper.GetAlert, options.OperationMiddlewares["getAlert"]...)
 	router.GET(options.BaseURL+"/v1/analytics/keys", wrapper.GetTopKeys, options.OperationMiddlewares["getTopKeys"]...)
 	router.GET(options.BaseURL+"/v1/analytics/latency", wrapper.GetLimiterLatency, options.OperationMiddlewares["getLimiterLatency"]...)
 	router.GET(options.BaseURL+"/v1/analytics/live", wrapper.GetLive, options.OperationMiddlewares["getLive"]...)
@@ -6972,6 +7333,29 @@ func (response ListAlertDeliveries200JSONResponse) VisitListAlertDeliveriesRespo
 	return err
 }
 
+type GetAlertDeliveryRequestObject struct {
+	Delivery AlertDeliveryParameter `json:"delivery"`
+	Params   GetAlertDeliveryParams
+}
+
+type GetAlertDeliveryResponseObject interface {
+	VisitGetAlertDeliveryResponse(w http.ResponseWriter) error
+}
+
+type GetAlertDelivery200JSONResponse AlertDelivery
+
+func (response GetAlertDelivery200JSONResponse) VisitGetAlertDeliveryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateAlertRepetitionRequestObject struct {
 	Delivery AlertDeliveryParameter `json:"delivery"`
 	Params   CreateAlertRepetitionParams
@@ -6991,6 +7375,109 @@ func (response CreateAlertRepetition202JSONResponse) VisitCreateAlertRepetitionR
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAlertMaintenanceRequestObject struct {
+	Params ListAlertMaintenanceParams
+}
+
+type ListAlertMaintenanceResponseObject interface {
+	VisitListAlertMaintenanceResponse(w http.ResponseWriter) error
+}
+
+type ListAlertMaintenance200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAlertMaintenance200JSONResponse struct {
+	Body    AlertMaintenancePage
+	Headers ListAlertMaintenance200ResponseHeaders
+}
+
+func (response ListAlertMaintenance200JSONResponse) VisitListAlertMaintenanceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAlertMaintenanceRequestObject struct {
+	Params CreateAlertMaintenanceParams
+	Body   *CreateAlertMaintenanceJSONRequestBody
+}
+
+type CreateAlertMaintenanceResponseObject interface {
+	VisitCreateAlertMaintenanceResponse(w http.ResponseWriter) error
+}
+
+type CreateAlertMaintenance201ResponseHeaders struct {
+	Location string
+}
+
+type CreateAlertMaintenance201JSONResponse struct {
+	Body    AlertMaintenance
+	Headers CreateAlertMaintenance201ResponseHeaders
+}
+
+func (response CreateAlertMaintenance201JSONResponse) VisitCreateAlertMaintenanceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteAlertMaintenanceRequestObject struct {
+	Maintenance AlertMaintenanceParameter `json:"maintenance"`
+	Params      DeleteAlertMaintenanceParams
+}
+
+type DeleteAlertMaintenanceResponseObject interface {
+	VisitDeleteAlertMaintenanceResponse(w http.ResponseWriter) error
+}
+
+type DeleteAlertMaintenance204Response struct {
+}
+
+func (response DeleteAlertMaintenance204Response) VisitDeleteAlertMaintenanceResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetAlertMaintenanceRequestObject struct {
+	Maintenance AlertMaintenanceParameter `json:"maintenance"`
+	Params      GetAlertMaintenanceParams
+}
+
+type GetAlertMaintenanceResponseObject interface {
+	VisitGetAlertMaintenanceResponse(w http.ResponseWriter) error
+}
+
+type GetAlertMaintenance200JSONResponse AlertMaintenance
+
+func (response GetAlertMaintenance200JSONResponse) VisitGetAlertMaintenanceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7140,6 +7627,28 @@ func (response UpdateAlertRule200JSONResponse) VisitUpdateAlertRuleResponse(w ht
 	return err
 }
 
+type ListAlertTemplatesRequestObject struct {
+	Params ListAlertTemplatesParams
+}
+
+type ListAlertTemplatesResponseObject interface {
+	VisitListAlertTemplatesResponse(w http.ResponseWriter) error
+}
+
+type ListAlertTemplates200JSONResponse AlertTemplateList
+
+func (response ListAlertTemplates200JSONResponse) VisitListAlertTemplatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListAlertsRequestObject struct {
 	Params ListAlertsParams
 }
@@ -7167,6 +7676,29 @@ func (response ListAlerts200JSONResponse) VisitListAlertsResponse(w http.Respons
 	if response.Headers.Link != nil {
 		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
 	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAlertRequestObject struct {
+	Alert  AlertParameter `json:"alert"`
+	Params GetAlertParams
+}
+
+type GetAlertResponseObject interface {
+	VisitGetAlertResponse(w http.ResponseWriter) error
+}
+
+type GetAlert200JSONResponse Alert
+
+func (response GetAlert200JSONResponse) VisitGetAlertResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -9113,9 +9645,24 @@ type StrictServerInterface interface {
 	// ListAlertDeliveries List alert deliveries
 	// (GET /v1/alert-deliveries)
 	ListAlertDeliveries(ctx context.Context, request ListAlertDeliveriesRequestObject) (ListAlertDeliveriesResponseObject, error)
+	// GetAlertDelivery Read an alert delivery
+	// (GET /v1/alert-deliveries/{delivery})
+	GetAlertDelivery(ctx context.Context, request GetAlertDeliveryRequestObject) (GetAlertDeliveryResponseObject, error)
 	// CreateAlertRepetition Send a message again
 	// (POST /v1/alert-deliveries/{delivery}/repeat)
 	CreateAlertRepetition(ctx context.Context, request CreateAlertRepetitionRequestObject) (CreateAlertRepetitionResponseObject, error)
+	// ListAlertMaintenance List maintenance windows
+	// (GET /v1/alert-maintenance)
+	ListAlertMaintenance(ctx context.Context, request ListAlertMaintenanceRequestObject) (ListAlertMaintenanceResponseObject, error)
+	// CreateAlertMaintenance Create a maintenance window
+	// (POST /v1/alert-maintenance)
+	CreateAlertMaintenance(ctx context.Context, request CreateAlertMaintenanceRequestObject) (CreateAlertMaintenanceResponseObject, error)
+	// DeleteAlertMaintenance Delete a maintenance window
+	// (DELETE /v1/alert-maintenance/{maintenance})
+	DeleteAlertMaintenance(ctx context.Context, request DeleteAlertMaintenanceRequestObject) (DeleteAlertMaintenanceResponseObject, error)
+	// GetAlertMaintenance Read a maintenance window
+	// (GET /v1/alert-maintenance/{maintenance})
+	GetAlertMaintenance(ctx context.Context, request GetAlertMaintenanceRequestObject) (GetAlertMaintenanceResponseObject, error)
 	// ListAlertRules List alert rules
 	// (GET /v1/alert-rules)
 	ListAlertRules(ctx context.Context, request ListAlertRulesRequestObject) (ListAlertRulesResponseObject, error)
@@ -9131,9 +9678,15 @@ type StrictServerInterface interface {
 	// UpdateAlertRule Replace an alert rule
 	// (PUT /v1/alert-rules/{rule})
 	UpdateAlertRule(ctx context.Context, request UpdateAlertRuleRequestObject) (UpdateAlertRuleResponseObject, error)
+	// ListAlertTemplates List rule templates
+	// (GET /v1/alert-templates)
+	ListAlertTemplates(ctx context.Context, request ListAlertTemplatesRequestObject) (ListAlertTemplatesResponseObject, error)
 	// ListAlerts List alerts
 	// (GET /v1/alerts)
 	ListAlerts(ctx context.Context, request ListAlertsRequestObject) (ListAlertsResponseObject, error)
+	// GetAlert Read an alert
+	// (GET /v1/alerts/{alert})
+	GetAlert(ctx context.Context, request GetAlertRequestObject) (GetAlertResponseObject, error)
 	// GetTopKeys Keys with the most denials
 	// (GET /v1/analytics/keys)
 	GetTopKeys(ctx context.Context, request GetTopKeysRequestObject) (GetTopKeysResponseObject, error)
@@ -9618,6 +10171,32 @@ func (sh *strictHandler) ListAlertDeliveries(ctx echo.Context, params ListAlertD
 	return nil
 }
 
+// GetAlertDelivery operation middleware
+func (sh *strictHandler) GetAlertDelivery(ctx echo.Context, delivery AlertDeliveryParameter, params GetAlertDeliveryParams) error {
+	var request GetAlertDeliveryRequestObject
+
+	request.Delivery = delivery
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAlertDelivery(ctx.Request().Context(), request.(GetAlertDeliveryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAlertDelivery")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetAlertDeliveryResponseObject); ok {
+		return validResponse.VisitGetAlertDeliveryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // CreateAlertRepetition operation middleware
 func (sh *strictHandler) CreateAlertRepetition(ctx echo.Context, delivery AlertDeliveryParameter, params CreateAlertRepetitionParams) error {
 	var request CreateAlertRepetitionRequestObject
@@ -9638,6 +10217,131 @@ func (sh *strictHandler) CreateAlertRepetition(ctx echo.Context, delivery AlertD
 		return err
 	} else if validResponse, ok := response.(CreateAlertRepetitionResponseObject); ok {
 		return validResponse.VisitCreateAlertRepetitionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListAlertMaintenance operation middleware
+func (sh *strictHandler) ListAlertMaintenance(ctx echo.Context, params ListAlertMaintenanceParams) error {
+	var request ListAlertMaintenanceRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAlertMaintenance(ctx.Request().Context(), request.(ListAlertMaintenanceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAlertMaintenance")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListAlertMaintenanceResponseObject); ok {
+		return validResponse.VisitListAlertMaintenanceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateAlertMaintenance operation middleware
+func (sh *strictHandler) CreateAlertMaintenance(ctx echo.Context, params CreateAlertMaintenanceParams) error {
+	var request CreateAlertMaintenanceRequestObject
+
+	request.Params = params
+
+	var body CreateAlertMaintenanceJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAlertMaintenance(ctx.Request().Context(), request.(CreateAlertMaintenanceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAlertMaintenance")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateAlertMaintenanceResponseObject); ok {
+		return validResponse.VisitCreateAlertMaintenanceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteAlertMaintenance operation middleware
+func (sh *strictHandler) DeleteAlertMaintenance(ctx echo.Context, maintenance AlertMaintenanceParameter, params DeleteAlertMaintenanceParams) error {
+	var request DeleteAlertMaintenanceRequestObject
+
+	request.Maintenance = maintenance
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteAlertMaintenance(ctx.Request().Context(), request.(DeleteAlertMaintenanceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteAlertMaintenance")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteAlertMaintenanceResponseObject); ok {
+		return validResponse.VisitDeleteAlertMaintenanceResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetAlertMaintenance operation middleware
+func (sh *strictHandler) GetAlertMaintenance(ctx echo.Context, maintenance AlertMaintenanceParameter, params GetAlertMaintenanceParams) error {
+	var request GetAlertMaintenanceRequestObject
+
+	request.Maintenance = maintenance
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAlertMaintenance(ctx.Request().Context(), request.(GetAlertMaintenanceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAlertMaintenance")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetAlertMaintenanceResponseObject); ok {
+		return validResponse.VisitGetAlertMaintenanceResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -9818,6 +10522,31 @@ func (sh *strictHandler) UpdateAlertRule(ctx echo.Context, rule AlertRuleParamet
 	return nil
 }
 
+// ListAlertTemplates operation middleware
+func (sh *strictHandler) ListAlertTemplates(ctx echo.Context, params ListAlertTemplatesParams) error {
+	var request ListAlertTemplatesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAlertTemplates(ctx.Request().Context(), request.(ListAlertTemplatesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAlertTemplates")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListAlertTemplatesResponseObject); ok {
+		return validResponse.VisitListAlertTemplatesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListAlerts operation middleware
 func (sh *strictHandler) ListAlerts(ctx echo.Context, params ListAlertsParams) error {
 	var request ListAlertsRequestObject
@@ -9837,6 +10566,32 @@ func (sh *strictHandler) ListAlerts(ctx echo.Context, params ListAlertsParams) e
 		return err
 	} else if validResponse, ok := response.(ListAlertsResponseObject); ok {
 		return validResponse.VisitListAlertsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetAlert operation middleware
+func (sh *strictHandler) GetAlert(ctx echo.Context, alert AlertParameter, params GetAlertParams) error {
+	var request GetAlertRequestObject
+
+	request.Alert = alert
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAlert(ctx.Request().Context(), request.(GetAlertRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAlert")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetAlertResponseObject); ok {
+		return validResponse.VisitGetAlertResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -52,7 +53,14 @@ func (a *API) listPeople(ctx context.Context, path, tenantID, query string, limi
 
 // invite creates an invitation to a tenant, or to the operator ("").
 func (a *API) invite(ctx context.Context, tenantID string, n NewInvitation) (IssuedInvitation, error) {
-	i, token, err := a.cfg.People.Invite(ctx, callerOf(ctx).principal(), tenantID, n.Email, accounts.Role(n.Role))
+	invite := a.cfg.People.Invite
+	if n.SendEmail {
+		if a.cfg.Alerts == nil || !a.cfg.Alerts.SendsMail() {
+			return IssuedInvitation{}, problem.At("/send_email", "must be absent: the operator has not set HEADGATE_SMTP_ADDR")
+		}
+		invite = a.cfg.People.InviteByMail
+	}
+	i, token, err := invite(ctx, callerOf(ctx).principal(), tenantID, n.Email, accounts.Role(n.Role))
 	invitation, err := written(ctx, a, showInvitation)(i, err)
 	return IssuedInvitation{
 		Token: token, Link: strings.TrimSuffix(a.cfg.PublicURL, "/") + "/invite/" + token, Invitation: invitation,

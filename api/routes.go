@@ -272,6 +272,16 @@ func (a *API) routes() []route {
 		post("/v1/alert-channels/:channel/test", "createAlertTest", accounts.AlertsWrite, alerts(g.CreateAlertTest)).
 			params("tenant").once(),
 		get("/v1/alerts", "listAlerts", accounts.AlertsRead, alerts(g.ListAlerts)).params("tenant open limit cursor"),
+		get("/v1/alert-maintenance", "listAlertMaintenance", accounts.AlertsRead, alerts(g.ListAlertMaintenance)).
+			params("tenant limit cursor"),
+		post("/v1/alert-maintenance", "createAlertMaintenance", accounts.AlertsWrite, alerts(g.CreateAlertMaintenance)).params("tenant").
+			json(body[AlertMaintenanceDocument]()).once(),
+		get("/v1/alert-maintenance/:maintenance", "getAlertMaintenance", accounts.AlertsRead, alerts(g.GetAlertMaintenance)).params("tenant"),
+		del("/v1/alert-maintenance/:maintenance", "deleteAlertMaintenance", accounts.AlertsWrite, alerts(g.DeleteAlertMaintenance)).
+			params("tenant"),
+		get("/v1/alerts/:alert", "getAlert", accounts.AlertsRead, alerts(g.GetAlert)).params("tenant"),
+		get("/v1/alert-templates", "listAlertTemplates", accounts.AlertsRead, alerts(g.ListAlertTemplates)).params("tenant"),
+		get("/v1/alert-deliveries/:delivery", "getAlertDelivery", accounts.AlertsRead, alerts(g.GetAlertDelivery)).params("tenant"),
 		get("/v1/alert-deliveries", "listAlertDeliveries", accounts.AlertsRead, alerts(g.ListAlertDeliveries)).
 			params("tenant status limit cursor"),
 		post("/v1/alert-deliveries/:delivery/repeat", "createAlertRepetition", accounts.AlertsWrite, alerts(g.CreateAlertRepetition)).

@@ -96,6 +96,11 @@ func (w *world) populateAlerts(n neighbour) {
 			incident := alerts.Incident{ID: audit.NewID(), TenantID: t.ID, RuleID: n.ids[":rule"], Rule: alerts.Document{Name: tenant, Metric: alerts.Denials, Threshold: 1}, BeganAt: w.clock()}
 			_, err := w.store.Advance(w.t.Context(), alerts.Advance{RuleID: n.ids[":rule"], Seq: 1, Began: &incident})
 			must(w.t, err)
+			n.ids[":alert"] = incident.ID
+			n.ids[":maintenance"] = w.made(call{
+				method: http.MethodPost, path: "/v1/alert-maintenance?tenant=" + tenant, as: ":maintenance",
+				body: `{"name":"` + tenant + `","starts_at":"2026-11-21T22:00:00Z","ends_at":"2026-11-21T23:00:00Z"}`,
+			})
 		}
 	}
 }

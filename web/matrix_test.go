@@ -39,6 +39,13 @@ const operatorKeysPath = "/settings/keys"
 func (w *world) at(path string) string {
 	person := w.ids["viewer"]
 	path = strings.NewReplacer(":line", w.ids["line"], operatorKeysPath+"/:key", operatorKeysPath+"/"+w.ids["operator_key"]).Replace(path)
+	owner := ""
+	if strings.HasPrefix(path, web.TenantPath) {
+		owner = "acme"
+	}
+	for _, name := range []string{":alert", ":rule", ":channel", ":message", ":maintenance"} {
+		path = regexp.MustCompile(name+`\b`).ReplaceAllString(path, w.ids[owner+name])
+	}
 	if strings.Contains(path, "/members") {
 		person = w.ids["acme-viewer"]
 	}

@@ -41,6 +41,7 @@ var operatorMenu = []menuGroup{
 	{"", []menuLink{
 		{"Overview", "/overview", "gauge"},
 		{"Denials", "/denials", "shield-x"},
+		{"Alerts", "/alerts", "bell"},
 		{"Explain", "/explain", "search-code"},
 	}},
 	{"Configure", []menuLink{
@@ -61,6 +62,7 @@ var tenantMenu = []menuGroup{
 	{"", []menuLink{
 		{"Usage", "/tenants/:tenant", "gauge"},
 		{"Denials", "/tenants/:tenant/denials", "shield-x"},
+		{"Alerts", "/tenants/:tenant/alerts", "bell"},
 		{"Explain", "/tenants/:tenant/explain", "search-code"},
 	}},
 	{"Your tenant", []menuLink{

@@ -29,6 +29,7 @@ var CountedExceptions = exceptions.Filter{Limit: MaxCountedExceptions + 1}
 var tenantPages = []struct{ text, below string }{
 	{"Usage", ""},
 	{"Denials", "/denials"},
+	{"Alerts", "/alerts"},
 	{"Explain", "/explain"},
 	{"API keys", "/keys"},
 	{"Overrides", "/overrides"},

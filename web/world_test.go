@@ -27,6 +27,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
@@ -40,6 +41,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/admin"
+	alertpages "github.com/headgate/headgate/web/alerts"
 	"github.com/headgate/headgate/web/docs"
 	planpages "github.com/headgate/headgate/web/plans"
 	"github.com/headgate/headgate/web/signin"
@@ -63,6 +65,7 @@ type world struct {
 	refusals   *accounts.DeniedAccessLog
 	plans      *plans.Service
 	exceptions *exceptions.Service
+	alerts     *alerts.Service
 	watcher    *snapshot.Watcher
 	engine     *enforcement.Engine
 	flusher    *metrics.Flusher
@@ -118,6 +121,12 @@ func (w *world) open(ctx context.Context, path string) error {
 	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
 	w.plans = plans.NewService(w.store, plans.Config{})
 	w.exceptions = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.clock})
+	w.alerts = alerts.NewService(w.store, alerts.Config{
+		Now: w.clock, Mail: true, Member: func(ctx context.Context, tenantID, address string) (bool, error) {
+			u, err := w.store.UserByEmail(ctx, address)
+			return u.TenantID == tenantID && err == nil, nil
+		},
+	})
 	w.refusals = accounts.NewDeniedAccessLog(w.store, accounts.DeniedAccessConfig{})
 	w.people, err = accounts.NewPeople(w.store, accounts.PeopleConfig{
 		Limiter: inprocess.New(inprocess.Config{Now: w.now.Load}), Now: w.clock,
@@ -196,6 +205,11 @@ func (w *world) populate(ctx context.Context) error {
 			return err
 		}
 	}
+	for _, owner := range []string{"", "acme"} {
+		if err := w.populateAlerts(ctx, owner); err != nil {
+			return err
+		}
+	}
 	lines, err := w.store.AuditEntries(ctx, audit.Filter{TenantID: w.ids["acme"], Limit: 1})
 	if err != nil {
 		return err
@@ -203,6 +217,44 @@ func (w *world) populate(ctx context.Context) error {
 	w.ids["line"] = lines[0].ID
 	k, _, err := w.tenants.CreateOperatorKey(ctx, tenants.NewKey{Name: "grafana", Scopes: []tenants.Scope{tenants.ScopeRead}})
 	w.ids["operator_key"] = k.ID
+	return err
+}
+
+// populateAlerts gives an owner a rule with an open and a past alert, a channel, and a
+// message.
+func (w *world) populateAlerts(ctx context.Context, owner string) error {
+	id := w.ids[owner]
+	c, err := w.alerts.CreateChannel(ctx, id, alerts.ChannelDocument{Name: "on call", Kind: alerts.Webhook, URL: "https://hooks.example.com/headgate"})
+	if err != nil {
+		return err
+	}
+	r, err := w.alerts.CreateRule(ctx, id, alerts.Document{
+		Name: "Many requests are denied", Metric: alerts.DenialRate, Window: 5 * time.Minute, Threshold: 20, Recovery: 10, For: 2 * time.Minute,
+		MinRequests: 100, Channels: []string{c.ID},
+	})
+	if err != nil {
+		return err
+	}
+	past := alerts.Incident{ID: audit.NewID(), TenantID: id, RuleID: r.ID, Rule: r.Document, BeganAt: start.Add(-time.Hour), Value: 22, Peak: 41}
+	open := past
+	open.ID, open.BeganAt, past.EndedAt = audit.NewID(), start.Add(-time.Minute), start.Add(-50*time.Minute)
+	for seq, a := range []alerts.Advance{
+		{Began: &past},
+		{Ended: &past},
+		{Began: &open, State: alerts.State{Phase: alerts.Firing, Since: open.BeganAt, Value: 25, Peak: 41, At: start, Incident: open.ID, Announced: true}},
+	} {
+		a.RuleID, a.Seq = r.ID, int64(seq+1)
+		if _, err := w.store.Advance(ctx, a); err != nil {
+			return err
+		}
+	}
+	m, err := w.alerts.CreateMaintenance(ctx, id, alerts.MaintenanceDocument{Name: "Upgrade", StartsAt: start.Add(time.Hour), EndsAt: start.Add(2 * time.Hour)})
+	if err != nil {
+		return err
+	}
+	w.ids[owner+":maintenance"] = m.ID
+	d, err := w.alerts.Test(ctx, id, c.ID)
+	w.ids[owner+":alert"], w.ids[owner+":rule"], w.ids[owner+":channel"], w.ids[owner+":message"] = open.ID, r.ID, c.ID, d.ID
 	return err
 }
 
@@ -284,7 +336,8 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	documentation, err := docs.Routes(w.shell, docs.Config{Spec: headgate.Spec, Guides: headgate.Guides})
 	must(t, err)
 	w.shell.Register(e, documentation, signin.Routes(w.shell, cfg.signin), trafficpages.Routes(w.shell, cfg.traffic),
-		planpages.Routes(w.shell, cfg.plans), tenantpages.Routes(w.shell, cfg.tenants), admin.Routes(w.shell, cfg.admin))
+		planpages.Routes(w.shell, cfg.plans), tenantpages.Routes(w.shell, cfg.tenants),
+		alertpages.Routes(w.shell, alertpages.Config{Alerts: w.alerts}), admin.Routes(w.shell, cfg.admin))
 	w.handler = e
 	return w
 }

@@ -58,6 +58,7 @@ func settingsPage(t *testing.T) string {
 		"It has no flag, because the arguments of a process can be read by every user of the machine.")
 	row(adminPasswordSetting, true, "", "Password of the first owner, 12 characters or more; goes with HEADGATE_ADMIN_EMAIL. No flag either.")
 	row(oidcSecretSetting, true, "", "Headgate's secret at the OpenID provider; empty for a public client. No flag either.")
+	row(smtpPasswordSetting, true, "", "Password at the mail server; goes with HEADGATE_SMTP_USER. No flag either.")
 	page.WriteString(strings.ReplaceAll(runtimeSettings+telemetrySettings, "¬", "`"))
 	return page.String()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/admin"
+	alertpages "github.com/headgate/headgate/web/alerts"
 	"github.com/headgate/headgate/web/docs"
 	planpages "github.com/headgate/headgate/web/plans"
 	"github.com/headgate/headgate/web/signin"
@@ -87,9 +88,10 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		tenantpages.Routes(shell, tenantpages.Config{
 			Tenants: n.tenants, Plans: n.plans, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage, Snapshot: n.watcher.Current,
 		}),
+		alertpages.Routes(shell, alertpages.Config{Alerts: n.alerts}),
 		admin.Routes(shell, admin.Config{
 			People: n.people, Tenants: n.tenants, Audit: n.store,
-			Snapshot: n.watcher.Current, Nodes: n.fleet, Analytics: n.analytics, Process: n.process(s),
+			Snapshot: n.watcher.Current, Nodes: n.fleet, Analytics: n.analytics, Mail: s.SMTPAddr != "", Process: n.process(s),
 		}))
 	both := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if api.Serves(r.URL.Path) {

@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/api/envoy"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/logging"
+	"github.com/headgate/headgate/internal/mail"
 	"github.com/headgate/headgate/internal/problem"
 )
 
@@ -99,8 +100,13 @@ type serveSettings struct {
 	OIDCClientID    string        `name:"oidc-client-id" help:"What Headgate is called at the provider."`
 	OIDCName        string        `name:"oidc-name" default:"your organisation" help:"What the button to sign in there says."`
 
+	SMTPAddr string `name:"smtp-addr" placeholder:"HOST:PORT" help:"Mail server for alerts and invitations; needs HEADGATE_PUBLIC_URL. Empty: no e-mail."`
+	SMTPFrom string `name:"smtp-from" placeholder:"ADDRESS" help:"Sender of the e-mails, such as limits@example.com."`
+	SMTPUser string `name:"smtp-user" help:"User at the mail server, with HEADGATE_SMTP_PASSWORD; empty: no sign-in."`
+	SMTPTLS  string `name:"smtp-tls" default:"starttls" enum:"starttls,tls,none" help:"starttls: change to TLS before anything is sent (port 587). tls: TLS from the first byte (port 465). none: for a mail server on this machine."`
+
 	// Secrets. They have no flag: secrets reads them from the environment or from files.
-	BootstrapKey, AdminPassword, OIDCClientSecret string `kong:"-"`
+	BootstrapKey, AdminPassword, OIDCClientSecret, SMTPPassword string `kong:"-"`
 
 	getenv func(string) string // for the environment variables of OpenTelemetry
 }
@@ -117,13 +123,14 @@ const (
 	bootstrapSetting     = environmentPrefix + "BOOTSTRAP_KEY"
 	adminPasswordSetting = environmentPrefix + "ADMIN_PASSWORD"
 	oidcSecretSetting    = environmentPrefix + "OIDC_CLIENT_SECRET"
+	smtpPasswordSetting  = environmentPrefix + "SMTP_PASSWORD"
 )
 
 // secrets reads the settings that have no flag.
 func (s *serveSettings) secrets(getenv func(string) string) (err error) {
 	for name, value := range map[string]*string{
 		bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword,
-		oidcSecretSetting: &s.OIDCClientSecret,
+		oidcSecretSetting: &s.OIDCClientSecret, smtpPasswordSetting: &s.SMTPPassword,
 	} {
 		if *value, err = secretFrom(getenv, name); err != nil {
 			return err
@@ -178,6 +185,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"headers", validHeaders(s.Headers)},
 		{"admin-email", validAdmin(s.AdminEmail, s.AdminPassword)},
 		{"oidc-issuer", s.validProvider()},
+		{"smtp-addr", s.validMail()},
 		{"tls-key-file", bothOrNone(s.TLSCertFile, s.TLSKeyFile)},
 		{"tls-cert-file", validCertificate(s.TLSCertFile, s.TLSKeyFile)},
 	} {
@@ -368,6 +376,28 @@ func (s *serveSettings) validProvider() error {
 		return fmt.Errorf("needs %s: the provider sends people back to it", settingName("public-url"))
 	}
 	_, err := s.provider()
+	return err
+}
+
+// mailer returns the mail server of the settings, or nil if there is none.
+func (s *serveSettings) mailer() (*mail.Mailer, error) {
+	if s.SMTPAddr == "" {
+		return nil, nil
+	}
+	return mail.New(mail.Config{Addr: s.SMTPAddr, From: s.SMTPFrom, User: s.SMTPUser, Password: s.SMTPPassword, TLS: s.SMTPTLS})
+}
+
+// validMail checks the settings of the mail server.
+func (s *serveSettings) validMail() error {
+	switch {
+	case s.SMTPAddr == "" && s.SMTPFrom+s.SMTPUser+s.SMTPPassword != "":
+		return errors.New("is empty, but other settings of the mail server are set: set it, or none of them")
+	case s.SMTPAddr != "" && s.SMTPFrom == "":
+		return fmt.Errorf("goes with %s: set both or none", settingName("smtp-from"))
+	case s.SMTPAddr != "" && s.PublicURL == "":
+		return fmt.Errorf("needs %s: e-mails have links to it", settingName("public-url"))
+	}
+	_, err := s.mailer()
 	return err
 }
 

@@ -79,6 +79,22 @@ func TestWrongProvider(t *testing.T) {
 	}
 }
 
+// Settings of the mail server that do not fit together.
+func TestWrongMailServer(t *testing.T) {
+	t.Parallel()
+	for want, settings := range map[string]serveSettings{
+		"HEADGATE_SMTP_FROM": {SMTPAddr: "smtp.example.com:587"},
+		"set it, or none":    {SMTPFrom: "limits@example.com"},
+		"both or none":       {SMTPAddr: "smtp.example.com:25", SMTPFrom: "limits@example.com", SMTPUser: "u"},
+		"without TLS":        {SMTPAddr: "smtp.example.com:25", SMTPFrom: "limits@example.com", SMTPTLS: "none", SMTPUser: "u", SMTPPassword: "p"},
+		"port":               {SMTPAddr: "smtp.example.com", SMTPFrom: "limits@example.com"},
+	} {
+		if err := settings.validMail(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %q", err, want)
+		}
+	}
+}
+
 // What a wrong value can stop, stops before the first start makes keys that
 // nobody would be shown.
 func TestWrongSettingsThatOnlyOpeningShows(t *testing.T) {

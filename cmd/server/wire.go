@@ -28,9 +28,11 @@ import (
 	"github.com/headgate/headgate/internal/connlimit"
 	"github.com/headgate/headgate/internal/demo"
 	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/mail"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/internal/tracing"
@@ -209,7 +211,8 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 func (n *node) watchAlerts(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	messenger := alerts.Messenger{URL: strings.TrimSuffix(s.PublicURL, "/")}
 	networks := s.webhookNetworks()
-	n.alerts = alerts.NewService(n.store, alerts.Config{Networks: networks, Messenger: messenger})
+	mailer, _ := s.mailer() // validate has checked the settings
+	n.alerts = alerts.NewService(n.store, alerts.Config{Networks: networks, Messenger: messenger, Mail: mailer != nil, Member: n.isMember})
 	evaluator := alerts.NewEvaluator(alerts.EvaluatorConfig{
 		Store: n.store, Messenger: messenger, Holder: n.id, Logger: log,
 		Figures: alerts.Figures{Analytics: n.analytics, Nodes: n.fleet, Usage: n.usage, Tenant: func(name string) (uint32, bool) {
@@ -220,9 +223,45 @@ func (n *node) watchAlerts(work context.Context, tasks *errgroup.Group, s *serve
 			return subject.Number, true
 		}},
 	})
-	sender := alerts.NewSender(alerts.SenderConfig{Store: n.store, Networks: networks, UserAgent: "Headgate/" + version, Logger: log})
+	sending := alerts.SenderConfig{Store: n.store, Networks: networks, Member: n.isMember, UserAgent: "Headgate/" + version, Logger: log}
+	if mailer != nil {
+		sending.Mail, sending.Letter = mailer, n.invitationLetter(messenger.URL)
+	}
+	sender := alerts.NewSender(sending)
 	tasks.Go(func() error { return evaluator.Run(work) })
 	tasks.Go(func() error { return sender.Run(work) })
+}
+
+// invitationLetter returns the function that writes the e-mail of an invitation.
+func (n *node) invitationLetter(dashboard string) func(context.Context, string) (mail.Message, error) {
+	return func(ctx context.Context, id string) (mail.Message, error) {
+		i, token, err := n.people.MailedLink(ctx, id)
+		if err != nil {
+			return mail.Message{}, err
+		}
+		m := mail.Message{To: i.Email, Subject: "Invitation to Headgate"}
+		text := "You are invited to Headgate as " + strings.ReplaceAll(string(i.Role), "_", " ")
+		if i.TenantID != "" {
+			t, err := n.tenants.Tenant(ctx, i.TenantID)
+			if err != nil {
+				return mail.Message{}, err
+			}
+			text += " of " + t.Name
+		}
+		link := dashboard + "/invite/" + token
+		m.Text = text + ". Choose your name and your password here:\n\n" + link + "\n\nThe link works once, until " +
+			i.ExpiresAt.UTC().Format("2 January 2006, 15:04 UTC") + ". If you expected no invitation, ignore this message.\n"
+		return m, nil
+	}
+}
+
+// isMember reports whether an e-mail address is that of a member of a tenant who may sign in.
+func (n *node) isMember(ctx context.Context, tenantID, address string) (bool, error) {
+	u, err := n.store.UserByEmail(ctx, address)
+	if problem.Is(err, problem.NotFound) {
+		return false, nil
+	}
+	return err == nil && u.TenantID == tenantID && !u.Disabled, err
 }
 
 // runLimiters starts the background tasks of the limiters.

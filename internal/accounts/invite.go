@@ -32,6 +32,17 @@ func (i Invitation) setsUp() bool { return i.Email == "" && i.UserID == "" }
 // If the address belongs to a user outside of the tenant, Invite succeeds for a caller of the tenant, and the link
 // does not work. So the caller does not learn that the address has an account.
 func (p *People) Invite(ctx context.Context, by Principal, tenantID, email string, role Role) (Invitation, string, error) {
+	return p.inviteNew(ctx, by, tenantID, Invitation{Email: email, Role: role})
+}
+
+// InviteByMail is Invite, and also e-mails the link to the address. A further error is problem.Conflict with the code
+// too_many_mails.
+func (p *People) InviteByMail(ctx context.Context, by Principal, tenantID, email string, role Role) (Invitation, string, error) {
+	return p.inviteNew(ctx, by, tenantID, Invitation{Email: email, Role: role, Mail: true})
+}
+
+func (p *People) inviteNew(ctx context.Context, by Principal, tenantID string, i Invitation) (Invitation, string, error) {
+	email, role := i.Email, i.Role
 	if err := mayWrite(by, tenantID); err != nil {
 		return Invitation{}, "", err
 	}
@@ -68,7 +79,25 @@ func (p *People) Invite(ctx context.Context, by Principal, tenantID, email strin
 				"the tenant has %d people, with open invitations: remove some", len(members)+len(open))
 		}
 	}
-	return p.invite(ctx, Invitation{Email: email, Role: role, TenantID: tenantID}, InvitationLife)
+	if i.Mail {
+		if err := p.limit.chargeMail(ctx, email, tenantID); err != nil {
+			return Invitation{}, "", err
+		}
+	}
+	i.Email, i.TenantID = email, tenantID
+	return p.invite(ctx, i, InvitationLife)
+}
+
+// MailedLink returns an invitation with the token of a new link for its e-mail. The link that was e-mailed before, if
+// any, no longer works; the link that Invite returned does. So the database never holds a token, although an e-mail may
+// have to wait. The error is problem.NotFound if the invitation has ended, or if its creator may no longer create it.
+func (p *People) MailedLink(ctx context.Context, id string) (Invitation, string, error) {
+	token, hash := newSecret()
+	i, err := p.store.MailInvitation(ctx, id, hash, p.instant())
+	if err != nil {
+		return Invitation{}, "", err
+	}
+	return i, token, p.stillGranted(ctx, i)
 }
 
 // NewLink creates a link with which an existing user sets a new password. Errors: problem.NotFound;

@@ -81,6 +81,8 @@ type Invitation struct {
 	CreatedBy audit.Actor
 	CreatedAt time.Time
 	ExpiresAt time.Time
+	// Mail is set for CreateInvitation if the link is also e-mailed. It is not stored.
+	Mail bool
 }
 
 // UserFilter selects users or invitations of a listing. The zero value selects those of the operator and of all
@@ -120,7 +122,11 @@ type PeopleStore interface {
 	// UserID, it sets that user's password to that of u instead. Errors: problem.NotFound if the invitation is used,
 	// expired or unknown; problem.Conflict with the code email_taken.
 	CreateInvitation(ctx context.Context, i Invitation, e audit.Entry) (Invitation, error)
+	// CreateInvitation also queues the e-mail of the link if i.Mail is set.
 	Invitation(ctx context.Context, hash [32]byte, now time.Time) (Invitation, error)
+	// MailInvitation gives an invitation the hash of a second link, which replaces the second link before it. The error is
+	// problem.NotFound if the invitation has ended at now.
+	MailInvitation(ctx context.Context, id string, hash [32]byte, now time.Time) (Invitation, error)
 	// Invitations lists invitations by ID, including expired ones that are not deleted yet.
 	Invitations(ctx context.Context, f UserFilter) ([]Invitation, error)
 	AcceptInvitation(ctx context.Context, hash [32]byte, now time.Time, u User, e audit.Entry) (User, error)

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,13 @@ const (
 	FailuresPerAddress = 20 // an IPv6 address counts as its /64 network
 	FailuresPerBrowser = 5  // for one user in one browser in which the user signed in before
 	FailureWindow      = 15 * time.Minute
+)
+
+// The maximum numbers of e-mailed links in a mailWindow, so that nobody floods a mailbox in the operator's name.
+const (
+	mailsPerAddress = 3
+	mailsPerParty   = 60 // from one tenant, or from the operator
+	mailWindow      = time.Hour
 )
 
 // A LimitedError means that too many sign-ins to this account or from this address have failed. It is the same
@@ -38,6 +46,7 @@ type signInLimit struct {
 	local   enforcement.Limiter
 	subject *enforcement.Subject // the limits for a browser that sends no valid value of RememberBrowser
 	known   *enforcement.Subject
+	mails   *enforcement.Subject
 }
 
 // The attributes of a check by which failed sign-ins are counted.
@@ -45,26 +54,30 @@ const (
 	byAccount = "account"
 	byAddress = enforcement.IPNetwork
 	byBrowser = "browser"
+	byParty   = "party"
 )
 
 func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
-	rule := func(name, by string, quota int64, cell uint32) enforcement.RuleSpec {
-		l := enforcement.Limit{Name: "l1", Algorithm: enforcement.SlidingWindowLog, Quota: quota, Window: FailureWindow}
+	rule := func(name, by string, quota int64, window time.Duration, cell uint32) enforcement.RuleSpec {
+		l := enforcement.Limit{Name: "l1", Algorithm: enforcement.SlidingWindowLog, Quota: quota, Window: window}
 		return enforcement.RuleSpec{
 			Policy: name, CountBy: []string{by}, OnFailure: enforcement.OnFailureLocal,
 			Limits: []enforcement.RuleLimit{{Limit: l, Cell: cell, Meter: l.Compile(1)}},
 		}
 	}
-	var faults [2]error
+	var faults [3]error
 	subject := func(i int, rules ...enforcement.RuleSpec) *enforcement.Subject {
 		var plan *enforcement.Plan
 		plan, faults[i] = enforcement.CompilePlan("sign-in", 1, rules)
 		return &enforcement.Subject{Tenant: "sign-in", Home: "sign-in", PlanRevision: 1, Plan: plan}
 	}
 	unknown := subject(0,
-		rule("failures-per-account", byAccount, FailuresPerAccount, 1),
-		rule("failures-per-address", byAddress, FailuresPerAddress, 2))
-	known := subject(1, rule("failures-per-browser", byBrowser, FailuresPerBrowser, 3))
+		rule("failures-per-account", byAccount, FailuresPerAccount, FailureWindow, 1),
+		rule("failures-per-address", byAddress, FailuresPerAddress, FailureWindow, 2))
+	known := subject(1, rule("failures-per-browser", byBrowser, FailuresPerBrowser, FailureWindow, 3))
+	mails := subject(2,
+		rule("mails-per-address", byAccount, mailsPerAddress, mailWindow, 4),
+		rule("mails-per-party", byParty, mailsPerParty, mailWindow, 5))
 	if err := errors.Join(faults[:]...); err != nil {
 		return nil, fmt.Errorf("compile the limits of signing in: %w", err)
 	}
@@ -76,6 +89,7 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 		local:   cfg.Local,
 		subject: unknown,
 		known:   known,
+		mails:   mails,
 	}, nil
 }
 
@@ -102,6 +116,19 @@ func (l *signInLimit) chargeBrowser(ctx context.Context, nonce, userID string) (
 	return l.take(ctx, l.known, &enforcement.Check{
 		Cost: 1, Attributes: []enforcement.Attribute{{Name: byBrowser, Value: nonce + " " + userID}},
 	})
+}
+
+// chargeMail charges one e-mailed link to its recipient and to the tenant, or to the operator. The error is
+// problem.Conflict with the code too_many_mails, or problem.Unavailable if no limiter is available.
+func (l *signInLimit) chargeMail(ctx context.Context, recipient, tenantID string) error {
+	_, err := l.take(ctx, l.mails, &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{
+		{Name: byAccount, Value: FoldEmail(recipient)}, {Name: byParty, Value: cmp.Or(tenantID, "operator")},
+	}})
+	if limited := (*LimitedError)(nil); errors.As(err, &limited) {
+		return problem.WithCode(problem.Conflict, "too_many_mails",
+			"too many links were e-mailed: try again in %v, or send the link yourself", limited.RetryAfter.Round(time.Second))
+	}
+	return err
 }
 
 func (l *signInLimit) take(ctx context.Context, subject *enforcement.Subject, check *enforcement.Check) (*attempt, error) {

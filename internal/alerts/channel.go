@@ -3,6 +3,7 @@ package alerts
 import (
 	"crypto/rand"
 	"encoding/base64"
+	"net/mail"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -17,7 +18,14 @@ type Kind string
 const (
 	Webhook Kind = "webhook" // signed JSON, as the Standard Webhooks specification defines it
 	Slack   Kind = "slack"   // an incoming webhook of Slack, or of a program that accepts the same JSON
+	Email   Kind = "email"   // a message in plain text to one e-mail address
 )
+
+// Kinds lists every kind.
+var Kinds = []Kind{Webhook, Slack, Email}
+
+// mailto begins the address of a channel of the kind Email.
+const mailto = "mailto:"
 
 // A Channel is an address that gets messages.
 type Channel struct {
@@ -45,8 +53,15 @@ const maxURL = 2000 // bytes
 // validate checks a document. Addresses in allowed may be reached without TLS.
 func (d *ChannelDocument) validate(f *problem.Fields, allowed []netip.Prefix) {
 	f.Line("/name", d.Name, 1, MaxName)
-	if d.Kind != Webhook && d.Kind != Slack {
-		f.Add("/kind", "must be webhook or slack")
+	switch d.Kind {
+	case Webhook, Slack:
+	case Email:
+		if _, ok := d.recipient(); !ok {
+			f.Add("/url", "must be an e-mail address such as mailto:ops@example.com")
+		}
+		return
+	default:
+		f.Add("/kind", "must be webhook, slack or email")
 	}
 	u, err := url.Parse(d.URL)
 	switch {
@@ -68,12 +83,19 @@ func (d *ChannelDocument) validate(f *problem.Fields, allowed []netip.Prefix) {
 	}
 }
 
+// recipient returns the e-mail address of a channel of the kind Email.
+func (d *ChannelDocument) recipient() (string, bool) {
+	address, is := strings.CutPrefix(d.URL, mailto)
+	parsed, err := mail.ParseAddress(address)
+	return address, is && err == nil && parsed.Address == address && len(d.URL) <= maxURL
+}
+
 // HideAddress returns the scheme and the host of an address. The path of many webhook
 // addresses is a secret.
 func HideAddress(address string) string {
 	u, err := url.Parse(address)
-	if err != nil {
-		return ""
+	if err != nil || u.Opaque != "" { // an e-mail address has no secret
+		return address
 	}
 	return u.Scheme + "://" + u.Host + "/…"
 }

@@ -31,7 +31,7 @@ type EvaluatorConfig struct {
 // The lease of the node that evaluates. Another node takes over when it has ended.
 const (
 	evaluationLease     = "alerts"
-	evaluationLeaseLife = 25 * time.Second
+	evaluationLeaseLife = 18 * time.Second // with the interval, another node evaluates within 30 s
 )
 
 // An Evaluator evaluates all rules while its process holds the lease. Every node runs one.
@@ -87,8 +87,12 @@ func (e *Evaluator) Evaluate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	windows, err := e.cfg.Store.AllMaintenances(ctx)
+	if err != nil {
+		return err
+	}
 	now := e.cfg.Now().UTC().Truncate(time.Millisecond)
-	m := measurement{Figures: &e.cfg.Figures, now: now}
+	m := measurement{Figures: &e.cfg.Figures, now: now, windows: windows}
 	renewed := now
 	var errs []error
 	for i := range rules {
@@ -131,7 +135,7 @@ func (e *Evaluator) evaluate(ctx context.Context, m *measurement, w *Watched) er
 		var change Change
 		a.State, change = w.Step(w.State, value, m.now)
 		a.State.Detail = detail
-		if err := e.change(ctx, w, &a, change, m.now); err != nil {
+		if err := e.change(ctx, w, &a, change, m); err != nil {
 			return err
 		}
 	}
@@ -142,31 +146,38 @@ func (e *Evaluator) evaluate(ctx context.Context, m *measurement, w *Watched) er
 	return err
 }
 
-// change adds the incident and the messages of a change.
-func (e *Evaluator) change(ctx context.Context, w *Watched, a *Advance, change Change, now time.Time) error {
-	var event Event
-	var of *Incident
+// change adds the incident and the messages of a change. The begin of an alert of a
+// silent rule is announced later, if the alert still lasts then. The end of an alert is
+// announced if its begin was, so that no receiver keeps an alert that has ended.
+func (e *Evaluator) change(ctx context.Context, w *Watched, a *Advance, change Change, m *measurement) error {
+	now := m.now
+	i := Incident{
+		ID: a.State.Incident, TenantID: w.TenantID, RuleID: w.ID, Rule: w.Document, BeganAt: a.State.Since,
+		Value: a.State.Value, Peak: a.State.Peak, Detail: a.State.Detail,
+	}
 	switch change {
 	case Nothing:
-		return nil
 	case Began:
-		a.State.Incident = audit.NewID()
-		a.Began = &Incident{
-			ID: a.State.Incident, TenantID: w.TenantID, RuleID: w.ID, Rule: w.Document, BeganAt: now,
-			Value: a.State.Value, Peak: a.State.Peak, Detail: a.State.Detail,
-		}
-		event, of = EventBegan, a.Began
+		i.ID, i.BeganAt = audit.NewID(), now
+		a.State.Incident, a.State.Announced, a.Began = i.ID, false, &i
 	case Resolved:
-		a.Ended = &Incident{
-			ID: w.State.Incident, TenantID: w.TenantID, RuleID: w.ID, Rule: w.Document,
-			BeganAt: w.State.Since, EndedAt: now, Peak: a.State.Peak,
+		i.ID, i.BeganAt, i.EndedAt = w.State.Incident, w.State.Since, now
+		announced := a.State.Announced
+		a.State.Incident, a.State.Announced, a.State.Peak, a.Ended = "", false, 0, &i
+		if announced {
+			return e.announce(ctx, w, a, EventResolved, &i, now)
 		}
-		a.State.Incident, a.State.Peak = "", 0
-		event, of = EventResolved, a.Ended
-	}
-	if w.Disabled || now.Before(w.MutedUntil) {
 		return nil
 	}
+	if a.State.Phase != Firing || a.State.Announced || m.silent(&w.Rule) {
+		return nil
+	}
+	a.State.Announced = true
+	return e.announce(ctx, w, a, EventBegan, &i, now)
+}
+
+// announce adds a message to each channel of the rule.
+func (e *Evaluator) announce(ctx context.Context, w *Watched, a *Advance, event Event, of *Incident, now time.Time) error {
 	for _, id := range w.Channels {
 		c, err := e.cfg.Store.Channel(ctx, w.TenantID, id)
 		if err != nil {

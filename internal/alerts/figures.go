@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/internal/metrics"
@@ -23,8 +24,14 @@ type Figures struct {
 // A measurement is the figures of one evaluation. It reads the nodes once.
 type measurement struct {
 	*Figures
-	now   time.Time
-	nodes *nodes.Overview
+	now     time.Time
+	nodes   *nodes.Overview
+	windows []Maintenance // of all owners
+}
+
+// silent reports whether a rule announces no alerts now.
+func (m *measurement) silent(r *Rule) bool {
+	return m.now.Before(r.MutedUntil) || slices.ContainsFunc(m.windows, func(w Maintenance) bool { return w.silences(r, m.now) })
 }
 
 // errNoTenant is the error for a tenant that does not exist, or not yet on this node.
@@ -38,6 +45,8 @@ func (m *measurement) measure(ctx context.Context, r *Rule) (value float64, deta
 		return value, "", err
 	case QuotaUsed:
 		return m.quotaUsed(ctx, r)
+	case ExhaustedIn:
+		return m.exhaustedIn(ctx, r)
 	case LimiterLatency:
 		l, err := m.Analytics.Latency(ctx, m.query(r, 0))
 		return float64(l.P99) / 1000, "", err
@@ -120,29 +129,54 @@ func (m *measurement) ofNodes(ctx context.Context, metric Metric) (float64, erro
 // quotaUsed returns the part of the quota that the fullest known key of a tenant has
 // used, in percent, and when it is used up at the present pace.
 func (m *measurement) quotaUsed(ctx context.Context, r *Rule) (value float64, detail string, err error) {
+	err = m.eachLimit(ctx, r, func(policy string, l *usage.LimitUsage, at time.Time) {
+		if l.Capacity <= 0 {
+			return
+		}
+		if v := min(100, 100*float64(l.Used)/float64(l.Capacity)); v > value {
+			value, detail = v, forecast(policy, l, at)
+		}
+	})
+	return value, detail, err
+}
+
+// minForecast is the shortest window of a limit that ExhaustedIn reads. A limit of a few
+// minutes is often used up and soon free again, which no forecast can announce in time.
+const minForecast = time.Hour
+
+// exhaustedIn returns the hours until the first known key of a tenant has used up a quota
+// at the present pace.
+func (m *measurement) exhaustedIn(ctx context.Context, r *Rule) (value float64, detail string, err error) {
+	value = maxHours
+	err = m.eachLimit(ctx, r, func(policy string, l *usage.LimitUsage, at time.Time) {
+		if l.Window < minForecast || l.ExhaustedAfter == nil {
+			return
+		}
+		if v := l.ExhaustedAfter.Hours(); v < value {
+			value, detail = v, forecast(policy, l, at)
+		}
+	})
+	return value, detail, err
+}
+
+// eachLimit calls do for each limit of each known key of the watched tenant and policy.
+func (m *measurement) eachLimit(ctx context.Context, r *Rule, do func(policy string, l *usage.LimitUsage, at time.Time)) error {
 	var u usage.Usage
+	var err error
 	if r.Policy != "" {
 		u, err = m.Usage.Policy(ctx, r.watched(), r.Policy)
 	} else {
 		u, err = m.Usage.Tenant(ctx, r.watched())
 	}
-	if err != nil {
-		return 0, "", err
-	}
 	for i := range u.Policies {
 		p := &u.Policies[i]
 		for k := range p.Keys {
-			for _, l := range p.Keys[k].Limits {
-				if l.Capacity <= 0 {
-					continue
-				}
-				if v := min(100, 100*float64(l.Used)/float64(l.Capacity)); v > value {
-					value, detail = v, forecast(p.Policy, &l, u.At)
-				}
+			for j := range p.Keys[k].Limits {
+				do(p.Policy, &p.Keys[k].Limits[j], u.At)
 			}
 		}
 	}
-	return value, detail, nil
+	return err
 }
 
 // forecast returns a sentence about when a limit is used up.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ const (
 	EventBegan    Event = "alert.began"
 	EventResolved Event = "alert.resolved"
 	EventTest     Event = "alert.test"
+	EventInvited  Event = "invitation" // no alert: an e-mail with the link of an invitation
 )
 
 // An Incident is the time from the begin of an alert to its end.
@@ -37,11 +39,14 @@ type Incident struct {
 type Delivery struct {
 	ID         string // UUIDv7: the webhook-id of every attempt
 	TenantID   string // the owner of the channel; "" for the operator
-	ChannelID  string
-	IncidentID string // "" for a test
-	Event      Event
-	Body       []byte // JSON for the kind of the channel
-	CreatedAt  time.Time
+	ChannelID  string // "" for an invitation
+	IncidentID string // "" for a test and an invitation
+	// InvitationID is the invitation whose link is sent; "" for others. Body is empty then:
+	// the link is made when the message is sent.
+	InvitationID string
+	Event        Event
+	Body         []byte // JSON for the kind of the channel
+	CreatedAt    time.Time
 	// DueAt is the time of the next attempt. The zero time means that there is none.
 	DueAt    time.Time
 	Attempts int
@@ -51,13 +56,19 @@ type Delivery struct {
 	EndAt  time.Time // when the delivery succeeded or was given up
 }
 
+// An Attempt is one attempt to send a delivery.
+type Attempt struct {
+	At     time.Time // when it ended
+	Answer string
+}
+
 // A DeliveryStatus is the status of a delivery.
 type DeliveryStatus string
 
 const (
 	Waiting   DeliveryStatus = "waiting"
 	Delivered DeliveryStatus = "delivered"
-	Dead      DeliveryStatus = "dead" // given up after 24 hours, or on 410 Gone
+	Dead      DeliveryStatus = "dead" // given up after 24 hours, or because the receiver is gone
 )
 
 // DeliveryStatuses lists every status.
@@ -87,6 +98,12 @@ type bodyData struct {
 	Page      string  `json:"page,omitempty"`
 }
 
+// A letter is the body of an e-mail.
+type letter struct {
+	Subject string `json:"subject"`
+	Text    string `json:"text"`
+}
+
 // A Messenger writes messages.
 type Messenger struct {
 	// URL is the address of the dashboard, without a slash at the end; "" if unknown.
@@ -101,15 +118,35 @@ func (m Messenger) Body(k Kind, e Event, i *Incident, value float64, now time.Ti
 		Threshold: r.Threshold, Value: value, Peak: i.Peak, Summary: i.Summary(e, value), Detail: i.Detail,
 		BeganAt: instant(i.BeganAt), EndedAt: instant(i.EndedAt),
 	}
-	if m.URL != "" {
-		d.Page = m.URL + "/alerts"
-	}
+	d.Page = m.page(i)
 	var message any = body{e, instant(now), d}
-	if k == Slack {
+	switch k {
+	case Webhook:
+	case Email:
+		lines := slices.DeleteFunc([]string{d.Summary, d.Detail, d.Page}, func(line string) bool { return line == "" })
+		message = letter{d.Summary, strings.Join(lines, "\n\n") + "\n"}
+	case Slack:
 		message = map[string]string{"text": strings.TrimSpace(strings.Join([]string{d.Summary, d.Detail, d.Page}, "\n"))}
 	}
 	text, _ := json.Marshal(message) // numbers are finite, so it never fails
 	return text
+}
+
+// page returns the address of an incident in the dashboard, or "" if the address of the
+// dashboard is unknown. A test leads to the list of alerts.
+func (m Messenger) page(i *Incident) string {
+	if m.URL == "" {
+		return ""
+	}
+	at := m.URL
+	if i.TenantID != "" {
+		at += "/tenants/" + i.TenantID
+	}
+	at += "/alerts"
+	if i.ID != "" {
+		at += "/" + i.ID
+	}
+	return at
 }
 
 // instant returns a time as the API does, or "" for none.
@@ -134,9 +171,15 @@ func (i *Incident) Summary(e Event, value float64) string {
 
 var metricWords = map[Metric]string{
 	DenialRate: "The 429 rate", Denials: "The number of denied requests", DegradedShare: "The share of degraded decisions",
-	LimiterLatency: "The p99 latency of the limiter", QuotaUsed: "The used quota", SilentNodes: "The number of silent nodes",
-	NodeAlarms: "The number of alarms of nodes", SnapshotsHeld: "The number of nodes that hold back a snapshot",
+	LimiterLatency: "The p99 latency of the limiter", QuotaUsed: "The used quota", ExhaustedIn: "The time until the exhaustion of a quota",
+	SilentNodes: "The number of silent nodes",
+	NodeAlarms:  "The number of alarms of nodes", SnapshotsHeld: "The number of nodes that hold back a snapshot",
 }
+
+// Figure returns the figure of the rule in words, such as "The 429 rate of tenant acme in
+// the last 5 min". Number returns a figure with its unit.
+func (d *Document) Figure() string          { return d.subject() }
+func (d *Document) Number(v float64) string { return d.number(v) }
 
 // subject returns what the figure is, as the beginning of a sentence.
 func (d *Document) subject() string {
@@ -156,6 +199,12 @@ func (d *Document) subject() string {
 // number returns a figure with its unit.
 func (d *Document) number(v float64) string {
 	t, _ := d.Metric.trait()
+	if d.Metric == ExhaustedIn {
+		if v >= maxHours {
+			return "more than 90 days"
+		}
+		return length(time.Duration(v * float64(time.Hour)))
+	}
 	return strconv.FormatFloat(float64(int64(v*10+0.5))/10, 'f', -1, 64) + t.unit
 }
 

@@ -74,7 +74,7 @@ func TestMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "Alert: Acme is limited. The 429 rate of policy logins of tenant acme in the last 5 min is 33.3%; the threshold is 20%."
-	if got.Type != EventBegan || got.Data.Summary != want || got.Data.Page != "https://headgate.example/alerts" || got.Data.BeganAt != instant(began) {
+	if got.Type != EventBegan || got.Data.Summary != want || got.Data.Page != "https://headgate.example/alerts/i" || got.Data.BeganAt != instant(began) {
 		t.Errorf("%+v", got)
 	}
 	i.EndedAt = began.Add(90 * time.Minute)
@@ -182,5 +182,20 @@ func TestValidateChannel(t *testing.T) {
 		if (len(f) == 0) != test.ok {
 			t.Errorf("%q: %v", test.url, f)
 		}
+	}
+}
+
+// The forecast reads as a length of time.
+func TestForecastInWords(t *testing.T) {
+	t.Parallel()
+	rule := Document{Name: "Soon", Metric: ExhaustedIn, Tenant: "acme", Threshold: 24, Recovery: 36}
+	for value, want := range map[float64]string{0: "0 s", 0.1222: "7 min", 24: "24 h", 26.5: "26 h 30 min", maxHours: "more than 90 days"} {
+		if got := rule.Number(value); got != want {
+			t.Errorf("%v hours: %q, want %q", value, got, want)
+		}
+	}
+	i := Incident{Rule: rule, BeganAt: began}
+	if got, want := i.Summary(EventBegan, 0.1222), "Alert: Soon. The time until the exhaustion of a quota of tenant acme is 7 min; the threshold is 24 h."; got != want {
+		t.Errorf("%q", got)
 	}
 }

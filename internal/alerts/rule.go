@@ -19,6 +19,7 @@ const (
 	DegradedShare  Metric = "degraded_share"  // decided without the shared limiter, in percent of all requests
 	LimiterLatency Metric = "limiter_latency" // p99 of the limiter on all nodes, in milliseconds
 	QuotaUsed      Metric = "quota_used"      // used quota of the fullest known key, in percent
+	ExhaustedIn    Metric = "exhausted_in"    // hours until a known key has used up a quota at the present pace
 	SilentNodes    Metric = "silent_nodes"    // nodes that stopped reporting less than an hour ago
 	NodeAlarms     Metric = "node_alarms"     // alarms on the System page, silent nodes included
 	SnapshotsHeld  Metric = "snapshots_held"  // nodes that hold back a suspicious snapshot
@@ -33,6 +34,7 @@ type metricTrait struct {
 	tenant   need    // of a rule of the operator; a rule of a tenant watches that tenant
 	policy   bool    // can have a policy, if it has a tenant
 	operator bool    // not for rules of a tenant
+	below    bool    // the alert begins when the figure is small
 }
 
 type need uint8
@@ -49,6 +51,7 @@ var metricTraits = []metricTrait{
 	{metric: DegradedShare, unit: "%", most: 100, window: true, tenant: optional, operator: true},
 	{metric: LimiterLatency, unit: " ms", most: 60_000, window: true, operator: true},
 	{metric: QuotaUsed, unit: "%", most: 100, tenant: required, policy: true},
+	{metric: ExhaustedIn, unit: " h", most: maxHours, tenant: required, policy: true, below: true},
 	{metric: SilentNodes, most: 1000, operator: true},
 	{metric: NodeAlarms, most: 1000, operator: true},
 	{metric: SnapshotsHeld, most: 1000, operator: true},
@@ -63,6 +66,28 @@ func (m Metric) trait() (t metricTrait, ok bool) {
 	return metricTraits[at], true
 }
 
+// HasWindow reports whether the figure covers a window.
+func (m Metric) HasWindow() bool { t, _ := m.trait(); return t.window }
+
+// IsRate reports whether the figure is a part of the requests of a window, so that a rule
+// can have MinRequests.
+func (m Metric) IsRate() bool { return m == DenialRate || m == DegradedShare }
+
+// WatchesTenants reports whether a rule of the operator can name a tenant, and whether it
+// must. WatchesPolicies reports whether a rule can name a policy.
+func (m Metric) WatchesTenants() (can, must bool) {
+	t, _ := m.trait()
+	return t.tenant != never, t.tenant == required
+}
+
+func (m Metric) WatchesPolicies() bool { t, _ := m.trait(); return t.policy }
+
+// Unit returns the unit of the figure, such as "%" or " ms"; "" for numbers.
+func (m Metric) Unit() string { t, _ := m.trait(); return t.unit }
+
+// BeginsBelow reports whether an alert begins when the figure is small.
+func (m Metric) BeginsBelow() bool { t, _ := m.trait(); return t.below }
+
 // Metrics returns all metrics, for the operator or for a tenant.
 func Metrics(operator bool) (list []Metric) {
 	for _, t := range metricTraits {
@@ -72,6 +97,10 @@ func Metrics(operator bool) (list []Metric) {
 	}
 	return list
 }
+
+// maxHours is the figure of ExhaustedIn if no quota is used up within 90 days at the
+// present pace.
+const maxHours = 90 * 24
 
 // Bounds of a rule.
 const (
@@ -106,6 +135,8 @@ type Document struct {
 	Window time.Duration `json:"window_ns,omitempty"`
 	// The alert begins when the figure is at least Threshold for the time For. It ends
 	// when the figure is below Recovery for the time For. Recovery is at most Threshold.
+	// ExhaustedIn is the other way round: the alert begins when the figure is at most
+	// Threshold, and ends when it is above Recovery, which is at least Threshold.
 	Threshold float64       `json:"threshold"`
 	Recovery  float64       `json:"recovery"`
 	For       time.Duration `json:"for_ns,omitempty"`
@@ -132,7 +163,7 @@ func (d *Document) validate(f *problem.Fields, operator bool) {
 	case t.window && (d.Window < MinWindow || d.Window > MaxWindow || d.Window%time.Minute != 0):
 		f.Add("/window", "must be whole minutes from 1m to 1d")
 	}
-	d.validateNumbers(f, t.most)
+	d.validateNumbers(f, t)
 	if len(d.Channels) > MaxChannels {
 		f.Add("/channels", "must be at most %d", MaxChannels)
 	}
@@ -143,12 +174,15 @@ func (d *Document) validate(f *problem.Fields, operator bool) {
 	}
 }
 
-// validateNumbers checks the thresholds and the times. most is the largest threshold.
-func (d *Document) validateNumbers(f *problem.Fields, most float64) {
-	if !(d.Threshold > 0 && d.Threshold <= most) {
-		f.Add("/threshold", "must be above 0 and at most %v", most)
+// validateNumbers checks the thresholds and the times.
+func (d *Document) validateNumbers(f *problem.Fields, t metricTrait) {
+	if !(d.Threshold > 0 && d.Threshold <= t.most) {
+		f.Add("/threshold", "must be above 0 and at most %v", t.most)
 	}
-	if !(d.Recovery >= 0 && d.Recovery <= d.Threshold) {
+	switch {
+	case t.below && !(d.Recovery >= d.Threshold && d.Recovery <= t.most):
+		f.Add("/recovery", "must be from the threshold to %v", t.most)
+	case !t.below && !(d.Recovery >= 0 && d.Recovery <= d.Threshold):
 		f.Add("/recovery", "must be from 0 to the threshold")
 	}
 	if d.For < 0 || d.For > MaxFor {

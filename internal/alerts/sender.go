@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headgate/headgate/internal/mail"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/retry"
 )
@@ -30,6 +31,14 @@ type SenderConfig struct {
 	Networks []netip.Prefix
 	// Every is the interval between two searches for due deliveries. Default 2 s.
 	Every time.Duration
+	// Mail sends e-mail. nil: this node sends none.
+	Mail Mailer
+	// Member reports whether a member of a tenant has an e-mail address. A channel of a tenant
+	// sends to no other address. Default: nobody has.
+	Member func(ctx context.Context, tenantID, address string) (bool, error)
+	// Letter returns the e-mail of an invitation, with a new link. The error is
+	// problem.NotFound if the invitation has ended.
+	Letter func(ctx context.Context, invitationID string) (mail.Message, error)
 	// UserAgent is the User-Agent of the requests. Default "Headgate".
 	UserAgent string
 	// Now returns the time. Default time.Now.
@@ -40,9 +49,15 @@ type SenderConfig struct {
 	Client *http.Client
 }
 
+// A Mailer sends one e-mail. The error wraps mail.ErrRejected if another attempt is of no
+// use.
+type Mailer interface {
+	Send(ctx context.Context, m mail.Message) error
+}
+
 const (
 	attemptTimeout = 15 * time.Second
-	claimLife      = time.Minute // longer than an attempt and the write of its result
+	claimLife      = time.Minute // longer than an attempt, by mail also, and the write of its result
 	atOnce         = 16          // attempts of a node at the same time
 	maxAnswer      = 4 << 10     // bytes of an answer that are read
 )
@@ -142,19 +157,35 @@ func (s *Sender) Send(ctx context.Context) (int, error) {
 
 func (s *Sender) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
 
-// attempt posts a delivery and writes the result. If the node stops meanwhile, another
-// one makes the attempt again when the claim ends.
+// A result is what an attempt came to.
+type result uint8
+
+const (
+	failed  result = iota // another attempt may succeed
+	sent                  // the receiver has the message
+	refused               // the receiver will never take it
+)
+
+// attempt makes one attempt and writes the result. If the node stops meanwhile, another one
+// makes the attempt again when the claim ends.
 func (s *Sender) attempt(ctx context.Context, d *Due) error {
-	status, answer, err := s.post(ctx, d)
-	if err != nil && ctx.Err() != nil {
-		return nil //nolint:nilerr // the node stops: the claim ends by itself
+	var r result
+	switch {
+	case d.InvitationID != "":
+		r, d.Answer = s.mailInvitation(ctx, d)
+	case d.Channel.Kind == Email:
+		r, d.Answer = s.mailAlert(ctx, d)
+	default:
+		r, d.Answer = s.post(ctx, d)
+	}
+	if r == failed && ctx.Err() != nil {
+		return nil // the node stops: the claim ends by itself
 	}
 	now := s.now()
-	d.Answer = answer
 	switch {
-	case err == nil && status/100 == 2:
+	case r == sent:
 		d.Status, d.EndAt, d.DueAt = Delivered, now, time.Time{}
-	case status == http.StatusGone || d.Attempts > len(waits):
+	case r == refused || d.Attempts > len(waits):
 		d.Status, d.EndAt, d.DueAt = Dead, now, time.Time{}
 		s.cfg.Logger.Warn("an alert message is given up", "delivery", d.ID, "channel", d.Channel.Name, "attempts", d.Attempts, "answer", d.Answer)
 	default:
@@ -162,17 +193,17 @@ func (s *Sender) attempt(ctx context.Context, d *Due) error {
 		d.DueAt = now.Add(wait - rand.N(wait/10)).Truncate(time.Millisecond)
 	}
 	// An answer is noted even if the node stops, so that the message is not sent again. The store bounds the wait.
-	return s.cfg.Store.EndAttempt(context.WithoutCancel(ctx), d.Delivery)
+	return s.cfg.Store.EndAttempt(context.WithoutCancel(ctx), d.Delivery, now)
 }
 
-// post sends the message once. answer is the status of the receiver or the error, in one
-// line for people.
-func (s *Sender) post(ctx context.Context, d *Due) (status int, answer string, err error) {
+// post sends the message of a webhook once. answer is the status of the receiver or the error,
+// in one line for people.
+func (s *Sender) post(ctx context.Context, d *Due) (_ result, answer string) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.Channel.URL, bytes.NewReader(d.Body))
 	if err != nil {
-		return 0, "the address cannot be used", err
+		return failed, "the address cannot be used"
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", s.cfg.UserAgent)
@@ -188,15 +219,20 @@ func (s *Sender) post(ctx context.Context, d *Due) (status int, answer string, e
 	}
 	response, err := s.client.Do(r)
 	if err != nil {
-		return 0, reason(err), err
+		return failed, reason(err)
 	}
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer)) // so that the connection can be used again
 	answer = fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))
-	if response.StatusCode/100 == 3 {
+	switch {
+	case response.StatusCode/100 == 2:
+		return sent, answer
+	case response.StatusCode == http.StatusGone:
+		return refused, answer
+	case response.StatusCode/100 == 3:
 		answer += " (redirects are not followed)"
 	}
-	return response.StatusCode, answer, nil
+	return failed, answer
 }
 
 // reason returns why a request failed, without the address, whose path can be a secret.

@@ -14,6 +14,9 @@ import (
 type Config struct {
 	// Networks are private networks that webhooks may reach. Default: none.
 	Networks []netip.Prefix
+	// Mail is set if this node sends e-mail. Member is that of SenderConfig.
+	Mail   bool
+	Member func(ctx context.Context, tenantID, address string) (bool, error)
 	// Messenger writes test messages.
 	Messenger Messenger
 	// Now returns the time. Default time.Now.
@@ -72,6 +75,18 @@ func (s *Service) ChangeRule(ctx context.Context, tenantID, id string, match int
 	return s.store.ChangeRule(ctx, r, match, entry(ctx, "alert_rule.change", tenantID, id, d.Name, before.Document, d))
 }
 
+// Mute sends no message about a rule before a time; the zero time ends that. Errors as
+// those of ChangeRule.
+func (s *Service) Mute(ctx context.Context, tenantID, id string, until time.Time) (Rule, error) {
+	w, err := s.store.Rule(ctx, tenantID, id)
+	if err != nil {
+		return Rule{}, err
+	}
+	d := w.Document
+	d.MutedUntil = until.UTC()
+	return s.ChangeRule(ctx, tenantID, id, w.Version, d)
+}
+
 // DeleteRule removes a rule and ends its alert without a message.
 func (s *Service) DeleteRule(ctx context.Context, tenantID, id string) error {
 	r, err := s.store.Rule(ctx, tenantID, id)
@@ -112,9 +127,8 @@ func (s *Service) Channel(ctx context.Context, tenantID, id string) (Channel, er
 // CreateChannel adds a channel. A webhook gets a secret, which is shown once. Errors:
 // problem.Invalid; problem.Conflict with the code too_many_channels.
 func (s *Service) CreateChannel(ctx context.Context, tenantID string, d ChannelDocument) (Channel, error) {
-	var f problem.Fields
-	if d.validate(&f, s.cfg.Networks); f.Err() != nil {
-		return Channel{}, f.Err()
+	if err := s.validateChannel(ctx, tenantID, &d); err != nil {
+		return Channel{}, err
 	}
 	now := s.instant()
 	c := Channel{ID: audit.NewID(), TenantID: tenantID, Version: 1, ChannelDocument: d, CreatedAt: now, UpdatedAt: now}
@@ -134,17 +148,46 @@ func (s *Service) ChangeChannel(ctx context.Context, tenantID, id string, match 
 	if d.URL == HideAddress(before.URL) { // as the API shows it
 		d.URL = before.URL
 	}
-	var f problem.Fields
-	d.validate(&f, s.cfg.Networks)
-	if d.Kind != before.Kind && len(f) == 0 {
-		f.Add("/kind", "cannot be changed; create another channel")
-	}
-	if err := f.Err(); err != nil {
+	if err := s.validateChannel(ctx, tenantID, &d); err != nil {
 		return Channel{}, err
+	}
+	if d.Kind != before.Kind {
+		return Channel{}, problem.At("/kind", "cannot be changed; create another channel")
 	}
 	c := before
 	c.ChannelDocument, c.UpdatedAt = d, s.instant()
 	return s.store.ChangeChannel(ctx, c, match, entry(ctx, "alert_channel.change", tenantID, id, d.Name, before.shown(), d.shown()))
+}
+
+// SendsMail reports whether this node sends e-mail.
+func (s *Service) SendsMail() bool { return s.cfg.Mail }
+
+// validateChannel checks a document. A channel of a tenant sends e-mail to members only, so
+// that nobody can send mail to strangers in the name of the operator.
+func (s *Service) validateChannel(ctx context.Context, tenantID string, d *ChannelDocument) error {
+	var f problem.Fields
+	d.validate(&f, s.cfg.Networks)
+	if err := f.Err(); err != nil || d.Kind != Email {
+		return err
+	}
+	if !s.cfg.Mail {
+		return problem.At("/kind", "cannot be email: the operator has not set HEADGATE_SMTP_ADDR")
+	}
+	if tenantID == "" {
+		return nil
+	}
+	to, _ := d.recipient()
+	member := s.cfg.Member != nil
+	if member {
+		var err error
+		if member, err = s.cfg.Member(ctx, tenantID, to); err != nil {
+			return err
+		}
+	}
+	if !member {
+		return problem.At("/url", "must be the e-mail address of a member of the tenant")
+	}
+	return nil
 }
 
 // formerLife is how long a replaced secret also signs messages.
@@ -193,6 +236,16 @@ func (s *Service) Test(ctx context.Context, tenantID, id string) (Delivery, erro
 // Incidents lists the incidents of an owner, newest first.
 func (s *Service) Incidents(ctx context.Context, tenantID string, f Filter) ([]Incident, error) {
 	return s.store.Incidents(ctx, tenantID, f)
+}
+
+// Incident returns an incident.
+func (s *Service) Incident(ctx context.Context, tenantID, id string) (Incident, error) {
+	return s.store.Incident(ctx, tenantID, id)
+}
+
+// Delivery returns a delivery with its attempts, oldest first.
+func (s *Service) Delivery(ctx context.Context, tenantID, id string) (Delivery, []Attempt, error) {
+	return s.store.Delivery(ctx, tenantID, id)
 }
 
 // Deliveries lists the deliveries of an owner, newest first.

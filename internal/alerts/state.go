@@ -18,12 +18,15 @@ type State struct {
 	Since time.Time `json:"since,omitzero"`
 	// ClearSince is since when a firing rule's figure is below its recovery threshold.
 	ClearSince time.Time `json:"clear_since,omitzero"`
-	// Value is the newest figure, At its time, and Peak the largest figure of the incident.
+	// Value is the newest figure, At its time, and Peak the worst figure of the incident.
 	Value float64   `json:"value"`
 	Peak  float64   `json:"peak,omitempty"`
 	At    time.Time `json:"at,omitzero"`
 	// Incident is the ID of the open incident while Phase is Firing.
 	Incident string `json:"incident,omitempty"`
+	// Announced is set when the messages about the begin of the incident are queued. A muted
+	// rule queues them when it is no longer muted.
+	Announced bool `json:"announced,omitempty"`
 	// Err says why the figure is not known. The phase then stays as it was.
 	Err string `json:"err,omitempty"`
 	// Detail is a sentence about the figure, such as when the quota is used up.
@@ -47,16 +50,16 @@ func (d *Document) Step(s State, value float64, now time.Time) (State, Change) {
 		return d.clear(s, now)
 	case s.Phase == Firing:
 		return d.stepFiring(s, now)
-	case value < d.Threshold:
+	case !d.reaches(value, d.Threshold):
 		if s.Phase != OK {
 			s.Phase, s.Since, s.Peak = OK, now, 0
 		}
 		return s, Nothing
 	}
 	if s.Phase != Pending {
-		s.Phase, s.Since = Pending, now
+		s.Phase, s.Since, s.Peak = Pending, now, value
 	}
-	s.Peak = max(s.Peak, value)
+	s.Peak = d.worse(s.Peak, value)
 	if now.Sub(s.Since) < d.For {
 		return s, Nothing
 	}
@@ -65,9 +68,9 @@ func (d *Document) Step(s State, value float64, now time.Time) (State, Change) {
 }
 
 func (d *Document) stepFiring(s State, now time.Time) (State, Change) {
-	s.Peak = max(s.Peak, s.Value)
+	s.Peak = d.worse(s.Peak, s.Value)
 	// With equal thresholds, an alert ends below them; a recovery of 0 is reached at 0.
-	if s.Value >= d.Recovery && s.Value > 0 {
+	if d.reaches(s.Value, d.Recovery) && (s.Value > 0 || d.Metric.BeginsBelow()) {
 		s.ClearSince = time.Time{}
 		return s, Nothing
 	}
@@ -78,6 +81,22 @@ func (d *Document) stepFiring(s State, now time.Time) (State, Change) {
 		return s, Nothing
 	}
 	return d.clear(s, now)
+}
+
+// reaches reports whether a figure is as bad as a threshold, or worse.
+func (d *Document) reaches(value, threshold float64) bool {
+	if d.Metric.BeginsBelow() {
+		return value <= threshold
+	}
+	return value >= threshold
+}
+
+// worse returns the worse of two figures.
+func (d *Document) worse(a, b float64) float64 {
+	if d.reaches(a, b) {
+		return a
+	}
+	return b
 }
 
 // clear ends the alert, if there is one.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/internal/problem"
 )
 
 var began = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -97,4 +99,51 @@ func TestStepProperties(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The forecast begins below its threshold and ends above its recovery. Its peak is the
+// smallest figure.
+func TestStepBelow(t *testing.T) {
+	t.Parallel()
+	rule := Document{Metric: ExhaustedIn, Threshold: 24, Recovery: 36, For: time.Minute}
+	got, state := "", State{}
+	for i, figure := range []float64{25, 24, 20, 30, 36, 37, 36, 40, 50} {
+		var change Change
+		state, change = rule.Step(state, figure, began.Add(time.Duration(i)*time.Minute))
+		letter := map[Phase]string{OK: "o", "": "o", Pending: "p", Firing: "f"}[state.Phase]
+		switch change {
+		case Began:
+			letter = "F"
+		case Resolved:
+			letter = "O"
+		case Nothing:
+		}
+		got += letter
+		if change == Began && state.Peak != 20 {
+			t.Errorf("peak %v", state.Peak)
+		}
+	}
+	if got != "opFfffffO" {
+		t.Errorf("%s", got)
+	}
+}
+
+// Every template is a valid rule, once it has a tenant where its metric needs one.
+func TestTemplates(t *testing.T) {
+	t.Parallel()
+	for _, operator := range []bool{true, false} {
+		for _, template := range Templates(operator) {
+			d := template.Document
+			if !template.Complete(operator) {
+				d.Tenant = "acme"
+			}
+			var f problem.Fields
+			if d.validate(&f, operator); f.Err() != nil {
+				t.Errorf("%s: %v", template.Slug, f.Err())
+			}
+			if template.Metric != DegradedShare && d.Recovery == d.Threshold && d.Threshold > 1 {
+				t.Errorf("%s flaps: its alert ends where it begins", template.Slug)
+			}
+		}
+	}
 }

@@ -13,6 +13,8 @@ type Filter struct {
 	Limit  int    // 0 means 100
 	Status DeliveryStatus
 	Open   bool // only incidents that have not ended
+	// Of is the ID of the rule of incidents, or of the incident or the channel of deliveries.
+	Of string
 }
 
 // Watched is a rule with its state. Seq is the number of the state's changes.
@@ -54,7 +56,15 @@ type Store interface {
 	ChangeChannel(ctx context.Context, c Channel, match int64, e audit.Entry) (Channel, error)
 	DeleteChannel(ctx context.Context, tenantID, id string, e audit.Entry) error
 
+	Maintenances(ctx context.Context, tenantID string, f Filter) ([]Maintenance, error)
+	Maintenance(ctx context.Context, tenantID, id string) (Maintenance, error)
+	CreateMaintenance(ctx context.Context, m Maintenance, e audit.Entry) (Maintenance, error)
+	DeleteMaintenance(ctx context.Context, tenantID, id string, e audit.Entry) error
+
 	Incidents(ctx context.Context, tenantID string, f Filter) ([]Incident, error)
+	Incident(ctx context.Context, tenantID, id string) (Incident, error)
+	// Delivery returns a delivery with its attempts, oldest first.
+	Delivery(ctx context.Context, tenantID, id string) (Delivery, []Attempt, error)
 	Deliveries(ctx context.Context, tenantID string, f Filter) ([]Delivery, error)
 	// QueueDelivery adds a test message.
 	QueueDelivery(ctx context.Context, d Delivery, e audit.Entry) error
@@ -64,15 +74,18 @@ type Store interface {
 	TakeLease(ctx context.Context, name, holder string, life time.Duration) (bool, error)
 	// Watched returns all rules of all owners.
 	Watched(ctx context.Context) ([]Watched, error)
+	// AllMaintenances returns the maintenance windows of all owners.
+	AllMaintenances(ctx context.Context) ([]Maintenance, error)
 	// Advance writes a state, its incident and its deliveries in one transaction. It
 	// returns false and writes nothing if the rule has another Seq.
 	Advance(ctx context.Context, a Advance) (bool, error)
 	// ClaimDeliveries returns deliveries that are due, and makes them due again at until.
 	// Each has one attempt more.
 	ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) ([]Due, error)
-	// EndAttempt writes the result of an attempt: DueAt, Status, Answer and EndAt of d. It
-	// writes nothing if another attempt has begun.
-	EndAttempt(ctx context.Context, d Delivery) error
-	// PruneAlerts removes incidents and deliveries that ended before a time.
+	// EndAttempt writes the result of an attempt that ended at a time: DueAt, Status, Answer
+	// and EndAt of d. It writes nothing if another attempt has begun.
+	EndAttempt(ctx context.Context, d Delivery, at time.Time) error
+	// PruneAlerts removes incidents, deliveries and maintenance windows that ended before a
+	// time.
 	PruneAlerts(ctx context.Context, before time.Time) error
 }

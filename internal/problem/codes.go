@@ -40,12 +40,17 @@ var Codes = []Code{
 	{"plan_in_use", "conflict", "The plan has tenants. Move them to another plan first."},
 	{"slug_taken", "conflict", "Another object has this slug."},
 	{"too_many_blocks", "conflict", "The tenant has the maximum number of blocks."},
+	{"too_many_channels", "conflict", "The owner has the maximum number of alert channels. Delete one first."},
 	{"too_many_entries", "conflict", "The tenant has the maximum number of list entries."},
 	{"too_many_idempotency_keys", "unavailable", "The tenant used more new Idempotency-Keys for checks in 10 minutes than " +
 		"HEADGATE_MAX_IDEMPOTENCY_KEYS allows. The check was not decided and nothing was charged."},
 	{"too_many_invitations", "conflict", "The maximum number of invitations is open."},
+	{"too_many_mails", "conflict", "The address got, or the tenant sent, the maximum number of e-mailed links in the last hour. " +
+		"Send the link yourself."},
+	{"too_many_maintenance_windows", "conflict", "The owner has the maximum number of maintenance windows. Delete one first."},
 	{"too_many_members", "conflict", "The tenant has the maximum number of people."},
 	{"too_many_overrides", "conflict", "The tenant has the maximum number of overrides."},
+	{"too_many_rules", "conflict", "The owner has the maximum number of alert rules. Delete one first."},
 	{"untrusted_proxy", "forbidden", "The request to /v1/forward-auth does not come from a trusted proxy."},
 }
 

@@ -48,6 +48,13 @@ func ofOwner(columns, table, tenantID string, f alerts.Filter) page {
 	if f.Open {
 		where.conditions = append(where.conditions, `ended_at IS NULL`)
 	}
+	switch {
+	case f.Of == "":
+	case table == `alert_incidents`:
+		where.and(`rule_id = ?`, f.Of)
+	default:
+		where.and(`? IN (incident_id, channel_id)`, f.Of)
+	}
 	return page{columns, table, where, `id DESC`, f.Limit}
 }
 
@@ -268,6 +275,15 @@ func (s *Store) Incidents(ctx context.Context, tenantID string, f alerts.Filter)
 	return list, s.fail(err, "list alert incidents")
 }
 
+// Incident returns an incident of an owner.
+func (s *Store) Incident(ctx context.Context, tenantID, id string) (alerts.Incident, error) {
+	i, err := queryOne(ctx, s, "alert", scanIncident, `
+		SELECT `+incidentColumns+`
+		FROM alert_incidents
+		WHERE tenant_id IS NOT DISTINCT FROM $1 AND id = $2`, orNull(tenantID), id)
+	return i, s.fail(err, "load alert %s", id)
+}
+
 // Advance writes a state, its incident and its deliveries.
 func (s *Store) Advance(ctx context.Context, a alerts.Advance) (bool, error) {
 	state, err := writeJSON(a.State)
@@ -309,13 +325,14 @@ func (s *Store) Advance(ctx context.Context, a alerts.Advance) (bool, error) {
 	return mine && err == nil, s.fail(err, "advance alert rule %s", a.RuleID)
 }
 
-const deliveryColumns = `id, tenant_id, channel_id, incident_id, event, body, status, attempts, answer, created_at, due_at, ended_at`
+const deliveryColumns = `id, tenant_id, channel_id, incident_id, invitation_id, event, body, status, attempts, answer,
+	created_at, due_at, ended_at`
 
 // addDelivery adds a delivery if its owner has the channel. It returns the number of rows.
 func addDelivery(ctx context.Context, tx *sql.Tx, d *alerts.Delivery) (int64, error) {
 	return execIn(ctx, tx, `
 		INSERT INTO alert_deliveries (`+deliveryColumns+`)
-		SELECT $1, tenant_id, id, $2, $3, $4, $5, $6, $7, $8, $9, $10
+		SELECT $1, tenant_id, id, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10
 		FROM alert_channels
 		WHERE id = $11 AND tenant_id IS NOT DISTINCT FROM $12`,
 		d.ID, orNull(d.IncidentID), string(d.Event), string(d.Body), string(d.Status), d.Attempts, d.Answer,
@@ -334,13 +351,14 @@ func scanDelivery(r row) (d alerts.Delivery, err error) {
 // deliveryFields returns the targets of deliveryColumns, and a function that completes d
 // after the scan.
 func deliveryFields(d *alerts.Delivery) (into []any, done func()) {
-	var tenantID, incidentID sql.NullString
+	var tenantID, channelID, incidentID, invitationID sql.NullString
 	var due, ended sql.NullTime
 	into = []any{
-		&d.ID, &tenantID, &d.ChannelID, &incidentID, &d.Event, &d.Body, &d.Status, &d.Attempts, &d.Answer, &d.CreatedAt, &due, &ended,
+		&d.ID, &tenantID, &channelID, &incidentID, &invitationID, &d.Event, &d.Body, &d.Status, &d.Attempts, &d.Answer, &d.CreatedAt, &due,
+		&ended,
 	}
 	return into, func() {
-		d.TenantID, d.IncidentID = tenantID.String, incidentID.String
+		d.TenantID, d.ChannelID, d.IncidentID, d.InvitationID = tenantID.String, channelID.String, incidentID.String, invitationID.String
 		d.CreatedAt, d.DueAt, d.EndAt = d.CreatedAt.UTC(), instant(due), instant(ended)
 	}
 }
@@ -349,6 +367,23 @@ func deliveryFields(d *alerts.Delivery) (into []any, done func()) {
 func (s *Store) Deliveries(ctx context.Context, tenantID string, f alerts.Filter) ([]alerts.Delivery, error) {
 	list, err := queryPage(ctx, s, scanDelivery, ofOwner(deliveryColumns, `alert_deliveries`, tenantID, f))
 	return list, s.fail(err, "list alert deliveries")
+}
+
+// Delivery returns a delivery of an owner with its attempts.
+func (s *Store) Delivery(ctx context.Context, tenantID, id string) (alerts.Delivery, []alerts.Attempt, error) {
+	d, err := queryOne(ctx, s, "alert delivery", scanDelivery, `
+		SELECT `+deliveryColumns+`
+		FROM alert_deliveries
+		WHERE tenant_id IS NOT DISTINCT FROM $1 AND id = $2`, orNull(tenantID), id)
+	if err != nil {
+		return d, nil, s.fail(err, "load alert message %s", id)
+	}
+	list, err := queryAll(ctx, s, func(r row) (a alerts.Attempt, err error) {
+		err = r.Scan(&a.At, &a.Answer)
+		a.At = a.At.UTC()
+		return a, err
+	}, `SELECT at, answer FROM alert_attempts WHERE delivery_id = $1 ORDER BY at`, id)
+	return d, list, s.fail(err, "load the attempts of alert message %s", id)
 }
 
 // QueueDelivery adds a delivery to a channel of the same owner.
@@ -396,49 +431,42 @@ func (s *Store) ClaimDeliveries(ctx context.Context, now, until time.Time, limit
 			if n == 0 {
 				continue // another node claimed it
 			}
-			d, err := scanDue(tx.QueryRowContext(ctx, `
-				SELECT d.id, d.tenant_id, d.channel_id, d.incident_id, d.event, d.body, d.status, d.attempts, d.answer, d.created_at,
-					d.due_at, d.ended_at, c.id, c.tenant_id, c.version, c.doc, c.secret, c.former, c.former_until, c.created_at, c.updated_at
-				FROM alert_deliveries d JOIN alert_channels c ON c.id = d.channel_id
-				WHERE d.id = $1`, id))
+			due := alerts.Due{}
+			due.Delivery, err = scanDelivery(tx.QueryRowContext(ctx, `SELECT `+deliveryColumns+` FROM alert_deliveries WHERE id = $1`, id))
+			if err == nil && due.ChannelID != "" {
+				due.Channel, err = scanChannel(tx.QueryRowContext(ctx, `SELECT `+channelColumns+` FROM alert_channels WHERE id = $1`, due.ChannelID))
+			}
 			if err != nil {
 				return err
 			}
-			list = append(list, d)
+			list = append(list, due)
 		}
 		return nil
 	})
 	return list, s.fail(err, "claim alert messages")
 }
 
-func scanDue(r row) (d alerts.Due, err error) {
-	var doc string
-	delivery, completeDelivery := deliveryFields(&d.Delivery)
-	channel, completeChannel := channelFields(&d.Channel, &doc)
-	if err := r.Scan(append(delivery, channel...)...); err != nil {
-		return d, err
-	}
-	completeDelivery()
-	return d, completeChannel()
-}
-
 // EndAttempt writes the result of an attempt, unless another attempt has begun.
-func (s *Store) EndAttempt(ctx context.Context, d alerts.Delivery) error {
+func (s *Store) EndAttempt(ctx context.Context, d alerts.Delivery, at time.Time) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := execIn(ctx, tx, `
+		n, err := execIn(ctx, tx, `
 			UPDATE alert_deliveries SET status = $1, answer = $2, due_at = $3, ended_at = $4
 			WHERE id = $5 AND attempts = $6 AND status = 'waiting'`,
 			string(d.Status), d.Answer, nullable(d.DueAt), nullable(d.EndAt), d.ID, d.Attempts)
+		if err == nil && n == 1 {
+			_, err = execIn(ctx, tx, `
+				INSERT INTO alert_attempts (delivery_id, at, answer) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, d.ID, stored(at), d.Answer)
+		}
 		return err
 	})
 	return s.fail(err, "keep the result of alert message %s", d.ID)
 }
 
-// PruneAlerts removes incidents and deliveries that ended before a time.
+// PruneAlerts removes incidents, deliveries and maintenance windows that ended before a time.
 func (s *Store) PruneAlerts(ctx context.Context, before time.Time) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		for _, table := range []string{`alert_deliveries`, `alert_incidents`} {
-			if _, err := execIn(ctx, tx, `DELETE FROM `+table+` WHERE ended_at < $1`, stored(before)); err != nil {
+		for table, end := range map[string]string{`alert_deliveries`: `ended_at`, `alert_incidents`: `ended_at`, `alert_maintenance`: `ends_at`} {
+			if _, err := execIn(ctx, tx, `DELETE FROM `+table+` WHERE `+end+` < $1`, stored(before)); err != nil {
 				return err
 			}
 		}

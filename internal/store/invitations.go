@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 )
@@ -35,10 +36,29 @@ func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e a
 		if err := ed.mayInvite(ctx, i); err != nil {
 			return err
 		}
-		made, err = ed.addInvitation(ctx, i)
+		if made, err = ed.addInvitation(ctx, i); err != nil || !i.Mail {
+			return err
+		}
+		_, err = ed.exec(ctx, `
+			INSERT INTO alert_deliveries (`+deliveryColumns+`)
+			VALUES ($1, $2, NULL, NULL, $3, $4, '', $5, 0, '', $6, $6, NULL)`,
+			audit.NewID(), orNull(made.TenantID), made.ID, string(alerts.EventInvited), string(alerts.Waiting), ed.at)
 		return err
 	})
 	return made, s.fail(err, "create an invitation")
+}
+
+// MailInvitation gives an invitation the hash of a second link.
+func (s *Store) MailInvitation(ctx context.Context, id string, hash [32]byte, now time.Time) (accounts.Invitation, error) {
+	var i accounts.Invitation
+	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		i, err = scanInvitation(tx.QueryRowContext(ctx, `
+			UPDATE invitations SET mail_hash = $1
+			WHERE id = $2 AND expires_at > $3
+			RETURNING `+invitationColumns, hash[:], id, stored(now)))
+		return missing(err, "invitation")
+	})
+	return i, s.fail(err, "make the link of an e-mail")
 }
 
 // mayInvite returns an error unless the tenant and the user of an invitation exist, and the user is
@@ -80,7 +100,7 @@ func (s *Store) Invitation(ctx context.Context, hash [32]byte, now time.Time) (a
 	i, err := queryOne(ctx, s, "invitation", scanInvitation, `
 		SELECT `+invitationColumns+`
 		FROM invitations
-		WHERE hash = $1 AND expires_at > $2`, hash[:], stored(now))
+		WHERE (hash = $1 OR mail_hash = $1) AND expires_at > $2`, hash[:], stored(now))
 	return i, s.fail(err, "load an invitation")
 }
 

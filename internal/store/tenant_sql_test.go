@@ -21,7 +21,7 @@ var wide = map[string]string{
 	"walkLines": "the chain goes through all lines", "verifyAudit": "the chain goes through all lines",
 	// The system works on all of them.
 	"expireDue": system, "removePiece": system, "remove": system, "refusalsBefore": system, "tenantsIn": system, "sketchIDs": system,
-	"AddKeyUses": system, "Watched": system, "Advance": system, "ClaimDeliveries": system, "EndAttempt": system, "PruneAlerts": system,
+	"AddKeyUses": system, "Watched": system, "AllMaintenances": system, "Advance": system, "ClaimDeliveries": system, "EndAttempt": system, "PruneAlerts": system,
 	"DeleteRule": "it has deleted the owner's rule, whose id is unique over all tenants",
 	// What the operator reads is of all, or of the one that the filter has.
 	"Counts": filtered, "SumCounts": filtered, "Sketches": filtered, "Refusal": filtered, "refusalRowsFor": filtered,
@@ -31,7 +31,7 @@ var wide = map[string]string{
 	// The tenants themselves.
 	"Tenant": itself, "Tenants": itself, "tenant": itself,
 	// Whoever has the secret, or the address, is yet to be told apart.
-	"oneUser": secret, "Session": secret, "Invitation": secret, "AcceptInvitation": secret, "addSession": secret,
+	"oneUser": secret, "Session": secret, "Invitation": secret, "AcceptInvitation": secret, "MailInvitation": system, "addSession": secret,
 	"RenewSession": secret, "noteSeen": secret,
 	// People are held against their tenant once they are read: by the services,
 	// by UpdateUser and by mayInvite.

@@ -33,6 +33,7 @@ var auditGroups = []views.Option{
 	{Value: "alert_rule", Label: "Alert rules"},
 	{Value: "alert_channel", Label: "Alert channels"},
 	{Value: "alert_delivery", Label: "Alert messages"},
+	{Value: "alert_maintenance", Label: "Maintenance windows"},
 	{Value: "counter", Label: "Resets of counters"},
 	{Value: "user", Label: "People"},
 	{Value: "invitation", Label: "Invitations"},

@@ -38,6 +38,8 @@ var actions = map[string]string{
 	"alert_channel.rotate_secret": "rotated the secret of the alert channel",
 	"alert_channel.test":          "sent a test message to the alert channel",
 	"alert_delivery.repeat":       "sent again the alert message",
+	"alert_maintenance.create":    "created the maintenance window",
+	"alert_maintenance.delete":    "deleted the maintenance window",
 	"alert_rule.change":           "changed the alert rule",
 	"alert_rule.create":           "created the alert rule",
 	"alert_rule.delete":           "deleted the alert rule",

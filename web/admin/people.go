@@ -64,6 +64,11 @@ func (w *pages) peopleView(c echo.Context, g group) (views.People, error) {
 		Title: g.title, Tabs: g.tabs, Intro: g.intro, Base: g.base, Query: query, MayWrite: g.write, Notice: web.Notice(c),
 		Email: views.Input{Name: "email", Label: "Email", Type: "email", Autocomplete: "off"}, Role: web.RoleChoice(g.ofTenant(), ""),
 	}
+	if w.cfg.Mail {
+		v.Mail = views.Checks{Name: "how", Label: "E-mail", Options: []views.CheckBox{{
+			Name: "mail", Label: "Also send the link by e-mail", Hint: "You see the link here too.", Checked: true,
+		}}}
+	}
 	list, v.Next = web.Cut(c, list, web.PageRows, func(u accounts.User) string { return u.ID })
 	for _, u := range list {
 		v.Rows = append(v.Rows, w.row(c, g, u))
@@ -101,16 +106,24 @@ func (w *pages) listPeople(c echo.Context) error {
 // invite creates an invitation and redirects to the page that shows its link once.
 func (w *pages) invite(c echo.Context, f url.Values) error {
 	g := w.groupOf(c)
-	i, token, err := w.cfg.People.Invite(c.Request().Context(), web.VisitorOf(c).Principal(), g.tenant.ID, f.Get("email"),
-		accounts.Role(f.Get("role")))
+	invite, mailed := w.cfg.People.Invite, w.cfg.Mail && f.Get("mail") == "on"
+	if mailed {
+		invite = w.cfg.People.InviteByMail
+	}
+	i, token, err := invite(c.Request().Context(), web.VisitorOf(c).Principal(), g.tenant.ID, f.Get("email"), accounts.Role(f.Get("role")))
 	if err == nil {
-		return w.ShowOnce(c, g.base+"/links", newLink(i, token))
+		l := newLink(i, token)
+		l.Mailed = mailed
+		return w.ShowOnce(c, g.base+"/links", l)
 	}
 	v, failed := w.peopleView(c, g)
 	if failed != nil {
 		return failed
 	}
 	v.Email.Value, v.Role.Value = f.Get("email"), f.Get("role")
+	for i := range v.Mail.Options {
+		v.Mail.Options[i].Checked = mailed
+	}
 	return web.Retry(err, &v, &v.Faults, nil, func(status int) error { return w.showPeople(c, status, g, v) })
 }
 
@@ -118,6 +131,7 @@ func (w *pages) invite(c echo.Context, f url.Values) error {
 type madeLink struct {
 	Token, For string
 	Renews     bool // the link sets a new password
+	Mailed     bool // the person also gets an e-mail with another link
 	Expires    time.Time
 }
 
@@ -136,6 +150,12 @@ func (w *pages) showLink(c echo.Context) error {
 	v := views.NewLink{
 		Title: "Invitation created", URL: w.Origin(c) + "/invite/" + l.Token, For: l.For,
 		Base: g.base, BaseName: g.title, Renews: l.Renews, Expires: views.NewMoment(l.Expires, w.Now()),
+	}
+	if l.Mailed {
+		v.MessagesURL = "/alerts/messages"
+		if g.ofTenant() {
+			v.MessagesURL = web.TenantURL(g.tenant, v.MessagesURL)
+		}
 	}
 	if v.Renews {
 		v.Title = "Link created"

@@ -33,6 +33,8 @@ type Config struct {
 	Nodes    *nodes.Service
 	// Analytics counts the checks that no policy matched.
 	Analytics *metrics.Analytics
+	// Mail is set if this node sends e-mail; invitations then have a check box.
+	Mail bool
 	// Process describes the process that serves the pages.
 	Process Process
 }
@@ -59,7 +61,7 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 func (w *pages) peopleRoutes(base string, read, write accounts.Action) []web.Route {
 	return []web.Route{
 		web.Get(base, read, w.listPeople),
-		web.PostForm(base, write, w.invite, "email", "role"),
+		web.PostForm(base, write, w.invite, "email", "role", "mail"),
 		web.PostForm(base+"/invitations/:invitation/withdraw", write, w.withdraw),
 		web.Get(base+"/:user", read, w.onePerson),
 		web.PostForm(base+"/:user/role", write, w.change(w.changeRole), "role"),

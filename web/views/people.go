@@ -118,6 +118,7 @@ type People struct {
 	MayWrite           bool
 	Email              Input
 	Role               Choice
+	Mail               Checks // Name is "" if no e-mail is sent
 	Faults             []Fault
 	Notice             string
 }
@@ -156,6 +157,7 @@ type NewLink struct {
 	Title, URL, For, Base, BaseName string
 	Renews                          bool
 	Expires                         Moment
+	MessagesURL                     string // what became of the e-mail; "" if none is sent
 }
 
 func (n NewLink) hint() string {

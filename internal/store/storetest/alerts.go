@@ -21,6 +21,7 @@ var alertTests = []struct {
 	{"a state advances once, with its incident and its messages", testAlertAdvance},
 	{"a message is claimed once until its claim ends", testAlertClaims},
 	{"old alerts are removed", testAlertPrune},
+	{"maintenance windows are made, read, deleted and removed", testMaintenance},
 }
 
 // rule makes a rule of an owner.
@@ -39,6 +40,51 @@ func (s *suite) rule(tenantID string, channels ...string) alerts.Rule {
 }
 
 // channel makes a channel of an owner.
+// maintenance makes a window of an owner.
+func (s *suite) maintenance(tenantID string) alerts.Maintenance {
+	s.Helper()
+	at := s.Clock.stored().Truncate(time.Millisecond)
+	m, err := s.Store.CreateMaintenance(s.ctx, alerts.Maintenance{
+		ID: audit.NewID(), TenantID: tenantID, CreatedAt: at,
+		MaintenanceDocument: alerts.MaintenanceDocument{Name: "upgrade", StartsAt: at, EndsAt: at.Add(time.Hour)},
+	}, entry("alert_maintenance.create"))
+	s.must(err)
+	return m
+}
+
+func testMaintenance(s *suite) {
+	acme := s.tenant("acme", "")
+	own := s.maintenance(acme.ID)
+	once := s.maintenance("")
+	weekly := once
+	weekly.ID, weekly.Repeat, weekly.Rules = audit.NewID(), alerts.Weekly, []string{audit.NewID()}
+	_, err := s.Store.CreateMaintenance(s.ctx, weekly, entry("alert_maintenance.create"))
+	s.must(err)
+	list, err := s.Other.Maintenances(s.ctx, "", alerts.Filter{})
+	s.must(err)
+	s.same("windows of the operator, newest first", list, []alerts.Maintenance{weekly, once})
+	got, err := s.Store.Maintenance(s.ctx, acme.ID, own.ID)
+	s.must(err)
+	s.same("one window", got, own)
+	for _, other := range []string{"", acme.ID} {
+		_, err := s.Store.Maintenance(s.ctx, other, map[string]string{"": own.ID, acme.ID: once.ID}[other])
+		s.wantKind(err, problem.NotFound, "")
+		s.wantKind(s.Store.DeleteMaintenance(s.ctx, other, map[string]string{"": own.ID, acme.ID: once.ID}[other], entry("x")),
+			problem.NotFound, "")
+	}
+	s.Clock.Add(3 * time.Hour)
+	s.must(s.Store.PruneAlerts(s.ctx, s.Clock.Now().Add(-time.Hour)))
+	all, err := s.Store.AllMaintenances(s.ctx)
+	s.must(err)
+	s.same("what is left: a repeated window has no end", all, []alerts.Maintenance{weekly})
+	s.must(s.Store.DeleteMaintenance(s.ctx, "", weekly.ID, entry("alert_maintenance.delete")))
+	for range alerts.MaxMaintenance {
+		s.maintenance("")
+	}
+	_, err = s.Store.CreateMaintenance(s.ctx, alerts.Maintenance{ID: audit.NewID()}, entry("alert_maintenance.create"))
+	s.wantKind(err, problem.Conflict, "too_many_maintenance_windows")
+}
+
 func (s *suite) channel(tenantID string) alerts.Channel {
 	s.Helper()
 	at := s.Clock.stored()
@@ -219,6 +265,17 @@ func testAlertAdvance(s *suite) {
 	ended, err := s.Store.Incidents(s.ctx, "", alerts.Filter{})
 	s.must(err)
 	s.same("the ended incident", ended, []alerts.Incident{incident})
+	one, err := s.Store.Incident(s.ctx, "", incident.ID)
+	s.must(err)
+	s.same("one incident", one, incident)
+	for of, want := range map[string]int{r.ID: 1, audit.NewID(): 0} {
+		list, err := s.Store.Incidents(s.ctx, "", alerts.Filter{Of: of})
+		s.must(err)
+		s.same("incidents of a rule", len(list), want)
+	}
+	sent, err = s.Store.Deliveries(s.ctx, "", alerts.Filter{Of: incident.ID})
+	s.must(err)
+	s.same("messages of the incident", len(sent), 2)
 	sent, err = s.Store.Deliveries(s.ctx, "", alerts.Filter{Status: alerts.Waiting})
 	s.must(err)
 	s.same("two messages", len(sent), 2)
@@ -261,13 +318,23 @@ func testAlertClaims(s *suite) {
 	s.same("attempts of the second claim", again[0].Attempts, 2)
 	late := claimed[0].Delivery
 	late.Status, late.EndAt, late.DueAt = alerts.Delivered, s.Clock.stored(), time.Time{}
-	s.must(s.Store.EndAttempt(s.ctx, late))
+	s.must(s.Store.EndAttempt(s.ctx, late, now))
 	done := again[0].Delivery
 	done.Status, done.Answer, done.EndAt, done.DueAt = alerts.Dead, "410 Gone", s.Clock.stored(), time.Time{}
-	s.must(s.Other.EndAttempt(s.ctx, done))
+	s.must(s.Other.EndAttempt(s.ctx, done, s.Clock.stored()))
 	list, err := s.Store.Deliveries(s.ctx, "", alerts.Filter{Status: alerts.Dead})
 	s.must(err)
 	s.same("dead", list, []alerts.Delivery{done})
+
+	read, attempts, err := s.Store.Delivery(s.ctx, "", done.ID)
+	s.must(err)
+	s.same("one delivery", read, done)
+	s.same("its attempts, without the late one", attempts, []alerts.Attempt{{At: s.Clock.stored(), Answer: "410 Gone"}})
+	for of, want := range map[string]int{c.ID: 2, audit.NewID(): 0} {
+		list, err := s.Store.Deliveries(s.ctx, "", alerts.Filter{Of: of})
+		s.must(err)
+		s.same("deliveries of a channel", len(list), want)
+	}
 
 	_, err = s.Store.RepeatDelivery(s.ctx, "", done.ID, now, entry("alert_delivery.repeat"))
 	s.must(err)
@@ -294,7 +361,7 @@ func testAlertPrune(s *suite) {
 		s.must(err)
 		d := list[0].Delivery
 		d.Status, d.DueAt, d.EndAt = alerts.Delivered, time.Time{}, s.Clock.stored()
-		s.must(s.Store.EndAttempt(s.ctx, d))
+		s.must(s.Store.EndAttempt(s.ctx, d, s.Clock.stored()))
 		incident.EndedAt = s.Clock.stored()
 		_, err = s.Store.Advance(s.ctx, alerts.Advance{RuleID: r.ID, Seq: int64(2*n + 2), Ended: &incident})
 		s.must(err)

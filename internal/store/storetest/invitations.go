@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 )
@@ -111,6 +112,48 @@ func testInvitationRefusals(s *suite) {
 	s.wantKind(err, problem.Conflict, "email_taken")
 	_, err = s.Store.Invitation(s.ctx, link.Hash, s.Clock.Now()) // it was not taken
 	s.must(err)
+}
+
+func testInvitationMail(s *suite) {
+	acme := s.tenant("acme", "")
+	i := s.invite(accounts.Invitation{Email: "ann@example.com", Role: accounts.TenantViewer, TenantID: acme.ID, Mail: true})
+	silent := s.invite(accounts.Invitation{Email: "bob@example.com", Role: accounts.TenantViewer, TenantID: acme.ID})
+	now := s.Clock.Now()
+	due, err := s.Other.ClaimDeliveries(s.ctx, now, now.Add(time.Minute), 10)
+	s.must(err)
+	if len(due) != 1 || due[0].InvitationID != i.ID || due[0].TenantID != acme.ID || due[0].Event != alerts.EventInvited || due[0].ChannelID != "" {
+		s.Fatalf("queued: %+v", due)
+	}
+	// Each attempt makes a link, which replaces the one before it. The first link stays.
+	var links [3][32]byte
+	for n := range links[1:] {
+		links[n] = s.hash()
+		found, err := s.Store.MailInvitation(s.ctx, i.ID, links[n], now)
+		s.must(err)
+		s.same("whose link", found.ID, i.ID)
+	}
+	_, err = s.Store.MailInvitation(s.ctx, silent.ID, links[1], now)
+	if err == nil {
+		s.Error("two invitations have one link")
+	}
+	for hash, works := range map[[32]byte]bool{i.Hash: true, links[0]: false, links[1]: true} {
+		found, err := s.Store.Invitation(s.ctx, hash, now)
+		if works != (err == nil) || works && found.ID != i.ID {
+			s.Errorf("link %x: %v, want %v", hash[:2], err, works)
+		}
+	}
+	_, err = s.accept(i, s.newUser("", ""))
+	s.must(err)
+	_, err = s.Store.Invitation(s.ctx, links[1], now)
+	s.wantKind(err, problem.NotFound, "")
+	_, err = s.Store.MailInvitation(s.ctx, i.ID, s.hash(), now)
+	s.wantKind(err, problem.NotFound, "")
+	s.Clock.Add(2 * time.Minute)
+	due, err = s.Store.ClaimDeliveries(s.ctx, s.Clock.Now(), s.Clock.Now().Add(time.Minute), 10)
+	s.must(err)
+	s.same("e-mails of a used invitation", len(due), 0)
+	_, err = s.Store.MailInvitation(s.ctx, silent.ID, s.hash(), silent.ExpiresAt)
+	s.wantKind(err, problem.NotFound, "")
 }
 
 func testInvitationAtOnce(s *suite) {

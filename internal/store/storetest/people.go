@@ -28,6 +28,7 @@ var peopleTests = []struct {
 	{"invitations make users, once", testInvitationLife},
 	{"invitations are refused for a reason", testInvitationRefusals},
 	{"of many who take an invitation at once one does", testInvitationAtOnce},
+	{"an invitation has a second link for its e-mail", testInvitationMail},
 	{"a link gives somebody who exists another password", testPasswordLink},
 	{"writes of people leave one line each", testPeopleLines},
 	{"a line that cannot be written stops what people do", testPeopleAuditFailure},

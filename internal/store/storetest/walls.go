@@ -33,12 +33,12 @@ var noTenant = []string{
 	// The system's.
 	"Together", "Exceptions", "Revision", "Changes", "Notify", "Empty", "EndExpired", "EndOverSessions", "VerifyAudit", "WriteAudit",
 	"PutNode", "RemoveNode", "Census",
-	"Watched", "Advance", "ClaimDeliveries", "EndAttempt", "PruneAlerts",
+	"Watched", "AllMaintenances", "Advance", "ClaimDeliveries", "EndAttempt", "PruneAlerts",
 	"Once", "AddCounts", "AddKeyUses", "TakeLease", "DropLease", "RollUpsDue", "RollUp", "Prune", "Kept", "Mark",
 	// Of one person, whom the service holds against its tenant.
 	"User", "UserByEmail", "UserBySubject", "CreateUser", "DeleteUser", "Sessions", "EndSession",
 	// Of whoever has the secret.
-	"CreateSession", "Session", "RenewSession", "Invitation", "AcceptInvitation",
+	"CreateSession", "Session", "RenewSession", "Invitation", "AcceptInvitation", "MailInvitation",
 }
 
 // A walled is what a tenant has, and another that asks for it.
@@ -53,6 +53,8 @@ type walled struct {
 	rule       alerts.Rule
 	channel    alerts.Channel
 	delivery   alerts.Delivery
+	incident   alerts.Incident
+	window     alerts.Maintenance
 }
 
 func (s *suite) walled() walled {
@@ -77,8 +79,9 @@ func (s *suite) walled() walled {
 		CreatedAt: s.Clock.stored(), Status: alerts.Waiting,
 	}
 	s.must(s.Store.QueueDelivery(s.ctx, w.delivery, entry("x")))
-	incident := alerts.Incident{ID: audit.NewID(), TenantID: w.own.ID, RuleID: w.rule.ID, Rule: w.rule.Document, BeganAt: s.Clock.stored()}
-	_, err = s.Store.Advance(s.ctx, alerts.Advance{RuleID: w.rule.ID, Seq: 1, Began: &incident})
+	w.window = s.maintenance(w.own.ID)
+	w.incident = alerts.Incident{ID: audit.NewID(), TenantID: w.own.ID, RuleID: w.rule.ID, Rule: w.rule.Document, BeganAt: s.Clock.stored()}
+	_, err = s.Store.Advance(s.ctx, alerts.Advance{RuleID: w.rule.ID, Seq: 1, Began: &w.incident})
 	s.must(err)
 	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{
 		Node: "a", Seq: 1, Counts: []metrics.CountRow{count(midday, w.own.Number, 10)},
@@ -205,7 +208,16 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 		},
 		"DeleteChannel": func() (int, error) { return 1, s.Store.DeleteChannel(s.ctx, b, w.channel.ID, entry("x")) },
 		"Incidents":     func() (int, error) { l, err := s.Store.Incidents(s.ctx, b, alerts.Filter{}); return len(l), err },
-		"Deliveries":    func() (int, error) { l, err := s.Store.Deliveries(s.ctx, b, alerts.Filter{}); return len(l), err },
+		"Maintenances":  func() (int, error) { l, err := s.Store.Maintenances(s.ctx, b, alerts.Filter{}); return len(l), err },
+		"Maintenance":   func() (int, error) { _, err := s.Store.Maintenance(s.ctx, b, w.window.ID); return 1, err },
+		"CreateMaintenance": func() (int, error) {
+			_, err := s.Store.CreateMaintenance(s.ctx, alerts.Maintenance{ID: w.window.ID, TenantID: b}, entry("x"))
+			return 1, err
+		},
+		"DeleteMaintenance": func() (int, error) { return 1, s.Store.DeleteMaintenance(s.ctx, b, w.window.ID, entry("x")) },
+		"Incident":          func() (int, error) { _, err := s.Store.Incident(s.ctx, b, w.incident.ID); return 1, err },
+		"Delivery":          func() (int, error) { _, _, err := s.Store.Delivery(s.ctx, b, w.delivery.ID); return 1, err },
+		"Deliveries":        func() (int, error) { l, err := s.Store.Deliveries(s.ctx, b, alerts.Filter{}); return len(l), err },
 		"QueueDelivery": func() (int, error) {
 			d := w.delivery
 			d.ID, d.TenantID = audit.NewID(), b

@@ -577,6 +577,9 @@ type NewInvitation struct {
 	Email string `json:"email"`
 	// A role of the operator, or a role of a tenant. Later versions may add values.
 	Role Role `json:"role"`
+	// Whether the link is also e-mailed to the address, at most 60 in an hour from one tenant. Needs
+	// the settings of a mail server; without them, `true` is rejected.
+	SendEmail *bool `json:"send_email,omitzero"`
 }
 
 // Invitation: An open invitation.
@@ -1096,8 +1099,10 @@ type VersionPage struct {
 // AlertMetric: The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their
 // number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`:
 // p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in
-// percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a
-// tenant can have `denial_rate`, `denials` and `quota_used`. Later versions may add values.
+// percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an
+// hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`,
+// `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have
+// `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values.
 type AlertMetric string
 
 const (
@@ -1106,6 +1111,7 @@ const (
 	AlertMetricDegradedShare  AlertMetric = "degraded_share"
 	AlertMetricLimiterLatency AlertMetric = "limiter_latency"
 	AlertMetricQuotaUsed      AlertMetric = "quota_used"
+	AlertMetricExhaustedIn    AlertMetric = "exhausted_in"
 	AlertMetricSilentNodes    AlertMetric = "silent_nodes"
 	AlertMetricNodeAlarms     AlertMetric = "node_alarms"
 	AlertMetricSnapshotsHeld  AlertMetric = "snapshots_held"
@@ -1118,20 +1124,24 @@ type AlertRuleDocument struct {
 	// The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number.
 	// `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of
 	// the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent.
-	// `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant
-	// can have `denial_rate`, `denials` and `quota_used`. Later versions may add values.
+	// `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or
+	// more at the present pace; the alert begins when this figure is small. `silent_nodes`,
+	// `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have
+	// `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values.
 	Metric AlertMetric `json:"metric"`
-	// The tenant that is watched, by slug. Without it, all tenants together. Required for
-	// `quota_used`; not for a rule that a tenant owns.
+	// The tenant that is watched, by slug. Without it, all tenants together. Required for `quota_used`
+	// and `exhausted_in`; not for a rule that a tenant owns.
 	Tenant Slug `json:"tenant,omitzero"`
 	// Only this policy of the tenant, by slug.
 	Policy Slug `json:"policy,omitzero"`
 	// The time that is measured, in whole minutes from `1m` to `1d`. The present minute is added to
 	// it. Required for metrics of requests and of latency, absent for others.
 	Window string `json:"window,omitzero"`
-	// The figure from which the alert begins.
+	// The figure from which the alert begins; for `exhausted_in`, the figure at or below which it
+	// begins.
 	Threshold float64 `json:"threshold"`
-	// The figure below which the alert ends, at most the threshold. Absent: the threshold.
+	// The figure below which the alert ends, at most the threshold; for `exhausted_in`, the figure
+	// above which it ends, at least the threshold. Absent: the threshold.
 	Recovery *float64 `json:"recovery,omitzero"`
 	// How long the figure must stay there before the alert begins or ends, up to `1d`. Absent: no
 	// time.
@@ -1142,7 +1152,8 @@ type AlertRuleDocument struct {
 	Channels []string `json:"channels,omitzero"`
 	// Whether the rule is not evaluated.
 	Disabled *bool `json:"disabled,omitzero"`
-	// No message is sent before this time. Alerts are still listed.
+	// No alert is announced before this time; one that still lasts then is announced then. Alerts are
+	// still listed.
 	MutedUntil string `json:"muted_until,omitzero"`
 }
 
@@ -1152,17 +1163,19 @@ type AlertRulePatch struct {
 	Name string `json:"name,omitzero"`
 	// The figure.
 	Metric string `json:"metric,omitzero"`
-	// The tenant that is watched, by slug. Without it, all tenants together. Required for
-	// `quota_used`; not for a rule that a tenant owns.
+	// The tenant that is watched, by slug. Without it, all tenants together. Required for `quota_used`
+	// and `exhausted_in`; not for a rule that a tenant owns.
 	Tenant Nullable[string] `json:"tenant,omitzero"`
 	// Only this policy of the tenant, by slug.
 	Policy Nullable[string] `json:"policy,omitzero"`
 	// The time that is measured, in whole minutes from `1m` to `1d`. The present minute is added to
 	// it. Required for metrics of requests and of latency, absent for others.
 	Window Nullable[string] `json:"window,omitzero"`
-	// The figure from which the alert begins.
+	// The figure from which the alert begins; for `exhausted_in`, the figure at or below which it
+	// begins.
 	Threshold *float64 `json:"threshold,omitzero"`
-	// The figure below which the alert ends, at most the threshold. Absent: the threshold.
+	// The figure below which the alert ends, at most the threshold; for `exhausted_in`, the figure
+	// above which it ends, at least the threshold. Absent: the threshold.
 	Recovery Nullable[float64] `json:"recovery,omitzero"`
 	// How long the figure must stay there before the alert begins or ends, up to `1d`. Absent: no
 	// time.
@@ -1173,7 +1186,8 @@ type AlertRulePatch struct {
 	Channels Nullable[[]string] `json:"channels,omitzero"`
 	// Whether the rule is not evaluated.
 	Disabled Nullable[bool] `json:"disabled,omitzero"`
-	// No message is sent before this time. Alerts are still listed.
+	// No alert is announced before this time; one that still lasts then is announced then. Alerts are
+	// still listed.
 	MutedUntil Nullable[string] `json:"muted_until,omitzero"`
 }
 
@@ -1223,12 +1237,14 @@ type AlertRule struct {
 }
 
 // AlertChannelKind: `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program
-// that takes the same JSON. Later versions may add values.
+// that takes the same JSON. `email`: plain text to one address; needs the settings of SMTP. Later
+// versions may add values.
 type AlertChannelKind string
 
 const (
 	AlertChannelKindWebhook AlertChannelKind = "webhook"
 	AlertChannelKindSlack   AlertChannelKind = "slack"
+	AlertChannelKindEmail   AlertChannelKind = "email"
 )
 
 // AlertChannelDocument: An address that gets messages.
@@ -1236,10 +1252,12 @@ type AlertChannelDocument struct {
 	// A name for people.
 	Name string `json:"name"`
 	// `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the
-	// same JSON. Later versions may add values.
+	// same JSON. `email`: plain text to one address; needs the settings of SMTP. Later versions may
+	// add values.
 	Kind AlertChannelKind `json:"kind"`
-	// The address, which begins with https://. Answers show only the host of an address of Slack, and
-	// a change with that text keeps the address.
+	// The address, which begins with https://; for `email`, `mailto:` and the e-mail address, which a
+	// tenant must have among its members. Answers show only the host of an address of Slack, and a
+	// change with that text keeps the address.
 	URL string `json:"url"`
 }
 
@@ -1249,8 +1267,9 @@ type AlertChannelPatch struct {
 	Name string `json:"name,omitzero"`
 	// The kind. It cannot change.
 	Kind string `json:"kind,omitzero"`
-	// The address, which begins with https://. Answers show only the host of an address of Slack, and
-	// a change with that text keeps the address.
+	// The address, which begins with https://; for `email`, `mailto:` and the e-mail address, which a
+	// tenant must have among its members. Answers show only the host of an address of Slack, and a
+	// change with that text keeps the address.
 	URL string `json:"url,omitzero"`
 }
 
@@ -1272,7 +1291,7 @@ type AlertChannel struct {
 
 // IssuedAlertChannel: A channel with its secret, which is shown once.
 type IssuedAlertChannel struct {
-	// The secret that signs messages; absent for `slack`.
+	// The secret that signs messages; only for `webhook`.
 	Secret string `json:"secret,omitzero"`
 	// A channel.
 	Channel AlertChannel `json:"channel"`
@@ -1294,23 +1313,25 @@ type Alert struct {
 	EndedAt string `json:"ended_at,omitzero"`
 	// The figure when it began.
 	Value float64 `json:"value"`
-	// The largest figure so far.
+	// The worst figure so far: the largest, or for `exhausted_in` the smallest.
 	Peak float64 `json:"peak"`
 	// A sentence about the figure.
 	Detail string `json:"detail,omitzero"`
 }
 
-// AlertEvent: The reason for a message. Later versions may add values.
+// AlertEvent: The reason for a message. `invitation`: an e-mail with the link of an invitation.
+// Later versions may add values.
 type AlertEvent string
 
 const (
-	AlertEventBegan    AlertEvent = "began"
-	AlertEventResolved AlertEvent = "resolved"
-	AlertEventTest     AlertEvent = "test"
+	AlertEventBegan      AlertEvent = "began"
+	AlertEventResolved   AlertEvent = "resolved"
+	AlertEventTest       AlertEvent = "test"
+	AlertEventInvitation AlertEvent = "invitation"
 )
 
-// AlertDeliveryStatus: `dead`: given up after 24 hours, or after `410 Gone`. Later versions may add
-// values.
+// AlertDeliveryStatus: `dead`: given up after 24 hours, or because the receiver is gone: `410
+// Gone`, or an e-mail address that does not exist. Later versions may add values.
 type AlertDeliveryStatus string
 
 const (
@@ -1319,19 +1340,21 @@ const (
 	AlertDeliveryStatusDead      AlertDeliveryStatus = "dead"
 )
 
-// AlertDelivery: One message to one channel.
+// AlertDelivery: One message to one channel, or the e-mail of one invitation.
 type AlertDelivery struct {
 	// UUIDv7; the `webhook-id` of every attempt.
 	ID string `json:"id"`
 	// The tenant that owns the channel. Absent: the operator.
 	TenantID string `json:"tenant_id,omitzero"`
-	// The channel.
-	ChannelID string `json:"channel_id"`
-	// The alert. Absent for a test.
+	// The channel. Absent for an invitation.
+	ChannelID string `json:"channel_id,omitzero"`
+	// The alert. Absent for a test and an invitation.
 	AlertID string `json:"alert_id,omitzero"`
-	// The reason for a message. Later versions may add values.
+	// The reason for a message. `invitation`: an e-mail with the link of an invitation. Later versions
+	// may add values.
 	Event AlertEvent `json:"event"`
-	// `dead`: given up after 24 hours, or after `410 Gone`. Later versions may add values.
+	// `dead`: given up after 24 hours, or because the receiver is gone: `410 Gone`, or an e-mail
+	// address that does not exist. Later versions may add values.
 	Status AlertDeliveryStatus `json:"status"`
 	// The number of attempts.
 	Attempts int64 `json:"attempts"`
@@ -1343,6 +1366,70 @@ type AlertDelivery struct {
 	DueAt string `json:"due_at,omitzero"`
 	// When it was delivered or given up.
 	EndedAt string `json:"ended_at,omitzero"`
+	// The attempts, oldest first. Only in the answer for one delivery.
+	Log []AlertAttempt `json:"log,omitzero"`
+}
+
+// AlertAttempt: An attempt to send a message.
+type AlertAttempt struct {
+	// When it ended.
+	At string `json:"at"`
+	// The result, such as `503 Service Unavailable`.
+	Answer string `json:"answer"`
+}
+
+// AlertTemplate: A rule to begin with.
+type AlertTemplate struct {
+	// A name for programs.
+	Slug string `json:"slug"`
+	// When the alert begins.
+	Summary string `json:"summary"`
+	// What a rule compares, and who gets the messages.
+	Rule AlertRuleDocument `json:"rule"`
+}
+
+// AlertTemplateList: All templates.
+type AlertTemplateList struct {
+	// The templates.
+	Data []AlertTemplate `json:"data"`
+}
+
+// AlertMaintenanceDocument: A time in which rules announce no alerts.
+type AlertMaintenanceDocument struct {
+	// A name for people.
+	Name string `json:"name"`
+	// When it begins.
+	StartsAt string `json:"starts_at"`
+	// When it ends, at most 30 days later. A repeated window is at most as long as the time between
+	// two repetitions.
+	EndsAt string `json:"ends_at"`
+	// How often it is repeated, counted in UTC. Absent: it is not repeated. Later versions may add
+	// values.
+	Repeat string `json:"repeat,omitzero"`
+	// Ids of the rules. Absent: all rules of the owner.
+	Rules []string `json:"rules,omitzero"`
+}
+
+// AlertMaintenance: A maintenance window.
+type AlertMaintenance struct {
+	// UUIDv7.
+	ID string `json:"id"`
+	// The tenant that owns it. Absent: the operator.
+	TenantID string `json:"tenant_id,omitzero"`
+	// A time in which rules announce no alerts.
+	Window AlertMaintenanceDocument `json:"window"`
+	// When it was created.
+	CreatedAt string `json:"created_at"`
+}
+
+// AlertMaintenancePage: A page of maintenance windows.
+type AlertMaintenancePage struct {
+	// The rows.
+	Data []AlertMaintenance `json:"data"`
+	// Whether another page follows.
+	HasMore bool `json:"has_more"`
+	// The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitzero"`
 }
 
 // AlertRulePage: A page of rules.
@@ -3559,6 +3646,21 @@ func (c *Client) DeleteAlertRule(ctx context.Context, rule string, params ...Del
 	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/alert-rules/" + url.PathEscape(rule), query: q})
 }
 
+// ListAlertTemplatesParams: the optional parameters of ListAlertTemplates; the first counts.
+type ListAlertTemplatesParams struct {
+	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
+	// leave it out.
+	Tenant Reference
+}
+
+// ListAlertTemplates: List rule templates. GET /v1/alert-templates
+func (c *Client) ListAlertTemplates(ctx context.Context, params ...ListAlertTemplatesParams) (Answer[AlertTemplateList], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[AlertTemplateList](ctx, c, call{method: http.MethodGet, path: "/v1/alert-templates", query: q})
+}
+
 // ListAlertChannelsParams: the optional parameters of ListAlertChannels; the first counts.
 type ListAlertChannelsParams struct {
 	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
@@ -3690,6 +3792,76 @@ func (c *Client) CreateAlertTest(ctx context.Context, channel string, params ...
 	return send[AlertDelivery](ctx, c, call{method: http.MethodPost, path: "/v1/alert-channels/" + url.PathEscape(channel) + "/test", idempotent: true, idempotencyKey: p.IdempotencyKey, query: q})
 }
 
+// ListAlertMaintenanceParams: the optional parameters of ListAlertMaintenance; the first counts.
+type ListAlertMaintenanceParams struct {
+	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
+	// leave it out.
+	Tenant Reference
+	// The number of rows on a page.
+	Limit *int64
+	// The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor string
+}
+
+// ListAlertMaintenance: List maintenance windows. GET /v1/alert-maintenance
+func (c *Client) ListAlertMaintenance(ctx context.Context, params ...ListAlertMaintenanceParams) (Answer[AlertMaintenancePage], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	q.add("limit", p.Limit)
+	q.add("cursor", p.Cursor)
+	return send[AlertMaintenancePage](ctx, c, call{method: http.MethodGet, path: "/v1/alert-maintenance", query: q})
+}
+
+// CreateAlertMaintenanceParams: the optional parameters of CreateAlertMaintenance; the first
+// counts.
+type CreateAlertMaintenanceParams struct {
+	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
+	// leave it out.
+	Tenant Reference
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
+// CreateAlertMaintenance: Create a maintenance window. POST /v1/alert-maintenance
+func (c *Client) CreateAlertMaintenance(ctx context.Context, body AlertMaintenanceDocument, params ...CreateAlertMaintenanceParams) (Answer[AlertMaintenance], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[AlertMaintenance](ctx, c, call{method: http.MethodPost, path: "/v1/alert-maintenance", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey, query: q})
+}
+
+// GetAlertMaintenanceParams: the optional parameters of GetAlertMaintenance; the first counts.
+type GetAlertMaintenanceParams struct {
+	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
+	// leave it out.
+	Tenant Reference
+}
+
+// GetAlertMaintenance: Read a maintenance window. GET /v1/alert-maintenance/{maintenance}
+func (c *Client) GetAlertMaintenance(ctx context.Context, maintenance string, params ...GetAlertMaintenanceParams) (Answer[AlertMaintenance], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[AlertMaintenance](ctx, c, call{method: http.MethodGet, path: "/v1/alert-maintenance/" + url.PathEscape(maintenance), query: q})
+}
+
+// DeleteAlertMaintenanceParams: the optional parameters of DeleteAlertMaintenance; the first
+// counts.
+type DeleteAlertMaintenanceParams struct {
+	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
+	// leave it out.
+	Tenant Reference
+}
+
+// DeleteAlertMaintenance: Delete a maintenance window. DELETE /v1/alert-maintenance/{maintenance}
+func (c *Client) DeleteAlertMaintenance(ctx context.Context, maintenance string, params ...DeleteAlertMaintenanceParams) (Answer[struct{}], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/alert-maintenance/" + url.PathEscape(maintenance), query: q})
+}
+
 // ListAlertsParams: the optional parameters of ListAlerts; the first counts.
 type ListAlertsParams struct {
 	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
@@ -3714,6 +3886,21 @@ func (c *Client) ListAlerts(ctx context.Context, params ...ListAlertsParams) (An
 	return send[AlertPage](ctx, c, call{method: http.MethodGet, path: "/v1/alerts", query: q})
 }
 
+// GetAlertParams: the optional parameters of GetAlert; the first counts.
+type GetAlertParams struct {
+	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
+	// leave it out.
+	Tenant Reference
+}
+
+// GetAlert: Read an alert. GET /v1/alerts/{alert}
+func (c *Client) GetAlert(ctx context.Context, alert string, params ...GetAlertParams) (Answer[Alert], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[Alert](ctx, c, call{method: http.MethodGet, path: "/v1/alerts/" + url.PathEscape(alert), query: q})
+}
+
 // ListAlertDeliveriesParams: the optional parameters of ListAlertDeliveries; the first counts.
 type ListAlertDeliveriesParams struct {
 	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
@@ -3736,6 +3923,21 @@ func (c *Client) ListAlertDeliveries(ctx context.Context, params ...ListAlertDel
 	q.add("limit", p.Limit)
 	q.add("cursor", p.Cursor)
 	return send[AlertDeliveryPage](ctx, c, call{method: http.MethodGet, path: "/v1/alert-deliveries", query: q})
+}
+
+// GetAlertDeliveryParams: the optional parameters of GetAlertDelivery; the first counts.
+type GetAlertDeliveryParams struct {
+	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
+	// leave it out.
+	Tenant Reference
+}
+
+// GetAlertDelivery: Read an alert delivery. GET /v1/alert-deliveries/{delivery}
+func (c *Client) GetAlertDelivery(ctx context.Context, delivery string, params ...GetAlertDeliveryParams) (Answer[AlertDelivery], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[AlertDelivery](ctx, c, call{method: http.MethodGet, path: "/v1/alert-deliveries/" + url.PathEscape(delivery), query: q})
 }
 
 // CreateAlertRepetitionParams: the optional parameters of CreateAlertRepetition; the first counts.

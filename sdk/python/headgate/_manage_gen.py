@@ -319,6 +319,7 @@ class NewInvitation(TypedDict):
 
     email: str
     role: Role
+    send_email: NotRequired[bool]
 
 
 class Invitation(TypedDict):
@@ -677,8 +678,8 @@ class VersionPage(TypedDict):
     next_cursor: NotRequired[str]
 
 
-# The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials` and `quota_used`. Later versions may add values.
-AlertMetric = Literal["denial_rate", "denials", "degraded_share", "limiter_latency", "quota_used", "silent_nodes", "node_alarms", "snapshots_held"]
+# The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values.
+AlertMetric = Literal["denial_rate", "denials", "degraded_share", "limiter_latency", "quota_used", "exhausted_in", "silent_nodes", "node_alarms", "snapshots_held"]
 
 
 # What a rule compares, and who gets the messages.
@@ -748,8 +749,8 @@ class AlertRule(TypedDict):
     updated_at: str
 
 
-# `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. Later versions may add values.
-AlertChannelKind = Literal["webhook", "slack"]
+# `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. `email`: plain text to one address; needs the settings of SMTP. Later versions may add values.
+AlertChannelKind = Literal["webhook", "slack", "email"]
 
 
 class AlertChannelDocument(TypedDict):
@@ -800,20 +801,20 @@ class Alert(TypedDict):
     detail: NotRequired[str]
 
 
-# The reason for a message. Later versions may add values.
+# The reason for a message. `invitation`: an e-mail with the link of an invitation. Later versions may add values.
 AlertEvent = str
 
 
-# `dead`: given up after 24 hours, or after `410 Gone`. Later versions may add values.
+# `dead`: given up after 24 hours, or because the receiver is gone: `410 Gone`, or an e-mail address that does not exist. Later versions may add values.
 AlertDeliveryStatus = Literal["waiting", "delivered", "dead"]
 
 
 class AlertDelivery(TypedDict):
-    """One message to one channel."""
+    """One message to one channel, or the e-mail of one invitation."""
 
     id: str
     tenant_id: NotRequired[str]
-    channel_id: str
+    channel_id: NotRequired[str]
     alert_id: NotRequired[str]
     event: AlertEvent
     status: AlertDeliveryStatus
@@ -822,6 +823,55 @@ class AlertDelivery(TypedDict):
     created_at: str
     due_at: NotRequired[str]
     ended_at: NotRequired[str]
+    log: NotRequired[List[AlertAttempt]]
+
+
+class AlertAttempt(TypedDict):
+    """An attempt to send a message."""
+
+    at: str
+    answer: str
+
+
+class AlertTemplate(TypedDict):
+    """A rule to begin with."""
+
+    slug: str
+    summary: str
+    rule: AlertRuleDocument
+
+
+class AlertTemplateList(TypedDict):
+    """All templates."""
+
+    data: List[AlertTemplate]
+
+
+class AlertMaintenanceDocument(TypedDict):
+    """A time in which rules announce no alerts."""
+
+    name: str
+    starts_at: str
+    ends_at: str
+    repeat: NotRequired[Literal["daily", "weekly"]]
+    rules: NotRequired[List[str]]
+
+
+class AlertMaintenance(TypedDict):
+    """A maintenance window."""
+
+    id: str
+    tenant_id: NotRequired[str]
+    window: AlertMaintenanceDocument
+    created_at: str
+
+
+class AlertMaintenancePage(TypedDict):
+    """A page of maintenance windows."""
+
+    data: List[AlertMaintenance]
+    has_more: bool
+    next_cursor: NotRequired[str]
 
 
 class AlertRulePage(TypedDict):
@@ -2465,6 +2515,15 @@ class Management(Caller):
         """Delete an alert rule. `DELETE /v1/alert-rules/{rule}`"""
         return self._send("DELETE", f"/v1/alert-rules/{segment(rule)}", query={"tenant": tenant}, timeout=timeout)
 
+    def list_alert_templates(
+        self,
+        *,
+        tenant: Optional[Reference] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[AlertTemplateList]:
+        """List rule templates. `GET /v1/alert-templates`"""
+        return self._send("GET", "/v1/alert-templates", query={"tenant": tenant}, timeout=timeout)
+
     def list_alert_channels(
         self,
         *,
@@ -2552,6 +2611,48 @@ class Management(Caller):
         """Send a test message. `POST /v1/alert-channels/{channel}/test`"""
         return self._send("POST", f"/v1/alert-channels/{segment(channel)}/test", query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
+    def list_alert_maintenance(
+        self,
+        *,
+        tenant: Optional[Reference] = None,
+        limit: Optional[int] = None,
+        cursor: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[AlertMaintenancePage]:
+        """List maintenance windows. `GET /v1/alert-maintenance`"""
+        return self._send("GET", "/v1/alert-maintenance", query={"tenant": tenant, "limit": limit, "cursor": cursor}, timeout=timeout)
+
+    def create_alert_maintenance(
+        self,
+        body: AlertMaintenanceDocument,
+        *,
+        tenant: Optional[Reference] = None,
+        idempotency_key: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[AlertMaintenance]:
+        """Create a maintenance window. `POST /v1/alert-maintenance`"""
+        return self._send("POST", "/v1/alert-maintenance", body=body, query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
+
+    def get_alert_maintenance(
+        self,
+        maintenance: str,
+        *,
+        tenant: Optional[Reference] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[AlertMaintenance]:
+        """Read a maintenance window. `GET /v1/alert-maintenance/{maintenance}`"""
+        return self._send("GET", f"/v1/alert-maintenance/{segment(maintenance)}", query={"tenant": tenant}, timeout=timeout)
+
+    def delete_alert_maintenance(
+        self,
+        maintenance: str,
+        *,
+        tenant: Optional[Reference] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[None]:
+        """Delete a maintenance window. `DELETE /v1/alert-maintenance/{maintenance}`"""
+        return self._send("DELETE", f"/v1/alert-maintenance/{segment(maintenance)}", query={"tenant": tenant}, timeout=timeout)
+
     def list_alerts(
         self,
         *,
@@ -2564,6 +2665,16 @@ class Management(Caller):
         """List alerts. `GET /v1/alerts`"""
         return self._send("GET", "/v1/alerts", query={"tenant": tenant, "open": open, "limit": limit, "cursor": cursor}, timeout=timeout)
 
+    def get_alert(
+        self,
+        alert: str,
+        *,
+        tenant: Optional[Reference] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[Alert]:
+        """Read an alert. `GET /v1/alerts/{alert}`"""
+        return self._send("GET", f"/v1/alerts/{segment(alert)}", query={"tenant": tenant}, timeout=timeout)
+
     def list_alert_deliveries(
         self,
         *,
@@ -2575,6 +2686,16 @@ class Management(Caller):
     ) -> Answer[AlertDeliveryPage]:
         """List alert deliveries. `GET /v1/alert-deliveries`"""
         return self._send("GET", "/v1/alert-deliveries", query={"tenant": tenant, "status": status, "limit": limit, "cursor": cursor}, timeout=timeout)
+
+    def get_alert_delivery(
+        self,
+        delivery: str,
+        *,
+        tenant: Optional[Reference] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[AlertDelivery]:
+        """Read an alert delivery. `GET /v1/alert-deliveries/{delivery}`"""
+        return self._send("GET", f"/v1/alert-deliveries/{segment(delivery)}", query={"tenant": tenant}, timeout=timeout)
 
     def create_alert_repetition(
         self,

@@ -418,6 +418,8 @@ export interface NewInvitation {
   email: string;
   /** A role of the operator, or a role of a tenant. Later versions may add values. */
   role: Role;
+  /** Whether the link is also e-mailed to the address, at most 60 in an hour from one tenant. Needs the settings of a mail server; without them, `true` is rejected. */
+  send_email?: boolean;
 }
 
 /** An open invitation. */
@@ -902,24 +904,24 @@ export interface VersionPage {
   next_cursor?: string;
 }
 
-/** The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials` and `quota_used`. Later versions may add values. */
-export type AlertMetric = "denial_rate" | "denials" | "degraded_share" | "limiter_latency" | "quota_used" | "silent_nodes" | "node_alarms" | "snapshots_held";
+/** The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values. */
+export type AlertMetric = "denial_rate" | "denials" | "degraded_share" | "limiter_latency" | "quota_used" | "exhausted_in" | "silent_nodes" | "node_alarms" | "snapshots_held";
 
 /** What a rule compares, and who gets the messages. */
 export interface AlertRuleDocument {
   /** A name for people. */
   name: string;
-  /** The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials` and `quota_used`. Later versions may add values. */
+  /** The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values. */
   metric: AlertMetric;
-  /** The tenant that is watched, by slug. Without it, all tenants together. Required for `quota_used`; not for a rule that a tenant owns. */
+  /** The tenant that is watched, by slug. Without it, all tenants together. Required for `quota_used` and `exhausted_in`; not for a rule that a tenant owns. */
   tenant?: Slug;
   /** Only this policy of the tenant, by slug. */
   policy?: Slug;
   /** The time that is measured, in whole minutes from `1m` to `1d`. The present minute is added to it. Required for metrics of requests and of latency, absent for others. */
   window?: string;
-  /** The figure from which the alert begins. */
+  /** The figure from which the alert begins; for `exhausted_in`, the figure at or below which it begins. */
   threshold: number;
-  /** The figure below which the alert ends, at most the threshold. Absent: the threshold. */
+  /** The figure below which the alert ends, at most the threshold; for `exhausted_in`, the figure above which it ends, at least the threshold. Absent: the threshold. */
   recovery?: number;
   /** How long the figure must stay there before the alert begins or ends, up to `1d`. Absent: no time. */
   for?: string;
@@ -929,7 +931,7 @@ export interface AlertRuleDocument {
   channels?: string[];
   /** Whether the rule is not evaluated. */
   disabled?: boolean;
-  /** No message is sent before this time. Alerts are still listed. */
+  /** No alert is announced before this time; one that still lasts then is announced then. Alerts are still listed. */
   muted_until?: string;
 }
 
@@ -939,15 +941,15 @@ export interface AlertRulePatch {
   name?: string;
   /** The figure. */
   metric?: string;
-  /** The tenant that is watched, by slug. Without it, all tenants together. Required for `quota_used`; not for a rule that a tenant owns. */
+  /** The tenant that is watched, by slug. Without it, all tenants together. Required for `quota_used` and `exhausted_in`; not for a rule that a tenant owns. */
   tenant?: string | null;
   /** Only this policy of the tenant, by slug. */
   policy?: string | null;
   /** The time that is measured, in whole minutes from `1m` to `1d`. The present minute is added to it. Required for metrics of requests and of latency, absent for others. */
   window?: string | null;
-  /** The figure from which the alert begins. */
+  /** The figure from which the alert begins; for `exhausted_in`, the figure at or below which it begins. */
   threshold?: number;
-  /** The figure below which the alert ends, at most the threshold. Absent: the threshold. */
+  /** The figure below which the alert ends, at most the threshold; for `exhausted_in`, the figure above which it ends, at least the threshold. Absent: the threshold. */
   recovery?: number | null;
   /** How long the figure must stay there before the alert begins or ends, up to `1d`. Absent: no time. */
   for?: string | null;
@@ -957,7 +959,7 @@ export interface AlertRulePatch {
   channels?: string[] | null;
   /** Whether the rule is not evaluated. */
   disabled?: boolean | null;
-  /** No message is sent before this time. Alerts are still listed. */
+  /** No alert is announced before this time; one that still lasts then is announced then. Alerts are still listed. */
   muted_until?: string | null;
 }
 
@@ -998,16 +1000,16 @@ export interface AlertRule {
   updated_at: string;
 }
 
-/** `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. Later versions may add values. */
-export type AlertChannelKind = "webhook" | "slack";
+/** `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. `email`: plain text to one address; needs the settings of SMTP. Later versions may add values. */
+export type AlertChannelKind = "webhook" | "slack" | "email";
 
 /** An address that gets messages. */
 export interface AlertChannelDocument {
   /** A name for people. */
   name: string;
-  /** `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. Later versions may add values. */
+  /** `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. `email`: plain text to one address; needs the settings of SMTP. Later versions may add values. */
   kind: AlertChannelKind;
-  /** The address, which begins with https://. Answers show only the host of an address of Slack, and a change with that text keeps the address. */
+  /** The address, which begins with https://; for `email`, `mailto:` and the e-mail address, which a tenant must have among its members. Answers show only the host of an address of Slack, and a change with that text keeps the address. */
   url: string;
 }
 
@@ -1017,7 +1019,7 @@ export interface AlertChannelPatch {
   name?: string;
   /** The kind. It cannot change. */
   kind?: string;
-  /** The address, which begins with https://. Answers show only the host of an address of Slack, and a change with that text keeps the address. */
+  /** The address, which begins with https://; for `email`, `mailto:` and the e-mail address, which a tenant must have among its members. Answers show only the host of an address of Slack, and a change with that text keeps the address. */
   url?: string;
 }
 
@@ -1039,7 +1041,7 @@ export interface AlertChannel {
 
 /** A channel with its secret, which is shown once. */
 export interface IssuedAlertChannel {
-  /** The secret that signs messages; absent for `slack`. */
+  /** The secret that signs messages; only for `webhook`. */
   secret?: string;
   /** A channel. */
   channel: AlertChannel;
@@ -1061,31 +1063,31 @@ export interface Alert {
   ended_at?: string;
   /** The figure when it began. */
   value: number;
-  /** The largest figure so far. */
+  /** The worst figure so far: the largest, or for `exhausted_in` the smallest. */
   peak: number;
   /** A sentence about the figure. */
   detail?: string;
 }
 
-/** The reason for a message. Later versions may add values. */
-export type AlertEvent = "began" | "resolved" | "test" | (string & {});
+/** The reason for a message. `invitation`: an e-mail with the link of an invitation. Later versions may add values. */
+export type AlertEvent = "began" | "resolved" | "test" | "invitation" | (string & {});
 
-/** `dead`: given up after 24 hours, or after `410 Gone`. Later versions may add values. */
+/** `dead`: given up after 24 hours, or because the receiver is gone: `410 Gone`, or an e-mail address that does not exist. Later versions may add values. */
 export type AlertDeliveryStatus = "waiting" | "delivered" | "dead";
 
-/** One message to one channel. */
+/** One message to one channel, or the e-mail of one invitation. */
 export interface AlertDelivery {
   /** UUIDv7; the `webhook-id` of every attempt. */
   id: string;
   /** The tenant that owns the channel. Absent: the operator. */
   tenant_id?: string;
-  /** The channel. */
-  channel_id: string;
-  /** The alert. Absent for a test. */
+  /** The channel. Absent for an invitation. */
+  channel_id?: string;
+  /** The alert. Absent for a test and an invitation. */
   alert_id?: string;
-  /** The reason for a message. Later versions may add values. */
+  /** The reason for a message. `invitation`: an e-mail with the link of an invitation. Later versions may add values. */
   event: AlertEvent;
-  /** `dead`: given up after 24 hours, or after `410 Gone`. Later versions may add values. */
+  /** `dead`: given up after 24 hours, or because the receiver is gone: `410 Gone`, or an e-mail address that does not exist. Later versions may add values. */
   status: AlertDeliveryStatus;
   /** The number of attempts. */
   attempts: number;
@@ -1097,6 +1099,68 @@ export interface AlertDelivery {
   due_at?: string;
   /** When it was delivered or given up. */
   ended_at?: string;
+  /** The attempts, oldest first. Only in the answer for one delivery. */
+  log?: AlertAttempt[];
+}
+
+/** An attempt to send a message. */
+export interface AlertAttempt {
+  /** When it ended. */
+  at: string;
+  /** The result, such as `503 Service Unavailable`. */
+  answer: string;
+}
+
+/** A rule to begin with. */
+export interface AlertTemplate {
+  /** A name for programs. */
+  slug: string;
+  /** When the alert begins. */
+  summary: string;
+  /** What a rule compares, and who gets the messages. */
+  rule: AlertRuleDocument;
+}
+
+/** All templates. */
+export interface AlertTemplateList {
+  /** The templates. */
+  data: AlertTemplate[];
+}
+
+/** A time in which rules announce no alerts. */
+export interface AlertMaintenanceDocument {
+  /** A name for people. */
+  name: string;
+  /** When it begins. */
+  starts_at: string;
+  /** When it ends, at most 30 days later. A repeated window is at most as long as the time between two repetitions. */
+  ends_at: string;
+  /** How often it is repeated, counted in UTC. Absent: it is not repeated. Later versions may add values. */
+  repeat?: "daily" | "weekly";
+  /** Ids of the rules. Absent: all rules of the owner. */
+  rules?: string[];
+}
+
+/** A maintenance window. */
+export interface AlertMaintenance {
+  /** UUIDv7. */
+  id: string;
+  /** The tenant that owns it. Absent: the operator. */
+  tenant_id?: string;
+  /** A time in which rules announce no alerts. */
+  window: AlertMaintenanceDocument;
+  /** When it was created. */
+  created_at: string;
+}
+
+/** A page of maintenance windows. */
+export interface AlertMaintenancePage {
+  /** The rows. */
+  data: AlertMaintenance[];
+  /** Whether another page follows. */
+  has_more: boolean;
+  /** The cursor of the next page. Absent on the last page. */
+  next_cursor?: string;
 }
 
 /** A page of rules. */
@@ -2526,6 +2590,11 @@ export class Management extends Caller {
     return this.send({ method: "DELETE", path: `/v1/alert-rules/${segment(rule)}`, query }, options);
   }
 
+  /** List rule templates. `GET /v1/alert-templates` */
+  async listAlertTemplates(query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<AlertTemplateList>> {
+    return this.send({ method: "GET", path: `/v1/alert-templates`, query }, options);
+  }
+
   /** List alert channels. `GET /v1/alert-channels` */
   async listAlertChannels(query: { tenant?: Reference; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<AlertChannelPage>> {
     return this.send({ method: "GET", path: `/v1/alert-channels`, query }, options);
@@ -2566,14 +2635,44 @@ export class Management extends Caller {
     return this.send({ method: "POST", path: `/v1/alert-channels/${segment(channel)}/test`, query, idempotent: true }, options);
   }
 
+  /** List maintenance windows. `GET /v1/alert-maintenance` */
+  async listAlertMaintenance(query: { tenant?: Reference; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<AlertMaintenancePage>> {
+    return this.send({ method: "GET", path: `/v1/alert-maintenance`, query }, options);
+  }
+
+  /** Create a maintenance window. `POST /v1/alert-maintenance` */
+  async createAlertMaintenance(body: AlertMaintenanceDocument, query: { tenant?: Reference } = {}, options: CreateOptions = {}): Promise<Answer<AlertMaintenance>> {
+    return this.send({ method: "POST", path: `/v1/alert-maintenance`, body, query, idempotent: true }, options);
+  }
+
+  /** Read a maintenance window. `GET /v1/alert-maintenance/{maintenance}` */
+  async getAlertMaintenance(maintenance: string, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<AlertMaintenance>> {
+    return this.send({ method: "GET", path: `/v1/alert-maintenance/${segment(maintenance)}`, query }, options);
+  }
+
+  /** Delete a maintenance window. `DELETE /v1/alert-maintenance/{maintenance}` */
+  async deleteAlertMaintenance(maintenance: string, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<void>> {
+    return this.send({ method: "DELETE", path: `/v1/alert-maintenance/${segment(maintenance)}`, query }, options);
+  }
+
   /** List alerts. `GET /v1/alerts` */
   async listAlerts(query: { tenant?: Reference; open?: boolean; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<AlertPage>> {
     return this.send({ method: "GET", path: `/v1/alerts`, query }, options);
   }
 
+  /** Read an alert. `GET /v1/alerts/{alert}` */
+  async getAlert(alert: string, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<Alert>> {
+    return this.send({ method: "GET", path: `/v1/alerts/${segment(alert)}`, query }, options);
+  }
+
   /** List alert deliveries. `GET /v1/alert-deliveries` */
   async listAlertDeliveries(query: { tenant?: Reference; status?: AlertDeliveryStatus; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<AlertDeliveryPage>> {
     return this.send({ method: "GET", path: `/v1/alert-deliveries`, query }, options);
+  }
+
+  /** Read an alert delivery. `GET /v1/alert-deliveries/{delivery}` */
+  async getAlertDelivery(delivery: string, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<AlertDelivery>> {
+    return this.send({ method: "GET", path: `/v1/alert-deliveries/${segment(delivery)}`, query }, options);
   }
 
   /** Send a message again. `POST /v1/alert-deliveries/{delivery}/repeat` */

@@ -37,6 +37,7 @@ redisURL: redis-url
 bootstrapKey: bootstrap-key
 adminPassword: admin-password
 oidcClientSecret: oidc-client-secret
+smtpPassword: smtp-password
 {{- end -}}
 
 {{- define "headgate.checkSecret" -}}

@@ -1,0 +1,4 @@
+-- SHA-256 of the token of the link that was e-mailed; NULL: none was. The token is made when
+-- the e-mail is sent, so that no token is kept while it waits.
+ALTER TABLE invitations ADD COLUMN mail_hash BLOB;
+CREATE UNIQUE INDEX invitations_mail_hash ON invitations (mail_hash);

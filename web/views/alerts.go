@@ -1,0 +1,195 @@
+package views
+
+// An AlertHead is the navigation of the pages about alerts.
+type AlertHead struct {
+	OfTenant bool
+	Tenant   TenantHead // of the tenant's pages
+	Pages    []Tab
+}
+
+// Alerts is the first page about alerts.
+type Alerts struct {
+	AlertHead
+	Notice   string
+	Open     []AlertRow
+	Past     []AlertRow
+	Next     string // the address of the next page; "" on the last page
+	RulesURL string
+	Empty    Empty // Title is "" if there are rules
+}
+
+// An AlertRow is one alert.
+type AlertRow struct {
+	URL, Name    string
+	Figure       string // "The 429 rate of tenant acme in the last 5 min"
+	Value, Peak  string // with units
+	Threshold    string // "20% or more"
+	Detail       string
+	Open         bool
+	Began, Ended Moment
+}
+
+// An Alert is the page of one alert.
+type Alert struct {
+	AlertHead
+	AlertRow
+	Links    []Link
+	Messages []AlertMessageRow
+}
+
+// AlertRules is the list of rules.
+type AlertRules struct {
+	AlertHead
+	List[AlertRuleRow]
+}
+
+// An AlertRuleRow is a rule with its state.
+type AlertRuleRow struct {
+	URL, Name, Figure string
+	Begins            string // "Begins at 20% or more for 2m, ends below 10%"
+	Status, Tone      string
+	Since             Moment
+	Value             string // the newest figure, or ""
+	Detail            string
+	Muted             Moment   // the end of the time without messages
+	Channels          []string // names
+}
+
+// AlertTemplates are the rules to begin with.
+type AlertTemplates struct {
+	AlertHead
+	Faults        []Fault
+	Action, Back  string
+	Templates     []AlertTemplate
+	Rules         Checks // the templates that need no input
+	Channels      Checks
+	NewChannelURL string
+}
+
+// An AlertTemplate is a rule to begin with.
+type AlertTemplate struct{ Name, Summary, Begins, URL string }
+
+// An AlertRuleForm creates or changes a rule. Exists and the members after it are for a rule
+// that exists.
+type AlertRuleForm struct {
+	AlertHead
+	Title, Figure, Button string
+	Faults                []Fault
+	Action, Back          string
+	Metric, From, Version string // hidden fields
+	Fields                []Input
+	Channels              Checks
+	NewChannelURL         string
+	Enabled               Checks
+	Exists, MayWrite      bool
+	Notice                string
+	Row                   AlertRuleRow
+	Mute                  Ending
+	Past                  []AlertRow
+}
+
+// Field returns the field with a name, or nil.
+func (f *AlertRuleForm) Field(name string) *Input {
+	for i := range f.Fields {
+		if f.Fields[i].Name == name {
+			return &f.Fields[i]
+		}
+	}
+	return nil
+}
+
+// AlertChannels is the list of channels.
+type AlertChannels struct {
+	AlertHead
+	List[AlertChannelRow]
+}
+
+// An AlertChannelRow is a channel in the list.
+type AlertChannelRow struct {
+	URL, Name, Kind, Address string
+	Created                  Moment
+	TestURL                  string // "" if the visitor must not
+}
+
+// An AlertChannelForm creates or changes a channel. Exists and the members after it are for a
+// channel that exists.
+type AlertChannelForm struct {
+	AlertHead
+	Title, Button     string
+	Faults            []Fault
+	Action, Back      string
+	Version           string
+	Kind              Choice
+	Fields            []Input
+	Exists, MayWrite  bool
+	Notice            string
+	KindName, Address string
+	HasSecret         bool
+	Former            Moment // the end of the former secret
+	Messages          []AlertMessageRow
+}
+
+// An AlertSecret shows the secret of a webhook once.
+type AlertSecret struct {
+	AlertHead
+	Name, Secret, Back string
+	Rotated, MayTest   bool
+	Former             Moment
+}
+
+// AlertMessages is the list of messages.
+type AlertMessages struct {
+	AlertHead
+	List[AlertMessageRow]
+	Base   string
+	Status Select
+}
+
+// An AlertMessageRow is a message in a list.
+type AlertMessageRow struct {
+	URL, Event, Channel, Status, Tone string
+	Attempts, Answer                  string
+	Created, Due                      Moment
+}
+
+// An AlertMessage is the page of one message.
+type AlertMessage struct {
+	AlertHead
+	AlertMessageRow
+	ID, Body, Notice     string
+	ChannelURL, AlertURL string
+	RepeatURL            string // "" if the visitor must not
+	Log                  []AlertAttempt
+}
+
+// An AlertAttempt is one attempt to send a message.
+type AlertAttempt struct {
+	At     Moment
+	Answer string
+}
+
+// AlertMaintenance is the list of maintenance windows.
+type AlertMaintenance struct {
+	AlertHead
+	List[AlertMaintenanceRow]
+}
+
+// An AlertMaintenanceRow is a maintenance window.
+type AlertMaintenanceRow struct {
+	Name, Status, Tone string
+	When               string // "26 November 2026, 14:00 to 15:00 UTC"
+	Repeat             string
+	Rules              string // "all rules", or their names
+	DeleteURL          string // "" if the visitor must not
+}
+
+// An AlertMaintenanceForm creates a maintenance window.
+type AlertMaintenanceForm struct {
+	AlertHead
+	Faults       []Fault
+	Action, Back string
+	Name         Input
+	Starts, Ends Input
+	Repeat       Select
+	Rules        Checks // none checked: all
+}
