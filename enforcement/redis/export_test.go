@@ -42,3 +42,17 @@ func WithoutKeyBound(l *Limiter) {
 
 // WeightOf is the most bytes that a key of a meter can take.
 func WeightOf(m *enforcement.Meter) int64 { return weightOf(m) }
+
+// ClusterURL returns a URL of several addresses in the form of go-redis, which names all
+// but the first one in the query.
+func ClusterURL(text string) string {
+	o, err := parseURL(text)
+	if err != nil {
+		panic(err)
+	}
+	url := "redis://" + o.Username + ":" + o.Password + "@" + o.Addrs[0] + "?"
+	for _, address := range o.Addrs[1:] {
+		url += "&addr=" + address
+	}
+	return url
+}

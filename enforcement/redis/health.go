@@ -30,8 +30,12 @@ const (
 // A Status is the state of Redis for readiness checks and metrics.
 type Status struct {
 	// Reachable is false while the breaker is open. Take then returns Failed at once,
-	// and probes check whether Redis answers again.
+	// and probes check whether Redis answers again. On a cluster, it is false while the
+	// breaker of a master is open; this concerns the requests of that server.
 	Reachable bool
+	// Servers is the number of masters of a cluster, and ServersAway the number of those
+	// whose breaker is open. Both are 0 without a cluster.
+	Servers, ServersAway int
 	// Since is the time at which Reachable last changed.
 	Since time.Time
 	// Err is the reason why Redis is not reachable, or nil.
@@ -80,7 +84,7 @@ func (l *Limiter) Status() Status {
 	h := &l.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Status{
+	status := Status{
 		Reachable: h.closed.Load(), Since: h.since, Err: h.err,
 		Version: h.version, MaxMemoryPolicy: h.policy,
 		Mismatches: h.mismatches.n.Load(), Unreadable: h.unreadable.n.Load(),
@@ -88,6 +92,10 @@ func (l *Limiter) Status() Status {
 		Refusal: h.refusing, Loss: h.marks.loss, Losses: h.marks.count, Epoch: h.marks.epoch,
 		UsedMemory: h.usedMemory, MaxMemory: h.maxMemory,
 	}
+	if l.cluster != nil {
+		l.cluster.describe(&status)
+	}
+	return status
 }
 
 // health has the circuit breaker and what this node knows about Redis.
@@ -99,6 +107,9 @@ func (l *Limiter) Status() Status {
 // The breaker opens in four cases: a call and a concurrent probe are not answered;
 // breakAfter calls in a row are not answered; a probe cannot connect; two probes in a
 // row are not answered while no call is answered. It closes when verify succeeds.
+//
+// On a cluster, each server has a breaker of its own (type server). This one then stays
+// closed after the first connection.
 type health struct {
 	closed   atomic.Bool  // the breaker is closed, so calls are made
 	failures atomic.Int32 // unanswered calls and probes since the last answer
@@ -186,12 +197,10 @@ func (h *health) suspect() bool {
 }
 
 // probeIsSilent records that a command on the probe connection has waited for
-// silentAfter slices. It only counts if that command is a probe. On a cluster it never
-// counts, because a probe reaches any one of the servers, and its silence does not
-// explain an unanswered call.
+// silentAfter slices. It only counts if that command is a probe of a single server.
 func (l *Limiter) probeIsSilent() {
 	h := &l.health
-	if l.clocks.byHome || !h.probing.Load() {
+	if l.cluster != nil || !h.probing.Load() {
 		return
 	}
 	h.silent.Store(true)
@@ -255,7 +264,8 @@ func (l *Limiter) Run(ctx context.Context) error {
 	defer l.health.setRunning(false)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for policyAt, pulseAt := time.Now().Add(policyEvery), time.Now().Add(pulseEvery); ; {
+	policyAt, pulseAt, lookAt := time.Now().Add(policyEvery), time.Now().Add(pulseEvery), time.Now()
+	for {
 		asked := false
 		select {
 		case <-ctx.Done():
@@ -275,6 +285,11 @@ func (l *Limiter) Run(ctx context.Context) error {
 		} else if now := time.Now(); now.After(policyAt) {
 			l.readPolicy(ctx)
 			policyAt = now.Add(policyEvery)
+		} else if l.cluster != nil {
+			if reload := now.After(lookAt) || !asked && l.cluster.anyOpen(); reload || asked {
+				l.cluster.look(ctx, reload)
+				lookAt = now.Add(lookEvery)
+			}
 		} else if asked || now.UnixMilli()-l.health.spoken.Load() >= lookEvery.Milliseconds() {
 			_ = l.probeOnce(ctx) // the breaker records the error
 		}
@@ -305,6 +320,12 @@ func (l *Limiter) probeOnce(ctx context.Context) error {
 		h.suspect() // the next probe decides whether the breaker opens
 	}
 	return err
+}
+
+func (h *health) isRunning() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.running
 }
 
 func (h *health) setRunning(running bool) {
@@ -342,6 +363,9 @@ func (l *Limiter) verify(ctx context.Context) error {
 		}
 	}
 	h.mu.Unlock()
+	if l.cluster != nil {
+		l.cluster.look(ctx, true)
+	}
 	l.pulse(ctx)
 	l.readPolicy(ctx)
 	return nil
@@ -363,6 +387,9 @@ func (l *Limiter) inspect(ctx context.Context) (version string, refusal, err err
 	}
 	if valkey := infoField(info, "valkey_version"); valkey != "" {
 		version = "valkey " + valkey
+	}
+	if l.cluster == nil && infoField(info, "redis_mode") == "cluster" {
+		return version, errors.New("redis: the server is part of a cluster: add ?cluster=true to the URL"), nil
 	}
 	if refusal, err = l.checkEviction(ctx); refusal != nil || err != nil {
 		return version, refusal, err

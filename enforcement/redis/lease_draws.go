@@ -48,7 +48,11 @@ func (l *Limiter) Draw(ctx context.Context, draws []enforcement.Draw, drawn []en
 
 // draw performs draws with one run of lease.lua.
 func (l *Limiter) draw(ctx context.Context, draws []enforcement.Draw, drawn []enforcement.Drawn) {
-	b, err := l.runDraws(ctx, draws)
+	var b []byte
+	err := l.mayDraw(ctx, draws)
+	if err == nil {
+		b, err = l.runDraws(ctx, draws)
+	}
 	if err == nil && len(b) != 8+drawSize*len(draws) {
 		err = errors.New("the reply has a wrong length")
 	}
@@ -68,6 +72,19 @@ func (l *Limiter) draw(ctx context.Context, draws []enforcement.Draw, drawn []en
 		}
 		drawn[i] = a
 	}
+}
+
+// mayDraw returns the reason why no draw can be made now, or nil. On a cluster, all draws
+// are of one home.
+func (l *Limiter) mayDraw(ctx context.Context, draws []enforcement.Draw) error {
+	if l.cluster == nil || len(draws) == 0 {
+		return nil
+	}
+	s, _, err := l.cluster.of(ctx, draws[0].Home)
+	if err != nil {
+		return err
+	}
+	return l.mayCall(s)
 }
 
 // runDraws runs lease.lua by its hash. If the server replies that it does not know the

@@ -22,6 +22,7 @@ type Limiter struct {
 	probe   redis.UniversalClient // for probes only, so that they never wait behind checks
 	scripts *scripts
 	lanes   lanes
+	cluster *cluster // nil for a single server and for Sentinel
 	denials denials
 	clocks  clocks
 	health  health
@@ -58,6 +59,9 @@ func New(ctx context.Context, config Config) (*Limiter, error) {
 	l := &Limiter{config: config, scripts: newScripts(), log: config.Logger}
 	l.client, l.probe = redis.NewUniversalClient(l.callOptions(options)), redis.NewUniversalClient(l.probeOptions(options))
 	l.clocks.byHome = options.IsClusterMode
+	if calls, ok := l.client.(*redis.ClusterClient); ok && options.IsClusterMode {
+		l.cluster = newCluster(calls, l.probe.(*redis.ClusterClient), &l.health.opened, l.log)
+	}
 	l.lanes.open(l)
 	l.denials.open(config.Denials)
 	l.health.start(time.Now())
@@ -191,6 +195,8 @@ func (l *Limiter) takeHomes(ctx context.Context, requests []enforcement.Request,
 // the server did not run it: the call arrived after its deadline, or no connection was
 // available although probes are answered. Each reply corrects the estimate of the
 // server's clock, so a second attempt arrives in time unless this process stalls again.
+// A call whose slot moves to another server of a cluster is repeated for at most
+// mostPatience times the timeout.
 const attempts = 10
 
 // exchange sends a call and returns the reply of the script. If err is nil, the script
@@ -207,13 +213,17 @@ func (l *Limiter) exchange(c *call) (answer reply, err error) {
 	}
 	c.encode(l.scripts, l.config.Prefix, l.config.Now != nil, now)
 	began := time.Now()
-	for range attempts {
+	c.route = route{}
+	for left := attempts; left > 0; left-- {
 		answer, err = l.send(c)
-		if err != nil && !c.argument.sent && !isReply(err) &&
-			time.Since(began) < mostPatience*l.config.Timeout && l.probeOnce(context.Background()) == nil {
+		soon := time.Since(began) < mostPatience*l.config.Timeout
+		switch {
+		case err != nil && soon && l.redirected(c, err):
+			left++
 			continue
-		}
-		if err != nil {
+		case err != nil && soon && !c.argument.sent && !isReply(err) && !errors.Is(err, enforcement.ErrNotReached) && l.answers(c):
+			continue
+		case err != nil:
 			return reply{}, err
 		}
 		if answer.done {
@@ -294,21 +304,38 @@ func (l *Limiter) send(c *call) (reply, error) {
 	return c.readReply(b)
 }
 
+// answers probes the server of a call that was not sent, and reports whether it answers.
+func (l *Limiter) answers(c *call) bool {
+	if l.cluster != nil {
+		return c.asked != nil && l.cluster.probe(context.Background(), c.asked) == nil
+	}
+	return l.probeOnce(context.Background()) == nil
+}
+
+// process sends the command of a call.
+func (l *Limiter) process(c *call, whole bool) (*redis.StringCmd, error) {
+	if l.cluster != nil {
+		return l.clusterProcess(c, whole)
+	}
+	ctx := l.health.whileClosed()
+	cmd := redis.NewStringCmd(ctx, c.arguments(whole)...)
+	err := l.client.Process(ctx, cmd)
+	if err != nil && c.argument.sent && !isReply(err) {
+		l.unanswered(err)
+	}
+	return cmd, err
+}
+
 // run makes one round trip to Redis. The connection bounds the time until the server
 // answers. The wait for a free connection ends when the breaker opens.
 func (l *Limiter) run(c *call, whole bool) ([]byte, error) {
 	home := c.home()
 	started := time.Now()
 	c.setDeadline(l.clocks.deadline(home, started, l.config.Timeout))
-	ctx := l.health.whileClosed()
-	cmd := redis.NewStringCmd(ctx, c.arguments(whole)...)
-	err := l.client.Process(ctx, cmd)
+	cmd, err := l.process(c, whole)
 	if err != nil {
-		switch {
-		case isReply(err):
+		if isReply(err) {
 			l.refusedBy(err.Error())
-		case c.argument.sent:
-			l.unanswered(err)
 		}
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -128,8 +129,10 @@ func (l *Limiter) pulse(ctx context.Context) bool {
 	for i, command := range commands {
 		reply, err := readPulse(homes[i], command.(*redis.Cmd))
 		switch {
-		case err != nil && !isReply(err):
+		case err != nil && !isReply(err) && l.cluster == nil:
 			return false
+		case err != nil && (!isReply(err) || movesSlot(err)):
+			continue // the server of this home is away, or its slot moves; the other homes have replies
 		case err != nil:
 			l.refusedBy(err.Error())
 			return true
@@ -138,6 +141,9 @@ func (l *Limiter) pulse(ctx context.Context) bool {
 			return true
 		}
 		replies = append(replies, reply)
+	}
+	if len(replies) == 0 {
+		return false
 	}
 	h.accepted(sent, l.log)
 	l.compare(ctx, replies)
@@ -195,16 +201,24 @@ func (l *Limiter) compare(ctx context.Context, replies []pulseReply) {
 		run = infoField(info, "run_id")
 	}
 
-	sum := sha256.New()
-	next := make(map[string]mark, len(replies))
-	for i := range replies {
-		next[replies[i].home] = replies[i].mark
-		sum.Write([]byte(replies[i].epoch))
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.marks.last, h.marks.run, h.marks.epoch = next, run, replies[0].epoch
-	if len(replies) > 1 {
+	next := maps.Clone(h.marks.last) // with the homes that have no reply
+	if next == nil {
+		next = make(map[string]mark, len(replies))
+	}
+	for i := range replies {
+		next[replies[i].home] = replies[i].mark
+	}
+	homes, sum := l.pulseHomes(), sha256.New()
+	h.marks.last, h.marks.run = next, run
+	for _, home := range homes {
+		sum.Write([]byte(next[home].epoch))
+	}
+	switch {
+	case len(homes) == 1:
+		h.marks.epoch = next[homes[0]].epoch
+	case len(next) == len(homes): // otherwise the epoch is not known yet
 		h.marks.epoch = hex.EncodeToString(sum.Sum(nil)[:16])
 	}
 	if lost {
@@ -245,6 +259,9 @@ func (l *Limiter) refusedBy(answer string) {
 	case "NOSCRIPT", "MOVED", "ASK", "TRYAGAIN":
 		return // these errors do not concern writes
 	case "":
+		if strings.Contains(answer, nonLocal) {
+			return // a slot is moving
+		}
 		code = "other"
 	}
 	h, now := &l.health, time.Now()

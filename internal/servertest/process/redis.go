@@ -1,10 +1,10 @@
 package process
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -21,6 +21,7 @@ type Redis struct {
 	password string
 	port     int
 	args     []string
+	monitor  string // the part of the configuration that only a Sentinel has
 
 	mu     sync.Mutex
 	server *Running
@@ -30,21 +31,37 @@ type Redis struct {
 // StartRedis starts a server and waits until it answers. The server stores nothing on
 // disk, unless args, the arguments of redis-server, change that ("--appendonly", "yes").
 func StartRedis(args ...string) (*Redis, error) {
-	program, err := Program("redis-server")
-	if err != nil {
+	return startRedis(&Redis{password: secret(), args: args})
+}
+
+// StartPeer starts a server that has the password of r and replicates with it: a replica,
+// or another server of its cluster.
+func (r *Redis) StartPeer(args ...string) (*Redis, error) {
+	return startRedis(&Redis{password: r.password, args: args})
+}
+
+// StartSentinel starts a Sentinel that monitors r with a name. quorum Sentinels must agree
+// that r is down. That takes a second.
+func (r *Redis) StartSentinel(name string, quorum int) (*Redis, error) {
+	monitor := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d\nsentinel auth-pass %s %s\n", name, r.port, quorum, name, r.password) +
+		fmt.Sprintf("sentinel down-after-milliseconds %s 1000\nsentinel failover-timeout %s 5000\n", name, name)
+	return startRedis(&Redis{password: r.password, args: []string{"--sentinel"}, monitor: monitor})
+}
+
+// startRedis starts a server that has its password and its arguments.
+func startRedis(r *Redis) (_ *Redis, err error) {
+	if r.program, err = Program("redis-server"); err != nil {
 		return nil, err
 	}
-	h, err := newHome()
-	if err != nil {
+	if r.home, err = newHome(); err != nil {
 		return nil, err
 	}
-	r := &Redis{home: h, program: program, password: secret(), args: args}
 	err = onFreePort(func(port int) error {
 		r.port = port
 		return r.Start()
 	})
 	if err != nil {
-		h.remove()
+		r.home.remove()
 		return nil, err
 	}
 	return r, nil
@@ -59,9 +76,11 @@ func (r *Redis) Start() error {
 		return errors.New("redis is running already")
 	}
 	// The password is in a file, because every user can read a command line.
-	conf, err := r.home.write("redis.conf", fmt.Sprintf(
-		"bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\nsave \"\"\nappendonly no\ndaemonize no\n",
-		r.port, r.password, r.home.path))
+	text := fmt.Sprintf("bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\ndaemonize no\n", r.port, r.password, r.home.path)
+	if r.monitor == "" {
+		text += fmt.Sprintf("masterauth %s\nsave \"\"\nappendonly no\n", r.password)
+	}
+	conf, err := r.home.write("redis.conf", text+r.monitor)
 	if err != nil {
 		return err
 	}
@@ -88,11 +107,11 @@ func (r *Redis) ready() bool {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := fmt.Fprintf(conn, "AUTH %s\r\nPING\r\nQUIT\r\n", r.password); err != nil {
+	if _, err := fmt.Fprintf(conn, "AUTH %s\r\nPING\r\n", r.password); err != nil {
 		return false
 	}
-	reply, err := io.ReadAll(conn)
-	return err == nil && strings.Contains(string(reply), "+PONG")
+	replies := bufio.NewScanner(conn)
+	return replies.Scan() && replies.Scan() && replies.Text() == "+PONG"
 }
 
 func (r *Redis) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) }
@@ -140,6 +159,32 @@ func (r *Redis) Prefer() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, r.server.pid, -20)
+}
+
+// Runs reports whether the server was started and has not ended.
+func (r *Redis) Runs() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.server != nil && !r.server.ended()
+}
+
+// Address returns the host and the port of the server.
+func (r *Redis) Address() string { return r.address() }
+
+// CLI runs redis-cli with arguments on the server, for example to reshard a cluster, and
+// returns what it writes.
+func (r *Redis) CLI(ctx context.Context, args ...string) (string, error) {
+	program, err := Program("redis-cli")
+	if err != nil {
+		return "", err
+	}
+	cmd := r.home.command(ctx, program, args...)
+	cmd.Env = append(cmd.Env, "REDISCLI_AUTH="+r.password)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("redis-cli %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
 }
 
 // URL returns the server's URL.
