@@ -76,7 +76,7 @@ func (e *Engine) answer(ctx context.Context, w *call, items []item, o *Outcome, 
 func (e *Engine) undecided(ctx context.Context, w *call, items []item, o *Outcome) {
 	if ctx.Err() == nil && !errors.Is(o.Err, ErrLeft) {
 		e.logUnavailable(ctx, o)
-		e.fallBack(ctx, w, items)
+		e.fallBack(ctx, w, items, o)
 		return
 	}
 	dropLimits(items)

@@ -23,8 +23,12 @@ type Config struct {
 	// counters of Local then start full.
 	Memory ShareMemory
 	// Nodes is the number of nodes. Each node's Local allows the quota divided by
-	// Nodes. Default: 1.
+	// Nodes. SetNodes changes it. Default: 1.
 	Nodes int
+	// JournalKeys is the largest number of counters in the journal, which charges what
+	// the failure modes admitted when the shared limiter is available again. A negative
+	// number disables it. Default: 100,000.
+	JournalKeys int
 	// Recorder is called once for each decision except peeks. Default: none.
 	Recorder Recorder
 	// IdempotencyKeys is the largest number of new idempotency keys of one tenant in
@@ -49,7 +53,8 @@ type Engine struct {
 	limiter  Limiter
 	local    Limiter
 	memory   ShareMemory
-	nodes    int
+	nodes    atomic.Int64
+	journal  *journal // nil if it is disabled
 	recorder Recorder
 	keys     *Meter // of the counter of new idempotency keys
 	now      func() time.Time
@@ -67,7 +72,6 @@ func NewEngine(limiter Limiter, cfg Config) *Engine {
 		limiter:  limiter,
 		local:    cfg.Local,
 		memory:   cfg.Memory,
-		nodes:    max(cfg.Nodes, 1),
 		recorder: cfg.Recorder,
 		keys:     keyMeter(cmp.Or(cfg.IdempotencyKeys, defaultIdempotencyKeys)),
 		now:      cfg.Now,
@@ -79,7 +83,25 @@ func NewEngine(limiter Limiter, cfg Config) *Engine {
 	}
 	e.logger = cmp.Or(e.logger, slog.New(slog.DiscardHandler))
 	e.calls.New = func() any { return new(call) }
+	e.SetNodes(cfg.Nodes)
+	if cfg.JournalKeys >= 0 {
+		e.journal = newJournal(cmp.Or(cfg.JournalKeys, defaultJournalKeys), e.localClock)
+	}
 	return e
+}
+
+// SetNodes sets the number of nodes, of which each decides with its share while the shared
+// limiter is unavailable. A number below 1 counts as 1.
+func (e *Engine) SetNodes(n int) { e.nodes.Store(int64(max(n, 1))) }
+
+func (e *Engine) nodeCount() int { return int(e.nodes.Load()) }
+
+// localClock returns the time by the clock of the states in Memory.
+func (e *Engine) localClock() int64 {
+	if e.memory != nil {
+		return e.memory.Now()
+	}
+	return e.now().UnixMicro()
 }
 
 // Decide decides one check and stores the result in d. It reuses the slices of d.

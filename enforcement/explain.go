@@ -83,7 +83,7 @@ func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanati
 	e.open(w, it)
 	now := w.clock(e)
 	x.Policies = explainPolicies(x.Policies[:0], s, &peek, now)
-	nodes := e.nodes
+	nodes := e.nodeCount()
 	if e.local == nil { // a single node leases no quota
 		nodes = 1
 	}

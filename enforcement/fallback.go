@@ -21,15 +21,16 @@ const unavailableRetry = 1000
 //
 // The decision lists only limits that the local limiter decided. Shadow policies are
 // not charged. A check in mode Force is always allowed; its local policies are charged
-// in the local limiter.
-func (e *Engine) fallBack(ctx context.Context, w *call, items []item) {
+// in the local limiter. The journal gets the charges of admitted items. o is the outcome
+// of the shared limiter.
+func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome) {
 	first := &items[0]
 	request := Request{ID: first.Decision.ID, Mode: first.Check.Mode, Home: first.Subject.Home, MaxKeys: first.Subject.MaxKeys}
 	if first.keyed {
 		request.Charges = append(request.Charges, e.chargeOfKey(first.Subject))
 	}
 	keys := len(request.Charges) // 1 if the check has an idempotency key, otherwise 0
-	forced, closed := request.Mode == Force, false
+	forced, closed, nodes := request.Mode == Force, false, e.nodeCount()
 	spans := make([]span, len(items)) // in request.Charges
 	for i := range items {
 		it, d := &items[i], items[i].Decision
@@ -47,9 +48,9 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item) {
 				}
 			default:
 				charge := w.charges[k]
-				charge.Meter = l.share(e.nodes).In(it.Subject.Calendar, w.clock(e))
+				charge.Meter = l.share(nodes).In(it.Subject.Calendar, w.clock(e))
 				if e.memory != nil && (!closed || forced) {
-					e.memory.Start(&charge, w.charges[k].Meter, e.nodes)
+					e.startShare(it.Subject, &charge, &w.charges[k], nodes)
 				}
 				request.Charges = append(request.Charges, charge)
 				kept = append(kept, l)
@@ -68,6 +69,15 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item) {
 		e.takeLocal(ctx, request, items, spans)
 	}
 	shareDenial(items)
+	e.journalAdmitted(w, items, o)
+}
+
+// startShare starts the local counter of a charge from the last known state of the shared
+// counter. The journal starts from it too. shared is the charge of the shared counter.
+func (e *Engine) startShare(s *Subject, local, shared *Charge, nodes int) {
+	if seen, first := e.memory.Start(local, shared.Meter, nodes); first && e.journal != nil {
+		e.journal.start(s, shared, seen)
+	}
 }
 
 // takeLocal decides items together with the local limiter. spans has for each item the

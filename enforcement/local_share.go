@@ -19,8 +19,18 @@ type ShareMemory interface {
 	// and then deletes the remembered state. The Meter of the charge is that of this
 	// node's share; shared is the meter of the shared counter. If the local limiter
 	// already has the counter, Start sets it to the Stricter of both states. A second
-	// Start without a Remember in between changes nothing.
-	Start(c *Charge, shared *Meter, nodes int)
+	// Start without a Remember in between changes nothing. Start returns the remembered
+	// state, with times by the clock of this ShareMemory, and whether there was one.
+	Start(c *Charge, shared *Meter, nodes int) (seen State, found bool)
+}
+
+// wholeLog returns a remembered state with entries for all units of a log. The entries are
+// not remembered, so it has one entry at the time of the newest one.
+func (m *Meter) wholeLog(seen State) State {
+	if m.Algorithm == SlidingWindowLog && seen.Rev != 0 && int64(len(seen.Log)) != seen.B {
+		seen.B, seen.Log = 1, []Entry{{T: seen.T, Units: seen.A}}
+	}
+	return seen
 }
 
 // StartShare returns the first state of a local counter. share is the meter of one
@@ -38,10 +48,7 @@ type ShareMemory interface {
 //
 // The zero State means that the share is full.
 func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) State {
-	if m.Algorithm == SlidingWindowLog && seen.Rev != 0 && int64(len(seen.Log)) != seen.B {
-		seen.B, seen.Log = 1, []Entry{{T: seen.T, Units: seen.A}} // one entry replaces those that Log lacks
-	}
-	if seen, _ = m.Settle(seen, rev, now); seen.Fresh() {
+	if seen, _ = m.Settle(m.wholeLog(seen), rev, now); seen.Fresh() {
 		return State{}
 	}
 	full := share.Quota

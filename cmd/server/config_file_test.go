@@ -47,7 +47,7 @@ func TestConfigFaults(t *testing.T) {
 		"a: [\n":                               "line",
 		"log_level: loud\n":                    "--log-level",
 		"config: other.yaml\n":                 "no setting has the name config",
-		"nodes: 0\n":                           "HEADGATE_NODES",
+		"nodes: -1\n":                          "HEADGATE_NODES",
 	} {
 		_, err := command(t, nil, "", "serve", "--config", configFile(t, text))
 		if exitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-word") {

@@ -47,8 +47,9 @@ func (m *faultMeasure) row() faultRow {
 		counts:   fmt.Sprintf("%d of %d", max(0, m.answered-m.counted), m.answered),
 		recovery: fmt.Sprintf("%.1f s", m.recovery.Seconds()),
 		seen:     strings.Join(m.seen, "; "),
-		measure:  fmt.Sprintf("%d of %d answers degraded, %d of them `503`; %d errors", m.degraded, m.answered, m.unavailable, m.errors),
-		failed:   m.failed,
+		measure: fmt.Sprintf("%d of %d answers degraded, %d of them `503`; %d errors; %d of %d units that failure modes admitted are charged",
+			m.degraded, m.answered, m.unavailable, m.errors, m.later, m.meanwhile),
+		failed: m.failed,
 	}
 }
 

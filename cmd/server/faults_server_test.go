@@ -95,6 +95,7 @@ type faultMeasure struct {
 	start, end        time.Time
 	over              map[string]int // by failure mode: the most that a key exceeded its quota
 	lost, double      int            // charges of the wide keys
+	meanwhile, later  int            // units of the wide keys that failure modes admitted, and those of them that Redis has
 	unknown           int            // answers of the wide keys of which nothing can be known
 	degraded, errors  int
 	unavailable       int // 503 of the failure mode closed
@@ -319,6 +320,8 @@ func (m *faultMeasure) settle(b *faultBench, began time.Time) {
 		}
 		m.unknown += sum.unknown
 		used := wideQuota - b.left(k)
+		m.meanwhile += sum.admitted - sum.charged
+		m.later += min(max(0, used-sum.charged), sum.admitted-sum.charged)
 		m.lost += max(0, sum.charged-used)
 		m.double += max(0, used-sum.charged-sum.unknown)
 	}

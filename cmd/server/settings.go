@@ -57,7 +57,7 @@ type serveSettings struct {
 
 	Addr           string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen."`
 	SnapshotFile   string        `default:"data/headgate.snapshot" placeholder:"FILE" help:"Where a node with Postgres stores its last tenants, plans and hashes of keys. A node that starts while Postgres is away serves checks from this file. off: no file."`
-	Nodes          int           `default:"1" help:"How many nodes share the limits: with Redis away, each gives out a share of 1/nodes; of a leased policy, each holds at most 1/nodes of the tenth of a limit that may be leased."`
+	Nodes          int           `default:"0" help:"How many nodes share the limits: with Redis away, each gives out a share of 1/nodes. 0: the node counts the nodes that report to the database. Of a leased policy, each holds at most 1/nodes of the tenth of a limit that may be leased."`
 	LimiterTimeout time.Duration `default:"50ms" help:"How long Redis may take to answer a call, from when it is written, before the policies' on_failure answers. Time inside the node is not part of it; a check behind a call that is not answered waits up to about twice as long, and longer on a machine that is short of processors."`
 
 	MaxWaiting     int `default:"8192" help:"How many checks may wait on this node before further ones are answered 503 with Retry-After; a batch counts as an eighth of its checks. 0: none waits."`
@@ -162,7 +162,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"jwt-keys", s.validJWT()},
 		{"metrics-addr", validOptionalAddr(s.MetricsAddr)},
 		{"database-url", validDatabaseURL(s.DatabaseURL)},
-		{"nodes", within(s.Nodes, 1, 10_000)},
+		{"nodes", within(s.Nodes, 0, 10_000)},
 		{"limiter-timeout", within(s.LimiterTimeout, time.Millisecond, time.Minute)},
 		{"shutdown-timeout", within(s.ShutdownTimeout, 0, 10*time.Minute)},
 		{"max-counters", within(s.MaxCounters, 1000, 1_000_000_000)},

@@ -18,7 +18,7 @@ func TestWrongSettings(t *testing.T) {
 		"HEADGATE_DATABASE_URL":       "mysql://host/db",
 		"HEADGATE_REDIS_URL":          "http://127.0.0.1",
 		"HEADGATE_REDIS_PREFIX":       "a{b}",
-		"HEADGATE_NODES":              "0",
+		"HEADGATE_NODES":              "-1",
 		"HEADGATE_LIMITER_TIMEOUT":    "50",
 		"HEADGATE_HEADERS":            "draft-99",
 		"HEADGATE_PUBLIC_URL":         "limits.example.com",

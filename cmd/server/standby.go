@@ -75,7 +75,7 @@ func (n *node) saveSnapshots(work context.Context, tasks *errgroup.Group, s *ser
 
 // standBy serves checks from the saved snapshot while the database is unavailable at the start.
 // Counts of decisions in this time appear only in /metrics.
-func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
+func (n *node) standBy(work context.Context, tasks *errgroup.Group, s *serveCommand, g *gate, log *slog.Logger) {
 	if !s.keepsSnapshot() {
 		return
 	}
@@ -97,7 +97,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 	}
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Connections: n.connectionState,
+		Redis: n.redisState(), Leases: n.leaseState(), Journal: n.journalState(), Admission: n.admissionState, Connections: n.connectionState,
 		DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
 		Snapshot: func() metrics.SnapshotState {
 			counts := world.Counts()
@@ -108,9 +108,11 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 		},
 	})
 	n.metricsGate.open(n.recorder.Handler())
+	engine := n.newEngine(s, log)
+	n.runEngine(work, tasks, engine)
 	ip := clientIP(s.TrustedProxies, log)
 	cfg := api.Config{
-		Snapshot: func() *snapshot.Snapshot { return world }, Decider: n.newEngine(s, log), Admission: n.admission,
+		Snapshot: func() *snapshot.Snapshot { return world }, Decider: engine, Admission: n.admission,
 		Version: version, BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL,
 		ClientAddress: clientAddress(ip), ClientIP: ip, TrustedProxy: trustedProxy(s.TrustedProxies), Logger: log,
 		Ready: func(context.Context) api.Readiness {

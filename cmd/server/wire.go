@@ -33,6 +33,7 @@ import (
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/preview"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/retry"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/internal/tracing"
@@ -58,6 +59,7 @@ type node struct {
 	analytics  *metrics.Analytics
 	tracer     *tracing.Tracer // nil if tracing is off
 	engine     *enforcement.Engine
+	journaling atomic.Pointer[enforcement.Engine] // engine, or that of the time without a database
 	tenants    *tenants.Service
 	plans      *plans.Service
 	exceptions *exceptions.Service
@@ -123,7 +125,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	if n.metricsListener != nil {
 		n.serveMetrics(work, tasks, log)
 	}
-	if n.store, err = s.openDatabase(ctx, log, func() { n.standBy(s, g, log) }); err != nil {
+	if n.store, err = s.openDatabase(ctx, log, func() { n.standBy(work, tasks, s, g, log) }); err != nil {
 		return nil, err
 	}
 	n.closers = append(n.closers, n.store)
@@ -161,6 +163,10 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	uses := snapshot.NewKeyUseFlusher(n.watcher.Current, n.store, snapshot.KeyUseConfig{StopTimeout: s.ShutdownTimeout, Logger: log})
 	tasks.Go(func() error { return uses.Run(work) })
 	n.engine = n.newEngine(s, log)
+	n.runEngine(work, tasks, n.engine)
+	if s.Nodes == 0 {
+		tasks.Go(func() error { return n.countNodes(work) })
+	}
 	n.openReaders(log)
 	n.watchAlerts(work, tasks, s, log)
 	n.metricsGate.open(n.recorder.Handler())
@@ -184,7 +190,7 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
 		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState,
-		Connections: n.connectionState, AuditLines: n.auditLines.Load, DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
+		Journal: n.journalState(), Connections: n.connectionState, AuditLines: n.auditLines.Load, DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
 		Database: func() metrics.Refusing {
 			r := n.store.WriteRefusal()
 			return metrics.Refusing{Since: r.Since, Code: r.Code}
@@ -272,6 +278,33 @@ func (n *node) runLimiters(work context.Context, tasks *errgroup.Group) {
 		tasks.Go(func() error { return n.leases.Run(work) })
 	}
 }
+
+// runEngine starts the task that charges what failure modes admitted.
+func (n *node) runEngine(work context.Context, tasks *errgroup.Group, engine *enforcement.Engine) {
+	n.journaling.Store(engine)
+	if n.shared != nil {
+		tasks.Go(func() error { return engine.RunJournal(work) })
+	}
+}
+
+// countNodes tells the limiters how many nodes are alive, by their reports in the database. While
+// the database does not answer, the last number stays.
+func (n *node) countNodes(ctx context.Context) error {
+	for {
+		if alive, err := n.fleet.Alive(ctx); err == nil {
+			n.engine.SetNodes(alive)
+			if n.leases != nil {
+				n.leases.SetNodes(alive)
+			}
+		}
+		if retry.Wait(ctx, countNodesEvery) != nil {
+			return nil
+		}
+	}
+}
+
+// countNodesEvery is the interval in which a node counts the nodes. Their reports are written as often.
+const countNodesEvery = 5 * time.Second
 
 // openReaders creates the services that combine plans, tenants, exceptions and counts.
 func (n *node) openReaders(log *slog.Logger) {
@@ -362,9 +395,10 @@ func (n *node) connectionState() metrics.ConnectionState {
 
 // newEngine creates the engine that decides checks, with the node's limiter.
 func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine {
-	cfg := enforcement.Config{Nodes: s.Nodes, Recorder: n.recorder, IdempotencyKeys: int64(s.MaxIdempotency), Logger: log}
+	cfg := enforcement.Config{Nodes: s.Nodes, JournalKeys: -1, Recorder: n.recorder, IdempotencyKeys: int64(s.MaxIdempotency), Logger: log}
 	var limiter enforcement.Limiter = n.local
 	if n.shared != nil {
+		cfg.JournalKeys = 0
 		limiter, cfg.Local, cfg.Memory = n.leases, n.recorder.InstrumentLocal(n.local), n.local
 	}
 	return enforcement.NewEngine(n.tracer.Limiter(n.recorder.InstrumentLimiter(limiter)), cfg)
@@ -395,6 +429,18 @@ func (n *node) snapshotState() metrics.SnapshotState {
 		state.Tenants, state.Keys, state.Plans, state.Planless = counts.Tenants, counts.Keys, counts.Plans, counts.Planless
 	}
 	return state
+}
+
+func (n *node) journalState() func() metrics.JournalState {
+	if n.shared == nil {
+		return nil
+	}
+	return func() metrics.JournalState {
+		if engine := n.journaling.Load(); engine != nil {
+			return metrics.JournalState(engine.Journal())
+		}
+		return metrics.JournalState{}
+	}
 }
 
 func (n *node) leaseState() func() metrics.LeaseState {

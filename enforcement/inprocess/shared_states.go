@@ -66,20 +66,21 @@ func newer(c *cell, m *enforcement.Meter, state *enforcement.State, stamp uint32
 // shared counter. It implements enforcement.ShareMemory. The counter takes the place of
 // the stored state in memory. Therefore such a key does not use the overflow counter,
 // even above Config.MaxCells.
-func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes int) {
+func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes int) (remembered enforcement.State, found bool) {
 	w := work{key: c.Key, hash: l.hash(&c.Key)}
 	s := &l.shards[shardOf(w.hash)]
 	s.lock()
 	defer s.unlock()
 	i := s.seen.find(&w.key, uint32(w.hash))
 	if i == none {
-		return
+		return enforcement.State{}, false
 	}
 	seen, now := s.seen.cell(i), l.now()
-	start := shared.StartShare(enforcement.State{Rev: seen.rev, A: seen.a, B: seen.b, T: seen.t}, c.Rev, now, c.Meter, nodes)
+	remembered = enforcement.State{Rev: seen.rev, A: seen.a, B: seen.b, T: seen.t}
+	start := shared.StartShare(remembered, c.Rev, now, c.Meter, nodes)
 	l.forget(s, i, w.hash)
 	if start.Fresh() {
-		return
+		return remembered, true
 	}
 	w.cell = s.find(&w.key, uint32(w.hash))
 	w.state, _ = c.Meter.Settle(l.load(&w), c.Rev, now)
@@ -89,6 +90,7 @@ func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes 
 	if c.Meter.Algorithm == enforcement.SlidingWindowLog {
 		l.keepEntries(s, &w, slices.Clone(w.state.Log))
 	}
+	return remembered, true
 }
 
 // forget deletes cell i of the table seen.

@@ -152,7 +152,7 @@ func (l *Limiter) draws(cells []*cell, sent reading) []enforcement.Draw {
 	draws := make([]enforcement.Draw, len(cells))
 	for i, c := range cells {
 		c.in.mu.Lock()
-		draws[i] = c.draw(sent, int64(2*l.config.Nodes))
+		draws[i] = c.draw(sent, 2*l.nodes.Load())
 		c.in.mu.Unlock()
 	}
 	return draws

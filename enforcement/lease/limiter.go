@@ -40,6 +40,7 @@ type Limiter struct {
 	// decided. Shards count those that spend decided.
 	answered, spent atomic.Int64
 
+	nodes   atomic.Int64 // Config.Nodes, or the number of the last SetNodes
 	running atomic.Bool
 	stopped atomic.Bool
 	wake    chan struct{} // has one token while the queue is not empty
@@ -55,10 +56,10 @@ var _ enforcement.Limiter = (*Limiter)(nil)
 // New returns a Limiter that leases quota from the shared limiter. It leases quota only
 // while [Limiter.Run] runs.
 func New(shared enforcement.Drawer, config Config) *Limiter {
-	config.Nodes = max(config.Nodes, 1)
 	config.Keys = cmp.Or(config.Keys, 100_000)
 	config.Timeout = cmp.Or(config.Timeout, 250*time.Millisecond)
 	l := &Limiter{shared: shared, config: config, base: time.Now(), wake: make(chan struct{}, 1)}
+	l.SetNodes(config.Nodes)
 	if config.Clock == nil {
 		l.config.Clock = l.clocks
 	}
@@ -68,6 +69,9 @@ func New(shared enforcement.Drawer, config Config) *Limiter {
 	l.pool.New = func() any { return new(work) }
 	return l
 }
+
+// SetNodes sets the number of nodes. A number below 1 counts as 1.
+func (l *Limiter) SetNodes(n int) { l.nodes.Store(int64(max(n, 1))) }
 
 func (l *Limiter) clocks() (mono, wall int64) {
 	now := time.Now()
@@ -461,7 +465,7 @@ func (l *Limiter) lagging(c *cell, charge *enforcement.Charge, now reading) bool
 func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforcement.Charge, told *enforcement.Charged,
 	charged bool, at int64, sent reading,
 ) *cell {
-	batch := charge.Meter.LeaseBatch(l.config.Nodes)
+	batch := charge.Meter.LeaseBatch(int(l.nodes.Load()))
 	fresh := c == nil
 	switch {
 	case fresh && (batch == 0 || !charged && !charge.Meter.Algorithm.Bucket() || !l.room(s)):

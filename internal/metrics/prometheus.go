@@ -95,6 +95,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	if c.r.cfg.Database != nil {
 		s.refusing("database", "database", c.r.cfg.Database())
 	}
+	if c.r.cfg.Journal != nil {
+		state := c.r.cfg.Journal()
+		s.gauge("journal_counters", "Counters for which costs wait that failure modes admitted while Redis was away.", float64(state.Keys))
+		s.counter("journal_charged_units_total", "Units that failure modes admitted and that were charged later.", state.Charged)
+		s.counter("journal_dropped_units_total", "Units that failure modes admitted and that were not charged later: too many counters, or a lost reply.",
+			state.Dropped)
+	}
 	if c.r.cfg.Leases != nil {
 		state := c.r.cfg.Leases()
 		s.counter("leases_drawn_units_total", "Units of leased policies that the node drew ahead.", state.Drawn)

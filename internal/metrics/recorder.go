@@ -41,6 +41,8 @@ type Config struct {
 	// Leases returns the state of the quota that this node holds on lease. Default: no metrics
 	// about it.
 	Leases func() LeaseState
+	// Journal returns the state of the journal. Default: no metrics about it.
+	Journal func() JournalState
 	// Log returns how many log lines could not be written. Default: no metrics about it.
 	Log func() logging.Status
 	// Flush returns the state of the Flusher that writes the counts of this Recorder. Default: no
@@ -116,6 +118,12 @@ type ConnectionState struct {
 type AdmissionState struct {
 	InService, Waiting int64 // total weight of the checks in service, and of the waiting ones
 	Overloaded         int64 // number of checks that were rejected since the start, because the queue was full
+}
+
+// JournalState describes what failure modes admitted while Redis was away, and what became of it.
+type JournalState struct {
+	Keys             int
+	Charged, Dropped int64
 }
 
 // LeaseState describes the quota that this node holds on lease: it charged the quota ahead and may

@@ -33,7 +33,7 @@ type Node struct {
 	// Limiter is LimiterRedis or LimiterInProcess.
 	Limiter string `json:"limiter"`
 	// Sharing is the setting HEADGATE_NODES: the number of nodes among which the quotas are divided
-	// while Redis is unavailable.
+	// while Redis is unavailable. 0 means that the node counts the nodes.
 	Sharing int `json:"sharing"`
 	// Redis is the state of Redis as this node sees it. It is zero if the node does not use Redis.
 	Redis Redis `json:"redis,omitzero"`

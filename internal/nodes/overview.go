@@ -87,6 +87,19 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	return OverviewOf(c), nil
 }
 
+// Alive returns the number of nodes that are neither silent nor stopping. This node counts as
+// one, also if its report is not written yet.
+func (s *Service) Alive(ctx context.Context) (int, error) {
+	c, err := s.store.Census(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if b := s.own.Load(); b != nil {
+		c.put(b.Unwritten())
+	}
+	return max(c.live(), 1), nil
+}
+
 // put replaces the report of a node in c by n. It does nothing if n is nil.
 func (c *Census) put(n *Node) {
 	if n == nil {

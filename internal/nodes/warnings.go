@@ -142,7 +142,7 @@ func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 	if p := r.Redis.MaxMemoryPolicy; p != "" && p != "noeviction" {
 		say(Warning, "redis_evicts", "Redis may forget counters when its memory is full: its maxmemory-policy is %s", p)
 	}
-	if live > r.Sharing && !r.Draining {
+	if r.Sharing > 0 && live > r.Sharing && !r.Draining {
 		say(Warning, "sharing",
 			"HEADGATE_NODES is %d, and %d nodes run: while Redis is unreachable, they allow more than the limits", r.Sharing, live)
 	}

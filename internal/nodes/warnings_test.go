@@ -97,6 +97,7 @@ func TestVerdicts(t *testing.T) {
 		{"two in process", func(n *Node) { n.Limiter, n.Redis = LimiterInProcess, Redis{} }, 1, []string{"alarm alone: counts without Redis, but 2 nodes run: each allows the whole quota"}},
 		{"the last of a restart in process", func(n *Node) { n.Limiter, n.Redis, n.Draining = LimiterInProcess, Redis{}, true }, 1, []string{"note stopping: is stopping and finishes running requests"}},
 		{"more nodes than were set", func(*Node) {}, 2, []string{"warning sharing: HEADGATE_NODES is 1, and 3 nodes run: while Redis is unreachable, they allow more than the limits"}},
+		{"nodes that are counted", func(n *Node) { n.Sharing = 0 }, 2, nil},
 		{"as many nodes as were set", func(n *Node) { n.Sharing = 3 }, 2, nil},
 		{"fewer nodes than were set", func(n *Node) { n.Sharing = 9 }, 2, nil},
 

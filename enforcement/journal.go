@@ -1,0 +1,250 @@
+package enforcement
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A journal has what the failure modes admitted while the shared limiter was unavailable.
+// When it is available again, the journal charges it there. It has only checks that were
+// not charged: a request that was sent and not answered may have been charged, so it is
+// not in the journal.
+//
+// For each counter, the journal has two states on the clock of this node: the last known
+// state of the shared counter, and that state with the admitted costs. The difference of
+// what both have left is still to be charged. It becomes 0 when the window ends, and as a
+// bucket refills, so only what still counts is charged.
+type journal struct {
+	most int // largest number of counters
+	now  func() int64
+	wake chan struct{}
+
+	mu      sync.Mutex
+	entries map[Key]*journalEntry
+
+	charged, dropped atomic.Int64
+}
+
+type journalEntry struct {
+	home        string
+	maxKeys     int64
+	meter       *Meter
+	rev         int64
+	base, state State
+}
+
+// A JournalState describes the journal of an Engine.
+type JournalState struct {
+	// Keys is the number of counters for which costs wait.
+	Keys int
+	// Charged is the number of units that were charged later. Dropped is the number of
+	// units that were not: the journal was full, or the charge was sent and not answered.
+	Charged, Dropped int64
+}
+
+const (
+	// defaultJournalKeys is the default of Config.JournalKeys.
+	defaultJournalKeys = 100_000
+	// journalLog is the largest number of entries of a log in the journal.
+	journalLog = 16
+	// journalCall is the number of counters that one call charges.
+	journalCall = 64
+	// journalEvery is the time between two attempts while the limiter is unavailable.
+	journalEvery = 200 * time.Millisecond
+)
+
+func newJournal(most int, now func() int64) *journal {
+	return &journal{most: most, now: now, wake: make(chan struct{}, 1), entries: map[Key]*journalEntry{}}
+}
+
+// entry returns the entry of a counter. It creates the entry, unless the journal is full;
+// then it returns nil. The caller holds j.mu.
+func (j *journal) entry(s *Subject, c *Charge) *journalEntry {
+	e := j.entries[c.Key]
+	if e == nil {
+		if len(j.entries) >= j.most {
+			return nil
+		}
+		e = &journalEntry{}
+		j.entries[c.Key] = e
+	}
+	e.home, e.maxKeys, e.meter, e.rev = s.Home, s.MaxKeys, c.Meter, c.Rev
+	return e
+}
+
+// start stores the last known state of the shared counter of a charge, on the clock of
+// this node. A counter that the journal already has keeps its state.
+func (j *journal) start(s *Subject, c *Charge, seen State) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.entries[c.Key] != nil {
+		return
+	}
+	if e := j.entry(s, c); e != nil {
+		e.base = c.Meter.wholeLog(seen)
+		e.state = e.base
+	}
+}
+
+// admit adds an admitted charge.
+func (j *journal) admit(s *Subject, c *Charge) {
+	if c.Cost == 0 {
+		return
+	}
+	now := j.now()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.entry(s, c)
+	if e == nil {
+		j.dropped.Add(c.Cost)
+		return
+	}
+	e.charge(now, c.Cost)
+	select {
+	case j.wake <- struct{}{}:
+	default: // run is already told
+	}
+}
+
+// charge adds a cost to the state of an entry. In a long log, it merges the oldest two
+// entries, at the time of the later one.
+func (e *journalEntry) charge(now, cost int64) {
+	e.state, _ = e.meter.Settle(e.state, e.rev, now)
+	e.state = e.meter.Charge(e.state, e.rev, now, cost)
+	if log := e.state.Log; len(log) > journalLog {
+		merged := append([]Entry{{T: log[1].T, Units: log[0].Units + log[1].Units}}, log[2:]...)
+		e.state.Log, e.state.B = merged, int64(len(merged))
+	}
+}
+
+// owed returns the number of units that an entry must still charge at the time now.
+func (e *journalEntry) owed(now int64) int64 {
+	base, _ := e.meter.Settle(e.base, e.rev, now)
+	state, _ := e.meter.Settle(e.state, e.rev, now)
+	return e.meter.Left(base, now) - e.meter.Left(state, now)
+}
+
+// take removes up to journalCall entries that owe something, and all that it finds before
+// them that owe nothing. owed has their units.
+func (j *journal) take() (keys []Key, entries []*journalEntry, owed []int64) {
+	now := j.now()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for key, e := range j.entries {
+		if len(keys) == journalCall {
+			break
+		}
+		delete(j.entries, key)
+		if units := e.owed(now); units > 0 {
+			keys, entries, owed = append(keys, key), append(entries, e), append(owed, units)
+		}
+	}
+	return keys, entries, owed
+}
+
+// restore puts an entry back that was not charged.
+func (j *journal) restore(key Key, e *journalEntry, owed int64) {
+	now := j.now()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if newer := j.entries[key]; newer != nil {
+		newer.charge(now, owed)
+		return
+	}
+	j.entries[key] = e
+}
+
+func (j *journal) len() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.entries)
+}
+
+// Journal returns the state of the journal.
+func (e *Engine) Journal() JournalState {
+	if e.journal == nil {
+		return JournalState{}
+	}
+	return JournalState{Keys: e.journal.len(), Charged: e.journal.charged.Load(), Dropped: e.journal.dropped.Load()}
+}
+
+// RunJournal charges what the failure modes admitted, as soon as the shared limiter is
+// available again. It returns nil when ctx ends, after a last attempt.
+func (e *Engine) RunJournal(ctx context.Context) error {
+	if e.journal == nil {
+		return nil
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			e.chargeJournal()
+			return nil
+		case <-e.journal.wake:
+		case <-timer.C:
+		}
+		if !e.chargeJournal() {
+			timer.Reset(journalEvery)
+		}
+	}
+}
+
+// chargeJournal charges the entries of the journal. It stops at the first that the limiter
+// did not decide, and returns false if entries are left.
+func (e *Engine) chargeJournal() bool {
+	j := e.journal
+	for {
+		keys, entries, owed := j.take()
+		if len(keys) == 0 {
+			return j.len() == 0
+		}
+		requests, outcomes := make([]Request, len(keys)), make([]Outcome, len(keys))
+		for i, entry := range entries {
+			requests[i] = Request{
+				ID: e.newIDAt(e.now().UnixMicro()), Mode: Force, Home: entry.home, MaxKeys: entry.maxKeys,
+				Charges: []Charge{{Key: keys[i], Meter: entry.meter, Rev: entry.rev, Cost: owed[i]}},
+			}
+		}
+		takeFrom(context.Background(), e.limiter, requests, outcomes)
+		failed := false
+		for i := range outcomes {
+			switch o := &outcomes[i]; {
+			case o.Verdict.Decided():
+				j.charged.Add(owed[i])
+			case o.Verdict.notCharged():
+				j.restore(keys[i], entries[i], owed[i])
+				failed = true
+			default:
+				j.dropped.Add(owed[i])
+			}
+		}
+		if failed {
+			return false
+		}
+	}
+}
+
+// notCharged reports whether a request with an undecided verdict was not charged.
+func (v Verdict) notCharged() bool { return v == Failed || v == Fenced || v == Lost }
+
+// journalAdmitted adds the enforced charges of admitted items to the journal. o is the
+// outcome of the shared limiter. A charge of a policy with failure mode closed is added
+// only for a check in mode Force.
+func (e *Engine) journalAdmitted(w *call, items []item, o *Outcome) {
+	if e.journal == nil || !o.Verdict.notCharged() || errors.Is(o.Err, ErrLeft) {
+		return
+	}
+	for i := range items {
+		it := &items[i]
+		if !it.Decision.Allowed || it.Check.Mode == Peek || it.unrecorded || it.blocked {
+			continue
+		}
+		for k := it.enforced.from; k < it.enforced.to; k++ {
+			e.journal.admit(it.Subject, &w.charges[k])
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package enforcement_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// chargeJournal makes one attempt to charge the journal of an engine.
+func chargeJournal(e *enforcement.Engine) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = e.RunJournal(ctx) // makes a last attempt, and returns
+}
+
+// leftShared is what the shared limiter has left for the only limit of a subject.
+func leftShared(t *testing.T, e *enforcement.Engine, s *enforcement.Subject) int64 {
+	t.Helper()
+	d := decide(e, s, enforcement.Check{Cost: 0, Mode: enforcement.Peek})
+	if d.Degraded || len(d.Limits) != 1 {
+		t.Fatalf("the shared limiter does not decide: %s", summary(d))
+	}
+	return d.Limits[0].Remaining
+}
+
+// What the failure modes admit is charged when the shared limiter is back, once. It is the
+// same as if the shared limiter had decided, for each algorithm.
+func TestJournalIsChargedOnReturn(t *testing.T) {
+	t.Parallel()
+	for _, a := range []enforcement.Algorithm{
+		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA,
+	} {
+		for _, mode := range []enforcement.OnFailure{enforcement.OnFailureLocal, enforcement.OnFailureOpen} {
+			s := subject(t, enforcement.RuleSpec{Policy: "a", OnFailure: mode, Limits: []enforcement.RuleLimit{limit("l", 1, a, 100, 100*time.Hour)}})
+			e, shared, _, clock := newFault(1)
+			admits(t, e, s, false, 30)
+			shared.down = true
+			if n := admits(t, e, s, true, 20); n != 20 {
+				t.Fatalf("%s, %s: %d of 20 admitted while the limiter is away", a, mode, n)
+			}
+			chargeJournal(e)
+			if j := e.Journal(); j.Keys != 1 || j.Charged != 0 || j.Dropped != 0 {
+				t.Errorf("%s, %s: journal %+v while the limiter is away", a, mode, j)
+			}
+			clock.Advance(time.Second)
+			shared.down = false
+			for range 2 {
+				chargeJournal(e)
+				if left := leftShared(t, e, s); left != 50 {
+					t.Errorf("%s, %s: %d of 100 left after 30 and 20, want 50", a, mode, left)
+				}
+			}
+			if j := e.Journal(); j != (enforcement.JournalState{Charged: 20}) {
+				t.Errorf("%s, %s: journal %+v, want 20 charged", a, mode, j)
+			}
+		}
+	}
+}
+
+// Only what still counts is charged: not a window that has ended, and not what has flowed
+// out of a bucket.
+func TestJournalForgetsEndedWindows(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		algorithm enforcement.Algorithm
+		after     time.Duration
+		left      int64
+	}{
+		{enforcement.FixedWindow, time.Hour, 100},
+		{enforcement.SlidingWindowLog, time.Hour, 100},
+		{enforcement.SlidingWindowCounter, 2 * time.Hour, 100},
+		{enforcement.SlidingWindowCounter, 90 * time.Minute, 75}, // half of 30 and 20 has faded
+		{enforcement.TokenBucket, time.Hour, 100},
+		{enforcement.TokenBucket, 30 * time.Minute, 100}, // 50 used, 50 refilled
+		{enforcement.TokenBucket, 15 * time.Minute, 75},
+	} {
+		s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, c.algorithm, 100, time.Hour)}})
+		e, shared, _, clock := newFault(1)
+		admits(t, e, s, false, 30)
+		shared.down = true
+		admits(t, e, s, true, 20)
+		clock.Advance(c.after)
+		shared.down = false
+		chargeJournal(e)
+		if left := leftShared(t, e, s); left != c.left {
+			t.Errorf("%s, %s later: %d left, want %d", c.algorithm, c.after, left, c.left)
+		}
+		if j := e.Journal(); j.Keys != 0 || j.Dropped != 0 {
+			t.Errorf("%s, %s later: journal %+v", c.algorithm, c.after, j)
+		}
+	}
+}
+
+// A bucket that refills during the outage is charged for what it admitted, and no more.
+func TestJournalOfARefillingBucket(t *testing.T) {
+	t.Parallel()
+	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.TokenBucket, 100, 100*time.Second)}})
+	e, shared, _, clock := newFault(1)
+	if n := admits(t, e, s, false, 200); n != 100 {
+		t.Fatalf("%d admitted", n)
+	}
+	shared.down = true
+	for range 50 { // one unit a second, which is what it refills
+		clock.Advance(time.Second)
+		if n := admits(t, e, s, true, 2); n != 1 {
+			t.Fatalf("%d admitted in a second", n)
+		}
+	}
+	shared.down = false
+	chargeJournal(e)
+	if left := leftShared(t, e, s); left != 0 {
+		t.Errorf("%d left of an empty bucket whose refill was spent during the outage", left)
+	}
+}
+
+// The journal has only checks that were admitted and not charged.
+func TestWhatIsNotInTheJournal(t *testing.T) {
+	t.Parallel()
+	rule := func(mode enforcement.OnFailure) enforcement.RuleSpec {
+		return enforcement.RuleSpec{Policy: "a", OnFailure: mode, Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 10, time.Hour)}}
+	}
+	for _, c := range []struct {
+		name    string
+		mode    enforcement.OnFailure
+		verdict enforcement.Verdict
+		check   enforcement.Check
+		keys    int
+	}{
+		{"not sent", enforcement.OnFailureLocal, enforcement.Failed, enforcement.Check{Cost: 1}, 1},
+		{"too late", enforcement.OnFailureLocal, enforcement.Fenced, enforcement.Check{Cost: 1}, 1},
+		{"sent and not answered", enforcement.OnFailureLocal, enforcement.Unknown, enforcement.Check{Cost: 1}, 0},
+		{"sent and not answered, open", enforcement.OnFailureOpen, enforcement.Unknown, enforcement.Check{Cost: 1}, 0},
+		{"denied", enforcement.OnFailureLocal, enforcement.Failed, enforcement.Check{Cost: 11}, 0},
+		{"peek", enforcement.OnFailureLocal, enforcement.Failed, enforcement.Check{Cost: 1, Mode: enforcement.Peek}, 0},
+		{"cost 0", enforcement.OnFailureOpen, enforcement.Failed, enforcement.Check{}, 0},
+		{"closed", enforcement.OnFailureClosed, enforcement.Failed, enforcement.Check{Cost: 1}, 0},
+		{"closed, forced", enforcement.OnFailureClosed, enforcement.Failed, enforcement.Check{Cost: 1, Mode: enforcement.Force}, 1},
+	} {
+		e := enforcement.NewEngine(away{c.verdict}, enforcement.Config{Local: newCounters()})
+		decide(e, subject(t, rule(c.mode)), c.check)
+		if j := e.Journal(); j.Keys != c.keys || j.Dropped != 0 {
+			t.Errorf("%s: journal %+v, want %d keys", c.name, j, c.keys)
+		}
+	}
+}
+
+// losing charges, and says that it does not know.
+type losing struct{ enforcement.Limiter }
+
+func (l losing) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
+	l.Limiter.Take(ctx, requests, outcomes)
+	for i := range outcomes {
+		outcomes[i].Verdict = enforcement.Unknown
+	}
+}
+
+// A charge of the journal that is sent and not answered is not sent again.
+func TestJournalChargesAtMostOnce(t *testing.T) {
+	t.Parallel()
+	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 100, time.Hour)}})
+	e, shared, _, _ := newFault(1)
+	shared.down = true
+	admits(t, e, s, true, 20)
+	inner := shared.Limiter
+	shared.down, shared.Limiter = false, losing{inner}
+	chargeJournal(e)
+	shared.Limiter = inner
+	chargeJournal(e)
+	if left := leftShared(t, e, s); left != 80 {
+		t.Errorf("%d left after a lost reply, want 80", left)
+	}
+	if j := e.Journal(); j != (enforcement.JournalState{Dropped: 20}) {
+		t.Errorf("journal %+v, want 20 dropped", j)
+	}
+}
+
+// The journal has a bound. What is above it is counted, and a log takes little memory.
+func TestJournalIsBounded(t *testing.T) {
+	t.Parallel()
+	s := subject(t, enforcement.RuleSpec{
+		Policy: "a", CountBy: []string{"user"}, OnFailure: enforcement.OnFailureOpen,
+		Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.SlidingWindowLog, 10_000, time.Hour)},
+	})
+	shared := &faulty{Limiter: newCounters(), down: true}
+	e := enforcement.NewEngine(shared, enforcement.Config{JournalKeys: 2})
+	user := func(name string) enforcement.Check {
+		return enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: "user", Value: name}}}
+	}
+	for _, name := range []string{"a", "b", "c", "c"} {
+		for range 1000 {
+			decide(e, s, user(name))
+		}
+	}
+	if j := e.Journal(); j.Keys != 2 || j.Dropped != 2000 {
+		t.Errorf("journal %+v, want 2 keys, 2,000 dropped", j)
+	}
+	shared.down = false
+	chargeJournal(e)
+	if j := e.Journal(); j != (enforcement.JournalState{Charged: 2000, Dropped: 2000}) {
+		t.Errorf("journal %+v after the return", j)
+	}
+}
+
+// What is admitted while the journal is being charged is not lost.
+func TestJournalRestoresWhatFailed(t *testing.T) {
+	t.Parallel()
+	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 100, time.Hour)}})
+	e, shared, _, _ := newFault(1)
+	shared.down = true
+	for range 5 {
+		admits(t, e, s, true, 4)
+		chargeJournal(e)
+	}
+	shared.down = false
+	chargeJournal(e)
+	if left := leftShared(t, e, s); left != 80 {
+		t.Errorf("%d left after 5 times 4, want 80", left)
+	}
+}
