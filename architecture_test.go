@@ -77,10 +77,11 @@ var imports = map[string][]string{
 
 	// Implementations. Only cmd/server and tests import them.
 	"internal/store":           {"internal/alerts", "internal/retry", "internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
-	"internal/store/storetest": {"internal/alerts", "internal/configuration", "internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
+	"internal/store/storetest": {"internal/alerts", "enforcement/journal", "internal/configuration", "internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
 	"migrations":               {},
 	"enforcement/inprocess":    {"enforcement"},
-	"enforcement/redis":        {"enforcement"},
+	"enforcement/redis":        {"enforcement", "internal/retry"},
+	"enforcement/journal":      {"enforcement", "internal/retry"}, // stores durable states through its own Store contract
 	"enforcement/lease":        {"enforcement"},
 	"enforcement/limitertest":  {"enforcement"},
 

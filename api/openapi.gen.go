@@ -1931,6 +1931,9 @@ type Limit struct {
 	// Burst Buckets: the capacity; the quota by default.
 	Burst int64 `json:"burst,omitempty,omitzero"`
 
+	// Durable Whether used units stay used if Redis loses its data, or if a server without Redis restarts. Default: true for a fixed_window of an hour or more and for calendar windows, otherwise false. Answers leave the default out. sliding_window_log: only false.
+	Durable bool `json:"durable,omitempty,omitzero"`
+
 	// Name Unique in its policy; l1, l2, … by default.
 	Name LimitName `json:"name,omitempty,omitzero"`
 

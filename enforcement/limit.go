@@ -144,6 +144,8 @@ type Limit struct {
 	Burst     int64         // only for a bucket: the capacity, 1 to MaxQuota; 0 stands for Quota
 	Anchor    Anchor        // only for fixed windows and sliding counters
 	WarnAt    WarnAt        // percentages of the capacity; they decide nothing
+	// Durability determines whether counters survive the loss of the limiter's data.
+	Durability Durability
 }
 
 // Validate returns all errors of the limit. Plans, overrides, snapshots and scenarios
@@ -175,6 +177,7 @@ func (l Limit) Validate() problem.Fields {
 	if !l.WarnAt.valid() {
 		f.Add("/warn_at", "must be percentages from 1 to 100 in ascending order")
 	}
+	f.AddAll("", l.validateDurability())
 	return f
 }
 
@@ -278,6 +281,8 @@ type Meter struct {
 	Edges  Edges
 	// Rev is the control-plane revision at which Numbers last changed.
 	Rev int64
+	// Durable is Limit.IsDurable. A Journal stores the states of such counters.
+	Durable bool
 	// Formers has the former Numbers, oldest first. The list may be incomplete: a
 	// bucket that is older than the list refills at the rate of the oldest entry.
 	Formers []Former
@@ -288,7 +293,7 @@ type Meter struct {
 // Compile returns the meter of a valid limit whose Numbers came into force at revision
 // rev.
 func (l Limit) Compile(rev int64) *Meter {
-	m := &Meter{Numbers: l.Numbers(), Algorithm: l.Algorithm, Anchor: l.Anchor, Period: l.Period, Rev: rev}
+	m := &Meter{Numbers: l.Numbers(), Algorithm: l.Algorithm, Anchor: l.Anchor, Period: l.Period, Rev: rev, Durable: l.IsDurable()}
 	if m.Period != NoPeriod {
 		m.calendars = &calendarMeters{}
 		m.Edges, _, _ = utcCalendar.edgesAt(m.Period, m.Anchor.weekday(), 0)

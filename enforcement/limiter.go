@@ -238,6 +238,8 @@ type Charged struct {
 	// For TakeUpTo, it reports whether any unit was left. For Adjust, it is true. If a
 	// charge of group 0 does not fit, the verdict is Refused.
 	Fits bool
+	// Shared is set if an overflow counter replaced the counter; see Request.MaxKeys.
+	Shared bool
 }
 
 // ErrNotReached is the error of a request that was not sent to the store. Outcome.Err

@@ -178,6 +178,14 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 		if l.WarnAt, fault = NewWarnAt(list); fault != "" {
 			r.fault(d.Pointer(), fault)
 		}
+	case "durable":
+		if r.scenario {
+			d.Unknown()
+			return
+		}
+		if l.Durability = NotDurable; d.Bool() {
+			l.Durability = Durable
+		}
 	case "window_ms":
 		if !r.scenario {
 			d.Unknown()
@@ -232,7 +240,12 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 		Burst     int64  `json:"burst,omitempty"`
 		Anchor    string `json:"anchor,omitempty"`
 		WarnAt    WarnAt `json:"warn_at,omitzero"`
+		Durable   *bool  `json:"durable,omitempty"`
 	}{Name: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, Window: l.WindowText(), WarnAt: l.WarnAt}
+	if l.Durability != DurableByWindow {
+		durable := l.Durability == Durable
+		out.Durable = &durable
+	}
 	if _, known := ParseAlgorithm(out.Algorithm); !known {
 		return nil, fmt.Errorf("limit %s: unknown algorithm %d", l.Name, l.Algorithm)
 	}

@@ -20,6 +20,12 @@ func Describe(l enforcement.Limit) string {
 		text += separator + strconv.Itoa(p) + "%"
 		separator = " and "
 	}
+	switch l.Durability {
+	case enforcement.Durable:
+		text += ", durable"
+	case enforcement.NotDurable:
+		text += ", not durable"
+	}
 	return text
 }
 

@@ -131,6 +131,10 @@ func genLimit(t *rapid.T, k int) enforcement.Limit {
 		Quota:     rapid.Int64Range(0, enforcement.MaxLog).Draw(t, "quota"),
 	}
 	l.WarnAt, _ = enforcement.NewWarnAt(rapid.SliceOfNDistinct(rapid.Int64Range(1, 100), 0, enforcement.MaxWarnAt, rapid.ID[int64]).Draw(t, "warn at"))
+	l.Durability = rapid.SampledFrom([]enforcement.Durability{enforcement.DurableByWindow, enforcement.NotDurable, enforcement.Durable}).Draw(t, "durable")
+	if l.Algorithm == enforcement.SlidingWindowLog && l.Durability == enforcement.Durable {
+		l.Durability = enforcement.NotDurable
+	}
 	if l.Algorithm.Bucket() {
 		l.Quota = rapid.Int64Range(0, enforcement.MaxQuota).Draw(t, "quota")
 		l.Burst = rapid.SampledFrom([]int64{0, 1, 1234, enforcement.MaxQuota}).Draw(t, "burst")
@@ -465,14 +469,17 @@ func TestFaultsFindTheirField(t *testing.T) {
 		"circle": {func(d *plans.Content) {
 			d.Policies[1].Replaces, d.Policies[0].Replaces = []string{"login-per-ip"}, []string{"api-per-user"}
 		}, in + ".replaces"},
-		"no limits":    {policy(func(p *plans.Policy) { p.Limits = nil }), in + ".limits"},
-		"many limits":  {policy(func(p *plans.Policy) { p.Limits = slices.Repeat(p.Limits, 11) }), in + ".limits"},
-		"limit twice":  {policy(func(p *plans.Policy) { p.Limits = slices.Repeat(p.Limits, 2) }), in + ".limits.1.name"},
-		"limit name":   {limit(func(l *enforcement.Limit) { l.Name = "A" }), in + ".limits.0.name"},
-		"algorithm":    {limit(func(l *enforcement.Limit) { l.Algorithm = 9 }), in + ".limits.0.algorithm"},
-		"quota":        {limit(func(l *enforcement.Limit) { l.Quota = -1 }), in + ".limits.0.quota"},
-		"large quota":  {limit(func(l *enforcement.Limit) { l.Quota = enforcement.MaxQuota + 1 }), in + ".limits.0.quota"},
-		"window":       {limit(func(l *enforcement.Limit) { l.Window = 2 * enforcement.MaxWindow }), in + ".limits.0.window"},
+		"no limits":   {policy(func(p *plans.Policy) { p.Limits = nil }), in + ".limits"},
+		"many limits": {policy(func(p *plans.Policy) { p.Limits = slices.Repeat(p.Limits, 11) }), in + ".limits"},
+		"limit twice": {policy(func(p *plans.Policy) { p.Limits = slices.Repeat(p.Limits, 2) }), in + ".limits.1.name"},
+		"limit name":  {limit(func(l *enforcement.Limit) { l.Name = "A" }), in + ".limits.0.name"},
+		"algorithm":   {limit(func(l *enforcement.Limit) { l.Algorithm = 9 }), in + ".limits.0.algorithm"},
+		"quota":       {limit(func(l *enforcement.Limit) { l.Quota = -1 }), in + ".limits.0.quota"},
+		"large quota": {limit(func(l *enforcement.Limit) { l.Quota = enforcement.MaxQuota + 1 }), in + ".limits.0.quota"},
+		"window":      {limit(func(l *enforcement.Limit) { l.Window = 2 * enforcement.MaxWindow }), in + ".limits.0.window"},
+		"durable": {limit(func(l *enforcement.Limit) {
+			l.Algorithm, l.Durability = enforcement.SlidingWindowLog, enforcement.Durable
+		}), in + ".limits.0.durable"},
 		"warn at":      {limit(func(l *enforcement.Limit) { l.WarnAt[0] = 101 }), in + ".limits.0.warn_at"},
 		"burst":        {limit(func(l *enforcement.Limit) { l.Burst = 5 }), in + ".limits.0.burst"},
 		"anchor":       {limit(func(l *enforcement.Limit) { l.Algorithm, l.Anchor = enforcement.GCRA, enforcement.Clock }), in + ".limits.0.anchor"},
@@ -621,6 +628,7 @@ func fieldsOf(d plans.Document) url.Values {
 			for name, value := range map[string]string{
 				"name": l.Name, "algorithm": l.Algorithm.String(), "quota": strconv.FormatInt(l.Quota, 10),
 				"window": enforcement.FormatWindow(l.Window), "burst": burst, "anchor": l.Anchor.String(), "warn_at": l.WarnAt.String(),
+				"durable": map[enforcement.Durability]string{enforcement.Durable: "true", enforcement.NotDurable: "false"}[l.Durability],
 			} {
 				v.Set(fmt.Sprintf("%slimits.%d.%s", at, k, name), value)
 			}

@@ -48,11 +48,8 @@ const (
 	shareCount = 4096 // of budget.shares
 )
 
-// overflow is the partition of all overflow counters. No other key has this partition,
-// because the partition of a key is a hash, or zero for the whole tenant.
-var overflow = [16]byte{
-	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-}
+// overflow is the partition of all overflow counters.
+var overflow = enforcement.Overflow
 
 // A Limiter stores its counters in the memory of this process. It is safe for
 // concurrent use.
@@ -235,7 +232,7 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	if fits {
 		o.Verdict = enforcement.Granted
 	}
-	out.Cost, out.Fits = c.Cost, fits
+	out.Cost, out.Fits, out.Shared = c.Cost, fits, false
 	return true
 }
 
@@ -453,7 +450,7 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 	for i := from; i < to; i++ {
 		c, w, out := &charges[i], &ws[ws[i].leader], &o.Charges[i]
 		left := c.Meter.Left(w.state, now)
-		out.Cost = w.sum
+		out.Cost, out.Shared = w.sum, w.shared
 		switch r.Mode {
 		case enforcement.Refund, enforcement.Reset:
 			out.Fits = true

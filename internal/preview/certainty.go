@@ -81,11 +81,12 @@ func sameDecisions(p, q *plans.Policy) bool {
 	return sameRequests(p, q) && sameCost(p, q) && p.Mode == q.Mode && sameSet(p.Replaces, q.Replaces) && sameLimits(p.Limits, q.Limits)
 }
 
-// sameLimits reports whether two lists of limits decide equally. Their warning thresholds may
-// differ.
+// sameLimits reports whether limits decide the same. It ignores their thresholds, and whether their counters survive a
+// loss of data.
 func sameLimits(p, q []enforcement.Limit) bool {
 	return slices.EqualFunc(p, q, func(a, b enforcement.Limit) bool {
 		a.WarnAt, b.WarnAt = enforcement.WarnAt{}, enforcement.WarnAt{}
+		a.Durability, b.Durability = enforcement.DurableByWindow, enforcement.DurableByWindow
 		return a == b
 	})
 }

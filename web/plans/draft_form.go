@@ -49,7 +49,7 @@ var policyFields = func() []string {
 
 var (
 	policyLists = []string{"methods", "count_by", "replaces"} // lists of values
-	limitFields = []string{"name", "algorithm", "quota", "window", "burst", "anchor", "warn_at"}
+	limitFields = []string{"name", "algorithm", "quota", "window", "burst", "anchor", "warn_at", "durable"}
 )
 
 // maxRows bounds each list of a policy. It is above the bounds of documents, so that
@@ -90,6 +90,7 @@ func limitFormOf(l enforcement.Limit) limitForm {
 	f := limitForm{
 		"name": l.Name, "algorithm": l.Algorithm.String(), "quota": strconv.FormatInt(l.Quota, 10),
 		"window": l.WindowText(), "anchor": l.Anchor.String(), "warn_at": l.WarnAt.String(),
+		"durable": durabilityNames[l.Durability],
 	}
 	if l.Burst != 0 {
 		f["burst"] = strconv.FormatInt(l.Burst, 10)
@@ -337,6 +338,11 @@ func (r *reading) attributes(at, in string, list []attributeForm) map[string]str
 // plans checks it.
 const maxAttributeName = 64
 
+// durabilityNames are the values of the field durable.
+var durabilityNames = map[enforcement.Durability]string{
+	enforcement.DurableByWindow: "", enforcement.Durable: "true", enforcement.NotDurable: "false",
+}
+
 func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 	l := enforcement.Limit{Name: f["name"]}
 	var known bool
@@ -360,6 +366,15 @@ func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 	}
 	if l.WarnAt, fault = readWarnAt(f["warn_at"]); fault != "" {
 		r.faults.Add(at+"/warn_at", "%s", fault)
+	}
+	switch f["durable"] {
+	case "":
+	case "true":
+		l.Durability = enforcement.Durable
+	case "false":
+		l.Durability = enforcement.NotDurable
+	default:
+		r.faults.Add(at+"/durable", "must be one of the list")
 	}
 	if f["anchor"] != "" {
 		if l.Anchor, known = enforcement.ParseAnchor(f["anchor"]); !known {

@@ -203,6 +203,7 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 		Burst:     m.input(id+".burst", "Burst", l["burst"], "Empty: the quota."),
 		Anchor:    m.choose(id+".anchor", "Windows start", l["anchor"], anchorOptions),
 		WarnAt:    m.input(id+".warn_at", "Warn at", l["warn_at"], "Percentages: 80, 95. Answers say when they are reached."),
+		Durable:   m.choose(id+".durable", "Durable", l["durable"], durableOptions),
 		Name:      m.input(id+".name", "Name", l["name"], "Empty: l1, l2, … Counters belong to the name."),
 	}
 	if i >= len(policies) || k >= len(policies[i].Limits) || strings.TrimSpace(l["quota"]) == "" {
@@ -210,6 +211,9 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 	}
 	if known := policies[i].Limits[k]; known.Algorithm != 0 && known.Window != 0 {
 		v.Aloud = plans.Describe(known)
+		if known.Durability == enforcement.DurableByWindow && known.IsDurable() {
+			v.Aloud += ", durable"
+		}
 		// A number that cannot be read is not 0.
 		if _, fault := wholeNumber(l["quota"]); fault != "" {
 			v.Aloud = "not readable yet: requests " + fault

@@ -61,7 +61,7 @@ var choiceFields = map[string]choiceField{
 var fieldNames = map[string]string{
 	"name": "Name", "description": "Description", "policies": "Policies", "slug": "Slug", "path": "Path", "methods": "Methods",
 	"attributes": "Attribute", "count_by": "Counted by", "replaces": "Replaces", "limits": "Limits", "quota": "Requests", "window": "Window",
-	"burst": "Burst", "cost": "Cost", "cost_from": "Cost from attribute", "anchor": "Anchor", "warn_at": "Warn at", "algorithm": "Algorithm",
+	"burst": "Burst", "cost": "Cost", "cost_from": "Cost from attribute", "anchor": "Anchor", "warn_at": "Warn at", "durable": "Durable", "algorithm": "Algorithm",
 }
 
 // fieldName returns the name of a field for people.
@@ -149,6 +149,13 @@ func withoutHints(list []views.Option) []views.Option {
 		list[i].Hint = ""
 	}
 	return list
+}
+
+// durableOptions are the options of the field durable.
+var durableOptions = []views.Option{
+	{Value: "", Label: "If it is a fixed window of an hour or more"},
+	{Value: "true", Label: "Yes: used units survive the loss of Redis"},
+	{Value: "false", Label: "No"},
 }
 
 var anchorOptions = []views.Option{

@@ -127,7 +127,7 @@ type LimitFields struct {
 	ID, Number, Aloud          string
 	Name, Quota, Window, Burst Input
 	WarnAt                     Input
-	Algorithm, Anchor          Select
+	Algorithm, Anchor, Durable Select
 }
 
 // keepsPlaces reports whether a button of the editor keeps the order of the policies. The

@@ -689,6 +689,10 @@ type Limit struct {
 	// Thresholds in percent of the capacity. Answers have `near_limit` once the used units reach one.
 	// They decide nothing. Default: empty; answers leave an empty list out.
 	WarnAt []int64 `json:"warn_at,omitzero"`
+	// Whether used units stay used if Redis loses its data, or if a server without Redis restarts.
+	// Default: true for a fixed_window of an hour or more and for calendar windows, otherwise false.
+	// Answers leave the default out. sliding_window_log: only false.
+	Durable *bool `json:"durable,omitzero"`
 }
 
 // Match: The requests to which a policy applies. Default: all requests.

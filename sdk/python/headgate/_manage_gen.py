@@ -397,6 +397,7 @@ class Limit(TypedDict):
     burst: NotRequired[int]
     anchor: NotRequired[Literal["first_hit", "clock", "calendar", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]]
     warn_at: NotRequired[List[int]]
+    durable: NotRequired[bool]
 
 
 class Match(TypedDict):

@@ -512,6 +512,8 @@ export interface Limit {
   anchor?: "first_hit" | "clock" | "calendar" | "monday" | "tuesday" | "wednesday" | "thursday" | "friday" | "saturday" | "sunday";
   /** Thresholds in percent of the capacity. Answers have `near_limit` once the used units reach one. They decide nothing. Default: empty; answers leave an empty list out. */
   warn_at?: number[];
+  /** Whether used units stay used if Redis loses its data, or if a server without Redis restarts. Default: true for a fixed_window of an hour or more and for calendar windows, otherwise false. Answers leave the default out. sliding_window_log: only false. */
+  durable?: boolean;
 }
 
 /** The requests to which a policy applies. Default: all requests. */

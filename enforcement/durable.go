@@ -1,0 +1,106 @@
+package enforcement
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// A Durability determines whether the counters of a limit are durable. The state of a
+// durable counter is also stored in the database. Therefore used units stay used if Redis
+// loses its data, or if a node without Redis restarts.
+type Durability uint8
+
+// The durabilities of a limit. With DurableByWindow, the limit is durable if it is a fixed
+// window of at least durableWindow, or a calendar window.
+const (
+	DurableByWindow Durability = iota
+	Durable
+	NotDurable
+)
+
+// durableWindow is the shortest window with which a limit is durable by default. For
+// shorter windows, the database would get about one row per second for each used key.
+const durableWindow = time.Hour
+
+// IsDurable reports whether the counters of the limit are durable.
+func (l Limit) IsDurable() bool {
+	if l.Durability == DurableByWindow {
+		return l.Algorithm == FixedWindow && (l.Period != NoPeriod || l.Window >= durableWindow)
+	}
+	return l.Durability == Durable
+}
+
+func (l Limit) validateDurability() (f problem.Fields) {
+	switch {
+	case l.Durability > NotDurable:
+		f.Add("/durable", "must be true or false")
+	case l.Durability == Durable && l.Algorithm == SlidingWindowLog:
+		f.Add("/durable", "must be false, or left out: the database would store every request of a sliding_window_log; "+
+			"use fixed_window or sliding_window_counter")
+	}
+	return f
+}
+
+// Overflow is the partition of all overflow counters. No other key has this partition,
+// because the partition of a key is a hash, or zero for the whole tenant.
+var Overflow = [16]byte{
+	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+}
+
+// A Stored is the state of a durable counter in the database.
+type Stored struct {
+	Key       Key
+	Algorithm Algorithm
+	// State is the state of the counter. It is the zero State if the counter was reset.
+	State State
+	// At is the time of the decision that read the state, by the limiter's clock, in
+	// microseconds since the epoch. A later state replaces an earlier one.
+	At int64
+	// Ends is the time at which the counter is as if unused.
+	Ends int64
+	// Home is the current home of the tenant. Only states that were read have it.
+	Home string
+}
+
+// Newer reports whether the stored state is newer than the state that the limiter has. Of
+// two states of one window, or of one instant of a bucket, it counts the one with fewer
+// units left as newer. A reset is newer than a state whose time is not after it.
+// scripts/restore.lua does the same.
+func (s *Stored) Newer(has *State) bool {
+	switch {
+	case has.Fresh():
+		return !s.State.Fresh()
+	case s.State.Fresh():
+		return has.T <= s.At
+	case s.State.T != has.T:
+		return s.State.T > has.T
+	case s.Algorithm.Bucket():
+		return s.State.A < has.A
+	}
+	return s.State.A > has.A
+}
+
+// Durable reports whether a limiter must have all its data to decide the request: an
+// enforced charge is for a durable counter.
+func (r *Request) Durable() bool {
+	for i := range r.Charges {
+		if c := &r.Charges[i]; c.Group == 0 && c.Meter.Durable {
+			return true
+		}
+	}
+	return false
+}
+
+// A Journal stores the states of durable counters. A Limiter that has lost its data is
+// restored from it. Package journal implements it.
+type Journal interface {
+	// Flush stores all states that this node read, also those of calls in flight.
+	Flush(ctx context.Context) error
+	// States calls use with all stored states of the tenants of a home, or of all tenants
+	// if home is "". It stops at the first error, and returns it.
+	States(ctx context.Context, home string, use func([]Stored) error) error
+	// Nodes returns the IDs of the nodes that run, as far as the database knows.
+	Nodes(ctx context.Context) ([]string, error)
+}

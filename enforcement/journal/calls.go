@@ -1,0 +1,43 @@
+package journal
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/retry"
+)
+
+// calls counts the calls of the limiter that run, so that Flush can wait until the states of
+// all earlier calls are noted. The zero value is usable.
+type calls struct {
+	generation atomic.Uint32
+	running    [2]atomic.Int64 // by the generation in which they began, modulo 2
+}
+
+func (c *calls) enter() (generation uint32) {
+	for {
+		g := c.generation.Load() % 2
+		c.running[g].Add(1)
+		if c.generation.Load()%2 == g {
+			return g
+		}
+		c.running[g].Add(-1) // await began a new generation in between
+	}
+}
+
+func (c *calls) leave(generation uint32) { c.running[generation].Add(-1) }
+
+// mostAwaited bounds await: a call to a server that hangs can take longer, and is then not
+// answered.
+const mostAwaited = 2 * time.Second
+
+// await waits until the calls that run now have ended. Only one goroutine may call it at a
+// time.
+func (c *calls) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, mostAwaited)
+	defer cancel()
+	earlier := c.generation.Add(1) - 1
+	for c.running[earlier%2].Load() > 0 && retry.Wait(ctx, time.Millisecond) == nil {
+	}
+}
