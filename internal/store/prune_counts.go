@@ -45,6 +45,7 @@ func (s *Store) prune(ctx context.Context, r metrics.Retention) (more bool, err 
 	}
 	removals = append(removals,
 		removal{"recent_refusals", "id", "at_us", refusals},
+		removal{"durable_states", "tenant, cell, part", "ends_us", s.now().Add(-endedFor).UnixMicro()},
 		removal{"flush_marks", "node", "at", r.Nodes},
 		removal{"idempotent_answers", "id", "at", s.now().Add(-answerKept).Unix()})
 	for _, each := range removals {

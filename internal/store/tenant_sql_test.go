@@ -21,7 +21,8 @@ var wide = map[string]string{
 	"walkLines": "the chain goes through all lines", "verifyAudit": "the chain goes through all lines",
 	// The system works on all of them.
 	"expireDue": system, "removePiece": system, "remove": system, "refusalsBefore": system, "tenantsIn": system, "sketchIDs": system,
-	"AddKeyUses": system, "Watched": system, "AllMaintenances": system, "Advance": system, "ClaimDeliveries": system, "EndAttempt": system, "PruneAlerts": system,
+	"AddKeyUses": system, "ReadJournal": system, "Watched": system, "AllMaintenances": system, "Advance": system, "ClaimDeliveries": system,
+	"EndAttempt": system, "PruneAlerts": system,
 	"DeleteRule": "it has deleted the owner's rule, whose id is unique over all tenants",
 	// What the operator reads is of all, or of the one that the filter has.
 	"Counts": filtered, "SumCounts": filtered, "Sketches": filtered, "Refusal": filtered, "refusalRowsFor": filtered,

@@ -150,6 +150,9 @@ func (s *Store) DeleteTenant(ctx context.Context, id string, ifRevision int64, e
 		if _, err := ed.exec(ctx, `DELETE FROM api_keys WHERE tenant_id = $1`, id); err != nil {
 			return fmt.Errorf("delete its keys: %w", err)
 		}
+		if _, err := ed.exec(ctx, `DELETE FROM durable_states WHERE tenant = $1`, int64(before.Number)); err != nil {
+			return fmt.Errorf("delete its durable states: %w", err)
+		}
 		if _, err := ed.exec(ctx, `DELETE FROM tenants WHERE id = $1`, id); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/journal"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
@@ -46,6 +47,7 @@ type Store interface {
 	alerts.Store
 	configuration.Store
 	snapshot.KeyUseStore
+	journal.Store
 	Empty(ctx context.Context) (bool, error)
 	Once(ctx context.Context, id, body [32]byte, answer func(context.Context) ([]byte, error)) (first []byte, repeated bool, err error)
 	NoteSetting(ctx context.Context, name, value string, e audit.Entry) error
@@ -151,7 +153,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"a context that ended is told apart", testCanceled},
 	}
 	for _, test := range slices.Concat(
-		tests, countTests, auditTests, peopleTests, nodeTests, alertTests, onceTests, wallTests, togetherTests,
+		tests, countTests, auditTests, peopleTests, nodeTests, alertTests, onceTests, wallTests, togetherTests, durableTests,
 	) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
