@@ -40,6 +40,7 @@ type call struct {
 	special  bool    // only take.lua can decide one of the requests; see isSpecial
 	route    route   // where the call was redirected, on a cluster
 	asked    *server // to which the call was sent last, on a cluster
+	durable  bool    // a request is durable; see Request.Durable
 
 	script   *script // which encode chose
 	argument argument
@@ -147,7 +148,7 @@ func (c *call) clear() {
 		clear(c.index)
 	}
 	clear(c.requests)
-	c.special, c.route, c.asked = false, route{}, nil
+	c.special, c.durable, c.route, c.asked = false, false, route{}, nil
 	clear(c.records)
 	clear(c.reserved)
 	c.records, c.reserved = c.records[:0], c.reserved[:0]
@@ -248,6 +249,7 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 	}
 	c.requests = append(c.requests, s)
 	c.special = c.special || c.isSpecial(&s)
+	c.durable = c.durable || r.Durable()
 }
 
 // isSpecial reports whether only take.lua can decide a request. That is so if its mode
@@ -331,20 +333,25 @@ var scriptKinds = [...]byte{
 }
 
 // encode selects the script and builds KEYS and ARGV. setDeadline adds the deadline to
-// ARGV later. passed means that now replaces the clock of Redis.
-func (c *call) encode(s *scripts, prefix string, passed bool, now int64) {
+// ARGV later. marker is the name of the marker of the durable counters, or "" if the script
+// must not check it. passed means that now replaces the clock of Redis.
+func (c *call) encode(s *scripts, prefix, marker string, passed bool, now int64) {
 	plain := c.encodeKeys(prefix)
+	if marker != "" {
+		c.names = append(c.names, marker)
+	}
+	markers := boolByte(marker != "")
 	b := c.argument.bytes[:0]
 	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0) // the deadline
 	b = append(b, boolByte(passed))
 	b = appendInts(b, now)
 	switch {
 	case s.only || !c.plain():
-		c.script, b = &s.take, c.appendTake(b, plain)
+		c.script, b = &s.take, c.appendTake(b, plain, markers)
 	case len(c.charges) == 1 && len(c.records) == 0:
 		c.script, b = &s.single, c.appendParams(appendInts(b, c.charges[0].cost))
 	default:
-		c.script, b = &s.batch, c.appendBatch(b)
+		c.script, b = &s.batch, c.appendBatch(b, markers)
 	}
 	c.script.calls.Add(1)
 	c.argument.bytes = b
@@ -366,9 +373,9 @@ func (c *call) plain() bool {
 }
 
 // appendBatch appends the part of ARGV that only batch.lua has.
-func (c *call) appendBatch(b []byte) []byte {
+func (c *call) appendBatch(b []byte, markers byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.requests)))
-	b = append(b, byte(len(c.costs)), byte(len(c.records)))
+	b = append(b, byte(len(c.costs)), byte(len(c.records)), markers)
 	end := len(b)
 	b = c.appendParams(append(b, 0, 0, 0, 0, 0, 0, 0, 0))
 	binary.LittleEndian.PutUint32(b[end:], uint32(len(b)+1))
@@ -413,12 +420,13 @@ func (s *span) appendIdentity(b []byte) []byte {
 }
 
 // appendTake appends the part of ARGV that only take.lua has.
-func (c *call) appendTake(b []byte, plain int) []byte {
+func (c *call) appendTake(b []byte, plain int, markers byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(plain))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.params)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.requests)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.records)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.reserved)))
+	b = append(b, markers)
 	end := len(b)
 	b = c.appendParams(append(b, 0, 0, 0, 0))
 	binary.LittleEndian.PutUint32(b[end:], uint32(len(b)+1))

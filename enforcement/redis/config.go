@@ -60,6 +60,14 @@ type Config struct {
 	// simulations. All keys then expire after an hour, whatever the window. Now must be
 	// nil for real traffic. Default: nil.
 	Now func() int64
+	// Durable makes the Limiter decide a durable request only if Redis has all counters.
+	// While it has not, the verdict is Lost, until [Limiter.KeepRestored] has restored
+	// them. Durable has no effect with Now. Default: off, as for a Limiter without a
+	// journal.
+	Durable bool
+	// Node is the ID of this node, as [enforcement.Journal] returns it. It is used only with
+	// Durable. Default: a random ID.
+	Node string
 	// Observe is called with the duration of each answered call and probe. It must
 	// return quickly and be safe for concurrent use. Default: none.
 	Observe func(time.Duration)
@@ -75,6 +83,7 @@ func (c Config) withDefaults() Config {
 	if c.Observe == nil {
 		c.Observe = func(time.Duration) {}
 	}
+	c.Node = cmp.Or(c.Node, randomID())
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
@@ -149,6 +158,9 @@ func (l *Limiter) callOptions(o *redis.UniversalOptions) *redis.UniversalOptions
 		calls.PoolSize = max(l.config.Connections*l.config.Tags, 64)
 	}
 	calls.Dialer = dialer(o.TLSConfig, l.config.Timeout, suspectAfter, func() { l.health.suspect() })
+	if l.config.Durable && l.config.Now == nil {
+		calls.OnConnect = l.confirmNew
+	}
 	return &calls
 }
 

@@ -56,3 +56,16 @@ func ClusterURL(text string) string {
 	}
 	return url
 }
+
+// KeyName returns the name of a counter.
+func KeyName(prefix, home string, key *enforcement.Key) string {
+	return string(appendKey(nil, prefix, home, key))
+}
+
+// ReadPlain decodes the value of a plain cell; "" is the zero State.
+func ReadPlain(value string) (s enforcement.State) {
+	if value != "" {
+		readState([]byte(value), &s)
+	}
+	return s
+}

@@ -70,6 +70,11 @@ type Status struct {
 	// UsedMemory and MaxMemory are the server's memory in use and its limit, in bytes.
 	// Both are 0 until they are known. MaxMemory is also 0 if there is no limit.
 	UsedMemory, MaxMemory int64
+	// Unrestored is the time since which durable counters are lost and not restored. It is
+	// zero while none are. Restored is the number of homes whose counters were restored, by
+	// any node, since this node started.
+	Unrestored time.Time
+	Restored   int64
 	// Epoch identifies the data set in Redis. It changes when data is lost. It is ""
 	// before the first pulse.
 	Epoch string
@@ -81,10 +86,14 @@ func (s *Status) Evicts() bool { return s.MaxMemoryPolicy != "" && s.MaxMemoryPo
 
 // Status returns the last known state of Redis. It sends nothing to Redis.
 func (l *Limiter) Status() Status {
+	l.durable.mu.Lock()
+	unrestored, restored := l.durable.since, l.durable.restored
+	l.durable.mu.Unlock()
 	h := &l.health
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	status := Status{
+		Unrestored: unrestored, Restored: restored,
 		Reachable: h.closed.Load(), Since: h.since, Err: h.err,
 		Version: h.version, MaxMemoryPolicy: h.policy,
 		Mismatches: h.mismatches.n.Load(), Unreadable: h.unreadable.n.Load(),

@@ -77,6 +77,7 @@ func eventually(t testing.TB, what string, happened func() bool) {
 
 var (
 	perHour    = enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1000, Window: time.Hour}.Compile(1)
+	perMinute  = enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1000, Window: time.Minute}.Compile(1)
 	logPerHour = enforcement.Limit{Algorithm: enforcement.SlidingWindowLog, Quota: 1000, Window: time.Hour}.Compile(1)
 )
 

@@ -26,6 +26,7 @@ type Limiter struct {
 	denials denials
 	clocks  clocks
 	health  health
+	durable durable
 	live    live
 	log     *slog.Logger
 }
@@ -65,6 +66,7 @@ func New(ctx context.Context, config Config) (*Limiter, error) {
 	l.lanes.open(l)
 	l.denials.open(config.Denials)
 	l.health.start(time.Now())
+	l.durable.open(config.Durable && config.Now == nil)
 	l.live.open(config.Keys)
 	if err := l.verify(ctx); err != nil {
 		if l.health.refused() != nil {
@@ -117,14 +119,15 @@ func (l *Limiter) admit(ctx context.Context) error {
 }
 
 // selectForCall returns the indexes of the requests that Redis must decide. nil means
-// all requests. It sets the outcomes of the others: invalid requests, and those that
-// the memory of denials can deny. Once a request needs Redis, the requests after it
+// all requests. It sets the outcomes of the others: invalid requests, durable ones whose
+// counters are lost, and those that the memory of denials can deny. Once a request needs Redis, the requests after it
 // need Redis too, because the earlier request may change their counters.
 func (l *Limiter) selectForCall(requests []enforcement.Request, outcomes []enforcement.Outcome) (numbers []int) {
 	needsRedis := false // an earlier request of this Take needs Redis
 	for i := range requests {
 		err := valid(&requests[i])
-		send := err == nil && (needsRedis || !l.denyFromMemory(&requests[i], &outcomes[i]))
+		lost := err == nil && l.isLost(&requests[i])
+		send := err == nil && !lost && (needsRedis || !l.denyFromMemory(&requests[i], &outcomes[i]))
 		needsRedis = needsRedis || send
 		if !send && numbers == nil {
 			numbers = make([]int, 0, len(requests)-1)
@@ -135,6 +138,8 @@ func (l *Limiter) selectForCall(requests []enforcement.Request, outcomes []enfor
 		switch {
 		case err != nil:
 			fail(&outcomes[i], enforcement.Failed, err)
+		case lost:
+			fail(&outcomes[i], enforcement.Lost, errLost)
 		case send && numbers != nil:
 			numbers = append(numbers, i)
 		}
@@ -211,7 +216,7 @@ func (l *Limiter) exchange(c *call) (answer reply, err error) {
 	if l.config.Now != nil {
 		now = l.config.Now()
 	}
-	c.encode(l.scripts, l.config.Prefix, l.config.Now != nil, now)
+	l.encode(c, now)
 	began := time.Now()
 	c.route = route{}
 	for left := attempts; left > 0; left-- {
@@ -236,7 +241,14 @@ func (l *Limiter) exchange(c *call) (answer reply, err error) {
 		if answer.full {
 			l.live.foundFull(c)
 			c.special = true
-			c.encode(l.scripts, l.config.Prefix, l.config.Now != nil, now)
+			l.encode(c, now)
+		}
+		if answer.lost {
+			l.durable.lose(l.markerHome(c.home()))
+			if c.dropDurable(); len(c.requests) == 0 {
+				return reply{done: true, clock: answer.clock}, nil
+			}
+			l.encode(c, now)
 		}
 		c.work = c.work[:0]
 	}
@@ -244,6 +256,15 @@ func (l *Limiter) exchange(c *call) (answer reply, err error) {
 		return reply{}, err
 	}
 	return reply{}, fmt.Errorf("%w, at %d by the server's clock", errLate, answer.clock)
+}
+
+// encode encodes a call. If it has a durable request, the script checks the marker.
+func (l *Limiter) encode(c *call, now int64) {
+	marker := ""
+	if c.durable && l.durable.on {
+		marker = l.durableKey(l.markerHome(c.home()), markerKey)
+	}
+	c.encode(l.scripts, l.config.Prefix, marker, l.config.Now != nil, now)
 }
 
 // errLate is the error of a call that arrived after its deadline, so that the server did

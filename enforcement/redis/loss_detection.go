@@ -121,7 +121,8 @@ func (l *Limiter) pulse(ctx context.Context) bool {
 			// No counter has one of these names: the first is shorter than the name of
 			// a counter, and the second is longer.
 			marker := l.config.Prefix + "{" + home + "}m"
-			p.Eval(ctx, pulseScript.text, []string{marker, marker + h.marks.node}, randomID(), known.epoch, known.number)
+			keys := []string{marker, marker + h.marks.node, l.durableKey(home, markerKey)}
+			p.Eval(ctx, pulseScript.text, keys, randomID(), known.epoch, known.number)
 		}
 		return nil
 	})
@@ -203,6 +204,9 @@ func (l *Limiter) compare(ctx context.Context, replies []pulseReply) {
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if changed {
+		l.durable.suspect() // KeepRestored checks the markers of all homes
+	}
 	next := maps.Clone(h.marks.last) // with the homes that have no reply
 	if next == nil {
 		next = make(map[string]mark, len(replies))

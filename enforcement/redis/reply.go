@@ -39,6 +39,7 @@ const (
 type reply struct {
 	done       bool
 	full       bool  // the script did nothing, because a tenant is full: take.lua must decide
+	lost       bool  // the script did nothing, because the durable counters are not restored
 	clock      int64 // the clock of Redis, in microseconds since the epoch
 	verdicts   []byte
 	unreadable int  // number of values that were not valid counters
@@ -51,7 +52,7 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 	if len(b) < 9 {
 		return r, errors.New("redis: the reply is too short")
 	}
-	r.done, r.full, r.clock, b = b[0] == 1, b[0] == 2, int64At(b, 1), b[9:]
+	r.done, r.full, r.lost, r.clock, b = b[0] == 1, b[0] == 2, b[0] == 3, int64At(b, 1), b[9:]
 	if !r.done {
 		return r, nil
 	}
@@ -332,8 +333,8 @@ func (c *call) fill(r *reply, now int64) (mismatches int) {
 		}
 		for j := range s.request.Charges {
 			at := int(c.where[s.where+j])
-			u := &c.used[at]
-			out.Charges = append(out.Charges, enforcement.Charged{State: u.state, Cost: c.charges[s.from+at].sum, Fits: u.fits})
+			m, u := &c.charges[s.from+at], &c.used[at]
+			out.Charges = append(out.Charges, enforcement.Charged{State: u.state, Cost: m.sum, Fits: u.fits, Shared: c.cells[m.cell].shared})
 		}
 		if s.request.Reservation != nil && out.Verdict == enforcement.Granted && s.mode != enforcement.Adjust {
 			out.Record = enforcement.NewRecord(s.request, out)

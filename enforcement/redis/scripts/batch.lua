@@ -3,12 +3,13 @@
 -- parameter. The decisions are the same as those of take.lua. All numbers are
 -- little-endian; u1, u2, u4 and i8 are unsigned and signed integers of so many bytes.
 --
---   KEYS     the distinct cells, at most 255; then the records of idempotent requests.
+--   KEYS     the distinct cells, at most 255; then the records of idempotent requests;
+--            then, if a request is durable, the marker of durable.lua.
 --
 --   ARGV[1]  head       deadline i8 (by the clock of Redis; 0: none), passed u1 (1: the
 --                       next field replaces the clock), clock i8, number of decisions
---                       u2, number of costs u1, number of records u1, positions of the
---                       identities u4 and of the costs u4, from 1
+--                       u2, number of costs u1, number of records u1, number of markers
+--                       u1, positions of the identities u4 and of the costs u4, from 1
 --            parameters in the form of cell.lua, followed by their former numbers
 --            identities for each idempotent decision the three fields of take.lua
 --            costs      the distinct costs, i8 each
@@ -29,7 +30,7 @@
 local arg, keys, byte = ARGV[1], KEYS, string.byte
 local time = call('TIME')
 local real = time[1] * 1000000 + time[2]
-local deadline, passed, now, decisions, costs, records, id, pos, params = read('<i8Bi8I2BBI4I4', arg)
+local deadline, passed, now, decisions, costs, records, markers, id, pos, params = read('<i8Bi8I2BBBI4I4', arg)
 if deadline ~= 0 and real > deadline then
   return pack('<Bi8', 0, real)
 end
@@ -38,8 +39,11 @@ if not passed then
   now = real
 end
 
-local n = #keys - records
+local n = #keys - records - markers
 local values = call('MGET', unpack(keys))
+if markers == 1 and not values[#keys] then -- as in durable.lua, without another command
+  return pack('<Bi8', 3, real)
+end
 local cost_of = {}
 for i = 1, costs do
   cost_of[i], pos = read('<i8', arg, pos)

@@ -1,6 +1,7 @@
 -- pulse: tries a write, and detects whether the server has lost data.
 --
---   KEYS     the marker of all nodes, and the marker of the calling node.
+--   KEYS     the marker of all nodes, the marker of the calling node, and the marker of
+--            durable.lua. A new epoch deletes the last one.
 --
 --   ARGV     a new epoch (hexadecimal); then the epoch and the number from the node's
 --            last pulse, "" and 0 before the first one.
@@ -39,6 +40,7 @@ if set.err then
   return { '', 0, '', 0, set.err }
 end
 if changed then
+  redis.call('DEL', KEYS[3])
   redis.call('SET', KEYS[1], string.format('%s %s %.0f', epoch, kind, newest))
 end
 return { epoch, number, kind, tonumber(newest), '' }

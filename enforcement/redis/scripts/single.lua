@@ -1,7 +1,7 @@
 -- single: decides one request with mode enforce and one charge on one plain cell. The
 -- decision is the same as that of batch.lua. All numbers are little-endian.
 --
---   KEYS[1]  the cell.
+--   KEYS     the cell; if it is durable, the marker of durable.lua.
 --
 --   ARGV[1]  deadline i8 (by the clock of Redis; 0: none), passed u1 (1: the next field
 --            replaces the clock), clock i8, cost i8, a parameter in the form of
@@ -21,6 +21,9 @@ passed = passed == 1
 if not passed then
   now = real
 end
+
+local marker = KEYS[2]
+-- include: durable.lua
 
 local v = redis.pcall('GET', key) -- for a value of another type, pcall returns an error, which is an empty table
 if not v then

@@ -3,12 +3,13 @@
 -- one counter.
 --
 --   KEYS     the distinct cells: first the plain ones, then the logs; then the records of
---            idempotent requests and reservations; then the lists of reservation.lua.
+--            idempotent requests and reservations; then the lists of reservation.lua; then, if a
+--            request is durable, the marker of durable.lua.
 --
 --   ARGV[1]  head       deadline i8 (by the clock of Redis; 0: none), passed u1 (1: the
 --                       next field replaces the clock), clock i8, number of plain cells
 --                       u2, of parameters u2, of decisions u2, of records u2, of
---                       reservations u2, position of the logs u4, from 1
+--                       reservations u2, of markers u1, position of the logs u4, from 1
 --            parameters in the form of cell.lua, followed by their former numbers
 --            logs       for each log cell: index of the parameter u2, whole u1 (1: the
 --                       reply must have all its entries)
@@ -24,10 +25,10 @@
 --                       lists a cell once. After the charges of a reservation that is
 --                       created or changed, the tenant u4.
 --
---   reply    done u1 (0: the deadline has passed, the script did nothing), clock of
---            Redis i8; if done: one byte for each decision (1 granted, 2 refused, 3 repeated,
---            4 the record is of another request, 5 no such reservation to read or change,
---            6 too many reservations);
+--   reply    done u1 (0: the deadline has passed, the script did nothing; 3: the marker is
+--            absent, the script did nothing), clock of Redis i8; if done: one byte for each
+--            decision (1 granted, 2 refused, 3 repeated, 4 the record is of another request, 5
+--            no such reservation to read or change, 6 too many reservations);
 --            then each cell as it was before the call: u1 0 absent, 4 invalid
 --            (counts as absent), 1 and the rest of the value as below, or, for a
 --            log, 2 and its state settled at this time: rev i8, units i8,
@@ -64,8 +65,8 @@ local LOG_FORM, ENTRY_FORM = '<Bi6i7I2i7i7I4', '<i7i7'
 local arg = ARGV[1]
 local time = call('TIME')
 local real = time[1] * 1000000 + time[2]
-local deadline, passed, now, plain, param_count, decision_count, record_count, reservations, pos, parameters =
-  read('<i8Bi8I2I2I2I2I2I4', arg)
+local deadline, passed, now, plain, param_count, decision_count, record_count, reservations, markers, pos, parameters =
+  read('<i8Bi8I2I2I2I2I2BI4', arg)
 if deadline ~= 0 and real > deadline then
   return pack('<Bi8', 0, real)
 end
@@ -73,6 +74,8 @@ passed = passed == 1
 if not passed then
   now = real
 end
+local marker = markers == 1 and KEYS[#KEYS]
+-- include: durable.lua
 
 local parameter, _, plain_value, settle, left_of, calendar = settling(now)
 
@@ -461,7 +464,7 @@ end
 
 -- Load the cells.
 
-local lists = #KEYS - 2 * reservations
+local lists = #KEYS - 2 * reservations - markers
 local cell_count = lists - record_count
 if plain > 0 then
   local values = call('MGET', unpack(KEYS, 1, plain))

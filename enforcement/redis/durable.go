@@ -1,0 +1,182 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// Durable counters must not be used unless the server has all of them. The server has a
+// marker for that; on a cluster, each home has one. A script with a durable request decides
+// nothing if the marker is absent (durable.lua). The marker is deleted, or was lost with the
+// data:
+//
+//   - after FLUSHALL, a restart without persistence, or a failover to an empty replica;
+//   - if a node connects to a server with another run_id than the marker names
+//     (confirm.lua): after a restart, or after a failover to a replica that lags;
+//   - if the pulse finds an older copy of the data (pulse.lua).
+//
+// KeepRestored then restores the counters from the journal and sets the marker.
+
+var (
+	confirmScript = newBody(scriptText("confirm.lua"))
+	markScript    = newBody(scriptText("mark.lua"))
+	restoreScript = newBody(scriptText("restore.lua"))
+)
+
+// The ends of the names of keys of a home. No counter, count of keys, or mark of a full
+// tenant has one of these names: they end in another letter, or are longer or shorter.
+const (
+	markerKey = "d"
+	lockKey   = "dl"
+	flushKey  = "df" // followed by the ID of a node
+)
+
+func (l *Limiter) durableKey(home, end string) string {
+	return l.config.Prefix + "{" + home + "}" + end
+}
+
+// markerHome returns the home whose marker covers the counters of a home.
+func (l *Limiter) markerHome(home string) string {
+	if !l.clocks.byHome {
+		return "00"
+	}
+	return home
+}
+
+// durable knows which homes have lost durable counters.
+type durable struct {
+	on      bool
+	noticed chan struct{} // has one token if KeepRestored should look
+	count   atomic.Int32  // length of lost
+
+	mu       sync.Mutex
+	lost     map[string]bool // the homes without a marker
+	homes    map[string]bool // every home of which this node checks the marker
+	since    time.Time       // of the first one in lost; zero if there is none
+	restored int64           // number of restorations, by any node
+}
+
+func (d *durable) open(on bool) {
+	d.on, d.noticed = on, make(chan struct{}, 1)
+	d.lost, d.homes = map[string]bool{}, map[string]bool{}
+}
+
+// suspect makes KeepRestored check the markers.
+func (d *durable) suspect() {
+	select {
+	case d.noticed <- struct{}{}:
+	default:
+	}
+}
+
+// lose records that a home has no marker.
+func (d *durable) lose(home string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.homes[home] = true; d.lost[home] {
+		return
+	}
+	if d.lost[home] = true; d.since.IsZero() {
+		d.since = time.Now()
+	}
+	d.count.Store(int32(len(d.lost)))
+	d.suspect()
+}
+
+// regain records that a home has its marker.
+func (d *durable) regain(home string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.homes[home] = true; !d.lost[home] {
+		return
+	}
+	delete(d.lost, home)
+	d.restored++
+	if d.count.Store(int32(len(d.lost))); len(d.lost) == 0 {
+		d.since = time.Time{}
+	}
+}
+
+func (d *durable) isLost(home string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lost[home]
+}
+
+// known returns the homes of which this node checks the marker.
+func (d *durable) known(first []string) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, home := range first {
+		d.homes[home] = true
+	}
+	return slices.Sorted(maps.Keys(d.homes))
+}
+
+// errLost is the error of a durable request whose counters are not restored yet.
+var errLost = errors.New("redis: the server lost data, and the durable limits are not restored yet")
+
+// isLost reports whether a request is durable and its counters are known to be lost.
+func (l *Limiter) isLost(r *enforcement.Request) bool {
+	return l.durable.count.Load() > 0 && r.Durable() && l.durable.isLost(l.markerHome(r.Home))
+}
+
+// dropDurable removes the durable requests from a call. Their verdict is Lost.
+func (c *call) dropDurable() {
+	others := slices.DeleteFunc(slices.Clone(c.requests), func(s span) bool {
+		durable := s.request.Durable()
+		if durable {
+			fail(s.outcome, enforcement.Lost, errLost)
+		}
+		return durable
+	})
+	c.clear()
+	for _, s := range others {
+		c.add(s.request, s.outcome)
+	}
+}
+
+// confirmNew checks the markers on a new connection, before a call uses it.
+func (l *Limiter) confirmNew(ctx context.Context, cn *redis.Conn) error {
+	commands, _ := cn.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, home := range l.durable.known(l.pulseHomes()) {
+			p.Eval(ctx, confirmScript.text, l.confirmKeys(home))
+		}
+		return nil
+	})
+	for _, c := range commands {
+		if err := c.Err(); err != nil && !(l.clocks.byHome && moved(err)) {
+			return fmt.Errorf("redis: check the markers of the durable limits: %w", err)
+		}
+	}
+	return nil
+}
+
+func (l *Limiter) confirmKeys(home string) []string {
+	return []string{l.durableKey(home, markerKey), l.durableKey(home, "m")}
+}
+
+// moved reports whether a server replied that another one has the keys.
+func moved(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN")
+}
+
+// confirm deletes the marker of a home if it is not that of the server. It reports whether
+// there is one.
+func (l *Limiter) confirm(ctx context.Context, home string) (bool, error) {
+	n, err := l.probe.Eval(ctx, confirmScript.text, l.confirmKeys(home)).Int64()
+	if err != nil {
+		return false, fmt.Errorf("redis: check the marker of the durable limits: %w", err)
+	}
+	return n == 1, nil
+}
