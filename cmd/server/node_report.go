@@ -78,6 +78,7 @@ func (a *account) report(context.Context) nodes.Node {
 			n.Redis.Err = brief(status.Err)
 		}
 	}
+	n.Durable = a.durableReport()
 	status := a.watcher.Status()
 	n.Snapshot = nodes.Snapshot{
 		Revision: status.Revision, ConfirmedAt: status.ConfirmedAt, Listening: status.Listening,

@@ -97,7 +97,8 @@ func (n *node) standBy(work context.Context, tasks *errgroup.Group, s *serveComm
 	}
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Redis: n.redisState(), Leases: n.leaseState(), Journal: n.journalState(), Admission: n.admissionState, Connections: n.connectionState,
+		Redis: n.redisState(), Durable: n.durableState, Leases: n.leaseState(), Journal: n.journalState(),
+		Admission: n.admissionState, Connections: n.connectionState,
 		DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
 		Snapshot: func() metrics.SnapshotState {
 			counts := world.Counts()

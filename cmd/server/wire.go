@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/enforcement/journal"
 	"github.com/headgate/headgate/enforcement/lease"
 	"github.com/headgate/headgate/enforcement/redis"
 	"github.com/headgate/headgate/internal/accounts"
@@ -49,7 +50,8 @@ type node struct {
 	watcher *snapshot.Watcher
 
 	shared      *redis.Limiter // nil if Redis is not configured
-	leases      *lease.Limiter // the limiter in front of shared; nil if Redis is not configured
+	journal     *journal.Journal
+	leases      *lease.Limiter // the limiter in front of journal; nil if Redis is not configured
 	local       *inprocess.Limiter
 	limiterKind string
 	admission   *admission.Gate
@@ -151,6 +153,9 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	if err := n.watcher.WaitFor(ctx, 0); err != nil {
 		return nil, fmt.Errorf("load tenants and plans: %w", err)
 	}
+	if err := n.restoreDurable(ctx, work, tasks, log); err != nil {
+		return nil, err
+	}
 	if s.demo {
 		if err := n.fillDemo(ctx, s); err != nil {
 			return nil, err
@@ -189,8 +194,8 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState,
-		Journal: n.journalState(), Connections: n.connectionState, AuditLines: n.auditLines.Load, DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
+		Snapshot: n.snapshotState, Redis: n.redisState(), Durable: n.durableState, Leases: n.leaseState(), Journal: n.journalState(),
+		Admission: n.admissionState, Connections: n.connectionState, AuditLines: n.auditLines.Load, DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
 		Database: func() metrics.Refusing {
 			r := n.store.WriteRefusal()
 			return metrics.Refusing{Since: r.Since, Code: r.Code}
@@ -352,18 +357,23 @@ func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, log *sl
 func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logger) error {
 	n.local = inprocess.New(inprocess.Config{MaxCells: s.MaxCounters})
 	n.limiterKind = nodes.LimiterInProcess
+	cfg := journal.Config{Nodes: n.liveNodes, StopTimeout: s.ShutdownTimeout, Logger: log}
 	if s.RedisURL == "" {
+		cfg.Lost = true // until restoreDurable
+		n.journal = journal.New(n.local, cfg)
 		return nil
 	}
 	shared, err := redis.New(ctx, redis.Config{
 		URL: s.RedisURL, Prefix: s.RedisPrefix, Timeout: s.LimiterTimeout, Observe: n.trips.Observe,
-		Keys: int64(s.MaxKeys), Reread: s.reread("redis-url", s.RedisURL), Strict: s.RedisStrict, Logger: log,
+		Keys: int64(s.MaxKeys), Reread: s.reread("redis-url", s.RedisURL), Strict: s.RedisStrict, Durable: true, Node: n.id,
+		Logger: log,
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", settingName("redis-url"), err)
 	}
 	n.shared, n.limiterKind = shared, nodes.LimiterRedis
-	n.leases = lease.New(shared, lease.Config{Nodes: s.Nodes})
+	n.journal = journal.New(shared, cfg)
+	n.leases = lease.New(n.journal, lease.Config{Nodes: s.Nodes})
 	n.closers = append(n.closers, shared)
 	return nil
 }
@@ -396,7 +406,7 @@ func (n *node) connectionState() metrics.ConnectionState {
 // newEngine creates the engine that decides checks, with the node's limiter.
 func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine {
 	cfg := enforcement.Config{Nodes: s.Nodes, JournalKeys: -1, Recorder: n.recorder, IdempotencyKeys: int64(s.MaxIdempotency), Logger: log}
-	var limiter enforcement.Limiter = n.local
+	var limiter enforcement.Limiter = n.journal
 	if n.shared != nil {
 		cfg.JournalKeys = 0
 		limiter, cfg.Local, cfg.Memory = n.leases, n.recorder.InstrumentLocal(n.local), n.local

@@ -45,6 +45,8 @@ type Config struct {
 	Journal func() JournalState
 	// Log returns how many log lines could not be written. Default: no metrics about it.
 	Log func() logging.Status
+	// Durable returns the state of the durable counters. Default: no metrics about it.
+	Durable func() DurableState
 	// Flush returns the state of the Flusher that writes the counts of this Recorder. Default: no
 	// metrics about it.
 	Flush func() FlushState
@@ -91,6 +93,19 @@ type RedisState struct {
 	UsedMemory, MaxMemory int64
 	// Keys lists the tenants that are closest to their maximum number of keys, the fullest first.
 	Keys []TenantKeys
+}
+
+// DurableState is the state of the durable counters of a node and of their states in the database.
+type DurableState struct {
+	// Waiting is the number of states that are not in the database yet; WaitingFor is the age of the oldest change.
+	Waiting    int
+	WaitingFor time.Duration
+	// Written and NotKept count states since the start: those that were written, and changes that were dropped because
+	// too many states waited.
+	Written, NotKept int64
+	// Restoring is set while the counters are lost and not restored yet. Restored counts restorations since the start.
+	Restoring bool
+	Restored  int64
 }
 
 // TenantKeys is the estimated number of live counters that a tenant has in the shared limiter, and

@@ -70,7 +70,7 @@ func everySeries() *Recorder {
 		Snapshot: func() SnapshotState { return SnapshotState{} }, Redis: func() RedisState { return RedisState{Refusing: Refusing{Since: time.Now(), Code: "OOM"}} },
 		Database: func() Refusing { return Refusing{Since: time.Now(), Code: "full"} },
 		Flush:    func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
-		Admission: func() AdmissionState { return AdmissionState{} }, Connections: func() ConnectionState { return ConnectionState{} }, Leases: func() LeaseState { return LeaseState{} },
+		Admission: func() AdmissionState { return AdmissionState{} }, Connections: func() ConnectionState { return ConnectionState{} }, Durable: func() DurableState { return DurableState{} }, Leases: func() LeaseState { return LeaseState{} },
 		AuditLines: func() int64 { return 0 }, DeniedRequests: func() int64 { return 0 },
 		Log: func() logging.Status { return logging.Status{} },
 	})

@@ -38,6 +38,9 @@ type Node struct {
 	// Redis is the state of Redis as this node sees it. It is zero if the node does not use Redis.
 	Redis Redis `json:"redis,omitzero"`
 
+	// Durable is the state of the durable limits.
+	Durable Durable `json:"durable,omitzero"`
+
 	Snapshot Snapshot `json:"snapshot"`
 	Database Database `json:"database"`
 	Counts   Counts   `json:"counts"`
@@ -101,6 +104,17 @@ type Redis struct {
 	// includes the wait for a connection. It does not include the wait for other checks that share
 	// the call.
 	RoundTrips Latency `json:"round_trips,omitzero"`
+}
+
+// Durable is the state of the durable limits on one node.
+type Durable struct {
+	// LostSince is the time since which the counters are lost and not restored yet; zero while they are not.
+	LostSince time.Time `json:"lost_since,omitzero"`
+	// Waiting is the number of states that are not in the database yet. WaitingSince is the time of the oldest change.
+	Waiting      int       `json:"waiting,omitempty"`
+	WaitingSince time.Time `json:"waiting_since,omitzero"`
+	// NotKept is the number of changes since the start that were dropped because too many states waited.
+	NotKept int64 `json:"not_kept,omitempty"`
 }
 
 // TenantKeys is the estimated number of live counters that a tenant has in Redis, and the maximum.

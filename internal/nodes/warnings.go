@@ -49,6 +49,8 @@ const (
 	staleAfter = 5 * time.Second
 	// waitingAfter is the longest normal age of unwritten counts. Nodes write them every second.
 	waitingAfter = 10 * time.Second
+	// durableAfter is the longest normal age of a change of a durable limit in memory. It is written after ten seconds.
+	durableAfter = 30 * time.Second
 	// skewed is the largest normal difference of two clocks. The write of a report may take
 	// putTimeout and then looks like clock skew.
 	skewed = putTimeout
@@ -74,6 +76,7 @@ func verdicts(r *Report, now time.Time, live int) []Verdict {
 		list = append(list, Verdict{l, code, fmt.Sprintf(format, args...)})
 	}
 	warnAboutLimiter(r, now, live, say)
+	warnAboutDurable(r, now, say)
 	warnAboutSnapshot(r, say)
 	warnAboutDatabase(r, now, say)
 	warnAboutCounts(r, say)
@@ -156,6 +159,22 @@ func warnAboutLoss(ago time.Duration, what string, say sayer) {
 		say(Alarm, "redis_lost", "Redis lost counts %s ago: %s", span(ago), what)
 	case ago < Keep:
 		say(Note, "redis_lost", "Redis lost counts %s ago: %s", span(ago), what)
+	}
+}
+
+// warnAboutDurable adds warnings about durable limits that are not restored, or not written to the database.
+func warnAboutDurable(r *Report, now time.Time, say sayer) {
+	d := &r.Durable
+	if !d.LostSince.IsZero() {
+		say(Alarm, "unrestored", "durable limits lost for %s and not restored yet: on_failure decides", span(max(0, r.Ago(d.LostSince, now))))
+	}
+	if ago := max(0, r.Ago(d.WaitingSince, now)); !d.WaitingSince.IsZero() && ago > durableAfter {
+		say(Warning, "durable_waiting", "durable limits: %s not in the database yet, the oldest for %s",
+			plural(int64(d.Waiting), "change", "changes"), span(ago))
+	}
+	if d.NotKept > 0 {
+		say(Warning, "durable_dropped", "durable limits: %s not kept, because too many waited for the database",
+			plural(d.NotKept, "change", "changes"))
 	}
 }
 
