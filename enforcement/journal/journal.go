@@ -155,6 +155,9 @@ func (j *Journal) note(r *enforcement.Request, o *enforcement.Outcome) (durable 
 		if o.Verdict == enforcement.Refused && c.Meter.Algorithm.Bucket() {
 			continue // time alone has changed the state
 		}
+		if o.Charges[i].State.Fresh() && r.Mode != enforcement.Reset {
+			continue // the counter is unused, or its window has ended
+		}
 		key := c.Key
 		if o.Charges[i].Shared {
 			key.Partition = enforcement.Overflow
