@@ -12,7 +12,7 @@ import (
 )
 
 // maxJWT bounds a JWT in bytes.
-const maxJWT = 16 << 10
+const maxJWT = 8 << 10
 
 // errJWT is the error for a JWT that cannot be read or, with Config.VerifyJWT, is not valid.
 var errJWT = problem.WithCode(problem.Unauthenticated, "invalid_jwt", "the JWT of this request is not valid")

@@ -143,7 +143,7 @@ func (a *API) routes() []route {
 	return []route{
 		post("/v1/check", "check", accounts.Check, nil).params("deny_status"), // ServeHTTP calls serveCheck instead
 		get(forwardAuthPath, "forwardAuth", accounts.Check, nil).decides(a.forwardAuth).fromProxy().
-			params("headers attributes cost tenant deny_status"),
+			params("headers attributes jwt cost tenant deny_status"),
 		post("/v1/check/batch", "checkBatch", accounts.Check, nil).decides(a.checkBatch).params("deny_status"),
 		post("/v1/explain", "explain", accounts.TenantRead, nil).decides(a.explain),
 		get("/v1/explain/:decision", "getExplanation", accounts.TenantRead, g.GetExplanation),
