@@ -26,8 +26,8 @@ const (
 	MaxEntries   = 100_000 // entries of both lists together
 )
 
-// An Override replaces limits of one policy for a tenant until it expires. An override cannot be
-// changed, only deleted. If several apply to a key, the newest one has precedence.
+// An Override replaces numbers of one policy for a tenant until it expires. If several apply, the one that was created
+// or changed last has precedence. An operator can change it, and delete it before it expires.
 type Override struct {
 	ID       string // UUIDv7
 	TenantID string
@@ -116,6 +116,10 @@ type Store interface {
 	// for the tenant. The error is problem.NotFound if the tenant does not exist, or
 	// problem.Conflict with the code too_many_overrides.
 	CreateOverride(ctx context.Context, o Override, e audit.Entry) (Override, error)
+	// UpdateOverride replaces the keys, the numbers, the Reason, and the ExpiresAt of an override, and sets its Revision
+	// and the tenant's Change of the policy. Errors: problem.NotFound; problem.Stale if the stored revision is not
+	// ifRevision.
+	UpdateOverride(ctx context.Context, o Override, ifRevision int64, e audit.Entry) (Override, error)
 	// DeleteOverride deletes an override. The error is problem.NotFound if the tenant has no such override.
 	DeleteOverride(ctx context.Context, tenantID, id string, e audit.Entry) error
 

@@ -68,6 +68,28 @@ func (s *Service) CreateOverride(ctx context.Context, tenant string, n NewOverri
 	return s.store.CreateOverride(ctx, o, e)
 }
 
+// UpdateOverride replaces an override except its policy; n.Policy is ignored. Errors: problem.Invalid,
+// problem.NotFound, and problem.Stale if its revision is not ifRevision.
+func (s *Service) UpdateOverride(ctx context.Context, tenant, id string, n NewOverride, ifRevision int64) (Override, error) {
+	before, err := s.Override(ctx, tenant, id)
+	if err != nil {
+		return Override{}, err
+	}
+	t, err := s.tenantWithPlan(ctx, tenant)
+	if err != nil {
+		return Override{}, err
+	}
+	n.Policy = before.Policy
+	var f problem.Fields
+	o := n.validate(&f, t, s.instant())
+	if err := f.Err(); err != nil {
+		return Override{}, err
+	}
+	o.ID, o.TenantID, o.CreatedAt, o.CreatedBy = before.ID, before.TenantID, before.CreatedAt, before.CreatedBy
+	e := entry(ctx, "override.update", o.TenantID, o.ID, o.Policy, before, o)
+	return s.store.UpdateOverride(ctx, o, ifRevision, e)
+}
+
 // DeleteOverride deletes an override, so that it ends immediately. The error is problem.NotFound if there is none.
 func (s *Service) DeleteOverride(ctx context.Context, tenant, id string) error {
 	o, err := s.Override(ctx, tenant, id)

@@ -68,6 +68,41 @@ func (s *Store) CreateOverride(ctx context.Context, o exceptions.Override, e aud
 	return overrides.create(ctx, s, o, e, nil)
 }
 
+// UpdateOverride replaces the keys, the numbers, the reason, and the end of an override. The error is problem.Stale if
+// the stored revision is not ifRevision.
+func (s *Store) UpdateOverride(
+	ctx context.Context, o exceptions.Override, ifRevision int64, e audit.Entry,
+) (now exceptions.Override, err error) {
+	err = s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
+		before, err := overrides.find(ctx, ed.tx, o.TenantID, o.ID)
+		if err != nil {
+			return err
+		}
+		if before.Revision != ifRevision {
+			return stale("override")
+		}
+		limits, err := writeOverrideLimits(o.Limits)
+		if err != nil {
+			return err
+		}
+		ed.concerns(o.TenantID, o.ID, before.Policy)
+		_, err = ed.exec(ctx, `
+			UPDATE overrides
+			SET attribute = $3, value = $4, prefix = $5, factor = $6, limits = $7, reason = $8, expires_at = $9, revision = $10
+			WHERE tenant_id = $1 AND id = $2`,
+			o.TenantID, o.ID, o.Attribute, o.Value, o.Prefix, o.Factor, limits, o.Reason, stored(o.ExpiresAt), ed.revision)
+		if err != nil {
+			return err
+		}
+		if err := ed.policyChanged(ctx, o.TenantID, before.Policy); err != nil {
+			return err
+		}
+		now, err = overrides.find(ctx, ed.tx, o.TenantID, o.ID)
+		return err
+	})
+	return now, s.fail(err, "update override %s", o.ID)
+}
+
 // DeleteOverride deletes an override, so that it ends immediately.
 func (s *Store) DeleteOverride(ctx context.Context, tenantID, id string, e audit.Entry) error {
 	return overrides.delete(ctx, s, tenantID, id, e)

@@ -13,9 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// An exceptionKind has the SQL for one kind of exceptions: overrides, list entries, or blocks.
-// Their rows are never updated. A row is deleted by a person or after it expires; a tombstone then
-// makes snapshots drop it.
+// An exceptionKind stores the overrides, the list entries, or the blocks of tenants. Only overrides can be changed.
+// Rows are deleted by a person or after they expire, and leave a tombstone.
 type exceptionKind[T any] struct {
 	table, columns string
 	written        string // more columns that create writes, but that are never read
@@ -219,8 +218,7 @@ func (k *exceptionKind[T]) room(ctx context.Context, ed *edit, tenantID string) 
 	return nil
 }
 
-// since returns the rows that were created by an edit with a revision above since. Changes uses
-// them to update a snapshot.
+// since returns the rows that were created or changed after the revision since.
 func (k *exceptionKind[T]) since(ctx context.Context, q querier, since int64) ([]T, error) {
 	rows, err := q.QueryContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` WHERE revision > $1`, since)
 	return collect(rows, err, k.scan)

@@ -61,6 +61,7 @@ var actions = map[string]string{
 	"operator_key.rotate":         "rotated the operator key",
 	"override.create":             "created an override of",
 	"override.delete":             "ended an override of",
+	"override.update":             "changed an override of",
 	"override.expire":             "removed the expired override of",
 	"plan.create":                 "created the plan",
 	"plan.delete":                 "deleted the plan",

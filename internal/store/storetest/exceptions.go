@@ -119,6 +119,28 @@ func testOverrideLife(s *suite) {
 		s.same(test.what, ids(list, overrideID), test.want)
 	}
 
+	changed := made
+	changed.Attribute, changed.Prefix, changed.Factor, changed.Reason = "user", "tester-", 0, "longer"
+	changed.Limits, changed.ExpiresAt = numbers.Limits, made.ExpiresAt.Add(time.Hour)
+	changed.Policy, changed.CreatedAt = "login", made.CreatedAt.Add(time.Hour) // both stay as they are
+	now, err := s.Store.UpdateOverride(s.ctx, changed, made.Revision, entry("override.update"))
+	s.must(err)
+	want = changed
+	want.Policy, want.CreatedAt, want.Revision = made.Policy, made.CreatedAt, s.revision()
+	s.same("changed", now, want)
+	got, err = s.Store.Override(s.ctx, acme.ID, made.ID)
+	s.must(err)
+	s.same("changed and read", got, want)
+	if l := s.last(); l.Object != made.ID || l.TenantID != acme.ID || l.ObjectName != "all" {
+		s.Errorf("the line of the change is %+v", l)
+	}
+	s.same("rows of the change", s.since(now.Revision-1).PolicyChanges, []exceptions.Change{{TenantID: acme.ID, Policy: "all", Revision: now.Revision}})
+	_, err = s.Store.UpdateOverride(s.ctx, changed, made.Revision, entry("override.update"))
+	s.wantKind(err, problem.Stale, "")
+	changed.TenantID = s.tenant("other", "").ID
+	_, err = s.Store.UpdateOverride(s.ctx, changed, now.Revision, entry("override.update"))
+	s.wantKind(err, problem.NotFound, "")
+
 	s.must(s.Store.DeleteOverride(s.ctx, acme.ID, made.ID, entry("override.delete")))
 	at := s.revision()
 	s.same("changes after its end", s.since(at-1), snapshot.Changes{

@@ -136,6 +136,12 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 			_, err := s.Store.CreateOverride(s.ctx, o, entry("x"))
 			return 1, err
 		},
+		"UpdateOverride": func() (int, error) {
+			o := w.override
+			o.TenantID = b
+			_, err := s.Store.UpdateOverride(s.ctx, o, o.Revision, entry("x"))
+			return 1, err
+		},
 		"DeleteOverride": func() (int, error) { return 1, s.Store.DeleteOverride(s.ctx, b, w.override.ID, entry("x")) },
 
 		"Entries": func() (int, error) { l, err := s.Store.Entries(s.ctx, b, exceptions.Filter{}); return len(l), err },
