@@ -77,6 +77,25 @@ func (s *Service) Tenant(ctx context.Context, tenant string) (Usage, error) {
 	return u, nil
 }
 
+// wholePolicies is the maximum number of policies that WholeTenant reads.
+const wholePolicies = 50
+
+// WholeTenant returns the usage of the enforced policies that count the whole tenant, at most wholePolicies of them,
+// without paces. It reads no recorded counts, so that it suits a list of tenants. It returns the same errors as Tenant.
+func (s *Service) WholeTenant(ctx context.Context, tenant string) (Usage, error) {
+	subject, err := s.subject(tenant)
+	if err != nil || subject.Plan == nil {
+		return s.header(subject), err
+	}
+	u, seen := s.header(subject), new(counted)
+	for _, r := range subject.Plan.Rules {
+		if len(r.CountBy) == 0 && len(r.Limits) > 0 && r.Mode == enforcement.PolicyEnforce && len(u.Policies) < wholePolicies {
+			u.Policies = append(u.Policies, seen.policy(r))
+		}
+	}
+	return u, s.fill(ctx, &u, subject, seen)
+}
+
 // Policy returns the usage of one policy of a tenant's plan. It returns the same errors as Tenant.
 func (s *Service) Policy(ctx context.Context, tenant, policy string) (Usage, error) {
 	subject, rule, err := s.rule(tenant, policy)

@@ -1,0 +1,54 @@
+package usage
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// A NearLimit is a limit of one key of a policy.
+type NearLimit struct {
+	Policy *PolicyUsage
+	Key    *KeyUsage
+	Limit  *LimitUsage
+}
+
+// Nearest returns the limits that are nearest to exhaustion, at most most, the nearest first: those that deny first at
+// the present pace, then those with the smallest fraction left. It leaves out unused limits, and policies that are
+// not enforced.
+func (u *Usage) Nearest(most int) []NearLimit {
+	var list []NearLimit
+	for i := range u.Policies {
+		p := &u.Policies[i]
+		if p.Mode != enforcement.PolicyEnforce {
+			continue
+		}
+		for k := range p.Keys {
+			for l := range p.Keys[k].Limits {
+				if limit := &p.Keys[k].Limits[l]; limit.Used > 0 || limit.Remaining == 0 {
+					list = append(list, NearLimit{p, &p.Keys[k], limit})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b NearLimit) int {
+		return cmp.Or(cmp.Compare(a.Limit.exhausted(), b.Limit.exhausted()), cmp.Compare(b.Limit.Share(), a.Limit.Share()))
+	})
+	return list[:min(most, len(list))]
+}
+
+// exhausted returns ExhaustedAfter, or the maximum if it is nil.
+func (l *LimitUsage) exhausted() time.Duration {
+	if l.ExhaustedAfter == nil {
+		return math.MaxInt64
+	}
+	return *l.ExhaustedAfter
+}
+
+// Share returns the used fraction of the limit, from 0 to 1, or more after a forced charge.
+func (l *LimitUsage) Share() float64 {
+	return float64(l.Capacity-l.Remaining) / float64(max(l.Capacity, 1))
+}
