@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -158,6 +159,17 @@ func (s *Snapshot) SubjectByNumber(number uint32) (*enforcement.Subject, bool) {
 		return nil, false
 	}
 	return t.subject, true
+}
+
+// Plans yields every plan that has a usable version, in no order.
+func (s *Snapshot) Plans() iter.Seq[*enforcement.Plan] {
+	return func(yield func(*enforcement.Plan) bool) {
+		for _, p := range s.plans {
+			if p.compiled != nil && !yield(p.compiled) {
+				return
+			}
+		}
+	}
 }
 
 // Revision returns the revision of the rows that the snapshot was compiled from.
