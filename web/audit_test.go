@@ -101,7 +101,7 @@ func TestAuditPage(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		"tenant=none": "No tenant has this name", "from=x&to=y": "Enter both times",
+		"tenant=none": "No tenant has this slug", "from=x&to=y": "Enter both times",
 	} {
 		if page := w.get("/audit?"+query, "owner"); page.Code != http.StatusUnprocessableEntity || !strings.Contains(page.body, want) {
 			t.Errorf("%s: %d, does not say %q", query, page.Code, want)

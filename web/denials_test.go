@@ -99,7 +99,7 @@ func TestDenialsAreNarrowed(t *testing.T) {
 		t.Errorf("the faults are %q", faults)
 	}
 	row := texts(w.get("/denials?reason=over_limit&tenant=acme", "viewer").tree(t), func(n *html.Node) bool { return n.Data == "tr" })
-	if len(row) != 3 || !strings.Contains(row[2], "09:00:00 POST /v1/login Over the limit login-per-ip ip 203.0.113.9 user u1 60 s") && !strings.Contains(row[2], "1 min") {
+	if len(row) != 3 || !strings.Contains(row[2], "09:00:00 POST /v1/login Over the limit login-per-ip ip 203.0.113.9 1 min") {
 		t.Errorf("the rows are %q", row)
 	}
 }
@@ -397,7 +397,7 @@ func TestDenialsAreLive(t *testing.T) {
 	w.flushNow()
 	before := 0
 	next(t, operator, "the next refusal", func(e event) bool {
-		if !strings.Contains(e.data, last) {
+		if e.name == "denials" && !strings.Contains(e.data, last) {
 			before++
 		}
 		return strings.Contains(e.data, last)
@@ -471,7 +471,7 @@ func TestDenialsOfADeletedTenant(t *testing.T) {
 	w.login("acme", "203.0.113.99", 7)
 	w.now.Add((20 * time.Minute).Microseconds()) // the old ones are out of the time now
 	w.flushNow()
-	if e := next(t, events, "the list again", func(event) bool { return true }); strings.Contains(e.data, "203.0.113.99") || strings.Contains(e.data, "acme") {
+	if e := next(t, events, "the list again", func(e event) bool { return e.name == "denials" }); strings.Contains(e.data, "203.0.113.99") || strings.Contains(e.data, "acme") {
 		t.Errorf("the list of a deleted tenant shows another one's: %s", e.data)
 	}
 }
@@ -580,7 +580,7 @@ func TestHostileTraffic(t *testing.T) {
 			strict(t, path, tree)
 			got[name] = shape(tree)
 			status := http.StatusOK
-			if name == "cannot" || name == "no tenant" {
+			if name == "cannot" || name == "no tenant" || name == "nothing" {
 				status = http.StatusUnprocessableEntity
 			}
 			if page.Code != status {

@@ -3,10 +3,13 @@ package web
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
@@ -29,7 +32,7 @@ func (w *Shell) jump(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.JumpPage(w.Page(c, "Jump to"), q, groups))
 }
 
-// jumpFragment is GET /jump/found: tenants and plans for the palette of the script.
+// jumpFragment is GET /jump/found: the results for the palette of the script, without pages.
 func (w *Shell) jumpFragment(c echo.Context) error {
 	groups, err := w.named(c.Request().Context(), VisitorOf(c), strings.TrimSpace(c.QueryParam("q")))
 	if err != nil {
@@ -54,38 +57,128 @@ func (w *Shell) pagesNamed(v Visitor, q string) []views.JumpGroup {
 	return []views.JumpGroup{group}
 }
 
-// named returns the tenants and plans that a visitor may see and that have q in their names.
+// A NamedPolicy is a policy of a plan in force.
+type NamedPolicy struct{ Plan, Policy string }
+
+// settingsPages are the pages of settings that the palette finds by these words.
+var settingsPages = []struct{ text, words, path string }{
+	{"Your account", "account name password session sign-in profile", "/account"},
+	{"Operator keys", "settings operator api keys scopes", "/settings/keys"},
+	{"Retention", "settings retention how long data counts denials are kept", "/settings/retention"},
+	{"Roles", "settings roles permissions owner editor viewer", "/settings/roles"},
+	{"About", "settings about version license", "/settings/about"},
+}
+
+// named returns what a visitor may see and what has q in its name: a decision by its ID, a key as
+// name=value, tenants, plans, policies, people, and settings.
 func (w *Shell) named(ctx context.Context, v Visitor, q string) ([]views.JumpGroup, error) {
 	var groups []views.JumpGroup
 	if q == "" {
 		return nil, nil
 	}
-	add := func(g views.JumpGroup) {
+	for _, find := range []func(context.Context, Visitor, string) (views.JumpGroup, error){
+		w.decisionNamed, w.keyNamed, w.tenantsNamed, w.plansNamed, w.policiesNamed, w.peopleNamed, w.settingsNamed,
+	} {
+		g, err := find(ctx, v, q)
+		if err != nil {
+			return nil, err
+		}
 		if len(g.Links) > 0 {
 			groups = append(groups, g)
 		}
 	}
-	if w.opens(v, "/tenants") {
-		list, err := w.cfg.Tenants.Tenants(ctx, tenants.Filter{Query: q, Limit: jumpFound})
-		if err != nil {
-			return nil, err
-		}
-		g := views.JumpGroup{Title: "Tenants", Icon: "building-2"}
-		for _, t := range list {
-			g.Links = append(g.Links, views.Link{Text: t.Name + " (" + t.Slug + ")", URL: "/tenants/" + t.Slug})
-		}
-		add(g)
-	}
-	if w.opens(v, "/plans") {
-		list, err := w.cfg.Plans.Plans(ctx, plans.Filter{Query: q, Limit: jumpFound})
-		if err != nil {
-			return nil, err
-		}
-		g := views.JumpGroup{Title: "Plans", Icon: "layers"}
-		for _, p := range list {
-			g.Links = append(g.Links, views.Link{Text: p.Draft.Name() + " (" + p.Slug + ")", URL: "/plans/" + p.Slug})
-		}
-		add(g)
-	}
 	return groups, nil
+}
+
+// trafficPath returns the page of all tenants, or that of the visitor's own tenant.
+func trafficPath(v Visitor, page string) string {
+	if v.User.TenantID != "" {
+		return RouteForTenant(TenantPath+page, v.own.Slug)
+	}
+	return page
+}
+
+func (w *Shell) decisionNamed(_ context.Context, v Visitor, q string) (views.JumpGroup, error) {
+	id, err := uuid.Parse(q)
+	if err != nil {
+		return views.JumpGroup{}, nil
+	}
+	return views.JumpGroup{Title: "Decisions", Icon: "shield-x", Links: []views.Link{
+		{Text: "The denial " + id.String(), URL: trafficPath(v, "/denials") + "/" + id.String()},
+	}}, nil
+}
+
+func (w *Shell) keyNamed(_ context.Context, v Visitor, q string) (views.JumpGroup, error) {
+	name, value, both := strings.Cut(q, "=")
+	if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !both || name == "" || value == "" {
+		return views.JumpGroup{}, nil
+	}
+	key := url.Values{KeyFieldPrefix + name: {value}}
+	return views.JumpGroup{Title: "Keys", Icon: "chart-line", Links: []views.Link{
+		{Text: "Denials with " + name + "=" + value, URL: AppendQuery(trafficPath(v, "/denials"), key)},
+		{Text: "Explain a request with " + name + "=" + value, URL: AppendQuery(trafficPath(v, "/explain"), key)},
+	}}, nil
+}
+
+func (w *Shell) tenantsNamed(ctx context.Context, v Visitor, q string) (views.JumpGroup, error) {
+	g := views.JumpGroup{Title: "Tenants", Icon: "building-2"}
+	if !w.opens(v, "/tenants") {
+		return g, nil
+	}
+	list, err := w.cfg.Tenants.Tenants(ctx, tenants.Filter{Query: q, Limit: jumpFound})
+	for _, t := range list {
+		g.Links = append(g.Links, views.Link{Text: t.Name + " (" + t.Slug + ")", URL: TenantURL(t, "")})
+	}
+	return g, err
+}
+
+func (w *Shell) plansNamed(ctx context.Context, v Visitor, q string) (views.JumpGroup, error) {
+	g := views.JumpGroup{Title: "Plans", Icon: "layers"}
+	if !w.opens(v, "/plans") {
+		return g, nil
+	}
+	list, err := w.cfg.Plans.Plans(ctx, plans.Filter{Query: q, Limit: jumpFound})
+	for _, p := range list {
+		g.Links = append(g.Links, views.Link{Text: p.Draft.Name() + " (" + p.Slug + ")", URL: "/plans/" + p.Slug})
+	}
+	return g, err
+}
+
+func (w *Shell) policiesNamed(_ context.Context, v Visitor, q string) (views.JumpGroup, error) {
+	g := views.JumpGroup{Title: "Policies", Icon: "sliders-horizontal"}
+	if !w.opens(v, "/overview") || w.cfg.PoliciesNamed == nil {
+		return g, nil
+	}
+	for _, p := range w.cfg.PoliciesNamed(q, jumpFound) {
+		g.Links = append(g.Links, views.Link{
+			Text: p.Policy + " of " + p.Plan, URL: AppendQuery("/overview", url.Values{"policy": {p.Policy}}),
+		})
+	}
+	return g, nil
+}
+
+func (w *Shell) peopleNamed(ctx context.Context, v Visitor, q string) (views.JumpGroup, error) {
+	g := views.JumpGroup{Title: "People", Icon: "users"}
+	base, action := "/people", "/people"
+	if v.User.TenantID != "" {
+		base, action = trafficPath(v, "/members"), TenantPath+"/members"
+	}
+	if !w.opens(v, action) {
+		return g, nil
+	}
+	list, err := w.cfg.People.Users(ctx, v.Principal(), v.User.TenantID, accounts.UserFilter{Query: q, Limit: jumpFound})
+	for _, u := range list {
+		g.Links = append(g.Links, views.Link{Text: u.Name + " (" + u.Email + ")", URL: base + "/" + u.ID})
+	}
+	return g, err
+}
+
+func (w *Shell) settingsNamed(_ context.Context, v Visitor, q string) (views.JumpGroup, error) {
+	g := views.JumpGroup{Title: "Settings", Icon: "settings"}
+	for _, p := range settingsPages {
+		if w.opens(v, p.path) && strings.Contains(p.words, strings.ToLower(q)) {
+			g.Links = append(g.Links, views.Link{Text: p.text, URL: p.path})
+		}
+	}
+	return g, nil
 }

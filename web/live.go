@@ -31,8 +31,8 @@ const (
 	// maximum for the members of one tenant.
 	maxOwnStreams   = 40
 	maxPartyStreams = 100
-	// heartbeat is the interval after which a comment is sent on a quiet stream, so that
-	// proxies do not close it.
+	// heartbeat is the interval of the event beat. It keeps proxies from closing a quiet stream,
+	// and the page says that the connection is lost if three are missing.
 	heartbeat = 15 * time.Second
 	// recheck is the interval at which a stream checks that its session has not ended.
 	recheck = 15 * time.Second
@@ -123,7 +123,7 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 	defer w.streams.unview(me)
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
-	var spoke time.Time
+	var beat time.Time
 	checked := time.Now()
 	again := cmp.Or(w.streams.recheck, recheck)
 	for {
@@ -137,14 +137,12 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 			w.draw(ctx, me, draw)
 		}
 		text, changed := me.news()
-		if text == "" && time.Since(spoke) >= heartbeat {
-			text = ": still here\n\n"
+		if time.Since(beat) >= heartbeat {
+			text += eventText("beat", " ")
+			beat = time.Now()
 		}
-		if text != "" {
-			if s.write(text) != nil {
-				return nil // the browser disconnected
-			}
-			spoke = time.Now()
+		if text != "" && s.write(text) != nil {
+			return nil // the browser disconnected
 		}
 		select {
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 
@@ -69,6 +70,7 @@ var tenantMenu = []menuGroup{
 		{"API keys", "/tenants/:tenant/keys", "key-round"},
 		{"Overrides", "/tenants/:tenant/overrides", "sliders-horizontal"},
 		{"Lists", "/tenants/:tenant/lists", "list-checks"},
+		{"Blocks", "/tenants/:tenant/blocks", "ban"},
 		{"Members", "/tenants/:tenant/members", "users"},
 		{"Audit", "/tenants/:tenant/audit", "scroll-text"},
 		{"Playground", "/playground", "flask-conical"},
@@ -138,12 +140,19 @@ func (w *Shell) chooseTheme(c echo.Context, f url.Values) error {
 		return problem.At("theme", "must be light, dark, or empty for the theme of the system")
 	}
 	c.SetCookie(cookie)
-	return c.Redirect(http.StatusSeeOther, w.back(f.Get("back")))
+	return c.Redirect(http.StatusSeeOther, w.Back(f.Get("back")))
 }
 
-// back returns raw if it is an address of Headgate, and otherwise the first page of the
+// Here returns the address of the request, without the notice of a write.
+func Here(c echo.Context) string {
+	q := maps.Clone(c.QueryParams())
+	q.Del("done")
+	return AppendQuery(c.Request().URL.Path, q)
+}
+
+// Back returns raw if it is an address of Headgate, and otherwise the first page of the
 // visitor.
-func (w *Shell) back(raw string) string {
+func (w *Shell) Back(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || w.SafeNext(u.Path) == "" || u.Host != "" || u.Scheme != "" {
 		return "/"

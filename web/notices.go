@@ -33,6 +33,7 @@ var notices = map[string]string{
 	"key-revoked":           "The key is revoked. Headgate answers requests with this key with 401.",
 	"keys-revoked":          "The key and the keys that it created are revoked. Headgate answers requests with them with 401.",
 	"override-created":      "The override is in force.",
+	"override-changed":      "The override is changed. Its new numbers are in force.",
 	"override-deleted":      "The override is ended.",
 	"entry-created":         "The entry is added.",
 	"entry-deleted":         "The entry is removed.",

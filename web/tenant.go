@@ -57,10 +57,14 @@ func MayInTenant(c echo.Context, a accounts.Action) bool {
 	return May(c, a) && (VisitorOf(c).User.TenantID == "" || TenantOf(c).Status != tenants.Suspended)
 }
 
-// TenantTabs returns the tabs of the tenant of the path that the visitor may open.
+// TenantTabs returns the tabs of the tenant of the path that the visitor may open. Members of the
+// tenant have these pages in their navigation, so that they get no tabs.
 // current is the path of the open page below the tenant: "" or "/keys".
 func (w *Shell) TenantTabs(c echo.Context, current string) []views.Tab {
 	var list []views.Tab
+	if VisitorOf(c).User.TenantID != "" {
+		return nil
+	}
 	for _, page := range tenantPages {
 		if w.CanOpen(c, TenantPath+page.below) {
 			list = append(list, views.Tab{Text: page.text, URL: TenantURL(TenantOf(c), page.below), Current: page.below == current})

@@ -357,7 +357,7 @@ func TestCountedKey(t *testing.T) {
 		t.Error("another key's refusal is there")
 	}
 	for _, link := range []string{
-		acme + "/overrides/new?attribute=user&policy=per-user&value=u1", acme + "/reset?k.user=u1&policy=per-user",
+		acme + "/overrides/new?attribute=user&back=" + url.QueryEscape(key) + "&policy=per-user&value=u1", acme + "/reset?k.user=u1&policy=per-user",
 		acme + "/blocks/new?k.user=u1&policy=per-user", acme + "/lists/new?attribute=user&list=allow&value=u1",
 	} {
 		found := false

@@ -298,6 +298,12 @@ func TestTenantsTabsByRole(t *testing.T) {
 	}
 	for caller, settings := range map[string]bool{"owner": true, "viewer": false, "acme-admin": false, "acme-viewer": false} {
 		got := tabs(caller, "/tenants/acme/keys")
+		if strings.HasPrefix(caller, "acme-") {
+			if got != "" {
+				t.Errorf("%s has the pages twice: %s", caller, got)
+			}
+			continue
+		}
 		if strings.HasSuffix(got, " Settings") != settings || !strings.HasPrefix(got, "Usage ") || !strings.Contains(got, " API keys Overrides Lists Blocks Members") {
 			t.Errorf("%s: %s", caller, got)
 		}

@@ -20,6 +20,10 @@ type TimeRange struct {
 	Zone     *time.Location // in which the page shows times; nil: UTC
 	Live     bool
 	Fault    string // what is wrong with the time in the address
+	// Longest is how long the data of the page are kept; 0: as long as counts. AtMost sets it.
+	// Note says that the page shows less than the address asks for, or is "".
+	Longest time.Duration
+	Note    string
 }
 
 // A Preset is a length of time that ends now.
@@ -122,6 +126,22 @@ func formTime(t time.Time, zone *time.Location) string {
 	return text
 }
 
+// AtMost returns the period of a page whose data are kept for a time. A longer preset becomes the
+// longest one that the page offers.
+func (s TimeRange) AtMost(longest time.Duration, now time.Time) TimeRange {
+	s.Longest = longest
+	if s.Fault != "" || !s.From.Before(now.Add(-longest-time.Minute)) {
+		return s
+	}
+	s.Note = "Headgate keeps these data for " + views.Duration(longest).Text + ". The page does not go further back."
+	for _, p := range presets {
+		if s.Preset != "" && p.Length <= longest {
+			s.Preset, s.From, s.To = p.Name, now.UTC().Add(-p.Length), now.UTC()
+		}
+	}
+	return s
+}
+
 func (s TimeRange) zone() *time.Location { return cmp.Or(s.Zone, time.UTC) }
 
 // In returns an instant in the zone of the page.
@@ -203,12 +223,16 @@ func With(q url.Values, name, value string) url.Values {
 // parameters of the page. streams means that the page can be live.
 func (s TimeRange) Picker(path string, also url.Values, streams bool) views.Ranges {
 	r := views.Ranges{
-		Action: path, Error: s.Fault, Zone: s.zone().String(), From: s.In(s.From).Format(RangeForm), To: s.In(s.To).Format(RangeForm),
+		Action: path, Error: s.Fault, Note: s.Note, Zone: s.zone().String(),
+		From: s.In(s.From).Format(RangeForm), To: s.In(s.To).Format(RangeForm),
 	}
 	if r.Zone != "UTC" {
 		r.Hidden = append(r.Hidden, views.Hidden{Name: zoneParam, Value: r.Zone})
 	}
 	for _, p := range presets {
+		if s.Longest > 0 && p.Length > s.Longest {
+			break
+		}
 		other := TimeRange{Preset: p.Name, Zone: s.Zone}
 		r.Presets = append(r.Presets, views.RangeLink{
 			Text: p.Name, Label: p.Label, URL: other.Address(path, also), Current: p.Name == s.Preset && s.Fault == "",

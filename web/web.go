@@ -39,6 +39,9 @@ type Config struct {
 	// with People.
 	Tenants *tenants.Service
 	Plans   *plans.Service
+	// PoliciesNamed returns policies of plans in force whose slugs contain a text, at most most of
+	// them. If it is nil, the palette finds no policies.
+	PoliciesNamed func(text string, most int) []NamedPolicy
 	// Refusals records pages that a visitor's role did not permit. If it is nil, they are not
 	// recorded.
 	Refusals *accounts.DeniedAccessLog

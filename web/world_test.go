@@ -301,7 +301,17 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	cfg := config{
 		shell: web.Config{
 			Version: "v1.2.3", People: w.people, Tenants: w.tenants, Plans: w.plans, Refusals: w.refusals, Now: w.clock,
-			Changed:  func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
+			Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
+			PoliciesNamed: func(text string, most int) (list []web.NamedPolicy) {
+				for plan := range w.watcher.Current().Plans() {
+					for _, r := range plan.Rules {
+						if strings.Contains(r.Policy, text) && len(list) < most {
+							list = append(list, web.NamedPolicy{Plan: plan.Slug, Policy: r.Policy})
+						}
+					}
+				}
+				return list
+			},
 			Timeout:  time.Minute, // of a busy machine
 			Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise
 			Logger:   slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),

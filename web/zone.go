@@ -100,7 +100,7 @@ func (w *Shell) chooseZone(c echo.Context, f url.Values) error {
 		Name: zoneCookie, Value: url.QueryEscape(chosen), Path: "/", MaxAge: 365 * 24 * 60 * 60,
 		HttpOnly: true, Secure: w.HTTPS(c.Request()), SameSite: http.SameSiteLaxMode,
 	})
-	return c.Redirect(http.StatusSeeOther, withoutZone(w.back(f.Get("back")), w.Now()))
+	return c.Redirect(http.StatusSeeOther, withoutZone(w.Back(f.Get("back")), w.Now()))
 }
 
 // withoutZone returns an address without its zone. A custom period stays the same; without a

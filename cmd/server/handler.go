@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -60,7 +63,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	shell, err := web.New(web.Config{
 		Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Plans: n.plans,
 		Refusals: n.refusals, Demo: demoData.Present, ClientAddress: cfg.ClientAddress, Changed: n.refresh(log), Slots: cfg.Slots,
-		Stopping: ctx, Logger: log,
+		Stopping: ctx, Logger: log, PoliciesNamed: n.policiesNamed,
 	})
 	if err != nil {
 		return nil, err
@@ -221,4 +224,25 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 // simulateOne runs one scenario of POST /v1/simulate on the in-process limiter.
 func simulateOne(ctx context.Context, scenario []byte) ([]byte, error) {
 	return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: inProcessLimiter})
+}
+
+// policiesNamed returns policies of plans in force whose slugs contain a text, ordered by slug, for the palette of the
+// pages.
+func (n *node) policiesNamed(text string, most int) []web.NamedPolicy {
+	s := n.watcher.Current()
+	if s == nil {
+		return nil
+	}
+	var list []web.NamedPolicy
+	for plan := range s.Plans() {
+		for _, r := range plan.Rules {
+			if strings.Contains(r.Policy, strings.ToLower(text)) {
+				list = append(list, web.NamedPolicy{Plan: plan.Slug, Policy: r.Policy})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b web.NamedPolicy) int {
+		return cmp.Or(strings.Compare(a.Policy, b.Policy), strings.Compare(a.Plan, b.Plan))
+	})
+	return list[:min(most, len(list))]
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/export"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/views"
 )
@@ -140,8 +141,8 @@ func (r *auditReading) readTenant() error {
 	case problem.Is(err, problem.NotFound) && uuid.Validate(ref) == nil:
 		r.filter.TenantID = ref // entries of a deleted tenant stay
 	case problem.Is(err, problem.NotFound), problem.Is(err, problem.Invalid):
-		r.faults["tenant"] = "No tenant has this name. For a deleted tenant, enter its ID."
-		r.filter.TenantID = uuid.Nil.String()
+		r.faults["tenant"] = "No tenant has this slug. For a deleted tenant, enter its ID. This filter is not applied."
+		r.values.Del("tenant")
 	case err != nil:
 		return err
 	default:
@@ -229,15 +230,58 @@ func (r *auditReading) ranges() views.Ranges {
 	return v
 }
 
+// suggested is the maximum number of values of each kind that a filter suggests.
+const suggested = 200
+
+// names returns the slugs of tenants, and those of tenants and plans.
+func (r *auditReading) names(ctx context.Context) (ofTenants, all []string, err error) {
+	list, err := r.w.cfg.Tenants.Tenants(ctx, tenants.Filter{Limit: suggested})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range list {
+		ofTenants = append(ofTenants, t.Slug)
+	}
+	slices.Sort(ofTenants)
+	all = slices.Clone(ofTenants)
+	if s := r.w.cfg.Snapshot(); s != nil {
+		for p := range s.Plans() {
+			all = append(all, p.Slug)
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return ofTenants, all[:min(suggested, len(all))], nil
+}
+
+// people returns the email addresses of the operator's people.
+func (r *auditReading) people(ctx context.Context) (emails []string, err error) {
+	list, err := r.w.cfg.People.Users(ctx, web.VisitorOf(r.c).Principal(), "", accounts.UserFilter{Limit: suggested})
+	for _, u := range list {
+		emails = append(emails, u.Email)
+	}
+	return emails, err
+}
+
 func (r *auditReading) filters(ctx context.Context) (views.Filters, error) {
 	kind := views.FilterField{Name: "kind", Label: "What"}
 	actor := views.FilterField{Name: "actor", Label: "Who", Placeholder: "ann@, or an ID"}
 	fields := []views.FilterField{{Name: "object", Label: "Of", Placeholder: "pro, or an ID"}}
+	var err error
 	if web.TenantOf(r.c).ID == "" {
 		kind.Options = auditGroups
-		fields = append(fields, views.FilterField{Name: "tenant", Label: "Tenant", Placeholder: "acme"})
+		tenant := views.FilterField{Name: "tenant", Label: "Tenant", Placeholder: "acme"}
+		if tenant.List, fields[0].List, err = r.names(ctx); err != nil {
+			return views.Filters{}, err
+		}
+		fields = append(fields, tenant)
 	} else {
 		kind.Options = slices.DeleteFunc(slices.Clone(auditGroups), func(o views.Option) bool { return operatorOnly[o.Value] })
+	}
+	if r.masked == nil && web.May(r.c, accounts.PeopleRead) {
+		if actor.List, err = r.people(ctx); err != nil {
+			return views.Filters{}, err
+		}
 	}
 	if r.masked != nil {
 		members, err := r.w.cfg.People.Users(ctx, web.VisitorOf(r.c).Principal(), web.TenantOf(r.c).ID, accounts.UserFilter{Limit: 200})

@@ -81,7 +81,7 @@ func deleteRoutes[T any](w *pages, below, parameter, title, done string, get fun
 // done loads a write into this node's snapshot and redirects to a page, which shows a notice.
 func (w *pages) done(c echo.Context, page, notice string) error {
 	w.Changed(c.Request().Context())
-	return c.Redirect(http.StatusSeeOther, page+"?done="+notice)
+	return c.Redirect(http.StatusSeeOther, web.AppendQuery(page, url.Values{"done": {notice}}))
 }
 
 // idle returns why an exception has no effect under the current snapshot, or "".

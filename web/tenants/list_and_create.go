@@ -9,7 +9,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
@@ -19,64 +18,6 @@ import (
 
 // plansInForm is the maximum number of plans that a form offers.
 const plansInForm = 500
-
-// listTenants is GET /tenants.
-func (w *pages) listTenants(c echo.Context) error {
-	ctx, query := c.Request().Context(), c.QueryParam("q")
-	list, err := w.cfg.Tenants.Tenants(ctx, tenants.Filter{Query: strings.TrimSpace(query), After: web.After(c), Limit: web.PageRows + 1})
-	if err != nil {
-		return err
-	}
-	counts, err := w.lastDay(ctx, list)
-	if err != nil {
-		return err
-	}
-	v, newURL := views.Tenants{Query: query}, ""
-	if web.May(c, accounts.TenantWrite) {
-		newURL = "/tenants/new"
-	}
-	v.List = web.NewList(c, list, func(t tenants.Tenant) string { return t.ID }, newURL, func(t tenants.Tenant) views.ListedTenant {
-		return w.listed(t, counts[t.Number])
-	})
-	if web.After(c) != "" {
-		v.FirstURL = web.AddressAfter(c, "")
-	}
-	v.Empty = views.Empty{
-		Title: "No tenants", Text: "A tenant is one of your customers. Create a tenant, create an API key for it, and send its checks.",
-	}
-	if newURL != "" {
-		v.Empty.Link = views.Link{Text: "New tenant", URL: newURL}
-	}
-	return w.Render(c, http.StatusOK, views.TenantsPage(w.Page(c, "Tenants"), v))
-}
-
-// lastDay returns the counts of the given tenants in the last 24 hours by tenant number, with a
-// single query.
-func (w *pages) lastDay(ctx context.Context, list []tenants.Tenant) (map[uint32]metrics.Counts, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	now := w.Now()
-	q := metrics.SumQuery{From: now.Add(-web.Day), To: now, Kind: metrics.KindTotal}
-	for _, t := range list {
-		q.Tenants = append(q.Tenants, t.Number)
-	}
-	rows, _, err := w.cfg.Analytics.Sums(ctx, q)
-	counts := make(map[uint32]metrics.Counts, len(rows))
-	for _, r := range rows {
-		counts[r.Tenant] = r.Counts
-	}
-	return counts, err
-}
-
-func (w *pages) listed(t tenants.Tenant, counts metrics.Counts) views.ListedTenant {
-	return views.ListedTenant{
-		Name: t.Name, Slug: t.Slug, URL: web.TenantURL(t, ""), Plan: t.Plan, PlanURL: web.PlanURL(t.Plan),
-		Suspended: t.Status == tenants.Suspended, Created: views.NewMoment(t.CreatedAt, w.Now()),
-		Requests: views.Count(counts.Requests), Unmatched: views.Count(counts.Unmatched),
-		Rate: views.Percent(counts.Limited(), counts.Requests), Tone: rateTone(counts),
-	}
-}
 
 // rateTone returns the tone for a tenant's rate of 429 answers: "bad" from 20%, "warn" from 2
 // %.

@@ -23,16 +23,17 @@ import (
 var numberNames = []string{"quota", "burst", "window"}
 
 // overrideForm returns the form for one policy, with the values of q, which come from an
-// address or a form.
+// address, a form, or an override.
 func (w *pages) overrideForm(c echo.Context, p plans.Policy, q url.Values) views.OverrideForm {
 	list := web.TenantURL(web.TenantOf(c), "/overrides")
 	v := views.OverrideForm{
+		Title: "New override", Button: "Create the override", From: q.Get("back"),
 		Head: w.TenantHead(c, "/overrides"), Action: list, Back: list, PickURL: list + "/new", Policy: p.Slug, Applies: web.AppliesWords(p),
 		Scope: views.Choice{Name: "scope", Label: "Applies to", Value: "all", Options: []views.Option{
 			{Value: "all", Label: "the whole tenant", Hint: "Every key of the policy."},
 		}},
 		Attribute: views.Select{Name: "attribute", Label: "Attribute", Value: q.Get("attribute"), Optional: true},
-		Value:     views.OptionalInput("value", "Value, prefix or network", q.Get("value"), "For one value or a prefix."),
+		Value:     views.OptionalInput("value", "Value, prefix or network", q.Get("value"), ""),
 		How: views.Choice{Name: "how", Label: "Numbers", Value: "factor", Options: []views.Option{
 			{Value: "factor", Label: "multiply the plan's numbers", Hint: "Every quota and burst, rounded down."},
 			{Value: "limits", Label: "set the numbers of each limit", Hint: "Empty fields keep the number of the plan."},
@@ -40,6 +41,14 @@ func (w *pages) overrideForm(c echo.Context, p plans.Policy, q url.Values) views
 		Factor: views.OptionalInput("factor", "Factor", q.Get("factor"), "2 doubles the numbers, 0.5 halves them."),
 		Reason: reasonInput(q, false),
 		End:    web.EndingField("", "7d", web.ShortLifetimes...),
+	}
+	if v.From != "" {
+		v.Back = w.Back(v.From)
+	}
+	for _, o := range v.End.Life.Options {
+		if o.Value == q.Get("life") {
+			v.End.Life.Value = o.Value
+		}
 	}
 	names := web.KeyAttributes(p.CountBy)
 	if v.HasAttribute = len(names) > 0; v.HasAttribute {
@@ -94,7 +103,151 @@ func (w *pages) newOverrideForm(c echo.Context) error {
 }
 
 func (w *pages) showOverrideForm(c echo.Context, status int, v views.OverrideForm) error {
-	return w.Render(c, status, views.OverrideFormPage(w.TenantPage(c, "New override", views.Link{Text: "Overrides", URL: v.Back}), v))
+	list := views.Link{Text: "Overrides", URL: web.TenantURL(web.TenantOf(c), "/overrides")}
+	return w.Render(c, status, views.OverrideFormPage(w.TenantPage(c, v.Title, list), v))
+}
+
+// keepEnd is the choice of a form that leaves the end of an override as it is.
+const keepEnd = "keep"
+
+// changeForm returns the form that changes an override. q has the values of the form, or is nil
+// for those of the override.
+func (w *pages) changeForm(c echo.Context, o exceptions.Override, p plans.Policy, q url.Values) views.OverrideForm {
+	if q == nil {
+		q = overrideValues(o)
+	}
+	v := w.overrideForm(c, p, q)
+	v.Title, v.Button, v.PickURL = "Change an override", "Save the override", ""
+	v.Action, v.Version = web.TenantURL(web.TenantOf(c), "/overrides/"+o.ID+"/change"), q.Get("version")
+	zone := views.Zone(c.Request().Context())
+	keep := views.Option{Value: keepEnd, Label: "as it is: " + o.ExpiresAt.In(zone).Format("2 Jan 2006, 15:04 ") + zone.String()}
+	v.End.Life.Options = slices.Insert(v.End.Life.Options, 0, keep)
+	if v.End.Life.Value = q.Get("life"); v.End.Life.Value == "" {
+		v.End.Life.Value = keepEnd
+	}
+	return v
+}
+
+// overrideValues returns an override as the values of its form.
+func overrideValues(o exceptions.Override) url.Values {
+	q := url.Values{"attribute": {o.Attribute}, "reason": {o.Reason}, "version": {strconv.FormatInt(o.Revision, 10)}, "scope": {"all"}}
+	switch {
+	case o.Prefix != "":
+		q.Set("scope", "prefix")
+		q.Set("value", o.Prefix)
+	case o.Attribute != "":
+		q.Set("scope", "value")
+		q.Set("value", o.Value)
+	}
+	if o.Factor != 0 {
+		q.Set("factor", exceptions.FormatFactor(o.Factor))
+	}
+	for _, l := range o.Limits {
+		if l.Quota != enforcement.Keep {
+			q.Set("quota."+l.Name, strconv.FormatInt(l.Quota, 10))
+		}
+		if l.Burst != enforcement.Keep {
+			q.Set("burst."+l.Name, strconv.FormatInt(l.Burst, 10))
+		}
+		if l.Window != 0 {
+			q.Set("window."+l.Name, enforcement.FormatWindow(l.Window))
+		}
+	}
+	return q
+}
+
+// overrideToChange returns the override of the path and its policy.
+func (w *pages) overrideToChange(c echo.Context) (o exceptions.Override, p plans.Policy, err error) {
+	id, err := web.PathID(c, "override")
+	if err != nil {
+		return o, p, err
+	}
+	if o, err = w.cfg.Exceptions.Override(c.Request().Context(), web.TenantOf(c).ID, id); err != nil {
+		return o, p, err
+	}
+	list, err := w.Policies(c)
+	if err != nil {
+		return o, p, err
+	}
+	p, known := web.PolicyBySlug(list, o.Policy)
+	if !known {
+		return o, p, errNoPolicy
+	}
+	return o, p, nil
+}
+
+func (w *pages) changeOverrideForm(c echo.Context) error {
+	o, p, err := w.overrideToChange(c)
+	if err != nil {
+		return err
+	}
+	return w.showOverrideForm(c, http.StatusOK, w.changeForm(c, o, p, nil))
+}
+
+// changeOverride is POST /tenants/{tenant}/overrides/{override}/change.
+func (w *pages) changeOverride(c echo.Context) error {
+	policies, err := w.Policies(c)
+	if err != nil {
+		return err
+	}
+	f, err := web.Form(c, overrideFormFields(policies)...)
+	if err != nil {
+		return err
+	}
+	o, p, err := w.overrideToChange(c)
+	if err != nil {
+		return err
+	}
+	v := w.changeForm(c, o, p, f)
+	version, err := strconv.ParseInt(f.Get("version"), 10, 64)
+	if err != nil {
+		return problem.At("/version", "must be the version of the override that the page showed")
+	}
+	n, err := readOverride(f, &v, p, w.Now())
+	if f.Get("life") == keepEnd {
+		n.ExpiresAt = o.ExpiresAt
+	}
+	if v.Aloud = aloud(n, p); err == nil && f.Get("step") == "look" {
+		return w.showOverrideForm(c, http.StatusOK, v)
+	}
+	if err == nil {
+		_, err = w.cfg.Exceptions.UpdateOverride(c.Request().Context(), o.TenantID, o.ID, n, version)
+	}
+	if problem.Is(err, problem.Stale) {
+		v.Version = strconv.FormatInt(o.Revision, 10)
+		v.Faults = []views.Fault{{
+			Message: "Another person changed this override meanwhile. These are your values: save them again to replace the other ones.",
+		}}
+		return w.showOverrideForm(c, http.StatusConflict, v)
+	}
+	if err == nil {
+		return w.done(c, v.Back, "override-changed")
+	}
+	return web.Retry(err, &v, &v.Faults, overrideFields(n), func(status int) error { return w.showOverrideForm(c, status, v) })
+}
+
+// aloud says which limits an override would make of those of a policy.
+func aloud(n exceptions.NewOverride, p plans.Policy) []string {
+	var list []string
+	for _, l := range p.Limits {
+		if become, changed := l.Overridden(n.Factor, n.Limits); changed {
+			list = append(list, l.Name+": "+plans.Describe(become)+" (plan: "+plans.Describe(l)+")")
+		}
+	}
+	return list
+}
+
+// overrideFormFields returns the names of all fields of the form.
+func overrideFormFields(policies []plans.Policy) []string {
+	fields := []string{"policy", "scope", "attribute", "value", "how", "factor", "reason", "life", "until", "step", "back", "version"}
+	for _, p := range policies {
+		for _, l := range p.Limits {
+			for _, what := range numberNames {
+				fields = append(fields, what+"."+l.Name)
+			}
+		}
+	}
+	return fields
 }
 
 // readOverride reads an override from a form.
@@ -177,15 +330,7 @@ func (w *pages) createOverride(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	fields := []string{"policy", "scope", "attribute", "value", "how", "factor", "reason", "life", "until", "step"}
-	for _, p := range policies {
-		for _, l := range p.Limits {
-			for _, what := range numberNames {
-				fields = append(fields, what+"."+l.Name)
-			}
-		}
-	}
-	f, err := web.Form(c, fields...)
+	f, err := web.Form(c, overrideFormFields(policies)...)
 	if err != nil {
 		return err
 	}
@@ -195,10 +340,8 @@ func (w *pages) createOverride(c echo.Context) error {
 	}
 	t, v := web.TenantOf(c), w.overrideForm(c, p, f)
 	n, err := readOverride(f, &v, p, w.Now())
-	for _, l := range p.Limits {
-		if become, changed := l.Overridden(n.Factor, n.Limits); changed && err == nil {
-			v.Aloud = append(v.Aloud, l.Name+": "+plans.Describe(become)+" (plan: "+plans.Describe(l)+")")
-		}
+	if err == nil {
+		v.Aloud = aloud(n, p)
 	}
 	if err == nil && f.Get("step") == "look" {
 		return w.showOverrideForm(c, http.StatusOK, v)
@@ -207,7 +350,7 @@ func (w *pages) createOverride(c echo.Context) error {
 		_, err = w.cfg.Exceptions.CreateOverride(c.Request().Context(), t.ID, n)
 	}
 	if err == nil {
-		return w.done(c, web.TenantURL(t, "/overrides"), "override-created")
+		return w.done(c, v.Back, "override-created")
 	}
 	return web.Retry(err, &v, &v.Faults, overrideFields(n), func(status int) error { return w.showOverrideForm(c, status, v) })
 }

@@ -35,7 +35,9 @@ func (w *pages) listOverrides(c echo.Context) error {
 	v.List = web.NewList(c, rows, func(o exceptions.Override) string { return o.ID }, newURL(c, "/overrides"),
 		func(o exceptions.Override) views.OverrideRow {
 			r := w.overrideRow(t, o, policies)
-			r.DeleteURL = deleteURL(c, "/overrides", o.ID)
+			if r.DeleteURL = deleteURL(c, "/overrides", o.ID); r.DeleteURL != "" {
+				r.ChangeURL = web.TenantURL(t, "/overrides/"+o.ID+"/change")
+			}
 			return r
 		})
 	v.Head = w.TenantHead(c, "/overrides")

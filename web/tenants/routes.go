@@ -56,6 +56,8 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 		web.Get(overrides, read, w.listOverrides),
 		web.Post(overrides, except, w.createOverride),
 		web.Get(overrides+"/new", except, w.newOverrideForm),
+		web.Get(overrides+"/:override/change", except, w.changeOverrideForm),
+		web.Post(overrides+"/:override/change", except, w.changeOverride),
 
 		web.Get(lists, read, w.listEntries),
 		web.PostForm(lists, except, w.createEntry, "list", "attribute", "value", "reason", "life", "until"),

@@ -67,7 +67,7 @@ func (w *pages) countedKey(c echo.Context) error {
 	}
 	v.Words = web.KeyWords(key, p.CountBy)
 	if web.MayInTenant(c, accounts.ExceptionsWrite) {
-		links := linksOf(t.Slug, p.Slug, p.CountBy, key)
+		links := linksOf(t.Slug, p.Slug, p.CountBy, key, web.Here(c))
 		v.Actions = []views.Link{{Text: "Override", URL: links.override}, {Text: "Reset", URL: links.reset}, {Text: "Block", URL: links.block}}
 		if links.allow != "" {
 			v.Actions = append(v.Actions, views.Link{Text: "Allow list", URL: links.allow})

@@ -56,7 +56,8 @@ func (w *pages) showDenial(c echo.Context) error {
 func (w *pages) denialPage(c echo.Context, r *metrics.Refusal) views.DenialPage {
 	words, status := reasonWords(r.Reason)
 	d := views.DenialPage{
-		ID: uuid.UUID(r.ID).String(), Reason: words, Status: status, Sentence: "Denied with " + status + ": " + denialSentence(r) + ".",
+		Notice: web.Notice(c),
+		ID:     uuid.UUID(r.ID).String(), Reason: words, Status: status, Sentence: "Denied with " + status + ": " + denialSentence(r) + ".",
 		Time: views.NewMoment(r.At, w.Now()), Attributes: w.keyFirst(r), Redacted: r.Redacted, Curl: sameCheck(w.Origin(c), r),
 		NoPolicies: "The decision was made before any policy.",
 	}
@@ -302,7 +303,13 @@ func (w *pages) denialActions(c echo.Context, r *metrics.Refusal, slug string) [
 	if !web.May(c, accounts.ExceptionsWrite) || web.TenantOf(c).ID != "" && !web.MayInTenant(c, accounts.ExceptionsWrite) {
 		return list
 	}
-	links := linksOf(slug, r.Policy, countBy, key)
+	links := linksOf(slug, r.Policy, countBy, key, web.Here(c))
+	if r.Reason == enforcement.ReasonOverLimit {
+		double := url.Values{"factor": {"2"}, "life": {"1h"}, "reason": {"Doubled for an hour after the denial " + uuid.UUID(r.ID).String()}}
+		offer("/overrides/new", web.AppendQuery(links.override, double), views.DenialAction{
+			Text: "Double the limits for an hour", Hint: "Twice the numbers of " + r.Policy + ", then as now", Icon: "arrow-up",
+		})
+	}
 	offer("/overrides/new", links.override, views.DenialAction{
 		Text: "Override the limits", Hint: "Other numbers of " + r.Policy + " for some time", Icon: "sliders-horizontal",
 	})
@@ -320,12 +327,16 @@ type keyLinks struct {
 	attribute, value              string // the first attribute of the key
 }
 
-// linksOf returns the links of a key of a policy, which counts by countBy.
-func linksOf(slug, policy string, countBy []string, key map[string]string) keyLinks {
+// linksOf returns the links of a key of a policy, which counts by countBy. The form of an override
+// leads back to the page from, or to the list of overrides if it is "".
+func linksOf(slug, policy string, countBy []string, key map[string]string, from string) keyLinks {
 	var l keyLinks
 	of := web.KeyQuery(key)
 	of.Set("policy", policy)
 	override := url.Values{"policy": {policy}}
+	if from != "" {
+		override.Set("back", from)
+	}
 	for _, name := range web.KeyAttributes(countBy) {
 		value, sent := key[name]
 		if !sent || l.attribute != "" {

@@ -34,6 +34,11 @@ const (
 	// denialsAgain is how often a live list is drawn without new denials, because its
 	// time moves.
 	denialsAgain = 15 * time.Second
+	// groupsEvery is how often the groups of a live list are drawn at most, because they
+	// read up to denialsGrouped denials.
+	groupsEvery = 2 * time.Second
+	// denialsKept is how long Headgate keeps denials.
+	denialsKept = web.Day
 )
 
 // reasons are the reasons of denials.
@@ -82,14 +87,24 @@ type denialsView struct {
 	filter metrics.RefusalFilter
 	also   url.Values // the filters
 	faults map[string]string
-	paged  bool // it does not start with the newest denial
+	paged  bool   // it does not start with the newest denial
+	group  string // the name of a grouping; "" for single denials
 }
+
+// address returns the page with other filters.
+func (v *denialsView) address(also url.Values) string { return v.span.Address(v.base, also) }
 
 // denialsOf reads an address. On a page of a tenant, it ignores the parameter tenant.
 func (w *pages) denialsOf(c echo.Context) (denialsView, error) {
 	q := c.QueryParams()
-	v := denialsView{span: w.TimeRange(c), base: "/denials", also: url.Values{}, faults: map[string]string{}}
+	v := denialsView{
+		span: w.TimeRange(c).AtMost(denialsKept, w.Now()), base: "/denials", also: url.Values{}, faults: map[string]string{}, group: groupName(q),
+	}
 	v.filter = metrics.RefusalFilter{From: v.span.From, Limit: denialsOnPage + 1}
+	if v.group != "" {
+		v.filter.Limit = denialsGrouped
+		v.set("group", v.group)
+	}
 	if v.span.Preset == "" {
 		v.filter.To = v.span.To
 	}
@@ -112,7 +127,7 @@ func (w *pages) denialsOf(c echo.Context) (denialsView, error) {
 			v.filter.RetryAfter = &wait
 			v.set("wait", name)
 		} else {
-			v.faults["wait"] = "No retry time has this name."
+			v.faults["wait"] = notApplied("No retry time has this name")
 		}
 	}
 	v.attributes(q)
@@ -138,7 +153,7 @@ func (w *pages) denialsTenant(c echo.Context, v *denialsView, slug string) error
 	t, err := w.cfg.Tenants.Tenant(c.Request().Context(), slug)
 	switch {
 	case problem.Is(err, problem.NotFound):
-		v.faults["tenant"] = "No tenant has this name."
+		v.faults["tenant"] = notApplied("No tenant has the slug " + slug)
 	case err != nil:
 		return err
 	default:
@@ -166,7 +181,7 @@ func (v *denialsView) reason(name string) {
 			return
 		}
 	}
-	v.faults["reason"] = "No reason has this name."
+	v.faults["reason"] = notApplied("No reason has this name")
 }
 
 // attributes reads the attributes to filter by: k.user=u1, and user=u1 in the form.
@@ -196,7 +211,7 @@ func (v *denialsView) attributes(q url.Values) {
 	}
 	name, value, both := strings.Cut(typed, "=")
 	if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !both || name == "" || value == "" {
-		v.faults["attribute"] = "Enter a name and a value, like user=u1."
+		v.faults["attribute"] = notApplied("Enter a name and a value, like user=u1")
 		return
 	}
 	add(name, value)
@@ -213,7 +228,21 @@ func canonical(name, value string) string {
 }
 
 // streams reports whether the view can be live.
-func (v *denialsView) streams() bool { return v.span.Preset != "" && !v.paged && len(v.faults) == 0 }
+func (v *denialsView) streams() bool { return v.span.Preset != "" && !v.paged }
+
+// denialsFor returns the denials of a view. A policy or route that no plan and no denial of the
+// time has is a fault, and does not filter the list.
+func (w *pages) denialsFor(ctx context.Context, v *denialsView) ([]metrics.Refusal, error) {
+	rows, err := w.cfg.Analytics.Refusals(ctx, v.filter)
+	if err != nil || len(rows) > 0 || v.paged {
+		return rows, err
+	}
+	if !w.dropUnknown(v.filter.Tenant, v.also, v.faults) {
+		return rows, nil
+	}
+	v.filter.Policy, v.filter.Route = v.also.Get("policy"), v.also.Get("route")
+	return w.cfg.Analytics.Refusals(ctx, v.filter)
+}
 
 func (w *pages) showDenials(c echo.Context) error {
 	v, err := w.denialsOf(c)
@@ -227,28 +256,32 @@ func (w *pages) showDenials(c echo.Context) error {
 		}
 		find.Error = "This is not a decision ID. An ID looks like 0190f5c4-7e1a-7b3c-8d2e-0123456789ab."
 	}
-	var rows []metrics.Refusal
+	rows, err := w.denialsFor(c.Request().Context(), &v)
+	if err != nil {
+		return err
+	}
 	status := http.StatusOK
 	if len(v.faults) > 0 {
 		status = http.StatusUnprocessableEntity
-	} else if rows, err = w.cfg.Analytics.Refusals(c.Request().Context(), v.filter); err != nil {
-		return err
 	}
 	d := views.Denials{
 		Title: "Denials", Lead: "The latest denials with their reasons. Headgate keeps denials for 24 hours.",
-		Ranges: v.span.Picker(v.base, paused(v.span, v.also), v.streams()), Filters: w.denialFilters(c, &v), Find: find,
+		Ranges: v.span.Picker(v.base, paused(v.span, v.also), v.streams()), Find: find, Groups: v.groupLinks(),
+	}
+	if d.Filters, err = w.denialFilters(c, &v); err != nil {
+		return err
 	}
 	p := w.Page(c, d.Title)
 	if v.tenant.ID != "" {
 		p = w.TenantPage(c, d.Title)
 		d.Tabs = w.TenantTabs(c, "/denials")
 	}
-	if len(rows) > denialsOnPage {
+	if v.group == "" && len(rows) > denialsOnPage {
 		rows = rows[:denialsOnPage]
-		d.OlderURL = v.span.Address(v.base, web.With(v.also, "before", uuid.UUID(rows[len(rows)-1].ID).String()))
+		d.OlderURL = v.address(web.With(v.also, "before", uuid.UUID(rows[len(rows)-1].ID).String()))
 	}
 	if v.paged {
-		d.NewestURL = v.span.Address(v.base, v.also)
+		d.NewestURL = v.address(v.also)
 	}
 	if v.streams() {
 		stream := v.also
@@ -260,9 +293,7 @@ func (w *pages) showDenials(c echo.Context) error {
 		}
 		p.Live = v.span.Address(v.base+"/live", stream)
 	}
-	if d.List = w.denialList(c, &v, rows); len(v.faults) > 0 {
-		d.List.Empty = *unfiltered()
-	}
+	d.List = w.denialList(c, &v, rows)
 	return w.Render(c, status, views.DenialsPage(p, d))
 }
 
@@ -305,17 +336,20 @@ func (w *pages) drawDenials(c echo.Context, v denialsView) func(context.Context)
 	var drawn time.Time
 	return func(ctx context.Context) ([]web.Fragment, error) {
 		now, err := w.cfg.Analytics.Mark(ctx)
-		if err != nil || now == mark && time.Since(drawn) < denialsAgain {
+		if err != nil || now == mark && time.Since(drawn) < denialsAgain || v.group != "" && time.Since(drawn) < groupsEvery {
 			return nil, err
 		}
-		v.span = web.ParseTimeRange(params, w.Now(), zone)
+		v.span = web.ParseTimeRange(params, w.Now(), zone).AtMost(denialsKept, w.Now())
 		v.filter.From = v.span.From
 		rows, err := w.cfg.Analytics.Refusals(ctx, v.filter)
 		if err != nil {
 			return nil, err
 		}
 		mark, drawn = now, time.Now()
-		return []web.Fragment{{Event: "denials", Body: views.DenialRows(w.denialList(c, &v, rows[:min(denialsOnPage, len(rows))]))}}, nil
+		if v.group == "" {
+			rows = rows[:min(denialsOnPage, len(rows))]
+		}
+		return []web.Fragment{{Event: "denials", Body: views.DenialRows(w.denialList(c, &v, rows))}}, nil
 	}
 }
 
@@ -335,11 +369,11 @@ func (w *pages) drawNews(v denialsView, after uuid.UUID) func(context.Context) (
 		}
 		mark, known = now, true
 		return []web.Fragment{{Event: "news", Body: views.DenialNews(min(newsCounted, len(rows)), len(rows) > newsCounted,
-			v.span.Address(v.base, v.also))}}, nil
+			v.address(v.also))}}, nil
 	}
 }
 
-func (w *pages) denialFilters(c echo.Context, v *denialsView) views.Filters {
+func (w *pages) denialFilters(c echo.Context, v *denialsView) (views.Filters, error) {
 	options := []views.Option{{Value: "", Label: "Any"}}
 	for _, g := range reasonGroups {
 		options = append(options, views.Option{Value: g.name, Label: g.text})
@@ -347,21 +381,31 @@ func (w *pages) denialFilters(c echo.Context, v *denialsView) views.Filters {
 	for _, r := range reasons {
 		options = append(options, views.Option{Value: string(r.reason), Label: r.words.Text})
 	}
+	words := w.vocabularyOf(v.filter.Tenant)
+	for i := range words.attributes {
+		words.attributes[i] += "="
+	}
 	fields := []views.FilterField{
-		{Name: "tenant", Label: "Tenant", Placeholder: "acme"},
 		{Name: "reason", Label: "Reason", Options: options},
-		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip"},
-		{Name: "route", Label: "Route", Placeholder: "/v1/login"},
+		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip", List: words.policies},
+		{Name: "route", Label: "Route", Placeholder: "/v1/login", List: words.routes},
 		{Name: "wait", Label: "Retry after", Options: waitOptions()},
-		{Name: "attribute", Label: "Attribute", Placeholder: "user=u1"},
+		{Name: "attribute", Label: "Attribute", Placeholder: "user=u1", List: words.attributes},
 		{Name: "degraded", Label: "Degraded only", Check: true},
 	}
-	if v.tenant.ID != "" {
-		fields = fields[1:]
+	if v.tenant.ID == "" {
+		slugs, err := w.tenantSlugs(c.Request().Context())
+		if err != nil {
+			return views.Filters{}, err
+		}
+		fields = append([]views.FilterField{{Name: "tenant", Label: "Tenant", Placeholder: "acme", List: slugs}}, fields...)
 	}
-	address := func(name, value string) string { return v.span.Address(v.base, web.With(v.also, name, value)) }
+	address := func(name, value string) string { return v.address(web.With(v.also, name, value)) }
 	f := web.Filters(c, v.base, fields, v.faults, v.also.Get, address)
-	f.ClearURL = v.span.Address(v.base, nil)
+	f.ClearURL = v.address(url.Values{"group": {v.group}})
+	if v.group != "" {
+		f.Hidden = append(f.Hidden, views.Hidden{Name: "group", Value: v.group})
+	}
 	for _, part := range slices.Sorted(maps.Keys(v.also)) {
 		if name, is := strings.CutPrefix(part, web.KeyFieldPrefix); is {
 			f.Chips = append(f.Chips, views.Chip{Name: name, Value: v.also.Get(part), RemoveURL: address(part, "")})
@@ -369,7 +413,7 @@ func (w *pages) denialFilters(c echo.Context, v *denialsView) views.Filters {
 		}
 	}
 	f.Hidden = append(f.Hidden, v.span.Hidden()...)
-	return f
+	return f, nil
 }
 
 // waitOptions are the retry times of the histogram.
@@ -386,13 +430,22 @@ func (w *pages) denialList(c echo.Context, v *denialsView, rows []metrics.Refusa
 		Title: "No denials in this time",
 		Text:  "Denials appear within two seconds. Headgate keeps them for 24 hours, up to 100 per second and node.",
 	}}
-	if len(v.also) > 0 {
+	if len(web.With(v.also, "group", "")) > 0 {
 		l.Empty.Title = "No denial in this time matches these filters"
 	}
-	for i := range rows {
-		l.Rows = append(l.Rows, w.denialRow(v, &rows[i]))
+	if v.group != "" {
+		l.Group, l.Groups = v.group, w.groupList(v, rows)
+		oldest := ""
+		if len(rows) > 0 {
+			oldest = v.span.In(rows[len(rows)-1].At).Format("15:04:05")
+		}
+		l.Summary = groupSummary(len(l.Groups), len(rows), oldest)
+	} else {
+		for i := range rows {
+			l.Rows = append(l.Rows, w.denialRow(v, &rows[i]))
+		}
+		l.Summary = views.Quantity(int64(len(rows)), "denial", "denials") + ", newest first."
 	}
-	l.Summary = views.Quantity(int64(len(rows)), "denial", "denials") + ", newest first."
 	if len(rows) < denialsOnPage && (len(v.filter.Attributes) > 0 || v.filter.Degraded || v.filter.RetryAfter != nil) {
 		const searched = " Filters by attribute, retry time, and degraded search the latest 5,000 denials."
 		l.Summary += searched
@@ -402,11 +455,10 @@ func (w *pages) denialList(c echo.Context, v *denialsView, rows []metrics.Refusa
 }
 
 func (w *pages) denialRow(v *denialsView, r *metrics.Refusal) views.Denial {
-	id := uuid.UUID(r.ID).String()
 	words, _ := reasonWords(r.Reason)
 	d := views.Denial{
-		ID: id, URL: v.base + "/" + id, Time: views.NewStamp(r.At, w.Now()), Tenant: r.TenantSlug, Method: r.Method, Path: r.Path,
-		Policy: r.Policy, Reason: words, Redacted: r.Redacted, RetryAfter: retryNumber(r), Degraded: r.Degraded,
+		ID: uuid.UUID(r.ID).String(), URL: w.denialURL(v, r), Time: views.NewStamp(r.At, w.Now()), Tenant: r.TenantSlug,
+		Method: r.Method, Path: r.Path, Policy: r.Policy, Reason: words, RetryAfter: retryNumber(r), Degraded: r.Degraded,
 	}
 	if w.slugOf(r.Tenant) != "" {
 		d.TenantURL = v.span.Address("/tenants/"+w.slugOf(r.Tenant), nil)
@@ -414,11 +466,16 @@ func (w *pages) denialRow(v *denialsView, r *metrics.Refusal) views.Denial {
 	if severalLimits(r, r.Policy) {
 		d.Limit = r.Limit
 	}
-	d.Parts = w.keyFirst(r)
-	if len(d.Parts) > denialParts {
-		d.MoreParts, d.Parts = len(d.Parts)-denialParts, d.Parts[:denialParts]
+	d.Key.Parts, d.Key.Uncounted = w.shownKey(r)
+	d.Key.Redacted = r.Redacted
+	if len(d.Key.Parts) > denialParts {
+		d.Key.MoreParts, d.Key.Parts = len(d.Key.Parts)-denialParts, d.Key.Parts[:denialParts]
 	}
 	return d
+}
+
+func (w *pages) denialURL(v *denialsView, r *metrics.Refusal) string {
+	return v.base + "/" + uuid.UUID(r.ID).String()
 }
 
 func retryNumber(r *metrics.Refusal) views.Number {
@@ -445,22 +502,52 @@ func (w *pages) countedBy(r *metrics.Refusal) (countBy []string, known bool) {
 	return rule.CountBy, true
 }
 
-// keyFirst returns the attributes of a denied request. Those that the policy counts by
-// come first.
-func (w *pages) keyFirst(r *metrics.Refusal) []views.KeyPart {
-	countBy, _ := w.countedBy(r)
-	names := web.KeyAttributes(countBy)
-	parts := make([]views.KeyPart, 0, len(r.Attributes))
-	for _, name := range names {
+// countedParts returns the key that the denying policy counted, or false if no policy of the
+// current plan denied the request.
+func (w *pages) countedParts(r *metrics.Refusal) (parts []views.KeyPart, counted bool) {
+	countBy, known := w.countedBy(r)
+	if !known {
+		return nil, false
+	}
+	for _, name := range web.KeyAttributes(countBy) {
 		at := slices.IndexFunc(r.Attributes, func(a enforcement.Attribute) bool { return a.Name == name })
 		part := views.KeyPart{Name: name, Missing: at < 0}
 		if at >= 0 {
 			part.Value = r.Attributes[at].Value
 		}
+		if name == "ip" && slices.Contains(countBy, enforcement.IPNetwork) {
+			part.Value = networkOf(part.Value)
+		}
 		parts = append(parts, part)
 	}
+	return parts, true
+}
+
+// shownKey returns the counted key of a denial. If no key was counted, it returns the attributes
+// of the request.
+func (w *pages) shownKey(r *metrics.Refusal) (parts []views.KeyPart, uncounted bool) {
+	parts, counted := w.countedParts(r)
+	if counted {
+		return parts, false
+	}
 	for _, a := range r.Attributes {
-		if !slices.Contains(names, a.Name) {
+		parts = append(parts, views.KeyPart{Name: a.Name, Value: a.Value})
+	}
+	return parts, true
+}
+
+// keyFirst returns the attributes of a denied request. Those that the policy counts by
+// come first.
+func (w *pages) keyFirst(r *metrics.Refusal) []views.KeyPart {
+	parts, _ := w.countedParts(r)
+	names := len(parts)
+	for i := range parts { // without the network by which the policy counts
+		if at := slices.IndexFunc(r.Attributes, func(a enforcement.Attribute) bool { return a.Name == parts[i].Name }); at >= 0 {
+			parts[i].Value = r.Attributes[at].Value
+		}
+	}
+	for _, a := range r.Attributes {
+		if !slices.ContainsFunc(parts[:names], func(p views.KeyPart) bool { return p.Name == a.Name }) {
 			parts = append(parts, views.KeyPart{Name: a.Name, Value: a.Value})
 		}
 	}

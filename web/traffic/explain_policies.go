@@ -150,7 +150,7 @@ func (e *explainer) exceptions(p *enforcement.PolicyExplanation, v *views.Explai
 			v.Links = append(v.Links, views.Link{Text: text, URL: address})
 		}
 	}
-	links, limits := linksOf(e.tenant, p.Rule.Policy, p.Rule.CountBy, key), len(p.Rule.Limits) > 0
+	links, limits := linksOf(e.tenant, p.Rule.Policy, p.Rule.CountBy, key, ""), len(p.Rule.Limits) > 0
 	if limits {
 		page := web.RouteForTenant(web.TenantPath+"/usage/", e.tenant) + url.PathEscape(p.Rule.Policy)
 		link("/usage/:policy", "This key", web.AppendQuery(page, web.KeyQuery(key)))

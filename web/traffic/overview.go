@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
@@ -114,12 +115,8 @@ func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) metrics.Query
 // errNoFilter is the answer to a stream with an invalid filter.
 var errNoFilter = problem.New(problem.Invalid, "one filter of this page is invalid")
 
-// unfiltered replaces the content of a page with an invalid filter.
-func unfiltered() *views.Empty {
-	return &views.Empty{Title: "Nothing to show", Text: "One filter is invalid. Fix or remove it."}
-}
-
-// overviewOf reads the filters of the overview. Invalid filters have a fault.
+// overviewOf reads the filters of the overview. Invalid filters have a fault, and do not filter
+// the page.
 func (w *pages) overviewOf(c echo.Context) (tenant uint32, also url.Values, faults map[string]string, err error) {
 	q, faults := c.QueryParams(), map[string]string{}
 	also = url.Values{}
@@ -129,14 +126,14 @@ func (w *pages) overviewOf(c echo.Context) (tenant uint32, also url.Values, faul
 		}
 	}
 	if also.Get("policy") != "" && also.Get("route") != "" {
-		faults["route"] = "Choose a policy or a route, not both."
+		faults["route"] = notApplied("Choose a policy or a route, not both")
 		also.Del("route")
 	}
 	if slug := also.Get("tenant"); slug != "" {
 		t, err := w.cfg.Tenants.Tenant(c.Request().Context(), slug)
 		switch {
 		case problem.Is(err, problem.NotFound):
-			faults["tenant"] = "No tenant has this name."
+			faults["tenant"] = notApplied("No tenant has the slug " + slug)
 			also.Del("tenant")
 		case err != nil:
 			return 0, nil, nil, err
@@ -155,22 +152,49 @@ func (w *pages) showOverview(c echo.Context) error {
 		return err
 	}
 	s := w.TimeRange(c)
-	v := views.Overview{Ranges: s.Picker(path, paused(s, also), len(faults) == 0), Filters: overviewFilters(c, s, path, also, faults)}
-	p := w.Page(c, "Overview")
-	if len(faults) > 0 {
-		v.Traffic.Empty = unfiltered()
-		return w.Render(c, http.StatusUnprocessableEntity, views.OverviewPage(p, v))
-	}
+	var v views.Overview
 	if v.Traffic, err = w.traffic(c.Request().Context(), s, tenant, path, also); err != nil {
 		return err
+	}
+	if v.Traffic.Empty != nil && w.dropUnknown(tenant, also, faults) {
+		if v.Traffic, err = w.traffic(c.Request().Context(), s, tenant, path, also); err != nil {
+			return err
+		}
 	}
 	if v.Traffic.Empty != nil {
 		if v.Traffic.Empty, err = w.emptyTraffic(c, also); err != nil {
 			return err
 		}
 	}
+	v.Ranges = s.Picker(path, paused(s, also), true)
+	if v.Filters, err = w.overviewFilters(c, s, path, tenant, also, faults); err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if len(faults) > 0 {
+		status = http.StatusUnprocessableEntity
+	}
+	p := w.Page(c, "Overview")
 	p.Charts, p.Live = true, trafficLive(s, path+"/live", also, v.Traffic)
-	return w.Render(c, http.StatusOK, views.OverviewPage(p, v))
+	return w.Render(c, status, views.OverviewPage(p, v))
+}
+
+// notApplied is the fault of a filter that does not filter the page.
+func notApplied(why string) string { return why + ". This filter is not applied." }
+
+// dropUnknown removes a policy or a route that no plan has from the filters, and adds a fault. It
+// reports whether it did.
+func (w *pages) dropUnknown(tenant uint32, also url.Values, faults map[string]string) bool {
+	dropped := false
+	if slug := also.Get("policy"); slug != "" && !w.hasPolicy(tenant, slug) {
+		faults["policy"], dropped = notApplied("No policy in force has the slug "+slug), true
+		also.Del("policy")
+	}
+	if route := also.Get("route"); route != "" && !w.hasRoute(tenant, route) {
+		faults["route"], dropped = notApplied("No policy in force has the route "+route), true
+		also.Del("route")
+	}
+	return dropped
 }
 
 func (w *pages) liveOverview(c echo.Context) error {
@@ -193,14 +217,21 @@ func paused(s web.TimeRange, also url.Values) url.Values {
 	return web.With(also, "live", "0")
 }
 
-func overviewFilters(c echo.Context, s web.TimeRange, path string, also url.Values, faults map[string]string) views.Filters {
+func (w *pages) overviewFilters(
+	c echo.Context, s web.TimeRange, path string, tenant uint32, also url.Values, faults map[string]string,
+) (views.Filters, error) {
+	slugs, err := w.tenantSlugs(c.Request().Context())
+	if err != nil {
+		return views.Filters{}, err
+	}
+	words := w.vocabularyOf(tenant)
 	f := web.Filters(c, path, []views.FilterField{
-		{Name: "tenant", Label: "Tenant", Placeholder: "acme"},
-		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip"},
-		{Name: "route", Label: "Route", Placeholder: "/v1/login"},
+		{Name: "tenant", Label: "Tenant", Placeholder: "acme", List: slugs},
+		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip", List: words.policies},
+		{Name: "route", Label: "Route", Placeholder: "/v1/login", List: words.routes},
 	}, faults, also.Get, func(name, value string) string { return s.Address(path, web.With(also, name, value)) })
 	f.ClearURL, f.Hidden = s.Address(path, nil), s.Hidden()
-	return f
+	return f, nil
 }
 
 // emptyTraffic says how to get traffic onto an empty page.
@@ -212,7 +243,10 @@ func (w *pages) emptyTraffic(c echo.Context, also url.Values) (*views.Empty, err
 	}
 	tenant := also.Get("tenant")
 	if tenant == "" {
-		list, err := w.cfg.Tenants.Tenants(c.Request().Context(), tenants.Filter{Limit: 1})
+		list, err := w.cfg.Tenants.Tenants(c.Request().Context(), tenants.Filter{Status: tenants.Active, Limit: 1})
+		if err == nil && len(list) == 0 {
+			list, err = w.cfg.Tenants.Tenants(c.Request().Context(), tenants.Filter{Limit: 1})
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -225,6 +259,9 @@ func (w *pages) emptyTraffic(c echo.Context, also url.Values) (*views.Empty, err
 	}
 	e.Text = "Send a check. It appears here within three seconds. Use an operator key, or an API key of the tenant."
 	e.Curl = checkCurl(w.Origin(c), tenant)
+	if web.May(c, accounts.KeysWrite) {
+		e.KeyAction = "/tenants/" + tenant + "/keys"
+	}
 	e.Link = views.Link{Text: "API keys of " + tenant, URL: "/tenants/" + tenant + "/keys"}
 	return e, nil
 }

@@ -51,6 +51,9 @@ func (w *pages) tenantHome(c echo.Context) error {
 		}
 		v.Traffic.Empty.Curl = checkCurl(w.Origin(c), named)
 		v.Traffic.Empty.Link = views.Link{Text: "API keys", URL: web.APIKeysURL(t)}
+		if web.MayInTenant(c, accounts.KeysWrite) {
+			v.Traffic.Empty.KeyAction = web.APIKeysURL(t)
+		}
 	}
 	v.Ranges = s.Picker(path, paused(s, nil), true)
 	p := w.Page(c, t.Name)
@@ -78,7 +81,8 @@ func (w *pages) tenantLive(c echo.Context) error {
 		if failed != nil && !inPlace(failed) {
 			return list, failed
 		}
-		return append(list, web.Fragment{Event: "left", Body: views.LeftBody(w.leftOf(ctx, t, u, failed))}), err
+		l := w.leftOf(ctx, t, u, failed)
+		return append(list, web.Fragment{Event: "near", Body: views.NearBody(l)}, web.Fragment{Event: "left", Body: views.LeftBody(l)}), err
 	})
 }
 
@@ -121,10 +125,29 @@ func (w *pages) leftOf(ctx context.Context, t tenants.Tenant, u usage.Usage, err
 	for i := range u.Policies {
 		l.Policies = append(l.Policies, leftPolicy(ctx, t, &u.Policies[i]))
 	}
+	for _, n := range u.Nearest(nearestLimits) {
+		l.Near = append(l.Near, nearLimit(t, &n))
+	}
 	if c := u.Counters; c != nil {
 		l.Known, l.Counters, l.MaxCounters, l.Crowded = true, views.Count(c.Live), views.Count(c.Max), crowded(c)
 	}
 	return l
+}
+
+// nearestLimits is how many limits the page of a tenant shows first.
+const nearestLimits = 3
+
+func nearLimit(t tenants.Tenant, n *usage.NearLimit) views.NearLimit {
+	v := views.NearLimit{
+		Policy: n.Policy.Policy, Words: web.KeyWords(n.Key.Attributes(), n.Policy.CountBy),
+		URL: web.KeyURL(t, n.Policy.Policy, n.Key.Attributes()), Limit: leftLimit(n.Limit, &n.Key.Pace),
+	}
+	if n.Key.Block != nil {
+		v.Badge = "blocked"
+	} else if n.Key.Override != nil {
+		v.Badge = "override"
+	}
+	return v
 }
 
 // crowded warns about a tenant that has, or nearly has, as many counters as it may have.

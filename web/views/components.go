@@ -64,6 +64,7 @@ type Column struct {
 	Head   templ.Component // the heading instead of Text; nil: Text
 	Class  string
 	Color  string // of the series of a chart
+	Sort   string // "ascending" or "descending" if the table is sorted by the column
 }
 
 func (c Column) class() string { return join(when(c.Number, "figure-cell"), c.Class) }
@@ -165,6 +166,8 @@ type Empty struct {
 	Title, Text string
 	// Curl is a command to paste; "": none.
 	Curl string
+	// KeyAction is where a form creates an API key, whose page has the command with the key. "": none.
+	KeyAction string
 	// Link leads to the page for the next step. Its Text is "" if there is none.
 	Link Link
 }

@@ -2,6 +2,7 @@ package views
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -12,6 +13,7 @@ type Denials struct {
 	Ranges      Ranges
 	Filters     Filters
 	Find        FilterField // a decision id
+	Groups      []RangeLink // how the list is grouped
 	List        DenialList
 	// Event is the event with which the stream updates the page: "denials" replaces the list,
 	// and "news" shows the number of new denials on a paused page. "" means that the page has
@@ -23,7 +25,10 @@ type Denials struct {
 
 // A DenialList is the part of a page of denials that the stream replaces.
 type DenialList struct {
-	Rows    []Denial
+	Rows []Denial
+	// Group is the name of the grouping. Groups then replaces Rows.
+	Group   string
+	Groups  []DenialGroup
 	Tenants bool // rows name their tenant
 	Summary string
 	Empty   Empty // shown if there are no denials
@@ -37,11 +42,34 @@ type Denial struct {
 	Method, Path      string
 	Policy, Limit     string
 	Reason            ReasonWords
-	Parts             []KeyPart
-	MoreParts         int // that are not shown
-	Redacted          bool
+	Key               DenialKey
 	RetryAfter        Number
 	Degraded          bool
+}
+
+// A DenialKey is the counted key of a denial. If Uncounted is set, no key was counted, and Parts
+// are the attributes of the request.
+type DenialKey struct {
+	Parts     []KeyPart
+	MoreParts int // that are not shown
+	Redacted  bool
+	Uncounted bool
+}
+
+// A DenialGroup is the denials of one key, policy or route. URL lists them. Reason, Last and
+// RetryAfter are those of the newest.
+type DenialGroup struct {
+	ID, URL, Name string
+	Key           DenialKey // of a group by key
+	Tenant        string    // the slug, or how many tenants
+	Policy        string
+	Reason        ReasonWords
+	MoreReasons   int // other reasons in the group
+	Count         Number
+	N             int64
+	Last          Stamp
+	LastURL       string
+	RetryAfter    Number
 }
 
 // A Stamp is a time in a list. Text has the date only if it is not today.
@@ -77,6 +105,7 @@ type ReasonWords struct {
 // A DenialPage is one denial with its explanation.
 type DenialPage struct {
 	Tabs   []Tab
+	Notice string
 	ID     string
 	Reason ReasonWords
 	Status string // "429"
@@ -125,4 +154,16 @@ type DenialAction struct {
 // newDenials returns the text of the link to denials that are newer than those on the page.
 func newDenials(n int, more bool) string {
 	return when(more, "More than ") + Count(int64(n)).Text + " new: show them"
+}
+
+// groupColumn is the heading of the column of groups.
+func (l DenialList) groupColumn() string { return strings.ToUpper(l.Group[:1]) + l.Group[1:] }
+
+// most returns the number of denials in the largest group.
+func (l DenialList) most() int64 {
+	var most int64
+	for _, g := range l.Groups {
+		most = max(most, g.N)
+	}
+	return most
 }

@@ -14,6 +14,7 @@ type OverrideRow struct {
 	Ends         Moment
 	Idle         string // why the override has no effect, or ""
 	DeleteURL    string // "" if the visitor must not
+	ChangeURL    string // "" if the visitor must not
 	InForce      bool   // in a Precedence: this override applies
 	SpecificNote string // in a Precedence: how specifically the override matches the key
 }
@@ -43,12 +44,16 @@ type PolicyPick struct {
 	Empty  Empty // Title is "" if there are policies
 }
 
-// An OverrideForm creates an override of one policy.
+// An OverrideForm creates or changes an override of one policy.
 type OverrideForm struct {
 	Head         TenantHead
+	Title        string
+	Button       string
+	From         string // the page to return to; "" for the list of overrides
+	Version      string // of the override that the form changes, or ""
 	Faults       []Fault
 	Action, Back string
-	PickURL      string // chooses another policy
+	PickURL      string // chooses another policy; "" if the form changes an override
 	Policy       string
 	Applies      string // what the policy matches and counts
 	Scope        Choice

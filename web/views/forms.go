@@ -173,3 +173,12 @@ func findControl(v reflect.Value, name string) (id, label string, fault *string)
 	}
 	return id, label, fault
 }
+
+// Options returns the values of options.
+func Options(list []Option) []string {
+	values := make([]string, len(list))
+	for i, o := range list {
+		values[i] = o.Value
+	}
+	return values
+}

@@ -17,7 +17,9 @@ type TenantHome struct {
 // Left is the remaining quota of a tenant, for each policy and some of its keys.
 type Left struct {
 	// Error says why the remaining quota is unknown, or is "".
-	Error    string
+	Error string
+	// Near are the limits that are nearest to exhaustion.
+	Near     []NearLimit
 	Empty    Empty // Title is "" if there are policies
 	Policies []LeftPolicy
 	// Counters and MaxCounters are the estimated number of live counters and the bound. Known is false if the number
@@ -54,6 +56,13 @@ type LeftLimit struct {
 	Reset          string // "resets in 43 s", or ""
 }
 
+// A NearLimit is a limit of one key that is nearly used up.
+type NearLimit struct {
+	Policy, Words, URL string
+	Badge              string // "blocked", "override", or ""
+	Limit              LeftLimit
+}
+
 // A Beside is the number of a tenant's exceptions of one kind, with a link to them.
 type Beside struct {
 	Label, Text, URL string
@@ -88,4 +97,15 @@ type KeyDenial struct {
 	Request  string // "GET /v1/search"
 	Sentence string
 	Wait     string
+}
+
+// open reports whether the page shows the remaining quota at once: if it is only a message.
+func (l Left) open() bool { return len(l.Policies) == 0 }
+
+// summary names what the page shows when it is opened.
+func (l Left) summary() string {
+	if len(l.Policies) == 0 {
+		return "State"
+	}
+	return "All limits of " + Quantity(int64(len(l.Policies)), "policy", "policies") + " and their busiest keys"
 }

@@ -20,8 +20,19 @@ type List[R any] struct {
 // Tenants is the list of tenants.
 type Tenants struct {
 	List[ListedTenant]
-	Query    string
+	Query              string
+	Plan, Status, Sort Select
+	Narrow             bool   // a filter is set
+	Total              string // the sum over the list, or ""
+	// Sorts are the links of the columns name, requests, rate and created.
+	Sorts    []SortLink
 	FirstURL string // "" on the first page
+}
+
+// A SortLink sorts a list by a column.
+type SortLink struct {
+	URL     string
+	Current bool
 }
 
 // A ListedTenant is one tenant of the list, with its last 24 hours.
@@ -32,7 +43,17 @@ type ListedTenant struct {
 	Requests, Rate  Number
 	Unmatched       Number // allowed requests that no policy matched
 	Tone            string // of the rate: "bad", "warn" or ""
+	Near            ListedLimit
 	Created         Moment
+}
+
+// A ListedLimit is the limit of a tenant that is nearest to exhaustion. Policy is "" if no limit
+// of the whole tenant is used.
+type ListedLimit struct {
+	Policy, Limit string
+	Used          Number
+	N, Most       int64
+	Tone          string
 }
 
 // A TenantForm creates a tenant.
@@ -125,4 +146,35 @@ type PlanChangeRow struct {
 	Policy        string
 	What          string // "added", "removed", "changed", "same"
 	Before, After []string
+}
+
+// columns are the headings of the list. Those with a link sort it.
+func (l Tenants) columns() []Column {
+	list := []Column{
+		{Text: "Tenant"},
+		{Text: "Plan"},
+		{Text: "Status"},
+		{Text: "Requests", Number: true},
+		{Text: "429 rate", Number: true},
+		{Text: "Nearest limit"},
+		{Text: "Created"},
+	}
+	for i, at := range []int{0, 3, 4, 6} {
+		if i < len(l.Sorts) {
+			list[at].Head = sortHead(list[at].Text, l.Sorts[i])
+			list[at].Sort = sortOrder(i, l.Sorts[i])
+		}
+	}
+	return list
+}
+
+// sortOrder returns the value of aria-sort of a column: names go up, and numbers and times down.
+func sortOrder(column int, l SortLink) string {
+	switch {
+	case !l.Current:
+		return ""
+	case column == 0:
+		return "ascending"
+	}
+	return "descending"
 }

@@ -13,6 +13,7 @@ type Ranges struct {
 	Action   string
 	Hidden   []Hidden
 	Error    string // what is wrong with the time in the address
+	Note     string // why the page shows less than the address asks for, or ""
 	Shown    string // the time that is shown, in words
 	// LiveURL is the same page with live updates, and PauseURL without them. One of them is "".
 	LiveURL, PauseURL string

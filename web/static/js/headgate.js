@@ -4,9 +4,25 @@
   const one = (selector, root = document) => root.querySelector(selector);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
+  // Says whether the page is connected. Without a connection, the page names the time of its
+  // figures, and the style sheet shows them in gray.
+  function connected(is) {
+    const root = document.documentElement;
+    const state = is ? "open" : "away";
+    if (root.dataset.stream === state) return;
+    root.dataset.stream = state;
+    const place = one("[data-lost]");
+    if (!place) return;
+    const zone = document.body.dataset.zone;
+    const clock = new Intl.DateTimeFormat("en-GB", { timeZone: zone, timeStyle: "medium" });
+    place.textContent = is ? "" : `Connection lost at ${clock.format(Date.now())} ${zone}. The figures are from then. This page connects again by itself.`;
+  }
+
   // An EventSource for htmx that disconnects while the page is hidden, because
   // browsers open only a few connections to one host. It reconnects after errors
-  // with growing delays, so that htmx never sees an error.
+  // with growing delays, so that htmx never sees an error. The server sends the
+  // event beat every 15 s; without it, the connection is lost.
+  const silence = 45000;
   class RestingSource extends EventTarget {
     constructor(url) {
       super();
@@ -27,22 +43,34 @@
       source.onopen = (event) => {
         this.readyState = EventSource.OPEN;
         this.wait = 1000;
-        document.documentElement.dataset.stream = "open";
+        this.listen();
+        connected(true);
         this.onopen?.(event);
       };
       source.onerror = () => {
-        document.documentElement.dataset.stream = "away";
-        if (source.readyState !== EventSource.CLOSED || this.wait > 600000) return;
-        this.rest();
-        this.timer = setTimeout(this.turn, this.wait);
-        this.wait *= 2;
+        connected(false);
+        if (source.readyState === EventSource.CLOSED) this.retry();
       };
+      source.addEventListener("beat", () => this.listen());
       for (const [name, listeners] of this.heard) {
         for (const listener of listeners) source.addEventListener(name, listener);
       }
     }
+    listen() {
+      clearTimeout(this.deadline);
+      this.deadline = setTimeout(() => {
+        connected(false);
+        this.retry();
+      }, silence);
+    }
+    retry() {
+      this.rest();
+      this.timer = setTimeout(this.turn, this.wait);
+      this.wait = Math.min(2 * this.wait, 60000);
+    }
     rest() {
       clearTimeout(this.timer);
+      clearTimeout(this.deadline);
       this.source?.close();
       this.source = undefined;
     }
@@ -122,6 +150,35 @@
     say.timer = setTimeout(() => toast.classList.remove("shown"), 2500);
   }
 
+  // Tables can be saved as CSV. A cell that a spreadsheet would read as a formula begins with an apostrophe.
+  const cell = (text) => (/^[=+\-@\t\r]/.test(text) && !/^[+-]?[\d.,]+%?$/.test(text) ? `'${text}` : text);
+  const quote = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  function textOf(part) {
+    if (part.dataset.v !== undefined) return part.dataset.v;
+    const time = one("time[datetime]", part);
+    return time && time.textContent.trim() === part.textContent.trim() ? time.dateTime : part.innerText.trim().replace(/\s+/g, " ");
+  }
+  function readyTables() {
+    for (const table of all("main table.stack, main table.data, main table.rank")) {
+      const place = table.closest(".scroll") ?? table.closest("[sse-swap]") ?? table;
+      if (place.nextElementSibling?.matches("[data-csv]")) continue;
+      const button = Object.assign(document.createElement("button"), { type: "button", className: "button button-quiet button-small csv", textContent: "CSV" });
+      button.dataset.csv = "";
+      button.setAttribute("aria-label", `Save the table as CSV: ${table.caption?.textContent.trim() ?? document.title}`);
+      place.after(button);
+    }
+  }
+  function saveTable(button) {
+    const place = button.previousElementSibling;
+    const table = place.matches("table") ? place : one("table", place);
+    const lines = [...table.rows].map((row) => [...row.cells].map((part) => quote(cell(textOf(part)))).join(","));
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([`\ufeff${lines.join("\r\n")}\r\n`], { type: "text/csv" }));
+    link.download = `${document.title.split(" · ")[0].toLowerCase().replace(/[^a-z0-9]+/g, "-")}.csv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  }
+
   // The palette for finding pages opens with Ctrl K or with a button that is hidden without scripts.
   const palette = document.getElementById("palette");
   function openPalette() {
@@ -180,21 +237,51 @@
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-copy]");
     if (button) copy(button);
+    const csv = event.target.closest("[data-csv]");
+    if (csv) saveTable(csv);
   });
   // The stream replaces live parts of the page. It waits while a mouse button or
-  // finger presses on a part, because the click would be lost. Opened elements stay
-  // open, and the focused element keeps the focus.
+  // finger presses on a part, because the click would be lost. A list with data-hold
+  // also waits while it is read: while the pointer or the focus is on it or on its button, or
+  // the page is scrolled. Opened elements stay open, and the focused element keeps the focus.
   const held = new Map();
   const places = new WeakMap();
+  const reads = ({ parentElement: list }) => list.matches(":hover") || list.contains(document.activeElement) || scrollY > 8;
+  const busy = (place) => place.matches(":active") || (place.hasAttribute("data-hold") && reads(place));
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
     const place = event.target;
-    if (place.matches(":active")) {
+    if (busy(place)) {
       held.set(place, event.detail.data);
+      count(place, event.detail.data);
       event.preventDefault();
       return;
     }
+    held.delete(place);
+    countAgain(place);
     remember(place);
   });
+
+  // The rows of a list with data-hold that came while it waited.
+  const news = new Map();
+  const rowsOf = (root) => all("tbody tr[id]", root).map((row) => row.id);
+  function count(place, data) {
+    if (!place.hasAttribute("data-hold")) return;
+    const state = news.get(place) ?? { seen: new Set(rowsOf(place)), fresh: 0, more: false };
+    news.set(place, state);
+    const rows = rowsOf(new DOMParser().parseFromString(data, "text/html"));
+    const fresh = rows.filter((id) => !state.seen.has(id));
+    state.more ||= rows.length > 0 && fresh.length === rows.length;
+    state.fresh += fresh.length;
+    for (const id of fresh) state.seen.add(id);
+    const button = one("[data-release]", place.parentElement);
+    const many = rows.length > 0 ? `${state.more ? "More than " : ""}${state.fresh.toLocaleString("en-US")} new` : "Changed";
+    button.textContent = `${many}: show`;
+    button.parentElement.hidden = rows.length > 0 && state.fresh === 0;
+  }
+  function countAgain(place) {
+    if (!news.delete(place)) return;
+    one("[data-release]", place.parentElement).parentElement.hidden = true;
+  }
   document.addEventListener("htmx:sseMessage", (event) => restore(event.target));
   function remember(place) {
     const summaries = all("summary", place);
@@ -207,15 +294,23 @@
       if (i === was?.focus) summary.focus({ preventScroll: true });
     });
   }
-  function release() {
+  function release(every) {
     for (const [place, data] of held) {
+      if (!every && busy(place)) continue;
+      held.delete(place);
+      countAgain(place);
       remember(place);
       window.htmx.swap(place, data, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 20 });
       restore(place);
     }
-    held.clear();
   }
   for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => setTimeout(release));
+  setInterval(release, 250);
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("[data-release]")) return;
+    release(true);
+    scrollTo({ top: 0, behavior: "instant" });
+  });
 
   // Prevents sending a form twice, which could create an object twice.
   document.addEventListener("submit", (event) => {
@@ -256,6 +351,7 @@
   document.addEventListener("htmx:load", (event) => {
     tellAll(event.detail.elt);
     readyCopies(event.detail.elt);
+    readyTables();
   });
   // Scrolls a row of tabs that is wider than the page to the open tab.
   for (const tab of all(".tabs a[aria-current]")) {
@@ -264,5 +360,6 @@
   }
   tellAll();
   readyCopies();
+  readyTables();
   setInterval(tellAll, 30000);
 })();

@@ -1,0 +1,66 @@
+package web_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Issue 13, 3: the palette finds keys, policies, decisions, people and settings, and to a tenant's own people only theirs.
+func TestThePaletteFinds(t *testing.T) {
+	t.Parallel()
+	w, ids := deniedWorld(t)
+	for _, test := range []struct{ by, query, links string }{
+		{"viewer", ids["login"], "/denials/" + ids["login"]},
+		{"acme-viewer", ids["login"], "/tenants/acme/denials/" + ids["login"]},
+		{"viewer", "user=u1", "/denials?k.user=u1 /explain?k.user=u1"},
+		{"acme-viewer", "user=u1", "/tenants/acme/denials?k.user=u1 /tenants/acme/explain?k.user=u1"},
+		{"viewer", "login-per", "/overview?policy=login-per-ip"},
+		{"acme-viewer", "login-per", ""},
+		{"viewer", "editor@", "/people/" + w.ids["editor"]},
+		{"acme-viewer", "editor@", ""},
+		{"acme-viewer", "acme-admin@", "/tenants/acme/members/" + w.ids["acme-admin"]},
+		{"owner", "retention", "/settings/retention"},
+		{"acme-viewer", "retention", ""},
+		{"acme-viewer", "password", "/account"},
+		{"viewer", "globex", "/tenants/globex"},
+		{"acme-viewer", "globex", ""},
+	} {
+		page := w.get("/jump/found?q="+strings.ReplaceAll(test.query, "=", "%3D"), test.by)
+		if got := strings.Join(hrefs(page.tree(t)), " "); page.Code != http.StatusOK || got != test.links {
+			t.Errorf("%s finds %q for %q, want %q", test.by, got, test.query, test.links)
+		}
+	}
+	// Every link of the palette leads to a page, and without scripts, the only one is opened at once.
+	if page := w.get("/jump?q="+ids["login"], "viewer"); page.Code != http.StatusSeeOther || page.Header().Get("Location") != "/denials/"+ids["login"] {
+		t.Errorf("%d %s", page.Code, page.Header().Get("Location"))
+	}
+	if page := w.get("/overview", "viewer"); !strings.Contains(page.body, "Keyboard shortcuts") {
+		t.Error("there is no list of shortcuts")
+	}
+}
+
+// Issue 13, 1.11: the empty page makes a key, and the command of its page works.
+func TestTheEmptyPageMakesAKey(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/overview", "/tenants/acme"} {
+		w := newWorld(t)
+		page := w.get(path, "owner")
+		action := ""
+		for n := range page.tree(t).Descendants() {
+			if n.Data == "form" && strings.HasSuffix(attr(n, "action"), "/keys") {
+				action = attr(n, "action")
+			}
+		}
+		if action == "" {
+			t.Fatalf("%s has no form for a key", path)
+		}
+		made := w.once(w.post(action, "owner", formOf(t, page, action)), "owner")
+		if made.Code != http.StatusOK || !strings.Contains(made.body, "/v1/check") || !strings.Contains(made.body, "Bearer hg_tn_") {
+			t.Errorf("%s: %d, without a command with a key", path, made.Code)
+		}
+		if viewer := w.get(path, "viewer"); strings.Contains(viewer.body, `action="`+action+`"`) {
+			t.Errorf("%s offers a key to a viewer", path)
+		}
+	}
+}

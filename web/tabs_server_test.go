@@ -1,0 +1,25 @@
+//go:build !quick
+
+package web_test
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/headgate/headgate/internal/servertest/browser"
+)
+
+// Issue 13, 1.9: on a phone, the row of tabs shows that there are more.
+func TestTabsShowThatThereAreMore(t *testing.T) {
+	t.Parallel()
+	w := newMetered(t)
+	b, origin := w.browser(t)
+	b.Cookies(origin, map[string]string{"headgate": w.cookies["owner"]})
+	b.Do(chromedp.EmulateViewport(360, 800))
+	b.Open(origin + "/tenants/acme")
+	const edges = `((row) => row.scrollWidth > row.clientWidth ? getComputedStyle(row).backgroundAttachment : "all tabs fit")(document.querySelector(".tabs"))`
+	if got := browser.Evaluate[string](b, edges); got != "local, local, scroll, scroll" {
+		t.Errorf("the edges of the tabs are %q", got)
+	}
+}
