@@ -12,10 +12,10 @@ func (e *Engine) answerEach(ctx context.Context, w *call) {
 		it, one := &w.items[i], w.items[i:i+1]
 		if it.asks() {
 			o := &w.outcomes[it.request]
-			if it.keyed && w.repeated(one, o, it.first) {
+			if it.keyed && w.repeated(one, o, it.first) || it.reserves() && w.reserved(one, o, it.first) {
 				continue
 			}
-			if it.hasCharges() {
+			if it.hasCharges() || it.reserves() && !o.Verdict.Decided() {
 				e.answer(ctx, w, one, o, it.first)
 			}
 		}

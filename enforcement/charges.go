@@ -71,7 +71,7 @@ func (w *call) requestEach(e *Engine) {
 	for i := range w.items {
 		if it := &w.items[i]; it.asks() {
 			it.request = len(w.requests)
-			w.request(w.items[i:i+1], w.charges[it.first:it.shadow.to], it.blocked)
+			w.request(e, w.items[i:i+1], w.charges[it.first:it.shadow.to], it.blocked)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (w *call) requestTogether(e *Engine, denied bool) {
 	w.chargeKey(e, &w.items[0], limits > 0)
 	if denied {
 		if w.items[0].keyed {
-			w.request(w.items, nil, false)
+			w.request(e, w.items, nil, false)
 		}
 		return
 	}
@@ -100,7 +100,7 @@ func (w *call) requestTogether(e *Engine, denied bool) {
 		w.items[i].shadow = w.charge(e, &w.items[i], PolicyShadow, &group)
 	}
 	if len(w.charges) > 0 || w.items[0].keyed {
-		w.request(w.items, w.charges, blocked)
+		w.request(e, w.items, w.charges, blocked)
 	}
 }
 
@@ -108,10 +108,10 @@ func (w *call) requestTogether(e *Engine, denied bool) {
 // request is a peek, because only the time until the limits allow the check is needed.
 // Without charges, it is a peek, because it only looks for the record of its idempotency
 // key.
-func (w *call) request(items []item, charges []Charge, blocked bool) {
+func (w *call) request(e *Engine, items []item, charges []Charge, blocked bool) {
 	it := &items[0]
 	mode := it.Check.Mode
-	if blocked || len(charges) == 0 {
+	if blocked || len(charges) == 0 && !it.reserves() {
 		mode = Peek
 	}
 	var id *Idempotency
@@ -121,6 +121,9 @@ func (w *call) request(items []item, charges []Charge, blocked bool) {
 	w.requests = append(w.requests, Request{
 		ID: it.Decision.ID, Mode: mode, Home: it.Subject.Home, MaxKeys: it.Subject.MaxKeys, Idempotency: id, Charges: charges,
 	})
+	if it.reserves() {
+		w.reserve(e, &w.requests[len(w.requests)-1], it)
+	}
 }
 
 // charge appends the charges of those rules of an item that have the given mode. It
@@ -160,7 +163,7 @@ func (w *call) charge(e *Engine, it *item, mode PolicyMode, group *uint16) span 
 				Cost:  l.Cost,
 				Group: *group,
 
-				Leased: r.Consistency == Leased && c.IdempotencyKey == "",
+				Leased: r.Consistency == Leased && c.IdempotencyKey == "" && c.Reservation == nil,
 			}
 			w.positions = append(w.positions, position)
 			position++

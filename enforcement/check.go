@@ -26,6 +26,9 @@ type Check struct {
 	// that was charged gets its decision, and charges nothing. In an atomic batch, only
 	// that of the first check counts.
 	IdempotencyKey string
+	// Reservation is set if the check makes a reservation. Its mode is then Enforce or Force,
+	// and it has no IdempotencyKey. It is not for batches.
+	Reservation *CheckReservation
 	Wire           Wire // only counted; it decides nothing
 }
 

@@ -54,6 +54,8 @@ type Decision struct {
 	// Idempotency says what the check's IdempotencyKey did. With KeyReused and TooManyKeys,
 	// the check was not decided.
 	Idempotency IdempotencyResult
+	// Reservation is the reservation that the check made or repeated, or nil.
+	Reservation *Reserved
 	// Missing is the name of the missing attribute, with ReasonMissingAttribute. Policy
 	// is the slug of the policy that denied the request for a missing attribute, or
 	// whose key is blocked.

@@ -35,6 +35,12 @@ type Config struct {
 	// IdempotencyPeriod. That of an atomic batch counts once for every 8 limits. Default:
 	// 100,000.
 	IdempotencyKeys int64
+	// Reserver lists the reservations. It is the limiter that stores them. Default: the
+	// limiter of the engine, if it is a Reserver.
+	Reserver Reserver
+	// Reservations is the largest number of outstanding reservations of one tenant. Default:
+	// 10,000.
+	Reservations int64
 	// Now is the clock that decides when list entries, blocks and overrides end. The
 	// default NewID uses it too. Each call of the engine reads it at most once.
 	// Default: time.Now.
@@ -57,6 +63,9 @@ type Engine struct {
 	journal  *journal // nil if it is disabled
 	recorder Recorder
 	keys     *Meter // of the counter of new idempotency keys
+	reserver Reserver
+	// mostReservations is Config.Reservations.
+	mostReservations int64
 	now      func() time.Time
 	newID    func() [16]byte
 	logger   *slog.Logger
@@ -80,6 +89,9 @@ func NewEngine(limiter Limiter, cfg Config) *Engine {
 	}
 	if e.now == nil {
 		e.now = time.Now
+	}
+	if e.reserver, e.mostReservations = cfg.Reserver, cmp.Or(cfg.Reservations, defaultReservations); e.reserver == nil {
+		e.reserver, _ = limiter.(Reserver)
 	}
 	e.logger = cmp.Or(e.logger, slog.New(slog.DiscardHandler))
 	e.calls.New = func() any { return new(call) }
@@ -172,8 +184,11 @@ func (it *item) hasCharges() bool { return it.enforced.len()+it.shadow.len() > 0
 
 // asks reports whether the limiter gets a request for the item. A check with an
 // idempotency key asks even without charges, because an earlier check with the same key
-// may have had charges.
-func (it *item) asks() bool { return it.keyed || it.hasCharges() }
+// may have had charges. A reservation asks, because it has a record even without charges.
+func (it *item) asks() bool { return it.keyed || it.hasCharges() || it.reserves() }
+
+// reserves reports whether the item creates a reservation.
+func (it *item) reserves() bool { return it.Check.Reservation != nil && !it.denied && !it.blocked }
 
 // maxPooledCharges is the largest capacity of a call's slices for which the call
 // returns to the pool. Larger calls are left to the garbage collector.
@@ -340,6 +355,9 @@ func (e *Engine) open(w *call, it *item) {
 	}
 	for _, i := range d.applied {
 		it.addLimits(s.Plan.Rules[i])
+	}
+	if c.Reservation != nil {
+		d.clampEstimates()
 	}
 	if s.Exceptions != nil && c.Mode != Force {
 		w.block(it)

@@ -89,7 +89,7 @@ func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanati
 	}
 	reads := x.addLimits(it.BatchItem, now, nodes)
 	if len(reads) > 0 {
-		w.request(w.items, reads, false)
+		w.request(e, w.items, reads, false)
 	}
 	w.requestEach(e)
 	e.take(ctx, w)

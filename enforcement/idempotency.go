@@ -49,6 +49,9 @@ const (
 	KeyReused
 	// TooManyKeys means that the tenant used too many new keys. The check was not decided.
 	TooManyKeys
+	// TooManyReservations means that the tenant has too many outstanding reservations. The
+	// check was not decided.
+	TooManyReservations
 )
 
 // keyMeter returns the meter of the counter that bounds the number of new idempotency

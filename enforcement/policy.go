@@ -36,8 +36,45 @@ type Policy struct {
 	// CostFrom is the name of an attribute whose value is the number of units that a
 	// request is charged. It has precedence over the cost of the request. A request
 	// without the attribute is charged as if CostFrom were empty.
-	CostFrom string  `json:"cost_from,omitempty"`
-	Limits   []Limit `json:"limits"`
+	CostFrom string `json:"cost_from,omitempty"`
+	// ReservationExpiry says what happens to the cost of a reservation that ends by itself.
+	// "" stands for keep.
+	ReservationExpiry ReservationExpiry `json:"reservation_expiry,omitempty"`
+	// ReservationEstimate says what happens to an estimate that a limit can never allow. ""
+	// stands for deny.
+	ReservationEstimate ReservationEstimate `json:"reservation_estimate,omitempty"`
+	Limits              []Limit             `json:"limits"`
+}
+
+// A ReservationExpiry says what a policy does with the cost of a reservation that was neither
+// settled nor given back before its end.
+type ReservationExpiry string
+
+// The values of reservation_expiry. KeepExpired is the default, and is stored as "".
+const (
+	KeepExpired   ReservationExpiry = "keep"
+	RefundExpired ReservationExpiry = "refund" // gives the cost back
+)
+
+// A ReservationEstimate says what a policy does with a reservation whose cost is above the
+// quota or the burst of one of its limits.
+type ReservationEstimate string
+
+// The values of reservation_estimate. DenyEstimate is the default, and is stored as "".
+const (
+	DenyEstimate  ReservationEstimate = "deny"
+	ClampEstimate ReservationEstimate = "clamp" // charges such a limit its quota or its burst
+)
+
+// validateReservations returns the errors of the fields for reservations.
+func (p *Policy) validateReservations() (f problem.Fields) {
+	if e := p.ReservationExpiry; e != "" && e != KeepExpired && e != RefundExpired {
+		f.Add("/reservation_expiry", "must be keep or refund")
+	}
+	if e := p.ReservationEstimate; e != "" && e != DenyEstimate && e != ClampEstimate {
+		f.Add("/reservation_estimate", "must be deny or clamp")
+	}
+	return f
 }
 
 // A RuleSpec is a policy whose limits are compiled. CompilePlan makes a Rule from it.
@@ -54,7 +91,10 @@ type RuleSpec struct {
 	Consistency Consistency
 	Cost        *int64
 	CostFrom    string
-	Limits      []RuleLimit
+
+	ReservationExpiry   ReservationExpiry
+	ReservationEstimate ReservationEstimate
+	Limits              []RuleLimit
 }
 
 // RuleSpec returns the policy as the input of CompilePlan, with limits that are already
@@ -63,7 +103,8 @@ func (p *Policy) RuleSpec(limits []RuleLimit) RuleSpec {
 	return RuleSpec{
 		Policy: p.Slug, Methods: p.Match.Methods, Path: p.Match.Path, Attributes: p.Match.Attributes, CountBy: p.CountBy,
 		Missing: p.Missing, Replaces: p.Replaces, Mode: p.Mode, OnFailure: p.OnFailure, Consistency: p.Consistency,
-		Cost: p.Cost, CostFrom: p.CostFrom, Limits: limits,
+		Cost: p.Cost, CostFrom: p.CostFrom,
+		ReservationExpiry: p.ReservationExpiry, ReservationEstimate: p.ReservationEstimate, Limits: limits,
 	}
 }
 
@@ -188,6 +229,12 @@ func (p Policy) Canonical() Policy {
 	if p.Cost = clonePointer(p.Cost); p.Cost != nil && *p.Cost == defaultCost {
 		p.Cost = nil
 	}
+	if p.ReservationExpiry == KeepExpired {
+		p.ReservationExpiry = ""
+	}
+	if p.ReservationEstimate == DenyEstimate {
+		p.ReservationEstimate = ""
+	}
 	p.Limits = nameLimits(p.Limits)
 	return p
 }
@@ -309,6 +356,7 @@ func (p *Policy) validate() problem.Fields {
 		}
 	}
 	f.AddAll("", p.validateCost())
+	f.AddAll("", p.validateReservations())
 	if p.Consistency == Leased {
 		if i := slices.IndexFunc(p.Limits, func(l Limit) bool { return l.Algorithm == SlidingWindowLog }); i >= 0 {
 			f.Add("/consistency", "must be exact: limit %s is a sliding_window_log, which cannot be leased", p.Limits[i].Name)

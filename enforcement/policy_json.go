@@ -40,6 +40,10 @@ func ReadPolicy(d *strictjson.Decoder, fault Fault) (p Policy) {
 			p.Cost = &cost
 		case "cost_from":
 			p.CostFrom = readWord(d, fault)
+		case "reservation_expiry":
+			p.ReservationExpiry = ReservationExpiry(readWord(d, fault))
+		case "reservation_estimate":
+			p.ReservationEstimate = ReservationEstimate(readWord(d, fault))
 		case "limits":
 			limits = true
 			for range d.Elements() {

@@ -1,0 +1,488 @@
+package enforcement
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// Bounds of a reservation.
+const (
+	MinReservationLife = time.Second
+	MaxReservationLife = 24 * time.Hour
+	// ReservationKept is how long the record of a reservation is kept after its end.
+	ReservationKept = 10 * time.Minute
+	// MaxReservationID is the largest length of an ID in bytes.
+	MaxReservationID = 64
+
+	// reservationOverdue is how long the record of a reservation that no node ended is kept.
+	reservationOverdue = 24 * time.Hour
+	// defaultReservations is the largest number of outstanding reservations of a tenant.
+	defaultReservations = 10_000
+)
+
+// A CheckReservation makes a check that is allowed a reservation: its costs are an estimate,
+// which a settle replaces.
+type CheckReservation struct {
+	// ID identifies the reservation within its tenant. "" stands for the ID of the decision.
+	// If a reservation with the ID exists, the decision is that of its check.
+	ID string
+	// Life is the time until the reservation ends by itself.
+	Life time.Duration
+}
+
+// A ReservationState is the state of a reservation.
+type ReservationState string
+
+// The states.
+const (
+	ReservationActive   ReservationState = "active"
+	ReservationSettled  ReservationState = "settled"
+	ReservationReleased ReservationState = "released" // its costs were given back
+	ReservationExpired  ReservationState = "expired"  // it ended by itself
+)
+
+// A Reserved is a reservation as the API shows it.
+type Reserved struct {
+	ID        string
+	State     ReservationState
+	Decision  [16]byte // the ID of the decision
+	CreatedAt int64    // instants are microseconds since the epoch by the clock of the limiter
+	ExpiresAt int64
+	EndedAt   int64 // 0 while it is active
+	Limits    []ReservedLimit
+}
+
+// A ReservedLimit is one limit that a reservation charged.
+type ReservedLimit struct {
+	Policy, Limit string
+	// Estimate is the cost that was charged. Cost is the cost that is charged now, in the
+	// window that was charged. It differs from the cost of a settle if that window has ended.
+	Estimate, Cost int64
+}
+
+// reservationData is Record.Data.
+type reservationData struct {
+	ID    string           `json:"id"`
+	State ReservationState `json:"state"`
+	// Attributes are those that determine the numbers and costs of the limits.
+	Attributes []Attribute `json:"attributes,omitempty"`
+	// Request is a hash of the settle that ended the reservation.
+	Request []byte           `json:"request,omitempty"`
+	Charges []reservedCharge `json:"charges"`
+}
+
+// A reservedCharge is one charge of a reservation.
+type reservedCharge struct {
+	Policy    string `json:"policy"`
+	Limit     string `json:"limit"`
+	Cell      uint32 `json:"cell"`
+	Partition []byte `json:"partition"`
+	Group     uint16 `json:"group,omitempty"`
+	Cost      int64  `json:"cost"`
+	Capacity  int64  `json:"capacity,omitempty"`
+}
+
+// reservationKey returns the key of the record of a reservation.
+func reservationKey(s *Subject, id string) Key {
+	sum := sha256.Sum256([]byte(id))
+	return Key{Tenant: s.Number, Cell: ReservationCell, Partition: [16]byte(sum[:16])}
+}
+
+// reserve adds a reservation to the request of an item.
+func (w *call) reserve(e *Engine, r *Request, it *item) {
+	v := it.Check.Reservation
+	id := cmp.Or(v.ID, uuidText(it.Decision.ID))
+	data := reservationData{ID: id, State: ReservationActive, Charges: make([]reservedCharge, 0, len(r.Charges))}
+	for k := range r.Charges {
+		c, l := &r.Charges[k], &it.Decision.Limits[w.positions[it.first+k]]
+		made := reservedCharge{
+			Policy: l.Rule.Policy, Limit: l.Limit.Name, Cell: c.Key.Cell, Partition: c.Key.Partition[:], Group: c.Group, Cost: c.Cost,
+		}
+		if c.Meter.Algorithm.Bucket() {
+			made.Capacity = c.Meter.Capacity
+		}
+		data.Charges = append(data.Charges, made)
+	}
+	for _, a := range it.Check.Attributes {
+		if it.needs(a.Name) {
+			data.Attributes = append(data.Attributes, a)
+		}
+	}
+	text, err := json.Marshal(&data)
+	if err != nil {
+		panic(err) // the type has only fields that JSON can have
+	}
+	r.Idempotency = idempotency([]item{*it}, nil)
+	var numbers []byte
+	for k := range r.Charges {
+		numbers = appendCharge(numbers, &r.Charges[k])
+	}
+	sum := sha256.Sum256(numbers)
+	copy(r.Idempotency.Charges[:], sum[:])
+	sum = sha256.Sum256(binary.LittleEndian.AppendUint64(r.Idempotency.Request[:], uint64(v.Life)))
+	copy(r.Idempotency.Request[:], sum[:])
+	r.Idempotency.Key = reservationKey(it.Subject, id)
+	r.Reservation = &Reservation{
+		Key: r.Idempotency.Key, Most: e.mostReservations, Life: v.Life.Microseconds(), Kept: reservationOverdue.Microseconds(), Data: text,
+	}
+}
+
+// clampEstimates reduces costs that a limit can never allow, if the policy says so.
+func (d *Decision) clampEstimates() {
+	for i := range d.Limits {
+		if l := &d.Limits[i]; l.Rule.ReservationEstimate == ClampEstimate {
+			l.Cost = min(l.Cost, l.Limit.Capacity())
+		}
+	}
+}
+
+// needs reports whether an attribute determines the numbers or the cost of a limit of the
+// item.
+func (it *item) needs(name string) bool {
+	for i := range it.Decision.Limits {
+		r := it.Decision.Limits[i].Rule
+		if r.CostFrom == name || slices.ContainsFunc(r.slots, func(s slot) bool { return s.name == name }) {
+			return true
+		}
+	}
+	return false
+}
+
+// reserved completes the decision of a reservation from its outcome. It returns true if the
+// decision is complete.
+func (w *call) reserved(items []item, o *Outcome, base int) bool {
+	switch {
+	case o.Verdict == Full:
+		refuseKeys(items, TooManyReservations)
+		return true
+	case o.Verdict != Reused && o.Record == nil:
+		return false
+	case o.Record != nil:
+		items[0].Decision.Reservation = showReservation(o.Record)
+	}
+	return w.repeated(items, o, base)
+}
+
+// showReservation returns a reservation from its record, or nil if its data cannot be read.
+func showReservation(r *Record) *Reserved {
+	data, err := readReservation(r)
+	if err != nil {
+		return nil
+	}
+	shown := &Reserved{ID: data.ID, State: data.State, Decision: r.ID, CreatedAt: r.At, ExpiresAt: r.Until}
+	if !r.Open {
+		shown.EndedAt = r.Changed
+	}
+	for i := range data.Charges {
+		if c := &data.Charges[i]; data.charged(r, i) {
+			shown.Limits = append(shown.Limits, ReservedLimit{
+				Policy: c.Policy, Limit: c.Limit, Estimate: c.Cost, Cost: c.Cost + r.Applied[i],
+			})
+		}
+	}
+	return shown
+}
+
+func readReservation(r *Record) (*reservationData, error) {
+	data := new(reservationData)
+	if err := json.Unmarshal(r.Data, data); err != nil {
+		return nil, fmt.Errorf("read the record of a reservation: %w", err)
+	}
+	if len(data.Charges) != len(r.Charged) || len(data.Charges) != len(r.Applied) {
+		return nil, fmt.Errorf("read the record of a reservation: it has %d charges and %d states", len(data.Charges), len(r.Charged))
+	}
+	return data, nil
+}
+
+// charged reports whether charge i of a reservation was made. The charges of a shadow policy
+// are made together or not at all. Those of enforced policies were made.
+func (d *reservationData) charged(r *Record, i int) bool {
+	if d.Charges[i].Group == 0 {
+		return true
+	}
+	for k := range d.Charges {
+		if d.Charges[k].Group == d.Charges[i].Group && !r.Charged[k].Fits {
+			return false
+		}
+	}
+	return true
+}
+
+// A ReservationChange changes one reservation of a tenant.
+type ReservationChange struct {
+	ID string
+	// State is that after the change: ReservationSettled, ReservationReleased or, to extend
+	// the reservation, ReservationActive.
+	State ReservationState
+	// Cost is the real cost of a settle. nil keeps the estimate. Attributes replace those of
+	// the check, for policies with cost_from.
+	Cost       *int64
+	Attributes []Attribute
+	// Life is the time from now to the new end of a reservation that is extended.
+	Life time.Duration
+}
+
+// hash identifies a settle or a release, so that a repetition gets the first answer.
+func (c *ReservationChange) hash() []byte {
+	check := Check{Attributes: c.Attributes, DefaultCost: c.Cost == nil}
+	if c.Cost != nil {
+		check.Cost = *c.Cost
+	}
+	sum := sha256.Sum256(appendCheck([]byte(c.State), &check))
+	return sum[:16]
+}
+
+// cost returns the cost of a rule after the change. estimate is what was charged.
+func (c *ReservationChange) cost(r *Rule, data *reservationData, estimate int64) int64 {
+	switch {
+	case c.State == ReservationReleased:
+		return 0
+	case c.State != ReservationSettled:
+		return estimate
+	}
+	if r.CostFrom != "" {
+		if value, ok := (&Check{Attributes: c.Attributes}).attribute(r.CostFrom); ok {
+			if n, ok := ParseCost(value); ok {
+				return n
+			}
+		}
+		if _, ok := (&Check{Attributes: data.Attributes}).attribute(r.CostFrom); ok {
+			return estimate
+		}
+	}
+	if c.Cost != nil {
+		return *c.Cost
+	}
+	return estimate
+}
+
+// errNoReservation is the error for an ID that the tenant has no reservation with.
+var errNoReservation = problem.New(problem.NotFound,
+	"no such reservation: it does not exist, was answered with degraded: true, or ended more than 10 minutes ago")
+
+// changeAttempts is how often ChangeReservation reads a reservation that other calls change at
+// the same time.
+const changeAttempts = 8
+
+// Reservation returns a reservation of a tenant.
+func (e *Engine) Reservation(ctx context.Context, s *Subject, id string) (*Reserved, error) {
+	record, data, at, err := e.readRecord(ctx, s, reservationKey(s, id))
+	if err != nil {
+		return nil, err
+	}
+	if record.Open && at >= record.Until {
+		if err := e.expire(ctx, s, s.Home, reservationKey(s, id), record, data); err != nil {
+			return nil, err
+		}
+		return e.Reservation(ctx, s, id)
+	}
+	return showReservation(record), nil
+}
+
+// ChangeReservation settles, releases or extends a reservation in one atomic step. replayed is
+// set if the reservation was ended by the same call before. Errors: problem.NotFound;
+// problem.Conflict if the reservation has ended; problem.Unavailable if the limiter did not
+// answer. The caller can then repeat the call: it is applied at most once.
+func (e *Engine) ChangeReservation(ctx context.Context, s *Subject, change *ReservationChange) (r *Reserved, replayed bool, err error) {
+	key := reservationKey(s, change.ID)
+	for range changeAttempts {
+		record, data, at, err := e.readRecord(ctx, s, key)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case !record.Open && data.State == change.State && bytes.Equal(data.Request, change.hash()):
+			return showReservation(record), true, nil
+		case !record.Open:
+			return nil, false, hasEnded(showReservation(record))
+		case at >= record.Until:
+			if err := e.expire(ctx, s, s.Home, key, record, data); err != nil {
+				return nil, false, err
+			}
+			continue
+		}
+		request := e.adjustment(s, s.Home, key, record, data, change)
+		if change.State == ReservationActive {
+			request.Reservation.Ends = false
+			request.Reservation.Life, request.Reservation.Kept = change.Life.Microseconds(), reservationOverdue.Microseconds()
+		}
+		o, err := e.adjust(ctx, request)
+		if err != nil {
+			return nil, false, err
+		}
+		if o.Verdict == Granted {
+			return showReservation(record.After(&request, o)), false, nil
+		}
+	}
+	return nil, false, &problem.Problem{
+		Kind: problem.Unavailable, RetryAfter: 1, Message: "other calls change this reservation at the same time: try again",
+	}
+}
+
+// hasEnded returns the error for the change of a reservation that has ended.
+func hasEnded(r *Reserved) error {
+	at := Instant(r.EndedAt).Format(InstantLayout)
+	what := map[ReservationState]string{
+		ReservationSettled:  "was settled at " + at,
+		ReservationReleased: "was given back at " + at,
+		ReservationExpired:  "ended by itself at " + Instant(r.ExpiresAt).Format(InstantLayout),
+	}[r.State]
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		what += fmt.Sprintf("; policy %s, limit %s: %d of %d charged", l.Policy, l.Limit, l.Cost, l.Estimate)
+	}
+	return problem.WithCode(problem.Conflict, "reservation_ended", "reservation %s %s", r.ID, what)
+}
+
+// expire ends a reservation whose time has passed. s is nil if its tenant is gone; then
+// nothing is given back. It is not an error if the reservation has ended meanwhile.
+func (e *Engine) expire(ctx context.Context, s *Subject, home string, key Key, record *Record, data *reservationData) error {
+	request := e.adjustment(s, home, key, record, data, &ReservationChange{State: ReservationExpired})
+	request.Reservation.Due = true
+	_, err := e.adjust(ctx, request)
+	return err
+}
+
+// adjust passes a request with mode Adjust to the limiter.
+func (e *Engine) adjust(ctx context.Context, request Request) (*Outcome, error) {
+	outcomes := make([]Outcome, 1)
+	takeFrom(ctx, e.limiter, []Request{request}, outcomes)
+	if !outcomes[0].Verdict.Decided() {
+		return nil, unavailable(&outcomes[0])
+	}
+	return &outcomes[0], nil
+}
+
+func unavailable(o *Outcome) error {
+	return &problem.Problem{
+		Kind: problem.Unavailable, RetryAfter: 1, Cause: o.undecidedError("change a reservation"),
+		Message: "the limiter did not answer: repeat the call, which is applied at most once",
+	}
+}
+
+// readRecord reads the record of a reservation. at is the time of the limiter's clock.
+func (e *Engine) readRecord(ctx context.Context, s *Subject, key Key) (record *Record, data *reservationData, at int64, err error) {
+	read := Request{ID: e.newIDAt(e.now().UnixMicro()), Mode: Peek, Home: s.Home, Reservation: &Reservation{Key: key}}
+	o, err := e.adjust(ctx, read)
+	switch {
+	case err != nil:
+		return nil, nil, 0, err
+	case o.Record == nil:
+		return nil, nil, 0, errNoReservation
+	}
+	if data, err = readReservation(o.Record); err != nil {
+		return nil, nil, 0, err
+	}
+	return o.Record, data, o.At, nil
+}
+
+// adjustment returns the request that ends a reservation. It has the numbers that are in force
+// now. Limits that are no longer in the plan of the tenant keep what was charged, because no
+// check reads them.
+func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, data *reservationData, change *ReservationChange) Request {
+	now := e.now().UnixMicro()
+	after := *data
+	if after.State = change.State; change.State != ReservationActive {
+		after.Request = change.hash()
+	}
+	text, err := json.Marshal(&after)
+	if err != nil {
+		panic(err) // the type has only fields that JSON can have
+	}
+	request := Request{ID: e.newIDAt(now), Mode: Adjust, Home: home}
+	request.Reservation = &Reservation{
+		Key: key, Most: e.mostReservations, Kept: ReservationKept.Microseconds(), Data: text,
+		Version: record.Version, Forgotten: record.Forgotten(), Ends: true,
+	}
+	if s == nil || s.Plan == nil || change.State == ReservationActive {
+		return request
+	}
+	request.MaxKeys = s.MaxKeys
+	check := withIP(&Check{Attributes: data.Attributes})
+	for i := range data.Charges {
+		c := &data.Charges[i]
+		if r, known := s.Plan.Rule(c.Policy); known && data.charged(record, i) {
+			if charge, ok := s.adjustedCharge(r, check, c, now); ok {
+				charge.Cost = change.cost(r, data, c.Cost)
+				if change.State == ReservationExpired && r.ReservationExpiry == RefundExpired {
+					charge.Cost = 0
+				}
+				if r.Consistency == Leased && charge.Meter.Algorithm.Bucket() {
+					charge.Cost = max(charge.Cost, c.Cost) // units that other nodes hold could exceed the burst
+				}
+				charge.Receipt = &Receipt{Cost: c.Cost, State: record.Charged[i].State, Capacity: c.Capacity, Index: uint16(i)}
+				request.Charges = append(request.Charges, charge)
+			}
+		}
+	}
+	return request
+}
+
+// adjustedCharge returns the charge of a rule on the counter of an earlier charge, with the
+// numbers in force now and without its cost. ok is false if the rule has no such limit.
+func (s *Subject) adjustedCharge(r *Rule, c *Check, was *reservedCharge, now int64) (charge Charge, ok bool) {
+	n := s.numbers(r, c, now)
+	for k := range n.limits {
+		if l := &n.limits[k]; l.Cell == was.Cell {
+			key := Key{Tenant: s.Number, Cell: l.Cell}
+			copy(key.Partition[:], was.Partition)
+			return Charge{Key: key, Meter: l.Meter.In(s.Calendar, now), Rev: n.revision(k), Group: was.Group}, true
+		}
+	}
+	return charge, false
+}
+
+// Reservations returns up to most outstanding reservations of a tenant in the order of their
+// ends. after is the position that the last page returned, or "".
+func (e *Engine) Reservations(ctx context.Context, s *Subject, after string, most int) (list []ReservationPlace, err error) {
+	var until int64
+	var partition [16]byte
+	if raw, err := hex.DecodeString(after); err == nil && len(raw) == 24 {
+		until = int64(binary.BigEndian.Uint64(raw))
+		copy(partition[:], raw[8:])
+	}
+	entries, err := e.reserver.Outstanding(ctx, s.Home, s.Number, until, partition, most)
+	if err != nil {
+		return nil, &problem.Problem{Kind: problem.Unavailable, RetryAfter: 1, Cause: err, Message: "the limiter did not answer: try again"}
+	}
+	requests := make([]Request, len(entries))
+	for i := range entries {
+		requests[i] = Request{Mode: Peek, Home: s.Home, Reservation: &Reservation{Key: entries[i].Key}}
+	}
+	outcomes := make([]Outcome, len(requests))
+	takeFrom(ctx, e.limiter, requests, outcomes)
+	for i := range outcomes {
+		o, at := &outcomes[i], &entries[i]
+		if !o.Verdict.Decided() {
+			return nil, unavailable(o)
+		}
+		if o.Record == nil || !o.Record.Open || o.At >= o.Record.Until {
+			continue
+		}
+		if shown := showReservation(o.Record); shown != nil {
+			place := binary.BigEndian.AppendUint64(nil, uint64(at.Until))
+			list = append(list, ReservationPlace{*shown, hex.EncodeToString(append(place, at.Key.Partition[:]...))})
+		}
+	}
+	return list, nil
+}
+
+// A ReservationPlace is a reservation with its position in the list.
+type ReservationPlace struct {
+	Reserved
+	Place string
+}
+
+// uuidText returns the text of a UUID.
+func uuidText(id [16]byte) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
