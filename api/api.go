@@ -37,6 +37,8 @@ type Config struct {
 	Snapshot func() *snapshot.Snapshot
 	// Decider decides checks.
 	Decider enforcement.Decider
+	// Reservations makes and changes reservations. If it is nil, their operations answer 503.
+	Reservations *enforcement.Engine
 	// Admission bounds how many checks are decided at the same time. If it is nil, the number
 	// is unbounded.
 	Admission *admission.Gate

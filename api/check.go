@@ -271,6 +271,14 @@ func (s *scratch) decode(text string) (tenant string, err error) {
 // decodeCheck decodes one check into c. It stores the attributes in the array of room. The
 // strings of c share the memory of the decoded text.
 func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement.Attribute) (tenant string) {
+	return decodeCheckWith(d, c, room, func(d *strictjson.Decoder, _ string) { d.Unknown() })
+}
+
+// decodeCheckWith is decodeCheck for a body that has more members: it calls other with the name
+// of each.
+func decodeCheckWith(d *strictjson.Decoder, c *enforcement.Check, room []enforcement.Attribute, other func(*strictjson.Decoder, string)) (
+	tenant string,
+) {
 	*c = enforcement.Check{Cost: 1, DefaultCost: true, Attributes: room}
 	for name := range d.Members() {
 		switch name {
@@ -291,7 +299,7 @@ func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement
 		case "mode":
 			decodeMode(d, c)
 		default:
-			d.Unknown()
+			other(d, name)
 		}
 	}
 	return tenant

@@ -28,6 +28,8 @@ var notPlayed = map[string]string{
 	"forwardAuth 404 unknown_tenant":      "needs the headers of a proxy, as in TestForwardAuth of cmd/server",
 	"forwardAuth 429 denied":              "needs the headers of a proxy, as in TestForwardAuth of cmd/server",
 	"check 403 forbidden":                 "TestMatrix",
+	"reserve 403 forbidden":               "TestMatrix",
+	"reserve 503 limiter_unavailable":     "TestReservationsWithoutTheLimiter",
 	"check 503 limiter_unavailable":       "TestLimiterAway",
 	"openapiJSON 200 document":            "TestSpecIsServed",
 	"check 503 overloaded":                "TestOverloaded",
@@ -92,6 +94,11 @@ var before = map[string][]call{
 		{method: "POST", path: "/v1/people", body: `{"email":"other@example.com","role":"editor"}`},
 	},
 	"getExplanation refusal":       someTraffic,
+	"listReservations page":        {someReservation},
+	"getReservation active":        {someReservation},
+	"settleReservation settled":    {someReservation},
+	"extendReservation extended":   {someReservation},
+	"releaseReservation released":  {someReservation},
 	"listAlertRules page":          {someAlertRule},
 	"getAlertRule rule":            {someAlertRule},
 	"updateAlertRule replace":      {someAlertRule},
@@ -122,6 +129,10 @@ var (
 	someBlock = call{
 		method: "POST", path: "/v1/tenants/acme/blocks", as: "01939c1e-0000-7000-8000-000000000071",
 		body: `{"policy":"reports-per-user","key":{"user":"u9"},"reason":"exports in a loop","expires_at":"2026-11-21T10:00:00Z"}`,
+	}
+	someReservation = call{
+		method: "POST", path: "/v1/reservations",
+		body: `{"id":"job-42","ttl_ms":60000,"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.9"},"cost":4}`,
 	}
 	someAlertRule = call{
 		method: "POST", path: "/v1/alert-rules", as: "01939c1e-0000-7000-8000-000000000091",

@@ -71,6 +71,16 @@ func keyRefused(d *enforcement.Decision) error {
 	return nil
 }
 
+// headerKey is the key of the header of the answer in the context of a management operation.
+type headerKey struct{}
+
+// markReplayed sets the header of an answer that repeats the first one.
+func markReplayed(ctx context.Context) {
+	if h, ok := ctx.Value(headerKey{}).(http.Header); ok {
+		h.Set(replayedHeader, "true")
+	}
+}
+
 // idempotencyKey returns the Idempotency-Key of a request, or "".
 func idempotencyKey(h http.Header) (string, error) {
 	lines := h[idempotencyKeyHeader]

@@ -567,6 +567,42 @@ func (e PolicyOnFailure) Valid() bool {
 	}
 }
 
+// Defines values for PolicyReservationEstimate.
+const (
+	PolicyReservationEstimateClamp PolicyReservationEstimate = "clamp"
+	PolicyReservationEstimateDeny  PolicyReservationEstimate = "deny"
+)
+
+// Valid indicates whether the value is a known member of the PolicyReservationEstimate enum.
+func (e PolicyReservationEstimate) Valid() bool {
+	switch e {
+	case PolicyReservationEstimateClamp:
+		return true
+	case PolicyReservationEstimateDeny:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PolicyReservationExpiry.
+const (
+	PolicyReservationExpiryKeep   PolicyReservationExpiry = "keep"
+	PolicyReservationExpiryRefund PolicyReservationExpiry = "refund"
+)
+
+// Valid indicates whether the value is a known member of the PolicyReservationExpiry enum.
+func (e PolicyReservationExpiry) Valid() bool {
+	switch e {
+	case PolicyReservationExpiryKeep:
+		return true
+	case PolicyReservationExpiryRefund:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PolicyPreviewCertainty.
 const (
 	PolicyPreviewCertaintyEstimated   PolicyPreviewCertainty = "estimated"
@@ -666,6 +702,30 @@ func (e RefusedReason) Valid() bool {
 	case RefusedReasonOverLimit:
 		return true
 	case RefusedReasonTenantSuspended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ReservationState.
+const (
+	ReservationStateActive   ReservationState = "active"
+	ReservationStateExpired  ReservationState = "expired"
+	ReservationStateReleased ReservationState = "released"
+	ReservationStateSettled  ReservationState = "settled"
+)
+
+// Valid indicates whether the value is a known member of the ReservationState enum.
+func (e ReservationState) Valid() bool {
+	switch e {
+	case ReservationStateActive:
+		return true
+	case ReservationStateExpired:
+		return true
+	case ReservationStateReleased:
+		return true
+	case ReservationStateSettled:
 		return true
 	default:
 		return false
@@ -1156,6 +1216,9 @@ type AlertTemplateList struct {
 
 // Algorithm The algorithm of the limit. Later versions may add values.
 type Algorithm string
+
+// Attributes Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8.
+type Attributes map[string]string
 
 // AuditEntry An entry of the audit log.
 type AuditEntry struct {
@@ -2527,6 +2590,12 @@ type Policy struct {
 	// Replaces Policies of the same plan that this one replaces where it applies. Default: empty.
 	Replaces []Slug `json:"replaces,omitempty,omitzero"`
 
+	// ReservationEstimate What happens to the estimate of a reservation that is above the quota or the burst of a limit: it is denied, or the limit is charged its quota or burst. Default: `deny`; answers leave it out. Later versions may add values.
+	ReservationEstimate PolicyReservationEstimate `json:"reservation_estimate,omitempty,omitzero"`
+
+	// ReservationExpiry What happens to the cost of a reservation that ends by itself: the policy keeps it, or returns it to the window that was charged. Default: `keep`; answers leave it out. Later versions may add values.
+	ReservationExpiry PolicyReservationExpiry `json:"reservation_expiry,omitempty,omitzero"`
+
 	// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Slug Slug `json:"slug"`
 }
@@ -2542,6 +2611,12 @@ type PolicyMode string
 
 // PolicyOnFailure The failure mode: what decides when the limiter does not answer. Default: `local`. Later versions may add values.
 type PolicyOnFailure string
+
+// PolicyReservationEstimate What happens to the estimate of a reservation that is above the quota or the burst of a limit: it is denied, or the limit is charged its quota or burst. Default: `deny`; answers leave it out. Later versions may add values.
+type PolicyReservationEstimate string
+
+// PolicyReservationExpiry What happens to the cost of a reservation that ends by itself: the policy keeps it, or returns it to the window that was charged. Default: `keep`; answers leave it out. Later versions may add values.
+type PolicyReservationExpiry string
 
 // PolicyPreview What one policy would have denied.
 type PolicyPreview struct {
@@ -2725,6 +2800,84 @@ type Remaining struct {
 
 	// To The end of the range, excluded.
 	To Instant `json:"to"`
+}
+
+// Reservation An estimate that is charged until it is settled, given back, or ends.
+type Reservation struct {
+	// CreatedAt When it was made, by the clock of the limiter.
+	CreatedAt Instant `json:"created_at"`
+
+	// DecisionId The id of the decision that granted it.
+	DecisionId openapi_types.UUID `json:"decision_id"`
+
+	// EndedAt When it ended. Absent while it is active.
+	EndedAt Instant `json:"ended_at,omitempty,omitzero"`
+
+	// ExpiresAt When it ends, or would have ended, by itself.
+	ExpiresAt Instant `json:"expires_at"`
+
+	// Id The id of a reservation.
+	Id ReservationId `json:"id"`
+
+	// Limits The limits that it charged.
+	Limits []ReservedLimit `json:"limits"`
+
+	// State `released` means given back, and `expired` that it ended by itself. Later versions may add values.
+	State ReservationState `json:"state"`
+
+	// Tenant Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Tenant Slug `json:"tenant"`
+}
+
+// ReservationState `released` means given back, and `expired` that it ended by itself. Later versions may add values.
+type ReservationState string
+
+// ReservationExtension The new time to live of a reservation.
+type ReservationExtension struct {
+	// TtlMs The time after which the reservation ends by itself, in milliseconds, from a second to 24 hours.
+	TtlMs ReservationLife `json:"ttl_ms"`
+}
+
+// ReservationId The id of a reservation.
+type ReservationId = string
+
+// ReservationLife The time after which the reservation ends by itself, in milliseconds, from a second to 24 hours.
+type ReservationLife = int64
+
+// ReservationPage A page of reservations.
+type ReservationPage struct {
+	// Data The rows.
+	Data []Reservation `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// ReservationSettlement The real cost of a reservation.
+type ReservationSettlement struct {
+	// Attributes Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8.
+	Attributes Attributes `json:"attributes,omitempty,omitzero"`
+
+	// Cost The real cost. Without it, policies that read no attribute keep the estimate.
+	Cost *int64 `json:"cost,omitempty"`
+}
+
+// ReservedLimit One limit that a reservation charged.
+type ReservedLimit struct {
+	// Cost The cost that is charged now. It differs from that of the settle if the window had ended, or, for a bucket, if the units had refilled.
+	Cost int64 `json:"cost"`
+
+	// Estimate The cost that was charged at first.
+	Estimate int64 `json:"estimate"`
+
+	// Limit Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy"`
 }
 
 // Reset A key to reset.
@@ -3249,6 +3402,12 @@ type RefusalReasonParameter = RefusedReason
 
 // RefusalToParameter defines model for RefusalToParameter.
 type RefusalToParameter = time.Time
+
+// ReservationOwnerParameter An id or a slug.
+type ReservationOwnerParameter = Reference
+
+// ReservationParameter The id of a reservation.
+type ReservationParameter = ReservationId
 
 // RouteFilterParameter defines model for RouteFilterParameter.
 type RouteFilterParameter = string
@@ -3781,6 +3940,42 @@ type ListVersionsParams struct {
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
+// ListReservationsParams defines parameters for ListReservations.
+type ListReservationsParams struct {
+	// Tenant The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may leave it out.
+	Tenant ReservationOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Limit The number of rows on a page.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// ReleaseReservationParams defines parameters for ReleaseReservation.
+type ReleaseReservationParams struct {
+	// Tenant The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may leave it out.
+	Tenant ReservationOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// GetReservationParams defines parameters for GetReservation.
+type GetReservationParams struct {
+	// Tenant The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may leave it out.
+	Tenant ReservationOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// ExtendReservationParams defines parameters for ExtendReservation.
+type ExtendReservationParams struct {
+	// Tenant The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may leave it out.
+	Tenant ReservationOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// SettleReservationParams defines parameters for SettleReservation.
+type SettleReservationParams struct {
+	// Tenant The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may leave it out.
+	Tenant ReservationOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
 // ListTenantsParams defines parameters for ListTenants.
 type ListTenantsParams struct {
 	// Q Part of a slug or name.
@@ -3951,6 +4146,12 @@ type SaveDraftJSONRequestBody = PlanDocument
 
 // PublishPlanJSONRequestBody defines body for PublishPlan for application/json ContentType.
 type PublishPlanJSONRequestBody = Publish
+
+// ExtendReservationJSONRequestBody defines body for ExtendReservation for application/json ContentType.
+type ExtendReservationJSONRequestBody = ReservationExtension
+
+// SettleReservationJSONRequestBody defines body for SettleReservation for application/json ContentType.
+type SettleReservationJSONRequestBody = ReservationSettlement
 
 // CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
 type CreateTenantJSONRequestBody = NewTenant
@@ -4173,6 +4374,21 @@ type ServerInterface interface {
 	// GetVersion Read a version
 	// (GET /v1/plans/{plan}/versions/{version})
 	GetVersion(ctx echo.Context, plan PlanParameter, version VersionParameter) error
+	// ListReservations List the outstanding reservations of a tenant
+	// (GET /v1/reservations)
+	ListReservations(ctx echo.Context, params ListReservationsParams) error
+	// ReleaseReservation Give a reservation back
+	// (DELETE /v1/reservations/{reservation})
+	ReleaseReservation(ctx echo.Context, reservation ReservationParameter, params ReleaseReservationParams) error
+	// GetReservation Read a reservation
+	// (GET /v1/reservations/{reservation})
+	GetReservation(ctx echo.Context, reservation ReservationParameter, params GetReservationParams) error
+	// ExtendReservation Extend a reservation
+	// (POST /v1/reservations/{reservation}/extend)
+	ExtendReservation(ctx echo.Context, reservation ReservationParameter, params ExtendReservationParams) error
+	// SettleReservation Settle a reservation with the real cost
+	// (POST /v1/reservations/{reservation}/settle)
+	SettleReservation(ctx echo.Context, reservation ReservationParameter, params SettleReservationParams) error
 	// ListTenants List tenants
 	// (GET /v1/tenants)
 	ListTenants(ctx echo.Context, params ListTenantsParams) error
@@ -6076,6 +6292,138 @@ func (w *ServerInterfaceWrapper) GetVersion(ctx echo.Context) error {
 	return err
 }
 
+// ListReservations converts echo context to params.
+func (w *ServerInterfaceWrapper) ListReservations(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListReservationsParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListReservations(ctx, params)
+	return err
+}
+
+// ReleaseReservation converts echo context to params.
+func (w *ServerInterfaceWrapper) ReleaseReservation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "reservation" -------------
+	var reservation ReservationParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "reservation", ctx.Param("reservation"), &reservation, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reservation: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReleaseReservationParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ReleaseReservation(ctx, reservation, params)
+	return err
+}
+
+// GetReservation converts echo context to params.
+func (w *ServerInterfaceWrapper) GetReservation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "reservation" -------------
+	var reservation ReservationParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "reservation", ctx.Param("reservation"), &reservation, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reservation: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetReservationParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetReservation(ctx, reservation, params)
+	return err
+}
+
+// ExtendReservation converts echo context to params.
+func (w *ServerInterfaceWrapper) ExtendReservation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "reservation" -------------
+	var reservation ReservationParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "reservation", ctx.Param("reservation"), &reservation, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reservation: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExtendReservationParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ExtendReservation(ctx, reservation, params)
+	return err
+}
+
+// SettleReservation converts echo context to params.
+func (w *ServerInterfaceWrapper) SettleReservation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "reservation" -------------
+	var reservation ReservationParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "reservation", ctx.Param("reservation"), &reservation, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reservation: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SettleReservationParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.SettleReservation(ctx, reservation, params)
+	return err
+}
+
 // ListTenants converts echo context to params.
 func (w *ServerInterfaceWrapper) ListTenants(ctx echo.Context) error {
 	var err error
@@ -7070,6 +7418,11 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/plans/:plan/publish", wrapper.PublishPlan, options.OperationMiddlewares["publishPlan"]...)
 	router.GET(options.BaseURL+"/v1/plans/:plan/versions", wrapper.ListVersions, options.OperationMiddlewares["listVersions"]...)
 	router.GET(options.BaseURL+"/v1/plans/:plan/versions/:version", wrapper.GetVersion, options.OperationMiddlewares["getVersion"]...)
+	router.GET(options.BaseURL+"/v1/reservations", wrapper.ListReservations, options.OperationMiddlewares["listReservations"]...)
+	router.DELETE(options.BaseURL+"/v1/reservations/:reservation", wrapper.ReleaseReservation, options.OperationMiddlewares["releaseReservation"]...)
+	router.GET(options.BaseURL+"/v1/reservations/:reservation", wrapper.GetReservation, options.OperationMiddlewares["getReservation"]...)
+	router.POST(options.BaseURL+"/v1/reservations/:reservation/extend", wrapper.ExtendReservation, options.OperationMiddlewares["extendReservation"]...)
+	router.POST(options.BaseURL+"/v1/reservations/:reservation/settle", wrapper.SettleReservation, options.OperationMiddlewares["settleReservation"]...)
 	router.GET(options.BaseURL+"/v1/tenants", wrapper.ListTenants, options.OperationMiddlewares["listTenants"]...)
 	router.POST(options.BaseURL+"/v1/tenants", wrapper.CreateTenant, options.OperationMiddlewares["createTenant"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant", wrapper.DeleteTenant, options.OperationMiddlewares["deleteTenant"]...)
@@ -8762,6 +9115,132 @@ func (response GetVersion200JSONResponse) VisitGetVersionResponse(w http.Respons
 	return err
 }
 
+type ListReservationsRequestObject struct {
+	Params ListReservationsParams
+}
+
+type ListReservationsResponseObject interface {
+	VisitListReservationsResponse(w http.ResponseWriter) error
+}
+
+type ListReservations200ResponseHeaders struct {
+	Link *string
+}
+
+type ListReservations200JSONResponse struct {
+	Body    ReservationPage
+	Headers ListReservations200ResponseHeaders
+}
+
+func (response ListReservations200JSONResponse) VisitListReservationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReleaseReservationRequestObject struct {
+	Reservation ReservationParameter `json:"reservation"`
+	Params      ReleaseReservationParams
+}
+
+type ReleaseReservationResponseObject interface {
+	VisitReleaseReservationResponse(w http.ResponseWriter) error
+}
+
+type ReleaseReservation200JSONResponse Reservation
+
+func (response ReleaseReservation200JSONResponse) VisitReleaseReservationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetReservationRequestObject struct {
+	Reservation ReservationParameter `json:"reservation"`
+	Params      GetReservationParams
+}
+
+type GetReservationResponseObject interface {
+	VisitGetReservationResponse(w http.ResponseWriter) error
+}
+
+type GetReservation200JSONResponse Reservation
+
+func (response GetReservation200JSONResponse) VisitGetReservationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExtendReservationRequestObject struct {
+	Reservation ReservationParameter `json:"reservation"`
+	Params      ExtendReservationParams
+	Body        *ExtendReservationJSONRequestBody
+}
+
+type ExtendReservationResponseObject interface {
+	VisitExtendReservationResponse(w http.ResponseWriter) error
+}
+
+type ExtendReservation200JSONResponse Reservation
+
+func (response ExtendReservation200JSONResponse) VisitExtendReservationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SettleReservationRequestObject struct {
+	Reservation ReservationParameter `json:"reservation"`
+	Params      SettleReservationParams
+	Body        *SettleReservationJSONRequestBody
+}
+
+type SettleReservationResponseObject interface {
+	VisitSettleReservationResponse(w http.ResponseWriter) error
+}
+
+type SettleReservation200JSONResponse Reservation
+
+func (response SettleReservation200JSONResponse) VisitSettleReservationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListTenantsRequestObject struct {
 	Params ListTenantsParams
 }
@@ -9813,6 +10292,21 @@ type StrictServerInterface interface {
 	// GetVersion Read a version
 	// (GET /v1/plans/{plan}/versions/{version})
 	GetVersion(ctx context.Context, request GetVersionRequestObject) (GetVersionResponseObject, error)
+	// ListReservations List the outstanding reservations of a tenant
+	// (GET /v1/reservations)
+	ListReservations(ctx context.Context, request ListReservationsRequestObject) (ListReservationsResponseObject, error)
+	// ReleaseReservation Give a reservation back
+	// (DELETE /v1/reservations/{reservation})
+	ReleaseReservation(ctx context.Context, request ReleaseReservationRequestObject) (ReleaseReservationResponseObject, error)
+	// GetReservation Read a reservation
+	// (GET /v1/reservations/{reservation})
+	GetReservation(ctx context.Context, request GetReservationRequestObject) (GetReservationResponseObject, error)
+	// ExtendReservation Extend a reservation
+	// (POST /v1/reservations/{reservation}/extend)
+	ExtendReservation(ctx context.Context, request ExtendReservationRequestObject) (ExtendReservationResponseObject, error)
+	// SettleReservation Settle a reservation with the real cost
+	// (POST /v1/reservations/{reservation}/settle)
+	SettleReservation(ctx context.Context, request SettleReservationRequestObject) (SettleReservationResponseObject, error)
 	// ListTenants List tenants
 	// (GET /v1/tenants)
 	ListTenants(ctx context.Context, request ListTenantsRequestObject) (ListTenantsResponseObject, error)
@@ -11808,6 +12302,181 @@ func (sh *strictHandler) GetVersion(ctx echo.Context, plan PlanParameter, versio
 		return err
 	} else if validResponse, ok := response.(GetVersionResponseObject); ok {
 		return validResponse.VisitGetVersionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListReservations operation middleware
+func (sh *strictHandler) ListReservations(ctx echo.Context, params ListReservationsParams) error {
+	var request ListReservationsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListReservations(ctx.Request().Context(), request.(ListReservationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListReservations")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListReservationsResponseObject); ok {
+		return validResponse.VisitListReservationsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ReleaseReservation operation middleware
+func (sh *strictHandler) ReleaseReservation(ctx echo.Context, reservation ReservationParameter, params ReleaseReservationParams) error {
+	var request ReleaseReservationRequestObject
+
+	request.Reservation = reservation
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ReleaseReservation(ctx.Request().Context(), request.(ReleaseReservationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReleaseReservation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ReleaseReservationResponseObject); ok {
+		return validResponse.VisitReleaseReservationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetReservation operation middleware
+func (sh *strictHandler) GetReservation(ctx echo.Context, reservation ReservationParameter, params GetReservationParams) error {
+	var request GetReservationRequestObject
+
+	request.Reservation = reservation
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetReservation(ctx.Request().Context(), request.(GetReservationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetReservation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetReservationResponseObject); ok {
+		return validResponse.VisitGetReservationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ExtendReservation operation middleware
+func (sh *strictHandler) ExtendReservation(ctx echo.Context, reservation ReservationParameter, params ExtendReservationParams) error {
+	var request ExtendReservationRequestObject
+
+	request.Reservation = reservation
+	request.Params = params
+
+	var body ExtendReservationJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ExtendReservation(ctx.Request().Context(), request.(ExtendReservationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExtendReservation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ExtendReservationResponseObject); ok {
+		return validResponse.VisitExtendReservationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// SettleReservation operation middleware
+func (sh *strictHandler) SettleReservation(ctx echo.Context, reservation ReservationParameter, params SettleReservationParams) error {
+	var request SettleReservationRequestObject
+
+	request.Reservation = reservation
+	request.Params = params
+
+	var body SettleReservationJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SettleReservation(ctx.Request().Context(), request.(SettleReservationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SettleReservation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(SettleReservationResponseObject); ok {
+		return validResponse.VisitSettleReservationResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

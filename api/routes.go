@@ -139,9 +139,18 @@ func (a *API) routes() []route {
 	configuration := needs(a.cfg.Configuration != nil, "this node does not manage configurations")
 	previews := needs(a.cfg.Preview != nil, "this node does not compute previews")
 	nodes := needs(a.cfg.Nodes != nil, "this node does not show the nodes")
+	reservations := needs(a.cfg.Reservations != nil, "this node does not keep reservations")
 	usage := needs(a.cfg.Usage != nil, "this node does not show usage or reset counters")
 	return []route{
 		post("/v1/check", "check", accounts.Check, nil).params("deny_status"), // ServeHTTP calls serveCheck instead
+		post("/v1/reservations", "reserve", accounts.Check, nil).decides(a.reserve),
+		get("/v1/reservations", "listReservations", accounts.TenantRead, reservations(g.ListReservations)).params("tenant limit cursor"),
+		get("/v1/reservations/:reservation", "getReservation", accounts.TenantRead, reservations(g.GetReservation)).params("tenant"),
+		del("/v1/reservations/:reservation", "releaseReservation", accounts.Check, reservations(g.ReleaseReservation)).params("tenant"),
+		post("/v1/reservations/:reservation/settle", "settleReservation", accounts.Check, reservations(g.SettleReservation)).
+			params("tenant").json(body[ReservationSettlement]()),
+		post("/v1/reservations/:reservation/extend", "extendReservation", accounts.Check, reservations(g.ExtendReservation)).
+			params("tenant").json(body[ReservationExtension]()),
 		get(forwardAuthPath, "forwardAuth", accounts.Check, nil).decides(a.forwardAuth).fromProxy().
 			params("headers attributes jwt cost tenant deny_status"),
 		post("/v1/check/batch", "checkBatch", accounts.Check, nil).decides(a.checkBatch).params("deny_status"),

@@ -223,6 +223,7 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	ctx, cancel := context.WithTimeout(req.Context(), timeout)
 	defer cancel()
 	ctx = context.WithValue(ctx, callerKey{}, who)
+	ctx = context.WithValue(ctx, headerKey{}, c.Response().Header())
 	ctx = audit.With(ctx, who.actor(), audit.Origin{RequestID: requestID(c.Response()), Address: a.cfg.ClientAddress(req)})
 	var body []byte
 	if r.body != nil {

@@ -88,7 +88,7 @@ func compareRoute(t *testing.T, r api.RouteRow, op *openapi3.Operation) {
 		t.Errorf("%s: query %v, the table says %v", r.Operation, query, r.Query)
 	}
 	creates := r.Method == "POST" && (op.Responses.Value("201") != nil || op.Responses.Value("202") != nil)
-	decides := r.Operation == "check" || r.Operation == "checkBatch" // the limiter keeps their keys
+	decides := r.Operation == "check" || r.Operation == "checkBatch" || r.Operation == "reserve" // the limiter keeps their keys
 	if idempotent != (r.Idempotent || decides) || idempotent != (creates || decides) {
 		t.Errorf("%s: Idempotency-Key %v, the table says %v, creates an object: %v", r.Operation, idempotent, r.Idempotent, creates)
 	}
@@ -286,7 +286,7 @@ func TestSpecIsCleanForGenerators(t *testing.T) {
 	}
 	doc := published()
 	seen := map[string]string{}
-	verb := regexp.MustCompile(`^(list|get|create|update|patch|delete|invite|remove|revoke|rotate|reset|save|validate|diff|publish|apply|download)[A-Z]`)
+	verb := regexp.MustCompile(`^(list|get|create|update|patch|delete|invite|remove|revoke|rotate|reset|save|validate|diff|publish|apply|download|settle|extend|release)[A-Z]`)
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			if strings.HasPrefix(path, "/v1/") && !verb.MatchString(op.OperationID) && op.Tags[0] != "decisions" && op.Tags[0] != "simulation" {

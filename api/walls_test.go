@@ -51,6 +51,10 @@ func (w *world) populateBoth() neighbour {
 				method: http.MethodPost, path: "/v1/check", as: ":decision",
 				body: `{"tenant":"` + tenant + `","path":"/v1/search","attributes":{"user":"` + user + `"}}`, // deny-listed
 			})
+			n.ids[":reservation"] = w.made(call{
+				method: http.MethodPost, path: "/v1/reservations", as: ":reservation",
+				body: `{"tenant":"` + tenant + `","path":"/v1/search","ttl_ms":86400000,"cost":0}`, // its id is that of the decision
+			})
 		}
 	}
 	w.populateInvitations(n)
@@ -199,7 +203,7 @@ func firstExample(t *testing.T, id string) []byte {
 // of that name that means something else.
 var ownFields = map[string]string{
 	"simulate": "id", "inviteMember": "role", "invitePerson": "role", "updateMember": "role", "updatePerson": "role",
-	"patchMember": "role", "patchPerson": "role",
+	"patchMember": "role", "patchPerson": "role", "reserve": "id",
 }
 
 // What the server sets cannot be set: an extra member of a body is refused

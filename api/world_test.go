@@ -127,14 +127,14 @@ func newWorldOf(t testing.TB, f fixture, change ...func(*api.Config)) *world {
 	people, err := accounts.NewPeople(w.store, accounts.PeopleConfig{Limiter: w.counter, Now: w.clock})
 	must(t, err)
 	w.people = people
-	engine := enforcement.NewEngine(recorder.InstrumentLimiter(w.counter), enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: recorder})
+	engine := enforcement.NewEngine(recorder.InstrumentLimiter(w.counter), enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: recorder, Reserver: local})
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	previews := preview.NewService(preview.Config{
 		Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock,
 	})
 	cfg := api.Config{
 		TrustedProxy: func(*http.Request) bool { return true },
-		Snapshot:     w.watcher.Current, People: people, Decider: engine,
+		Snapshot:     w.watcher.Current, People: people, Decider: engine, Reservations: engine,
 		Configuration: configuration.NewService(configuration.Config{
 			Store: w.store, Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Preview: previews, Now: w.clock,
 		}),

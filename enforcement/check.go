@@ -29,7 +29,7 @@ type Check struct {
 	// Reservation is set if the check makes a reservation. Its mode is then Enforce or Force,
 	// and it has no IdempotencyKey. It is not for batches.
 	Reservation *CheckReservation
-	Wire           Wire // only counted; it decides nothing
+	Wire        Wire // only counted; it decides nothing
 }
 
 // A Wire is the protocol over which a check came.

@@ -66,11 +66,11 @@ type Engine struct {
 	reserver Reserver
 	// mostReservations is Config.Reservations.
 	mostReservations int64
-	now      func() time.Time
-	newID    func() [16]byte
-	logger   *slog.Logger
-	calls    sync.Pool    // of *call
-	logged   atomic.Int64 // when logUnavailable last logged, in nanoseconds since the epoch
+	now              func() time.Time
+	newID            func() [16]byte
+	logger           *slog.Logger
+	calls            sync.Pool    // of *call
+	logged           atomic.Int64 // when logUnavailable last logged, in nanoseconds since the epoch
 }
 
 const defaultIdempotencyKeys = 100_000

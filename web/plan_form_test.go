@@ -108,6 +108,9 @@ func genDocument() *rapid.Generator[plans.Content] {
 			}
 			if from := rapid.OneOf(rapid.Just(""), name).Draw(t, "cost from"); !slices.Contains(p.CountBy, from) {
 				p.CostFrom = from
+				if rapid.Bool().Draw(t, "reservations") {
+					p.ReservationExpiry, p.ReservationEstimate = enforcement.RefundExpired, enforcement.ClampEstimate
+				}
 			}
 			delete(p.Match.Attributes, "ip")
 			for k := range rapid.IntRange(1, 3).Draw(t, "limits") {
@@ -606,6 +609,7 @@ func fieldsOf(d plans.Document) url.Values {
 		}
 		for name, value := range map[string]string{
 			"cost": cost, "cost_from": p.CostFrom,
+			"reservation_expiry": string(p.ReservationExpiry), "reservation_estimate": string(p.ReservationEstimate),
 			"was": p.Slug, "slug": p.Slug, "description": p.Description, "path": p.Match.Path, "other_methods": "",
 			"missing": string(p.Missing), "mode": string(p.Mode), "on_failure": string(p.OnFailure), "consistency": string(p.Consistency),
 		} {

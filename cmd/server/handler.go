@@ -35,7 +35,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	}
 	ip := clientIP(s.TrustedProxies, log)
 	cfg := api.Config{
-		Snapshot: n.watcher.Current, Decider: n.engine, Admission: n.admission, Slots: new(admission.Slots),
+		Snapshot: n.watcher.Current, Decider: n.engine, Reservations: n.engine, Admission: n.admission, Slots: new(admission.Slots),
 		Tenants: n.tenants, Plans: n.plans, Audit: n.store, Alerts: n.alerts, Once: n.store.Once,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
 		Exceptions: n.exceptions, Configuration: n.documents, Preview: n.preview, Nodes: n.fleet,

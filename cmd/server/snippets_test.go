@@ -169,6 +169,7 @@ func TestEveryBlockIsTried(t *testing.T) {
 		"docs/costs.md sh": "TestPlayedPages", "docs/costs.md yaml": "TestPlayedPages", "docs/costs.md json": "TestPlayedPages",
 		"docs/idempotency.md http": "the request that the shell block after it sends",
 		"docs/idempotency.md sh":   "TestPlayedPages", "docs/idempotency.md yaml": "TestPlayedPages", "docs/idempotency.md json": "TestPlayedPages",
+		"docs/reservations.md http": "TestReservationsPage", "docs/reservations.md json": "TestReservationsPage", "docs/reservations.md yaml": "TestReservationsPage",
 		"docs/envoy.md sh":           "every test of the Envoy services starts a node with this setting",
 		"docs/envoy.md yaml":         "fragments of what deploy/proxytest runs in Envoy",
 		"docs/gateways.md caddyfile": "deploy/proxytest runs the whole recipe",

@@ -332,6 +332,11 @@ func (n *node) sweep(work context.Context, tasks *errgroup.Group, log *slog.Logg
 		Due: func() time.Time { return n.watcher.Current().NextEnd() },
 	})
 	tasks.Go(func() error { return sweeper.Run(work) })
+	tasks.Go(func() error {
+		return n.engine.RunReservations(work, func(number uint32) (*enforcement.Subject, bool) {
+			return n.watcher.Current().SubjectByNumber(number)
+		})
+	})
 }
 
 // serveMetrics starts a server for /metrics on its own listener.
@@ -407,8 +412,9 @@ func (n *node) connectionState() metrics.ConnectionState {
 func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine {
 	cfg := enforcement.Config{Nodes: s.Nodes, JournalKeys: -1, Recorder: n.recorder, IdempotencyKeys: int64(s.MaxIdempotency), Logger: log}
 	var limiter enforcement.Limiter = n.journal
+	cfg.Reserver = n.local
 	if n.shared != nil {
-		cfg.JournalKeys = 0
+		cfg.JournalKeys, cfg.Reserver = 0, n.shared
 		limiter, cfg.Local, cfg.Memory = n.leases, n.recorder.InstrumentLocal(n.local), n.local
 	}
 	return enforcement.NewEngine(n.tracer.Limiter(n.recorder.InstrumentLimiter(limiter)), cfg)

@@ -38,6 +38,8 @@ var Codes = []Code{
 	{"overloaded", "overloaded", "The queue of this node has no room for the batch."},
 	{"own_account", "forbidden", "A person cannot do this to their own account."},
 	{"plan_in_use", "conflict", "The plan has tenants. Move them to another plan first."},
+	{"reservation_ended", "conflict", "The reservation has ended. The detail says how, and what is charged."},
+	{"reservation_exists", "conflict", "The tenant has a reservation with this id, or made one with this Idempotency-Key, from another request."},
 	{"slug_taken", "conflict", "Another object has this slug."},
 	{"too_many_blocks", "conflict", "The tenant has the maximum number of blocks."},
 	{"too_many_channels", "conflict", "The owner has the maximum number of alert channels. Delete one first."},
@@ -50,6 +52,7 @@ var Codes = []Code{
 	{"too_many_maintenance_windows", "conflict", "The owner has the maximum number of maintenance windows. Delete one first."},
 	{"too_many_members", "conflict", "The tenant has the maximum number of people."},
 	{"too_many_overrides", "conflict", "The tenant has the maximum number of overrides."},
+	{"too_many_reservations", "unavailable", "The tenant has the maximum number of outstanding reservations. Nothing was charged."},
 	{"too_many_rules", "conflict", "The owner has the maximum number of alert rules. Delete one first."},
 	{"untrusted_proxy", "forbidden", "The request to /v1/forward-auth does not come from a trusted proxy."},
 }

@@ -40,7 +40,7 @@ type limitForm map[string]string
 // which the form was drawn: policies that replace the policy follow a new slug.
 // other_methods and other_replaces have more values, separated by spaces or commas.
 var policyFields = func() []string {
-	list := []string{"was", "slug", "description", "path", "other_methods", "other_replaces", "cost", "cost_from"}
+	list := []string{"was", "slug", "description", "path", "other_methods", "other_replaces", "cost", "cost_from", "reservation_expiry", "reservation_estimate"}
 	for _, c := range new(plans.Policy).Choices() {
 		list = append(list, c.Field)
 	}
@@ -71,6 +71,8 @@ func policyFormOf(p plans.Policy) policyForm {
 		methods: slices.Clone(p.Match.Methods), countBy: slices.Clone(p.CountBy), replaces: slices.Clone(p.Replaces),
 	}
 	f.fields["cost_from"] = p.CostFrom
+	f.fields["reservation_expiry"] = cmp.Or(string(p.ReservationExpiry), string(enforcement.KeepExpired))
+	f.fields["reservation_estimate"] = cmp.Or(string(p.ReservationEstimate), string(enforcement.DenyEstimate))
 	if p.Cost != nil {
 		f.fields["cost"] = strconv.FormatInt(*p.Cost, 10)
 	}
@@ -283,7 +285,11 @@ func policyOf(pointer string) int {
 
 func (r *reading) policy(i int, f policyForm) plans.Policy {
 	at, in := "/policies/"+strconv.Itoa(i), "policies."+strconv.Itoa(i)
-	p := plans.Policy{Slug: f.fields["slug"], Description: f.fields["description"], CostFrom: f.fields["cost_from"]}
+	p := plans.Policy{
+		Slug: f.fields["slug"], Description: f.fields["description"], CostFrom: f.fields["cost_from"],
+		ReservationExpiry:   enforcement.ReservationExpiry(f.fields["reservation_expiry"]),
+		ReservationEstimate: enforcement.ReservationEstimate(f.fields["reservation_estimate"]),
+	}
 	if text := f.fields["cost"]; strings.TrimSpace(text) != "" {
 		cost, fault := wholeNumber(text)
 		if p.Cost = &cost; fault != "" {

@@ -61,7 +61,8 @@ var choiceFields = map[string]choiceField{
 var fieldNames = map[string]string{
 	"name": "Name", "description": "Description", "policies": "Policies", "slug": "Slug", "path": "Path", "methods": "Methods",
 	"attributes": "Attribute", "count_by": "Counted by", "replaces": "Replaces", "limits": "Limits", "quota": "Requests", "window": "Window",
-	"burst": "Burst", "cost": "Cost", "cost_from": "Cost from attribute", "anchor": "Anchor", "warn_at": "Warn at", "durable": "Durable", "algorithm": "Algorithm",
+	"burst": "Burst", "cost": "Cost", "cost_from": "Cost from attribute", "anchor": "Anchor", "warn_at": "Warn at", "durable": "Durable",
+	"algorithm": "Algorithm", "reservation_expiry": "Expired reservations", "reservation_estimate": "Estimates above a limit",
 }
 
 // fieldName returns the name of a field for people.
@@ -94,6 +95,12 @@ func policyFacts(p plans.Policy) []views.Fact {
 	}
 	if p.CostFrom != "" {
 		list = append(list, views.Fact{Name: "Cost from", Value: "the attribute " + p.CostFrom})
+	}
+	if p.ReservationExpiry == enforcement.RefundExpired {
+		list = append(list, views.Fact{Name: "Expired reservations", Value: "their cost is given back"})
+	}
+	if p.ReservationEstimate == enforcement.ClampEstimate {
+		list = append(list, views.Fact{Name: "Estimates above a limit", Value: "the whole limit is charged"})
 	}
 	for _, c := range p.Choices() {
 		f, known := choiceFields[c.Field]

@@ -310,6 +310,135 @@ type DecisionOrDenial struct {
 	ViolatedPolicies ViolatedPolicies `json:"violated-policies,omitzero"`
 }
 
+// ReservationRequest: A request to decide, whose cost is an estimate.
+type ReservationRequest struct {
+	// An id of your own, unique within the tenant. Default: the id of the decision.
+	ID ReservationID `json:"id,omitzero"`
+	// The time after which the reservation ends by itself, in milliseconds, from a second to 24 hours.
+	TtlMS ReservationLife `json:"ttl_ms"`
+	// Id or slug. An operator key must name it; a tenant key may leave it out.
+	Tenant Reference `json:"tenant,omitzero"`
+	// The method of the request, as in a check.
+	Method string `json:"method,omitzero"`
+	// The path of the request, as in a check.
+	Path string `json:"path,omitzero"`
+	// Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without
+	// port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8.
+	Attributes Attributes `json:"attributes,omitzero"`
+	// The estimated cost, as in a check.
+	Cost *int64 `json:"cost,omitzero"`
+	// `force` charges even if nothing is left. Default: `enforce`.
+	Mode string `json:"mode,omitzero"`
+}
+
+// ReservationID: The id of a reservation.
+type ReservationID = string
+
+// ReservationLife: The time after which the reservation ends by itself, in milliseconds, from a
+// second to 24 hours.
+type ReservationLife = int64
+
+// ReservationDecision: The answer to a reservation that is granted.
+type ReservationDecision struct {
+	// Whether the request may pass.
+	Allowed bool `json:"allowed"`
+	// UUIDv7.
+	DecisionID string `json:"decision_id"`
+	// The id of the request, as in `X-Request-Id`. Absent in a result of a batch, whose answer has it.
+	RequestID string `json:"request_id,omitzero"`
+	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Tenant Slug `json:"tenant"`
+	// The plan's slug; absent without one.
+	Plan string `json:"plan,omitzero"`
+	// The plan's version; absent without one.
+	PlanVersion *int64 `json:"plan_version,omitzero"`
+	// The mode of the check. Later versions may add values.
+	Mode Mode `json:"mode"`
+	// The reason of the decision. Later versions may add values.
+	Reason Reason `json:"reason"`
+	// Milliseconds after which the same request would pass if no other request comes, by the numbers
+	// in force now. 0 if the request is allowed. Null if waiting does not help.
+	RetryAfterMS *RetryAfter `json:"retry_after_ms"`
+	// Present in a denial if an override that applies ends before `retry_after_ms` is over, or a block
+	// ends before that: the first time at which one of them ends. Other numbers are in force then. If
+	// it is absent, `retry_after_ms` is exact as long as nothing is changed.
+	NumbersUntil NumbersUntil `json:"numbers_until,omitzero"`
+	// The delay before the request should be served. All current algorithms return 0.
+	DelayMS int64 `json:"delay_ms"`
+	// The shared limiter did not answer, and failure modes decided.
+	Degraded bool `json:"degraded"`
+	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
+	// and nothing was charged again. Absent otherwise.
+	Replayed *bool `json:"replayed,omitzero"`
+	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
+	NearLimit *int64 `json:"near_limit,omitzero"`
+	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
+	// a block.
+	Limits []LimitState `json:"limits"`
+	// Always decision.
+	Kind string `json:"kind"`
+	// An estimate that is charged until it is settled, given back, or ends.
+	Reservation *Reservation `json:"reservation,omitzero"`
+}
+
+// Reservation: An estimate that is charged until it is settled, given back, or ends.
+type Reservation struct {
+	// The id of a reservation.
+	ID ReservationID `json:"id"`
+	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Tenant Slug `json:"tenant"`
+	// `released` means given back, and `expired` that it ended by itself. Later versions may add
+	// values.
+	State string `json:"state"`
+	// The id of the decision that granted it.
+	DecisionID string `json:"decision_id"`
+	// When it was made, by the clock of the limiter.
+	CreatedAt string `json:"created_at"`
+	// When it ends, or would have ended, by itself.
+	ExpiresAt string `json:"expires_at"`
+	// When it ended. Absent while it is active.
+	EndedAt string `json:"ended_at,omitzero"`
+	// The limits that it charged.
+	Limits []ReservedLimit `json:"limits"`
+}
+
+// ReservedLimit: One limit that a reservation charged.
+type ReservedLimit struct {
+	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy"`
+	// Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+	// The cost that was charged at first.
+	Estimate int64 `json:"estimate"`
+	// The cost that is charged now. It differs from that of the settle if the window had ended, or,
+	// for a bucket, if the units had refilled.
+	Cost int64 `json:"cost"`
+}
+
+// ReservationPage: A page of reservations.
+type ReservationPage struct {
+	// The rows.
+	Data []Reservation `json:"data"`
+	// Whether another page follows.
+	HasMore bool `json:"has_more"`
+	// The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitzero"`
+}
+
+// ReservationSettlement: The real cost of a reservation.
+type ReservationSettlement struct {
+	// The real cost. Without it, policies that read no attribute keep the estimate.
+	Cost *int64 `json:"cost,omitzero"`
+	// The attributes that `cost_from` of policies names, with the real costs. Others have no effect.
+	Attributes Attributes `json:"attributes,omitzero"`
+}
+
+// ReservationExtension: The new time to live of a reservation.
+type ReservationExtension struct {
+	// The time after which the reservation ends by itself, in milliseconds, from a second to 24 hours.
+	TtlMS ReservationLife `json:"ttl_ms"`
+}
+
 // ViolatedPolicies: The names of the denying limits, as in the headers.
 type ViolatedPolicies = []string
 
@@ -738,6 +867,14 @@ type Policy struct {
 	// policy, for example `tokens`. It has precedence over the `cost` of the check. A check without
 	// the attribute is charged as usual. Default: none.
 	CostFrom string `json:"cost_from,omitzero"`
+	// What happens to the cost of a reservation that ends by itself: the policy keeps it, or returns
+	// it to the window that was charged. Default: `keep`; answers leave it out. Later versions may add
+	// values.
+	ReservationExpiry string `json:"reservation_expiry,omitzero"`
+	// What happens to the estimate of a reservation that is above the quota or the burst of a limit:
+	// it is denied, or the limit is charged its quota or burst. Default: `deny`; answers leave it out.
+	// Later versions may add values.
+	ReservationEstimate string `json:"reservation_estimate,omitzero"`
 	// All of the limits apply. A policy without limits but with replaces exempts requests.
 	Limits []Limit `json:"limits"`
 }
@@ -2564,6 +2701,100 @@ type SimulationResultStepsItemLimitsItem struct {
 	// Milliseconds after which the same request would pass if no other request comes, by the numbers
 	// in force now. 0 if the request is allowed. Null if waiting does not help.
 	RetryAfterMS *RetryAfter `json:"retry_after_ms"`
+}
+
+// ListReservationsParams: the optional parameters of ListReservations; the first counts.
+type ListReservationsParams struct {
+	// The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may
+	// leave it out.
+	Tenant Reference
+	// The number of rows on a page.
+	Limit *int64
+	// The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor string
+}
+
+// ListReservations: List the outstanding reservations of a tenant. GET /v1/reservations
+func (c *Client) ListReservations(ctx context.Context, params ...ListReservationsParams) (Answer[ReservationPage], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	q.add("limit", p.Limit)
+	q.add("cursor", p.Cursor)
+	return send[ReservationPage](ctx, c, call{method: http.MethodGet, path: "/v1/reservations", query: q})
+}
+
+// ReserveParams: the optional parameters of Reserve; the first counts.
+type ReserveParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
+// Reserve: Charge an estimate for a time. POST /v1/reservations
+func (c *Client) Reserve(ctx context.Context, body ReservationRequest, params ...ReserveParams) (Answer[ReservationDecision], error) {
+	p := first(params)
+	return send[ReservationDecision](ctx, c, call{method: http.MethodPost, path: "/v1/reservations", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
+}
+
+// GetReservationParams: the optional parameters of GetReservation; the first counts.
+type GetReservationParams struct {
+	// The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may
+	// leave it out.
+	Tenant Reference
+}
+
+// GetReservation: Read a reservation. GET /v1/reservations/{reservation}
+func (c *Client) GetReservation(ctx context.Context, reservation ReservationID, params ...GetReservationParams) (Answer[Reservation], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[Reservation](ctx, c, call{method: http.MethodGet, path: "/v1/reservations/" + url.PathEscape(reservation), query: q})
+}
+
+// ReleaseReservationParams: the optional parameters of ReleaseReservation; the first counts.
+type ReleaseReservationParams struct {
+	// The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may
+	// leave it out.
+	Tenant Reference
+}
+
+// ReleaseReservation: Give a reservation back. DELETE /v1/reservations/{reservation}
+func (c *Client) ReleaseReservation(ctx context.Context, reservation ReservationID, params ...ReleaseReservationParams) (Answer[Reservation], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[Reservation](ctx, c, call{method: http.MethodDelete, path: "/v1/reservations/" + url.PathEscape(reservation), query: q})
+}
+
+// SettleReservationParams: the optional parameters of SettleReservation; the first counts.
+type SettleReservationParams struct {
+	// The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may
+	// leave it out.
+	Tenant Reference
+}
+
+// SettleReservation: Settle a reservation with the real cost. POST
+// /v1/reservations/{reservation}/settle
+func (c *Client) SettleReservation(ctx context.Context, reservation ReservationID, body ReservationSettlement, params ...SettleReservationParams) (Answer[Reservation], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[Reservation](ctx, c, call{method: http.MethodPost, path: "/v1/reservations/" + url.PathEscape(reservation) + "/settle", body: body, query: q})
+}
+
+// ExtendReservationParams: the optional parameters of ExtendReservation; the first counts.
+type ExtendReservationParams struct {
+	// The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may
+	// leave it out.
+	Tenant Reference
+}
+
+// ExtendReservation: Extend a reservation. POST /v1/reservations/{reservation}/extend
+func (c *Client) ExtendReservation(ctx context.Context, reservation ReservationID, body ReservationExtension, params ...ExtendReservationParams) (Answer[Reservation], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[Reservation](ctx, c, call{method: http.MethodPost, path: "/v1/reservations/" + url.PathEscape(reservation) + "/extend", body: body, query: q})
 }
 
 // Explain: Explain what a check would return. POST /v1/explain

@@ -151,6 +151,92 @@ Denial = TypedDict(
 DecisionOrDenial = Union["Decision", "Denial"]
 
 
+class ReservationRequest(TypedDict):
+    """A request to decide, whose cost is an estimate."""
+
+    id: NotRequired[ReservationId]
+    ttl_ms: ReservationLife
+    tenant: NotRequired[Reference]
+    method: NotRequired[str]
+    path: NotRequired[str]
+    attributes: NotRequired[Attributes]
+    cost: NotRequired[int]
+    mode: NotRequired[Literal["enforce", "force"]]
+
+
+# The id of a reservation.
+ReservationId = str
+
+
+# The time after which the reservation ends by itself, in milliseconds, from a second to 24 hours.
+ReservationLife = int
+
+
+class ReservationDecision(TypedDict):
+    """The answer to a reservation that is granted."""
+
+    allowed: bool
+    decision_id: str
+    request_id: NotRequired[str]
+    tenant: Slug
+    plan: NotRequired[str]
+    plan_version: NotRequired[int]
+    mode: Mode
+    reason: Reason
+    retry_after_ms: RetryAfter
+    numbers_until: NotRequired[NumbersUntil]
+    delay_ms: int
+    degraded: bool
+    replayed: NotRequired[bool]
+    near_limit: NotRequired[int]
+    limits: List[LimitState]
+    kind: Literal["decision"]
+    reservation: NotRequired[Reservation]
+
+
+class Reservation(TypedDict):
+    """An estimate that is charged until it is settled, given back, or ends."""
+
+    id: ReservationId
+    tenant: Slug
+    state: str
+    decision_id: str
+    created_at: str
+    expires_at: str
+    ended_at: NotRequired[str]
+    limits: List[ReservedLimit]
+
+
+class ReservedLimit(TypedDict):
+    """One limit that a reservation charged."""
+
+    policy: Slug
+    limit: LimitName
+    estimate: int
+    cost: int
+
+
+class ReservationPage(TypedDict):
+    """A page of reservations."""
+
+    data: List[Reservation]
+    has_more: bool
+    next_cursor: NotRequired[str]
+
+
+class ReservationSettlement(TypedDict):
+    """The real cost of a reservation."""
+
+    cost: NotRequired[int]
+    attributes: NotRequired[Attributes]
+
+
+class ReservationExtension(TypedDict):
+    """The new time to live of a reservation."""
+
+    ttl_ms: ReservationLife
+
+
 # The names of the denying limits, as in the headers.
 ViolatedPolicies = List[str]
 
@@ -422,6 +508,8 @@ class Policy(TypedDict):
     consistency: NotRequired[Literal["exact", "leased"]]
     cost: NotRequired[int]
     cost_from: NotRequired[str]
+    reservation_expiry: NotRequired[Literal["keep", "refund"]]
+    reservation_estimate: NotRequired[Literal["deny", "clamp"]]
     limits: List[Limit]
 
 
@@ -1615,6 +1703,69 @@ class SimulationResultStepsItemLimitsItem(TypedDict):
 
 class Management(Caller):
     """The management calls. Each returns its answer, or raises ProblemError or UnreachableError."""
+
+    def list_reservations(
+        self,
+        *,
+        tenant: Optional[Reference] = None,
+        limit: Optional[int] = None,
+        cursor: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[ReservationPage]:
+        """List the outstanding reservations of a tenant. `GET /v1/reservations`"""
+        return self._send("GET", "/v1/reservations", query={"tenant": tenant, "limit": limit, "cursor": cursor}, timeout=timeout)
+
+    def reserve(
+        self,
+        body: ReservationRequest,
+        *,
+        idempotency_key: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[ReservationDecision]:
+        """Charge an estimate for a time. `POST /v1/reservations`"""
+        return self._send("POST", "/v1/reservations", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
+
+    def get_reservation(
+        self,
+        reservation: ReservationId,
+        *,
+        tenant: Optional[Reference] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[Reservation]:
+        """Read a reservation. `GET /v1/reservations/{reservation}`"""
+        return self._send("GET", f"/v1/reservations/{segment(reservation)}", query={"tenant": tenant}, timeout=timeout)
+
+    def release_reservation(
+        self,
+        reservation: ReservationId,
+        *,
+        tenant: Optional[Reference] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[Reservation]:
+        """Give a reservation back. `DELETE /v1/reservations/{reservation}`"""
+        return self._send("DELETE", f"/v1/reservations/{segment(reservation)}", query={"tenant": tenant}, timeout=timeout)
+
+    def settle_reservation(
+        self,
+        reservation: ReservationId,
+        body: ReservationSettlement,
+        *,
+        tenant: Optional[Reference] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[Reservation]:
+        """Settle a reservation with the real cost. `POST /v1/reservations/{reservation}/settle`"""
+        return self._send("POST", f"/v1/reservations/{segment(reservation)}/settle", body=body, query={"tenant": tenant}, timeout=timeout)
+
+    def extend_reservation(
+        self,
+        reservation: ReservationId,
+        body: ReservationExtension,
+        *,
+        tenant: Optional[Reference] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[Reservation]:
+        """Extend a reservation. `POST /v1/reservations/{reservation}/extend`"""
+        return self._send("POST", f"/v1/reservations/{segment(reservation)}/extend", body=body, query={"tenant": tenant}, timeout=timeout)
 
     def explain(
         self,

@@ -194,6 +194,126 @@ export interface Denial {
 /** A decision, or a denial with the members of a problem. */
 export type DecisionOrDenial = Decision | Denial;
 
+/** A request to decide, whose cost is an estimate. */
+export interface ReservationRequest {
+  /** An id of your own, unique within the tenant. Default: the id of the decision. */
+  id?: ReservationId;
+  /** The time after which the reservation ends by itself, in milliseconds, from a second to 24 hours. */
+  ttl_ms: ReservationLife;
+  /** Id or slug. An operator key must name it; a tenant key may leave it out. */
+  tenant?: Reference;
+  /** The method of the request, as in a check. */
+  method?: string;
+  /** The path of the request, as in a check. */
+  path?: string;
+  /** Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8. */
+  attributes?: Attributes;
+  /** The estimated cost, as in a check. */
+  cost?: number;
+  /** `force` charges even if nothing is left. Default: `enforce`. */
+  mode?: "enforce" | "force";
+}
+
+/** The id of a reservation. */
+export type ReservationId = string;
+
+/** The time after which the reservation ends by itself, in milliseconds, from a second to 24 hours. */
+export type ReservationLife = number;
+
+/** The answer to a reservation that is granted. */
+export interface ReservationDecision {
+  /** Whether the request may pass. */
+  allowed: boolean;
+  /** UUIDv7. */
+  decision_id: string;
+  /** The id of the request, as in `X-Request-Id`. Absent in a result of a batch, whose answer has it. */
+  request_id?: string;
+  /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
+  tenant: Slug;
+  /** The plan's slug; absent without one. */
+  plan?: string;
+  /** The plan's version; absent without one. */
+  plan_version?: number;
+  /** The mode of the check. Later versions may add values. */
+  mode: Mode;
+  /** The reason of the decision. Later versions may add values. */
+  reason: Reason;
+  /** Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0 if the request is allowed. Null if waiting does not help. */
+  retry_after_ms: RetryAfter;
+  /** Present in a denial if an override that applies ends before `retry_after_ms` is over, or a block ends before that: the first time at which one of them ends. Other numbers are in force then. If it is absent, `retry_after_ms` is exact as long as nothing is changed. */
+  numbers_until?: NumbersUntil;
+  /** The delay before the request should be served. All current algorithms return 0. */
+  delay_ms: number;
+  /** The shared limiter did not answer, and failure modes decided. */
+  degraded: boolean;
+  /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
+  replayed?: boolean;
+  /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
+  near_limit?: number;
+  /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
+  limits: LimitState[];
+  /** Always decision. */
+  kind: "decision";
+  /** An estimate that is charged until it is settled, given back, or ends. */
+  reservation?: Reservation;
+}
+
+/** An estimate that is charged until it is settled, given back, or ends. */
+export interface Reservation {
+  /** The id of a reservation. */
+  id: ReservationId;
+  /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
+  tenant: Slug;
+  /** `released` means given back, and `expired` that it ended by itself. Later versions may add values. */
+  state: "active" | "settled" | "released" | "expired" | (string & {});
+  /** The id of the decision that granted it. */
+  decision_id: string;
+  /** When it was made, by the clock of the limiter. */
+  created_at: string;
+  /** When it ends, or would have ended, by itself. */
+  expires_at: string;
+  /** When it ended. Absent while it is active. */
+  ended_at?: string;
+  /** The limits that it charged. */
+  limits: ReservedLimit[];
+}
+
+/** One limit that a reservation charged. */
+export interface ReservedLimit {
+  /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
+  policy: Slug;
+  /** Unique in its policy; l1, l2, … by default. */
+  limit: LimitName;
+  /** The cost that was charged at first. */
+  estimate: number;
+  /** The cost that is charged now. It differs from that of the settle if the window had ended, or, for a bucket, if the units had refilled. */
+  cost: number;
+}
+
+/** A page of reservations. */
+export interface ReservationPage {
+  /** The rows. */
+  data: Reservation[];
+  /** Whether another page follows. */
+  has_more: boolean;
+  /** The cursor of the next page. Absent on the last page. */
+  next_cursor?: string;
+}
+
+/** The real cost of a reservation. */
+export interface ReservationSettlement {
+  /** The real cost. Without it, policies that read no attribute keep the estimate. */
+  cost?: number;
+  /** The attributes that `cost_from` of policies names, with the real costs. Others have no effect. */
+  attributes?: Attributes;
+}
+
+/** The new time to live of a reservation. */
+export interface ReservationExtension {
+  /** The time after which the reservation ends by itself, in milliseconds, from a second to 24 hours. */
+  ttl_ms: ReservationLife;
+}
+
 /** The names of the denying limits, as in the headers. */
 export type ViolatedPolicies = string[];
 
@@ -550,6 +670,10 @@ export interface Policy {
   cost?: number;
   /** The name of an attribute whose value is the number of units that a check is charged by this policy, for example `tokens`. It has precedence over the `cost` of the check. A check without the attribute is charged as usual. Default: none. */
   cost_from?: string;
+  /** What happens to the cost of a reservation that ends by itself: the policy keeps it, or returns it to the window that was charged. Default: `keep`; answers leave it out. Later versions may add values. */
+  reservation_expiry?: "keep" | "refund";
+  /** What happens to the estimate of a reservation that is above the quota or the burst of a limit: it is denied, or the limit is charged its quota or burst. Default: `deny`; answers leave it out. Later versions may add values. */
+  reservation_estimate?: "deny" | "clamp";
   /** All of the limits apply. A policy without limits but with replaces exempts requests. */
   limits: Limit[];
 }
@@ -2177,6 +2301,36 @@ export interface SimulationResult {
 
 /** The management calls. Each returns its answer, or throws a ProblemError or an UnreachableError. */
 export class Management extends Caller {
+  /** List the outstanding reservations of a tenant. `GET /v1/reservations` */
+  async listReservations(query: { tenant?: Reference; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<ReservationPage>> {
+    return this.send({ method: "GET", path: `/v1/reservations`, query }, options);
+  }
+
+  /** Charge an estimate for a time. `POST /v1/reservations` */
+  async reserve(body: ReservationRequest, options: CreateOptions = {}): Promise<Answer<ReservationDecision>> {
+    return this.send({ method: "POST", path: `/v1/reservations`, body, idempotent: true }, options);
+  }
+
+  /** Read a reservation. `GET /v1/reservations/{reservation}` */
+  async getReservation(reservation: ReservationId, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<Reservation>> {
+    return this.send({ method: "GET", path: `/v1/reservations/${segment(reservation)}`, query }, options);
+  }
+
+  /** Give a reservation back. `DELETE /v1/reservations/{reservation}` */
+  async releaseReservation(reservation: ReservationId, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<Reservation>> {
+    return this.send({ method: "DELETE", path: `/v1/reservations/${segment(reservation)}`, query }, options);
+  }
+
+  /** Settle a reservation with the real cost. `POST /v1/reservations/{reservation}/settle` */
+  async settleReservation(reservation: ReservationId, body: ReservationSettlement, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<Reservation>> {
+    return this.send({ method: "POST", path: `/v1/reservations/${segment(reservation)}/settle`, body, query }, options);
+  }
+
+  /** Extend a reservation. `POST /v1/reservations/{reservation}/extend` */
+  async extendReservation(reservation: ReservationId, body: ReservationExtension, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<Reservation>> {
+    return this.send({ method: "POST", path: `/v1/reservations/${segment(reservation)}/extend`, body, query }, options);
+  }
+
   /** Explain what a check would return. `POST /v1/explain` */
   async explain(body: CheckRequest, options: CallOptions = {}): Promise<Answer<Explanation>> {
     return this.send({ method: "POST", path: `/v1/explain`, body }, options);

@@ -1,0 +1,260 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/strictjson"
+)
+
+const (
+	reservationIDForm = "must be 1 to 64 letters, digits and . _ ~ -, and begin with a letter or a digit"
+	reservationLife   = "must be a whole number of milliseconds from 1000 to 86400000"
+)
+
+// errReservationExists is the error for a new reservation with the id of another one.
+var errReservationExists = problem.WithCode(problem.Conflict, "reservation_exists",
+	"the tenant has a reservation with this id or Idempotency-Key, which another request made: send a new one; nothing was charged")
+
+// errTooManyReservations is the error if the tenant has as many reservations as it may have.
+var errTooManyReservations = &problem.Problem{
+	Kind: problem.Unavailable, Code: "too_many_reservations", RetryAfter: 1,
+	Message: "the tenant has too many outstanding reservations: settle some; this one was not made, and nothing was charged",
+}
+
+// validReservationID reports whether a text has the form of ReservationId in openapi.yaml.
+func validReservationID(id string) bool {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	return id != "" && len(id) <= enforcement.MaxReservationID && strings.Trim(id, letters+"._~-") == "" && strings.ContainsRune(letters, rune(id[0]))
+}
+
+// reserve is POST /v1/reservations.
+func (a *API) reserve(w http.ResponseWriter, r *http.Request, who caller) error {
+	if a.cfg.Reservations == nil {
+		return problem.New(problem.Unavailable, "this node does not keep reservations")
+	}
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
+		return err
+	}
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	subject, wanted, err := s.readReservation(r, who)
+	if err != nil {
+		return err
+	}
+	if key != "" && wanted.ID == "" { // an id of the caller already makes the call idempotent
+		sum := sha256.Sum256([]byte(key))
+		wanted.ID = "key-" + base64.RawURLEncoding.EncodeToString(sum[:24])
+	}
+	if err := who.within(subject, &s.check); err != nil {
+		return err
+	}
+	s.check.Reservation = wanted
+	if err := a.admit(r.Context(), subject, 1); err != nil {
+		overloaded(&s.decision, subject, &s.check)
+	} else {
+		a.cfg.Reservations.Decide(r.Context(), subject, &s.check, &s.decision)
+		a.cfg.Admission.Leave(1)
+	}
+	switch s.decision.Idempotency {
+	case enforcement.KeyReused:
+		return errReservationExists
+	case enforcement.TooManyReservations:
+		return errTooManyReservations
+	}
+	return a.writeReserved(w, s)
+}
+
+// readReservation decodes the body of a reservation into s.check.
+func (s *scratch) readReservation(r *http.Request, who caller) (*enforcement.Subject, *enforcement.CheckReservation, error) {
+	s.body.Reset()
+	if err := readBody(&s.body, r, maxBody); err != nil {
+		return nil, nil, err
+	}
+	wanted := new(enforcement.CheckReservation)
+	s.decoder.Reset(s.body.String(), strictjson.MaxDepth)
+	tenant := decodeCheckWith(&s.decoder, &s.check, s.attributes[:0], func(d *strictjson.Decoder, name string) {
+		switch name {
+		case "id":
+			if wanted.ID = strings.Clone(d.Text()); !validReservationID(wanted.ID) {
+				d.Fail(reservationIDForm)
+			}
+		case "ttl_ms":
+			wanted.Life = time.Duration(d.Int(enforcement.MinReservationLife.Milliseconds(), enforcement.MaxReservationLife.Milliseconds())) *
+				time.Millisecond
+		default:
+			d.Unknown()
+		}
+	})
+	if err := s.decoder.End(); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case wanted.Life == 0:
+		return nil, nil, malformedAt("/ttl_ms", "is required")
+	case s.check.Mode == enforcement.Peek:
+		return nil, nil, malformedAt("/mode", "must be enforce or force: a peek reserves nothing")
+	case tenant == "" && who.key.Operator:
+		return nil, nil, malformedAt("/tenant", "is required with an operator key")
+	}
+	subject, err := who.subject(tenant)
+	if err != nil {
+		return nil, nil, atTenant(err, "/tenant")
+	}
+	return subject, wanted, complete(subject, &s.check, -1)
+}
+
+// writeReserved writes s.decision with its reservation as the answer.
+func (a *API) writeReserved(w http.ResponseWriter, s *scratch) error {
+	d := &s.decision
+	status := a.decisionStatus(d, 0)
+	s.out = a.appendDecision(s.out[:0], d, status, false, requestID(w))
+	if d.Allowed {
+		status = http.StatusCreated
+		if d.Reservation != nil {
+			text, err := json.Marshal(showReservation(d.Subject, d.Reservation))
+			if err != nil {
+				return err
+			}
+			s.out = append(bytes.TrimSuffix(s.out, []byte("}")), `,"reservation":`...)
+			s.out = append(append(s.out, text...), '}')
+		}
+	}
+	h, size := w.Header(), len(s.out)
+	s.out = a.cfg.Headers.write(h, d, s.out, false)
+	h["Content-Type"] = typeJSON
+	if status != http.StatusCreated {
+		h["Content-Type"] = typeProblem
+	}
+	h["Cache-Control"] = noStore
+	delete(h, "Content-Length")
+	if d.Idempotency == enforcement.Replayed {
+		h[replayedHeader] = isReplayed
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(s.out[:size]) // an error means that the client closed the connection
+	return nil
+}
+
+func showReservation(s *enforcement.Subject, r *enforcement.Reserved) Reservation {
+	out := Reservation{
+		Id: r.ID, Tenant: s.Tenant, State: ReservationState(r.State), DecisionId: r.Decision,
+		CreatedAt: Instant{enforcement.Instant(r.CreatedAt)}, ExpiresAt: Instant{enforcement.Instant(r.ExpiresAt)},
+		Limits: make([]ReservedLimit, len(r.Limits)),
+	}
+	if r.EndedAt != 0 {
+		out.EndedAt = Instant{enforcement.Instant(r.EndedAt)}
+	}
+	for i, l := range r.Limits {
+		out.Limits[i] = ReservedLimit{Policy: l.Policy, Limit: l.Limit, Estimate: l.Estimate, Cost: l.Cost}
+	}
+	return out
+}
+
+// owner returns the tenant of a reservation: that of the parameter tenant, or of the key.
+func owner(ctx context.Context, tenant string) (*enforcement.Subject, error) {
+	who := callerOf(ctx)
+	if tenant == "" && who.key.Operator {
+		return nil, malformedAt("tenant", "is required with an operator key")
+	}
+	s, err := who.subject(tenant)
+	if err != nil {
+		return nil, atTenant(err, "tenant")
+	}
+	return s, nil
+}
+
+// ListReservations is GET /v1/reservations.
+func (a *API) ListReservations(ctx context.Context, r ListReservationsRequestObject) (ListReservationsResponseObject, error) {
+	s, err := owner(ctx, r.Params.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	p := r.Params
+	out, link, err := list("/v1/reservations", filters("tenant", s.Tenant), p.Limit, p.Cursor,
+		func(after string, limit int) ([]enforcement.ReservationPlace, error) {
+			return a.cfg.Reservations.Reservations(ctx, s, after, limit)
+		},
+		func(r enforcement.ReservationPlace) string { return r.Place },
+		func(r enforcement.ReservationPlace) (Reservation, error) { return showReservation(s, &r.Reserved), nil })
+	return ListReservations200JSONResponse{ReservationPage(out), ListReservations200ResponseHeaders{link}}, err
+}
+
+// GetReservation is GET /v1/reservations/{reservation}.
+func (a *API) GetReservation(ctx context.Context, r GetReservationRequestObject) (GetReservationResponseObject, error) {
+	s, err := owner(ctx, r.Params.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.cfg.Reservations.Reservation(ctx, s, r.Reservation)
+	if err != nil {
+		return nil, err
+	}
+	return GetReservation200JSONResponse(showReservation(s, found)), nil
+}
+
+// changeReservation changes a reservation. If the call is a repetition, it sets the header of
+// replays.
+func (a *API) changeReservation(ctx context.Context, tenant string, change *enforcement.ReservationChange) (Reservation, error) {
+	s, err := owner(ctx, tenant)
+	if err != nil {
+		return Reservation{}, err
+	}
+	if name, fault := s.CostFault(&enforcement.Check{Attributes: change.Attributes}); name != "" {
+		return Reservation{}, malformedAt("/attributes/"+problem.Escape(name), fault)
+	}
+	changed, replayed, err := a.cfg.Reservations.ChangeReservation(ctx, s, change)
+	if err != nil {
+		return Reservation{}, err
+	}
+	if replayed {
+		markReplayed(ctx)
+	}
+	return showReservation(s, changed), nil
+}
+
+// ReleaseReservation is DELETE /v1/reservations/{reservation}.
+func (a *API) ReleaseReservation(ctx context.Context, r ReleaseReservationRequestObject) (ReleaseReservationResponseObject, error) {
+	out, err := a.changeReservation(ctx, r.Params.Tenant, &enforcement.ReservationChange{
+		ID: r.Reservation, State: enforcement.ReservationReleased,
+	})
+	return ReleaseReservation200JSONResponse(out), err
+}
+
+// SettleReservation is POST /v1/reservations/{reservation}/settle.
+func (a *API) SettleReservation(ctx context.Context, r SettleReservationRequestObject) (SettleReservationResponseObject, error) {
+	change := &enforcement.ReservationChange{ID: r.Reservation, State: enforcement.ReservationSettled, Cost: r.Body.Cost}
+	if c := r.Body.Cost; c != nil && (*c < 0 || *c > enforcement.MaxCost) {
+		return nil, malformedAt("/cost", "must be from 0 to 2147483647")
+	}
+	var check enforcement.Check
+	for name, value := range r.Body.Attributes {
+		if err := check.AddAttribute(name, value); err != nil {
+			return nil, malformedAt("/attributes/"+problem.Escape(name), err.Error())
+		}
+	}
+	change.Attributes = check.Attributes
+	out, err := a.changeReservation(ctx, r.Params.Tenant, change)
+	return SettleReservation200JSONResponse(out), err
+}
+
+// ExtendReservation is POST /v1/reservations/{reservation}/extend.
+func (a *API) ExtendReservation(ctx context.Context, r ExtendReservationRequestObject) (ExtendReservationResponseObject, error) {
+	life := time.Duration(r.Body.TtlMs) * time.Millisecond
+	if r.Body.TtlMs < 0 || r.Body.TtlMs > enforcement.MaxReservationLife.Milliseconds() || life < enforcement.MinReservationLife {
+		return nil, malformedAt("/ttl_ms", reservationLife)
+	}
+	out, err := a.changeReservation(ctx, r.Params.Tenant, &enforcement.ReservationChange{
+		ID: r.Reservation, State: enforcement.ReservationActive, Life: life,
+	})
+	return ExtendReservation200JSONResponse(out), err
+}
