@@ -230,6 +230,17 @@ func TestAlertPages(t *testing.T) {
 			t.Errorf("an unknown alert: %d", got.Code)
 		}
 	}
+	// The alerts of the operator are nothing to the people of a tenant.
+	for _, path := range []string{"/alerts", "/alerts/" + w.ids[":alert"], "/alerts/rules/" + w.ids[":rule"], "/alerts/channels/" + w.ids[":channel"]} {
+		if got := w.get(path, "acme-admin"); got.Code != http.StatusForbidden {
+			t.Errorf("%s by a tenant admin: %d", path, got.Code)
+		}
+	}
+	for _, path := range []string{"/alerts/rules/" + w.ids[":rule"] + "/delete", "/alerts/channels/" + w.ids[":channel"] + "/test"} {
+		if got := w.post(path, "acme-admin", nil); got.Code != http.StatusForbidden {
+			t.Errorf("%s by a tenant admin: %d", path, got.Code)
+		}
+	}
 	if empty := w.get("/tenants/globex/alerts", "owner").body; !strings.Contains(empty, "No rules yet") {
 		t.Error("a tenant without rules has no hint")
 	}

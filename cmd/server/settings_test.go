@@ -83,11 +83,12 @@ func TestWrongProvider(t *testing.T) {
 func TestWrongMailServer(t *testing.T) {
 	t.Parallel()
 	for want, settings := range map[string]serveSettings{
-		"HEADGATE_SMTP_FROM": {SMTPAddr: "smtp.example.com:587"},
-		"set it, or none":    {SMTPFrom: "limits@example.com"},
-		"both or none":       {SMTPAddr: "smtp.example.com:25", SMTPFrom: "limits@example.com", SMTPUser: "u"},
-		"without TLS":        {SMTPAddr: "smtp.example.com:25", SMTPFrom: "limits@example.com", SMTPTLS: "none", SMTPUser: "u", SMTPPassword: "p"},
-		"port":               {SMTPAddr: "smtp.example.com", SMTPFrom: "limits@example.com"},
+		"HEADGATE_SMTP_FROM":  {SMTPAddr: "smtp.example.com:587"},
+		"set it, or none":     {SMTPFrom: "limits@example.com"},
+		"both or none":        {SMTPAddr: "smtp.example.com:25", SMTPFrom: "limits@example.com", SMTPUser: "u", PublicURL: "https://limits.example.com"},
+		"without TLS":         {SMTPAddr: "smtp.example.com:25", SMTPFrom: "limits@example.com", SMTPTLS: "none", SMTPUser: "u", SMTPPassword: "p", PublicURL: "https://limits.example.com"},
+		"HEADGATE_PUBLIC_URL": {SMTPAddr: "smtp.example.com:587", SMTPFrom: "limits@example.com"},
+		"port":                {SMTPAddr: "smtp.example.com", SMTPFrom: "limits@example.com", PublicURL: "https://limits.example.com"},
 	} {
 		if err := settings.validMail(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %q", err, want)

@@ -29,12 +29,20 @@ type pages struct {
 // Routes returns the rows of the pages.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
 	w := &pages{Shell: shell, cfg: cfg}
-	return slices.Concat(w.routes("/alerts"), w.routes(web.TenantPath+"/alerts"))
+	return slices.Concat(
+		w.routes("/alerts", operatorRead, operatorWrite),
+		w.routes(web.TenantPath+"/alerts", accounts.AlertsRead, accounts.AlertsWrite))
 }
 
+// The permissions for the alerts of the operator, which cover all tenants. Members of a tenant have
+// AlertsRead and AlertsWrite for their own tenant only.
+const (
+	operatorRead  = accounts.TenantsList
+	operatorWrite = accounts.TenantWrite
+)
+
 // routes are the rows of the operator or of a tenant.
-func (w *pages) routes(base string) []web.Route {
-	const read, write = accounts.AlertsRead, accounts.AlertsWrite
+func (w *pages) routes(base string, read, write accounts.Action) []web.Route {
 	rules, channels, messages, maintenance := base+"/rules", base+"/channels", base+"/messages", base+"/maintenance"
 	return []web.Route{
 		web.Get(base, read, w.listAlerts),
@@ -88,7 +96,7 @@ func (s scope) operator() bool { return s.owner == "" }
 func (w *pages) scope(c echo.Context) scope {
 	t := web.TenantOf(c)
 	if t.ID == "" {
-		return scope{base: "/alerts", write: web.May(c, accounts.AlertsWrite)}
+		return scope{base: "/alerts", write: web.May(c, operatorWrite)}
 	}
 	return scope{owner: t.ID, slug: t.Slug, base: web.TenantURL(t, "/alerts"), write: web.MayInTenant(c, accounts.AlertsWrite)}
 }
