@@ -33,7 +33,9 @@ func TestJournalIsChargedOnReturn(t *testing.T) {
 		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA,
 	} {
 		for _, mode := range []enforcement.OnFailure{enforcement.OnFailureLocal, enforcement.OnFailureOpen} {
-			s := subject(t, enforcement.RuleSpec{Policy: "a", OnFailure: mode, Limits: []enforcement.RuleLimit{limit("l", 1, a, 100, 100*time.Hour)}})
+			s := subject(t, enforcement.RuleSpec{
+				Policy: "a", OnFailure: mode, Limits: []enforcement.RuleLimit{limit("l", 1, a, 100, 100*time.Hour)},
+			})
 			e, shared, _, clock := newFault(1)
 			admits(t, e, s, false, 30)
 			shared.down = true
@@ -96,7 +98,9 @@ func TestJournalForgetsEndedWindows(t *testing.T) {
 // A bucket that refills during the outage is charged for what it admitted, and no more.
 func TestJournalOfARefillingBucket(t *testing.T) {
 	t.Parallel()
-	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.TokenBucket, 100, 100*time.Second)}})
+	s := subject(t, enforcement.RuleSpec{
+		Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.TokenBucket, 100, 100*time.Second)},
+	})
 	e, shared, _, clock := newFault(1)
 	if n := admits(t, e, s, false, 200); n != 100 {
 		t.Fatalf("%d admitted", n)
@@ -119,7 +123,9 @@ func TestJournalOfARefillingBucket(t *testing.T) {
 func TestWhatIsNotInTheJournal(t *testing.T) {
 	t.Parallel()
 	rule := func(mode enforcement.OnFailure) enforcement.RuleSpec {
-		return enforcement.RuleSpec{Policy: "a", OnFailure: mode, Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 10, time.Hour)}}
+		return enforcement.RuleSpec{
+			Policy: "a", OnFailure: mode, Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 10, time.Hour)},
+		}
 	}
 	for _, c := range []struct {
 		name    string

@@ -281,7 +281,8 @@ func (e *examination) redis(ctx context.Context) {
 func (e *examination) redisCluster(found *redis.Examination) {
 	switch {
 	case found.Replicas < found.Masters:
-		e.warn("redis-cluster", "Give each master a replica.", "%d masters have %d replicas: nothing replaces a master that fails", found.Masters, found.Replicas)
+		e.warn("redis-cluster", "Give each master a replica.",
+			"%d masters have %d replicas: nothing replaces a master that fails", found.Masters, found.Replicas)
 	case found.WholeOnly:
 		e.warn("redis-cluster", "Set cluster-require-full-coverage no in redis.conf or the parameter group.",
 			"while a slot has no server, all servers refuse calls, and the policies' on_failure decides all checks")

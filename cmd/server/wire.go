@@ -167,11 +167,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.saveSnapshots(work, tasks, s, log)
 	uses := snapshot.NewKeyUseFlusher(n.watcher.Current, n.store, snapshot.KeyUseConfig{StopTimeout: s.ShutdownTimeout, Logger: log})
 	tasks.Go(func() error { return uses.Run(work) })
-	n.engine = n.newEngine(s, log)
-	n.runEngine(work, tasks, n.engine)
-	if s.Nodes == 0 {
-		tasks.Go(func() error { return n.countNodes(work) })
-	}
+	n.startEngine(work, tasks, s, log)
 	n.openReaders(log)
 	n.watchAlerts(work, tasks, s, log)
 	n.metricsGate.open(n.recorder.Handler())
@@ -195,7 +191,8 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
 		Snapshot: n.snapshotState, Redis: n.redisState(), Durable: n.durableState, Leases: n.leaseState(), Journal: n.journalState(),
-		Admission: n.admissionState, Connections: n.connectionState, AuditLines: n.auditLines.Load, DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
+		Admission: n.admissionState, Connections: n.connectionState, AuditLines: n.auditLines.Load,
+		DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
 		Database: func() metrics.Refusing {
 			r := n.store.WriteRefusal()
 			return metrics.Refusing{Since: r.Since, Code: r.Code}
@@ -281,6 +278,15 @@ func (n *node) runLimiters(work context.Context, tasks *errgroup.Group) {
 	if n.shared != nil {
 		tasks.Go(func() error { return n.shared.Run(work) })
 		tasks.Go(func() error { return n.leases.Run(work) })
+	}
+}
+
+// startEngine creates the engine and starts its tasks.
+func (n *node) startEngine(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
+	n.engine = n.newEngine(s, log)
+	n.runEngine(work, tasks, n.engine)
+	if s.Nodes == 0 {
+		tasks.Go(func() error { return n.countNodes(work) })
 	}
 }
 

@@ -212,7 +212,8 @@ func (cl *cluster) trip(s *server, err error) {
 	cl.opened.Add(1)
 	s.err, s.since = err, time.Now()
 	s.end()
-	cl.log.Warn("a server of the redis cluster does not answer; making no calls to it until a probe is answered", "server", s.address, "error", err)
+	cl.log.Warn("a server of the redis cluster does not answer; making no calls to it until a probe is answered",
+		"server", s.address, "error", err)
 }
 
 // answered records that a probe was answered, and closes the breaker.

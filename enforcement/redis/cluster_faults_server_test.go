@@ -74,7 +74,10 @@ var floodMeter = enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: fl
 
 func startFlood(l enforcement.Limiter) *flood {
 	ctx, stop := context.WithCancel(context.Background())
-	f := &flood{limiter: l, stop: stop, granted: map[place]int64{}, unknown: map[place]int64{}, undecided: map[string]int{}, first: map[string]error{}}
+	f := &flood{
+		limiter: l, stop: stop, granted: map[place]int64{}, unknown: map[place]int64{},
+		undecided: map[string]int{}, first: map[string]error{},
+	}
 	for worker := range 8 {
 		f.workers.Go(func() {
 			for n := uint32(worker); ctx.Err() == nil; n += 7 {

@@ -71,6 +71,7 @@ func everySeries() *Recorder {
 		Database: func() Refusing { return Refusing{Since: time.Now(), Code: "full"} },
 		Flush:    func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
 		Admission: func() AdmissionState { return AdmissionState{} }, Connections: func() ConnectionState { return ConnectionState{} }, Durable: func() DurableState { return DurableState{} }, Leases: func() LeaseState { return LeaseState{} },
+		Journal:    func() JournalState { return JournalState{} },
 		AuditLines: func() int64 { return 0 }, DeniedRequests: func() int64 { return 0 },
 		Log: func() logging.Status { return logging.Status{} },
 	})
