@@ -199,7 +199,8 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 		r.Warnings = append(r.Warnings, "Redis has refused writes since "+instant(f.Since)+" ("+f.Answer+"): the policies' on_failure answers")
 	}
 	if at := status.Loss.At; !at.IsZero() && time.Since(at) < lossTold {
-		r.Warnings = append(r.Warnings, "Redis lost counts, noticed at "+instant(at)+": "+status.Loss.String()+"; quota of limits that are not durable was handed out again")
+		r.Warnings = append(r.Warnings, "Redis lost counts, noticed at "+instant(at)+": "+status.Loss.String()+
+			"; quota of limits that are not durable was handed out again")
 	}
 	if used, most := status.UsedMemory, status.MaxMemory; most > 0 && used >= most*8/10 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("Redis uses %d%% of its maxmemory: when it is full, it refuses writes", used*100/most))

@@ -468,15 +468,6 @@ func (c *call) appendTake(b []byte, plain int, markers byte) []byte {
 	return b
 }
 
-// appendReservation appends the fields of a reservation.
-func appendReservation(b []byte, v *enforcement.Reservation) []byte {
-	b = binary.LittleEndian.AppendUint32(b, v.Version)
-	b = append(b, boolByte(v.Ends)|boolByte(v.Due)<<1)
-	b = appendInts(b, v.Life, v.Kept, v.Most)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(v.Data)))
-	return append(b, v.Data...)
-}
-
 // setDeadline writes the deadline of the call into ARGV, in microseconds by the clock
 // of Redis. After the deadline, the script does nothing. 0 means no deadline.
 func (c *call) setDeadline(micros int64) {

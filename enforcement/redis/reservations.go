@@ -52,6 +52,15 @@ func (c *call) adjust(s *span, now int64) {
 	}
 }
 
+// appendReservation appends the fields of a reservation.
+func appendReservation(b []byte, v *enforcement.Reservation) []byte {
+	b = binary.LittleEndian.AppendUint32(b, v.Version)
+	b = append(b, boolByte(v.Ends)|boolByte(v.Due)<<1)
+	b = appendInts(b, v.Life, v.Kept, v.Most)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(v.Data)))
+	return append(b, v.Data...)
+}
+
 // repeatReservation sets the outcome of a request that created or read a reservation, from
 // the record that was found.
 func (c *call) repeatReservation(s *span, out *enforcement.Outcome) {
