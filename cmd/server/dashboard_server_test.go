@@ -196,6 +196,8 @@ func TestDashboardWalk(t *testing.T) {
 	second.press("Override the limits", 200)
 	second.fill("factor", "2", "reason", "launch week")
 	second.press("Create the override", 200)
+	second.sees("The override is in force.", "per-user") // back on the denial
+	second.open("/tenants/acme/overrides")
 	second.sees("launch week")
 	call(t, key, "POST", node.origin+"/v1/check", check).want(t, 200)
 	second.open("/tenants/acme/explain?method=GET&path=%2Fv1%2Fitems&k.user=u1")

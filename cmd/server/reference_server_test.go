@@ -21,17 +21,29 @@ var (
 
 // notRunnable are the calls of /docs that a new server refuses, by summary: the status, and why no example can avoid it.
 var notRunnable = map[string]struct{ status, why string }{
-	"Decide a request for a proxy":               {"403", "only a proxy of HEADGATE_TRUSTED_PROXIES may send it"},
-	"Explain a stored denial":                    {"", "a new server has no stored denial"},
-	"Read a member":                              {"", "a member exists after a person accepts an invitation"},
-	"Change the access of a member":              {"", "a member exists after a person accepts an invitation"},
-	"Change the role or the sign-in of a member": {"", "a member exists after a person accepts an invitation"},
-	"Remove a member":                            {"", "a member exists after a person accepts an invitation"},
-	"Read a person":                              {"", "a person exists after an invitation is accepted or the server is set up"},
-	"Change the access of a person":              {"", "a person exists after an invitation is accepted or the server is set up"},
-	"Change the role or the sign-in of a person": {"", "a person exists after an invitation is accepted or the server is set up"},
-	"Remove a person":                            {"", "a person exists after an invitation is accepted or the server is set up"},
+	"Decide a request for a proxy":                  {"403", "only a proxy of HEADGATE_TRUSTED_PROXIES may send it"},
+	"Charge an estimate for a time":                 {"429", "the checks before it have used the limit"},
+	"List the outstanding reservations of a tenant": {"400", withTenant},
+	"Read a reservation":                            {"400", withTenant},
+	"Settle a reservation with the real cost":       {"400", withTenant},
+	"Extend a reservation":                          {"400", withTenant},
+	"Give a reservation back":                       {"400", withTenant},
+	"Create a maintenance window":                   {"422", "the window of the example is over"},
+	"Read a maintenance window":                     {"", "a new server has no maintenance window"},
+	"Delete a maintenance window":                   {"", "a new server has no maintenance window"},
+	"Read an alert":                                 {"", "a new server has no alert"},
+	"Explain a stored denial":                       {"", "a new server has no stored denial"},
+	"Read a member":                                 {"", "a member exists after a person accepts an invitation"},
+	"Change the access of a member":                 {"", "a member exists after a person accepts an invitation"},
+	"Change the role or the sign-in of a member":    {"", "a member exists after a person accepts an invitation"},
+	"Remove a member":                               {"", "a member exists after a person accepts an invitation"},
+	"Read a person":                                 {"", "a person exists after an invitation is accepted or the server is set up"},
+	"Change the access of a person":                 {"", "a person exists after an invitation is accepted or the server is set up"},
+	"Change the role or the sign-in of a person":    {"", "a person exists after an invitation is accepted or the server is set up"},
+	"Remove a person":                               {"", "a person exists after an invitation is accepted or the server is set up"},
 }
+
+const withTenant = "the key of the operator must name a tenant, and the call has no optional parameters"
 
 // A reader runs the calls of /docs on a new server, in the order of the page and with the key that the first start prints. A
 // variable stands for the id in the last answer of the path before it, as the page says.

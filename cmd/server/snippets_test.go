@@ -172,6 +172,7 @@ func TestEveryBlockIsTried(t *testing.T) {
 		"docs/reservations.md http": "TestReservationsPage", "docs/reservations.md json": "TestReservationsPage", "docs/reservations.md yaml": "TestReservationsPage",
 		"docs/envoy.md sh":           "every test of the Envoy services starts a node with this setting",
 		"docs/envoy.md yaml":         "fragments of what deploy/proxytest runs in Envoy",
+		"docs/gateways.md sh":        "needs an identity provider and a key of a customer; TestForwardAuth tests what they set",
 		"docs/gateways.md caddyfile": "deploy/proxytest runs the whole recipe",
 		"docs/operations.md sh":      "TestDoctorOfNewInstallation", "docs/operations.md lua": "a script for wrk, which no test installs",
 		"docs/plans-as-code.md yaml":    "the first block by TestShellPages; the second needs GitHub",

@@ -457,6 +457,9 @@ func (w *walls) lookIntoRedis(url, prefix string) {
 		if ok && strings.HasPrefix(rest, "m") && (len(rest) == 1 || len(rest) == 33) { // the markers of the nodes
 			continue
 		}
+		if string(name) == "{00}S" || ok && rest == "d" { // which node ends reservations; the marker of durable limits
+			continue
+		}
 		tenant, size := encoding.Uvarint([]byte(rest))
 		_, cell := encoding.Uvarint([]byte(rest)[max(size, 0):])
 		if !ok || name[0] != '{' || size <= 0 || cell <= 0 || len(rest) != size+cell+16 {

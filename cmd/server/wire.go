@@ -285,6 +285,11 @@ func (n *node) runLimiters(work context.Context, tasks *errgroup.Group) {
 func (n *node) startEngine(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	n.engine = n.newEngine(s, log)
 	n.runEngine(work, tasks, n.engine)
+	tasks.Go(func() error {
+		return n.engine.RunReservations(work, func(number uint32) (*enforcement.Subject, bool) {
+			return n.watcher.Current().SubjectByNumber(number)
+		})
+	})
 	if s.Nodes == 0 {
 		tasks.Go(func() error { return n.countNodes(work) })
 	}
@@ -338,11 +343,6 @@ func (n *node) sweep(work context.Context, tasks *errgroup.Group, log *slog.Logg
 		Due: func() time.Time { return n.watcher.Current().NextEnd() },
 	})
 	tasks.Go(func() error { return sweeper.Run(work) })
-	tasks.Go(func() error {
-		return n.engine.RunReservations(work, func(number uint32) (*enforcement.Subject, bool) {
-			return n.watcher.Current().SubjectByNumber(number)
-		})
-	})
 }
 
 // serveMetrics starts a server for /metrics on its own listener.
