@@ -336,6 +336,9 @@ func TestFieldsBesideTheForm(t *testing.T) {
 			if extra == "revision" && strings.HasPrefix(r.Path, "/plans/:plan/") {
 				continue // what it changes has one
 			}
+			if extra == "tenant" && strings.HasPrefix(r.Path, "/alerts/rules") {
+				continue // a rule of the operator can name a tenant
+			}
 			if got := w.post(w.at(r.Path), "owner", url.Values{extra: {"1"}}); got.Code != http.StatusBadRequest {
 				t.Errorf("POST %s with %s: %d", r.Path, extra, got.Code)
 			}

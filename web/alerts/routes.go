@@ -187,7 +187,7 @@ func (w *pages) liveAlerts(c echo.Context) error {
 	s := w.scope(c)
 	return w.Stream(c, liveEvery, func(ctx context.Context) ([]web.Fragment, error) {
 		open, err := w.open(ctx, s)
-		return []web.Fragment{{Event: "open", Body: views.OpenAlerts(open)}}, err
+		return []web.Fragment{{Event: "open-alerts", Body: views.OpenAlerts(open)}}, err
 	})
 }
 

@@ -281,19 +281,20 @@ var ruleFields = []string{
 	"name", "metric", "from", "tenant", "policy", "window", "threshold", "recovery", "for", "min_requests", "enabled", "version",
 }
 
-func ruleFormValues(c echo.Context) (url.Values, error) {
+// ruleFormValues returns the fields of the form. The form of a tenant has no field for a tenant.
+func ruleFormValues(c echo.Context, s scope) (url.Values, error) {
 	return web.WideForm(c, func(name string) bool {
-		return slices.Contains(ruleFields, name) || strings.HasPrefix(name, channelField)
+		return slices.Contains(ruleFields, name) && (name != "tenant" || s.operator()) || strings.HasPrefix(name, channelField)
 	})
 }
 
 // createRule is POST …/rules.
 func (w *pages) createRule(c echo.Context) error {
-	f, err := ruleFormValues(c)
+	s := w.scope(c)
+	f, err := ruleFormValues(c, s)
 	if err != nil {
 		return err
 	}
-	s := w.scope(c)
 	d := alerts.Document{Metric: alerts.Metric(f.Get("metric"))}
 	v, err := w.ruleForm(c, s, d)
 	if err != nil {
@@ -362,11 +363,11 @@ const shownAlerts = 10
 
 // changeRule is POST …/rules/:rule.
 func (w *pages) changeRule(c echo.Context) error {
-	f, err := ruleFormValues(c)
+	s := w.scope(c)
+	f, err := ruleFormValues(c, s)
 	if err != nil {
 		return err
 	}
-	s := w.scope(c)
 	r, err := w.ruleOf(c, s)
 	if err != nil {
 		return err
