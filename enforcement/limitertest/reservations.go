@@ -204,7 +204,6 @@ var reservationTests = []test{
 	// it would admit more than its burst.
 	{"RefilledBucket", func(w *harness) {
 		m := tokenBucket(60, minute, 0).Compile(1)
-		key := w.key(1, 0)
 		for _, c := range []struct {
 			before, after, left int64
 			wait                time.Duration
@@ -218,7 +217,7 @@ var reservationTests = []test{
 			{30, 10, 50, 40 * second, "the bucket would be full at 60, so 20 of 30 return"},
 		} {
 			w.renew()
-			key = w.key(1, 0)
+			key := w.key(1, 0)
 			if c.before > 0 {
 				w.take(w.request(enforce, w.on(m, key, c.before, 0)))
 			}

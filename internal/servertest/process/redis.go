@@ -111,7 +111,12 @@ func (r *Redis) ready() bool {
 		return false
 	}
 	replies := bufio.NewScanner(conn)
-	return replies.Scan() && replies.Scan() && replies.Text() == "+PONG"
+	for range 2 { // of AUTH and PING
+		if !replies.Scan() {
+			return false
+		}
+	}
+	return replies.Text() == "+PONG"
 }
 
 func (r *Redis) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) }
