@@ -457,7 +457,7 @@ func (w *walls) lookIntoRedis(url, prefix string) {
 		if ok && strings.HasPrefix(rest, "m") && (len(rest) == 1 || len(rest) == 33) { // the markers of the nodes
 			continue
 		}
-		if string(name) == "{00}S" || ok && rest == "d" { // which node ends reservations; the marker of durable limits
+		if string(name) == "{00}S" || ok && (rest == "d" || len(rest) == 37 && rest[0] == 'd') { // which node ends reservations; the markers of durable limits
 			continue
 		}
 		tenant, size := encoding.Uvarint([]byte(rest))
