@@ -33,7 +33,8 @@ var errTooManyReservations = &problem.Problem{
 // validReservationID reports whether a text has the form of ReservationId in openapi.yaml.
 func validReservationID(id string) bool {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-	return id != "" && len(id) <= enforcement.MaxReservationID && strings.Trim(id, letters+"._~-") == "" && strings.ContainsRune(letters, rune(id[0]))
+	return id != "" && len(id) <= enforcement.MaxReservationID && strings.Trim(id, letters+"._~-") == "" &&
+		strings.ContainsRune(letters, rune(id[0]))
 }
 
 // reserve is POST /v1/reservations.

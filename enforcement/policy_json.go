@@ -169,27 +169,12 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 		if l.Anchor, known = ParseAnchor(d.Text()); !known {
 			r.fault(d.Pointer(), anchorUnknown)
 		}
-	case "warn_at":
+	case "warn_at", "durable":
 		if r.scenario {
 			d.Unknown()
 			return
 		}
-		var list []int64
-		for range d.Elements() {
-			list = append(list, d.Int(math.MinInt64, math.MaxInt64))
-		}
-		var fault string
-		if l.WarnAt, fault = NewWarnAt(list); fault != "" {
-			r.fault(d.Pointer(), fault)
-		}
-	case "durable":
-		if r.scenario {
-			d.Unknown()
-			return
-		}
-		if l.Durability = NotDurable; d.Bool() {
-			l.Durability = Durable
-		}
+		r.planMember(d, member, l)
 	case "window_ms":
 		if !r.scenario {
 			d.Unknown()
@@ -204,6 +189,24 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 		}
 	default:
 		d.Unknown()
+	}
+}
+
+// planMember reads a member that limits of plans have, and limits of scenarios do not have.
+func (r *limitReader) planMember(d *strictjson.Decoder, member string, l *Limit) {
+	if member == "durable" {
+		if l.Durability = NotDurable; d.Bool() {
+			l.Durability = Durable
+		}
+		return
+	}
+	var list []int64
+	for range d.Elements() {
+		list = append(list, d.Int(math.MinInt64, math.MaxInt64))
+	}
+	var fault string
+	if l.WarnAt, fault = NewWarnAt(list); fault != "" {
+		r.fault(d.Pointer(), fault)
 	}
 }
 

@@ -99,11 +99,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n := &node{id: uuid.NewString(), connections: connections, endTraffic: func() {}}
 	defer func() {
 		if err != nil {
-			if n.metricsListener != nil {
-				_ = n.metricsListener.Close() // the server may already have closed it
-			}
-			n.wires.close()
-			err = errors.Join(err, n.tracer.Shutdown(ctx), n.close())
+			err = errors.Join(err, n.abandon(ctx))
 		}
 	}()
 	// Steps that fail on a wrong setting come before firstStart, because greet prints the keys
@@ -179,6 +175,15 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 		n.sendDemoTraffic(ctx, tasks, log)
 	}
 	return n, nil
+}
+
+// abandon releases what wire opened before it failed.
+func (n *node) abandon(ctx context.Context) error {
+	if n.metricsListener != nil {
+		_ = n.metricsListener.Close() // the server may already have closed it
+	}
+	n.wires.close()
+	return errors.Join(n.tracer.Shutdown(ctx), n.close())
 }
 
 // count starts the tasks that count decisions on a serving node:
@@ -307,15 +312,21 @@ func (n *node) runEngine(work context.Context, tasks *errgroup.Group, engine *en
 // the database does not answer, the last number stays.
 func (n *node) countNodes(ctx context.Context) error {
 	for {
-		if alive, err := n.fleet.Alive(ctx); err == nil {
-			n.engine.SetNodes(alive)
-			if n.leases != nil {
-				n.leases.SetNodes(alive)
-			}
-		}
+		n.countNodesOnce(ctx)
 		if retry.Wait(ctx, countNodesEvery) != nil {
 			return nil
 		}
+	}
+}
+
+func (n *node) countNodesOnce(ctx context.Context) {
+	alive, err := n.fleet.Alive(ctx)
+	if err != nil {
+		return
+	}
+	n.engine.SetNodes(alive)
+	if n.leases != nil {
+		n.leases.SetNodes(alive)
 	}
 }
 

@@ -116,7 +116,8 @@ func (s *serveSettings) verifyJWT() (func(context.Context, string) ([]byte, erro
 // validJWT returns an error if the settings of JWTs cannot be used.
 func (s *serveSettings) validJWT() error {
 	if s.JWTKeys == "" && (s.JWTIssuer != "" || s.JWTAudience != "") {
-		return errors.New("is needed with " + settingName("jwt-issuer") + " and " + settingName("jwt-audience") + ": without keys, every JWT is believed")
+		return errors.New("is needed with " + settingName("jwt-issuer") + " and " + settingName("jwt-audience") +
+			": without keys, every JWT is believed")
 	}
 	_, err := s.verifyJWT()
 	return err

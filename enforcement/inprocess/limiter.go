@@ -308,19 +308,9 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 	if len(r.Charges) > few {
 		ws = make([]work, len(r.Charges))
 	}
-	var locked shardSet
-	for i := range ws {
-		w := &ws[i]
-		w.key, w.bound = r.Charges[i].Key, r.MaxKeys
-		w.hash = l.hash(&w.key)
-		locked.add(shardOf(w.hash))
-		if wide {
-			shared := w.key
-			shared.Partition = overflow
-			locked.add(shardOf(l.hash(&shared)))
-		}
-	}
 	recorded := r.Idempotent() && r.Reservation == nil
+	var locked shardSet
+	l.addShards(&locked, r, ws, wide)
 	if recorded {
 		locked.add(shardOf(l.hash(&r.Idempotency.Key)))
 	}
@@ -344,23 +334,12 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 		}
 	}
 	lead(ws)
-	for i := range ws {
-		if w := &ws[i]; w.leader == int32(i) {
-			w.state, w.write = r.Charges[i].Meter.Settle(l.load(w), r.Charges[i].Rev, now)
-			if w.write && r.Mode != enforcement.Peek {
-				l.keepClamp(w, r.Charges[i].Meter, now)
-			}
-		}
-	}
+	l.settleAll(r, ws, now)
 	o.Verdict, o.At = enforcement.Granted, now
 	if r.Mode == enforcement.Adjust {
 		l.adjustAll(r, o, ws)
-	}
-	for from, to := 0, 0; from < len(ws) && r.Mode != enforcement.Adjust; from = to {
-		for to < len(ws) && r.Charges[to].Group == r.Charges[from].Group {
-			to++
-		}
-		l.takeGroup(r, o, ws, from, to)
+	} else {
+		l.takeGroups(r, o, ws)
 	}
 	switch {
 	case o.Verdict != enforcement.Granted || r.Mode == enforcement.Peek:
@@ -370,6 +349,46 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 		l.record(r, o)
 	}
 	return true
+}
+
+// addShards sets the keys of ws and adds the shards of their counters to locked. With wide, it
+// also adds the shards of the overflow counters.
+func (l *Limiter) addShards(locked *shardSet, r *enforcement.Request, ws []work, wide bool) {
+	for i := range ws {
+		w := &ws[i]
+		w.key, w.bound = r.Charges[i].Key, r.MaxKeys
+		w.hash = l.hash(&w.key)
+		locked.add(shardOf(w.hash))
+		if wide {
+			shared := w.key
+			shared.Partition = overflow
+			locked.add(shardOf(l.hash(&shared)))
+		}
+	}
+}
+
+// settleAll settles each counter once, and stores those whose clock was ahead.
+func (l *Limiter) settleAll(r *enforcement.Request, ws []work, now int64) {
+	for i := range ws {
+		w := &ws[i]
+		if w.leader != int32(i) {
+			continue
+		}
+		w.state, w.write = r.Charges[i].Meter.Settle(l.load(w), r.Charges[i].Rev, now)
+		if w.write && r.Mode != enforcement.Peek {
+			l.keepClamp(w, r.Charges[i].Meter, now)
+		}
+	}
+}
+
+// takeGroups decides the groups of a request in order.
+func (l *Limiter) takeGroups(r *enforcement.Request, o *enforcement.Outcome, ws []work) {
+	for from, to := 0, 0; from < len(ws); from = to {
+		for to < len(ws) && r.Charges[to].Group == r.Charges[from].Group {
+			to++
+		}
+		l.takeGroup(r, o, ws, from, to)
+	}
 }
 
 // resolve finds the counter of a charge: that of the charge's key, or an overflow

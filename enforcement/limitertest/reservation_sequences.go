@@ -170,6 +170,22 @@ func (p *player) change(r *rand.Rand, v *outstanding) error {
 	return nil
 }
 
+// adjustBucket charges delta units, or returns as many of -delta as the charge alone has not refilled since. It
+// returns the number of units by which the bucket changed.
+func (n *counter) adjustBucket(c *enforcement.Charge, after *counter, now, delta int64) int64 {
+	before := floor(n.level).Int64()
+	if delta > 0 {
+		n.charge(c.Meter, c.Rev, now, delta)
+	} else {
+		// The level that the bucket would have if nothing else had been charged.
+		alone, _ := after.at(c.Meter, c.Rev, now)
+		room := min(c.Receipt.Capacity, c.Meter.Capacity) - floor(alone.level).Int64()
+		n.level.Add(n.level, new(big.Rat).SetInt64(min(-delta, max(room, 0))))
+		n.cut(c.Meter.Capacity)
+	}
+	return before - floor(n.level).Int64()
+}
+
 // adjust changes what a charge has in the window of its receipt. after is the counter after
 // the charge. It returns the number of units by which the charge changed.
 func (d *model) adjust(c *enforcement.Charge, after *counter, now int64) (delta int64) {
@@ -194,17 +210,7 @@ func (d *model) adjust(c *enforcement.Charge, after *counter, now int64) (delta 
 	case c.Receipt.Cost == 0:
 		n.charge(c.Meter, c.Rev, now, delta)
 	case algorithm.Bucket():
-		before := floor(n.level).Int64()
-		if delta > 0 {
-			n.charge(c.Meter, c.Rev, now, delta)
-		} else {
-			// The level that the bucket would have if nothing else had been charged.
-			alone, _ := after.at(c.Meter, c.Rev, now)
-			room := min(c.Receipt.Capacity, c.Meter.Capacity) - floor(alone.level).Int64()
-			n.level.Add(n.level, new(big.Rat).SetInt64(min(-delta, max(room, 0))))
-			n.cut(c.Meter.Capacity)
-		}
-		delta = before - floor(n.level).Int64()
+		delta = n.adjustBucket(c, after, now, delta)
 		if delta < 0 && d.counters[c.Key] == nil {
 			return 0
 		}

@@ -358,7 +358,8 @@ var reservationTests = []test{
 		w.same(o.Verdict, enforcement.Granted, "at the last instant")
 		r.record = *r.record.After(&extend, &o)
 		w.same(*w.read(1), r.record, "extended")
-		w.same([]any{r.record.Until, w.listed(), w.left(m, w.key(1, 0))}, []any{w.clock.Now() + life.Microseconds(), []byte{1}, int64(4)}, "extended")
+		w.same([]any{r.record.Until, w.listed(), w.left(m, w.key(1, 0))},
+			[]any{w.clock.Now() + life.Microseconds(), []byte{1}, int64(4)}, "extended")
 		w.clock.Advance(life)
 		w.same(w.ask(r.change(false), r.change(true, 0))[0].Verdict, enforcement.Stale, "its time has passed")
 		w.same(w.ask(r.change(true, 0))[0].Verdict, enforcement.Stale, "its time has passed")
@@ -404,7 +405,8 @@ var reservationTests = []test{
 		ask := func(n byte) enforcement.Request { return w.reservation(n, 3, w.on(m, w.key(1, 0), 1, 0)) }
 		o := w.ask(ask(1), ask(2), ask(3), ask(4), ask(1))
 		verdicts := []enforcement.Verdict{o[0].Verdict, o[1].Verdict, o[2].Verdict, o[3].Verdict, o[4].Verdict}
-		w.same(verdicts, []enforcement.Verdict{enforcement.Granted, enforcement.Granted, enforcement.Granted, enforcement.Full, enforcement.Granted}, "in one call")
+		granted := enforcement.Granted
+		w.same(verdicts, []enforcement.Verdict{granted, granted, granted, enforcement.Full, granted}, "in one call")
 		w.same([]any{o[3].Err, len(o[3].Charges), o[4].Replayed, w.left(m, w.key(1, 0))}, []any{nil, 0, true, int64(97)}, "charged")
 		w.same(w.ask(ask(5))[0].Verdict, enforcement.Full, "in another call")
 		r := &reserved{w: w, record: *o[1].Record, charges: ask(2).Charges, most: 3}

@@ -81,8 +81,23 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 			b = b[size:]
 		}
 	}
+	if b, err = c.readRecords(r.verdicts, b); err != nil {
+		return r, err
+	}
+	if len(b) > 0 {
+		return r, fmt.Errorf("redis: the reply has %d bytes too many", len(b))
+	}
+	if r.shared {
+		c.join()
+	}
+	return r, nil
+}
+
+// readRecords stores the records at the beginning of b in the requests that they decide. It
+// returns the rest of b.
+func (c *call) readRecords(verdicts, b []byte) (rest []byte, err error) {
 	for i := range c.requests {
-		if r.verdicts[i] != verdictRepeated {
+		if verdicts[i] != verdictRepeated {
 			continue
 		}
 		size := 0
@@ -95,17 +110,11 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 			size = recordSize + chargedSize*int(binary.LittleEndian.Uint16(b[recordSize-2:]))
 		}
 		if size == 0 || len(b) < size {
-			return r, errors.New("redis: the reply breaks off within a record")
+			return nil, errors.New("redis: the reply breaks off within a record")
 		}
 		c.requests[i].repeated, b = b[:size], b[size:]
 	}
-	if len(b) > 0 {
-		return r, fmt.Errorf("redis: the reply has %d bytes too many", len(b))
-	}
-	if r.shared {
-		c.join()
-	}
-	return r, nil
+	return b, nil
 }
 
 // join makes all cells of one limit that use the overflow counter one cell. The charges

@@ -178,8 +178,8 @@ func (s *Sender) attempt(ctx context.Context, d *Due) error {
 	default:
 		r, d.Answer = s.post(ctx, d)
 	}
-	if r == failed && ctx.Err() != nil {
-		return nil // the node stops: the claim ends by itself
+	if stops := ctx.Err() != nil; stops && r == failed {
+		return nil // the claim ends by itself
 	}
 	now := s.now()
 	switch {

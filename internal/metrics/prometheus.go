@@ -95,26 +95,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	if c.r.cfg.Database != nil {
 		s.refusing("database", "database", c.r.cfg.Database())
 	}
-	if c.r.cfg.Journal != nil {
-		state := c.r.cfg.Journal()
-		s.gauge("journal_counters", "Counters for which costs wait that failure modes admitted while Redis was away.", float64(state.Keys))
-		s.counter("journal_charged_units_total", "Units that failure modes admitted and that were charged later.", state.Charged)
-		s.counter("journal_dropped_units_total", "Units that failure modes admitted and that were not charged later: too many counters, or a lost reply.",
-			state.Dropped)
-	}
-	if c.r.cfg.Durable != nil {
-		state := c.r.cfg.Durable()
-		s.gauge("durable_waiting_states", "States of durable limits that changed and are not in the database yet.", float64(state.Waiting))
-		s.gauge("durable_waiting_seconds", "Age of the oldest change of a durable limit that is not in the database yet; 0 if there is none.",
-			state.WaitingFor.Seconds())
-		s.counter("durable_written_states_total", "States of durable limits that the node wrote to the database.", state.Written)
-		s.counter("durable_not_kept_total",
-			"Changes of durable limits that are not written, because too many states waited. It should stay 0.", state.NotKept)
-		s.gauge("durable_restoring", "1 while the durable limits are lost and not restored yet; the policies' on_failure decides.",
-			truth(state.Restoring))
-		s.counter("durable_restored_total", "Restorations of the durable limits, by any node. On a cluster, each shard of keys counts.",
-			state.Restored)
-	}
+	c.r.collectStored(s)
 	if c.r.cfg.Leases != nil {
 		state := c.r.cfg.Leases()
 		s.counter("leases_drawn_units_total", "Units of leased policies that the node drew ahead.", state.Drawn)
@@ -160,6 +141,30 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	s.gauge("build_info", "Always 1; the labels name the running build.",
 		1, "version", c.r.cfg.Version, "revision", c.r.cfg.Revision, "goversion", runtime.Version())
+}
+
+// collectStored writes the metrics of the units that failure modes admitted, and of durable limits.
+func (r *Recorder) collectStored(s sink) {
+	if r.cfg.Journal != nil {
+		state := r.cfg.Journal()
+		s.gauge("journal_counters", "Counters for which costs wait that failure modes admitted while Redis was away.", float64(state.Keys))
+		s.counter("journal_charged_units_total", "Units that failure modes admitted and that were charged later.", state.Charged)
+		s.counter("journal_dropped_units_total",
+			"Units that failure modes admitted and that were not charged later: too many counters, or a lost reply.", state.Dropped)
+	}
+	if r.cfg.Durable != nil {
+		state := r.cfg.Durable()
+		s.gauge("durable_waiting_states", "States of durable limits that changed and are not in the database yet.", float64(state.Waiting))
+		s.gauge("durable_waiting_seconds", "Age of the oldest change of a durable limit that is not in the database yet; 0 if there is none.",
+			state.WaitingFor.Seconds())
+		s.counter("durable_written_states_total", "States of durable limits that the node wrote to the database.", state.Written)
+		s.counter("durable_not_kept_total",
+			"Changes of durable limits that are not written, because too many states waited. It should stay 0.", state.NotKept)
+		s.gauge("durable_restoring", "1 while the durable limits are lost and not restored yet; the policies' on_failure decides.",
+			truth(state.Restoring))
+		s.counter("durable_restored_total", "Restorations of the durable limits, by any node. On a cluster, each shard of keys counts.",
+			state.Restored)
+	}
 }
 
 func (r *Recorder) collectDecisions(s sink) {

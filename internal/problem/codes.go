@@ -39,7 +39,8 @@ var Codes = []Code{
 	{"own_account", "forbidden", "A person cannot do this to their own account."},
 	{"plan_in_use", "conflict", "The plan has tenants. Move them to another plan first."},
 	{"reservation_ended", "conflict", "The reservation has ended. The detail says how, and what is charged."},
-	{"reservation_exists", "conflict", "The tenant has a reservation with this id, or made one with this Idempotency-Key, from another request."},
+	{"reservation_exists", "conflict", "The tenant has a reservation with this id, or made one with this Idempotency-Key, " +
+		"from another request."},
 	{"slug_taken", "conflict", "Another object has this slug."},
 	{"too_many_blocks", "conflict", "The tenant has the maximum number of blocks."},
 	{"too_many_channels", "conflict", "The owner has the maximum number of alert channels. Delete one first."},

@@ -61,12 +61,17 @@ func (m *marker) choose(name, label, value string, options []views.Option) views
 
 // reservations returns the fields of a policy for reservations.
 func (m *marker) reservations(id string, p *policyForm) []views.Select {
-	expiry := m.choose(id+".reservation_expiry", fieldName("reservation_expiry"), cmp.Or(p.fields["reservation_expiry"], string(enforcement.KeepExpired)), []views.Option{
-		{Value: string(enforcement.KeepExpired), Label: "Keep their cost"}, {Value: string(enforcement.RefundExpired), Label: "Give their cost back"},
+	choose := func(field string, standard string, options []views.Option) views.Select {
+		return m.choose(id+"."+field, fieldName(field), cmp.Or(p.fields[field], standard), options)
+	}
+	expiry := choose("reservation_expiry", string(enforcement.KeepExpired), []views.Option{
+		{Value: string(enforcement.KeepExpired), Label: "Keep their cost"},
+		{Value: string(enforcement.RefundExpired), Label: "Give their cost back"},
 	})
 	expiry.Hint = m.hint(expiry.Name, "Of reservations that were neither settled nor given back.")
-	estimate := m.choose(id+".reservation_estimate", fieldName("reservation_estimate"), cmp.Or(p.fields["reservation_estimate"], string(enforcement.DenyEstimate)), []views.Option{
-		{Value: string(enforcement.DenyEstimate), Label: "Deny the reservation"}, {Value: string(enforcement.ClampEstimate), Label: "Charge the whole limit"},
+	estimate := choose("reservation_estimate", string(enforcement.DenyEstimate), []views.Option{
+		{Value: string(enforcement.DenyEstimate), Label: "Deny the reservation"},
+		{Value: string(enforcement.ClampEstimate), Label: "Charge the whole limit"},
 	})
 	estimate.Hint = m.hint(estimate.Name, "If the estimate of a reservation is above the quota or the burst.")
 	return []views.Select{expiry, estimate}

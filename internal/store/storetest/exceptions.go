@@ -134,7 +134,8 @@ func testOverrideLife(s *suite) {
 	if l := s.last(); l.Object != made.ID || l.TenantID != acme.ID || l.ObjectName != "all" {
 		s.Errorf("the line of the change is %+v", l)
 	}
-	s.same("rows of the change", s.since(now.Revision-1).PolicyChanges, []exceptions.Change{{TenantID: acme.ID, Policy: "all", Revision: now.Revision}})
+	s.same("rows of the change", s.since(now.Revision-1).PolicyChanges,
+		[]exceptions.Change{{TenantID: acme.ID, Policy: "all", Revision: now.Revision}})
 	_, err = s.Store.UpdateOverride(s.ctx, changed, made.Revision, entry("override.update"))
 	s.wantKind(err, problem.Stale, "")
 	changed.TenantID = s.tenant("other", "").ID

@@ -121,7 +121,8 @@ func testInvitationMail(s *suite) {
 	now := s.Clock.Now()
 	due, err := s.Other.ClaimDeliveries(s.ctx, now, now.Add(time.Minute), 10)
 	s.must(err)
-	if len(due) != 1 || due[0].InvitationID != i.ID || due[0].TenantID != acme.ID || due[0].Event != alerts.EventInvited || due[0].ChannelID != "" {
+	if len(due) != 1 || due[0].InvitationID != i.ID || due[0].TenantID != acme.ID ||
+		due[0].Event != alerts.EventInvited || due[0].ChannelID != "" {
 		s.Fatalf("queued: %+v", due)
 	}
 	// Each attempt makes a link, which replaces the one before it. The first link stays.
