@@ -88,22 +88,7 @@ type NewKey struct {
 func (k NewKey) Validate(now time.Time) error {
 	var f problem.Fields
 	f.Line("/name", k.Name, 1, MaxName)
-	switch {
-	case len(k.Scopes) == 0:
-		f.Add("/scopes", "needs at least one of check, read and manage")
-	case len(k.Scopes) > maxScopes:
-		f.Add("/scopes", "has more entries than there are scopes")
-	default:
-		for i, s := range k.Scopes {
-			pointer := "/scopes/" + strconv.Itoa(i)
-			switch {
-			case s != ScopeCheck && s != ScopeRead && s != ScopeManage && s != ScopeIdentify:
-				f.Add(pointer, "must be check, read, manage or identify")
-			case slices.Contains(k.Scopes[:i], s):
-				f.Add(pointer, "is named twice")
-			}
-		}
-	}
+	k.validateScopes(&f)
 	if identifies := slices.Contains(k.Scopes, ScopeIdentify); identifies && len(k.Scopes) > 1 {
 		f.Add("/scopes", "identify must be the only scope, because a customer sends the key")
 	} else if !identifies && k.Token != "" {
@@ -127,6 +112,27 @@ func (k NewKey) Validate(now time.Time) error {
 		f.Add("/max_cost", "must be 1 to %d", MaxCost)
 	}
 	return f.Err()
+}
+
+// validateScopes adds the faults of the scopes, each by itself.
+func (k NewKey) validateScopes(f *problem.Fields) {
+	switch {
+	case len(k.Scopes) == 0:
+		f.Add("/scopes", "needs at least one of check, read and manage")
+		return
+	case len(k.Scopes) > maxScopes:
+		f.Add("/scopes", "has more entries than there are scopes")
+		return
+	}
+	for i, s := range k.Scopes {
+		pointer := "/scopes/" + strconv.Itoa(i)
+		switch {
+		case s != ScopeCheck && s != ScopeRead && s != ScopeManage && s != ScopeIdentify:
+			f.Add(pointer, "must be check, read, manage or identify")
+		case slices.Contains(k.Scopes[:i], s):
+			f.Add(pointer, "is named twice")
+		}
+	}
 }
 
 // visible reports whether text has only visible ASCII characters.

@@ -99,10 +99,10 @@ func trafficPath(v Visitor, page string) string {
 }
 
 func (w *Shell) decisionNamed(_ context.Context, v Visitor, q string) (views.JumpGroup, error) {
-	if uuid.Validate(q) != nil {
+	id, _ := uuid.Parse(q)
+	if id == uuid.Nil { // q is no ID
 		return views.JumpGroup{}, nil
 	}
-	id := uuid.MustParse(q)
 	return views.JumpGroup{Title: "Decisions", Icon: "shield-x", Links: []views.Link{
 		{Text: "The denial " + id.String(), URL: trafficPath(v, "/denials") + "/" + id.String()},
 	}}, nil

@@ -311,12 +311,11 @@ func (n *node) runEngine(work context.Context, tasks *errgroup.Group, engine *en
 // countNodes tells the limiters how many nodes are alive, by their reports in the database. While
 // the database does not answer, the last number stays.
 func (n *node) countNodes(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		n.countNodesOnce(ctx)
-		if retry.Wait(ctx, countNodesEvery) != nil {
-			return nil
-		}
+		_ = retry.Wait(ctx, countNodesEvery) // it fails only if ctx has ended
 	}
+	return nil
 }
 
 func (n *node) countNodesOnce(ctx context.Context) {

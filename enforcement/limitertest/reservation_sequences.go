@@ -186,6 +186,17 @@ func (n *counter) adjustBucket(c *enforcement.Charge, after *counter, now, delta
 	return before - floor(n.level).Int64()
 }
 
+// lastEntryAt returns the index of the last entry with the time t, or -1.
+func lastEntryAt(entries []enforcement.Entry, t int64) int {
+	at := -1
+	for i := range entries {
+		if entries[i].T == t {
+			at = i
+		}
+	}
+	return at
+}
+
 // adjust changes what a charge has in the window of its receipt. after is the counter after
 // the charge. It returns the number of units by which the charge changed.
 func (d *model) adjust(c *enforcement.Charge, after *counter, now int64) (delta int64) {
@@ -217,12 +228,7 @@ func (d *model) adjust(c *enforcement.Charge, after *counter, now int64) (delta 
 	case !n.open:
 		return 0
 	case algorithm == enforcement.SlidingWindowLog:
-		at := slices.IndexFunc(n.entries, func(e enforcement.Entry) bool { return e.T == after.start })
-		for i := range n.entries { // of several entries of one time, the last one
-			if n.entries[i].T == after.start {
-				at = i
-			}
-		}
+		at := lastEntryAt(n.entries, after.start)
 		if at < 0 {
 			return 0
 		}

@@ -40,8 +40,10 @@ type limitForm map[string]string
 // which the form was drawn: policies that replace the policy follow a new slug.
 // other_methods and other_replaces have more values, separated by spaces or commas.
 var policyFields = func() []string {
-	list := []string{"was", "slug", "description", "path", "other_methods", "other_replaces", "cost", "cost_from",
-		"reservation_expiry", "reservation_estimate"}
+	list := []string{
+		"was", "slug", "description", "path", "other_methods", "other_replaces", "cost", "cost_from",
+		"reservation_expiry", "reservation_estimate",
+	}
 	for _, c := range new(plans.Policy).Choices() {
 		list = append(list, c.Field)
 	}
