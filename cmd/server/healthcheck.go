@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/cli"
 )
 
-// healthcheckCommand is headgate healthcheck. It requests /readyz from the node that the same
-// environment variables configure.
+// healthcheckCommand is headgate healthcheck. It requests /readyz from the node on this machine.
+// The same environment variables that configure the node say where it listens.
 type healthcheckCommand struct {
 	cli.Output
 	Addr        string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the node listens."`

@@ -18,17 +18,18 @@ import (
 	"github.com/headgate/headgate/internal/connlimit"
 )
 
-// A wire serves checks over a protocol other than HTTP. Each wire has a separate listener.
+// A wire is a server for checks over a protocol other than HTTP. Each wire has a listener of its
+// own.
 type wire interface {
 	Serve(l *connlimit.Listener) error
 	Open(a *api.API)
 	Shutdown(ctx context.Context) error
 }
 
-// wires are the wires that the settings turn on, by the name of the setting.
+// wires has the wires that the settings turn on, by the name of the setting.
 type wires map[string]wire
 
-// listenWires opens the listeners of the wires and begins to serve them.
+// listenWires opens the listener of each wire and starts to accept connections.
 func (s *serveCommand) listenWires(tasks *errgroup.Group, log *slog.Logger) (_ wires, err error) {
 	open := wires{}
 	defer func() {
@@ -64,8 +65,8 @@ func (s *serveCommand) listenWires(tasks *errgroup.Group, log *slog.Logger) (_ w
 	return open, nil
 }
 
-// mutualTLS returns config with the demand for a client certificate of the authorities in a file, which validate has
-// read before. "" changes nothing.
+// mutualTLS returns a copy of config that requires a client certificate from an authority in file.
+// validate has checked the file. If file is "", it returns config.
 func mutualTLS(config *tls.Config, file string) *tls.Config {
 	if config == nil || file == "" {
 		return config
@@ -76,7 +77,7 @@ func mutualTLS(config *tls.Config, file string) *tls.Config {
 	return mutual
 }
 
-// validAuthorities returns an error if the setting envoy-client-ca-file cannot be used.
+// validAuthorities returns an error if the file in the setting envoy-client-ca-file cannot be used.
 func validAuthorities(cert, file string) error {
 	if file == "" {
 		return nil
@@ -100,14 +101,14 @@ func readAuthorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// open lets a decide the checks.
+// open makes all wires pass their checks to a.
 func (all wires) open(a *api.API) {
 	for _, w := range all {
 		w.Open(a)
 	}
 }
 
-// shutdown answers the checks that have arrived and closes the connections.
+// shutdown serves the checks that have arrived and closes the connections.
 func (all wires) shutdown(ctx context.Context) error {
 	var errs []error
 	for setting, w := range all {
