@@ -355,9 +355,9 @@ func (it *item) deny(reason Reason) {
 	it.Decision.Allowed, it.Decision.Reason, it.Decision.RetryAfter = false, reason, Never
 }
 
-// denyWithoutCounters denies a check in two cases. No enforced policy applies, and the
-// tenant denies such checks. Or the check lacks an attribute, and a policy denies such
-// checks. It reports whether it denied the check.
+// denyWithoutCounters denies a check in two cases and then returns true: if no enforced policy
+// applies and the tenant denies such checks, or if the check does not have an attribute and a
+// policy denies checks without it. enforced says whether an enforced policy applies.
 func (it *item) denyWithoutCounters(enforced bool) bool {
 	s, d := it.Subject, it.Decision
 	if !enforced && s.DenyUnmatched {

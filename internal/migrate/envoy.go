@@ -88,8 +88,8 @@ func (e *envoyDomain) descriptors(parent *yaml.Node, path []entry) error {
 	return nil
 }
 
-// limit adds the limit of a descriptor. A descriptor without a limit and without descriptors
-// below it exempts requests.
+// limit adds the limit of a descriptor. If a descriptor has neither a limit nor descriptors below
+// it, its requests are exempt from other limits.
 func (e *envoyDomain) limit(n *yaml.Node, path []entry) error {
 	limit := member(n, "rate_limit")
 	d := &descriptor{path: path, line: n.Line}
