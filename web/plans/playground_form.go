@@ -79,7 +79,7 @@ var playDefaults = map[string]string{
 	"seed": "1", "times": "", "cost": "1", "duration": "2m",
 }
 
-// readPlayForm reads an address. Missing parameters have their defaults.
+// readPlayForm reads the form from the parameters of an address. Missing ones have their defaults.
 func readPlayForm(params url.Values) *playForm {
 	g := &playForm{text: map[string]string{}}
 	for name, value := range playDefaults {

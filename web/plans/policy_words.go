@@ -57,7 +57,8 @@ var choiceFields = map[string]choiceField{
 	},
 }
 
-// fieldNames are the names of the other fields of a policy and of a limit.
+// fieldNames has the names, for people, of the fields of a policy and of a limit that are not in
+// choiceFields.
 var fieldNames = map[string]string{
 	"name": "Name", "description": "Description", "policies": "Policies", "slug": "Slug", "path": "Path", "methods": "Methods",
 	"attributes": "Attribute", "count_by": "Counted by", "replaces": "Replaces", "limits": "Limits", "quota": "Requests", "window": "Window",

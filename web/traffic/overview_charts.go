@@ -279,8 +279,8 @@ func (d *drawing) highestRate() string {
 	return views.Percent(d.points[i].Limited(), d.points[i].Requests).Text + " " + d.when(d.points[i].At, d.step)
 }
 
-// most returns the note of a tile about the highest point of its chart. If peak is "", it returns
-// none.
+// most returns the note of a tile about the highest point of its chart. If there is no such
+// point, because peak is "", it returns the text none.
 func most(peak, none string) string {
 	if peak == "" {
 		return none
