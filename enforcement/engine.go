@@ -27,9 +27,9 @@ type Config struct {
 	Nodes int
 	// Recorder is called once for each decision except peeks. Default: none.
 	Recorder Recorder
-	// IdempotencyKeys is the largest number of new idempotency keys of one tenant in
-	// IdempotencyPeriod. That of an atomic batch counts once for every 8 limits. Default:
-	// 100,000.
+	// IdempotencyKeys is the maximum number of new idempotency keys of one tenant in
+	// IdempotencyPeriod. The key of an atomic batch counts as one key for every 8 limits.
+	// Default: 100,000.
 	IdempotencyKeys int64
 	// Now is the clock that decides when list entries, blocks and overrides end. The
 	// default NewID uses it too. Each call of the engine reads it at most once.
