@@ -332,7 +332,8 @@ type auditPlan struct {
 	Note    string    `json:"note,omitempty"`
 }
 
-// of returns the audit log's form of plan p, or nil.
+// of adds the ID and the slug of plan p to a, and returns a. If a is nil, because there was nothing before the change or
+// is nothing after it, of returns nil.
 func (a *auditPlan) of(p Plan) any {
 	if a == nil {
 		return nil

@@ -16,7 +16,7 @@ var envoyUnits = map[string]string{
 // An entry is one key of a descriptor, with its value or without.
 type entry struct{ key, value string }
 
-// A descriptor is a descriptor with a limit or an exemption.
+// A descriptor is one descriptor of the Envoy file that has a limit or an exemption. The import makes a policy from each of them.
 type descriptor struct {
 	path     []entry
 	policy   Policy

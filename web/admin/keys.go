@@ -45,7 +45,7 @@ type keyring struct {
 	empty           views.Empty
 	nameHint, life  string // life is the preselected validity of a new key
 	scopes          []keyScope
-	// try returns a shell command that tries out a new key, or "".
+	// try returns the shell command that the page shows with a new key to try it out. It returns "" if no command fits the scopes.
 	try func(origin, token string, scopes []tenants.Scope) string
 }
 
