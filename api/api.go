@@ -29,92 +29,88 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// Config contains the services and settings of an API. An operation that uses a field without a
-// stated default requires it.
+// Config contains the services and settings of an API. A field without a stated default is
+// required by the operations that use it.
 type Config struct {
 	// Snapshot returns the current snapshot, or nil before the first one is loaded. Pass
 	// Watcher.Current.
 	Snapshot func() *snapshot.Snapshot
 	// Decider decides checks.
 	Decider enforcement.Decider
-	// Admission bounds how many checks are decided at the same time. If it is nil, there is no
-	// bound.
+	// Admission bounds how many checks are decided at the same time. If it is nil, the number
+	// is unbounded.
 	Admission *admission.Gate
-	// Slots bound how many downloads, previews, and operations on whole configurations run at the
-	// same time. The dashboard should use the same Slots. Default: new ones, which only the API
-	// uses.
+	// Slots bound the downloads, previews, and operations on whole configurations. Default: slots that the dashboard
+	// does not share.
 	Slots *admission.Slots
 	// Tenants and Plans are the services behind the management operations.
 	Tenants *tenants.Service
 	Plans   *plans.Service
-	// People manages the members of tenants and the people of the operator. If it is nil, these
-	// operations respond with 503.
+	// People manages members of tenants and people of the operator. If it is nil, their
+	// operations answer 503.
 	People *accounts.People
-	// Refusals records denied accesses for the audit log. If it is nil, they are not recorded.
+	// Refusals records requests without permission in the audit log. If it is nil, they are not
+	// recorded.
 	Refusals *accounts.DeniedAccessLog
-	// Exceptions manages overrides, list entries and blocks. If it is nil, these operations respond
-	// with 503.
+	// Exceptions manages overrides, list entries and blocks. If it is nil, their operations
+	// answer 503.
 	Exceptions *exceptions.Service
-	// Configuration exports and applies configurations. If it is nil, these operations respond with
-	// 503.
+	// Configuration exports and applies configurations. If it is nil, its operations answer 503.
 	Configuration *configuration.Service
-	// Preview returns how many requests a draft would have denied. If it is nil, this operation
-	// responds with 503.
+	// Preview compares drafts with recorded counts. If it is nil, its operation answers 503.
 	Preview *preview.Service
-	// Nodes returns the reports of all nodes. If it is nil, this operation responds with 503.
+	// Nodes returns the reports of all nodes. If it is nil, its operation answers 503.
 	Nodes *nodes.Service
-	// Usage returns remaining quotas and resets counters. If it is nil, these operations respond
-	// with 503.
+	// Usage returns remaining quotas and resets counters. If it is nil, its operations answer
+	// 503.
 	Usage *usage.Service
-	// Analytics returns the recorded counts of decisions. If it is nil, these operations respond
-	// with 503.
+	// Analytics reads the recorded counts of decisions. If it is nil, its operations answer
+	// 503.
 	Analytics *metrics.Analytics
 	// Audit reads the audit log.
 	Audit audit.Store
-	// Alerts manages alert rules and channels. If it is nil, these operations respond with 503.
+	// Alerts is the service behind alert rules and channels. If it is nil, these operations answer 503.
 	Alerts *alerts.Service
-	// Once returns the stored response to a request with an Idempotency-Key. If there is none, it
-	// calls answer and stores the result together with the edit of the request. The server passes
-	// Store.Once. If it is nil, the header has no effect.
+	// Once returns the stored answer to a request with an Idempotency-Key, or calls answer and
+	// stores the result with the edit. Pass Store.Once. If it is nil, the header has no effect.
 	Once func(ctx context.Context, id, body [32]byte, answer func(context.Context) ([]byte, error)) (first []byte, repeated bool, err error)
-	// Changed is called after each successful write, before the response. It loads the change into
-	// this node's snapshot, so that the next check uses it. It may be nil.
+	// Changed is called after every successful write and before the answer. It loads the change
+	// into this node's snapshot, so that the next check uses it. It may be nil.
 	Changed func(ctx context.Context)
-	// Simulate plays one scenario and returns the result as JSON. The server passes
-	// simulation.RunOne. If it is nil, this operation responds with 503.
+	// Simulate runs one scenario and returns its result as JSON. Pass simulation.RunOne. If it
+	// is nil, the operation answers 503.
 	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
-	// Ready returns the readiness of the node, for GET /readyz. By default, the node is ready when
-	// it has loaded the first snapshot.
+	// Ready returns the readiness of the node for GET /readyz. By default the node is ready
+	// after it loaded the first snapshot.
 	Ready func(ctx context.Context) Readiness
-	// Metrics serves GET /metrics. If it is nil, the response is 404.
+	// Metrics serves GET /metrics. If it is nil, the path answers 404.
 	Metrics http.Handler
-	// MetricsPublic says that GET /metrics needs no key.
+	// MetricsPublic means that GET /metrics needs no key.
 	MetricsPublic bool
-	// BootstrapKey is the token of a key of the operator with every scope. It is accepted only
-	// while the database has no valid operator key. "" means that there is no such token.
+	// BootstrapKey is the token of an operator key with every scope. It is valid only while the
+	// database has no operator key. "" means that there is none.
 	BootstrapKey string
-	// Headers says which rate-limit headers responses to checks have. See ParseHeaders. The zero
-	// value stands for none.
+	// Headers selects the rate-limit headers of decisions. See ParseHeaders. The zero value
+	// writes none.
 	Headers Headers
-	// PublicURL is the part of the URIs of problem types before the path. If it is empty, the URIs
-	// are relative references.
+	// PublicURL is the base of the URIs of problem types. If it is empty, the URIs are relative
+	// references.
 	PublicURL string
-	// Version is the version of the program. It replaces info.version in the served openapi.yaml.
-	// By default, that stays unchanged.
+	// Version is the version of the program, which the served contract has as info.version. By
+	// default it is that of openapi.yaml.
 	Version string
-	// Requests limits the number of requests that are not checks. Default: no limits.
+	// Requests bound the requests that are not checks. Default: no limits.
 	Requests RequestLimits
-	// ClientAddress returns the address of the client of a request, for the audit log. By default,
-	// it is the address of the connection.
+	// ClientAddress returns the client's address, which the audit log records. By default it is
+	// the address of the connection.
 	ClientAddress func(*http.Request) string
-	// ClientIP returns the address of the client of a request, which must be in the networks of its
-	// API key. It is not valid if the address is unknown. By default, it is the address of the
-	// connection.
+	// ClientIP returns the client's address, which the addresses of its key must contain. It is not valid if the
+	// address is unknown. By default it is the address of the connection.
 	ClientIP func(*http.Request) netip.Addr
-	// TrustedProxy reports whether a request comes from a proxy whose headers describe the original
-	// request. If it is nil, no proxy is trusted.
+	// TrustedProxy reports whether a request comes from a proxy whose headers describe the original request. If it is
+	// nil, no proxy is trusted.
 	TrustedProxy func(*http.Request) bool
-	// Timeout is the maximum time of a management request and of a simulation. Default: 10 s.
+	// Timeout bounds the time of a management request and of a simulation. The default is 10 s.
 	Timeout time.Duration
 	// Logger logs internal errors. Default: no log.
 	Logger *slog.Logger
@@ -127,21 +123,21 @@ type Config struct {
 type API struct {
 	cfg  Config
 	echo *echo.Echo
-	// compressed passes requests to echo and compresses the responses.
+	// compressed is echo with compressed answers.
 	compressed http.Handler
 	requests   *requestLimit // nil: no limit
 	bootstrap  *[32]byte     // hash of the bootstrap key
 	types      problemTypes
-	// checkRoute and checkGate are the route of POST /v1/check and its authorization. To save time,
-	// ServeHTTP calls its handler without the router of echo.
+	// checkRoute and checkGate are the route and the authorization of POST /v1/check. ServeHTTP
+	// calls its handler without the router, which saves time.
 	checkRoute route
 	checkGate  *gate
-	// lastOverloadLog is the time of the last log line about overload, in Unix nanoseconds. It
-	// limits these log lines to one per second.
+	// lastOverloadLog is the time of the last log line about an overloaded check, in Unix
+	// nanoseconds. It limits the log to one line a second.
 	lastOverloadLog atomic.Int64
 }
 
-// New returns an API.
+// New makes an API.
 func New(cfg Config) *API {
 	if cfg.Changed == nil {
 		cfg.Changed = func(context.Context) {}
@@ -172,8 +168,8 @@ func New(cfg Config) *API {
 	a.echo.HTTPErrorHandler = a.fail
 	for _, r := range a.routes() {
 		if r.path == CheckPath {
-			// ServeHTTP itself serves POST requests for this path. The router only gets requests
-			// with other methods.
+			// ServeHTTP serves POST requests on this path directly. The router answers other
+			// methods.
 			a.checkRoute, a.checkGate = r, newGate(r.action)
 			a.echo.Add(r.method, r.path, func(c echo.Context) error { a.serveCheck(c.Response(), c.Request()); return nil })
 			continue
@@ -194,7 +190,7 @@ func New(cfg Config) *API {
 	return a
 }
 
-// Serves reports whether the API serves a path. Package web serves all other paths.
+// Serves reports whether the API serves a path. The package web serves all other paths.
 func Serves(path string) bool {
 	switch path {
 	case "/v1", "/healthz", "/livez", "/readyz", "/metrics", "/openapi.yaml", "/openapi.json":
@@ -203,7 +199,7 @@ func Serves(path string) bool {
 	return strings.HasPrefix(path, "/v1/")
 }
 
-// connectionAddress returns the address of the peer of the connection, without the port.
+// connectionAddress returns the remote address of a request's connection, without the port.
 func connectionAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -15,20 +15,20 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// The kinds of API keys, in the words of accounts.Principal and audit.Actor.
+// The kinds of an API key. accounts.Principal and audit.Actor use these words.
 const (
 	operatorKey = "operator_key"
 	tenantKey   = "tenant_key"
 )
 
-// A caller is the API key with which a request was sent, and the snapshot in which the key was
-// found. The whole request is served from this snapshot.
+// A caller is the API key that sent a request, with the snapshot in which the key was found.
+// The whole request uses this snapshot.
 type caller struct {
 	snapshot *snapshot.Snapshot
 	key      *snapshot.Key
 }
 
-// tenant returns the tenant to which the key belongs. It is nil for a key of the operator.
+// tenant returns the tenant that the key belongs to, or nil for a key of the operator.
 func (c caller) tenant() *enforcement.Subject { return c.key.Subject }
 
 // party returns the ID under which the caller uses slots for expensive operations: the ID of its
@@ -40,7 +40,7 @@ func (c caller) party() string {
 	return c.key.ID
 }
 
-// is reports whether ref is the slug or the ID of the tenant to which the key belongs.
+// is reports whether ref is the slug or the id of the caller's own tenant.
 func (c caller) is(ref string) bool {
 	t := c.tenant()
 	return t != nil && (ref == t.Tenant || ref == t.TenantID)
@@ -55,18 +55,18 @@ func (c caller) actor() audit.Actor {
 	return audit.Actor{Kind: kind, ID: c.key.ID, Name: c.key.Name}
 }
 
-// bootstrapKey is the key for Config.BootstrapKey. It has every scope.
+// bootstrapKey is the bootstrap key, which has every scope.
 var bootstrapKey = func() *snapshot.Key {
 	all, _ := snapshot.ScopesOf([]tenants.Scope{tenants.ScopeCheck, tenants.ScopeManage})
 	return &snapshot.Key{ID: "bootstrap", Name: "bootstrap key", Operator: true, Scopes: all}
 }()
 
-// errUnauthenticated is the error for a missing, unknown, expired or revoked key. It is the same
-// error, so that a caller does not find out which keys exist.
+// errUnauthenticated is the error for a missing, unknown, expired or revoked key. It is the
+// same for all, so that it does not reveal which keys exist.
 var errUnauthenticated = problem.New(problem.Unauthenticated, "a valid API key is needed, as Authorization: Bearer hg_…")
 
-// errForeign is the error for access to another tenant. It is the same error whether or not this
-// tenant exists.
+// errForeign is the error for access to another tenant. It is the same whether that tenant
+// exists or not.
 var errForeign = problem.New(problem.Forbidden, "this key reaches only its own tenant")
 
 // errKeyAddress is the error for a key that may not be used from the address of the request. It says neither the address
@@ -87,8 +87,7 @@ func (a *API) authenticate(r *http.Request, from func(*http.Request) netip.Addr)
 	return who, a.used(who, address)
 }
 
-// used records that the caller's key was used from an address. If the key may not be used from this
-// address, it returns errKeyAddress.
+// used records the use of the caller's key from an address. It returns errKeyAddress if the key may not be used from there.
 func (a *API) used(who caller, from netip.Addr) error {
 	if allowed := who.key.AllowedIPs; len(allowed) > 0 && !allowed.Contains(from) {
 		return errKeyAddress
@@ -103,8 +102,8 @@ func connectionIP(r *http.Request) netip.Addr {
 	return at.Addr()
 }
 
-// holder finds the key with a token in the snapshot. It never queries the database. A token with a
-// wrong form or checksum is rejected without a lookup. sent is false if the request has no token.
+// holder finds the key with a token in the snapshot, and never queries a database. It rejects a token of the wrong
+// form or checksum without a lookup. sent is false if the caller sent no token.
 func (a *API) holder(token string, sent bool) (caller, error) {
 	var current *snapshot.Snapshot
 	if a.cfg.Snapshot != nil {
@@ -135,11 +134,11 @@ func (a *API) holder(token string, sent bool) (caller, error) {
 	return caller{}, errUnauthenticated
 }
 
-// maxToken is the maximum length of a token in bytes. The bootstrap key may be that long; all other
+// maxToken bounds the length of a token in bytes. The bootstrap key may have this length; other
 // tokens are shorter.
 const maxToken = 128
 
-// bearer returns the token in the Authorization header.
+// bearer returns the token of the Authorization header.
 func bearer(headers []string) (string, bool) {
 	const scheme = "Bearer "
 	if len(headers) != 1 || len(headers[0]) <= len(scheme) || !strings.EqualFold(headers[0][:len(scheme)], scheme) {
@@ -149,19 +148,19 @@ func bearer(headers []string) (string, bool) {
 	return token, len(token) <= maxToken
 }
 
-// A gate has the results of accounts.Authorize for one action, for every kind of key and set of
-// scopes. They are computed in advance, so that a check need not build a Principal.
+// A gate contains the results of accounts.Authorize for one action. They are computed in
+// advance for every kind and set of scopes, so that a check does not build a Principal.
 type gate struct {
-	// open says that the action needs no key.
+	// open means that the action needs no key.
 	open bool
-	// refused has the error for each kind of key (of the operator, of a tenant) and each set of
-	// scopes, as a bit mask. nil means that the key may do the action.
+	// refused contains the error for a key, by kind (operator or tenant) and by its set of
+	// scopes as a bit mask. nil allows the action.
 	refused [2][8]error
-	// writes says that a key of a tenant needs the scope manage for the action.
+	// writes means that a tenant's key needs the scope manage for the action.
 	writes bool
 }
 
-// newGate returns the gate for an action.
+// newGate returns the gate of an action.
 func newGate(action accounts.Action) *gate {
 	g := &gate{open: accounts.Authorize(accounts.Principal{}, action) == nil}
 	words := []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage}
@@ -182,8 +181,8 @@ func newGate(action accounts.Action) *gate {
 	return g
 }
 
-// authorize returns an error if the caller may not call a route. ref is the slug or ID of the
-// tenant in the path, or "" if the path names none.
+// authorize returns an error if the caller is not permitted to call a route. ref is the tenant
+// in the path, or "" if the path has none.
 func (g *gate) authorize(c caller, ref string) error {
 	kind := 0
 	if !c.key.Operator {
@@ -203,8 +202,8 @@ func (g *gate) authorize(c caller, ref string) error {
 	return nil
 }
 
-// subject returns the tenant with the slug or ID ref. If ref is "", it returns the tenant to which
-// the caller's key belongs.
+// subject returns the tenant that a check names. If ref is "", it is the tenant of the caller's
+// key.
 func (c caller) subject(ref string) (*enforcement.Subject, error) {
 	if own := c.tenant(); own != nil {
 		if ref == "" || c.is(ref) {
@@ -219,7 +218,7 @@ func (c caller) subject(ref string) (*enforcement.Subject, error) {
 	return s, nil
 }
 
-// within returns an error if the caller's key may not send this check to the tenant s.
+// within returns an error if the caller's key may not send a check to a tenant.
 func (c caller) within(s *enforcement.Subject, check *enforcement.Check) error {
 	b := &c.key.Bounds
 	switch {
@@ -235,7 +234,7 @@ var errPeekOnly = problem.WithCode(problem.Forbidden, "key_peek_only", "this key
 
 type callerKey struct{}
 
-// callerOf returns the caller in the context of a management request.
+// callerOf returns the caller of a management request.
 func callerOf(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
 	return c

@@ -8,13 +8,13 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// defaultCost is the cost of a check if neither the check nor the policy has one.
+// defaultCost is the cost of a check for a policy if neither states one.
 const defaultCost = 1
 
 var costRange = fmt.Sprintf("must be a whole number from 0 to %d", int64(MaxCost))
 
-// ParseCost parses a cost: a decimal number from 0 to MaxCost, without a sign or leading zeros. It
-// returns false for any other text.
+// ParseCost returns the cost that a text states: a decimal number from 0 to MaxCost,
+// without a sign or leading zeros. The result is false if the text is not a cost.
 func ParseCost(text string) (int64, bool) {
 	if text == "" || len(text) > len("2147483647") || text[0] == '0' && text != "0" {
 		return 0, false
@@ -30,10 +30,10 @@ func ParseCost(text string) (int64, bool) {
 	return n, n <= MaxCost
 }
 
-// costOf returns the number of units that the rule charges for a check. It uses the first of these
-// that exists: the attribute that cost_from names, the cost that the caller sent, and the cost of
-// the policy. If the value of the attribute is not a cost, the caller of the engine has already
-// rejected the check; see CostFault.
+// costOf returns the number of units that the rule charges for a check. The first of
+// these applies: the attribute that cost_from names, the cost that the caller sent, the
+// cost of the policy. Callers of the engine reject a check whose attribute is not a
+// cost; see CostFault.
 func (r *Rule) costOf(c *Check) int64 {
 	if r.CostFrom != "" {
 		if value, ok := c.attribute(r.CostFrom); ok {
@@ -48,10 +48,10 @@ func (r *Rule) costOf(c *Check) int64 {
 	return c.Cost
 }
 
-// CostFault returns the name of an attribute of the check whose value is not a cost although a
-// policy of the tenant's plan names it as cost_from. message says what is wrong with the value. If
-// there is no such attribute, both are "". Otherwise the caller must reject the check, because its
-// cost is unknown.
+// CostFault returns the name of an attribute of the check whose value must be a cost,
+// because a policy of the tenant's plan has it as cost_from, and is none. message says
+// what is wrong. Both are "" if there is no such attribute. The caller
+// must reject such a check, because its cost is unknown.
 func (s *Subject) CostFault(c *Check) (attribute, message string) {
 	if s.Plan == nil {
 		return "", ""
@@ -66,8 +66,8 @@ func (s *Subject) CostFault(c *Check) (attribute, message string) {
 	return "", ""
 }
 
-// SentCost returns the largest cost that the caller has chosen in the check: the cost of the check,
-// or the value of an attribute that a policy of the tenant's plan names as cost_from.
+// SentCost returns the largest cost that the caller chose: that of the check, or that of
+// an attribute which a policy of the tenant's plan has as cost_from.
 func (s *Subject) SentCost(c *Check) int64 {
 	largest := c.Cost
 	if s.Plan == nil {
@@ -102,8 +102,9 @@ func (p *Policy) validateCost() (f problem.Fields) {
 	return f
 }
 
-// costSentence returns the part of a Because sentence that says why the rule charges this cost. It
-// is "" if the caller sent the cost, if the cost is the default, and if c is nil.
+// costSentence says how the rule came to its cost for a check, for a sentence of
+// Because. It is "" for a cost that the caller sent, for the default, and if the check is
+// not known.
 func (r *Rule) costSentence(c *Check) string {
 	if c == nil {
 		return ""

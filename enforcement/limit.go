@@ -37,8 +37,8 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// ParseAlgorithm returns the algorithm with a name of the API. It returns false if there is no such
-// algorithm.
+// ParseAlgorithm returns the algorithm that has this name in the API. The result is
+// false if there is none.
 func ParseAlgorithm(name string) (Algorithm, bool) {
 	for i, n := range algorithmNames {
 		if i > 0 && n == name {
@@ -110,8 +110,8 @@ func (p Period) DefaultAnchor() Anchor {
 	return ByCalendar
 }
 
-// ParseAnchor returns the anchor with a name of the API. It returns false if there is no such
-// anchor.
+// ParseAnchor returns the anchor that has this name in the API. The result is false if
+// there is none.
 func ParseAnchor(name string) (Anchor, bool) {
 	for i, n := range anchorNames {
 		if n == name {

@@ -21,7 +21,7 @@ const (
 	MaxCost = 1<<31 - 1 // of Bounds.MaxCost, and the largest cost of a check
 )
 
-// Normalise returns the document with its defaults filled in.
+// Normalise returns the document with all defaults filled in.
 func Normalise(d Document) Document {
 	d.Status = cmp.Or(d.Status, Active)
 	d.TimeZone = cmp.Or(d.TimeZone, "UTC")
@@ -30,8 +30,8 @@ func Normalise(d Document) Document {
 	return d
 }
 
-// Validate returns a problem.Invalid with JSON pointers to all faults of a document that Normalise
-// returned. It does not check whether the plan exists; the Store does.
+// Validate returns an Invalid problem with JSON pointers to all faults of a normalized
+// document. The Store checks whether the plan exists.
 func Validate(d Document) error {
 	var f problem.Fields
 	faults(&f, d)
@@ -60,8 +60,8 @@ func faults(f *problem.Fields, d Document) {
 	}
 }
 
-// validZone reports whether name is in the time zone database. "" and "Local" are not valid,
-// because "Local" can be another zone on each node.
+// validZone reports whether name is in the time zone database. It rejects "Local", whose
+// meaning differs between nodes, and "".
 func validZone(name string) bool {
 	if name == "" || name == "Local" || len(name) > maxZone {
 		return false
@@ -75,13 +75,12 @@ type NewKey struct {
 	Name      string // 1 to 200 characters
 	Scopes    []Scope
 	ExpiresAt time.Time // zero if the key does not expire
-	// AllowedIPs are the IP addresses and CIDR ranges from which the key may be used, at most
-	// MaxAllowedIPs. If it is empty, all addresses may use the key.
+	// AllowedIPs are the IP addresses and CIDR ranges from which the key may be used, at most MaxAllowedIPs; empty: all.
 	AllowedIPs []string
 	Bounds
 }
 
-// Validate returns a problem.Invalid with JSON pointers to all faults of k.
+// Validate returns an Invalid problem with JSON pointers to all faults of the fields.
 func (k NewKey) Validate(now time.Time) error {
 	var f problem.Fields
 	f.Line("/name", k.Name, 1, MaxName)
@@ -118,7 +117,7 @@ func (k NewKey) Validate(now time.Time) error {
 	return f.Err()
 }
 
-// MaxOverlap is the maximum time for which a key stays valid after its rotation.
+// MaxOverlap is the longest time that an old key stays valid after its rotation.
 const MaxOverlap = 7 * 24 * time.Hour
 
 // validateOverlap returns an error if overlap is not between 0 and MaxOverlap.

@@ -14,8 +14,7 @@ import (
 
 const jumpFound = 8 // maximum number of results of each kind
 
-// jump is the handler of GET /jump. If one page matches the search, it redirects to this page.
-// Otherwise it shows all matches.
+// jump is GET /jump. It redirects to the only match, or shows all matches.
 func (w *Shell) jump(c echo.Context) error {
 	q := strings.TrimSpace(c.QueryParam("q"))
 	groups := w.pagesNamed(VisitorOf(c), q)
@@ -30,8 +29,7 @@ func (w *Shell) jump(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.JumpPage(w.Page(c, "Jump to"), q, groups))
 }
 
-// jumpFragment is the handler of GET /jump/found. It returns the matching tenants and plans for the
-// command palette of the script.
+// jumpFragment is GET /jump/found: tenants and plans for the palette of the script.
 func (w *Shell) jumpFragment(c echo.Context) error {
 	groups, err := w.named(c.Request().Context(), VisitorOf(c), strings.TrimSpace(c.QueryParam("q")))
 	if err != nil {
@@ -40,7 +38,7 @@ func (w *Shell) jumpFragment(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.JumpFound(groups))
 }
 
-// pagesNamed returns the pages in the visitor's navigation whose names contain q.
+// pagesNamed returns the pages of a visitor's navigation with q in their names.
 func (w *Shell) pagesNamed(v Visitor, q string) []views.JumpGroup {
 	group := views.JumpGroup{Title: "Pages", Icon: "arrow-right"}
 	for _, g := range w.Person(v).Nav {
@@ -56,7 +54,7 @@ func (w *Shell) pagesNamed(v Visitor, q string) []views.JumpGroup {
 	return []views.JumpGroup{group}
 }
 
-// named returns the tenants and plans whose names contain q and that the visitor may see.
+// named returns the tenants and plans that a visitor may see and that have q in their names.
 func (w *Shell) named(ctx context.Context, v Visitor, q string) ([]views.JumpGroup, error) {
 	var groups []views.JumpGroup
 	if q == "" {

@@ -20,8 +20,8 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// doctorCommand is headgate doctor. It reads the settings of headgate serve and checks whether a
-// node with these settings can run. It writes nothing.
+// doctorCommand is headgate doctor. It reads the settings of headgate serve, checks what they
+// name, and writes nothing.
 type doctorCommand struct {
 	serveSettings
 	cli.Output
@@ -49,7 +49,7 @@ type finding struct {
 	Advice string `json:"advice,omitempty"` // how to fix it; empty for ok
 }
 
-// An examination runs checks and collects their findings.
+// An examination collects findings.
 type examination struct {
 	*doctorCommand
 	findings []finding
@@ -67,7 +67,7 @@ func (e *examination) fail(check, advice, format string, args ...any) {
 	e.findings = append(e.findings, finding{check, statusError, fmt.Sprintf(format, args...), advice})
 }
 
-// Run does all checks and prints the findings.
+// Run prints the findings.
 func (d *doctorCommand) Run(ctx context.Context, p program, parser *kong.Kong, t cli.Terminal) error {
 	e := &examination{doctorCommand: d}
 	e.settings(p, parser.Model)
@@ -107,8 +107,7 @@ func (e *examination) settings(p program, model *kong.Application) {
 	}
 }
 
-// files checks who can read the files with secrets, whether the folder of the snapshot is writable,
-// and the maximum number of open files.
+// files checks the files with secrets, the folder of the snapshot, and the number of open files.
 func (e *examination) files() {
 	open := e.openSecrets()
 	for _, f := range open {
@@ -133,8 +132,8 @@ func (e *examination) files() {
 	}
 }
 
-// writable returns an error if this process cannot create a file in a folder. If the folder does
-// not exist, writable checks the closest parent that exists.
+// writable reports whether this process can create a file in a folder or in the closest folder
+// above it that exists.
 func writable(folder string) error {
 	for {
 		info, err := os.Stat(folder)
@@ -216,11 +215,11 @@ func (e *examination) examineDatabase(ctx context.Context) (found store.Examinat
 	return st.Examine(ctx)
 }
 
-// mostSkew is the largest difference of two clocks that is not reported, in addition to the time of
-// a round trip.
+// mostSkew is the largest difference of two clocks that is no finding, in addition to the time
+// of a round trip.
 const mostSkew = time.Second
 
-// clock reports a difference between the clock of a server and the clock of this machine.
+// clock checks the difference between the clock of a server and the clock of this machine.
 func (e *examination) clock(check, server string, ahead, roundTrip time.Duration) {
 	if ahead.Abs() > mostSkew+roundTrip {
 		e.warn(check, "Synchronize both clocks (chrony, systemd-timesyncd).", "the clock of the %s is %s ahead of the clock of this machine",
@@ -271,7 +270,7 @@ func (e *examination) redis(ctx context.Context) {
 	e.clock("redis-clock", "Redis server", found.Ahead, found.RoundTrip)
 }
 
-// proxies checks the setting of the proxies that may send the address of a client.
+// proxies checks which proxies may name the address of a client.
 func (e *examination) proxies() {
 	const check = "trusted-proxies"
 	networks, err := parseNetworks(e.TrustedProxies)
@@ -292,7 +291,7 @@ func (e *examination) proxies() {
 	e.ok(check, "%d networks", len(networks))
 }
 
-// ports checks whether a node can listen at the address of each listener.
+// ports checks the address of each listener.
 func (e *examination) ports(ctx context.Context) {
 	type listener struct{ setting, addr string }
 	var earlier []listener
@@ -310,8 +309,7 @@ func (e *examination) ports(ctx context.Context) {
 	}
 }
 
-// samePort reports whether two listeners would need the same port. Port 0 stands for any free port,
-// so two of them do not.
+// samePort reports whether two listeners cannot be open at once. Port 0 is a free port.
 func samePort(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -319,8 +317,7 @@ func samePort(a, b string) bool {
 	return errA == nil && errB == nil && portA == portB && portA != "0" && (hostA == hostB || every(hostA) || every(hostB))
 }
 
-// port checks whether a node can listen at an address. If a node already serves there, that is not
-// an error.
+// port checks whether a node can listen at an address, or serves there already.
 func (e *examination) port(ctx context.Context, setting, addr string) {
 	if validAddr(addr) != nil {
 		return // settings has the finding
@@ -353,7 +350,7 @@ func (e *examination) port(ctx context.Context, setting, addr string) {
 	e.ok(setting, "%s is in use, and a node serves at %s", addr, asked)
 }
 
-// publicURL checks whether a node answers at the public URL, and compares its clock.
+// publicURL checks that the public address leads to a node, and compares the clocks.
 func (e *examination) publicURL(ctx context.Context) {
 	if e.PublicURL == "" || validPublicURL(e.PublicURL) != nil {
 		return
@@ -371,8 +368,7 @@ func (e *examination) publicURL(ctx context.Context) {
 	}
 }
 
-// get requests a page of a node. It returns no error if the response says that a key is required,
-// because then a node has answered.
+// get requests a page of a node. An answer that needs a key counts as an answer.
 func (e *examination) get(ctx context.Context, url string) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Wait)
 	defer cancel()
@@ -381,8 +377,7 @@ func (e *examination) get(ctx context.Context, url string) (http.Header, error) 
 		return nil, err
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{
-		// The certificate is not verified for a local address, because it has the public name. The
-		// request contains no secret.
+		// The certificate of a local address has the public name. Nothing secret is sent.
 		InsecureSkipVerify: !strings.HasPrefix(url, strings.TrimRight(e.PublicURL, "/")+"/") || e.PublicURL == "", //nolint:gosec // see above
 	}}
 	defer transport.CloseIdleConnections()

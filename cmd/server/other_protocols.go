@@ -18,18 +18,17 @@ import (
 	"github.com/headgate/headgate/internal/connlimit"
 )
 
-// A wire is a server for checks over a protocol other than HTTP. Each wire has a listener of its
-// own.
+// A wire serves checks over a protocol other than HTTP. Each wire has a separate listener.
 type wire interface {
 	Serve(l *connlimit.Listener) error
 	Open(a *api.API)
 	Shutdown(ctx context.Context) error
 }
 
-// wires has the wires that the settings turn on, by the name of the setting.
+// wires are the wires that the settings turn on, by the name of the setting.
 type wires map[string]wire
 
-// listenWires opens the listener of each wire and starts to accept connections.
+// listenWires opens the listeners of the wires and begins to serve them.
 func (s *serveCommand) listenWires(tasks *errgroup.Group, log *slog.Logger) (_ wires, err error) {
 	open := wires{}
 	defer func() {
@@ -65,8 +64,8 @@ func (s *serveCommand) listenWires(tasks *errgroup.Group, log *slog.Logger) (_ w
 	return open, nil
 }
 
-// mutualTLS returns a copy of config that requires a client certificate from an authority in file.
-// validate has checked the file. If file is "", it returns config.
+// mutualTLS returns config with the demand for a client certificate of the authorities in a file, which validate has
+// read before. "" changes nothing.
 func mutualTLS(config *tls.Config, file string) *tls.Config {
 	if config == nil || file == "" {
 		return config
@@ -77,7 +76,7 @@ func mutualTLS(config *tls.Config, file string) *tls.Config {
 	return mutual
 }
 
-// validAuthorities returns an error if the file in the setting envoy-client-ca-file cannot be used.
+// validAuthorities returns an error if the setting envoy-client-ca-file cannot be used.
 func validAuthorities(cert, file string) error {
 	if file == "" {
 		return nil
@@ -101,14 +100,14 @@ func readAuthorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// open makes all wires pass their checks to a.
+// open lets a decide the checks.
 func (all wires) open(a *api.API) {
 	for _, w := range all {
 		w.Open(a)
 	}
 }
 
-// shutdown serves the checks that have arrived and closes the connections.
+// shutdown answers the checks that have arrived and closes the connections.
 func (all wires) shutdown(ctx context.Context) error {
 	var errs []error
 	for setting, w := range all {

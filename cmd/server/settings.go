@@ -24,25 +24,25 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// environmentPrefix is the prefix of all environment variables. Every setting has a flag and an
-// environment variable, such as --redis-url and HEADGATE_REDIS_URL. The flag has precedence. A
-// secret can also be in a file: then the variable with the suffix _FILE has the name of the file.
+// environmentPrefix is the prefix of all environment variables. Every setting is a flag and an
+// environment variable (--redis-url, HEADGATE_REDIS_URL). A flag overrides the variable. A
+// secret can also be in a file, whose name is in the variable with the suffix _FILE.
 const environmentPrefix = "HEADGATE_"
 
-// databaseSettings has the settings of the database with tenants and plans.
+// databaseSettings select the database of tenants and plans.
 type databaseSettings struct {
 	Config      string `placeholder:"FILE" help:"YAML file with settings of serve, by name: log_level: debug. Flags and variables win over it."`
 	DatabaseURL string `default:"sqlite://data/headgate.db" placeholder:"URL" secret:"true" help:"Where tenants and plans are kept: sqlite://relative.db, sqlite:///absolute.db or postgres://user:password@host/name."`
 }
 
-// limiterSettings has the settings that say where counters are stored.
+// limiterSettings select where counters are stored.
 type limiterSettings struct {
 	RedisURL    string `placeholder:"URL" secret:"true" help:"Where counters are kept: redis://, rediss:// or unix://; several addresses by comma; ?cluster=true, ?master_name=NAME. Empty: in this process."`
 	RedisPrefix string `default:"hg:" help:"What every key in Redis begins with."`
 	RedisStrict bool   `help:"Do not start with a Redis that may evict counters: its maxmemory-policy is not noeviction, or cannot be read. false: warn."`
 }
 
-// logSettings has the settings of the log, which is written to standard error.
+// logSettings configure the log, which is written to standard error.
 type logSettings struct {
 	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: debug, info, warn or error."`
 	LogFormat string `default:"auto" enum:"auto,text,json" help:"text, json, or auto: text on a terminal."`
@@ -96,20 +96,19 @@ type serveSettings struct {
 	OIDCClientID    string        `name:"oidc-client-id" help:"What Headgate is called at the provider."`
 	OIDCName        string        `name:"oidc-name" default:"your organisation" help:"What the button to sign in there says."`
 
-	// Secrets. They have no flag; the method secrets reads them from environment variables or
-	// files.
+	// Secrets. They have no flag: secrets reads them from the environment or from files.
 	BootstrapKey, AdminPassword, OIDCClientSecret string `kong:"-"`
 
 	getenv func(string) string // for the environment variables of OpenTelemetry
 }
 
-// unset is the default of a flag with a duration whose actual default depends on other settings.
+// unset is the flag default of a duration whose actual default depends on other settings.
 const unset = "-1s"
 
 // metricsAuto is the default of metrics-public; see localMetrics.
 const metricsAuto = "auto"
 
-// The settings that have no flag, because every user of the machine can read the command line of a
+// The settings that have no flag, because every user of the machine can read the arguments of a
 // process.
 const (
 	bootstrapSetting     = environmentPrefix + "BOOTSTRAP_KEY"
@@ -117,7 +116,7 @@ const (
 	oidcSecretSetting    = environmentPrefix + "OIDC_CLIENT_SECRET"
 )
 
-// secrets sets the settings that have no flag.
+// secrets reads the settings that have no flag.
 func (s *serveSettings) secrets(getenv func(string) string) (err error) {
 	for name, value := range map[string]*string{
 		bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword,
@@ -130,7 +129,7 @@ func (s *serveSettings) secrets(getenv func(string) string) (err error) {
 	return nil
 }
 
-// validate checks all settings. Each error names the setting that is wrong.
+// validate checks all settings. Each error names its setting.
 func (s *serveSettings) validate(getenv func(string) string) error {
 	s.getenv = getenv
 	if err := s.secrets(getenv); err != nil {
@@ -223,7 +222,7 @@ func validDatabaseURL(text string) error {
 
 const day = 24 * time.Hour
 
-// A lifetime is a retention period, written in hours or days: 36h, 90d.
+// A lifetime is a retention period in hours or days: 36h, 90d.
 type lifetime time.Duration
 
 // UnmarshalText parses a number of hours or days, such as 36h or 90d.
@@ -246,7 +245,7 @@ func (l *lifetime) UnmarshalText(text []byte) error {
 
 var lifetimeForm = regexp.MustCompile(`^([1-9][0-9]{0,4})([hd])$`)
 
-// String returns the lifetime in days if it is a whole number of days, otherwise in hours.
+// String formats the lifetime in days if it is a whole number of days, and in hours otherwise.
 func (l lifetime) String() string {
 	if d := time.Duration(l); d%day == 0 {
 		return strconv.Itoa(int(d/day)) + "d"
@@ -254,7 +253,7 @@ func (l lifetime) String() string {
 	return strconv.Itoa(int(time.Duration(l)/time.Hour)) + "h"
 }
 
-// metricsTenants returns the slugs of the tenants in the setting metrics-tenants.
+// metricsTenants returns the slugs in the setting metrics-tenants.
 func (s *serveSettings) metricsTenants() []string {
 	var slugs []string
 	for part := range strings.SplitSeq(s.MetricsTenants, ",") {
@@ -265,7 +264,7 @@ func (s *serveSettings) metricsTenants() []string {
 	return slugs
 }
 
-// mostNamedTenants is the maximum number of tenants in the setting metrics-tenants.
+// mostNamedTenants bounds the number of tenants with their own series in /metrics.
 const mostNamedTenants = 20
 
 func validTenants(text string) error {
@@ -313,7 +312,7 @@ func validDomains(text string) error {
 	return err
 }
 
-// webhookNetworks returns the networks in the setting webhook-networks. validate has checked them.
+// webhookNetworks returns the networks of --webhook-networks, which are valid.
 func (s *serveSettings) webhookNetworks() []netip.Prefix {
 	networks, _ := parseNetworks(s.WebhookNetworks)
 	list := make([]netip.Prefix, len(networks))
@@ -353,8 +352,8 @@ func validAdmin(email, password string) error {
 	return accounts.ValidFirstOwner(email, password)
 }
 
-// validProvider checks the settings of OpenID Connect. They require the public URL, because the
-// provider redirects browsers to it.
+// validProvider checks the settings of OpenID Connect. They need the public URL, to which the
+// provider redirects.
 func (s *serveSettings) validProvider() error {
 	switch {
 	case s.OIDCIssuer == "" && s.OIDCClientID == "":
@@ -385,19 +384,19 @@ func validCertificate(cert, key string) error {
 	return nil
 }
 
-// settingName returns the name of the environment variable for a flag.
+// settingName returns the environment variable of a flag.
 func settingName(flag string) string {
 	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// isSetting reports whether a flag also has an environment variable. Flags that are meant for one
-// call only, such as --yes, have none.
+// isSetting reports whether a flag also has an environment variable. Flags such as --yes do
+// not, because they are meant for one call only.
 func isSetting(flag *kong.Flag) bool {
 	return flag.Name != "help" && flag.Tag.Get("setting") != "false"
 }
 
-// environment returns a kong resolver, which gets the values of flags from environment variables.
-// For a flag that is marked as a secret, it also reads the file that the variable NAME_FILE names.
+// environment returns a kong resolver that reads flags from environment variables. It reads
+// flags marked as secret also from the file in NAME_FILE.
 func environment(getenv func(string) string) kong.ResolverFunc {
 	return func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if !isSetting(flag) {
@@ -418,8 +417,8 @@ func environment(getenv func(string) string) kong.ResolverFunc {
 	}
 }
 
-// secretFrom returns the value of the variable NAME, or else the content of the file that NAME_FILE
-// names, without line breaks at the end.
+// secretFrom returns the value of the variable NAME, or the content of the file in NAME_FILE
+// without trailing line breaks. NAME wins if both are set.
 func secretFrom(getenv func(string) string, name string) (string, error) {
 	if value := getenv(name); value != "" {
 		return value, nil
@@ -435,8 +434,8 @@ func secretFrom(getenv func(string) string, name string) (string, error) {
 	return strings.TrimRight(string(content), "\r\n"), nil
 }
 
-// reread returns a function that reads a secret from its file again. If the used value does not
-// come from a file, reread returns nil.
+// reread returns a function that reads a secret from its file again, or nil if the value in use
+// does not come from a file.
 func (s *serveSettings) reread(flag, used string) func() (string, error) {
 	if s.getenv == nil {
 		return nil
@@ -450,7 +449,7 @@ func (s *serveSettings) reread(flag, used string) func() (string, error) {
 
 var flagInError = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
 
-// namedError adds the name of the environment variable to an error about a flag.
+// namedError adds the environment variable to an error about a flag.
 func namedError(model *kong.Application, err error) error {
 	text := err.Error()
 	flag := flagInError.FindString(text)
@@ -467,8 +466,8 @@ func namedError(model *kong.Application, err error) error {
 	return err
 }
 
-// helpWithVariable returns the help text of a flag with the name of its environment variable. If
-// the help shows a placeholder in place of the default, it also adds the default.
+// helpWithVariable returns the help text of a flag with its environment variable. It adds the
+// default if a placeholder replaces it in the help.
 func helpWithVariable(value *kong.Value) string {
 	help := value.Help
 	if value.Flag == nil {

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// noSnapshotFile is the value of the setting snapshot-file with which the node writes no file.
+	// noSnapshotFile is the value of the setting snapshot-file that disables the file.
 	noSnapshotFile = "off"
-	// saveEvery is the interval at which the snapshot is written to the file if it has changed.
+	// saveEvery is the interval at which a changed snapshot is written to the file.
 	saveEvery = 30 * time.Second
 )
 
-// keepsSnapshot reports whether the node writes its snapshot to a file. A node with SQLite does
-// not, because its database is already on the local disk.
+// keepsSnapshot reports whether the node writes its snapshot to a file. Only a node on Postgres
+// does, because a SQLite database is on the local disk.
 func (s *serveSettings) keepsSnapshot() bool {
 	return s.production() && s.SnapshotFile != "" && s.SnapshotFile != noSnapshotFile
 }
 
-// databaseName returns the host and the name of the database, without credentials. The file
-// contains it, so that a node does not use the snapshot of another database.
+// databaseName returns the database's host and name, without credentials. The file records it,
+// so that a node does not load the snapshot of another database.
 func (s *serveSettings) databaseName() string {
 	u, err := url.Parse(s.DatabaseURL)
 	if err != nil {
@@ -40,8 +40,8 @@ func (s *serveSettings) databaseName() string {
 	return u.Host + u.Path
 }
 
-// saveSnapshots starts a task that writes the snapshot to the file after changes, and once more
-// when the node stops.
+// saveSnapshots starts a task that writes the snapshot to the file after changes and when the
+// node stops.
 func (n *node) saveSnapshots(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	if !s.keepsSnapshot() {
 		return
@@ -73,8 +73,8 @@ func (n *node) saveSnapshots(work context.Context, tasks *errgroup.Group, s *ser
 	})
 }
 
-// standBy serves checks from the snapshot in the file while the database is unavailable at the
-// start of the node. Decisions of this time are counted only in /metrics.
+// standBy serves checks from the saved snapshot while the database is unavailable at the start.
+// Counts of decisions in this time appear only in /metrics.
 func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 	if !s.keepsSnapshot() {
 		return

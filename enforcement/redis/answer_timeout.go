@@ -13,9 +13,9 @@ import (
 // patienceSlices is the number of slices into which a connection divides its timeout.
 const patienceSlices = 5
 
-// mostPatience bounds the wall-clock time of one wait for an answer, as a multiple of the timeout.
-// Time in which this process did not run does not count for the timeout, so on an overloaded
-// machine a second bound is needed.
+// mostPatience bounds the wall-clock time of one wait, as a multiple of the timeout. On
+// an overloaded machine, time in which this process did not run does not count against
+// the timeout, so a second bound is needed.
 const mostPatience = 20
 
 // A conn is a connection to Redis that bounds the time until the server answers, counted
@@ -80,22 +80,24 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 }
 
-// passed returns how many slices of the timeout are used up when the time left is left.
+// passed returns the number of slices of the timeout that are used up when the time
+// left remains.
 func (c *conn) passed(left time.Duration) int {
 	slice := c.patience / patienceSlices
 	return int((c.patience - left + slice/4) / slice)
 }
 
-// The following methods do nothing: the connection sets its own deadlines and ignores those of the
-// go-redis client.
+// The methods below do nothing: the connection sets its own deadlines, and ignores
+// those that the go-redis client sets.
 
 func (c *conn) SetDeadline(time.Time) error      { return nil }
 func (c *conn) SetReadDeadline(time.Time) error  { return nil }
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// A plainConn is a conn without TLS. With its socket, the client can check whether the server has
-// closed the connection. A TLS connection does not offer this check, because bytes that wait below
-// TLS are not always part of an answer.
+// A plainConn is a conn without TLS. It gives the client access to the socket, so that
+// the client can check whether the server has closed the connection. A TLS connection
+// has no such check, because bytes that wait below TLS are not always part of an
+// answer.
 type plainConn struct {
 	*conn
 	raw syscall.Conn
@@ -108,8 +110,9 @@ func (c plainConn) SyscallConn() (syscall.RawConn, error) {
 	return look{raw}, err
 }
 
-// A look is a raw socket whose Read ignores the deadline of the connection. When the client checks
-// whether the connection was closed, the deadline of the last answer may already have passed.
+// A look is a raw socket whose Read ignores the connection's deadline. When the client
+// checks for a closed connection, the deadline of the last answer may have passed
+// already.
 type look struct{ syscall.RawConn }
 
 // Read calls f once, and does not wait.

@@ -31,37 +31,39 @@ type Config struct {
 	TLS *tls.Config
 	// Prefix begins every key. It must not contain a brace. Default: "hg:".
 	Prefix string
-	// Tags is the number of homes (hash tags) that tenants share. It must be the same on all nodes.
+	// Tags is the number of homes that tenants share. It must be the same on all nodes.
 	// Default: 64.
 	Tags int
-	// Timeout is the time within which Redis must answer a call. It starts when the call is written
-	// to a connection. So it does not include the time for which a request waits in this process.
-	// Default: 50ms.
+	// Timeout is the time in which Redis must answer a call. It starts when the call is
+	// written to a connection, so it excludes the time that a request waits in this
+	// process. Default: 50ms.
 	Timeout time.Duration
-	// Connections is the maximum number of calls in flight; on a cluster, it is the maximum for
-	// each home. Further requests wait and share the next call. Default: 4, and 1 on a cluster.
+	// Connections is the largest number of calls in flight; on a cluster, for each
+	// home. Further requests wait and share the next call. Default: 4, and 1 on a
+	// cluster.
 	Connections int
 	// Denials is the number of denied requests that this node remembers, each for up to
 	// a second. The node denies such a request again without a call. A negative number
 	// disables the memory. Default: 16,384.
 	Denials int
-	// Keys is the maximum number of live keys of a tenant for requests whose MaxKeys is 0. Above
-	// it, all new keys of a limit of the tenant share one overflow counter. Default: 1,000,000.
+	// Keys is the largest number of live keys of a tenant whose requests have no
+	// Request.MaxKeys. Above it, new keys of one limit of the tenant share one overflow
+	// counter. Default: 1,000,000.
 	Keys int64
-	// Reread returns the URL with the current user and password. It is called for each new
-	// connection, possibly concurrently. Default: the user and password in URL.
+	// Reread returns the URL with the current user and password, which each new connection
+	// uses. It must be safe for concurrent use. Default: those of URL.
 	Reread func() (string, error)
-	// Strict makes New return an error if Redis may evict keys: if its maxmemory-policy is not
-	// noeviction, or if the Redis user may not read this setting.
+	// Strict makes New fail if Redis may evict keys: its maxmemory-policy is not
+	// noeviction, or the Redis user may not read it.
 	Strict bool
 	// Now replaces the clock of Redis, in microseconds since the epoch, for tests and
 	// simulations. All keys then expire after an hour, whatever the window. Now must be
 	// nil for real traffic. Default: nil.
 	Now func() int64
-	// Observe is called with the duration of each answered call and probe, possibly concurrently.
-	// It must return quickly. Default: none.
+	// Observe is called with the duration of each answered call and probe. It must
+	// return quickly and be safe for concurrent use. Default: none.
 	Observe func(time.Duration)
-	// Logger logs when Redis fails and when it works again. Default: no logging.
+	// Logger logs failures of Redis and their ends. Default: none.
 	Logger *slog.Logger
 }
 
@@ -134,8 +136,8 @@ func (c *Config) credentials(context.Context) (user, password string, err error)
 	return o.Username, o.Password, nil
 }
 
-// drawConnections is the number of connections for draws of leased quota. They are in addition to
-// those for calls of the lanes.
+// drawConnections is the number of connections for draws, in addition to those for
+// calls of the lanes.
 const drawConnections = 4
 
 // callOptions returns the options of the client that sends checks and draws. On a
@@ -150,8 +152,8 @@ func (l *Limiter) callOptions(o *redis.UniversalOptions) *redis.UniversalOptions
 	return &calls
 }
 
-// probeOptions returns the options of the client that sends probes. It has a connection of its own,
-// so that probes never wait behind checks.
+// probeOptions returns the options of the client that sends probes. Probes have their
+// own connection, so they never wait behind checks.
 func (l *Limiter) probeOptions(o *redis.UniversalOptions) *redis.UniversalOptions {
 	probes := *o
 	probes.PoolSize, probes.MinIdleConns = 2, 1
@@ -166,8 +168,8 @@ func parseURL(text string) (*redis.UniversalOptions, error) {
 	if !found {
 		return nil, errors.New("redis: the URL has no scheme: redis://, rediss:// or unix://")
 	}
-	// net/url accepts only one address. Therefore the addresses are cut out of the URL before the
-	// rest is parsed.
+	// net/url accepts only one address, so parseURL removes the addresses before it parses the
+	// rest.
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		authority, tail = rest[:i], rest[i:]

@@ -7,8 +7,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Sizes in bytes of a key in Redis, including what Redis stores for the name and the expiry of the
-// key.
+// Bytes of a key in Redis, with what Redis stores for its name and its expiry.
 const (
 	keyBytes      = 160 // of a window or a bucket
 	recordBytes   = 234 // of a record, besides its charges
@@ -24,9 +23,9 @@ const (
 	leastPause = 2 * time.Millisecond
 )
 
-// weightOf returns the maximum size in bytes of a key of a meter in Redis. For a log, that is the
-// size with as many entries as the quota allows: a log that exists may get all of them, even while
-// its tenant is full.
+// weightOf returns the most bytes that a key of a meter can take in Redis. For a log this
+// is the size with as many entries as the quota allows. A log that exists gets each of
+// them, also while its tenant is full.
 func weightOf(m *enforcement.Meter) int64 {
 	if m.Algorithm != enforcement.SlidingWindowLog {
 		return keyBytes
@@ -38,7 +37,7 @@ func weightOf(m *enforcement.Meter) int64 {
 	return logBytes + oldEntryBytes*entries
 }
 
-// A memory contains what a node knows about the memory of Redis. live.mu protects it.
+// memory has what a node knows about the memory of Redis. live.mu guards it.
 type memory struct {
 	used, most int64 // used_memory and maxmemory; most is 0 if it is unknown or unlimited
 	reserved   int64 // bytes of the keys of all tenants that Redis counts for this node
@@ -48,20 +47,18 @@ type memory struct {
 	told  time.Time // when the last report was sent
 }
 
-// grow records that this node created a key. It returns true if the keys that the node has created
-// since its last report are such a large part of the memory that it must report them now.
+// grow records that this node made a key. It returns true if the node must report to
+// Redis now, because the keys since its last report are a large part of the memory.
 func (m *memory) grow(weight int64, now time.Time) bool {
 	m.grown += weight
 	return m.most > 0 && m.grown >= m.most/growths && now.Sub(m.told) >= leastPause
 }
 
-// share returns the maximum number of bytes for the keys of one tenant. While Redis has enough
-// memory, that is half of maxmemory.
-//
-// If more than scarceFrom of maxmemory is in use, it is at most twice the average over the tenants.
-// It falls further with the free memory: to the average halfway, and to 0 when the memory is full.
-// So tenants can create no more keys before the memory is full, those with the most keys first.
-// Memory that logs have not filled yet counts as used.
+// share returns how many bytes the keys of one tenant may take. That is half of maxmemory
+// while Redis has enough memory. Above scarceFrom of maxmemory, it is at most twice the
+// average of the tenants, and declines with the free memory: to the average in the middle,
+// and to 0 when the memory is full. So all tenants stop before that, those with most keys
+// first. Memory that logs have not filled yet counts as used.
 func (m *memory) share() float64 {
 	if m.most == 0 {
 		return math.Inf(1)
@@ -75,8 +72,8 @@ func (m *memory) share() float64 {
 	return min(half, 2*average*max(free, 0)/(1-scarceFrom))
 }
 
-// boundOf returns the maximum number of keys of a tenant, assuming that further keys have the
-// average size of those that it has. The caller holds v.mu.
+// boundOf returns the number of keys that a tenant may have, if the others are like those
+// that it has. The caller holds v.mu.
 func (v *live) boundOf(t *tenantKeys) int64 {
 	weight := float64(keyBytes)
 	if t.alive > 0 && t.bytes > 0 {
@@ -85,16 +82,15 @@ func (v *live) boundOf(t *tenantKeys) int64 {
 	return max(int64(min(float64(t.bound), v.memory.share()/weight)), 1)
 }
 
-// roomOf returns the maximum number of keys of one limit of a tenant. It follows from two maximums
-// of the tenant, of its keys and of their bytes, minus what the tenant's other limits use. The
-// caller holds v.mu.
+// roomOf returns the number of keys that a limit may have: what the tenant's bound and its
+// share of the memory leave beside the keys of its other limits. The caller holds v.mu.
 func (v *live) roomOf(k *limitKeys) int64 {
 	t := k.tenant
 	free := (v.memory.share() - float64(t.bytes-k.bytes)) / float64(k.weight)
 	return int64(max(min(float64(t.bound-(t.alive-k.alive)), free), 0))
 }
 
-// reportAfter returns the number of created keys of a limit after which the node reports them to
+// reportAfter returns the number of changes of a limit after which they are reported to
 // Redis. The caller holds v.mu.
 func (v *live) reportAfter(k *limitKeys) int64 {
 	bound := k.tenant.bound
@@ -104,8 +100,7 @@ func (v *live) reportAfter(k *limitKeys) int64 {
 	return min(pushAfter, max(bound/16, 1))
 }
 
-// count stores the number of live keys of a limit. weight is the size of one key. The caller holds
-// v.mu.
+// count records the number of live keys of a limit. The caller holds v.mu.
 func (v *live) count(k *limitKeys, alive, weight int64) {
 	t, bytes := k.tenant, alive*weight
 	had := t.bytes > 0
@@ -121,8 +116,8 @@ func (v *live) count(k *limitKeys, alive, weight int64) {
 	}
 }
 
-// setMemory stores how much memory Redis uses, and its maximum, or 0 if that is unknown or
-// unlimited.
+// setMemory records the memory of Redis in use, and its maximum, or 0 if that is unknown
+// or unlimited.
 func (v *live) setMemory(used, most int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

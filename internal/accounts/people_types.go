@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// A Role says what a person may do. A role of the operator applies to every tenant. A role of a
-// tenant applies only to this tenant.
+// A Role is a set of rights of a person. The operator's roles apply to every tenant; a tenant's roles apply to that
+// tenant only.
 type Role string
 
 // The roles.
@@ -20,10 +20,10 @@ const (
 	TenantViewer Role = "tenant_viewer" // may read one tenant
 )
 
-// Operator reports whether the role is a role of the operator.
+// Operator reports whether the role is one of the operator's.
 func (r Role) Operator() bool { return r == Owner || r == Editor || r == Viewer }
 
-// Tenant reports whether the role is a role of a tenant.
+// Tenant reports whether the role is one of a tenant's.
 func (r Role) Tenant() bool { return r == TenantAdmin || r == TenantViewer }
 
 // A User is a person who signs in.
@@ -32,13 +32,11 @@ type User struct {
 	Email string // as the person wrote it; unique when compared in lower case
 	Name  string // 1 to 200 characters
 	Role  Role
-	// TenantID is the ID of the tenant of which the user is a member; "" for the operator's people.
+	// TenantID is the tenant of a member. It is "" for the operator's people.
 	TenantID string
-	// Password is an argon2id hash in PHC form. It is "" for a user who signs in only with OpenID
-	// Connect.
+	// Password is an argon2id hash in PHC form. It is "" for a user who signs in with OpenID Connect only.
 	Password string
-	// Issuer and Subject identify the user at an OpenID provider. Both are "" if the user is linked
-	// to none.
+	// Issuer and Subject identify the person at an OpenID provider. Both are "" if no provider is linked.
 	Issuer, Subject string
 	Disabled        bool
 	CreatedAt       time.Time
@@ -48,11 +46,11 @@ type User struct {
 	Revision   int64
 }
 
-// A Session is a sign-in of a user in one browser.
+// A Session is one browser that is signed in.
 type Session struct {
 	ID   string // UUIDv7, shown to people, who use it to end the session
 	Hash [32]byte
-	// Hash is the SHA-256 hash of the cookie's value. The value itself is not stored.
+	// Hash is the SHA-256 of the cookie's value. The value itself is not stored.
 	UserID    string
 	Address   string // IP address from which the user signed in
 	Agent     string // User-Agent header, shortened
@@ -61,8 +59,7 @@ type Session struct {
 	ExpiresAt time.Time // the session ends then even if it is in use
 }
 
-// How long sessions and links are valid. SeenGranularity is the minimum time between two updates of
-// Session.SeenAt.
+// Lifetimes of sessions and links. SeenGranularity is how often Session.SeenAt is written.
 const (
 	SessionIdle     = 30 * time.Minute
 	SessionLife     = 12 * time.Hour
@@ -71,24 +68,23 @@ const (
 	SeenGranularity = time.Minute
 )
 
-// An Invitation is a link that a person can use once, to set a name and a password.
+// An Invitation is a link with which one person sets a name and a password once.
 type Invitation struct {
 	ID   string // UUIDv7
 	Hash [32]byte
-	// Hash is the SHA-256 hash of the link's token. The token itself is not stored.
+	// Hash is the SHA-256 of the link's token. The token itself is not stored.
 	Email    string // "" for the set-up link, whose user enters an address
 	Role     Role
 	TenantID string
-	// UserID is the ID of the existing user for whom the link sets a new password. It is "" if the
-	// link creates a user.
+	// UserID is the existing user who sets a new password with the link. It is "" if the link creates a user.
 	UserID    string
 	CreatedBy audit.Actor
 	CreatedAt time.Time
 	ExpiresAt time.Time
 }
 
-// A UserFilter selects rows of a list of users or invitations. The zero value selects those of the
-// operator and of all tenants. After is the ID of the last row of the previous page, or "".
+// UserFilter selects users or invitations of a listing. The zero value selects those of the operator and of all
+// tenants. After is the ID of the last row of the previous page.
 type UserFilter struct {
 	TenantID string // only this tenant's; "": see Operator
 	Operator bool   // only the operator's people
@@ -97,63 +93,53 @@ type UserFilter struct {
 	Limit    int
 }
 
-// A PeopleStore stores users, sessions and invitations. A change of a user or an invitation is an
-// edit as in tenants.Store: one transaction that also writes the audit line e and raises the
-// revision. A change of a session only writes the audit line e, if the method has it.
-// Implementations pass storetest.Run.
+// A PeopleStore stores users, sessions and invitations. A change of a user or an invitation is an edit as in
+// tenants.Store: one transaction that also writes the audit line and a new revision. A change of a session writes the
+// audit line that the caller passes, but no new revision. Implementations pass storetest.Run.
 type PeopleStore interface {
-	// User finds a user by ID, and UserByEmail by e-mail address, for which upper and lower case
-	// are equal. The error is problem.NotFound if there is no such user.
+	// User finds a user by ID. UserByEmail finds a user by address and ignores case. The error is problem.NotFound if
+	// there is no such user.
 	User(ctx context.Context, id string) (User, error)
 	UserByEmail(ctx context.Context, email string) (User, error)
 	UserBySubject(ctx context.Context, issuer, subject string) (User, error)
 	Users(ctx context.Context, f UserFilter) ([]User, error)
-	// CreateUser adds a user. The error is problem.Conflict with the code email_taken if the
-	// address belongs to another user. If setup is true and any user exists, the error is
-	// problem.Conflict with the code already_set_up.
+	// CreateUser adds a user. The error is problem.Conflict with the code email_taken if the address is in use. If
+	// setup is true, the error is problem.Conflict with the code already_set_up if any user exists.
 	CreateUser(ctx context.Context, u User, setup bool, e audit.Entry) (User, error)
-	// UpdateUser stores the name, role, password, provider link and disabled state of a user. If
-	// the role, the password or the disabled state change, it ends the user's sessions except the
-	// session keep. The error is problem.Stale if the user's revision is not ifRevision,
-	// problem.NotFound, or problem.Conflict with the code last_owner.
+	// UpdateUser writes name, role, password, provider link and disabled state. The error is problem.Stale if the
+	// user's revision is not ifRevision. If role, password or disabled state change, it ends the user's sessions
+	// except keep. Other errors: problem.NotFound, problem.Conflict with the code last_owner.
 	UpdateUser(ctx context.Context, u User, ifRevision int64, keep string, e audit.Entry) (User, error)
-	// DeleteUser deletes a user and ends the user's sessions. The error is problem.NotFound, or
-	// problem.Conflict with the code last_owner.
+	// DeleteUser removes a user and the user's sessions. Errors: problem.NotFound, problem.Conflict with the code
+	// last_owner.
 	DeleteUser(ctx context.Context, id string, e audit.Entry) error
 
-	// CreateInvitation adds an invitation. The error is problem.NotFound if the tenant does not
-	// exist. It does not check whether the address belongs to a user, because a tenant must not
-	// find out about users of other tenants.
-	//
-	// AcceptInvitation deletes the invitation and creates the user u, in one transaction. If the
-	// invitation has a UserID, it sets the password of that user to the one in u instead. The error
-	// is problem.NotFound if the invitation was used, has expired or does not exist, or
-	// problem.Conflict with the code email_taken.
+	// CreateInvitation adds an invitation. The error is problem.NotFound if the tenant does not exist. It does not
+	// check whether the address has an account, because a tenant must not learn who belongs to another tenant.
+	// AcceptInvitation deletes the invitation and creates the user u in one transaction. If the invitation has a
+	// UserID, it sets that user's password to that of u instead. Errors: problem.NotFound if the invitation is used,
+	// expired or unknown; problem.Conflict with the code email_taken.
 	CreateInvitation(ctx context.Context, i Invitation, e audit.Entry) (Invitation, error)
 	Invitation(ctx context.Context, hash [32]byte, now time.Time) (Invitation, error)
-	// Invitations lists invitations by ID. The list includes those that have expired and are not
-	// deleted yet.
+	// Invitations lists invitations by ID, including expired ones that are not deleted yet.
 	Invitations(ctx context.Context, f UserFilter) ([]Invitation, error)
 	AcceptInvitation(ctx context.Context, hash [32]byte, now time.Time, u User, e audit.Entry) (User, error)
 	DeleteInvitation(ctx context.Context, tenantID, id string, e audit.Entry) error
 
 	// CreateSession adds a session, sets the user's SignedInAt, and writes the audit line e.
 	CreateSession(ctx context.Context, s Session, e audit.Entry) (Session, error)
-	// Session finds a session and its user. The error is problem.NotFound if, at now, the session
-	// has expired or was idle for too long, or if the user is disabled. Session updates SeenAt if
-	// it is older than SeenGranularity.
+	// Session finds a session and its user. The error is problem.NotFound if the session has expired at now (absolute
+	// or idle) or its user is disabled. It updates SeenAt if the stored time is older than SeenGranularity.
 	Session(ctx context.Context, hash [32]byte, now time.Time) (Session, User, error)
-	// RenewSession replaces the hash of a session, and so its cookie. The error is problem.NotFound
-	// if there is no such session.
+	// RenewSession replaces the hash of a session. The error is problem.NotFound if there is no such session.
 	RenewSession(ctx context.Context, id string, hash [32]byte) error
 	Sessions(ctx context.Context, userID string, now time.Time) ([]Session, error)
-	// EndSession ends one session of a user. If id is "", it ends all sessions of the user except
-	// the session keep. It returns the number of sessions that it ended.
+	// EndSession ends one session of a user. If id is "", it ends all sessions of the user except keep. It returns
+	// the number of sessions that it ended.
 	EndSession(ctx context.Context, userID, id, keep string, e audit.Entry) (int, error)
 	// EndOverSessions deletes the sessions that have expired at now.
 	EndOverSessions(ctx context.Context, now time.Time) error
 
-	// WriteAudit writes an audit line about an event that changes nothing, such as a failed sign-in
-	// or a denied access.
+	// WriteAudit writes an audit line that belongs to no change, for a failed sign-in or a denied access.
 	WriteAudit(ctx context.Context, e audit.Entry) error
 }

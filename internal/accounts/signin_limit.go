@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The maximum numbers of failed sign-ins within a FailureWindow.
+// The maximum numbers of failed sign-ins in a FailureWindow.
 const (
 	FailuresPerAccount = 5
 	FailuresPerAddress = 20 // an IPv6 address counts as its /64 network
@@ -18,10 +18,10 @@ const (
 	FailureWindow      = 15 * time.Minute
 )
 
-// A LimitedError says that too many sign-ins to an account or from an address have failed. It is
-// the same whether or not the account exists.
+// A LimitedError means that too many sign-ins to this account or from this address have failed. It is the same
+// whether or not the account exists.
 type LimitedError struct {
-	// RetryAfter is the time until the next attempt is allowed. It is at least 1 ms.
+	// RetryAfter is the time until the next attempt is allowed; at least 1 ms.
 	RetryAfter time.Duration
 }
 
@@ -30,8 +30,8 @@ func (e *LimitedError) Error() string {
 	return fmt.Sprintf("too many sign-ins have failed: try again in %v", e.RetryAfter.Round(time.Second))
 }
 
-// A signInLimit counts failed sign-ins with the limiter that decides the checks of tenants, so that
-// all nodes share the counters. Its keys have the tenant number 0, which no tenant has.
+// A signInLimit counts failed sign-ins in the limiter that also decides the tenants' checks, so that all nodes share
+// the counters. The counters use the tenant number 0, which no tenant has.
 type signInLimit struct {
 	engine  *enforcement.Engine
 	limiter enforcement.Limiter
@@ -40,7 +40,7 @@ type signInLimit struct {
 	known   *enforcement.Subject
 }
 
-// The names of the attributes by which failed sign-ins are counted.
+// The attributes of a check by which failed sign-ins are counted.
 const (
 	byAccount = "account"
 	byAddress = enforcement.IPNetwork
@@ -79,16 +79,15 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 	}, nil
 }
 
-// An attempt is a charge of one failed sign-in. It is made before the password is verified.
+// An attempt is the charge of one failed sign-in. It is made before the password is verified.
 type attempt struct {
 	limit    *signInLimit
 	decision enforcement.Decision
 }
 
-// charge charges one failed sign-in to an account and to the address that sent it. account is in
-// the form of FoldEmail. charge is called before the password is verified, so that concurrent
-// attempts are counted too. The error is a *LimitedError, or problem.Unavailable if no limiter is
-// available.
+// charge charges one failed sign-in to an account (in the form of FoldEmail) and to an address. It runs before the
+// password is verified, so that concurrent attempts count too. The error is *LimitedError, or problem.Unavailable if
+// no limiter is available.
 func (l *signInLimit) charge(ctx context.Context, account, address string) (*attempt, error) {
 	check := &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: byAccount, Value: account}}}
 	if ip, canonical, err := enforcement.CanonicalIP(address); err == nil {
@@ -98,8 +97,7 @@ func (l *signInLimit) charge(ctx context.Context, account, address string) (*att
 	return l.take(ctx, l.subject, check)
 }
 
-// chargeBrowser charges one failed sign-in to a browser in which the user has signed in before, and
-// to nothing else.
+// chargeBrowser is charge for a browser in which the user has signed in before. It counts for that browser only.
 func (l *signInLimit) chargeBrowser(ctx context.Context, nonce, userID string) (*attempt, error) {
 	return l.take(ctx, l.known, &enforcement.Check{
 		Cost: 1, Attributes: []enforcement.Attribute{{Name: byBrowser, Value: nonce + " " + userID}},
@@ -119,8 +117,8 @@ func (l *signInLimit) take(ctx context.Context, subject *enforcement.Subject, ch
 	}
 }
 
-// refund takes the charge back, because the sign-in succeeded. If the limiter fails, the charge
-// stays until its window ends.
+// refund takes the charge back because the sign-in did not fail. If the refund itself fails, the charge stays until
+// its window ends.
 func (a *attempt) refund(ctx context.Context) {
 	limiter := a.limit.limiter
 	if a.decision.Degraded {

@@ -21,7 +21,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// showDenial shows one denial. On the page of a tenant, a denial of another tenant is not found.
+// showDenial shows one denial. On the page of a tenant, denials of other tenants are
+// not found.
 func (w *pages) showDenial(c echo.Context) error {
 	t := web.TenantOf(c)
 	base := "/denials"
@@ -106,7 +107,7 @@ func weight(p *views.DenialPolicy) int {
 	return 2
 }
 
-// limitOf returns the limit that a kept denial contains.
+// limitOf returns the limit of a stored denial.
 func limitOf(l *metrics.RefusalLimit) enforcement.Limit {
 	algorithm, _ := enforcement.ParseAlgorithm(l.Algorithm)
 	return enforcement.Limit{
@@ -114,8 +115,8 @@ func limitOf(l *metrics.RefusalLimit) enforcement.Limit {
 	}
 }
 
-// denialSentence returns the sentence with which the API says why a request was denied. A kept
-// denial contains neither the list entry nor the end of a block, so these are missing.
+// denialSentence says why a request was denied, in the words of the API. The stored
+// denial does not have the entry of the list, and when a block ends.
 func denialSentence(r *metrics.Refusal) string {
 	switch r.Reason {
 	case enforcement.ReasonBlocked:
@@ -231,7 +232,7 @@ func storedBecause(r *metrics.Refusal, p *metrics.RefusalPolicy) string {
 	return text
 }
 
-// A checkBody is the body of a check in a curl command.
+// A checkBody is the body of a check in a command.
 type checkBody struct {
 	Tenant     string            `json:"tenant,omitempty"`
 	Method     string            `json:"method,omitempty"`
@@ -253,8 +254,8 @@ func costOf(cost int64) *int64 {
 	return &cost
 }
 
-// sameCheck returns a curl command that sends the check of a denial again. It lacks values that
-// were not stored.
+// sameCheck returns the check of a denial as a command, without values that are not
+// stored.
 func sameCheck(origin string, r *metrics.Refusal) string {
 	body := checkBody{Tenant: r.TenantSlug, Method: r.Method, Path: r.Path, Cost: costOf(r.Cost), Attributes: map[string]string{}}
 	for _, a := range r.Attributes {
@@ -265,8 +266,7 @@ func sameCheck(origin string, r *metrics.Refusal) string {
 	return body.command(origin)
 }
 
-// denialActions returns links to pages that help with a denial, as far as the visitor may open
-// them.
+// denialActions are the pages that help with a denial and that the visitor may open.
 func (w *pages) denialActions(c echo.Context, r *metrics.Refusal, slug string) []views.DenialAction {
 	var list []views.DenialAction
 	base := "/tenants/" + slug
@@ -314,13 +314,13 @@ func (w *pages) denialActions(c echo.Context, r *metrics.Refusal, slug string) [
 	return list
 }
 
-// A keyLinks has the addresses of forms about a key, in which the key is already filled in.
+// A keyLinks has the addresses of the forms about a key, filled in.
 type keyLinks struct {
 	override, reset, block, allow string // allow is "" if the key has no attribute
 	attribute, value              string // the first attribute of the key
 }
 
-// linksOf returns the links for a key of a policy. countBy is the count_by of the policy.
+// linksOf returns the links of a key of a policy, which counts by countBy.
 func linksOf(slug, policy string, countBy []string, key map[string]string) keyLinks {
 	var l keyLinks
 	of := web.KeyQuery(key)
