@@ -22,7 +22,7 @@ func (a *API) alertOwner(ctx context.Context, tenant string) (string, error) {
 	return a.auditedTenant(ctx, tenant)
 }
 
-// alertDocument returns a rule from its wire format.
+// alertDocument converts the JSON form of a rule in the API to an alerts.Document.
 func alertDocument(b *AlertRuleDocument) (alerts.Document, error) {
 	d := alerts.Document{
 		Name: b.Name, Metric: alerts.Metric(b.Metric), Tenant: b.Tenant, Policy: b.Policy, MinRequests: b.MinRequests, Disabled: b.Disabled,
@@ -54,7 +54,7 @@ func alertDocument(b *AlertRuleDocument) (alerts.Document, error) {
 	return d, f.Err()
 }
 
-// showAlertDocument returns the wire format of a rule.
+// showAlertDocument converts an alerts.Document to the JSON form of a rule in the API.
 func showAlertDocument(d *alerts.Document) AlertRuleDocument {
 	out := AlertRuleDocument{
 		Name: d.Name, Metric: AlertMetric(d.Metric), Tenant: d.Tenant, Policy: d.Policy, Threshold: alertNumber(d.Threshold),

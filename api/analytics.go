@@ -12,10 +12,11 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The metrics package identifies tenants by number, and the API by slug. A tenant's key reads
-// only the counts of its own tenant.
+// The metrics package identifies tenants by number, and the API by slug. A key of a tenant reads
+// only the counts of this tenant.
 
-// counts returns problem.Unavailable if this node does not record counts.
+// counts returns an error of the kind problem.Unavailable if this node has no recorded counts to
+// read.
 func (a *API) counts() error {
 	if a.cfg.Analytics == nil {
 		return problem.New(problem.Unavailable, "this node does not count")
@@ -23,8 +24,9 @@ func (a *API) counts() error {
 	return nil
 }
 
-// countedTenant returns the number of the tenant whose counts the caller reads. Only the
-// operator may leave ref empty to read the sum over all tenants; its number is 0.
+// countedTenant returns the number of the tenant whose counts the request is about. ref is the slug
+// or ID in the request. Only the operator may leave it empty, to read the sum over all tenants; the
+// number is then 0.
 func (a *API) countedTenant(ctx context.Context, ref string) (uint32, error) {
 	if err := a.counts(); err != nil {
 		return 0, err
@@ -49,8 +51,8 @@ func (a *API) countedTenant(ctx context.Context, ref string) (uint32, error) {
 // defaultSpan is the length of the time range if the request has no parameter from.
 const defaultSpan = time.Hour
 
-// counted calls read with a query for one tenant and one time range. Before the call, narrow
-// sets the other fields of the query.
+// counted makes a query for one tenant and one time range, lets narrow set its other fields, and
+// calls read with it.
 func counted[T any](ctx context.Context, a *API, tenant string, from, to time.Time, narrow func(*metrics.Query),
 	read func(context.Context, metrics.Query) (T, error),
 ) (none T, err error) {
@@ -73,8 +75,8 @@ func counted[T any](ctx context.Context, a *API, tenant string, from, to time.Ti
 	return t, asParameterFault(err)
 }
 
-// slugOf returns the slug of the tenant with a number, or "deleted" if the snapshot does not
-// contain it.
+// slugOf returns the slug of the tenant with a number. If the snapshot does not have the tenant, it
+// returns "deleted".
 func (c caller) slugOf(number uint32) string {
 	if s, ok := c.snapshot.SubjectByNumber(number); ok {
 		return s.Tenant
@@ -118,8 +120,8 @@ func showHistogram(h *metrics.Histogram) Histogram {
 	return Histogram{Count: h.Count, P50: h.P50, P95: h.P95, P99: h.P99, Buckets: showBuckets(h.Buckets)}
 }
 
-// asParameterFault converts the Invalid error of a rejected query into Malformed, because the fault is in
-// a query parameter. The status is then 400 instead of 422.
+// asParameterFault turns a problem of the kind Invalid into one of the kind Malformed, because the
+// fault is in a query parameter. The response then has the status 400, not 422.
 func asParameterFault(err error) error {
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Kind == problem.Invalid {
 		fault := *p
@@ -167,7 +169,7 @@ func (a *API) GetRouteTraffic(ctx context.Context, r GetRouteTrafficRequestObjec
 	}, err
 }
 
-// ranked reads the ranking of the policies or of the routes, and converts each entry with row.
+// ranked reads a ranking of policies or of routes, and converts each entry with row.
 func ranked[Row any](ctx context.Context, a *API, p GetPolicyTrafficParams,
 	read func(context.Context, metrics.Query) (metrics.RouteRanking, error),
 	row func(name string, total Counts, points []CountPoint) Row,
@@ -215,9 +217,9 @@ func (a *API) GetTopKeys(ctx context.Context, r GetTopKeysRequestObject) (GetTop
 	return out, err
 }
 
-// showTopKey returns a counter key in the form that blocks and resets use: attribute names and
-// values. An attribute ip/64 appears as ip. Attributes that the checks did not send are left
-// out.
+// showTopKey returns a key in the form that requests for blocks and resets use: attribute names
+// with values. The attribute of ip/64 has the name ip. Attributes that the checks did not have are
+// left out.
 func showTopKey(who caller, k *metrics.TopKey) TopKey {
 	out := TopKey{
 		Tenant: who.slugOf(k.Tenant), Policy: k.Policy, Key: make(map[string]string, len(k.Names)),

@@ -45,8 +45,9 @@ func (a *API) ListAudit(ctx context.Context, r ListAuditRequestObject) (ListAudi
 	return ListAudit200JSONResponse{AuditPage(out), ListAudit200ResponseHeaders{link}}, err
 }
 
-// auditedTenant returns the id of the tenant whose audit entries the caller reads. Only the
-// operator may leave ref empty to read all entries; the id is then "".
+// auditedTenant returns the ID of the tenant whose audit entries the request is about. ref is the
+// slug or ID in the request. Only the operator may leave it empty, to read all entries; the result
+// is then "".
 func (a *API) auditedTenant(ctx context.Context, ref string) (string, error) {
 	who := callerOf(ctx)
 	if own := who.tenant(); own != nil {

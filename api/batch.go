@@ -18,8 +18,8 @@ const (
 	maxAtomicChecks = 100
 )
 
-// A batch contains the decoded body of one POST /v1/check/batch and the buffers for its answer.
-// A pool reuses batches.
+// A batch has the decoded body of one POST /v1/check/batch and the buffers for its response.
+// Batches are pooled.
 type batch struct {
 	body       bytes.Buffer
 	decoder    strictjson.Decoder
@@ -36,11 +36,11 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// keepBody is the size, in bytes, above which a body's buffer is not returned to the pool.
+// keepBody is the maximum size of a body buffer that is returned to the pool, in bytes.
 const keepBody = 256 << 10
 
-// release clears the references to the caller's data and returns b to the pool. It drops a
-// batch with a large buffer.
+// release clears the references to the request and returns b to the pool. A batch with a larger
+// buffer than keepBody is not returned.
 func (b *batch) release() {
 	if b.body.Cap() > keepBody {
 		return
@@ -100,10 +100,10 @@ func (a *API) checkBatch(w http.ResponseWriter, r *http.Request, who caller) err
 	return nil
 }
 
-// batchChunk is the number of bytes after which writeBatch writes a part of the answer.
+// batchChunk is the number of bytes after which writeBatch sends a part of the response.
 const batchChunk = 32 << 10
 
-// writeBatch writes one result for each check. It writes a long answer in chunks, without a
+// writeBatch writes one result for each check. A long response is sent in chunks, without a
 // Content-Length.
 func (a *API) writeBatch(w http.ResponseWriter, b *batch, deny int) {
 	h := w.Header()
@@ -139,8 +139,8 @@ func (a *API) writeBatch(w http.ResponseWriter, b *batch, deny int) {
 	b.out = out
 }
 
-// decode decodes the JSON body of a batch. If the caller is the operator, every check must name
-// its tenant.
+// decode decodes the JSON body of a batch. operator says that the caller is the operator; then
+// every check must name its tenant.
 func (b *batch) decode(text string, operator bool) error {
 	d, given := &b.decoder, false
 	d.Reset(text, strictjson.MaxDepth)
@@ -189,8 +189,8 @@ func (b *batch) decodeChecks(d *strictjson.Decoder, operator bool) {
 	}
 }
 
-// find looks up the tenant of every check and stores the error of those without one. It adds an
-// item for the limiter for each of the others.
+// find looks up the tenant of each check. It adds an item for the limiter for each check whose
+// tenant is found, and stores an error for the others.
 func (b *batch) find(who caller) {
 	n := len(b.checks)
 	b.subjects, b.faults = slices.Grow(b.subjects[:0], n)[:n], slices.Grow(b.faults[:0], n)[:n]
@@ -213,7 +213,7 @@ func (b *batch) find(who caller) {
 	}
 }
 
-// fault returns why check i was not decided, or nil.
+// fault returns the error for which check i was not decided, or nil.
 func (b *batch) fault(i int) error {
 	if b.faults[i] != nil {
 		return atTenant(b.faults[i], "/tenant")
@@ -221,8 +221,8 @@ func (b *batch) fault(i int) error {
 	return keyRefused(&b.decisions[i])
 }
 
-// setKeys gives each check of a batch with an Idempotency-Key a key of its own. An atomic batch
-// has one key, that of its first check.
+// setKeys sets the idempotency keys of the checks of a batch with an Idempotency-Key. Each check
+// gets a key of its own. In an atomic batch, only the first check gets a key.
 func (b *batch) setKeys(key string) {
 	switch {
 	case key == "":
@@ -237,7 +237,8 @@ func (b *batch) setKeys(key string) {
 	}
 }
 
-// replayed reports whether all results repeat those of an earlier batch.
+// replayed reports whether all results of this batch were results of an earlier batch with the same
+// Idempotency-Key.
 func (b *batch) replayed() bool {
 	for i := range b.checks {
 		if b.faults[i] != nil || b.decisions[i].Idempotency != enforcement.Replayed {
@@ -247,9 +248,9 @@ func (b *batch) replayed() bool {
 	return true
 }
 
-// checkAtomic returns an error unless all checks of an atomic batch have the same tenant and
-// the same mode. If the one tenant is unknown, every check fails with the same error, so
-// checkAtomic allows it.
+// checkAtomic returns an error unless all checks of an atomic batch have the same tenant and the
+// same mode. If all of them name the same unknown tenant, checkAtomic returns no error, because
+// each check then has the error of the unknown tenant.
 func (b *batch) checkAtomic() error {
 	for i := range b.checks {
 		at := "/checks/" + strconv.Itoa(i)

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// showBlock returns a function that converts a block to its wire format.
+// showBlock returns a function that converts a block to its JSON form in the API.
 func (a *API) showBlock(who caller) func(exceptions.Block) (Block, error) {
 	return func(b exceptions.Block) (Block, error) {
 		m, err := showMade(b.ID, b.TenantID, b.CreatedBy)
@@ -21,8 +21,8 @@ func (a *API) showBlock(who caller) func(exceptions.Block) (Block, error) {
 	}
 }
 
-// showPartition returns the attributes of a counter key in their wire format: an object, never
-// null.
+// showPartition returns the attributes of a key in their JSON form in the API, which is an object
+// even if there are none.
 func showPartition(key map[string]string) PartitionKey {
 	if key == nil {
 		return PartitionKey{}

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// The maximum sizes of request bodies, in bytes.
+// The maximum sizes of the bodies of requests, in bytes.
 const (
 	maxBody  = 64 << 10
 	maxBatch = 1 << 20
@@ -24,8 +24,8 @@ const (
 // MaxBody is the size in bytes of the largest body that any operation accepts.
 const MaxBody = max(maxBody, maxBatch, maxPlan, maxConfiguration)
 
-// readBody reads a JSON body of at most limit bytes into b. It returns an error if the media
-// type is wrong or the body is longer.
+// readBody reads a JSON body into b. It returns an error if the media type is wrong or the body has
+// more than limit bytes.
 func readBody(b *bytes.Buffer, r *http.Request, limit int64) error {
 	if err := checkMediaType(r.Header); err != nil {
 		return err
@@ -62,8 +62,8 @@ func tooLarge(limit int64) error {
 	return problem.New(problem.TooLarge, "the body has more than %d bytes", limit)
 }
 
-// checkMediaType returns an error unless the body is application/json, in UTF-8 and not
-// compressed.
+// checkMediaType returns an error unless the headers of a request say that the body is
+// application/json in UTF-8 and not compressed.
 func checkMediaType(h http.Header) error {
 	if coding := h["Content-Encoding"]; len(coding) > 0 && (len(coding) > 1 || !strings.EqualFold(coding[0], "identity")) {
 		return problem.New(problem.Unsupported, "the body must not be compressed")

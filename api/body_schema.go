@@ -11,13 +11,13 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// A nullableSlug is a slug that may be null.
+// A nullableSlug is a slug or null.
 type nullableSlug *string
 
-// conform checks a management body against the generated type before encoding/json decodes it.
-// Members that are unknown, duplicate, null or differ in case are Malformed; encoding/json
-// would accept them. Only a nullableSlug may be null. An empty value is Invalid, because a client leaves out a member to get its
-// default.
+// conform checks the body of a management request against the generated type t, before
+// encoding/json decodes it. A member that is unknown, duplicate, null, or different in upper and
+// lower case is Malformed; encoding/json would accept it. Only a nullableSlug may be null. A member
+// with an empty value is Invalid: to get the default, a client must leave it out.
 func conform(body []byte, t reflect.Type) error {
 	var f problem.Fields
 	var d strictjson.Decoder
@@ -31,7 +31,7 @@ func conform(body []byte, t reflect.Type) error {
 
 var (
 	typeTime = reflect.TypeFor[Instant]()
-	// typeNumber is the type of a number that is kept as text, with all digits.
+	// typeNumber is the type of numbers whose text must be kept with all digits.
 	typeNumber = reflect.TypeFor[json.Number]()
 	typeRaw    = reflect.TypeFor[json.RawMessage]()
 
@@ -86,7 +86,8 @@ func conformNumber(d *strictjson.Decoder) {
 	d.Skip()
 }
 
-// conformMembers checks an object. In a merge patch, every member may be left out or null.
+// conformMembers checks the members of an object. If patch is true, the object is a merge patch, in
+// which every member may be missing or null.
 func conformMembers(d *strictjson.Decoder, t reflect.Type, f *problem.Fields, patch bool) {
 	at := d.Pointer()
 	var seen uint64 // bit set of the fields that the object already has
@@ -113,8 +114,8 @@ func conformMembers(d *strictjson.Decoder, t reflect.Type, f *problem.Fields, pa
 	}
 }
 
-// emptyNext reports whether the next value is the zero value of its type. Go cannot distinguish
-// that value from a missing member.
+// emptyNext reports whether the next value is the zero value of its type. After decoding, Go code
+// could not distinguish it from a missing member.
 func emptyNext(d *strictjson.Decoder, t reflect.Type) bool {
 	next := d.Rest()
 	if t == typeNumber {
@@ -145,9 +146,9 @@ func tag(f reflect.StructField) (name string, optional bool) {
 
 const notInstant = "must be an instant of RFC 3339 from 1970 to 9999, like 2026-11-21T09:00:00Z"
 
-// instantForm reports whether s is an RFC 3339 time. It rejects what time.Parse also accepts: a
-// comma, hours with one digit, and offsets of 24 hours or more. It rejects the year 1, because
-// Go's zero time means that the member is missing.
+// instantForm reports whether s is an RFC 3339 time. time.Parse accepts more: a comma, hours with
+// one digit, and offsets of 24 hours or more. instantForm also rejects the year 1, because Go's
+// zero time stands for a missing member.
 func instantForm(s string) bool {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil || s[13] != ':' || strings.Contains(s, ",") {

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// scratch contains the buffers and values of one single check. A pool reuses them, so that a
-// check does not allocate.
+// A scratch has the buffers and values that are needed to serve one POST /v1/check. They are
+// pooled, so that a check allocates no memory.
 type scratch struct {
 	body       bytes.Buffer
 	decoder    strictjson.Decoder
@@ -28,8 +28,8 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// release clears the references to the caller's data and returns s to the pool. It drops a
-// scratch with a large buffer.
+// release clears the references to the request and returns s to the pool. A scratch with a large
+// buffer is not returned.
 func (s *scratch) release() {
 	if s.body.Cap() > maxBody+bytes.MinRead+1 {
 		return
@@ -45,8 +45,8 @@ func (s *scratch) release() {
 // CheckPath is the path of POST /v1/check.
 const CheckPath = "/v1/check"
 
-// serveCheck serves POST /v1/check. It has the same steps as serve, but without echo's router
-// and context. It builds a context only to write an error.
+// serveCheck serves POST /v1/check. It does the same steps as serve, without the router and the
+// context of echo. It only creates such a context to write an error.
 func (a *API) serveCheck(w http.ResponseWriter, r *http.Request) {
 	r.Pattern = CheckPath
 	sent := r.Header[requestIDHeader]
@@ -63,7 +63,7 @@ func (a *API) serveCheck(w http.ResponseWriter, r *http.Request) {
 	s.release()
 }
 
-// errorContext returns the echo context with which fail writes an error.
+// errorContext returns an echo context, with which fail writes an error.
 func (a *API) errorContext(w http.ResponseWriter, r *http.Request, s *scratch) echo.Context {
 	if len(w.Header()[requestIDHeader]) == 0 {
 		a.identify(w, r)
@@ -74,16 +74,16 @@ func (a *API) errorContext(w http.ResponseWriter, r *http.Request, s *scratch) e
 	return c
 }
 
-// recoverCheck answers 500 after a panic. The scratch does not return to the pool, because its
-// state is unknown.
+// recoverCheck responds with 500 after a panic. It does not return the scratch to the pool, because
+// its state is unknown.
 func (a *API) recoverCheck(w http.ResponseWriter, r *http.Request, s *scratch) {
 	if cause := recover(); cause != nil {
 		a.recovered(cause, a.errorContext(w, r, s))
 	}
 }
 
-// check authenticates the caller, then decides the check and writes the answer. If it fails
-// after the authentication, it also returns the caller, for the audit log.
+// check authenticates the caller, decides the check, and writes the response. If it fails after the
+// authentication, it also returns the caller, for the audit log.
 func (a *API) check(w http.ResponseWriter, r *http.Request, s *scratch) (who caller, err error) {
 	if who, err = a.authenticate(r, a.cfg.ClientIP); err != nil {
 		return who, err
@@ -120,8 +120,8 @@ func (a *API) checkWith(w http.ResponseWriter, r *http.Request, who caller, s *s
 	return nil
 }
 
-// decideOne waits for an admission slot and decides s.check. It frees the slot before the
-// answer is written, so that a slow client does not occupy a slot.
+// decideOne waits for a slot of the admission gate and decides s.check. It frees the slot before
+// the response is written, so that a slow client does not occupy one.
 func (a *API) decideOne(ctx context.Context, subject *enforcement.Subject, s *scratch) error {
 	if err := a.admit(ctx, subject, 1); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (a *API) decideOne(ctx context.Context, subject *enforcement.Subject, s *sc
 	return nil
 }
 
-// read decodes the body of one check into s.check and returns its tenant.
+// read decodes the body of a check into s.check. It returns the tenant of the check.
 func (s *scratch) read(r *http.Request, who caller) (*enforcement.Subject, error) {
 	s.body.Reset()
 	if err := readBody(&s.body, r, maxBody); err != nil {
@@ -174,8 +174,7 @@ func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
 
 const routeRequired = "is required, unless require_route of the tenant is false"
 
-// writeDecision writes s.decision as the answer. deny, if it is not 0, replaces the status of a
-// denial.
+// writeDecision writes the response for s.decision. If deny is not 0, it is the status of a denial.
 func (a *API) writeDecision(w http.ResponseWriter, s *scratch, deny int) {
 	d := &s.decision
 	status := a.decisionStatus(d, deny)
@@ -195,15 +194,15 @@ func (a *API) writeDecision(w http.ResponseWriter, s *scratch, deny int) {
 	_, _ = w.Write(s.out[:size]) // an error means that the client closed the connection
 }
 
-// Answer returns the status and the headers of the answer to a check with decision d, without
-// Content-Length. The dashboard shows them in its explanation of a decision.
+// Answer returns the status and the headers of the response to a check with the decision d, without
+// Content-Length. The dashboard shows them where it explains a decision.
 func (a *API) Answer(d *enforcement.Decision) (status int, header http.Header) {
 	header = http.Header{}
 	return a.SetAnswer(header, d, nil), header
 }
 
-// SetAnswer is Answer with the memory of the headers, and with a buffer to which it appends their
-// values before it copies them.
+// SetAnswer sets the headers that Answer would return in header, and returns the status. It appends
+// the header values to buffer before it copies them, so that it allocates less.
 func (a *API) SetAnswer(header http.Header, d *enforcement.Decision, buffer []byte) (status int) {
 	status = a.decisionStatus(d, 0)
 	a.cfg.Headers.write(header, d, buffer[len(buffer):], false)
@@ -216,7 +215,7 @@ func (a *API) SetAnswer(header http.Header, d *enforcement.Decision, buffer []by
 	return status
 }
 
-// Header values that all answers share. No code may change these slices.
+// Header values that all responses share. These slices must not be changed.
 var (
 	typeJSON    = []string{"application/json"}
 	typeProblem = []string{"application/problem+json"}
@@ -225,8 +224,8 @@ var (
 	isReplayed  = []string{"true"}
 )
 
-// checkParameters returns the status that deny_status selects, or 0, and the Idempotency-Key,
-// or "".
+// checkParameters returns the status in the query parameter deny_status, or 0, and the
+// Idempotency-Key, or "".
 func checkParameters(r *http.Request) (deny int, key string, err error) {
 	if key, err = idempotencyKey(r.Header); err != nil || r.URL.RawQuery == "" {
 		return 0, key, err
@@ -251,8 +250,8 @@ func malformedAt(pointer, detail string) error {
 	}
 }
 
-// atTenant adds a pointer to the error of an unknown tenant. It does not change the error for a
-// foreign tenant, which must not reveal whether the tenant exists.
+// atTenant adds a JSON pointer to the error for an unknown tenant. It does not change the error for
+// another tenant than the caller's, which must not show whether the tenant exists.
 func atTenant(err error, pointer string) error {
 	if p := asProblem(err); p.Kind == problem.NotFound {
 		return &problem.Problem{Kind: p.Kind, Message: p.Message, Fields: []problem.Field{{Pointer: pointer, Message: p.Message}}}
@@ -260,16 +259,16 @@ func atTenant(err error, pointer string) error {
 	return err
 }
 
-// decode decodes the body of one check into s.check and returns the tenant that it names, or
-// "".
+// decode decodes the body of a check into s.check. It returns the slug or ID of the tenant that the
+// body names, or "".
 func (s *scratch) decode(text string) (tenant string, err error) {
 	s.decoder.Reset(text, strictjson.MaxDepth)
 	tenant = decodeCheck(&s.decoder, &s.check, s.attributes[:0])
 	return tenant, s.decoder.End()
 }
 
-// decodeCheck decodes one check into c. It stores the attributes in the array of room. The
-// strings of c share the memory of the decoded text.
+// decodeCheck decodes one check into c. room is the array in which it stores the attributes. The
+// strings in c are parts of the decoded text.
 func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement.Attribute) (tenant string) {
 	return decodeCheckWith(d, c, room, func(d *strictjson.Decoder, _ string) { d.Unknown() })
 }
@@ -305,7 +304,7 @@ func decodeCheckWith(d *strictjson.Decoder, c *enforcement.Check, room []enforce
 	return tenant
 }
 
-// failed reports err, if there is one, as a fault of the JSON value that d read last.
+// failed reports err, unless it is nil, as a fault of the JSON value that d has read last.
 func failed(d *strictjson.Decoder, err error) {
 	if err != nil {
 		d.Fail("%v", err)

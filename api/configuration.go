@@ -75,7 +75,8 @@ func (a *API) ApplyConfiguration(ctx context.Context, r ApplyConfigurationReques
 	return out, nil
 }
 
-// readConfiguration converts a configuration and returns the faults of all its documents.
+// readConfiguration converts the JSON form of a configuration in the API. It returns the faults of
+// all documents in it.
 func readConfiguration(c Configuration) (configuration.Document, error) {
 	var d configuration.Document
 	var f problem.Fields

@@ -25,8 +25,8 @@ var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonOverloaded:         "overloaded",
 }
 
-// reasonWords returns the reasons that a recorded denial can have, for the query parameter
-// reason.
+// reasonWords returns the reasons that a kept denial can have. They are the values of the query
+// parameter reason.
 func reasonWords() []string {
 	words := make([]string, 0, len(reasonType))
 	for r := range reasonType {
@@ -38,7 +38,7 @@ func reasonWords() []string {
 	return words
 }
 
-// denial returns the problem type of a denial with a reason.
+// denial returns the problem type for a denial with this reason.
 func (t problemTypes) denial(r enforcement.Reason) problemType {
 	if name := reasonType[r]; name != "" {
 		return t.byName[name]
@@ -46,8 +46,8 @@ func (t problemTypes) denial(r enforcement.Reason) problemType {
 	return problemType{quotaExceeded, "Quota exceeded", http.StatusTooManyRequests}
 }
 
-// decisionStatus returns the HTTP status of a decision. If deny is not 0, it replaces the 403
-// or 429 of a denial.
+// decisionStatus returns the HTTP status for a decision. If deny is not 0, it replaces the status
+// 403 or 429 of a denial.
 func (a *API) decisionStatus(d *enforcement.Decision, deny int) int {
 	if d.Allowed {
 		return http.StatusOK
@@ -122,7 +122,7 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 	return append(b, "]}"...)
 }
 
-// appendLimit appends the JSON of one limit of a decision to b.
+// appendLimit appends the JSON form of one limit of a decision to b.
 func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	b = append(b, `{"policy":"`...)
 	b = append(b, l.Rule.Policy...)
@@ -162,7 +162,8 @@ func appendNearLimit(b []byte, percentage int) []byte {
 	return strconv.AppendInt(append(b, `,"near_limit":`...), int64(percentage), 10)
 }
 
-// appendDenial appends the problem members of a denial to b, each with a comma after it.
+// appendDenial appends the members of a problem that describe a denial to b. A comma follows each
+// of them.
 func (a *API) appendDenial(b []byte, d *enforcement.Decision, status int) []byte {
 	t := a.types.denial(d.Reason)
 	b = append(b, `"type":`...)
@@ -185,7 +186,7 @@ func (a *API) appendDenial(b []byte, d *enforcement.Decision, status int) []byte
 	return append(b, ',')
 }
 
-// appendRetry appends a wait in milliseconds, or null for enforcement.Never.
+// appendRetry appends a retry time in milliseconds, or null for enforcement.Never.
 func appendRetry(b []byte, ms int64) []byte {
 	if ms == enforcement.Never {
 		return append(b, "null"...)

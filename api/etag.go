@@ -10,8 +10,8 @@ import (
 // etag returns the entity tag of an object with a revision: the number in quotes.
 func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
-// matches reports whether a list of entity tags contains tag or is *. Weak tags (W/"…") match
-// only if weak is set, for If-None-Match. See RFC 9110 section 13.1.
+// matches reports whether a header with a list of entity tags contains tag or is *. If weak is
+// true, weak tags (W/"…") match too, as If-None-Match requires. See RFC 9110, section 13.1.
 func matches(headers []string, tag string, weak bool) bool {
 	for _, h := range headers {
 		for part := range strings.SplitSeq(h, ",") {
@@ -27,8 +27,8 @@ func matches(headers []string, tag string, weak bool) bool {
 	return false
 }
 
-// ifMatch returns an error if the If-Match header of a write does not contain the object's
-// revision.
+// ifMatch returns an error if the header If-Match of a write does not contain the revision of the
+// object.
 func ifMatch(header string, revision int64) error {
 	if !matches([]string{header}, etag(revision), false) {
 		return problem.New(problem.Stale, "the object changed after you read it: its ETag is now %s", etag(revision))

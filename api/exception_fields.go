@@ -25,8 +25,8 @@ func showMade(id, tenantID string, by audit.Actor) (made, error) {
 	return made{own, tenant, showActor(by)}, err
 }
 
-// tenantSubject returns the tenant of the caller's snapshot with an id, or nil if the snapshot
-// does not contain it.
+// tenantSubject returns the tenant with an ID from the caller's snapshot. If the snapshot does not
+// have the tenant, it returns nil.
 func (c caller) tenantSubject(tenantID string) *enforcement.Subject {
 	s, _ := c.snapshot.Subject(tenantID)
 	return s

@@ -10,15 +10,16 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// errNotKept is the error if no explanation is stored for an ID. It is the same for an unknown
-// or expired ID, an allowed decision, and a decision of another tenant. It therefore does not
-// reveal which IDs other tenants have.
+// errNotKept is the error if no kept denial has the ID in the request. It is the same error for an
+// unknown or expired ID, for an allowed decision, and for a decision of another tenant, so that a
+// caller does not find out which IDs other tenants have.
 var errNotKept = problem.New(problem.NotFound,
 	"no denial with this id is stored: denials are stored for 24 hours, up to 100 per second and node, "+
 		"and 100,000 in all; allowed decisions are not stored")
 
-// explain serves POST /v1/explain. The request has the body of a check. The answer has the body
-// of that check's answer and the reasons. An explanation charges no quota and is not counted.
+// explain serves POST /v1/explain. The request has the body of a check. The response has the body
+// of the response to this check, and the reasons. An explanation charges nothing and is not
+// counted.
 func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
@@ -49,8 +50,7 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error 
 	return nil
 }
 
-// encode marshals v without the HTML escapes for <, > and &. appendDecision does not escape
-// these characters either.
+// encode returns the JSON form of v without HTML escapes for <, > and &, like appendDecision.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -59,7 +59,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
-// wireReasons contains the members of an explanation that follow those of the decision.
+// wireReasons has the members of an explanation that follow the members of the decision.
 type wireReasons struct {
 	Status   int          `json:"status"`
 	Route    string       `json:"route"`

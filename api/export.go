@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A download is the answer to the operations that serve CSV files.
+// A download is the response of an operation that returns a CSV file.
 type download struct {
 	export.File
 	log *slog.Logger
@@ -38,7 +38,8 @@ func (a *API) DownloadAudit(ctx context.Context, r DownloadAuditRequestObject) (
 	return download{export.Audit(ctx, a.cfg.Audit, f, a.auditView(ctx), a.cfg.Now()), a.cfg.Logger}, nil
 }
 
-// auditView returns the view through which a tenant's key sees the audit log, or nil if the caller sees all of it.
+// auditView returns the view through which a key of a tenant sees the audit log. It is nil if the
+// caller may see everything.
 func (a *API) auditView(ctx context.Context) *audit.TenantView {
 	own := callerOf(ctx).tenant()
 	if own == nil {

@@ -9,24 +9,27 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Headers is a bit set of header formats that report the state of limits to the client.
+// Headers is a set of formats of rate-limit headers, as bits.
 type Headers uint8
 
-// The header formats. The dashboard and HEADGATE_HEADERS name them draft-11, draft-06,
+// The formats. The setting HEADGATE_HEADERS and the dashboard name them draft-11, draft-06,
 // x-ratelimit and near-limit.
 const (
-	// Draft11 is RateLimit-Policy and RateLimit of the IETF draft, revision 11.
+	// Draft11 stands for RateLimit-Policy and RateLimit of revision 11 of the IETF draft.
 	Draft11 Headers = 1 << iota
-	// Draft06 is RateLimit-Limit, -Remaining and -Reset of revision 6.
+	// Draft06 stands for RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset of revision 6 of
+	// the draft.
 	Draft06
-	// XRateLimit is X-RateLimit-Limit, -Remaining and -Reset, the last in delta seconds.
+	// XRateLimit stands for X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset. The
+	// last one is a number of seconds from now.
 	XRateLimit
-	// NearLimit is X-RateLimit-Near-Limit, the enforced limits of which a threshold is reached.
+	// NearLimit stands for X-RateLimit-Near-Limit, which lists the enforced limits that have
+	// reached a threshold.
 	NearLimit
 )
 
-// ParseHeaders parses HEADGATE_HEADERS: off, or a list of draft-11, draft-06,
-// x-ratelimit and near-limit, separated by commas. "" means draft-11.
+// ParseHeaders parses the setting HEADGATE_HEADERS: off, or a list of formats with commas. ""
+// stands for draft-11.
 func ParseHeaders(text string) (Headers, error) {
 	switch strings.TrimSpace(text) {
 	case "":
@@ -53,8 +56,8 @@ func ParseHeaders(text string) (Headers, error) {
 	return set, nil
 }
 
-// AppendPolicies appends the value of the header RateLimit-Policy: the enforced limits that
-// applied, as a list of RFC 9651. It appends nothing if no limit applied.
+// AppendPolicies appends the value of the header RateLimit-Policy to b: the enforced limits that
+// applied, as a list of RFC 9651. If none applied, it appends nothing.
 func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
@@ -73,9 +76,9 @@ func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 	return b
 }
 
-// AppendStates appends the value of the header RateLimit. For each enforced limit it has the
-// remaining units and the seconds from changesAfter. A limit that can never allow the request
-// has no seconds.
+// AppendStates appends the value of the header RateLimit to b: for each enforced limit, the units
+// that are left and the time of changesAfter in seconds. A limit that can never allow the request
+// has no time.
 func AppendStates(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
@@ -94,8 +97,8 @@ func AppendStates(b []byte, limits []enforcement.LimitState) []byte {
 	return b
 }
 
-// appendNearLimits appends the value of the header X-RateLimit-Near-Limit: each enforced limit of which a
-// threshold is reached, with its largest reached threshold in percent, as a list of RFC 9651.
+// appendNearLimits appends the value of the header X-RateLimit-Near-Limit to b: each enforced limit
+// that has reached a threshold, with the largest threshold in percent, as a list of RFC 9651.
 func appendNearLimits(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
@@ -108,7 +111,7 @@ func appendNearLimits(b []byte, limits []enforcement.LimitState) []byte {
 	return b
 }
 
-// appendName appends a limit's name as a string of RFC 9651. Slugs and limit names
+// appendName appends the header name of a limit as a string of RFC 9651. Slugs and names of limits
 // need no escapes.
 func appendName(b []byte, comma bool, l *enforcement.LimitState) []byte {
 	if comma {
@@ -119,8 +122,9 @@ func appendName(b []byte, comma bool, l *enforcement.LimitState) []byte {
 	return append(b, '"')
 }
 
-// changesAfter returns the milliseconds until a limit changes. For a limit that denies, it is
-// the time until the limit allows the request; for another limit, the time until it resets.
+// changesAfter returns the number of milliseconds after which the state of a limit changes. If the
+// limit denies the request, that is the time until it allows the request; otherwise the time until
+// it resets.
 func changesAfter(l *enforcement.LimitState) int64 {
 	if l.Allowed {
 		return l.ResetAfter
@@ -131,8 +135,9 @@ func changesAfter(l *enforcement.LimitState) int64 {
 // seconds converts milliseconds to seconds and rounds up.
 func seconds(ms int64) int64 { return (ms + 999) / 1000 }
 
-// Tightest returns the one limit that the header formats Draft06 and XRateLimit and the RESP wire report: the denying limit with the
-// longest wait or, if no limit denies, the enforced limit with the fewest units left.
+// Tightest returns the limit that the formats Draft06 and XRateLimit and the Redis protocol report,
+// because they report only one: the denying limit with the longest wait. If no limit denies, it is
+// the enforced limit with the fewest units left.
 func Tightest(d *enforcement.Decision) *enforcement.LimitState {
 	if l := d.DenyingLimit(); l != nil {
 		return l
@@ -147,7 +152,7 @@ func Tightest(d *enforcement.Decision) *enforcement.LimitState {
 	return least
 }
 
-// retryAfterSeconds returns the value of the header Retry-After, or 0 if the answer has no such
+// retryAfterSeconds returns the value of the header Retry-After, or 0 if the response has no such
 // header.
 func retryAfterSeconds(d *enforcement.Decision) int64 {
 	if d.Allowed || d.RetryAfter == enforcement.Never {
@@ -156,10 +161,10 @@ func retryAfterSeconds(d *enforcement.Decision) int64 {
 	return max(1, seconds(d.RetryAfter))
 }
 
-// write sets the headers of a decision. b is the body of the answer. If id is set, the ID of
-// the decision becomes the X-Request-Id. Header names keep the spelling of their specification.
-// To save allocations, write appends all values to b, converts them to one string, and uses
-// parts of that string.
+// write sets the headers for a decision. If id is true, it sets X-Request-Id to the ID of the
+// decision. Header names keep the spelling of their specification. To allocate less, write appends
+// all values to b, which already has the body, and converts them to one string, of which the values
+// are parts.
 func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id bool) []byte {
 	body := len(b)
 	if id {

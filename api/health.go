@@ -10,18 +10,17 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Readiness is the state of a node, which GET /readyz shows. The node is ready if every check
+// Readiness is the state of a node that GET /readyz returns. The node is ready if every check in it
 // is OK.
 type Readiness struct {
 	Checks []ReadyCheck
-	// Degraded means that Redis does not answer and the failure modes of policies decide.
+	// Degraded says that Redis does not answer, so that the failure modes of the policies decide.
 	Degraded bool
-	// Revision is the revision of the current snapshot. Age is the time since the node last
-	// confirmed that no newer snapshot exists.
+	// Revision is the revision of the current snapshot. Age is the time since the database last
+	// confirmed that no newer revision exists.
 	Revision int64
 	Age      time.Duration
-	// Warnings are problems that the operator should fix, for example that Redis may evict
-	// keys.
+	// Warnings are problems that the operator should fix, such as a Redis that may evict keys.
 	Warnings []string
 }
 
@@ -42,7 +41,7 @@ func (r Readiness) Ready() bool {
 	return true
 }
 
-// ready is the default of Config.Ready. It reports whether the node loaded a snapshot.
+// ready is the default of Config.Ready: the node is ready if it has loaded a snapshot.
 func (a *API) ready(context.Context) Readiness {
 	if a.cfg.Snapshot != nil {
 		if s := a.cfg.Snapshot(); s != nil {
@@ -52,8 +51,8 @@ func (a *API) ready(context.Context) Readiness {
 	return Readiness{Checks: []ReadyCheck{{Name: "snapshot", Detail: "no snapshot is loaded yet"}}}
 }
 
-// alive serves GET /livez and /healthz. It answers 200 while the process runs; it does not
-// check Redis or the database.
+// alive serves GET /livez and /healthz. The response is 200 while the process runs, whatever the
+// state of Redis and the database.
 func (a *API) alive(c echo.Context) error {
 	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.Blob(http.StatusOK, "application/json", []byte(`{"status":"ok"}`))

@@ -22,27 +22,28 @@ import (
 
 const (
 	idempotencyKeyHeader = "Idempotency-Key"
-	// replayedHeader is true in an answer that repeats the first one.
+	// replayedHeader is the name of a header that is true if the response repeats the first
+	// response.
 	replayedHeader = "Idempotent-Replayed"
 	// maxIdempotencyKey is the maximum length of an Idempotency-Key in bytes.
 	maxIdempotencyKey = 255
 )
 
-// once returns a copy of the route that accepts an Idempotency-Key: a repetition gets the first
-// answer again.
+// once returns a copy of the route that accepts an Idempotency-Key. A repeated request gets the
+// first response again.
 func (r route) once() route {
 	r.idempotent = true
 	return r
 }
 
-// An answer is a complete answer of a management operation.
+// An answer is the complete response of a management operation.
 type answer struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header"`
 	Body   []byte      `json:"body"`
 }
 
-// An answerWriter collects an answer.
+// An answerWriter is an http.ResponseWriter that collects the response in memory.
 type answerWriter struct {
 	answer
 	body bytes.Buffer
@@ -52,12 +53,12 @@ func (w *answerWriter) Header() http.Header         { return w.answer.Header }
 func (w *answerWriter) WriteHeader(status int)      { w.Status = status }
 func (w *answerWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
 
-// errKeyReused is the error of a check with the Idempotency-Key of another check.
+// errKeyReused is the error for a check whose Idempotency-Key was used for another check.
 var errKeyReused = problem.WithCode(problem.Conflict, "idempotency_key_reused",
 	"this Idempotency-Key belongs to another check of the last 10 minutes: send a new key for a new check; nothing was charged")
 
-// keyRefused returns the error of a check that was not decided because of its Idempotency-Key,
-// or nil.
+// keyRefused returns the error for a check that was not decided because of its Idempotency-Key. If
+// it was decided, keyRefused returns nil.
 func keyRefused(d *enforcement.Decision) error {
 	switch d.Idempotency {
 	case enforcement.KeyReused:
@@ -95,8 +96,9 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// handle calls the handler of a management operation. With an Idempotency-Key, it writes the
-// stored answer of the first request with that key instead, or stores the answer.
+// handle calls the handler of a management operation. If the request has an Idempotency-Key, it
+// returns the stored response to the first request with this key. If there is none, it stores the
+// response of the handler.
 func (a *API) handle(r *route, who caller, c echo.Context, body []byte) error {
 	if !r.idempotent || a.cfg.Once == nil {
 		return r.handler(c)
@@ -146,9 +148,9 @@ func (a *API) handle(r *route, who caller, c echo.Context, body []byte) error {
 	return nil
 }
 
-// answerCipher returns the cipher for the stored answer of a request. An answer can contain a
-// secret that is shown once, so its key comes from the token of the caller, which the database
-// does not have.
+// answerCipher returns the cipher with which the response to a request is stored. A response may
+// contain a secret that is shown only once. Therefore the key of the cipher comes from the caller's
+// token, which the database does not have.
 func answerCipher(r *http.Request, id [32]byte) (cipher.AEAD, error) {
 	token, _ := bearer(r.Header["Authorization"])
 	mac := hmac.New(sha256.New, []byte(token))

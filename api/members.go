@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// Members are the people of a tenant. Each handler finds the tenant and calls a function in
+// The members of a tenant are people. Each handler finds the tenant and calls a function in
 // people.go.
 
 // ListMembers is GET /v1/tenants/{tenant}/members.

@@ -11,22 +11,23 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// mergePatchType is the media type of RFC 7396. A PATCH accepts application/json, too.
+// mergePatchType is the media type of RFC 7396. PATCH also accepts application/json.
 const mergePatchType = "application/merge-patch+json"
 
-// A stored returns the present document of the object in the path, and the object's revision.
+// A stored returns the stored document of the object that the path names, and the revision of the
+// object.
 type stored func(ctx context.Context, c echo.Context) (document any, revision int64, err error)
 
-// merges returns a copy of the route that applies an RFC 7396 merge patch to a document. Its
-// handler is that of PUT, and receives the whole document.
+// merges returns a copy of the route that applies a merge patch of RFC 7396 to a document. The
+// handler of the route is the one for PUT: it gets the whole document.
 func (r route) merges(document stored) route {
 	r.document = document
 	return r
 }
 
-// patchedBody reads a merge patch, applies it to the present document, and returns the whole
-// document. It changes If-Match to the revision that it read, so that the handler fails if
-// another write comes first.
+// patchedBody reads a merge patch, applies it to the stored document, and returns the resulting
+// document. It sets If-Match to the revision of the document that it read, so that the handler
+// returns an error if another write comes in between.
 func patchedBody(ctx context.Context, r *route, c echo.Context) ([]byte, error) {
 	req := c.Request()
 	if types := req.Header["Content-Type"]; len(types) == 1 && types[0] == mergePatchType {
@@ -51,9 +52,10 @@ func patchedBody(ctx context.Context, r *route, c echo.Context) ([]byte, error) 
 	return whole, conform(whole, r.body)
 }
 
-// mergePatch applies a merge patch to a document of type t. A member that is null gets its
-// default: it is removed, unless null is a value of it. Documents have no nested objects, so
-// every other member replaces the present one.
+// mergePatch applies a merge patch to a document of type t. A member of the patch that is null
+// removes the member from the document, which gives it its default. If null is a value of the
+// member, the member becomes null instead. Every other member replaces that of the document,
+// because documents have no nested objects.
 func mergePatch(document any, patch []byte, t reflect.Type) ([]byte, error) {
 	text, err := json.Marshal(document)
 	if err != nil {
@@ -77,8 +79,8 @@ func mergePatch(document any, patch []byte, t reflect.Type) ([]byte, error) {
 	return json.Marshal(whole)
 }
 
-// conformPatch checks a merge patch against the type of its document, as conform does for whole
-// documents. Every member may be left out or null.
+// conformPatch checks a merge patch against the type of its document, as conform does for a whole
+// document. Every member may be missing or null.
 func conformPatch(body []byte, t reflect.Type) error {
 	var f problem.Fields
 	var d strictjson.Decoder

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// A document contains the bytes of openapi.yaml or openapi.json and their entity tag, which is
-// a part of their SHA-256.
+// A document has the bytes of openapi.yaml or openapi.json. Its entity tag is a part of their
+// SHA-256 hash.
 type document struct {
 	mediaType string
 	text      []byte
@@ -45,8 +45,8 @@ func specJSON(version string) document {
 	return newDocument("application/json", text)
 }
 
-// serveDocument returns the handler of GET /openapi.yaml or GET /openapi.json. It calls load at
-// the first request.
+// serveDocument returns the handler of GET /openapi.yaml or GET /openapi.json. The first request
+// calls load.
 func serveDocument(load func(version string) document, version string) echo.HandlerFunc {
 	once := sync.OnceValue(func() document { return load(version) })
 	return func(c echo.Context) error {

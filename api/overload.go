@@ -16,23 +16,24 @@ import (
 // codeOverloaded is the code of errOverloaded and the name of its problem type.
 const codeOverloaded = "overloaded"
 
-// errOverloaded is the error for a check or batch that arrives while the admission queue is
-// full.
+// errOverloaded is the error for a check or batch that comes while too many checks wait on this
+// node.
 var errOverloaded = &problem.Problem{
 	Kind: problem.Unavailable, Code: codeOverloaded,
 	Message: "too many checks wait on this node; this check was not decided, and nothing was charged",
 }
 
-// checksPerSlot is the number of checks of a batch that count as one single check for the
-// admission queue. They cost less than single checks, because a batch is one HTTP request and
-// its charges need few calls to Redis.
+// checksPerSlot is the number of checks of a batch that need one slot of the admission gate. A
+// single check needs one slot too. A check of a batch costs less, because the batch is one HTTP
+// request and needs few calls of Redis.
 const checksPerSlot = 8
 
-// batchWeight returns the number of admission slots that a batch needs.
+// batchWeight returns the number of slots of the admission gate that a batch needs.
 func batchWeight(checks int) int { return (checks + checksPerSlot - 1) / checksPerSlot }
 
-// admit waits for an admission slot for a check or batch of a tenant. Error: errOverloaded. If
-// the client closes the connection meanwhile, admit panics with http.ErrAbortHandler.
+// admit waits for weight slots of the admission gate for a check or batch of a tenant. The error is
+// errOverloaded. If the client closes the connection meanwhile, admit panics with
+// http.ErrAbortHandler.
 func (a *API) admit(ctx context.Context, s *enforcement.Subject, weight int) error {
 	err := a.cfg.Admission.Enter(ctx, s.Number, weight)
 	switch {
@@ -48,13 +49,12 @@ func (a *API) admit(ctx context.Context, s *enforcement.Subject, weight int) err
 	return errOverloaded
 }
 
-// overloadedRetry returns a random wait between 501 and 1500 ms for the answer to an overloaded
-// check. It is random so that the callers do not retry at the same time.
+// overloadedRetry returns a random retry time between 501 and 1500 ms for a check that was denied
+// because of overload. It is random, so that not all callers try again at the same time.
 func overloadedRetry() int64 { return 501 + rand.Int64N(1000) }
 
-// overloaded sets d to the answer for a check that arrives while the admission queue is full.
-// The answer has reason overloaded and no limits. It is not counted, and GET /v1/explain does
-// not find it.
+// overloaded sets d to a denial because of overload. It has no limits. It is not counted, and GET
+// /v1/explain does not find it.
 func overloaded(d *enforcement.Decision, s *enforcement.Subject, c *enforcement.Check) {
 	*d = enforcement.Decision{
 		ID: uuidV7(), Subject: s, Check: c,
@@ -62,7 +62,8 @@ func overloaded(d *enforcement.Decision, s *enforcement.Subject, c *enforcement.
 	}
 }
 
-// retryAfterOf returns the value of Retry-After, in seconds, for a problem of kind Unavailable.
+// retryAfterOf returns the value of the header Retry-After, in seconds, for a problem of the kind
+// Unavailable.
 func retryAfterOf(p *problem.Problem) string {
 	after := max(1, p.RetryAfter)
 	if p.Code == codeOverloaded {

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// newOverride returns an override from its wire format.
+// newOverride converts the JSON form of an override in the API.
 func newOverride(n NewOverride) (exceptions.NewOverride, error) {
 	o := exceptions.NewOverride{
 		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix, Reason: n.Reason, ExpiresAt: n.ExpiresAt.Time,
@@ -32,8 +32,8 @@ func newOverride(n NewOverride) (exceptions.NewOverride, error) {
 	return o, f.Err()
 }
 
-// notKeep returns n, or another negative number if n equals enforcement.Keep. The service
-// rejects negative numbers, but reads Keep as a missing number.
+// notKeep returns n. If n equals enforcement.Keep, which is negative, it returns another negative
+// number. So the service rejects the number, and does not take it for a missing one.
 func notKeep(n int64) int64 {
 	if n == enforcement.Keep {
 		return math.MinInt64
@@ -41,7 +41,8 @@ func notKeep(n int64) int64 {
 	return n
 }
 
-// newOverrideLimit converts one limit of a body. It adds faults to f with pointers below at.
+// newOverrideLimit converts the JSON form of one limit of an override. It adds faults to f with
+// JSON pointers below at.
 func newOverrideLimit(f *problem.Fields, at string, l OverrideLimit) enforcement.OverrideLimit {
 	to := enforcement.OverrideLimit{Name: l.Name, Quota: enforcement.Keep, Burst: enforcement.Keep}
 	if l.Quota != nil {
@@ -59,8 +60,8 @@ func newOverrideLimit(f *problem.Fields, at string, l OverrideLimit) enforcement
 	return to
 }
 
-// showNumbers returns the numbers of an override in their wire format: its factor, which is in
-// thousandths, or its limits.
+// showNumbers returns what an override sets, in the JSON form of the API: its factor, which is
+// given in thousandths, or its limits.
 func showNumbers(factor int64, limits []enforcement.OverrideLimit) (json.Number, []OverrideLimit) {
 	if factor != 0 {
 		return json.Number(exceptions.FormatFactor(factor)), nil
@@ -81,7 +82,7 @@ func showNumbers(factor int64, limits []enforcement.OverrideLimit) (json.Number,
 	return "", out
 }
 
-// showOverride returns a function that converts an override to its wire format.
+// showOverride returns a function that converts an override to its JSON form in the API.
 func (a *API) showOverride(who caller) func(exceptions.Override) (Override, error) {
 	return func(o exceptions.Override) (Override, error) {
 		m, err := showMade(o.ID, o.TenantID, o.CreatedBy)

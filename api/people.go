@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// principal returns the caller as a principal of the package accounts.
+// principal returns the caller in the form of package accounts.
 func (c caller) principal() accounts.Principal {
 	actor := c.actor()
 	p := accounts.Principal{Kind: actor.Kind, ID: actor.ID, Name: actor.Name}
@@ -25,8 +25,8 @@ func (c caller) principal() accounts.Principal {
 	return p
 }
 
-// showPerson returns a user in its wire format, without the password and the link
-// to an OpenID provider.
+// showPerson converts a user to the JSON form of the API, which contains neither the password nor
+// the identity at an OpenID provider.
 func showPerson(u accounts.User) (Person, error) {
 	id, err := parseUUID(u.ID)
 	if err != nil {
@@ -42,8 +42,8 @@ func showPerson(u accounts.User) (Person, error) {
 	return out, err
 }
 
-// listPeople returns a page of the people of a tenant. In this file, the tenant id "" stands
-// for the operator.
+// listPeople returns a page of the members of a tenant. In this file, the tenant ID "" stands for
+// the operator.
 func (a *API) listPeople(ctx context.Context, path, tenantID, query string, limit int, cursor string) (PersonPage, *string, error) {
 	p, link, err := list(path, filters("q", query), limit, cursor, func(after string, limit int) ([]accounts.User, error) {
 		return a.cfg.People.Users(ctx, callerOf(ctx).principal(), tenantID, accounts.UserFilter{Query: query, After: after, Limit: limit})

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// kindTypes maps the kind of an error to the name of its problem type in problem.Catalog.
+// kindTypes has the name of the problem type in problem.Catalog for each kind of error.
 var kindTypes = map[problem.Kind]string{
 	problem.Internal:        "internal-error",
 	problem.Malformed:       "malformed-request",
@@ -32,8 +32,8 @@ var kindTypes = map[problem.Kind]string{
 	problem.Unavailable:     "unavailable",
 }
 
-// quotaExceeded is the URI of a problem type that IANA registered. The URIs of all other types
-// are pages of Headgate.
+// quotaExceeded is the URI of a problem type that is registered with IANA. The URIs of all other
+// types are addresses of pages of Headgate.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
 // A problemType is an entry of problem.Catalog with its URI. Error responses contain it in the
@@ -56,8 +56,8 @@ func newProblemTypes(publicURL string) problemTypes {
 	return t
 }
 
-// of returns the problem type of an error. It is the type of the error's kind, except that
-// errOverloaded has its own type.
+// of returns the problem type for an error. That is the type for the kind of the error, except for
+// errOverloaded, which has a type of its own.
 func (t problemTypes) of(p *problem.Problem) problemType {
 	if p.Code == codeOverloaded {
 		return t.byName[codeOverloaded]
@@ -65,8 +65,8 @@ func (t problemTypes) of(p *problem.Problem) problemType {
 	return t.byName[kindTypes[p.Kind]]
 }
 
-// asProblem converts an error to a problem. Errors of echo and exceeded deadlines have problems
-// of separate kinds; every other error that is not a problem is Internal.
+// asProblem converts an error to a problem. There are kinds for the errors of echo and for exceeded
+// deadlines. Any other error that is not a problem gets the kind Internal.
 func asProblem(err error) *problem.Problem {
 	var p *problem.Problem
 	if errors.As(err, &p) {
@@ -82,8 +82,8 @@ func asProblem(err error) *problem.Problem {
 	return &problem.Problem{Kind: problem.Internal, Message: "internal error", Cause: err}
 }
 
-// pathIDs are the path parameters that are ids or numbers. A value of the wrong format names no
-// object, so the answer is NotFound.
+// pathIDs are the path parameters that are IDs or numbers. If one has the wrong format, no such
+// object can exist, so the response is NotFound.
 var pathIDs = []string{"key", "version", "override", "entry", "block", "member", "person", "invitation"}
 
 // fromEcho converts an error of the router or of the generated parameter binder to a problem.
@@ -146,8 +146,8 @@ func (a *API) fail(err error, c echo.Context) {
 	}
 }
 
-// appendProblem appends a problem as JSON to b. In a batch, prefix is the JSON pointer of the
-// item and is put before the pointers of the problem.
+// appendProblem appends the JSON form of a problem to b. In the response to a batch, prefix is the
+// JSON pointer of the item, and is put before the pointers in the problem.
 func (a *API) appendProblem(b []byte, p *problem.Problem, id, prefix string) []byte {
 	t := a.types.of(p)
 	message, code, fields := p.Message, p.Code, p.Fields
@@ -199,8 +199,8 @@ func faultsOf(fields []problem.Field) []Fault {
 	return out
 }
 
-// under adds a prefix to the JSON pointers of a problem, because the validated document is a
-// member of the request body.
+// under adds a prefix to the JSON pointers in a problem. It is needed if the validated document is
+// only a member of the body.
 func under(prefix string, err error) error {
 	var p *problem.Problem
 	if !errors.As(err, &p) || len(p.Fields) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// showRefusal converts a recorded denial to its wire format, without its explanation.
+// showRefusal converts a kept denial to its JSON form in the API, without the explanation.
 func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
 	out := RecentRefusal{
 		DecisionId: r.ID, At: Instant{r.At}, Tenant: r.TenantSlug, Plan: r.Plan, PlanVersion: r.PlanVersion, Route: r.Route,
@@ -24,8 +24,8 @@ func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
 	return out, nil
 }
 
-// showRetry converts a wait in milliseconds to its wire format, which is null if waiting does
-// not help.
+// showRetry converts a retry time in milliseconds to its JSON form. It is null if waiting does not
+// help.
 func showRetry(ms int64) RetryAfter {
 	if ms == enforcement.Never {
 		return nil
@@ -33,7 +33,7 @@ func showRetry(ms int64) RetryAfter {
 	return &ms
 }
 
-// showKept converts a recorded denial with its explanation to its wire format.
+// showKept converts a kept denial with its explanation to its JSON form in the API.
 func showKept(r metrics.Refusal) (KeptRefusal, error) {
 	s, err := showRefusal(r)
 	out := KeptRefusal{

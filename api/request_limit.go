@@ -9,35 +9,38 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// RequestLimits bound the requests for everything but checks: management, analytics, explanations. Each node counts for
-// itself. Checks have the limits of the tenants' plans.
+// RequestLimits limits the number of requests that are not checks, such as management and
+// analytics. Each node counts on its own. The plans of the tenants limit checks.
 type RequestLimits struct {
 	// Limiter has the counters. Default: no limits.
 	Limiter enforcement.Limiter
-	// PerKey and PerAddress are the numbers of requests a minute of one API key, and from one address. An IPv6 address
-	// counts as its /64 network. 0 means no limit.
+	// PerKey and PerAddress are the numbers of requests per minute that are allowed for one API
+	// key, and from one address. All IPv6 addresses of a /64 network count as one. 0 means no
+	// limit.
 	PerKey, PerAddress int64
-	// Denied counts the requests that were denied. Default: they are not counted.
+	// Denied is increased for each request that was denied. Default: denied requests are not
+	// counted.
 	Denied *atomic.Int64
 }
 
-// failuresShare is the part of PerAddress that may be requests without a valid key: one of failuresShare.
+// failuresShare says how many of the requests of PerAddress may be without a valid key: one of
+// failuresShare.
 const failuresShare = 20
 
-// A requestLimit decides requests to the API with the engine that decides the checks.
+// A requestLimit decides requests to the API with an engine, like the one that decides checks.
 type requestLimit struct {
 	engine  *enforcement.Engine
 	subject *enforcement.Subject
 	denied  *atomic.Int64
 }
 
-// The attributes by which requests are counted.
+// The names of the attributes by which requests are counted.
 const (
 	byAPIKey  = "key"
 	byFailure = "failed" // set for a request without a key that is valid and may be used from the address
 )
 
-// newRequestLimit returns nil if nothing is limited.
+// newRequestLimit returns a requestLimit, or nil if there are no limits.
 func newRequestLimit(limits RequestLimits) *requestLimit {
 	var rules []enforcement.RuleSpec
 	add := func(name, by string, quota int64, match map[string]string) {
@@ -71,12 +74,14 @@ func newRequestLimit(limits RequestLimits) *requestLimit {
 	}
 }
 
-// errTooManyRequests is the error for a request above a limit. It has its own headers.
+// errTooManyRequests is the error for a request that exceeds a limit. limitRequest sets its
+// headers.
 var errTooManyRequests = problem.New(problem.TooMany,
 	"too many requests to this API with this key or from this address: wait for Retry-After")
 
-// limitRequest charges a request and sets the rate-limit headers of its answer. cause is the error of its
-// authentication, or nil.
+// limitRequest charges a request and sets the rate-limit headers of its response. cause is the
+// error of the authentication, or nil. limitRequest returns cause or, if a limit denies the
+// request, errTooManyRequests.
 func (a *API) limitRequest(w http.ResponseWriter, r *http.Request, who caller, cause error) error {
 	limit := a.requests
 	if limit == nil || problem.Is(cause, problem.Unavailable) {

@@ -12,41 +12,43 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A route is one operation of openapi.yaml, with what serve checks before it calls the handler.
+// A route is one operation of openapi.yaml, and what serve must check before it calls the handler.
 type route struct {
 	method, path string
 	// operation is the operationId.
 	operation string
-	// action determines who may call the operation. See accounts.Authorize.
+	// action says who may call the operation. See accounts.Authorize.
 	action accounts.Action
-	// query contains the names of the allowed query parameters. A request with another
-	// parameter is rejected.
+	// query has the names of the query parameters that are allowed. A request with another one is
+	// rejected.
 	query []string
-	// anyQuery means that the query belongs to another request, so that serve does not check it.
+	// anyQuery says that the query belongs to another request, which a proxy forwards. Then serve
+	// does not check it.
 	anyQuery bool
-	// direct means that the proxy that sends the request uses the key, not the client whose request it describes.
+	// direct says that the API key belongs to the proxy that sends the request, and not to the
+	// client whose request the proxy describes.
 	direct bool
-	// body is the Go type of the JSON body. serve checks the body against it before the body is
-	// decoded. It is nil if the operation has no body or if decide reads it.
+	// body is the Go type of the JSON body. serve checks the body against it before it is decoded.
+	// It is nil if the operation has no body, or if decide reads it.
 	body reflect.Type
-	// bodyOptional means that a request without a body is treated as one with the body {}.
+	// bodyOptional says that a request without a body counts as one with the body {}.
 	bodyOptional bool
-	// within is the time that an expensive operation may take, instead of Config.Timeout. The operation also needs one
-	// of Config.Slots.
+	// within is the maximum time of an expensive operation, in place of Config.Timeout. Such an
+	// operation also needs one of Config.Slots. It is 0 for other operations.
 	within time.Duration
-	// ifMatch means that the request must have an If-Match header.
+	// ifMatch says that the request must have the header If-Match.
 	ifMatch bool
-	// idempotent means that the operation accepts an Idempotency-Key.
+	// idempotent says that the request may have an Idempotency-Key.
 	idempotent bool
-	// document is set for a PATCH. It returns the present document, which the body changes.
+	// document is set for PATCH. It returns the stored document to which the body is applied.
 	document stored
-	// decide is set instead of handler for the operations that decide or explain checks. It
-	// reads the body itself and has no deadline except that of the limiter.
+	// decide is set, in place of handler, for the operations that decide or explain checks. It
+	// reads the body itself, and has no deadline except the limiter's timeout.
 	decide  func(w http.ResponseWriter, r *http.Request, who caller) error
 	handler echo.HandlerFunc
 }
 
-// maxBody returns the maximum size of the request body in bytes.
+// maxBody returns the maximum size of the body in bytes.
 func (r *route) maxBody() int64 {
 	if r.body == reflect.TypeFor[Configuration]() {
 		return maxConfiguration
@@ -57,8 +59,8 @@ func (r *route) maxBody() int64 {
 	return maxBody
 }
 
-// nothing is the body of an operation without input. Only {} is valid, so that a client learns
-// that the operation ignores its document.
+// nothing is the type of the body of an operation without input. Only {} is valid. Otherwise a
+// client could believe that the operation uses the members that it sends.
 type nothing struct{}
 
 func row(method string) func(path, operation string, action accounts.Action, handler echo.HandlerFunc) route {
@@ -73,8 +75,8 @@ var (
 	del        = row(http.MethodDelete)
 )
 
-// params returns a copy of the route that allows the query parameters in names, which spaces
-// separate.
+// params returns a copy of the route that allows the query parameters in names, which are separated
+// by spaces.
 func (r route) params(names string) route {
 	r.query = strings.Fields(names)
 	return r
@@ -86,7 +88,7 @@ func (r route) json(body reflect.Type) route {
 	return r
 }
 
-// expensive returns a copy of the route with a value of within.
+// expensive returns a copy of the route with the given value of within.
 func (r route) expensive(within time.Duration) route {
 	r.within = within
 	return r
@@ -115,8 +117,8 @@ func (r route) decides(h func(http.ResponseWriter, *http.Request, caller) error)
 // body returns the reflect.Type of T, for route.json.
 func body[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
-// needs returns a wrapper for handlers that use an optional service. If the node does not have
-// the service, the wrapped handler answers problem.Unavailable with message.
+// needs returns a function that wraps handlers which use an optional service. has says whether the
+// node has the service. If not, the wrapped handler returns problem.Unavailable with the message.
 func needs(has bool, message string) func(echo.HandlerFunc) echo.HandlerFunc {
 	return func(h echo.HandlerFunc) echo.HandlerFunc {
 		if has {

@@ -46,12 +46,13 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.compressed.ServeHTTP(w, r)
 }
 
-// minCompressed is the size, in bytes, from which answers are compressed.
+// minCompressed is the minimum size of a response that is compressed, in bytes.
 const minCompressed = 1 << 10
 
-// compressing returns a handler that compresses the JSON answers of next with gzip, if the client accepts it. Decisions
-// are not compressed, because the time counts more than the size. The lengths of the answers are not varied at random,
-// as on pages: an attacker cannot let a client send its API key.
+// compressing returns a handler that compresses the JSON responses of next with gzip, if the client
+// accepts that. It does not compress decisions, for which time matters more than size. Unlike for
+// pages, the length of a response is not varied at random, because an attacker cannot make a client
+// send its API key.
 func compressing(next http.Handler) http.Handler {
 	types := []string{"application/json", "application/problem+json", "text/csv"}
 	wrapper, err := gzhttp.NewWrapper(gzhttp.ContentTypes(types), gzhttp.MinSize(minCompressed))
@@ -61,9 +62,9 @@ func compressing(next http.Handler) http.Handler {
 	return wrapper(next)
 }
 
-// recovered writes a 500 after a panic. If the handler already began to write its answer, fail
-// closes the connection, so that the client does not take a part of an answer for a complete
-// one.
+// recovered writes a 500 response after a panic. If the handler has already begun to write a
+// response, fail closes the connection, so that the client does not take a part of a response for
+// the whole.
 func (a *API) recovered(cause any, c echo.Context) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
@@ -71,8 +72,8 @@ func (a *API) recovered(cause any, c echo.Context) {
 	a.fail(fmt.Errorf("panic: %v\n%s", cause, debug.Stack()), c)
 }
 
-// identify sets the X-Request-Id of the answer. It uses the caller's ID if saneID accepts it,
-// and a new one otherwise.
+// identify sets the X-Request-Id of the response: the ID that the caller sent if saneID accepts it,
+// otherwise a new one.
 func (a *API) identify(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(requestIDHeader)
 	if !saneID(id) {
@@ -110,7 +111,7 @@ func saneID(id string) bool {
 	return true
 }
 
-// requestID returns the X-Request-Id that identify set, or "".
+// requestID returns the X-Request-Id that identify has set, or "".
 func requestID(w http.ResponseWriter) string {
 	if v := w.Header()[requestIDHeader]; len(v) > 0 {
 		return v[0]
@@ -118,8 +119,8 @@ func requestID(w http.ResponseWriter) string {
 	return ""
 }
 
-// serve wraps the handler of a route with the steps of every operation: recovery from panics,
-// authentication, authorization, and the check of the query parameters.
+// serve returns a handler for a route. Before it calls the handler of the route, it authenticates
+// and authorizes the caller and checks the query parameters. It recovers from panics.
 func (a *API) serve(r route) echo.HandlerFunc {
 	gate, from := newGate(r.action), a.cfg.ClientIP
 	if r.direct {
@@ -162,7 +163,7 @@ func (a *API) serve(r route) echo.HandlerFunc {
 	}
 }
 
-// tenant returns the tenant that the path or the query names, or "".
+// tenant returns the slug or ID of the tenant in the path or the query, or "".
 func (r *route) tenant(c echo.Context) string {
 	if tenant := c.Param("tenant"); tenant != "" || c.Request().URL.RawQuery == "" || !slices.Contains(r.query, "tenant") {
 		return tenant
@@ -183,26 +184,28 @@ func (a *API) recordDenied(r *route, who caller, c echo.Context, err error) erro
 	return err
 }
 
-// maxNamed is the maximum length, in bytes, of a denied tenant reference in the audit log.
+// maxNamed is the maximum length of the slug or ID of a tenant in an audit entry about a denied
+// access, in bytes.
 const maxNamed = 64
 
 const (
-	// maxSlow is the maximum time of an operation on the whole configuration, and of a preview.
+	// maxSlow is the maximum time of an operation on a whole configuration, and of a preview.
 	maxSlow = 80 * time.Second
-	// maxDownload is the maximum time of a download. Within it, the client must read the file without long pauses.
+	// maxDownload is the maximum time of a download. Package export also ends a download if the
+	// client does not read for a while.
 	maxDownload = 15 * time.Minute
-	// writeWithin is the time to write the answer of an expensive operation.
+	// writeWithin is the maximum time to write the response of an expensive operation.
 	writeWithin = 20 * time.Second
 )
 
-// errBusy is the error if no slot for an expensive operation becomes free before the deadline.
+// errBusy is the error of an expensive operation if no slot becomes free before its deadline.
 var errBusy = &problem.Problem{
 	Kind: problem.Unavailable, RetryAfter: 5,
 	Message: "this node runs too many downloads, previews and operations on whole configurations: try again in a moment",
 }
 
-// manage adds the steps of a management operation before it calls the handler. It checks that a
-// required If-Match is present, sets a deadline and the actor for the audit log, and checks the
+// manage does the steps of a management operation before it calls the handler: it checks that a
+// required If-Match is present, sets the deadline and the actor for the audit log, and checks the
 // body.
 func (a *API) manage(r *route, who caller, c echo.Context) error {
 	req := c.Request()
@@ -212,12 +215,13 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	if r.ifMatch && req.Header.Get("If-Match") == "" {
 		return problem.New(problem.Unconditional, "send the ETag that was read as If-Match")
 	}
-	// An answer can contain a secret and depends on the caller, so that no cache may store it.
+	// A response may contain a secret, and depends on the caller. So no cache may store it.
 	c.Response().Header()["Cache-Control"] = noStore
 	timeout := a.cfg.Timeout
 	if r.within > 0 {
 		timeout = max(timeout, r.within)
-		// The writing of the answer begins after the work. Without a deadline of a connection, there is nothing to move.
+		// The response may be written only at the end of the timeout, so the deadline for writes
+		// is later. The error is ignored: then the connection has no deadline to move.
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(timeout + writeWithin))
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), timeout)
@@ -246,7 +250,7 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	return a.handle(r, who, c, body)
 }
 
-// managementBody returns the body for the handler of a management operation.
+// managementBody returns the body that the handler of a management operation gets.
 func (a *API) managementBody(ctx context.Context, r *route, c echo.Context) ([]byte, error) {
 	if r.document != nil {
 		return patchedBody(ctx, r, c)
@@ -271,7 +275,7 @@ func readManagementBody(r *route, req *http.Request) ([]byte, error) {
 	return b.Bytes(), conform(b.Bytes(), r.body)
 }
 
-// checkQuery returns an error if a query parameter is unknown, repeated or empty, or has an
+// checkQuery returns an error if a query parameter is unknown, appears twice, is empty, or has an
 // invalid value.
 func checkQuery(u *url.URL, known []string) error {
 	if u.RawQuery == "" {
@@ -320,8 +324,8 @@ func hasControl(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '\uFFFD' })
 }
 
-// keyFault returns the error of one member of the parameter key, which is a deepObject:
-// key[attribute]=value. An empty value stands for a missing attribute.
+// keyFault returns what is wrong with one member of the query parameter key, or "". The members
+// have the form key[attribute]=value. An empty value stands for a missing attribute.
 func keyFault(name string, list []string) string {
 	attribute, closed := strings.CutSuffix(strings.TrimPrefix(name, "key["), "]")
 	switch {
@@ -342,18 +346,17 @@ func before(a, b string) bool {
 	return first.Before(second)
 }
 
-// queryLengths is the maximum length of query parameters, in characters.
+// queryLengths has the maximum lengths of query parameters in characters.
 var queryLengths = map[string]int{"q": 200, "action": 64, "object": 200, "tenant": problem.MaxSlug, "cursor": 512, "route": 2048}
 
-// queryWords contains the allowed values of the query parameters that have a fixed set.
+// queryWords has the allowed values of query parameters with a fixed set of values.
 var queryWords = map[string][]string{
 	"list": {string(exceptions.Deny), string(exceptions.Allow)}, "step": {string(metrics.Minute), string(metrics.Hour), string(metrics.Day)},
 	"outcome": {"limited", "allowed"}, "sort": {"limited", "rate", "requests"},
 	"reason": reasonWords(),
 }
 
-// queryFault returns what is wrong with the value of the query parameter name, or "" if it is
-// valid.
+// queryFault returns what is wrong with the value of a query parameter, or "".
 func queryFault(name, text string) string {
 	if most := queryLengths[name]; most > 0 && utf8.RuneCountInString(text) > most {
 		return "must have at most " + strconv.Itoa(most) + " characters"

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// parseUUID parses the id of a stored object. An id of the wrong form is an internal error.
+// parseUUID parses the ID of a stored object. If it is malformed, that is an internal error.
 func parseUUID(id string) (uuid.UUID, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {
@@ -19,7 +19,7 @@ func parseUUID(id string) (uuid.UUID, error) {
 	return u, nil
 }
 
-// showTenant returns a tenant in its wire format.
+// showTenant converts a tenant to its JSON form in the API.
 func showTenant(t tenants.Tenant) (Tenant, error) {
 	id, err := parseUUID(t.ID)
 	if err != nil {
@@ -31,7 +31,7 @@ func showTenant(t tenants.Tenant) (Tenant, error) {
 	}, nil
 }
 
-// showTenantDocument returns the document of a tenant in its wire format.
+// showTenantDocument converts the document of a tenant to its JSON form in the API.
 func showTenantDocument(d tenants.Document) TenantDocument {
 	redact, route := d.RedactValues, !d.RouteOptional
 	var plan nullableSlug
@@ -44,7 +44,7 @@ func showTenantDocument(d tenants.Document) TenantDocument {
 	}
 }
 
-// tenantDocument returns the document of a tenant from its wire format.
+// tenantDocument converts the JSON form of a tenant's document in the API.
 func tenantDocument(d TenantDocument) tenants.Document {
 	plan := ""
 	if d.Plan != nil {
@@ -87,7 +87,8 @@ func (a *API) GetTenant(ctx context.Context, r GetTenantRequestObject) (GetTenan
 	return GetTenant200JSONResponse{t, GetTenant200ResponseHeaders{etag(t.Revision)}}, err
 }
 
-// tenantAt returns a tenant if its revision matches match, the value of the header If-Match.
+// tenantAt returns a tenant. If its revision does not match the header If-Match, whose value is
+// match, it returns an error.
 func (a *API) tenantAt(ctx context.Context, idOrSlug, match string) (tenants.Tenant, error) {
 	t, err := a.cfg.Tenants.Tenant(ctx, idOrSlug)
 	if err == nil {
@@ -115,8 +116,8 @@ func (a *API) DeleteTenant(ctx context.Context, r DeleteTenantRequestObject) (De
 	return DeleteTenant204Response{}, a.changed(ctx, a.cfg.Tenants.DeleteTenant(ctx, t.ID, t.Revision))
 }
 
-// underUnless adds a prefix to the JSON pointers of a problem, except for the field own, which
-// is at the top of the body.
+// underUnless adds a prefix to the JSON pointers in a problem, except to that of the field own,
+// which is not in the document but directly in the body.
 func underUnless(own, prefix string, err error) error {
 	moved := under(prefix, err)
 	if p := asProblem(moved); p != asProblem(err) && p.Kind == problem.Invalid {

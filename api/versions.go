@@ -11,7 +11,7 @@ import (
 
 func showActor(a audit.Actor) Actor { return Actor{Kind: ActorKind(a.Kind), Id: a.ID, Name: a.Name} }
 
-// showSummary converts a version of plan p to its wire format, without its document.
+// showSummary converts a version of the plan p to its JSON form in the API, without the document.
 func showSummary(p plans.Plan, v plans.Version) (VersionSummary, error) {
 	id, err := parseUUID(p.ID)
 	return VersionSummary{

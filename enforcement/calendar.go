@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Period is the unit of a calendar window: a window that begins and ends with the
-// days of a calendar, in contrast to one of a fixed length.
+// A Period is the length of a calendar window, such as a day or a month. A calendar window begins
+// and ends with days of the calendar of the tenant. Other windows have a fixed length.
 type Period uint8
 
 // The periods. NoPeriod stands for a window of a fixed length.
@@ -31,8 +31,8 @@ func (p Period) String() string {
 	return fmt.Sprintf("period %d", uint8(p))
 }
 
-// ParsePeriod returns the period with a name in the API. The result is false if there is
-// none.
+// ParsePeriod returns the period with a name of the API. It returns false if there is no such
+// period.
 func ParsePeriod(name string) (Period, bool) {
 	for p := Day; p <= Year; p++ {
 		if periodNames[p] == name {
@@ -42,13 +42,13 @@ func ParsePeriod(name string) (Period, bool) {
 	return NoPeriod, false
 }
 
-// periodSlack is added to the nominal length of a period, so that Period.Longest is
-// longer than every window: clocks are set back, and a zone can repeat a day.
+// periodSlack is added to the nominal length of a period for Period.Longest. A window can be longer
+// than the nominal length, because clocks are set back and a time zone can repeat a day.
 const periodSlack = 24 * time.Hour
 
-// Longest returns a length that no window of the period exceeds. It is Limit.Window of a
-// calendar window. Keys expire by it, and windows are compared with it. No answer
-// contains it.
+// Longest returns a length that no window of the period exceeds. Limit.Window has it for a calendar
+// window. The limiter uses it for the expiry of keys and to compare windows. No response contains
+// it.
 func (p Period) Longest() time.Duration {
 	days := [...]time.Duration{0, 1, 7, 31, 92, 366}
 	if p == NoPeriod || int(p) >= len(days) {
@@ -57,16 +57,16 @@ func (p Period) Longest() time.Duration {
 	return days[p]*24*time.Hour + periodSlack
 }
 
-// A Calendar determines where the calendar windows of a tenant begin. Calendars are
-// comparable by pointer: two calendars with the same zone and the same day are one.
+// A Calendar determines where the calendar windows of a tenant begin. NewCalendar returns the same
+// pointer for the same zone and anchor day, so pointers can be compared.
 type Calendar struct {
 	Zone *time.Location
-	// AnchorDay is the day of the month on which months, quarters and years begin, 1 to
-	// 31. In a shorter month they begin on its last day.
+	// AnchorDay is the day of the month on which months, quarters and years begin, from 1 to 31. In
+	// a month that is shorter, they begin on its last day.
 	AnchorDay int
 }
 
-// utcCalendar is the calendar of a Subject without one.
+// utcCalendar is used for a Subject whose Calendar is nil.
 var utcCalendar = &Calendar{Zone: time.UTC, AnchorDay: 1}
 
 type calendarName struct {
@@ -103,13 +103,13 @@ func NewCalendar(zone string, anchorDay int) (*Calendar, error) {
 	return c.(*Calendar), nil
 }
 
-// Window returns the start and the end of the window of a period that contains an
-// instant. The window is half open. It begins at the first instant of its first day in
-// the zone, so it is never empty, also if the zone skips or repeats a day. weekday is
-// the first day of a week.
+// Window returns the start and the end of the window that contains the instant at. The end is not
+// part of the window. A window begins at the first instant of its first day in the zone. So it is
+// never empty, even if the zone skips or repeats a day. weekday is the first day of a week.
 func (c *Calendar) Window(p Period, weekday time.Weekday, at time.Time) (start, end time.Time) {
 	k := c.number(p, weekday, at.In(c.Zone))
-	// The date of the instant is at most a day off: the clock can be set back over the edge.
+	// The clock of the zone may have been set back across the start of a window. Then the date of
+	// the instant is up to one day before or after the right one.
 	for start, end = c.edge(p, weekday, k), c.edge(p, weekday, k+1); !at.Before(end); k++ {
 		start, end = end, c.edge(p, weekday, k+2)
 	}
@@ -119,8 +119,8 @@ func (c *Calendar) Window(p Period, weekday time.Weekday, at time.Time) (start, 
 	return start, end
 }
 
-// number returns the number of the window that contains a day, by its date alone. The
-// anchor day is not considered, so the result may be one too high.
+// number returns the number k of the window that contains a date. It assumes that months begin on
+// day 1 and not on the anchor day, so the result may be too high by one.
 func (c *Calendar) number(p Period, weekday time.Weekday, local time.Time) int {
 	year, month, day := local.Date()
 	switch p {
@@ -139,13 +139,12 @@ func (c *Calendar) number(p Period, weekday time.Weekday, local time.Time) int {
 	return year
 }
 
-// firstWeek returns the number of days from 1 January 1970, a Thursday, to the first day
-// that is a given weekday.
+// firstWeek returns how many days after 1 January 1970, a Thursday, the first given weekday is.
 func firstWeek(weekday time.Weekday) int {
 	return (int(weekday-time.Thursday) + 7) % 7
 }
 
-// edge returns the start of window k.
+// edge returns the start of window number k.
 func (c *Calendar) edge(p Period, weekday time.Weekday, k int) time.Time {
 	months := k
 	switch p {
@@ -163,9 +162,9 @@ func (c *Calendar) edge(p Period, weekday time.Weekday, k int) time.Time {
 	return c.dayStart(year, month, min(c.AnchorDay, last))
 }
 
-// dayStart returns the first instant at which the date in the zone is at least the given
-// one. That is 00:00, unless the zone skips this hour or the whole day. It does not use
-// time.ZoneBounds, which is wrong on the last day of a leap year.
+// dayStart returns the first instant of a day in the zone. If the zone skips the day, it is the
+// first instant of the next one. It is 00:00, unless the zone skips this hour. dayStart does not
+// use time.ZoneBounds, which returns wrong results on the last day of a leap year.
 func (c *Calendar) dayStart(year int, month time.Month, day int) time.Time {
 	midnight := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix()
 	offset := func(at int64) int64 {
@@ -182,20 +181,22 @@ func (c *Calendar) dayStart(year int, month time.Month, day int) time.Time {
 			from = at
 		}
 	}
-	// If the clock was set back from this day to the one before, the day began twice.
+	// If the clock was set back across the start of this day, the day began twice. Its start is the
+	// first of the two instants.
 	if first := midnight - offset(to-3*3600); first < to && begun(first) {
 		to = first
 	}
 	return time.Unix(to, 0).In(c.Zone)
 }
 
-// Edges are the starts of two consecutive calendar windows, and the end of the second
-// one, in microseconds since the epoch. The limiter selects the window by its own clock.
+// Edges are three consecutive starts of calendar windows, in microseconds since the epoch: the
+// starts of two windows, and the end of the second one. The limiter selects one of the windows by
+// its own clock.
 type Edges [3]int64
 
-// edgesAt returns the two windows that are nearest to a time: its own one, and the
-// nearer neighbor. Therefore the clock of the limiter can differ from the caller's by
-// half a window. From and until bound the times for which the result is the same.
+// edgesAt returns the window that contains now and the nearer one of its two neighbors. With two
+// windows, the clock of the limiter may differ from the caller's clock by half a window. The result
+// is the same for all times from from until until.
 func (c *Calendar) edgesAt(p Period, weekday time.Weekday, now int64) (e Edges, from, until int64) {
 	at := time.UnixMicro(now)
 	start, end := c.Window(p, weekday, at)
@@ -209,9 +210,9 @@ func (c *Calendar) edgesAt(p Period, weekday time.Weekday, now int64) (e Edges, 
 
 func middle(a, b time.Time) int64 { return a.UnixMicro() + (b.UnixMicro()-a.UnixMicro())/2 }
 
-// window returns the start and the length of the window that contains a time. The edges
-// before and after both windows are not known. Earlier windows count as long as the first
-// one, and later windows as long as the second one.
+// window returns the start and the length of the window that contains the time at. Outside of the
+// two known windows, it assumes that earlier windows are as long as the first one, and later
+// windows as long as the second one.
 func (e *Edges) window(at int64) (start, length int64) {
 	if at < e[1] {
 		length = e[1] - e[0]
@@ -221,13 +222,12 @@ func (e *Edges) window(at int64) (start, length int64) {
 	return at - floorMod(at-e[1], length), length
 }
 
-// settleCalendar is settle for calendar windows. It sets the window of the state to the
-// current one, or the state to the zero State if its window has ended.
+// settleCalendar is settle for calendar windows. If the window of the state has ended, the state
+// becomes the zero State. Otherwise its window becomes the current one.
 //
-// After a change of the time zone, the anchor day, the period or the rules of a zone, the
-// window of the state is none of those of the calendar. What was used then counts in the
-// window that contains the middle of the former one. Therefore the result does not depend
-// on the requests in between.
+// The two can differ after a change of the time zone, the anchor day, the period, or the rules of a
+// zone. Then the used units count in the window that contains the middle of the former window. So
+// the result does not depend on which requests came in between.
 func (m *Meter) settleCalendar(s *State, rev, now int64) (clamped bool) {
 	middle := s.T + min(s.B, m.Window)/2
 	start, length := m.Edges.window(max(now, middle))
@@ -243,8 +243,8 @@ func (m *Meter) settleCalendar(s *State, rev, now int64) (clamped bool) {
 	return clamped
 }
 
-// WindowAt returns the length of the window of a settled state in microseconds. If no
-// window is open, it is the length of the window that a charge would open.
+// WindowAt returns the length of the window of a settled state in microseconds. If the counter has
+// no open window, it is the length of the window that a charge at now would open.
 func (m *Meter) WindowAt(s *State, now int64) int64 {
 	switch {
 	case m.Period == NoPeriod:
@@ -256,7 +256,7 @@ func (m *Meter) WindowAt(s *State, now int64) int64 {
 	return length
 }
 
-// end returns the end of the open window of a settled state of a fixed window.
+// end returns the end of the open window of a fixed window. s is settled.
 func (m *Meter) end(s *State) int64 {
 	if m.Period != NoPeriod {
 		return s.T + s.B
@@ -264,22 +264,22 @@ func (m *Meter) end(s *State) int64 {
 	return s.T + m.Window
 }
 
-// A calendarMeters has the meters of a limit for the calendars of its tenants.
+// A calendarMeters caches the meters of a limit, one for each calendar.
 type calendarMeters struct {
 	by sync.Map // *Calendar to *atomic.Pointer[calendarMeter]
 }
 
-// A calendarMeter is a meter with the edges of one calendar. It is used from the time
-// from until the time until.
+// A calendarMeter is a meter with the Edges of one calendar. It is valid from the time from until
+// the time until.
 type calendarMeter struct {
 	Meter
 	from, until int64
 }
 
-// In returns the meter for the counters of a tenant with the given calendar. now is the
-// caller's clock, in microseconds since the epoch. For a limit without calendar windows
-// it is m. All callers with one calendar get the same meter until the middle of a window
-// has passed, so In usually allocates nothing. A nil calendar is that of UTC.
+// In returns the meter for the counters of tenants with the calendar c. now is the clock of the
+// caller, in microseconds since the epoch. For a limit without calendar windows, In returns m.
+// Until the middle of a window has passed, all calls with the same calendar return the same meter,
+// so In usually allocates nothing. A nil calendar stands for UTC with the anchor day 1.
 func (m *Meter) In(c *Calendar, now int64) *Meter {
 	if m.Period == NoPeriod {
 		return m

@@ -31,9 +31,9 @@ type Config struct {
 	JournalKeys int
 	// Recorder is called once for each decision except peeks. Default: none.
 	Recorder Recorder
-	// IdempotencyKeys is the largest number of new idempotency keys of one tenant in
-	// IdempotencyPeriod. That of an atomic batch counts once for every 8 limits. Default:
-	// 100,000.
+	// IdempotencyKeys is the maximum number of new idempotency keys of one tenant in
+	// IdempotencyPeriod. The key of an atomic batch counts as one key for every 8 limits.
+	// Default: 100,000.
 	IdempotencyKeys int64
 	// Reserver lists the reservations. It is the limiter that stores them. Default: the
 	// limiter of the engine, if it is a Reserver.
@@ -395,9 +395,9 @@ func (it *item) deny(reason Reason) {
 	it.Decision.Allowed, it.Decision.Reason, it.Decision.RetryAfter = false, reason, Never
 }
 
-// denyWithoutCounters denies a check in two cases. No enforced policy applies, and the
-// tenant denies such checks. Or the check lacks an attribute, and a policy denies such
-// checks. It reports whether it denied the check.
+// denyWithoutCounters denies a check in two cases and then returns true: if no enforced policy
+// applies and the tenant denies such checks, or if the check does not have an attribute and a
+// policy denies checks without it. enforced says whether an enforced policy applies.
 func (it *item) denyWithoutCounters(enforced bool) bool {
 	s, d := it.Subject, it.Decision
 	if !enforced && s.DenyUnmatched {

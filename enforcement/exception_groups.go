@@ -7,21 +7,21 @@ import (
 	"github.com/headgate/headgate/internal/cow"
 )
 
-// A group has the rows (entries, blocks or overrides) with the same value. Almost all
-// groups have one row.
+// A group has the rows of a map with the same key: list entries, blocks or overrides with the same
+// value. Almost all groups have one row.
 type group[T any] struct {
 	row     *T
 	several *several[T] // the rows, if there are several; row is then nil
 }
 
-// several has the rows of a group with more than one row.
+// A several has the rows of a group with more than one row.
 type several[T any] struct {
 	rows      []*T // all rows; sorted at the end of Exceptions.Edit
 	effective []*T // the rows that can have an effect, sorted
 	owner     *cow.Owner
 }
 
-// first returns the row of a group that has precedence.
+// first returns the row of the group that has precedence over the others.
 func (g group[T]) first() *T {
 	if g.several != nil {
 		return g.several.effective[0]
@@ -29,7 +29,7 @@ func (g group[T]) first() *T {
 	return g.row
 }
 
-// each calls yield with the rows of a group that can have an effect.
+// each calls yield with each row of the group that can have an effect.
 func (g group[T]) each(yield func(*T)) {
 	if g.row != nil {
 		yield(g.row)
@@ -41,15 +41,15 @@ func (g group[T]) each(yield func(*T)) {
 	}
 }
 
-// A groupable is a type of rows that can be in a group.
+// A groupable is a pointer to a type of rows that can be in a group.
 type groupable[T any] interface {
 	*T
 	// is reports whether both are the same row.
 	is(o *T) bool
-	// before compares rows for sorting. It is negative if the receiver comes first.
+	// before compares two rows for sorting. The result is negative if the receiver comes before o.
 	before(o *T) int
-	// effective returns those of several rows that can have an effect. rows is sorted
-	// and not empty, and must not be changed.
+	// effective returns the rows in rows that can have an effect. rows is sorted and not empty.
+	// effective must not change it.
 	effective(rows []*T) []*T
 }
 
@@ -89,8 +89,8 @@ func change[K comparable, T any, P groupable[T]](
 	}
 }
 
-// sortGroup sorts the rows of a group and computes which of them can have an effect. A
-// group with one row left no longer needs a several.
+// sortGroup sorts the rows of a group and sets which of them can have an effect. If only one row is
+// left, sortGroup stores the group without a several.
 func sortGroup[K comparable, T any, P groupable[T]](by *cow.Owner, m *cow.Map[K, group[T]], key K, s *several[T]) {
 	if g, _ := m.Get(key); g.several != s {
 		return // the group was deleted or replaced after this change
@@ -103,15 +103,15 @@ func sortGroup[K comparable, T any, P groupable[T]](by *cow.Owner, m *cow.Map[K,
 	s.effective = P(s.rows[0]).effective(s.rows)
 }
 
-// prefixes has groups by prefix. lengths has all lengths of its prefixes, so that a
-// search makes one lookup for each length.
+// A prefixes has groups by prefix. lengths contains all lengths of these prefixes, so that a search
+// makes one lookup for each length.
 type prefixes[K comparable, T any] struct {
 	by      cow.Map[K, group[T]]
 	lengths lengths
 }
 
-// changePrefix adds a row to the group of a prefix, or removes it, as change does.
-// length is the length of the prefix, in bytes of a text or bits of a network.
+// changePrefix adds a row to the group of a prefix, or removes it, as change does. length is the
+// length of the prefix: in bytes for a text, in bits for a network.
 func changePrefix[K comparable, T any, P groupable[T]](
 	by *cow.Owner, sorts *[]func(), p *prefixes[K, T], key K, length int, row *T, remove bool,
 ) {
@@ -120,8 +120,8 @@ func changePrefix[K comparable, T any, P groupable[T]](
 	p.lengths = p.lengths.with(length, p.by.Len()-before)
 }
 
-// networkAt returns the group of the network that contains addr and has a prefix of
-// bits bits.
+// networkAt returns the group of the network with a prefix of the given number of bits that
+// contains addr.
 func networkAt[T any](p *prefixes[netip.Prefix, T], addr netip.Addr, bits int) (g group[T], found bool) {
 	network, err := addr.Prefix(bits)
 	if err != nil {
@@ -130,14 +130,14 @@ func networkAt[T any](p *prefixes[netip.Prefix, T], addr netip.Addr, bits int) (
 	return p.by.Get(network)
 }
 
-// lengths has the distinct lengths of the prefixes in a map, longest first, with the
-// number of prefixes of each length.
+// lengths has the different lengths of the prefixes in a map, longest first, each with the number
+// of prefixes that have this length.
 type lengths []lengthInUse
 
 type lengthInUse struct{ length, prefixes int }
 
-// with returns a copy of l in which the number of prefixes with one length has changed
-// by more, which may be negative.
+// with returns a copy of l after more prefixes of a length were added. more is negative if prefixes
+// were removed.
 func (l lengths) with(length, more int) lengths {
 	at, found := slices.BinarySearchFunc(l, length, func(x lengthInUse, length int) int { return length - x.length })
 	switch {

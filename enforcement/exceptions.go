@@ -25,25 +25,25 @@ import (
 // For a tenant without exceptions, Subject.Exceptions is nil, and checks have no extra
 // cost.
 
-// An ExceptionSpec is the input of CompileExceptions: all exceptions of a tenant.
-// Package exceptions has validated them. Those that do not fit the plan, for example
-// because it lacks their policy, become faults.
+// An ExceptionSpec is the input of CompileExceptions: all exceptions of a tenant. Package
+// exceptions has validated them. An exception that does not fit the plan, for example because the
+// plan does not have its policy, becomes a fault.
 type ExceptionSpec struct {
 	Deny, Allow []ListEntry
 	Blocks      []Block
 	Overrides   []Override
-	// Changed is, by policy slug, the revision at which an override of the policy last
-	// began, changed or ended for this tenant. The next charge converts a counter with
-	// an older revision to the numbers in force.
+	// Changed has, for each policy slug, the revision at which an override of the policy last
+	// began, changed or ended for this tenant. If a counter has an older revision, its next charge
+	// converts it to the limit in force.
 	Changed map[string]int64
 }
 
-// A ListEntry is an attribute value on the deny list or the allow list of a tenant.
+// A ListEntry is an entry of the deny list or the allow list of a tenant: one attribute value, or a
+// network.
 type ListEntry struct {
 	ID        string // UUID
 	Attribute string // name
-	// Value is an exact value of the attribute. For ip, it is an address or a network
-	// in canonical form.
+	// Value is a value of the attribute. For ip, it is an address or a network in canonical form.
 	Value  string
 	Reason string
 	Until  int64 // the end, in microseconds since the epoch, not included; 0: no end
@@ -53,8 +53,8 @@ type ListEntry struct {
 type Block struct {
 	ID     string // UUID
 	Policy string // slug
-	// Key has the values of the policy's count_by attributes. An attribute that is not
-	// in Key counts as missing. The value of ip is in canonical form.
+	// Key has values for the policy's count_by. If an attribute is not in Key, the block applies to
+	// requests without it. The value of ip is in canonical form.
 	Key    []Attribute
 	Reason string
 	Until  int64 // the end, in microseconds since the epoch, not included
@@ -66,27 +66,27 @@ type Block struct {
 type Override struct {
 	ID     string // UUID
 	Policy string // slug
-	// Attribute is in count_by of the policy. Value or Prefix selects its values;
-	// exactly one of them is set. If Attribute is "", the override applies to all keys.
-	// For ip, Prefix is a network in canonical form.
+	// Attribute is an attribute in the policy's count_by, or "". If it is "", the override applies
+	// to all keys. Otherwise exactly one of Value and Prefix is set, and the override applies to
+	// the keys with this value or prefix. For ip, Prefix is a network in canonical form.
 	Attribute, Value, Prefix string
-	// Factor multiplies each quota and burst of the policy, in thousandths. The result
-	// is rounded down, but at least 1 unless the number is 0. If Factor is 0, Limits
-	// has the new numbers.
+	// Factor multiplies each quota and burst of the policy, in thousandths. The product is rounded
+	// down, but is at least 1 unless the value in the plan is 0. If Factor is 0, Limits has the
+	// replaced limits.
 	Factor int64
 	Limits []OverrideLimit
-	// Revision is the control-plane revision at which the override began. Among
-	// overrides that match equally well, the one with the highest revision applies.
+	// Revision is the control-plane revision at which the override began. If two overrides match a
+	// check equally well, the one with the higher revision applies.
 	Revision    int64
 	From, Until int64 // in microseconds since the epoch; Until is not included
 	Reason      string
 }
 
-// Keep is the value of OverrideLimit.Quota or Burst that leaves the number of the plan
-// in force.
+// Keep in OverrideLimit.Quota or Burst means that the value of the plan stays in force.
 const Keep int64 = -1
 
-// An OverrideLimit has the numbers that an override sets for one limit of its policy.
+// An OverrideLimit has the quota, window and burst that an override sets for one limit of its
+// policy.
 type OverrideLimit struct {
 	Name   string        // of the limit
 	Quota  int64         // or Keep
@@ -94,23 +94,22 @@ type OverrideLimit struct {
 	Window time.Duration // 0: the plan's
 }
 
-// MaxFactor is the largest Override.Factor. It is in thousandths, so it multiplies by
-// 1000.
+// MaxFactor is the maximum of Override.Factor. It stands for a factor of 1000.
 const MaxFactor = 1_000_000
 
-// An ExceptionFault reports an entry, block or override that does not fit the plan, and
-// therefore has no effect. All other exceptions are in force.
+// An ExceptionFault says why an exception has no effect: it does not fit the plan. All other
+// exceptions are in force.
 type ExceptionFault struct {
 	ID  string // ID of the entry, block or override
 	Err error
-	// Partial is set if only one limit of an override does not fit, and its other
-	// limits are in force.
+	// Partial says that only one limit of an override does not fit the plan. Its other limits are
+	// in force.
 	Partial bool
 }
 
-// Exceptions has the compiled exceptions of a tenant for one plan. It is immutable. The
-// time for a check does not depend on the number of exceptions. The maps of two
-// versions share memory, so the cost of Edit does not depend on that number either.
+// An Exceptions has the exceptions of a tenant, compiled for one plan. It is immutable. Neither a
+// check nor an Edit takes more time if there are more exceptions: the maps of two versions share
+// memory.
 type Exceptions struct {
 	plan         *Plan
 	planRevision int64
@@ -121,17 +120,17 @@ type Exceptions struct {
 
 // ruleExceptions has the blocks and overrides of one rule.
 type ruleExceptions struct {
-	// rev is the revision at which an override of the rule last began, changed or
-	// ended, or at which the tenant was assigned its plan. It never decreases.
+	// rev is the latest of these revisions: at which an override of the rule began, changed or
+	// ended, and at which the tenant was assigned its plan. It never decreases.
 	rev    int64
 	blocks cow.Map[[16]byte, group[Block]] // by partition
-	// overrides has the overrides by attribute, in sorted order. Overrides of all keys
-	// have the attribute "".
+	// overrides has the overrides by attribute, sorted. The attribute "" stands for overrides of
+	// all keys.
 	overrides []*overridesOf
 	owner     *cow.Owner
 }
 
-// of returns the blocks and overrides of a rule, or nil if there are none.
+// of returns the blocks and overrides of a rule. If there are none, it returns nil.
 func (s *Exceptions) of(r *Rule) *ruleExceptions {
 	if s == nil || len(s.rules) == 0 {
 		return nil
@@ -139,8 +138,8 @@ func (s *Exceptions) of(r *Rule) *ruleExceptions {
 	return s.rules[r.Index]
 }
 
-// block returns the block of a key, or nil. If there are several, it returns the one
-// that ends last.
+// block returns the block of a key. If there are several, it returns the one that ends last, and
+// nil if there are none.
 func (s *ruleExceptions) block(partition [16]byte) *Block {
 	if g, found := s.blocks.Get(partition); found {
 		return g.first()
@@ -148,13 +147,12 @@ func (s *ruleExceptions) block(partition [16]byte) *Block {
 	return nil
 }
 
-// CompileExceptions compiles the exceptions of a tenant. planRevision is the revision
-// at which the tenant was assigned its plan. plan may be nil; then only list entries
-// have an effect. It returns nil if no exception can have an effect.
+// CompileExceptions compiles the exceptions of a tenant. planRevision is the revision at which the
+// tenant was assigned its plan. If plan is nil, only list entries have an effect. If no exception
+// can have an effect, CompileExceptions returns nil.
 //
-// The faults list the exceptions without effect, so that pages can show them as
-// inactive. An exception whose end is in the past is not a fault, because the engine
-// compares the end with its clock for each check.
+// The faults are the exceptions without an effect; pages show them as inactive. An exception that
+// has ended is not among them, because the engine compares the end with its clock for each check.
 func CompileExceptions(spec ExceptionSpec, plan *Plan, planRevision int64) (*Exceptions, []ExceptionFault) {
 	var rows ExceptionRows
 	for i := range spec.Deny {
@@ -172,8 +170,8 @@ func CompileExceptions(spec ExceptionSpec, plan *Plan, planRevision int64) (*Exc
 	return NewExceptions(plan, planRevision).Edit(ExceptionRows{}, rows, spec.Changed)
 }
 
-// ExceptionRows has the entries, blocks and overrides that Edit adds or removes. The
-// caller must not change them after the call.
+// An ExceptionRows has the list entries, blocks and overrides that an Edit adds or removes. The
+// caller must not change them after the call of Edit.
 type ExceptionRows struct {
 	Deny, Allow []*ListEntry
 	Blocks      []*Block
@@ -187,19 +185,18 @@ func NewExceptions(plan *Plan, planRevision int64) *Exceptions {
 	return &Exceptions{plan: plan, planRevision: planRevision}
 }
 
-// For reports whether s was compiled for this plan and plan revision.
+// For reports whether s was compiled for this plan and this plan revision.
 func (s *Exceptions) For(plan *Plan, planRevision int64) bool {
 	return s != nil && s.plan == plan && s.planRevision == planRevision
 }
 
-// Edit returns a copy of s without the removed rows and with the added rows. It returns
-// nil if no row can have an effect. s does not change. The cost depends only on the
-// number of rows in the edit.
+// Edit returns a copy of s with the added rows and without the removed rows. If no row can have an
+// effect, it returns nil. s does not change. The time depends only on the number of added and
+// removed rows.
 //
-// A removed row is identified by its pointer; Edit ignores a pointer that s does not
-// have. changed is the complete ExceptionSpec.Changed after the edit. The caller must
-// not change it after the call, and its revisions never decrease. The faults are those
-// of added rows.
+// A row in removed is found by its pointer; Edit ignores rows that s does not have. changed is
+// ExceptionSpec.Changed as it is after the edit. Its revisions must never decrease, and the caller
+// must not change it after the call. The faults are about added rows only.
 func (s *Exceptions) Edit(removed, added ExceptionRows, changed map[string]int64) (*Exceptions, []ExceptionFault) {
 	next := *s
 	next.changed, next.rules = changed, slices.Clone(s.rules)
@@ -220,7 +217,7 @@ func (s *Exceptions) Edit(removed, added ExceptionRows, changed map[string]int64
 	return &next, c.faults
 }
 
-// An exceptionsEdit is the new version of an Exceptions while Edit builds it.
+// An exceptionsEdit has the new version of an Exceptions while Edit makes it.
 type exceptionsEdit struct {
 	*Exceptions
 	by     *cow.Owner
@@ -243,16 +240,16 @@ func (c *exceptionsEdit) rows(rows ExceptionRows, remove bool) {
 	}
 }
 
-// fault records the reason why an added row has no effect. It ignores errors of removed
-// rows.
+// fault records why an added row has no effect. If remove is true, the row is removed, and fault
+// ignores the error.
 func (c *exceptionsEdit) fault(id string, remove bool, err error) {
 	if err != nil && !remove {
 		c.faults = append(c.faults, ExceptionFault{ID: id, Err: err})
 	}
 }
 
-// rule returns the compiled rule of a policy. It returns an error if the plan does not
-// have the policy.
+// rule returns the compiled rule of a policy. If the plan does not have the policy, it returns an
+// error.
 func (c *exceptionsEdit) rule(policy string) (*Rule, error) {
 	if c.plan == nil {
 		return nil, fmt.Errorf("the tenant has no plan")
@@ -264,7 +261,8 @@ func (c *exceptionsEdit) rule(policy string) (*Rule, error) {
 	return r, nil
 }
 
-// writable returns the exceptions of a rule in a copy that this edit may change.
+// writable returns the exceptions of a rule for a change by this edit. It copies them, unless this
+// edit has already done so.
 func (c *exceptionsEdit) writable(r *Rule) *ruleExceptions {
 	of := c.rules[r.Index]
 	switch {
@@ -279,8 +277,8 @@ func (c *exceptionsEdit) writable(r *Rule) *ruleExceptions {
 	return of
 }
 
-// revisions updates ruleExceptions.rev of all rules that changed. Edit calls it before
-// it adds overrides, because a compiled override depends on the revision.
+// revisions sets ruleExceptions.rev of all rules of which an override has changed. Edit calls it
+// before it adds overrides, because the compiled form of an override depends on rev.
 func (c *exceptionsEdit) revisions(overrides []*Override) {
 	for policy, revision := range c.changed {
 		if r, err := c.rule(policy); err == nil { // an error means that the plan no longer has the policy
@@ -294,8 +292,8 @@ func (c *exceptionsEdit) revisions(overrides []*Override) {
 	}
 }
 
-// raise sets the revision of a rule's exceptions to a higher revision, if that has an
-// effect.
+// raise sets the revision of a rule's exceptions, if it is higher than before and higher than the
+// revision of a limit.
 func (c *exceptionsEdit) raise(r *Rule, revision int64) {
 	if of := c.rules[r.Index]; of != nil && of.rev >= revision || of == nil && !c.raises(r, revision) {
 		return
@@ -304,14 +302,14 @@ func (c *exceptionsEdit) raise(r *Rule, revision int64) {
 	of.rev = max(of.rev, revision)
 }
 
-// raises reports whether a revision is higher than the revision of some limit of the
-// rule.
+// raises reports whether a revision is higher than that of at least one limit of the rule.
 func (c *exceptionsEdit) raises(r *Rule, revision int64) bool {
 	return slices.ContainsFunc(r.Limits, func(l RuleLimit) bool { return max(l.Meter.Rev, c.planRevision) < revision })
 }
 
-// prune removes the exceptions of rules without blocks and overrides. It keeps the
-// revision of such a rule while some limit of the plan has an older revision.
+// prune removes the exceptions of rules that have neither blocks nor overrides. It keeps those
+// whose revision is higher than the revision of a limit in the plan, because counters may still
+// have to be converted.
 func (c *exceptionsEdit) prune() {
 	c.deny, c.allow = c.deny.prune(), c.allow.prune()
 	remaining := false
@@ -352,7 +350,7 @@ func (c *exceptionsEdit) block(b *Block, remove bool) error {
 
 func (b *Block) is(o *Block) bool { return b == o }
 
-// before sorts blocks by their end, the latest first, because only the first one has an
+// before sorts blocks by their end. The one that ends last comes first, and only this one has an
 // effect.
 func (b *Block) before(o *Block) int {
 	return cmp.Or(cmp.Compare(o.Until, b.Until), strings.Compare(b.ID, o.ID))
@@ -360,10 +358,10 @@ func (b *Block) before(o *Block) int {
 
 func (b *Block) effective(rows []*Block) []*Block { return rows[:1] }
 
-// beforePolicies decides a check without any policy, if possible: by the tenant's
-// status, the deny list, or the allow list, in this order. It returns the reason, or ""
-// if none of them decides. A check in mode Force is never denied. The allow list allows
-// such a check without a charge, unless the deny list has an entry for it too.
+// beforePolicies decides a check without looking at policies, if possible: by the status of the
+// tenant, then the deny list, then the allow list. It returns the reason, or "" if none of them
+// decides. A check in mode Force is never denied. The allow list allows such a check without a
+// charge, unless the deny list has an entry for it too.
 func (s *Subject) beforePolicies(c *Check, now int64) (reason Reason, entry *ListEntry) {
 	forced := c.Mode == Force
 	if s.Suspended && !forced {
@@ -384,8 +382,8 @@ func (s *Subject) beforePolicies(c *Check, now int64) (reason Reason, entry *Lis
 	return "", nil
 }
 
-// numbers has the limits of a rule that are in force for one check: those of the plan,
-// or those of an override.
+// numbers has the limits of a rule that are in force for one check: the limits of the plan, or
+// those of an override.
 type numbers struct {
 	limits   []RuleLimit
 	override *override
@@ -393,8 +391,8 @@ type numbers struct {
 	ended    int64 // by how much the revision of charges is lower than rev; see revision
 }
 
-// numbers returns the limits of a rule that are in force for a check, with or without
-// an override.
+// numbers returns the limits of a rule that are in force for a check: those of an override, or
+// those of the plan.
 func (s *Subject) numbers(r *Rule, c *Check, now int64) numbers {
 	n := numbers{limits: r.Limits, rev: s.PlanRevision}
 	if exceptions := s.Exceptions.of(r); exceptions != nil {

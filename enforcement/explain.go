@@ -11,8 +11,8 @@ import (
 type Explanation struct {
 	// Decision is the decision that the check would have now. Its mode is Peek.
 	Decision Decision
-	// PassesAt is the time at which the same request is allowed, if no other request
-	// comes and no quota changes. It is in microseconds since the epoch, or Never.
+	// PassesAt is the time at which the same request will be allowed, if no other request comes and
+	// no limit changes. It is in microseconds since the epoch, or Never.
 	PassesAt int64
 	// Policies lists all policies of the tenant's plan, in the order of the plan.
 	Policies []PolicyExplanation
@@ -39,22 +39,22 @@ const (
 // A PolicyExplanation is the part of an Explanation for one policy of the plan.
 type PolicyExplanation struct {
 	Rule *Rule
-	// Matches is set if the method, path and attributes of the check match, whatever
-	// the mode of the policy.
+	// Matches says that the check matches the method, path and attributes of the policy. It does
+	// not depend on the mode of the policy.
 	Matches bool
-	// Applies is set if the policy matches and the check is charged to it, enforced or
+	// Applies says that the policy matches and that the check would be charged to it, enforced or
 	// in shadow.
 	Applies bool
 	Why     Why
-	// Attribute is the name of the attribute that did not match or is missing, with
-	// WhyAttribute, WhySkipped and WhyDenied.
+	// Attribute is the name of an attribute that did not match or is missing. It is set if Why is
+	// WhyAttribute, WhySkipped or WhyDenied.
 	Attribute string
-	// ReplacedBy is the slug of the policy that replaces this one, with WhyReplaced.
+	// ReplacedBy is the slug of the policy that replaces this one. It is set if Why is WhyReplaced.
 	ReplacedBy string
 	Override   *Override // the override in force for this request; nil: the numbers of the plan apply
 	Block      *Block    // the block in force for the key of this request; nil: none
-	// Limits has the current state of each limit of a policy that matches. It is empty
-	// if the limiter is unavailable.
+	// Limits has the current state of each limit of a policy that matches. It is empty if the
+	// limiter is unavailable.
 	Limits []LimitNow
 }
 
@@ -65,15 +65,14 @@ type LimitNow struct {
 	Remaining, ResetAfter int64
 	// WindowMS is the length of the current window in milliseconds.
 	WindowMS int64
-	// LeasedElsewhere is the largest number of units that other nodes may have leased.
-	// The limit may deny requests although that many units are unused. 0 means that the
-	// limit is exact.
+	// LeasedElsewhere is the maximum number of units that other nodes may hold on lease. The limit
+	// may deny requests although that many units are unused. If it is 0, the limit is exact.
 	LeasedElsewhere int64
 }
 
-// Explain stores in x the decision that a check would have now, and the reasons. It
-// calls the limiter once, with a peek for the check and a charge of 0 for each limit of
-// the policies that match.
+// Explain stores the decision that a check would get now in x, and for each policy why it applies
+// or not. It calls the limiter once: with a peek for the check, and with a charge of 0 for each
+// limit of the policies that match, to read its state.
 func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanation) {
 	peek := *c
 	peek.Mode = Peek
@@ -136,8 +135,8 @@ func (x *Explanation) addLimits(item BatchItem, now int64, nodes int) (reads []C
 	return reads
 }
 
-// fillLimits fills in the states of the limits from an outcome. If the limiter did not
-// decide, it removes the limits.
+// fillLimits sets the states of the limits from the outcome o. If the limiter did not decide, it
+// removes the limits.
 func (x *Explanation) fillLimits(reads []Charge, o *Outcome) {
 	next := 0
 	for i := range x.Policies {
@@ -156,14 +155,14 @@ func (x *Explanation) fillLimits(reads []Charge, o *Outcome) {
 	}
 }
 
-// ExplainPolicies returns for each policy of a tenant's plan whether it applies to a
-// check, and why. now is the time for exceptions, in microseconds since the epoch.
-// ExplainPolicies does not call the limiter, so Limits are empty.
+// ExplainPolicies returns, for each policy of a tenant's plan, whether it applies to a check, and
+// why. It uses the exceptions that are in force at now, in microseconds since the epoch. It does
+// not call the limiter, so the results have no Limits.
 func ExplainPolicies(s *Subject, c *Check, now int64) []PolicyExplanation {
 	return explainPolicies(nil, s, c, now)
 }
 
-// explainPolicies appends the result of ExplainPolicies to a list.
+// explainPolicies appends what ExplainPolicies returns to list.
 func explainPolicies(list []PolicyExplanation, s *Subject, c *Check, now int64) []PolicyExplanation {
 	if s.Plan == nil {
 		return list
@@ -193,8 +192,7 @@ func explainPolicies(list []PolicyExplanation, s *Subject, c *Check, now int64) 
 	return list
 }
 
-// mismatch returns the reason why a rule does not match a check. attribute is set only
-// with WhyAttribute.
+// mismatch returns why a rule does not match a check. attribute is set only if why is WhyAttribute.
 func mismatch(r *Rule, c *Check) (why Why, attribute string) {
 	if len(r.Methods) > 0 && !slices.Contains(r.Methods, c.Method) {
 		return WhyMethod, ""
@@ -303,7 +301,7 @@ func has(what, value string) string {
 	return "has the " + what + " " + value
 }
 
-// decider returns the name of what decided a check before any policy, for a sentence.
+// decider returns the words for what decided a check before any policy did, such as a list.
 func decider(r Reason) string {
 	switch r {
 	case ReasonDeniedByList:

@@ -2,18 +2,17 @@ package enforcement
 
 import "slices"
 
-// An index finds the rules whose path pattern and method match a check. It is a tree
-// with one level for each segment of the patterns. A search follows the segments of the
-// check's path, so it visits only rules that match the path so far. Therefore its cost
-// does not grow with the number of rules, but only with the number of rules that match.
-// It also grows where a segment matches both a literal segment and a {name}, because
-// the search then follows both.
+// An index finds the rules whose path pattern and method match a check. It is a tree with one level
+// for each segment of the patterns. A search follows the segments of the check's path, so it visits
+// only rules that match the path so far. Its time grows with the number of rules that match, not
+// with the number of all rules. It also grows with each segment that matches both a literal segment
+// and a {name}, because the search then follows both.
 type index struct {
 	everything ruleList // rules whose pattern matches all paths, and checks without a path
 	root       *segmentNode
 }
 
-// A segmentNode stands for a common beginning of patterns, up to one segment.
+// A segmentNode stands for all patterns that begin with the same segments.
 type segmentNode struct {
 	literals map[string]*segmentNode // child nodes by the next literal segment
 	variable *segmentNode            // child node if the next segment is {name}; nil: none
@@ -21,7 +20,7 @@ type segmentNode struct {
 	rest     ruleList                // rules whose pattern ends here with *, so that they match all longer paths
 }
 
-// A ruleList has one entry for each method of each rule. A rule for all methods has one
+// A ruleList has an entry for each method of each rule. A rule that applies to all methods has an
 // entry with the method "".
 type ruleList []ruleEntry
 
@@ -42,7 +41,7 @@ func newIndex(rules []*Rule) index {
 	return x
 }
 
-// at returns the rule list of a pattern. It creates the nodes that the tree lacks.
+// at returns the rule list for a pattern. It creates missing nodes of the tree.
 func (n *segmentNode) at(p Pattern) *ruleList {
 	for _, segment := range p.segments {
 		if segment == "" {
@@ -80,7 +79,7 @@ func (l *ruleList) add(r *Rule) {
 	}
 }
 
-// find appends the indexes of the rules in the list that match a method.
+// find appends to found the indexes of the rules in the list that match a method.
 func (l ruleList) find(method string, found []uint16) []uint16 {
 	for i := range l {
 		if e := &l[i]; e.method == "" || e.method == method {
@@ -90,8 +89,8 @@ func (l ruleList) find(method string, found []uint16) []uint16 {
 	return found
 }
 
-// find appends the indexes of the rules whose pattern and methods match a path and a
-// method, in any order.
+// find appends to found the indexes of the rules whose pattern and methods match, in no particular
+// order.
 func (x *index) find(path, method string, found []uint16) []uint16 {
 	found = x.everything.find(method, found)
 	if path == "" {
@@ -123,9 +122,8 @@ func (n *segmentNode) find(path, method string, found []uint16) []uint16 {
 	}
 }
 
-// match returns the indexes of the rules whose method, path and attributes match a
-// check, in the order of the plan, whatever their mode. It uses the memory of found,
-// which is empty.
+// match returns the indexes of the rules whose method, path and attributes match a check, in the
+// order of the plan. It ignores the modes of the rules. found is empty; match uses its memory.
 func (p *Plan) match(c *Check, found []uint16) []uint16 {
 	found = p.index.find(c.Path, c.Method, found)
 	matching := found[:0]
@@ -138,7 +136,7 @@ func (p *Plan) match(c *Check, found []uint16) []uint16 {
 	return matching
 }
 
-// contains reports whether a sorted list of rule indexes contains an index.
+// contains reports whether the sorted list places contains a rule index.
 func contains(places []uint16, place int) bool {
 	_, ok := slices.BinarySearch(places, uint16(place))
 	return ok

@@ -25,8 +25,8 @@ func CanonicalIP(value string) (netip.Addr, string, error) {
 	return addr, value, nil
 }
 
-// addPrefix adds the value of ip/64 for an address to a partition: the /64 network of
-// an IPv6 address, or an IPv4 address itself.
+// addPrefix adds the value of ip/64 for an address to a partition: for an IPv6 address its /64
+// network, for an IPv4 address the address itself.
 func (p *Partition) addPrefix(addr netip.Addr) {
 	var room [64]byte
 	text := addr.AppendTo(room[:0])
@@ -37,11 +37,11 @@ func (p *Partition) addPrefix(addr netip.Addr) {
 	p.Add(string(text))
 }
 
-// ParseNetwork parses a network in a value of ip: a CIDR, or an address, which is a
-// network of one address. It returns the network and its canonical text. The text of a
-// single address has no prefix length. An IPv4-mapped IPv6 network becomes an IPv4
-// network. If bits are set after the prefix, ParseNetwork returns an error, because it
-// is unclear whether the address or the network is meant.
+// ParseNetwork parses a network: a CIDR, or an address, which stands for the network with only this
+// address. It returns the network and its canonical text. The canonical text of a single address
+// has no prefix length. An IPv4-mapped IPv6 network becomes an IPv4 network. If bits after the
+// prefix are set, ParseNetwork returns an error, because it is unclear whether the address or the
+// network is meant.
 func ParseNetwork(text string) (netip.Prefix, string, error) {
 	if !strings.Contains(text, "/") {
 		addr, canonical, err := CanonicalIP(text)

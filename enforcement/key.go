@@ -1,15 +1,14 @@
 package enforcement
 
-// A KeyPart is one attribute of a policy's key, with its value in a request. Pages
-// display it.
+// A KeyPart is one attribute of a key with its value, for pages.
 type KeyPart struct {
 	Name    string // entry of count_by: ip, ip/64, or another attribute
 	Value   string // for ip/64, an IPv6 address becomes its /64 network
 	Missing bool   // the request has no value
 }
 
-// KeyOf appends the key of a check: the values of the rule's count_by, in order. It
-// appends nothing for a rule that counts the whole tenant.
+// KeyOf appends the key under which a rule counts a check: a part for each entry of the rule's
+// count_by, in order. If count_by is empty, it appends nothing.
 func (r *Rule) KeyOf(c *Check, to []KeyPart) []KeyPart {
 	c = withIP(c)
 	for i, s := range r.slots {
@@ -23,15 +22,14 @@ func (r *Rule) KeyOf(c *Check, to []KeyPart) []KeyPart {
 	return to
 }
 
-// PartitionOf returns the partition in which the rule counts a check. The check may
-// also consist only of the attributes of a key. An attribute of count_by that the check
-// lacks counts as missing. For ip/64, the value of ip may be the network that KeyOf
-// returns.
+// PartitionOf returns the partition in which the rule counts a check. Of the check, it only reads
+// the attributes. If the check does not have an attribute of count_by, the attribute counts as
+// missing. For ip/64, the value of ip may also be a network, as KeyOf returns it.
 func (r *Rule) PartitionOf(c *Check) [16]byte {
 	return r.partition(withIP(c), new(Partition))
 }
 
-// withIP returns the check with IP parsed from its ip attribute.
+// withIP returns c with the field IP set from the attribute ip.
 func withIP(c *Check) *Check {
 	if value, ok := c.attribute(ipAttribute); ok && !c.IP.IsValid() {
 		if addr, _, err := CanonicalIP(value); err == nil {

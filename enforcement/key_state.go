@@ -7,34 +7,33 @@ import (
 	"slices"
 )
 
-// A CountedKey identifies the counters of one key of one policy.
+// A CountedKey identifies the counters of one key of one policy, one for each limit.
 type CountedKey struct {
 	Rule *Rule
-	// Key has the values of the count_by attributes. An attribute that is not in Key
-	// counts as missing. The value of ip may be a network, as KeyOf returns it for
-	// ip/64.
+	// Key has values for the policy's count_by. An attribute that is not in Key counts as missing.
+	// The value of ip may be a network, as KeyOf returns it for ip/64.
 	Key []Attribute
 }
 
 // A KeyState has the current counters of one key of one policy, and the exceptions for
 // the key.
 type KeyState struct {
-	// Override and Block are the exceptions in force for the key by this node's clock,
-	// or nil.
+	// Override and Block are those in force for the key by the clock of this node; nil if there is
+	// none.
 	Override *Override
 	Block    *Block
-	// Limits has the limits of the policy in their order, with the quotas in force.
+	// Limits has the limits in force, in the order of the policy, with their counters.
 	Limits []CounterState
 }
 
 // A CounterState is the current state of one limit's counter for one key.
 type CounterState struct {
 	Limit *RuleLimit
-	// Meter is Limit.Meter in the calendar of the tenant.
+	// Meter is Limit.Meter for the calendar of the tenant.
 	Meter *Meter
-	// State is settled at the time that KeyStates returns. Use it with Meter. The
-	// entries of a log are complete if its quota, plus the quotas of the logs before
-	// it, is at most 20,000. Otherwise State may have no entries.
+	// State is the state of the counter, settled at the time that KeyStates returns. It must be
+	// used with Meter. For a log, State has all entries if the sum of the quotas of this log and of
+	// the logs before it is at most 20,000. Otherwise State may have no entries.
 	State State
 }
 
@@ -43,11 +42,11 @@ const (
 	maxReadEntries = 20_000 // the most log entries in all states together: about 300 kB
 )
 
-// KeyStates returns the states of the counters of several keys of one tenant, whatever
-// the mode of their policies. at is the time of the states by the limiter's clock, in
-// microseconds since the epoch. It is 0 if the keys have no limits. KeyStates charges
-// and records nothing. It calls the limiter once, and reads up to 4000 limits in one
-// step. It returns an error if the limiter does not answer.
+// KeyStates returns the states of the counters of several keys of one tenant, even for policies
+// that are off or in shadow. at is the time of the states by the limiter's clock, in microseconds
+// since the epoch; it is 0 if the keys have no limits. KeyStates charges and records nothing. It
+// calls the limiter once, and reads up to 4000 counters in one step. If the limiter does not
+// answer, it returns an error.
 func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (at int64, states []KeyState, err error) {
 	states = make([]KeyState, len(keys))
 	now, entries := e.now().UnixMicro(), int64(maxReadEntries)
@@ -87,11 +86,12 @@ func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (
 	return at, states, nil
 }
 
-// read sets the exceptions that are in force for a key, and appends a charge for each
-// of its limits. The charge has cost 0 except for a log. For a log, a limiter only
-// returns the entries that must leave before the cost fits, so a cost of the whole
-// quota returns all entries. entries is the number of log entries that may still be
-// requested in this way; read reduces it.
+// read sets the exceptions that are in force for a key, and appends a charge for each of its
+// limits, with which the limiter returns the state of the counter.
+//
+// The cost of a charge is 0, except for a log. For a log, a limiter returns only the entries that
+// must leave before the cost fits. With a cost of the whole quota, it returns all entries. entries
+// is the number of log entries that may still be requested in this call; read reduces it.
 func (h *KeyState) read(charges []Charge, s *Subject, key *CountedKey, now int64, entries *int64) []Charge {
 	r := key.Rule
 	c := r.checkOf(key.Key)
@@ -123,8 +123,9 @@ func (h *KeyState) read(charges []Charge, s *Subject, key *CountedKey, now int64
 	return charges
 }
 
-// checkOf returns a check that has this key for the rule. It replaces a network by its
-// first address; the overrides of the whole network also apply to that address.
+// checkOf returns a check whose key for the rule is key. In place of a network, the check has the
+// first address of the network. Overrides that apply to the whole network apply to this address
+// too.
 func (r *Rule) checkOf(key []Attribute) *Check {
 	c := &Check{Attributes: key}
 	for i, a := range key {

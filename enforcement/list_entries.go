@@ -9,11 +9,10 @@ import (
 	"github.com/headgate/headgate/internal/cow"
 )
 
-// A list is the deny list or the allow list of a tenant, compiled and sorted by
-// attribute.
+// A list is the compiled deny list or allow list of a tenant, sorted by attribute.
 type list []*listOf
 
-// A listOf has the entries of a list for one attribute.
+// A listOf has the entries of a list that are about one attribute.
 type listOf struct {
 	attribute string
 	exact     cow.Map[string, group[ListEntry]]
@@ -21,7 +20,8 @@ type listOf struct {
 	owner     *cow.Owner
 }
 
-// entries returns the entries of an attribute, in a copy that this edit may change.
+// entries returns the entries that are about an attribute, for a change by this edit. It copies
+// them, unless this edit has already done so.
 func (l *list) entries(by *cow.Owner, attribute string) *listOf {
 	at, found := slices.BinarySearchFunc(*l, attribute, func(of *listOf, name string) int { return strings.Compare(of.attribute, name) })
 	if !found {
@@ -36,8 +36,8 @@ func (l *list) entries(by *cow.Owner, attribute string) *listOf {
 	return (*l)[at]
 }
 
-// list adds an entry to a list, or removes it. If several entries have the same value,
-// only the one that ends last has an effect.
+// list adds an entry to l or, if remove is true, removes it. If several entries have the same
+// value, only the one that ends last has an effect.
 func (c *exceptionsEdit) list(l *list, e *ListEntry, remove bool) error {
 	value, network := e.Value, netip.Prefix{}
 	if e.Attribute == ipAttribute {
@@ -55,7 +55,7 @@ func (c *exceptionsEdit) list(l *list, e *ListEntry, remove bool) error {
 	return nil
 }
 
-// prune returns the list without attributes that have no entries left.
+// prune returns the list without attributes that have no more entries.
 func (l list) prune() list {
 	l = slices.DeleteFunc(slices.Clone(l), func(of *listOf) bool { return of.exact.Len() == 0 && of.networks.by.Len() == 0 })
 	if len(l) == 0 {
@@ -66,8 +66,8 @@ func (l list) prune() list {
 
 func (e *ListEntry) is(o *ListEntry) bool { return e == o }
 
-// before sorts entries with the same value by their end, the latest first, because only
-// the first one has an effect.
+// before sorts entries with the same value by their end. The one that ends last comes first, and
+// only this one has an effect.
 func (e *ListEntry) before(o *ListEntry) int {
 	if (e.Until == 0) != (o.Until == 0) {
 		if e.Until == 0 {
@@ -80,9 +80,8 @@ func (e *ListEntry) before(o *ListEntry) int {
 
 func (e *ListEntry) effective(rows []*ListEntry) []*ListEntry { return rows[:1] }
 
-// find returns the entry in force that matches a check, or nil. It looks at the
-// attributes in the order of their names. For ip, it looks at exact addresses first,
-// then at networks, the smallest first.
+// find returns an entry in force that matches a check, or nil. It tries attributes in the order of
+// their names. For ip, it tries addresses first and then networks, the smallest first.
 func (l list) find(c *Check, now int64) *ListEntry {
 	for _, of := range l {
 		value, ok := c.attribute(of.attribute)
@@ -101,5 +100,6 @@ func (l list) find(c *Check, now int64) *ListEntry {
 	return nil
 }
 
-// inForce reports whether an entry that ends at until is in force. 0 means no end.
+// inForce reports whether an exception that ends at until is in force at now. An until of 0 means
+// that it never ends.
 func inForce(until, now int64) bool { return until == 0 || now < until }

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// MaxWarnAt is the largest number of thresholds of a limit.
+// MaxWarnAt is the maximum number of warning thresholds of a limit.
 const MaxWarnAt = 4
 
-// WarnAt has the thresholds of a limit: percentages of its capacity from 1 to 100, in
-// ascending order. Unused elements are 0 and come last. A decision says which of them
-// the used units have reached; it never depends on them.
+// WarnAt has the warning thresholds of a limit, as percentages of its capacity from 1 to 100 in
+// ascending order. Unused elements are 0 and come last. A decision says which thresholds the used
+// units have reached. Thresholds never affect whether a check is allowed.
 type WarnAt [MaxWarnAt]uint8
 
-// NewWarnAt returns the thresholds with percentages in any order. fault is an error
-// message if they are not valid, otherwise "".
+// NewWarnAt returns thresholds from percentages in any order. If they are not valid, fault is an
+// error message; otherwise it is "".
 func NewWarnAt(percentages []int64) (w WarnAt, fault string) {
 	percentages = slices.Sorted(slices.Values(percentages))
 	if len(percentages) > MaxWarnAt {
@@ -57,7 +57,7 @@ func (w WarnAt) String() string {
 // MarshalJSON returns the thresholds as a list of numbers.
 func (w WarnAt) MarshalJSON() ([]byte, error) { return json.Marshal(w.Percentages()) }
 
-// valid reports whether NewWarnAt can return w.
+// valid reports whether w can be a result of NewWarnAt.
 func (w WarnAt) valid() bool {
 	for i, p := range w {
 		if p > 100 || i > 0 && p != 0 && p <= w[i-1] || i > 0 && p != 0 && w[i-1] == 0 {
@@ -67,8 +67,8 @@ func (w WarnAt) valid() bool {
 	return true
 }
 
-// reached returns the largest threshold that used units of a capacity have reached, or
-// 0. Both numbers are at most MaxQuota, so the products do not overflow.
+// reached returns the largest threshold that used has reached, as a part of capacity; 0 if there is
+// none. Both numbers are at most MaxQuota, so the products do not overflow.
 func (w *WarnAt) reached(used, capacity int64) (largest int) {
 	for _, p := range w {
 		if p != 0 && used*100 >= int64(p)*capacity {
@@ -78,9 +78,9 @@ func (w *WarnAt) reached(used, capacity int64) (largest int) {
 	return largest
 }
 
-// NearLimit returns the largest threshold of the limit that the used units have reached
-// after the decision, in percent. It is 0 if there is none, if the quota is 0, and if a
-// failure mode decided, because the units of the other nodes are then not known.
+// NearLimit returns the largest threshold, in percent, that the limit's used units have reached
+// after the decision. It returns 0 if there is none, or if the quota is 0. It also returns 0 if a
+// failure mode decided, because then the units that other nodes used are unknown.
 func (l *LimitState) NearLimit() int {
 	capacity := l.Limit.Capacity()
 	if l.Limit.WarnAt[0] == 0 || !l.Shared || capacity == 0 {
@@ -89,8 +89,8 @@ func (l *LimitState) NearLimit() int {
 	return l.Limit.WarnAt.reached(capacity-max(l.Remaining, 0), capacity)
 }
 
-// NearLimit returns the largest threshold that an enforced limit of the decision has
-// reached, in percent, or 0.
+// NearLimit returns the largest threshold, in percent, that one of the enforced limits has reached;
+// 0 if there is none.
 func (d *Decision) NearLimit() (largest int) {
 	for i := range d.Limits {
 		if l := &d.Limits[i]; l.Rule.Mode == PolicyEnforce {

@@ -24,8 +24,8 @@ func NormalizePath(path string) (string, error) {
 	return normalize(path, false)
 }
 
-// normalize is NormalizePath, and with pattern also the normalization of a path
-// pattern, in which it keeps braces.
+// normalize implements NormalizePath. If pattern is true, the text is a path pattern, and normalize
+// keeps its braces.
 func normalize(path string, pattern bool) (string, error) {
 	if path == "" || path[0] != '/' {
 		return "", errors.New("must begin with /")
@@ -69,8 +69,8 @@ func normalize(path string, pattern bool) (string, error) {
 	return string(out), nil
 }
 
-// segmentNormal reports whether a segment is in canonical form. Only checkDecoded can
-// still find an error in such a segment.
+// segmentNormal reports whether a segment is in canonical form. If it is, checkDecoded is the only
+// check that can still fail.
 func segmentNormal(segment string, pattern bool) bool {
 	if segment == "" || segment == "." || segment == ".." {
 		return false
@@ -98,8 +98,8 @@ func segmentNormal(segment string, pattern bool) bool {
 	return true
 }
 
-// appendSegment appends a slash and the canonical form of a segment. For "..", it
-// removes the last segment instead. For ".", it appends nothing.
+// appendSegment appends a slash and the canonical form of a segment to out. For the segment "..",
+// it removes the last segment of out. For ".", it changes nothing.
 func appendSegment(out []byte, segment string, pattern bool) ([]byte, error) {
 	if segment == "" {
 		return out, nil
@@ -141,10 +141,10 @@ func appendSegment(out []byte, segment string, pattern bool) ([]byte, error) {
 	return out, checkDecoded(out[start+1:])
 }
 
-// checkDecoded returns an error if repeated decoding of a canonical segment produces a
-// "." or ".." segment. It also returns an error for overlong UTF-8, which can hide such
-// segments. It decodes each escape as soon as it has read its last digit, so it takes
-// linear time. Escapes do not overlap, so the order of decoding does not matter.
+// checkDecoded returns an error if decoding a canonical segment repeatedly can result in a "." or
+// ".." segment, or in overlong UTF-8, which can hide such segments. It decodes each escape as soon
+// as it has read the last digit, so it takes linear time. Escapes do not overlap, so their order
+// does not matter.
 func checkDecoded[T string | []byte](segment T) error {
 	var room [128]byte
 	full := room[:0]
@@ -171,7 +171,7 @@ func checkDecoded[T string | []byte](segment T) error {
 	return nil
 }
 
-// overlong reports whether two bytes begin a UTF-8 sequence that is longer than
+// overlong reports whether a UTF-8 sequence that begins with these two bytes is longer than
 // necessary.
 func overlong(first, second byte) bool {
 	switch first {
@@ -187,8 +187,8 @@ func overlong(first, second byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// Properties of bytes in a path, as in RFC 3986. An unreserved byte means the same with
-// and without an escape. A plain byte needs no escape.
+// Properties of bytes in a path, from RFC 3986. For an unreserved byte, the byte and its escape
+// mean the same. A plain byte may stand in a path without an escape.
 const (
 	kindUnreserved = 1 << iota
 	kindPlain

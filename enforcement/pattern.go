@@ -16,7 +16,7 @@ type Pattern struct {
 	rest     bool     // ends with /*
 }
 
-// maxName is the largest length of a name in braces, in bytes.
+// maxName is the maximum length of a name in braces, in bytes.
 const maxName = 64
 
 // ParsePattern parses a path pattern; "" stands for "*". It normalizes the literal
@@ -60,7 +60,7 @@ func ParsePattern(pattern string) (Pattern, error) {
 	return p, nil
 }
 
-// variable reports whether a segment is a valid {name}.
+// variable reports whether a segment has the form {name} with a valid name.
 func variable(segment string) bool {
 	name, opened := strings.CutPrefix(segment, "{")
 	name, closed := strings.CutSuffix(name, "}")
@@ -75,7 +75,7 @@ func variable(segment string) bool {
 	return true
 }
 
-// Match reports whether the pattern matches a normalized path. "" stands for a check
+// Match reports whether the pattern matches a normalized path. The path "" stands for a check
 // without a path.
 func (p Pattern) Match(path string) bool {
 	if p.text == "" {
@@ -91,8 +91,8 @@ func (p Pattern) Match(path string) bool {
 	return path == "/" || path == "" && len(p.segments) > 0 || p.rest && path != ""
 }
 
-// cutSegment splits the first segment off a normalized path. below is the rest. ok is
-// false if the path has no segment.
+// cutSegment returns the first segment of a normalized path and the rest of the path. ok is false
+// if the path has no segment.
 func cutSegment(path string) (segment, below string, ok bool) {
 	if len(path) < 2 {
 		return "", "", false
@@ -103,7 +103,7 @@ func cutSegment(path string) (segment, below string, ok bool) {
 	return path[1:], "", true
 }
 
-// Overlaps reports whether there is a path that both patterns match.
+// Overlaps reports whether some path matches both patterns.
 func (p Pattern) Overlaps(q Pattern) bool {
 	if p.text == "" || q.text == "" {
 		return true
@@ -119,12 +119,13 @@ func (p Pattern) Overlaps(q Pattern) bool {
 	return p.rest || len(p.segments) == len(q.segments)
 }
 
-// HasLiterals reports whether the pattern has a literal segment. The case and the
-// ; of such a segment count, which not every back end does.
+// HasLiterals reports whether the pattern has a literal segment. In such a segment, upper and lower
+// case and semicolons distinguish paths. Some back ends ignore them, so the policy editor shows a
+// hint.
 func (p Pattern) HasLiterals() bool { return p.literals() > 0 }
 
-// literals returns the number of literal segments. A pattern with more literal segments
-// is more specific.
+// literals returns the number of literal segments. Of two patterns, the one with more literal
+// segments is more specific.
 func (p Pattern) literals() int {
 	n := 0
 	for _, s := range p.segments {

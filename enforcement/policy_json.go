@@ -10,9 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// A Fault function is called with an invalid value that the result type cannot
-// represent, for example an unknown algorithm. pointer is the JSON pointer of the
-// value.
+// A Fault is called with an error message for an invalid value that a Policy cannot contain, such
+// as an unknown algorithm. pointer is the JSON pointer of the value.
 type Fault func(pointer, message string)
 
 const emptyWord = "must not be empty; leave it out for the default"
@@ -87,15 +86,15 @@ func readMatch(d *strictjson.Decoder) (m Match) {
 	return m
 }
 
-// readLimit reads a limit from JSON. It reports errors in the same way as ReadPolicy.
+// readLimit reads a limit from JSON. It reports errors as ReadPolicy does.
 func readLimit(d *strictjson.Decoder, fault Fault) Limit {
 	r := limitReader{fault: fault}
 	return r.read(d)
 }
 
-// ReadScenarioLimit reads a limit of a simulation scenario from JSON. In contrast to
-// other limits, the window may be a number of milliseconds, window_ms. windowAt is the
-// JSON pointer of the window, relative to the limit.
+// ReadScenarioLimit reads a limit of a simulation scenario from JSON. The window of such a limit
+// may also be given as window_ms, a number of milliseconds. windowAt is the JSON pointer of the
+// window, relative to the limit.
 func ReadScenarioLimit(d *strictjson.Decoder, fault Fault) (l Limit, windowAt string) {
 	r := limitReader{fault: fault, scenario: true}
 	l = r.read(d)
@@ -105,7 +104,7 @@ func ReadScenarioLimit(d *strictjson.Decoder, fault Fault) (l Limit, windowAt st
 	return l, "/window"
 }
 
-// A limitReader reads a limit and records which members were present.
+// A limitReader reads a limit from JSON and records which members it had.
 type limitReader struct {
 	fault                                             Fault
 	scenario                                          bool // window_ms is allowed
@@ -127,8 +126,9 @@ func (r *limitReader) read(d *strictjson.Decoder) (l Limit) {
 	case r.window && r.windowMS:
 		d.FailAt(at+"/window", "only one of window and window_ms is allowed")
 	}
-	// A Limit without a burst, or with the default anchor, is valid. Therefore Validate
-	// does not report these members, even if the algorithm does not allow them.
+	// A Limit without a burst, or with the default anchor, is valid. So Validate cannot report a
+	// member burst or anchor with these values if the algorithm allows no such member. It is
+	// reported here.
 	if r.burst && l.Burst == 0 {
 		r.fault(at+"/burst", burstRange)
 	} else if r.burst && l.Algorithm != 0 && !l.Algorithm.Bucket() {
@@ -182,8 +182,8 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 		}
 		r.windowMS = true
 		ms := d.Int(math.MinInt64, math.MaxInt64)
-		// If ms is out of range, the product may overflow. Then the window stays 0,
-		// which Validate rejects.
+		// The product could overflow if ms is out of range. Then the window stays 0, which Validate
+		// rejects.
 		if ms > 0 && ms <= MaxWindow.Milliseconds() {
 			l.Window = time.Duration(ms) * time.Millisecond
 		}
@@ -210,8 +210,7 @@ func (r *limitReader) planMember(d *strictjson.Decoder, member string, l *Limit)
 	}
 }
 
-// readWord reads a text that must not be empty, because an empty text would stand for
-// the default.
+// readWord reads a text that must not be empty. An empty text would stand for the default.
 func readWord(d *strictjson.Decoder, fault Fault) string {
 	s := d.Text()
 	if s == "" && d.Err() == nil {
@@ -228,16 +227,16 @@ func readTexts(d *strictjson.Decoder) []string {
 	return out
 }
 
-// requireMember reports an error if the JSON object at a pointer lacks a member.
+// requireMember reports an error if present is false: then the JSON object at the pointer at lacks
+// the member.
 func requireMember(d *strictjson.Decoder, at, member string, present bool) {
 	if !present {
 		d.FailAt(at+"/"+member, "is required")
 	}
 }
 
-// MarshalJSON returns the JSON form of a limit. It omits a burst of 0, and an anchor if
-// the algorithm has none. It returns an error if the algorithm or the window has no
-// JSON form.
+// MarshalJSON returns the JSON form of a limit. It leaves out a burst of 0, and the anchor if the
+// algorithm has none. It returns an error if the algorithm or the window has no JSON form.
 func (l Limit) MarshalJSON() ([]byte, error) {
 	out := struct {
 		Name      string `json:"name"`
@@ -268,7 +267,7 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 	return MarshalJSON(out)
 }
 
-// MarshalJSON is json.Marshal without the escapes for HTML.
+// MarshalJSON returns the JSON form of v without escapes for HTML.
 func MarshalJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

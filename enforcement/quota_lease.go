@@ -15,41 +15,40 @@ import "context"
 // limitertest.Store is the reference implementation.
 type Drawer interface {
 	Limiter
-	// Draw performs each draw in one atomic step. It stores the result of draws[i] in
-	// drawn[i], and sends no draw twice. A draw with an error was performed once or not
-	// at all. The caller must then not spend its units, and must not report its lots
-	// again.
+	// Draw performs each draw in one atomic step, and stores the result of draws[i] in drawn[i]. It
+	// sends no draw twice. If the result has an error, the draw was performed once or not at all;
+	// then the caller must neither spend its units nor report its lots again.
 	Draw(ctx context.Context, draws []Draw, drawn []Drawn)
 }
 
-// A Draw requests units of one counter for a node. It also reports how the node used
-// units of earlier draws.
+// A Draw requests units of one counter for a node. It also reports how the node used the units of
+// earlier draws.
 type Draw struct {
 	Home  string
 	Key   Key
 	Meter *Meter
 	Rev   int64
-	// Start is the start of the window to which Want and the returned units belong. An
-	// admitted check returned it. A draw never opens a window. It is 0 for buckets.
+	// Start is the start of the window from which units are drawn, and to which units are returned.
+	// It comes from the state that an allowed check returned, because a draw never opens a window.
+	// For buckets, it is 0.
 	Start int64
-	// Want is the largest number of units to draw. The counter grants at most 1/Part of
-	// the units that are left. It grants nothing if that is less than Least, if the
-	// counter does not exist, or if the counter has another revision.
+	// Want is the maximum number of units to draw. The counter grants at most 1/Part of the units
+	// that are left. It grants nothing if that is less than Least, if the counter does not exist,
+	// or if the counter has another revision.
 	Want, Least, Part int64
 	Lots              [2]Lot
 }
 
 // A Lot is the part of a Draw that reports the use of units from one earlier draw.
 type Lot struct {
-	// Until identifies the lot. It is the Drawn.Until of the draw of these units.
+	// Until identifies the lot: it is the Until of the Drawn with which the units came.
 	Until int64
-	// Spent is the number of units that checks used. They leave a bucket now. A window
-	// was charged for them at the draw.
+	// Spent is the number of units that checks have used. A bucket subtracts them now. A window was
+	// already charged for them at the draw.
 	Spent int64
-	// Back is the number of units that the node returns unspent. After a window has
-	// ended, it accepts none. An exception is the next window of a sliding counter,
-	// which subtracts them from the previous count. Units of a lot that has lapsed
-	// cannot be returned.
+	// Back is the number of units that the node returns unspent. A window that has ended accepts
+	// none, except that the next window of a sliding counter subtracts them from the previous
+	// count. Units of a lot that has lapsed cannot be returned.
 	Back int64
 }
 
@@ -58,16 +57,15 @@ type Drawn struct {
 	Err error
 	// At is the time of the draw by the store's clock, in microseconds since the epoch.
 	At int64
-	// Units is the number of units that were drawn. The node may spend them before the
-	// time Until, by the store's clock.
+	// Units is the number of units that were drawn. The node may spend them until the time Until of
+	// the store's clock.
 	Units, Until int64
-	// State is the state of the counter after the draw, settled at At. Units that were
-	// drawn and not returned count as charged. It is the zero State if the counter does
-	// not exist.
+	// State is the state of the counter after the draw, settled at At. In it, units that were drawn
+	// and not returned count as charged. If the counter does not exist, it is the zero State.
 	State State
 }
 
-// LeaseLeast is the smallest number of units for which a draw is made.
+// LeaseLeast is the minimum number of units in a draw.
 const LeaseLeast = 4
 
 const (
@@ -98,9 +96,9 @@ func (m *Meter) LeaseBatch(nodes int) int64 {
 	return batch
 }
 
-// LeaseEpoch returns the length of the lease epochs of a bucket, in microseconds. Units
-// drawn in epoch n lapse at the end of epoch n+1. The length is an eighth of the time
-// in which the bucket fills, but at most a minute.
+// LeaseEpoch returns the length of the lease epochs of a bucket in microseconds: an eighth of the
+// time in which the bucket fills, but at most a minute. Units that are drawn in epoch n lapse at
+// the end of epoch n+1.
 func (m *Meter) LeaseEpoch() int64 {
 	if m.P == 0 {
 		return 0

@@ -19,8 +19,8 @@ const (
 	ReasonTenantSuspended    Reason = "tenant_suspended"
 	ReasonBatchRefused       Reason = "batch_refused"
 	ReasonLimiterUnavailable Reason = "limiter_unavailable"
-	// ReasonOverloaded is the reason if package api denied a check because this node is
-	// overloaded. The engine never returns it.
+	// ReasonOverloaded is the reason of a check that package api denied because this node is
+	// overloaded. The engine does not use it.
 	ReasonOverloaded Reason = "overloaded"
 )
 
@@ -31,8 +31,8 @@ const Never int64 = -1
 // sentence begins with a lower-case letter and has no full stop.
 func (r Reason) Sentence(d *Decision) string { return string(r.AppendSentence(nil, d)) }
 
-// AppendSentence appends Sentence to b. For a denial by a limit, it allocates memory
-// only if b has to grow.
+// AppendSentence appends the sentence of Sentence to b. For a denial by a limit, it allocates
+// memory only if b must grow.
 func (r Reason) AppendSentence(b []byte, d *Decision) []byte {
 	switch r {
 	case ReasonOverLimit:
@@ -61,9 +61,9 @@ func (r Reason) AppendSentence(b []byte, d *Decision) []byte {
 	return append(b, "denied"...)
 }
 
-// AppendDenyingNames appends the header names of the limits that deny the decision.
-// Each name is enclosed in quote, and sep is between two names. With never, it appends
-// only limits for which waiting does not help.
+// AppendDenyingNames appends the header names of the limits that deny the decision. quote is put
+// before and after each name, and sep between two names. If never is true, it appends only limits
+// for which waiting does not help.
 func (d *Decision) AppendDenyingNames(b []byte, quote, sep string, never bool) []byte {
 	from := len(b)
 	for i := range d.Limits {
@@ -81,8 +81,8 @@ func (d *Decision) AppendDenyingNames(b []byte, quote, sep string, never bool) [
 	return b
 }
 
-// appendNumbersUntil appends the time at which other numbers come into force, if
-// NumbersUntil is set.
+// appendNumbersUntil appends the time at which another limit comes into force, if NumbersUntil is
+// set.
 func (d *Decision) appendNumbersUntil(b []byte) []byte {
 	if d.NumbersUntil == 0 {
 		return b
@@ -93,9 +93,8 @@ func (d *Decision) appendNumbersUntil(b []byte) []byte {
 // Milliseconds converts microseconds to milliseconds, rounded up.
 func Milliseconds(micros int64) int64 { return (micros + 999) / 1000 }
 
-// Instant converts microseconds since the epoch to a time in UTC, rounded up to the
-// millisecond. Because of the rounding, an exception has really ended at the time that
-// a page displays as its end.
+// Instant converts microseconds since the epoch to a time in UTC, rounded up to the millisecond.
+// Because it rounds up, an exception has really ended at the time that a page shows as its end.
 func Instant(micros int64) time.Time { return time.UnixMilli(Milliseconds(micros)).UTC() }
 
 // InstantLayout is RFC 3339 with milliseconds.

@@ -30,20 +30,20 @@ type Reservation struct {
 	// as many, the verdict is Full. A reservation with Most 0 is not listed: Reserver does
 	// not return it, and it does not count.
 	Most int64
-	// Life is the time in microseconds from the request to the end of the reservation.
-	// Kept is the time in microseconds for which the record is kept after the end.
+	// Life is the time in microseconds from the request to the end of the reservation. Kept is the
+	// time in microseconds after the end for which the record is stored.
 	Life, Kept int64
 	// Data is stored with the record. The limiter does not read it.
 	Data []byte
-	// Version is that of the record that Adjust changes, and Forgotten the result of
-	// Record.Forgotten for it.
+	// Version is the version of the record that Adjust changes. Forgotten is what Record.Forgotten
+	// returns for this record.
 	Version   uint32
 	Forgotten int64
-	// Ends is set if Adjust ends the reservation. Otherwise it extends the reservation by
-	// Life from now.
+	// Ends says that Adjust ends the reservation. If Ends is false, Adjust extends the reservation:
+	// it then ends Life from now.
 	Ends bool
-	// Due is set if Adjust ends a reservation whose time has passed. Without Due, Adjust
-	// only changes a reservation whose time has not passed.
+	// Due says that Adjust ends a reservation whose time has passed. If Due is false, Adjust only
+	// changes a reservation whose time has not passed.
 	Due bool
 }
 
@@ -58,7 +58,8 @@ type Receipt struct {
 	Cost int64
 	// State is the state of the counter after the charge. It identifies the window.
 	State State
-	// Capacity is that of the bucket at the charge. It is 0 for other algorithms.
+	// Capacity is the capacity of the bucket at the time of the charge. It is 0 for other
+	// algorithms.
 	Capacity int64
 	// Index is the index of the charge in the request that charged it.
 	Index uint16

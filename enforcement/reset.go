@@ -2,8 +2,8 @@ package enforcement
 
 import "context"
 
-// Reset deletes the counters of all limits of a policy for one partition, in one call
-// of the limiter, whatever the mode of the policy.
+// Reset deletes the counters of all limits of a policy for one partition, with one call of the
+// limiter. The policy may have any mode.
 func (e *Engine) Reset(ctx context.Context, s *Subject, r *Rule, partition [16]byte) error {
 	if len(r.Limits) == 0 {
 		return nil

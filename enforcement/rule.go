@@ -8,16 +8,16 @@ import (
 	"sync/atomic"
 )
 
-// A Rule is a Policy, compiled for fast decisions. A Plan has the rules of one plan and
-// an index for them. Both are immutable, and all tenants of the plan share them.
+// A Rule is a Policy in the form for fast decisions. A Plan has the rules of one version of a plan,
+// with an index. Both are immutable, and all tenants with the plan share them.
 
 // A RuleLimit is one limit of a rule, compiled.
 type RuleLimit struct {
 	Limit
-	// Cell is the number of the limit in the Key of its counters.
+	// Cell is the number that stands for the limit in the Keys of its counters.
 	Cell uint32
-	// Meter is the limit in the form that the algorithms use, with its revision and
-	// former numbers.
+	// Meter is the limit in the form that the algorithms use, with its revision and its former
+	// Numbers.
 	Meter *Meter
 	// HeaderName is the name of the limit in response headers. It is the slug of the
 	// policy, or "slug.limit" if the policy has several limits. CompilePlan sets it.
@@ -51,8 +51,8 @@ type Plan struct {
 	costFrom []string       // names in cost_from of the rules, each once
 }
 
-// Rule returns the rule of the policy with a slug. The result is false if there is
-// none.
+// Rule returns the rule of the policy with a slug. It returns false if the plan does not have the
+// policy.
 func (p *Plan) Rule(slug string) (*Rule, bool) {
 	place, ok := p.places[slug]
 	if !ok {
@@ -61,8 +61,8 @@ func (p *Plan) Rule(slug string) (*Rule, bool) {
 	return p.Rules[place], true
 }
 
-// MaxRules is the largest number of policies in a plan. Indexes of rules have the type
-// uint16, so it must be below 2^16.
+// MaxRules is the maximum number of policies in a plan. It must be below 2^16, because indexes of
+// rules are of type uint16.
 const MaxRules = 1_000
 
 // The attribute ip, and ip/64, the entry of count_by that counts IPv6 addresses by
@@ -72,7 +72,7 @@ const (
 	ipPrefix    = "ip/64"
 )
 
-// A slot is one entry of count_by.
+// A slot is a compiled entry of count_by.
 type slot struct {
 	name   string // of the attribute
 	prefix bool   // ip/64
@@ -81,9 +81,9 @@ type slot struct {
 // Pattern returns the pattern of the paths that the rule matches.
 func (r *Rule) Pattern() Pattern { return r.pattern }
 
-// CompilePlan compiles the policies of one version of a plan. The rules have the order
-// of specs. Empty modes get their defaults. It does not rely on earlier validation: an
-// invalid policy leads to an error that names the policy, never to a panic.
+// CompilePlan compiles the policies of one version of a plan. The rules are in the order of specs.
+// Empty modes get their defaults. CompilePlan does not rely on an earlier validation: for an
+// invalid policy, it returns an error that names the policy, and never panics.
 func CompilePlan(slug string, version int, specs []RuleSpec) (*Plan, error) {
 	if len(specs) > MaxRules {
 		return nil, fmt.Errorf("plan %s has %d policies: at most %d", slug, len(specs), MaxRules)
@@ -166,8 +166,8 @@ func compileRule(spec RuleSpec, place int) (*Rule, error) {
 	return r, r.compileLimits()
 }
 
-// compileAttributes returns the attribute values that a policy requires, sorted by
-// name. The value of ip is in canonical form.
+// compileAttributes returns the attribute values that a check must have to match a policy, sorted
+// by name. The value of ip is in canonical form.
 func compileAttributes(match map[string]string) ([]Attribute, error) {
 	var list []Attribute
 	for name, value := range match {
@@ -207,8 +207,7 @@ func (r *Rule) compileLimits() error {
 	return nil
 }
 
-// check returns an error if a limit is invalid, or if its meter was compiled from
-// another limit.
+// check returns an error if the limit is invalid, or if its meter was not compiled from this limit.
 func (l *RuleLimit) check() error {
 	if faults := l.Validate(); len(faults) > 0 {
 		return fmt.Errorf("%s %s", faults[0].Pointer[1:], faults[0].Message)
@@ -245,9 +244,9 @@ func (r *Rule) compileReplaces(places map[string]int) error {
 	return nil
 }
 
-// claimCells adds the cell numbers of a rule's limits to cells, which has those of the
-// earlier rules of the plan. It returns an error if a cell is already used, because two
-// limits would then charge the same counter.
+// claimCells adds the cell numbers of a rule's limits to cells, which has those of the earlier
+// rules. It returns an error if an earlier limit has the same cell, because both limits would then
+// use the same counters.
 func claimCells(cells map[uint32]string, r *Rule) error {
 	for i := range r.Limits {
 		l := &r.Limits[i]
@@ -259,8 +258,8 @@ func claimCells(cells map[uint32]string, r *Rule) error {
 	return nil
 }
 
-// findCycle returns a rule that replaces itself through other rules, or nil if there is
-// none.
+// findCycle returns a rule that replaces itself, directly or through other rules. If there is none,
+// it returns nil.
 func findCycle(rules []*Rule) *Rule {
 	const entered, left = 1, 2
 	visited := make([]uint8, len(rules))
@@ -292,9 +291,9 @@ func findCycle(rules []*Rule) *Rule {
 	return nil
 }
 
-// rank sets Rule.rank. The most specific rules have the lowest rank: those with the
-// most literal segments, then those with a list of methods, then in the order of the
-// slugs.
+// rank sets Rule.rank. The most specific rule has the lowest rank. The rule with the most literal
+// segments is the most specific. Among equals, a rule with a list of methods is, and then the one
+// whose slug comes first.
 func rank(rules []*Rule) {
 	order := slices.Clone(rules)
 	slices.SortFunc(order, func(a, b *Rule) int {
@@ -308,8 +307,7 @@ func rank(rules []*Rule) {
 	}
 }
 
-// attributesMatch reports whether a check has all attribute values that the policy
-// requires.
+// attributesMatch reports whether a check has all attribute values that the policy requires.
 func (r *Rule) attributesMatch(c *Check) bool {
 	for _, want := range r.attributes {
 		if value, ok := c.attribute(want.Name); !ok || value != want.Value {
@@ -319,8 +317,8 @@ func (r *Rule) attributesMatch(c *Check) bool {
 	return true
 }
 
-// missing returns the name of the first attribute of count_by that the check lacks, or
-// "".
+// missing returns the name of the first attribute of count_by that the check does not have. If it
+// has all, missing returns "".
 func (r *Rule) missing(c *Check) string {
 	for _, s := range r.slots {
 		if _, ok := c.attribute(s.name); !ok {
@@ -330,8 +328,8 @@ func (r *Rule) missing(c *Check) string {
 	return ""
 }
 
-// partition returns the partition in which the rule counts a check. A missing value
-// counts like one more value of its attribute.
+// partition returns the partition in which the rule counts a check. A missing attribute counts like
+// a value of its own.
 func (r *Rule) partition(c *Check, p *Partition) [16]byte {
 	for _, s := range r.slots {
 		value, ok := c.attribute(s.name)
@@ -347,8 +345,8 @@ func (r *Rule) partition(c *Check, p *Partition) [16]byte {
 	return p.Sum()
 }
 
-// attribute returns the value of an attribute. The result is false if the attribute is
-// missing or empty.
+// attribute returns the value of an attribute. It returns false if the check does not have the
+// attribute, or has it with an empty value.
 func (c *Check) attribute(name string) (string, bool) {
 	for i := range c.Attributes {
 		if c.Attributes[i].Name == name {
@@ -358,7 +356,7 @@ func (c *Check) attribute(name string) (string, bool) {
 	return "", false
 }
 
-// shares caches the meters for one node's share of a rule's limits.
+// A shares caches the meters of one node's share of a rule's limits.
 type shares struct{ made atomic.Pointer[sharesOf] }
 
 type sharesOf struct {
@@ -366,8 +364,8 @@ type sharesOf struct {
 	meters []*Meter
 }
 
-// of returns the meters of one node's share: the limits with their quotas divided by
-// the number of nodes. It caches the meters for the last number of nodes.
+// of returns the meters of one node's share: those of limits with each quota divided by the number
+// of nodes. It keeps the result for the next call with the same number of nodes.
 func (s *shares) of(limits []RuleLimit, nodes int) []*Meter {
 	if made := s.made.Load(); made != nil && made.nodes == nodes {
 		return made.meters
@@ -382,8 +380,8 @@ func (s *shares) of(limits []RuleLimit, nodes int) []*Meter {
 	return made.meters
 }
 
-// shareOf returns n divided by the number of nodes, rounded up. 0 stays 0, because a
-// quota of 0 denies all requests, and a burst of 0 stands for the quota.
+// shareOf returns n divided by the number of nodes, rounded up. 0 stays 0: a quota of 0 denies all
+// requests, and a burst of 0 means that the burst equals the quota.
 func shareOf(n int64, nodes int) int64 {
 	if n == 0 {
 		return 0

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// windowUnits has the units of windows, longest first. FormatWindow uses the first unit
-// that divides a window.
+// windowUnits has the units in which windows are written, longest first. FormatWindow uses the
+// first unit that divides a window.
 var windowUnits = []struct {
 	name string
 	size time.Duration
@@ -49,8 +49,8 @@ func ParseWindow(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("unknown unit %q", m[2])
 }
 
-// WindowText returns the window of a limit as the API shows it: the name of its period, or
-// its length.
+// WindowText returns the window of a limit in the form of the API: the name of its period, or its
+// length.
 func (l Limit) WindowText() string {
 	if l.Period != NoPeriod {
 		return l.Period.String()
@@ -58,8 +58,9 @@ func (l Limit) WindowText() string {
 	return FormatWindow(l.Window)
 }
 
-// ReadWindow sets the window of a limit from its text in the API: a length, or the name of a
-// period. A calendar window gets the default anchor. fault is an error message, or "".
+// ReadWindow sets the window of a limit from its form in the API: a length, or the name of a
+// period. For a period, it also sets the default anchor. If the text is invalid, fault is an error
+// message; otherwise it is "".
 func (l *Limit) ReadWindow(text string) (fault string) {
 	if p, ok := ParsePeriod(text); ok {
 		l.Period, l.Window, l.Anchor = p, p.Longest(), p.DefaultAnchor()
@@ -72,8 +73,8 @@ func (l *Limit) ReadWindow(text string) (fault string) {
 	return ""
 }
 
-// FormatWindow formats the length of a window in the longest unit that divides it:
-// "1m", "90s", "1d". ParseWindow accepts the result if the length is within its bounds.
+// FormatWindow returns the length of a window in the longest unit that divides it: "1m", "90s",
+// "1d". ParseWindow parses the result if the length is within its bounds.
 func FormatWindow(window time.Duration) string {
 	for _, u := range windowUnits {
 		if window%u.size == 0 && window != 0 {

@@ -13,28 +13,29 @@ import (
 
 // A Diff contains the differences between the draft of a plan and its published version.
 type Diff struct {
-	// Published is the number of the published version. If it is 0, the plan has no published
-	// version, and every policy is in Added.
+	// Published is the number of the published version. If it is 0, no version is published, and
+	// Added contains every policy of the draft.
 	Published int
 	// Fields are the changed fields of the plan outside of its policies.
 	Fields []Change
-	// Added contains the policies that only the draft has, in its order. Removed contains those
-	// that only the published version has.
+	// Added contains the policies that are only in the draft, in the order of the draft. Removed
+	// contains the policies that are only in the published version.
 	Added, Removed []Policy
-	// Changed is in the order of the draft.
+	// Changed contains the policies that differ, in the order of the draft.
 	Changed []PolicyChange
-	// Reordered means that policies of both documents are in another order. The order of
-	// policies affects only the order of limits in answers, never a decision.
+	// Reordered says that policies of both documents are in another order. The order affects only
+	// the order of limits in responses, not the decisions.
 	Reordered bool
 }
 
-// Empty reports whether publishing would change nothing.
+// Empty reports whether there are no differences, so that publishing the draft would change
+// nothing.
 func (d Diff) Empty() bool {
 	return len(d.Fields) == 0 && len(d.Added) == 0 && len(d.Removed) == 0 && len(d.Changed) == 0 && !d.Reordered
 }
 
-// List returns the differences as one list: the changed fields of the plan, then the changed,
-// added and removed policies. The pointer of a policy has its slug: "/policies/login/mode".
+// List returns all differences as one list of changed values: those of the plan, then those of
+// changed, added and removed policies. In a pointer, a policy has its slug: "/policies/login/mode".
 func (d Diff) List() ([]Change, error) {
 	list := slices.Clone(d.Fields)
 	for _, p := range d.Changed {
@@ -60,18 +61,18 @@ func (d Diff) List() ([]Change, error) {
 	return list, nil
 }
 
-// A PolicyChange lists the changed fields of a policy that both documents contain.
+// A PolicyChange has the changed fields of a policy that is in both documents.
 type PolicyChange struct {
 	Slug   string
 	Fields []Change
 }
 
-// A Change is one field with its old and its new value.
+// A Change is a field with its old and its new value.
 type Change struct {
-	// Field is the JSON pointer of the field in the plan or policy. A limit is identified by
-	// its name: "/limits/l1/quota". "/limits" stands for the list of limit names.
+	// Field is the JSON pointer of the field within the plan or policy. In it, a limit has its
+	// name: "/limits/l1/quota". "/limits" stands for the list of the names of all limits.
 	Field string
-	// From and To are JSON values. A value is empty if the field is absent.
+	// From and To are JSON values. Each is empty if the document does not have the field.
 	From, To json.RawMessage
 }
 
@@ -117,7 +118,7 @@ func bySlug(policies []Policy) map[string]Policy {
 	return out
 }
 
-// A field is one value of a document, which Compare reports separately.
+// A field is a value of a document that Compare compares on its own.
 type field struct {
 	pointer string
 	value   json.RawMessage
@@ -140,8 +141,8 @@ func comparePolicies(from, to Policy) ([]Change, error) {
 	return changes(old, now), nil
 }
 
-// policyFields splits the JSON object of a policy into its fields, in order. It splits the
-// members match and limits into their own fields.
+// policyFields returns the fields of a policy in the order of its JSON form. The members of match
+// and of each limit are fields of their own.
 func policyFields(p Policy) ([]field, error) {
 	whole, err := enforcement.MarshalJSON(p)
 	if err != nil {
@@ -192,7 +193,7 @@ func limitFields(limits []enforcement.Limit) ([]field, error) {
 	return slices.Insert(out, 0, field{"/limits", list}), err
 }
 
-// members returns an iterator over the names and values of a JSON object, in order.
+// members returns an iterator over the names and the values in a JSON object, in order.
 func members(object json.RawMessage) func(yield func(string, json.RawMessage) bool) {
 	return func(yield func(string, json.RawMessage) bool) {
 		d := json.NewDecoder(bytes.NewReader(object))
@@ -207,8 +208,8 @@ func members(object json.RawMessage) func(yield func(string, json.RawMessage) bo
 	}
 }
 
-// changes returns the fields whose values differ. The fields of to come first, in their order,
-// then the fields that only from contains.
+// changes returns the fields that differ. The fields of to come first, in their order. After them
+// come the fields that only from contains.
 func changes(from, to []field) []Change {
 	before := make(map[string]json.RawMessage, len(from))
 	for _, f := range from {

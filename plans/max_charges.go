@@ -10,28 +10,33 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// MaxCharges is the maximum number of counters that one request may charge. A limiter charges
-// them in one step. A plan that could exceed the maximum cannot be published.
+// MaxCharges is the maximum number of counters that one request may charge, because a limiter
+// charges all of them in one step. A plan with which a request could charge more cannot be
+// published.
 const MaxCharges = 32
 
-// A load is the largest number of charges that one request can cause.
+// A load says how many counters one request can charge at most.
 type load struct {
-	// charges is that number if exact is true. Otherwise it is an upper bound.
+	// charges is the largest possible number if exact is true. Otherwise it is an upper bound of
+	// it.
 	charges int
 	exact   bool
-	// policies are the slugs of the charged policies, in the order of the plan.
+	// policies are the slugs of the policies that such a request is charged for, in the order of
+	// the plan.
 	policies []string
 }
 
-// heaviest returns the load of a valid document: the set of policies with the most limits that
-// can all apply to one request.
+// heaviest returns the load of the policies of a valid document: it finds the set of policies with
+// the most limits that can all apply to one request.
 //
-// Two policies can apply to the same request if their methods, path patterns and attributes can
-// match it, and neither replaces the other. For one method, comparing pairs is sufficient:
-// patterns that overlap in pairs have a common path, and attributes that agree in pairs have
-// common values. The load is therefore the heaviest clique of a graph of policies, for each
-// method. A branch-and-bound search finds it. The search is slow only for unusual plans. After
-// work steps, heaviest stops and returns an upper bound.
+// Two policies can apply to the same request if a request can have a method, a path and attributes
+// that match both, and if neither policy replaces the other. For a given method, it is sufficient
+// to compare policies in pairs: path patterns that overlap in pairs have a common path, and
+// attributes that agree in pairs have common values. So for each method, the load is the heaviest
+// clique in a graph of policies.
+//
+// A branch-and-bound search finds the clique. It is slow only for unusual plans. After work steps,
+// heaviest stops and returns an upper bound.
 func heaviest(policies []Policy, work int) load {
 	var g graph
 	rules := matchers(policies)
@@ -59,7 +64,7 @@ func heaviest(policies []Policy, work int) load {
 	return best
 }
 
-// loosely returns an upper bound of the load, for a search that was stopped.
+// loosely returns an upper bound of the load. heaviest returns it if the search takes too long.
 func (g *graph) loosely(together []set) load {
 	worst := load{}
 	for _, candidates := range together {
@@ -70,8 +75,8 @@ func (g *graph) loosely(together []set) load {
 	return worst
 }
 
-// A matcher is a policy with its parsed pattern and the other values that meets and covers
-// compare.
+// A matcher has the properties of a policy that decide to which requests it applies, in the form in
+// which meets and covers compare them.
 type matcher struct {
 	Policy
 	place   int
@@ -101,13 +106,14 @@ func matchers(policies []Policy) []matcher {
 	return out
 }
 
-// takes reports whether the policy matches a method. "" stands for any method that no policy
-// names.
+// takes reports whether the policy matches requests with a method. The method "" stands for all
+// methods that no policy names.
 func (m *matcher) takes(method string) bool {
 	return len(m.Match.Methods) == 0 || slices.Contains(m.Match.Methods, method)
 }
 
-// meets reports whether one request can charge both policies, if both match its method.
+// meets reports whether both policies can be charged for one request. It does not compare their
+// methods.
 func (m *matcher) meets(o *matcher) bool {
 	if m.removes.has(o.place) || o.removes.has(m.place) || !m.pattern.Overlaps(o.pattern) {
 		return false
@@ -139,7 +145,8 @@ func (m *matcher) covers(o *matcher) bool {
 	return coversPattern(m.pattern.String(), o.pattern.String())
 }
 
-// coversPattern reports whether the pattern wide matches every path that narrow matches.
+// coversPattern reports whether the path pattern wide matches every path that the pattern narrow
+// matches.
 func coversPattern(wide, narrow string) bool {
 	if wide == "*" || wide == narrow {
 		return true
@@ -169,8 +176,8 @@ func coversPattern(wide, narrow string) bool {
 	return true
 }
 
-// alwaysReplaced returns, for each policy, whether another policy replaces it for every
-// request. Such a policy never charges.
+// alwaysReplaced returns, for each policy, whether other policies replace it for every request.
+// Such a policy is never charged.
 func alwaysReplaced(rules []matcher) []bool {
 	out := make([]bool, len(rules))
 	for i := range rules {
@@ -181,7 +188,7 @@ func alwaysReplaced(rules []matcher) []bool {
 	return out
 }
 
-// A set is a bit set of indexes in the list of policies.
+// A set is a set of policies, as a bit for each index in the list of policies.
 type set [(MaxPolicies + 63) / 64]uint64
 
 func (s *set) add(i int)      { s[i/64] |= 1 << (i % 64) }
@@ -221,8 +228,8 @@ func (s set) members() []int {
 	return out
 }
 
-// A graph is the state of the search. It has an edge between two policies that can apply to the
-// same request.
+// A graph is the state of the search. Its nodes are policies. Two policies that can apply to the
+// same request have an edge.
 type graph struct {
 	rules      []matcher // sorted by charges, highest first
 	edges      []set
@@ -243,8 +250,8 @@ func (g *graph) connect() {
 	}
 }
 
-// takenTogether returns, for each named method and for all other methods, the set of policies
-// that match the method. It omits duplicate sets.
+// takenTogether returns the sets of policies that match the same method: one set for each method
+// that a policy names, and one for all other methods. Equal sets are returned once.
 func (g *graph) takenTogether() []set {
 	var others set // policies that match every method
 	named := map[string]set{}
@@ -268,9 +275,9 @@ func (g *graph) takenTogether() []set {
 	return list
 }
 
-// search looks for a clique that is heavier than best. chosen are the policies of the clique so
-// far, and weight is the sum of their charges. candidates are the policies with an edge to all
-// of chosen.
+// search looks for a clique with more charges than the best one found so far. chosen are the
+// policies that are already in the clique, and weight is the sum of their charges. candidates are
+// the policies that have edges to all of chosen.
 func (g *graph) search(chosen []int, candidates set, weight int) {
 	if weight > g.bestWeight {
 		g.best, g.bestWeight = slices.Clone(chosen), weight
@@ -284,9 +291,9 @@ func (g *graph) search(chosen []int, candidates set, weight int) {
 	}
 }
 
-// bound returns an upper bound of the weight of any clique among the candidates. It splits them
-// into classes without edges between their members. A clique has at most one member of each
-// class, so the bound is the sum of the heaviest members.
+// bound returns an upper bound of the charges of every clique of candidates. It divides the
+// candidates into classes without edges inside of a class. A clique has at most one policy of each
+// class, so the sum of the largest charges of all classes is an upper bound.
 func (g *graph) bound(candidates set) int {
 	sum := 0
 	for first := candidates.first(); first >= 0; first = candidates.first() {

@@ -1,8 +1,8 @@
-// Package plans manages plans. A plan consists of policies, which define the limits of the
-// tenants on the plan. It has a draft and immutable published versions.
+// Package plans manages plans. A plan consists of policies, which define the limits of the tenants
+// with this plan. It has a draft and published versions; the latter are immutable.
 //
-// Callers use a Service, which validates changes and records them in the audit log. A Store
-// stores plans. The package does not depend on HTTP, SQL or limiters.
+// Callers use a Service, which validates changes. A Store stores plans and writes the audit log.
+// The package does not depend on HTTP, SQL or limiters.
 package plans
 
 import (
@@ -18,17 +18,17 @@ type Plan struct {
 	ID    string // UUIDv7
 	Slug  string // never changes
 	Draft Document
-	// DraftRevision is the revision at which the draft was last saved. It is the draft's ETag.
+	// DraftRevision is the revision at which the draft was last saved. The API uses it as the ETag
+	// of the draft.
 	DraftRevision int64
-	// Published is the number of the version that applies to tenants, or 0 if no version is
-	// published.
+	// Published is the number of the current version, which applies to the tenants of the plan. It
+	// is 0 if no version was published.
 	Published int
-	// Latest is the highest version number, or 0 if the plan has no version.
+	// Latest is the highest version number. It is 0 if no version was published.
 	Latest int
 	// Tenants is the number of tenants on the plan.
 	Tenants int
-	// Revision is the revision of the last change to the plan, its draft, or its published
-	// version.
+	// Revision is the revision of the last change of the plan, its draft, or its current version.
 	Revision  int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
@@ -44,11 +44,12 @@ type Version struct {
 	Revision    int64 // revision of the first publication
 }
 
-// AnyVersion as ifPublished means that a publication does not depend on the current version.
+// AnyVersion in the argument ifPublished means that the current version does not matter.
 const AnyVersion = -1
 
-// A Cell identifies the counters of one limit. The store allocates one Number for each
-// combination of the other five fields. Plans with the same combination share the Number.
+// A Cell identifies the counters of one limit. Number is the part of counter keys that stands for
+// the limit. The store allocates one Number for each combination of the other five fields, so
+// limits of several plans may share a Number.
 type Cell struct {
 	Number    uint32
 	Policy    string // slug
@@ -58,7 +59,7 @@ type Cell struct {
 	Anchor    enforcement.Anchor
 }
 
-// A Published is a limit of the published version, with its current and its former numbers.
+// A Published is a limit of the published version, with its cell and its former values.
 type Published struct {
 	Cell    Cell
 	Rev     int64 // revision at which the current numbers came into force
@@ -66,42 +67,43 @@ type Published struct {
 	Formers []enforcement.Former // oldest first, at most MaxFormers
 }
 
-// MaxFormers is the maximum number of former numbers that the store keeps for one limit.
+// MaxFormers is the maximum number of former values that the store keeps for one limit.
 const MaxFormers = 4
 
-// A Filter selects the rows of a listing. After is the ID of the last row of the previous page.
+// A Filter selects rows of a list. After is the ID of the last row of the previous page, or "".
 type Filter struct {
 	Query string
 	After string
 	Limit int
 }
 
-// A Store stores plans. Each method is one transaction, which includes the audit entry and the
-// new revision. Implementations pass storetest.Run. The comments list the possible kinds of
-// problems.
+// A Store stores plans. Each method that changes something is one transaction, which also writes
+// the audit entry e and raises the revision. Implementations pass storetest.Run.
 type Store interface {
-	// Plan returns the plan with an ID or slug; NotFound.
+	// Plan returns the plan with an ID or slug. The error is problem.NotFound if there is none.
 	Plan(ctx context.Context, idOrSlug string) (Plan, error)
 	Plans(ctx context.Context, f Filter) ([]Plan, error)
-	// CreatePlan creates a plan with a draft; Conflict (code slug_taken) if the slug exists.
+	// CreatePlan creates a plan with a draft. The error is problem.Conflict with the code
+	// slug_taken.
 	CreatePlan(ctx context.Context, p Plan, e audit.Entry) (Plan, error)
-	// SaveDraft replaces the draft if its revision is ifRevision; NotFound, or Stale if it is
-	// not.
+	// SaveDraft replaces the draft. The error is problem.Stale if the draft's revision is not
+	// ifRevision, or problem.NotFound.
 	SaveDraft(ctx context.Context, planID string, d Document, ifRevision int64, e audit.Entry) (Plan, error)
-	// Publish creates the next version from the draft if the draft's revision is ifRevision,
-	// and puts it into force. It allocates Cells for new limits. If the numbers of a limit
-	// changed, it stores the old ones in Formers. If the draft equals the version in force,
-	// Publish returns that version and changes nothing. NotFound, Stale.
+	// Publish makes the draft the next version and the current one. It allocates Cells for new
+	// limits. If the values of a limit change, it adds the old values to the limit's Formers. If
+	// the draft equals the current version, Publish returns the current version and changes
+	// nothing. The error is problem.Stale if the draft's revision is not ifRevision, or
+	// problem.NotFound.
 	Publish(ctx context.Context, planID string, ifRevision int64, e audit.Entry) (Plan, Version, error)
-	// PublishVersion puts an existing version into force if the current version is ifPublished
-	// (AnyVersion: no condition); NotFound, Stale.
+	// PublishVersion makes an existing version current. The error is problem.Stale if the current
+	// version is not ifPublished, unless ifPublished is AnyVersion, or problem.NotFound.
 	PublishVersion(ctx context.Context, planID string, number, ifPublished int, e audit.Entry) (Plan, Version, error)
-	// DeletePlan deletes a plan if its Revision is ifRevision and it has no tenants; NotFound,
-	// Stale, Conflict (code plan_in_use).
+	// DeletePlan deletes a plan without tenants. The error is problem.Stale if the plan's revision
+	// is not ifRevision, problem.NotFound, or problem.Conflict with the code plan_in_use.
 	DeletePlan(ctx context.Context, planID string, ifRevision int64, e audit.Entry) error
-	// Version returns one version of a plan; NotFound.
+	// Version returns one version of a plan. The error is problem.NotFound if there is none.
 	Version(ctx context.Context, planID string, number int) (Version, error)
-	// Versions lists the versions with numbers lower than before, newest first. If before is 0,
-	// the list starts with the newest.
+	// Versions lists at most limit versions whose number is below before, newest first. If before
+	// is 0, the list starts with the newest version.
 	Versions(ctx context.Context, planID string, before, limit int) ([]Version, error)
 }

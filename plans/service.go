@@ -23,8 +23,7 @@ type Config struct {
 
 // A Service validates changes of plans, stores them, and records them in the audit log. It
 // rejects the publication of a plan that can exceed MaxCharges. A plan's slug is accepted
-// wherever an ID is. A Service is safe for concurrent use. The comments list the possible kinds
-// of problems.
+// wherever an ID is. A Service is safe for concurrent use.
 type Service struct {
 	store Store
 	work  int
@@ -39,7 +38,7 @@ func NewService(store Store, cfg Config) *Service {
 // defaultPage is the number of rows of a listing whose filter has no limit.
 const defaultPage = 100
 
-// Plan returns a plan; NotFound.
+// Plan returns a plan. The error is problem.NotFound if there is none.
 func (s *Service) Plan(ctx context.Context, idOrSlug string) (Plan, error) {
 	return s.store.Plan(ctx, idOrSlug)
 }
@@ -52,8 +51,8 @@ func (s *Service) Plans(ctx context.Context, f Filter) ([]Plan, error) {
 	return s.store.Plans(ctx, f)
 }
 
-// CreatePlan creates a plan with a draft and without a published version; Invalid, Conflict
-// (code slug_taken).
+// CreatePlan creates a plan with a draft and without a published version. The error is problem.Invalid if the slug or the draft
+// has faults, or problem.Conflict with the code slug_taken.
 func (s *Service) CreatePlan(ctx context.Context, slug string, draft Document) (Plan, error) {
 	var f problem.Fields
 	f.NewSlug("/slug", slug)
@@ -66,8 +65,8 @@ func (s *Service) CreatePlan(ctx context.Context, slug string, draft Document) (
 	return s.store.CreatePlan(ctx, p, e)
 }
 
-// SaveDraft replaces the draft of a plan if its current revision is ifRevision; Invalid,
-// NotFound, Stale.
+// SaveDraft replaces the draft of a plan. The error is problem.NotFound, problem.Stale if the revision of the stored draft is not
+// ifRevision, or problem.Invalid if the new draft has faults.
 func (s *Service) SaveDraft(ctx context.Context, idOrSlug string, draft Document, ifRevision int64) (Plan, error) {
 	p, err := s.draftAt(ctx, idOrSlug, ifRevision)
 	if err != nil {
@@ -81,7 +80,7 @@ func (s *Service) SaveDraft(ctx context.Context, idOrSlug string, draft Document
 }
 
 // ValidateDraft checks the saved draft with Inspect. It adds a warning if the draft equals the
-// published version; NotFound.
+// published version. The error is problem.NotFound if there is no such plan.
 func (s *Service) ValidateDraft(ctx context.Context, idOrSlug string) (Review, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -98,7 +97,8 @@ func (s *Service) ValidateDraft(ctx context.Context, idOrSlug string) (Review, e
 	return r, nil
 }
 
-// Diff returns the differences between the published version and the saved draft; NotFound.
+// Diff returns the differences between the published version and the saved draft. Without a published version, the
+// draft is compared with an empty document. The error is problem.NotFound if there is no such plan.
 func (s *Service) Diff(ctx context.Context, idOrSlug string) (Diff, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -126,15 +126,16 @@ const MaxNote = 500
 
 // Publish contains the parameters of Service.Publish.
 type Publish struct {
-	// IfRevision is the expected revision of the draft.
+	// IfRevision is the revision of the draft that the caller has read.
 	IfRevision int64
-	// Note is the reason for the audit log, up to MaxNote characters.
+	// Note is the reason for the publication, up to MaxNote characters. The audit log stores it.
 	Note string
 }
 
 // Publish creates the next version from the draft and puts it into force for all tenants of the
 // plan. If the draft equals the version in force, Publish returns that version and changes
-// nothing. Invalid if the draft has faults or the note is too long; NotFound, Stale.
+// nothing. The error is problem.Invalid if the draft has faults or the note is too long, problem.NotFound, or problem.Stale if
+// the revision of the draft is not how.IfRevision.
 func (s *Service) Publish(ctx context.Context, idOrSlug string, how Publish) (Plan, Version, error) {
 	note, err := cleanNote(how.Note)
 	if err != nil {
@@ -156,15 +157,16 @@ func (s *Service) Publish(ctx context.Context, idOrSlug string, how Publish) (Pl
 
 // PublishVersion contains the parameters of Service.PublishVersion.
 type PublishVersion struct {
-	Number int
-	// IfPublished is the expected number of the current version, or 0 for no condition.
+	Number int // of the version that comes into force
+	// IfPublished is the number of the current version that the caller has read, or 0 if any number will do.
 	IfPublished int
-	// Note is the reason for the audit log, up to MaxNote characters.
+	// Note is the reason for the publication, up to MaxNote characters. The audit log stores it.
 	Note string
 }
 
-// PublishVersion puts an earlier version back into force. The draft does not change. Invalid
-// (at /note), NotFound, Stale.
+// PublishVersion puts an earlier version back into force. The draft does not change. The
+// error is problem.Invalid if the note is too long, problem.NotFound if the plan or the version does not exist, or problem.Stale
+// if the current version is not how.IfPublished.
 func (s *Service) PublishVersion(ctx context.Context, idOrSlug string, how PublishVersion) (Plan, Version, error) {
 	note, err := cleanNote(how.Note)
 	if err != nil {
@@ -194,8 +196,9 @@ func (s *Service) publishEntry(ctx context.Context, p Plan, after auditPlan) (au
 	return entry(ctx, "plan.publish", p, before, &after), nil
 }
 
-// DeletePlan deletes a plan and its versions if the plan's revision is ifRevision; NotFound,
-// Stale, Conflict (code plan_in_use) while tenants are on the plan.
+// DeletePlan deletes a plan and its versions if no tenant is on the plan. The error is
+// problem.NotFound, problem.Stale if the revision of the plan is not ifRevision, or problem.Conflict with the code plan_in_use
+// if tenants are on the plan.
 func (s *Service) DeletePlan(ctx context.Context, idOrSlug string, ifRevision int64) error {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -216,7 +219,7 @@ func (s *Service) DeletePlan(ctx context.Context, idOrSlug string, ifRevision in
 	return s.store.DeletePlan(ctx, p.ID, ifRevision, e)
 }
 
-// Version returns one version of a plan; NotFound.
+// Version returns one version of a plan. The error is problem.NotFound if the plan or the version does not exist.
 func (s *Service) Version(ctx context.Context, idOrSlug string, number int) (Version, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -226,7 +229,7 @@ func (s *Service) Version(ctx context.Context, idOrSlug string, number int) (Ver
 }
 
 // Versions lists the versions of a plan with numbers lower than before, newest first. If before
-// is 0, the list starts with the newest; NotFound.
+// is 0, the list starts with the newest. The error is problem.NotFound if the plan does not exist.
 func (s *Service) Versions(ctx context.Context, idOrSlug string, before, limit int) ([]Version, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -332,7 +335,8 @@ type auditPlan struct {
 	Note    string    `json:"note,omitempty"`
 }
 
-// of returns the audit log's form of plan p, or nil.
+// of adds the ID and the slug of plan p to a, and returns a. If a is nil, because there was nothing before the change or
+// is nothing after it, of returns nil.
 func (a *auditPlan) of(p Plan) any {
 	if a == nil {
 		return nil

@@ -14,90 +14,94 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Keys lists the keys of one tenant, oldest first, including revoked keys; NotFound.
+// Keys lists the keys of one tenant, oldest first. The list includes revoked keys. The error is
+// problem.NotFound if there is no such tenant.
 func (s *Service) Keys(ctx context.Context, tenantID string, f Filter) ([]Key, error) {
 	return s.keys(ctx, s.ofTenant(tenantID), f)
 }
 
-// OperatorKeys is Keys for the operator's keys.
+// OperatorKeys lists the keys of the operator, as Keys does for a tenant.
 func (s *Service) OperatorKeys(ctx context.Context, f Filter) ([]Key, error) {
 	return s.keys(ctx, ofOperator, f)
 }
 
-// Key returns a key of one tenant. NotFound also if the key belongs to another tenant or to the
-// operator.
+// Key returns a key of one tenant. The error is problem.NotFound if there is no such key, or if it
+// belongs to another tenant or to the operator.
 func (s *Service) Key(ctx context.Context, tenantID, id string) (Key, error) {
 	return s.key(ctx, s.ofTenant(tenantID), id)
 }
 
-// OperatorKey is Key for an operator's key.
+// OperatorKey returns a key of the operator, as Key does for a tenant.
 func (s *Service) OperatorKey(ctx context.Context, id string) (Key, error) {
 	return s.key(ctx, ofOperator, id)
 }
 
-// CreateKey creates a key of a tenant and returns it with its token. The token is not stored.
-// NotFound, Invalid.
+// CreateKey creates a key of a tenant. It returns the key and its token. Only a hash of the token
+// is stored. The error is problem.NotFound or problem.Invalid.
 func (s *Service) CreateKey(ctx context.Context, tenantID string, n NewKey) (Key, string, error) {
 	return s.createKey(ctx, s.ofTenant(tenantID), n)
 }
 
-// CreateOperatorKey is CreateKey for an operator's key.
+// CreateOperatorKey creates a key of the operator, as CreateKey does for a tenant.
 func (s *Service) CreateOperatorKey(ctx context.Context, n NewKey) (Key, string, error) {
 	return s.createKey(ctx, ofOperator, n)
 }
 
-// RotateKey creates a key that succeeds an old one, with the same name, scopes, bounds,
-// addresses and period of validity, and returns it with its token. The old key stays valid for overlap, which is 0 to
-// MaxOverlap, but not longer than before. NotFound, Invalid, Conflict if the old key has ended
-// (code key_ended) or already has a successor (key_rotated).
+// RotateKey creates a key that replaces an old one, and returns the new key with its token. The new
+// key has the name, scopes, bounds, addresses and period of validity of the old one. The old key
+// stays valid for overlap, which is at most MaxOverlap, unless it ends earlier anyway.
+//
+// The error is problem.NotFound, problem.Invalid, or problem.Conflict with the code key_ended if
+// the old key has ended, or key_rotated if it was already replaced.
 func (s *Service) RotateKey(ctx context.Context, tenantID, id string, overlap time.Duration) (Key, string, error) {
 	return s.rotateKey(ctx, s.ofTenant(tenantID), id, overlap)
 }
 
-// RotateOperatorKey is RotateKey for an operator's key.
+// RotateOperatorKey replaces a key of the operator, as RotateKey does for a tenant.
 func (s *Service) RotateOperatorKey(ctx context.Context, id string, overlap time.Duration) (Key, string, error) {
 	return s.rotateKey(ctx, ofOperator, id, overlap)
 }
 
-// RevokeKey ends the validity of a key now. It does nothing if the key is already revoked.
-// NotFound.
+// RevokeKey ends the validity of a key now. If the key is already revoked, it does nothing. The
+// error is problem.NotFound.
 func (s *Service) RevokeKey(ctx context.Context, tenantID, id string) (Key, error) {
 	return s.revokeKey(ctx, s.ofTenant(tenantID), id)
 }
 
-// RevokeOperatorKey is RevokeKey for an operator's key. Conflict (code last_operator_key) if no
-// other valid operator key has the scope manage.
+// RevokeOperatorKey revokes a key of the operator, as RevokeKey does for a tenant. The error is
+// problem.Conflict with the code last_operator_key if the operator would have no valid key with the
+// scope manage.
 func (s *Service) RevokeOperatorKey(ctx context.Context, id string) (Key, error) {
 	return s.revokeKey(ctx, ofOperator, id)
 }
 
-// RevokeKeyAndCreated revokes a key and all keys that were created with it, directly or through
-// other keys. It revokes all of them or none.
+// RevokeKeyAndCreated revokes a key and all keys that were created with this key, directly or
+// through other keys. It revokes all of them or none.
 func (s *Service) RevokeKeyAndCreated(ctx context.Context, tenantID, id string) (Key, error) {
 	return s.revokeKeyAndCreated(ctx, s.ofTenant(tenantID), id)
 }
 
-// RevokeOperatorKeyAndCreated is RevokeKeyAndCreated for an operator's key. It also revokes
-// keys of tenants.
+// RevokeOperatorKeyAndCreated does what RevokeKeyAndCreated does, for a key of the operator. The
+// keys created with it may belong to tenants.
 func (s *Service) RevokeOperatorKeyAndCreated(ctx context.Context, id string) (Key, error) {
 	return s.revokeKeyAndCreated(ctx, ofOperator, id)
 }
 
-// KeysCreatedBy lists the valid keys that were created with a key, directly or through other
-// keys, oldest first; NotFound.
+// KeysCreatedBy lists the valid keys that were created with a key, directly or through other keys,
+// oldest first. The error is problem.NotFound.
 func (s *Service) KeysCreatedBy(ctx context.Context, tenantID, id string) ([]Key, error) {
 	return s.keysCreatedBy(ctx, s.ofTenant(tenantID), id)
 }
 
-// KeysCreatedByOperatorKey is KeysCreatedBy for an operator's key. The list includes keys of
-// tenants.
+// KeysCreatedByOperatorKey does what KeysCreatedBy does, for a key of the operator. The list may
+// include keys of tenants.
 func (s *Service) KeysCreatedByOperatorKey(ctx context.Context, id string) ([]Key, error) {
 	return s.keysCreatedBy(ctx, ofOperator, id)
 }
 
-// An owner is a function that returns the TenantID of keys: "" for the operator, or the ID of a
-// tenant. For a tenant, it looks up the ID in the store, so that an empty argument never means
-// the operator.
+// An owner returns the TenantID of the keys that a method is about: "" for the operator, or the ID
+// of a tenant. The owner function of a tenant looks up the tenant in the store, so that an empty
+// argument cannot stand for the operator.
 type owner func(ctx context.Context) (tenantID string, err error)
 
 func ofOperator(context.Context) (string, error) { return "", nil }
@@ -211,7 +215,8 @@ func revokeEntry(ctx context.Context, k Key, at time.Time) audit.Entry {
 	return keyEntry(ctx, "revoke", k, k, after)
 }
 
-// Rotatable returns a Conflict if a key has ended or already has a successor.
+// Rotatable returns a problem.Conflict if a key with these times has ended, or was already replaced
+// by a rotation.
 func Rotatable(expiresAt, revokedAt, now time.Time) error {
 	switch {
 	case !revokedAt.IsZero() && !revokedAt.After(now):
@@ -224,8 +229,8 @@ func Rotatable(expiresAt, revokedAt, now time.Time) error {
 	return nil
 }
 
-// Renewed returns the expiry time of a successor that is created now. The successor is valid
-// for the same period as the key, and does not expire if the key does not.
+// Renewed returns the expiry time of a key that replaces k now. The new key is valid for a period
+// of the same length as k. If k does not expire, the new key does not either.
 func (k Key) Renewed(now time.Time) time.Time {
 	if k.ExpiresAt.IsZero() {
 		return time.Time{}
@@ -233,10 +238,10 @@ func (k Key) Renewed(now time.Time) time.Time {
 	return now.Add(k.ExpiresAt.Sub(k.CreatedAt))
 }
 
-// instant returns the current time in milliseconds, the precision of all stores.
+// instant returns the current time in milliseconds, a precision that every store supports.
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// mint returns a new key that is not stored yet, and its token. The caller sets AllowedIPs.
+// mint returns a new key and its token. It stores nothing. The caller sets AllowedIPs.
 func mint(ctx context.Context, tenantID string, n NewKey, now time.Time) (Key, string) {
 	k := Key{ID: audit.NewID(), TenantID: tenantID, Name: n.Name, Scopes: n.Scopes, CreatedAt: now, CreatedBy: creator(ctx), Bounds: n.Bounds}
 	kind := TenantToken
@@ -251,8 +256,8 @@ func mint(ctx context.Context, tenantID string, n NewKey, now time.Time) (Key, s
 	return k, token
 }
 
-// creator returns the ID of the API key that sent the request, or "" if the request has no
-// stored key.
+// creator returns the ID of the API key that sent the request of ctx. It returns "" if a person or
+// the bootstrap key sent it.
 func creator(ctx context.Context) string {
 	actor, _ := audit.Who(ctx)
 	if !strings.HasSuffix(actor.Kind, "_key") || uuid.Validate(actor.ID) != nil { // the bootstrap key has no ID
@@ -261,14 +266,14 @@ func creator(ctx context.Context) string {
 	return actor.ID
 }
 
-// keyEntry returns the audit entry of a change to key k. verb is create, rotate or revoke.
+// keyEntry returns the audit entry for a change of the key k. verb is create, rotate or revoke.
 func keyEntry(ctx context.Context, verb string, k Key, before, after any) audit.Entry {
 	e := audit.Entry{TenantID: k.TenantID, Action: k.Kind() + "." + verb, Object: k.ID, ObjectName: k.Name}
 	return audit.Complete(ctx, e, before, after)
 }
 
-// JSON returns the key as the API and the audit log show it, without token and hash. Times are
-// in UTC.
+// JSON returns the form of the key that the API and the audit log show. It contains neither the
+// token nor its hash. Times are in UTC.
 func (k Key) JSON() (json.RawMessage, error) {
 	return json.Marshal(struct {
 		ID        string    `json:"id"`

@@ -9,15 +9,15 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Config of a Service.
+// Config configures a Service.
 type Config struct {
 	// Now returns the current time. The default is time.Now.
 	Now func() time.Time
 }
 
-// A Service changes tenants and their API keys. It fills in defaults, validates the change,
-// stores it, and records it in the audit log. A tenant's slug is accepted wherever an ID is. A
-// Service is safe for concurrent use. The comments list the possible kinds of problems.
+// A Service changes tenants and API keys. For each change, it fills in defaults, validates, and
+// calls the Store, which also writes an entry of the audit log. Its methods accept the slug of a
+// tenant in place of its ID. A Service is safe for concurrent use.
 type Service struct {
 	store Store
 	now   func() time.Time
@@ -31,15 +31,15 @@ func NewService(store Store, cfg Config) *Service {
 	return &Service{store: store, now: cfg.Now}
 }
 
-// DefaultPage is the number of rows of a listing if its filter has no limit.
+// DefaultPage is the maximum number of rows in a list if the filter has no limit.
 const DefaultPage = 100
 
-// Tenant returns a tenant; NotFound.
+// Tenant returns a tenant. The error is problem.NotFound if there is no such tenant.
 func (s *Service) Tenant(ctx context.Context, idOrSlug string) (Tenant, error) {
 	return s.store.Tenant(ctx, idOrSlug)
 }
 
-// Tenants lists tenants by id, oldest first.
+// Tenants lists tenants in the order of their IDs, oldest first.
 func (s *Service) Tenants(ctx context.Context, f Filter) ([]Tenant, error) {
 	if f.Limit <= 0 {
 		f.Limit = DefaultPage
@@ -47,7 +47,8 @@ func (s *Service) Tenants(ctx context.Context, f Filter) ([]Tenant, error) {
 	return s.store.Tenants(ctx, f)
 }
 
-// CreateTenant creates a tenant; Invalid, Conflict (code slug_taken).
+// CreateTenant creates a tenant. The error is problem.Invalid, or problem.Conflict with the code
+// slug_taken.
 func (s *Service) CreateTenant(ctx context.Context, slug string, d Document) (Tenant, error) {
 	d = Normalise(d)
 	var f problem.Fields
@@ -61,8 +62,8 @@ func (s *Service) CreateTenant(ctx context.Context, slug string, d Document) (Te
 	return s.store.CreateTenant(ctx, t, e)
 }
 
-// UpdateTenant replaces the document of a tenant if its current revision is ifRevision;
-// Invalid, NotFound, Stale.
+// UpdateTenant replaces the document of a tenant. The error is problem.Stale if the tenant's
+// revision is not ifRevision, or problem.Invalid or problem.NotFound.
 func (s *Service) UpdateTenant(ctx context.Context, idOrSlug string, d Document, ifRevision int64) (Tenant, error) {
 	before, err := s.store.Tenant(ctx, idOrSlug)
 	if err != nil {
@@ -80,8 +81,8 @@ func (s *Service) UpdateTenant(ctx context.Context, idOrSlug string, d Document,
 	return s.store.UpdateTenant(ctx, after, ifRevision, e)
 }
 
-// DeleteTenant deletes a tenant and its keys if its current revision is ifRevision; NotFound,
-// Stale.
+// DeleteTenant deletes a tenant and its keys. The error is problem.Stale if the tenant's revision
+// is not ifRevision, or problem.NotFound.
 func (s *Service) DeleteTenant(ctx context.Context, idOrSlug string, ifRevision int64) error {
 	t, err := s.store.Tenant(ctx, idOrSlug)
 	if err != nil {
@@ -94,8 +95,8 @@ func (s *Service) DeleteTenant(ctx context.Context, idOrSlug string, ifRevision 
 	return s.store.DeleteTenant(ctx, t.ID, ifRevision, e)
 }
 
-// stale returns the error for a tenant with another revision than the caller expects. The
-// Service checks the revision before the work, and the Store again during the write.
+// stale returns the error for a tenant whose revision is not the expected one. The Service checks
+// the revision before it validates, and the Store checks it again when it writes.
 func stale(slug string) error {
 	return problem.New(problem.Stale, "tenant %s was changed since it was read", slug)
 }
@@ -104,7 +105,7 @@ func tenantEntry(ctx context.Context, action string, t Tenant, before, after any
 	return audit.Complete(ctx, audit.Entry{TenantID: t.ID, Action: action, Object: t.ID, ObjectName: t.Slug}, before, after)
 }
 
-// JSON returns the tenant as the audit log shows it.
+// JSON returns the form of the tenant that the audit log contains.
 func (t Tenant) JSON() (json.RawMessage, error) {
 	type document struct {
 		Name             string   `json:"name"`

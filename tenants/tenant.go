@@ -1,9 +1,9 @@
-// Package tenants manages tenants, which are the customers of the operator, and all API keys:
-// those of tenants and those of the operator.
+// Package tenants manages tenants, which are the customers of the operator, and all API keys: those
+// of tenants and those of the operator.
 //
-// Callers use a Service, which validates changes and records them in the audit log. A Store
-// stores tenants. The package does not depend on HTTP, SQL or limiters. The plan of a tenant
-// defines its limits; see package plans.
+// Callers use a Service, which validates changes. A Store stores tenants and keys, and writes the
+// audit log. The package does not depend on HTTP, SQL or limiters. The limits of a tenant come from
+// its plan; see package plans.
 package tenants
 
 import (
@@ -16,23 +16,23 @@ import (
 // Status is the status of a tenant: active or suspended.
 type Status string
 
-// The statuses. Checks of a suspended tenant are denied, and its keys can only read.
+// The statuses. If a tenant is suspended, its checks are denied, and its keys can only read.
 const (
 	Active    Status = "active"
 	Suspended Status = "suspended"
 )
 
-// NoPolicy is the decision for a check that matches no policy: allow or deny.
+// NoPolicy says how a check that matches no policy is decided.
 type NoPolicy string
 
-// The decisions for a check that matches no policy.
+// The values of NoPolicy.
 const (
 	Allow NoPolicy = "allow"
 	Deny  NoPolicy = "deny"
 )
 
-// A Document contains the fields of a tenant that an administrator sets. PUT
-// /v1/tenants/{tenant} accepts them, and GET shows them under "tenant".
+// A Document contains the fields of a tenant that an administrator sets. PUT /v1/tenants/{tenant}
+// accepts it, and GET shows it as the member "tenant".
 type Document struct {
 	Name             string   // 1 to 200 characters
 	Status           Status   // default active
@@ -51,15 +51,16 @@ type Tenant struct {
 	Slug string // never changes
 	// Number identifies the tenant in counter keys. It is allocated once and never reused.
 	Number uint32
-	// Home is the hash tag of all counters of the tenant in Redis Cluster, so that they are on
-	// one node. By default it is one of 64 tags, computed from Number.
+	// Home is the hash tag in the Redis keys of all counters of the tenant. In a Redis cluster, it
+	// puts these counters on the same node. By default, it is one of 64 tags and computed from
+	// Number.
 	Home string
 	Document
-	// PlanID is the ID of the plan in Document.Plan, or "".
+	// PlanID is the ID of the plan whose slug is Document.Plan; "" if the tenant has no plan.
 	PlanID string
 	// PlanRevision is the revision at which the tenant last changed its plan.
 	PlanRevision int64
-	// Revision is the revision of the last change to the tenant. It is the tenant's ETag.
+	// Revision is the revision of the last change of the tenant. The API uses it as the ETag.
 	Revision  int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
@@ -88,32 +89,33 @@ type Key struct {
 	ExpiresAt time.Time // zero if the key does not expire
 	RevokedAt time.Time // zero if not revoked; in the future if rotated: the key is valid until then
 	CreatedAt time.Time
-	// CreatedBy is the ID of the API key with which this key was created or rotated. It is ""
-	// if a person, a command or the bootstrap key created this key.
+	// CreatedBy is the ID of the API key that created or rotated this key. It is "" if a person, a
+	// command or the bootstrap key did.
 	CreatedBy string
-	// LastUsedAt is when the key last authenticated a request, on any node. Nodes store it once a
-	// minute. It is zero if the key was never used.
+	// LastUsedAt is the last time at which the key authenticated a request on any node. Nodes store
+	// it once a minute. It is zero if the key was never used.
 	LastUsedAt time.Time
-	// AllowedIPs are the addresses from which the key may be used; empty: all.
+	// AllowedIPs are the addresses from which the key may be used. If it is empty, all addresses
+	// may use the key.
 	AllowedIPs Networks
 	Bounds
 	Revision int64
 }
 
-// A KeyUse is the last use of a key on one node.
+// A KeyUse is the time at which one node last used a key.
 type KeyUse struct {
 	ID string // of the key
 	At time.Time
 }
 
-// Bounds restrict the checks that a key may send, so that its holder cannot spend the quota of
-// the tenant with one check.
+// Bounds restrict which checks may be sent with a key. Without them, the holder of a key could use
+// up the quota of the tenant with one check.
 type Bounds struct {
 	MaxCost  int64 // largest cost of one check; 0: no bound
 	PeekOnly bool  // checks must have the mode peek
 }
 
-// Within reports whether b allows no check that wide does not allow.
+// Within reports whether every check that b allows is also allowed by wide.
 func (b Bounds) Within(wide Bounds) bool {
 	return (wide.MaxCost == 0 || b.MaxCost > 0 && b.MaxCost <= wide.MaxCost) && (b.PeekOnly || !wide.PeekOnly)
 }
@@ -121,7 +123,7 @@ func (b Bounds) Within(wide Bounds) bool {
 // Operator reports whether the key belongs to the operator.
 func (k Key) Operator() bool { return k.TenantID == "" }
 
-// Kind returns the prefix of audit actions on the key: "key" or "operator_key".
+// Kind returns the first part of audit actions about the key: "key" or "operator_key".
 func (k Key) Kind() string {
 	if k.Operator() {
 		return "operator_key"
@@ -129,7 +131,7 @@ func (k Key) Kind() string {
 	return "key"
 }
 
-// A Filter selects the rows of a listing. After is the ID of the last row of the previous page.
+// A Filter selects rows of a list. After is the ID of the last row of the previous page, or "".
 type Filter struct {
 	Query  string // part of the slug or name
 	Status Status
@@ -138,41 +140,44 @@ type Filter struct {
 	Limit  int
 }
 
-// A Store stores tenants and keys. Each method is one transaction, which includes the audit
-// entry, the new revision, and tombstones of deleted rows. The Store sets Revision, At and ID
-// of the audit entry. Implementations pass storetest.Run. The comments list the possible kinds
-// of problems.
+// A Store stores tenants and keys. Each method that changes something is one transaction, which
+// also writes the audit entry e, raises the revision, and adds tombstones for deleted rows. The
+// Store sets ID, At and Revision of the entry. Implementations pass storetest.Run.
 type Store interface {
-	// Tenant returns the tenant with an id or slug; NotFound.
+	// Tenant returns the tenant with an ID or slug. The error is problem.NotFound if there is none.
 	Tenant(ctx context.Context, idOrSlug string) (Tenant, error)
-	// Tenants lists tenants in the order of their ids, oldest first.
+	// Tenants lists tenants in the order of their IDs, oldest first.
 	Tenants(ctx context.Context, f Filter) ([]Tenant, error)
-	// CreateTenant creates a tenant and allocates Number and Home; Conflict (code slug_taken);
-	// Invalid at /plan if the plan is unknown or unpublished.
+	// CreateTenant creates a tenant and sets its Number and Home. The error is problem.Conflict
+	// with the code slug_taken, or problem.Invalid at /plan if the plan does not exist or was never
+	// published.
 	CreateTenant(ctx context.Context, t Tenant, e audit.Entry) (Tenant, error)
-	// UpdateTenant replaces the Document if the stored revision is ifRevision; NotFound, Stale,
-	// Invalid at /plan. It sets PlanRevision if the plan changes.
+	// UpdateTenant replaces the document of a tenant. If the plan changes, it sets PlanRevision.
+	// The error is problem.Stale if the stored revision is not ifRevision, problem.NotFound, or
+	// problem.Invalid at /plan.
 	UpdateTenant(ctx context.Context, t Tenant, ifRevision int64, e audit.Entry) (Tenant, error)
-	// DeleteTenant deletes a tenant and its keys; NotFound, Stale.
+	// DeleteTenant deletes a tenant and its keys. The error is problem.Stale if the stored revision
+	// is not ifRevision, or problem.NotFound.
 	DeleteTenant(ctx context.Context, id string, ifRevision int64, e audit.Entry) error
 
-	// Keys lists the keys of one tenant, or of the operator if tenantID is "", oldest first,
-	// including revoked keys.
+	// Keys lists the keys of one tenant, or of the operator if tenantID is "", oldest first. The
+	// list includes revoked keys.
 	Keys(ctx context.Context, tenantID string, f Filter) ([]Key, error)
-	// Key returns a key of one tenant, or of the operator if tenantID is "". NotFound also if
-	// the key belongs to another owner.
+	// Key returns a key of one tenant, or of the operator if tenantID is "". The error is
+	// problem.NotFound if there is no such key, or if it belongs to another tenant.
 	Key(ctx context.Context, tenantID, id string) (Key, error)
 	CreateKey(ctx context.Context, k Key, e audit.Entry) (Key, error)
-	// RotateKey stores next and ends the validity of the old key at until.
+	// RotateKey stores the key next, and sets the end of the old key to until.
 	RotateKey(ctx context.Context, tenantID, id string, until time.Time, next Key, e audit.Entry) (Key, error)
-	// RevokeKey ends the validity of a key at the time at, unless it ends earlier. Conflict
-	// (code last_operator_key) for the operator's last valid key with the scope manage.
+	// RevokeKey sets the end of a key to at, unless it ends earlier. The error is problem.Conflict
+	// with the code last_operator_key if the operator would have no valid key with the scope
+	// manage.
 	RevokeKey(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry) (Key, error)
-	// RevokeKeyAndCreated is RevokeKey, and also revokes the keys that KeysCreatedBy lists: all
-	// or none. entry returns the audit entry for each of them.
+	// RevokeKeyAndCreated revokes a key as RevokeKey does, and also the keys that KeysCreatedBy
+	// lists: all of them or none. entry returns the audit entry for each of the latter.
 	RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry, entry func(Key) audit.Entry) (Key, error)
-	// KeysCreatedBy lists the keys that were created with a key, directly or through other
-	// keys, and are valid at the time at, oldest first. They are keys of one tenant or, if
-	// tenantID is "", of the operator and all tenants.
+	// KeysCreatedBy lists the keys that are valid at at and that were created with a key, directly
+	// or through other keys, oldest first. If tenantID is "", the list includes keys of the
+	// operator and of all tenants, otherwise only keys of this tenant.
 	KeysCreatedBy(ctx context.Context, tenantID, id string, at time.Time) ([]Key, error)
 }

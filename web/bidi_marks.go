@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Unicode characters that change the direction of text can make one name look like another.
-// Pages show them as escapes with their code point.
+// Some Unicode characters change the direction of the text after them. With them, one name can look
+// like another. Pages show them as escapes with their code point.
 
 // showDirections replaces direction marks in a page by escapes (\u202e), in texts and in
 // attributes. It does not change what a form sends back: attributes named value, and the
@@ -39,8 +39,8 @@ func showDirections(page []byte) []byte {
 
 func isDirection(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
-// directionForm returns the format of the escape for a direction mark, which depends on the
-// HTML before it. It returns "" if the mark must stay.
+// directionForm returns the format of the escape for a direction mark. It depends on where in the
+// page the mark is: before is the HTML before it. If the mark must stay, directionForm returns "".
 func directionForm(before []byte) string {
 	tag := bytes.LastIndexByte(before, '<')
 	if tag <= bytes.LastIndexByte(before, '>') { // in a text

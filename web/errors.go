@@ -19,12 +19,12 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// ErrNoPage is the error for a page that does not exist, or whose existence the visitor must
-// not learn.
+// ErrNoPage is the error for a page that does not exist, and for a page that the visitor must not
+// know to exist.
 var ErrNoPage = problem.New(problem.NotFound, "this page does not exist")
 
-// An answer describes the error page of a kind of problem. name is the problem's type in
-// problem.Catalog, which has the status.
+// An answer is the error page for a kind of problem. name is the name of the problem type in
+// problem.Catalog, which also has the status.
 type answer struct{ name, title string }
 
 var answers = map[problem.Kind]answer{
@@ -42,7 +42,8 @@ var answers = map[problem.Kind]answer{
 	problem.Unavailable:     {name: "unavailable", title: "Temporarily unavailable"},
 }
 
-// kindOf returns the kind of an error. Errors of echo come from its router.
+// kindOf returns the kind of an error. Errors of echo have the kinds that correspond to their
+// status.
 func kindOf(err error) problem.Kind {
 	if h := (*echo.HTTPError)(nil); errors.As(err, &h) {
 		switch h.Code {
@@ -58,8 +59,9 @@ func kindOf(err error) problem.Kind {
 	return problem.Of(err)
 }
 
-// fail writes the answer for an error. echo calls it. A browser gets a page; other clients get
-// a problem, because all paths that the API does not serve come to this handler.
+// fail writes the response to a request that ended with an error. echo calls it. A browser gets a
+// page. Other clients get a problem, because requests for all paths that the API does not serve
+// come here too.
 func (w *Shell) fail(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
@@ -97,8 +99,8 @@ func (w *Shell) fail(err error, c echo.Context) {
 	_ = c.Blob(t.Status, "application/problem+json", body) // the client is gone if this fails
 }
 
-// errorPage returns the page for an error. The page for NotFound is the same for every address,
-// so that it does not reveal which objects exist.
+// errorPage returns the page for an error. For NotFound, the page is the same for every address, so
+// that it does not show which objects exist.
 func (w *Shell) errorPage(c echo.Context, kind problem.Kind, known answer, t problem.Type, err error) templ.Component {
 	page := w.Page(c, known.title)
 	if kind == problem.NotFound {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A Lifetime is a duration that a form offers, such as the validity of a key.
+// A Lifetime is a duration that a form offers as a choice, such as how long a key is valid.
 type Lifetime struct {
 	Value, Label string
 	Length       time.Duration
@@ -26,7 +26,7 @@ var (
 	KeyLives = []Lifetime{{"30d", "in 30 days", 30 * Day}, {"90d", "in 90 days", 90 * Day}, {"365d", "in a year", 365 * Day}}
 )
 
-// LifetimeOptions returns the options of a Select.
+// LifetimeOptions returns the options of a Select for the durations in lives.
 func LifetimeOptions(lives []Lifetime) []views.Option {
 	var list []views.Option
 	for _, l := range lives {
@@ -35,8 +35,9 @@ func LifetimeOptions(lives []Lifetime) []views.Option {
 	return list
 }
 
-// EndingField returns the form field for an expiry time. optional is the label of the choice
-// without an expiry, or "" if an expiry is required. chosen is the preselected choice.
+// EndingField returns the form field with which the visitor chooses an expiry time. optional is the
+// label of the choice without an expiry; "" if there is no such choice. chosen is the choice that
+// is selected at first.
 func EndingField(optional, chosen string, lives ...Lifetime) views.Ending {
 	e := views.Ending{
 		Life:  views.Select{Name: "life", Label: "Ends", Value: chosen, Options: LifetimeOptions(lives)},
@@ -50,7 +51,8 @@ func EndingField(optional, chosen string, lives ...Lifetime) views.Ending {
 	return e
 }
 
-// ParseEnding reads the expiry time from a form. The zero time means that there is no expiry.
+// ParseEnding returns the expiry time that a form f contains, or the zero time for no expiry. It
+// also stores the entered texts in e, so that the form can be shown again.
 func ParseEnding(f url.Values, e *views.Ending, now time.Time, lives []Lifetime) (time.Time, error) {
 	e.Life.Value, e.Until.Value = f.Get("life"), f.Get("until")
 	if !slices.ContainsFunc(e.Life.Options, func(o views.Option) bool { return o.Value == e.Life.Value }) {

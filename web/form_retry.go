@@ -9,17 +9,17 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// takenWords maps the code of a conflict to the fault of the field whose value is already in
-// use.
+// takenWords has the error message and the form field for each code of a conflict which says that a
+// value is already in use.
 var takenWords = map[string]problem.Field{
 	"email_taken": {Pointer: "/email", Message: "is taken: another person has it"},
 	"slug_taken":  {Pointer: "/slug", Message: "is taken: choose another one"},
 }
 
-// Retry shows a form again after the write failed with err. form points to the view of the
-// form. Retry stores the faults in its controls and in list, and calls show with the status of
-// the page. renamed maps JSON pointers, without the first slash, to controls with other names.
-// If err is not a fault of the input, Retry returns it.
+// Retry shows a form again after a write failed with err, if err is about the input. Otherwise it
+// returns err. form points to the view of the form. Retry stores each error message in the control
+// of its field and in list, and then calls show with the status of the page. renamed maps JSON
+// pointers, without the first slash, to the names of controls that differ.
 func Retry(err error, form any, list *[]views.Fault, renamed map[string]string, show func(status int) error) error {
 	p := (*problem.Problem)(nil)
 	if !errors.As(err, &p) || p.Kind != problem.Invalid && p.Kind != problem.Conflict {
@@ -42,8 +42,8 @@ func Retry(err error, form any, list *[]views.Fault, renamed map[string]string, 
 	return show(http.StatusUnprocessableEntity)
 }
 
-// reportAt stores a fault in the control of its field. If the form has no such field, the fault
-// applies to the whole form.
+// reportAt stores the error message of f in the control of its field. If the form has no such
+// control, the returned Fault is about the whole form.
 func reportAt(form any, f problem.Field, renamed map[string]string) views.Fault {
 	name := strings.TrimPrefix(f.Pointer, "/")
 	if other, has := renamed[name]; has {
@@ -61,7 +61,7 @@ func reportAt(form any, f problem.Field, renamed map[string]string) views.Fault 
 	return views.Fault{Field: id, Message: label + " " + EndSentence(f.Message)}
 }
 
-// Unescape returns a segment of a JSON pointer as text.
+// Unescape returns the text for which a segment of a JSON pointer stands.
 func Unescape(segment string) string {
 	return strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A drawing contains the latest events that all streams with the same address, role and tenant
-// send. One of the streams renders the events for all.
+// A drawing has the latest events for all streams with the same address, time zone, role and
+// tenant. One of these streams renders them, and all of them send them.
 type drawing struct {
 	key     string
 	viewers int // guarded by streams.mu
@@ -25,20 +25,21 @@ type drawing struct {
 	began   time.Time     // start of the last rendering
 }
 
-// A drawnEvent is the latest event with a name. sum is the hash of its HTML, to detect changes.
+// A drawnEvent is the latest event with a name. sum is a hash of its HTML, by which publish sees
+// whether it has changed.
 type drawnEvent struct {
 	name, text string
 	number     int
 	sum        [sha256.Size]byte
 }
 
-// A viewer is one stream that sends the events of a drawing.
+// A viewer is a stream that sends the events of a drawing.
 type viewer struct {
 	*drawing
 	seen int // number of the last event that was sent
 }
 
-// view adds a viewer to the drawing with a key, and creates the drawing if it does not exist.
+// view adds a viewer to the drawing with a key. It creates the drawing for the first viewer.
 func (s *streams) view(key string) *viewer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +69,8 @@ func (s *streams) unview(v *viewer) {
 	}
 }
 
-// due reports whether this viewer has to render now. It has to if it rendered last, if the
-// viewer that rendered last has left, or if that viewer is late.
+// due reports whether this viewer must render the events now. One viewer renders for all. Another
+// viewer takes over if that one has left or is late.
 func (v *viewer) due(every time.Duration) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -80,7 +81,7 @@ func (v *viewer) due(every time.Duration) bool {
 	return true
 }
 
-// drawn marks the rendering that due began as complete.
+// drawn ends the rendering that this viewer began after due had returned true.
 func (v *viewer) drawn() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -89,7 +90,7 @@ func (v *viewer) drawn() {
 	}
 }
 
-// publish renders a fragment and makes it the latest event of its name, if its HTML changed.
+// publish renders a fragment. If its HTML has changed, it becomes the latest event with its name.
 func (v *viewer) publish(ctx context.Context, f Fragment) error {
 	var b bytes.Buffer
 	if err := f.Body.Render(ctx, &b); err != nil {
@@ -114,8 +115,8 @@ func (v *viewer) publish(ctx context.Context, f Fragment) error {
 	return nil
 }
 
-// news returns the events that this viewer has not sent yet, and a channel that is closed when
-// there are further events.
+// news returns the events that this viewer has not sent yet. changed is closed when there are
+// further events.
 func (v *viewer) news() (text string, changed <-chan struct{}) {
 	v.mu.Lock()
 	events, last, changed := v.events, v.last, v.changed
@@ -130,8 +131,8 @@ func (v *viewer) news() (text string, changed <-chan struct{}) {
 	return b.String(), changed
 }
 
-// streamLines converts all line breaks to \n. In server-sent events, a carriage return also
-// ends a line, so that a text with one could otherwise start another event.
+// streamLines replaces all line breaks by \n. A carriage return also ends a line in server-sent
+// events, so a text with one could start an event of its own.
 var streamLines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // eventText returns an event in the format of server-sent events.

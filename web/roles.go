@@ -26,7 +26,8 @@ func RoleName(r accounts.Role) string {
 	return string(r)
 }
 
-// RoleChoice offers the operator's roles, or a tenant's.
+// RoleChoice returns the choice of a role in a form: of a tenant's roles if ofTenant is true,
+// otherwise of the operator's.
 func RoleChoice(ofTenant bool, value accounts.Role) views.Choice {
 	c := views.Choice{Name: "role", Label: "Role", Value: string(value)}
 	for _, known := range roles {

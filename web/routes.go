@@ -12,14 +12,15 @@ import (
 // A Route is one row of the route table.
 type Route struct {
 	Method, Path string
-	// Action is the permission that the visitor needs; see accounts.Authorize.
+	// Action is what the handler does. The visitor needs the right to do it; see
+	// accounts.Authorize.
 	Action  accounts.Action
 	Handler echo.HandlerFunc
 	Kind    Kind
 }
 
-// A Kind determines the time limit, the session lookup and the concurrency limit with which
-// serve runs a handler.
+// A Kind says how serve runs a handler: with which time limit, with or without a session, and
+// whether it needs a slot for expensive pages.
 type Kind int
 
 const (
@@ -30,17 +31,18 @@ const (
 	SlowExpensive             // like Slow, but only a few run at the same time: downloads, replays
 )
 
-// Get returns a row for a page. GET also answers HEAD.
+// Get returns the row for a page. It also answers HEAD requests.
 func Get(path string, action accounts.Action, handler echo.HandlerFunc) Route {
 	return Route{Method: http.MethodGet, Path: path, Action: action, Handler: handler}
 }
 
-// Post returns a row for a write. The handler reads the form itself.
+// Post returns the row for a write. The handler reads the form.
 func Post(path string, action accounts.Action, handler echo.HandlerFunc) Route {
 	return Route{Method: http.MethodPost, Path: path, Action: action, Handler: handler}
 }
 
-// PostForm returns a row for a write. Its form must have only these fields, each at most once.
+// PostForm returns the row for a write. The handler gets a form that has only the given fields,
+// each at most once.
 func PostForm(path string, action accounts.Action, handler func(echo.Context, url.Values) error, fields ...string) Route {
 	return Post(path, action, func(c echo.Context) error {
 		f, err := Form(c, fields...)
@@ -51,7 +53,7 @@ func PostForm(path string, action accounts.Action, handler func(echo.Context, ur
 	})
 }
 
-// As returns a copy of the row with another kind than Bounded.
+// As returns a copy of the row with another kind. Without As, the kind is Bounded.
 func (r Route) As(k Kind) Route {
 	r.Kind = k
 	return r

@@ -17,10 +17,10 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// ErrSlow is the error if a page exceeds its time limit.
+// ErrSlow is the error for a page that takes longer than its time limit.
 var ErrSlow = problem.New(problem.Unavailable, "the database or another service of this page takes too long to answer")
 
-// errBusy is the error if no slot for an expensive page becomes free before the deadline.
+// errBusy is the error for an expensive page if no slot becomes free before its deadline.
 var errBusy = problem.New(problem.Unavailable, "too many expensive pages are loading: try again in a moment")
 
 const (
@@ -28,7 +28,7 @@ const (
 	tenantKey       = "tenant" // the tenant of the path in echo's context
 )
 
-// RequestID returns the id of the request in the answer and the log.
+// RequestID returns the ID of the request. The response and the log contain it.
 func RequestID(c echo.Context) string {
 	h := c.Response().Header()
 	if h.Get(requestIDHeader) == "" {
@@ -37,8 +37,8 @@ func RequestID(c echo.Context) string {
 	return h.Get(requestIDHeader)
 }
 
-// serve wraps the handler of a row. It authenticates and authorizes the visitor before it calls
-// the handler.
+// serve returns a handler that authenticates and authorizes the visitor and then calls the handler
+// of the row r.
 func (w *Shell) serve(r Route) echo.HandlerFunc {
 	return recovered(func(c echo.Context) error {
 		w.setHeaders(c)
@@ -90,9 +90,9 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 	})
 }
 
-// authorize checks that the visitor may do the action of a row, and finds the tenant in the
-// path. For a member of a tenant, it only compares the path with the own tenant and looks up
-// nothing, so that the answer does not reveal other tenants.
+// authorize checks that the visitor may do the action of a row. It also finds the tenant that the
+// path names. For a member of a tenant, it only compares the path with this tenant and looks up
+// nothing, so that the response does not show which other tenants exist.
 func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	ref := c.Param("tenant")
 	if ref != "" && v.User.TenantID != "" && ref != v.own.ID && ref != v.own.Slug {
@@ -117,14 +117,15 @@ func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	return nil
 }
 
-// noteDenied records in the audit log that a visitor was denied a page or another tenant.
+// noteDenied records for the audit log that a visitor was denied a page, or a page of another
+// tenant.
 func (w *Shell) noteDenied(c echo.Context, v Visitor, r Route, err error) {
 	if w.cfg.Refusals != nil && (problem.Is(err, problem.Forbidden) || errors.Is(err, ErrNoPage)) {
 		w.cfg.Refusals.Note(c.Request().Context(), v.Principal(), r.Action, r.Method+" "+r.Path, c.Param("tenant"))
 	}
 }
 
-// toSignIn redirects to the sign-in page, which redirects back after the sign-in.
+// toSignIn redirects to the sign-in page. After the sign-in, that page redirects back to this one.
 func (w *Shell) toSignIn(c echo.Context) error {
 	to := "/sign-in"
 	u := c.Request().URL

@@ -33,8 +33,9 @@ func VisitorOf(c echo.Context) Visitor {
 
 func (v Visitor) SignedIn() bool { return v.User.ID != "" }
 
-// party returns the group that shares slots for expensive pages. All members of a tenant are
-// one party; each of the operator's people is a separate one.
+// party returns the ID under which the visitor uses slots for expensive pages: the ID of the tenant
+// for a member, or the ID of the person for one of the operator's people. All visitors with the
+// same party share these slots.
 func (v Visitor) party() string {
 	if v.User.TenantID != "" {
 		return v.User.TenantID
@@ -42,7 +43,7 @@ func (v Visitor) party() string {
 	return v.User.ID
 }
 
-// Principal returns the visitor for accounts.Authorize.
+// Principal returns the visitor as a caller for accounts.Authorize.
 func (v Visitor) Principal() accounts.Principal {
 	if !v.SignedIn() {
 		return accounts.Principal{}
@@ -50,8 +51,8 @@ func (v Visitor) Principal() accounts.Principal {
 	return v.User.Principal()
 }
 
-// recognize finds the visitor by the session cookie. If the session is invalid or expired, the
-// visitor counts as not signed in.
+// recognize returns the visitor to whom the session cookie of a request belongs. If the session is
+// invalid or expired, it returns a visitor who is not signed in.
 func (w *Shell) recognize(r *http.Request) (Visitor, error) {
 	token, ok := w.token(r)
 	if !ok {
@@ -71,7 +72,7 @@ func (w *Shell) recognize(r *http.Request) (Visitor, error) {
 	return v, err
 }
 
-// acting returns a context that names the visitor as the actor in the audit log.
+// acting returns a context in which the visitor is the actor for the audit log.
 func (w *Shell) acting(c echo.Context, v Visitor) context.Context {
 	actor := audit.Actor{Kind: "system", ID: "sign-in", Name: "sign-in"}
 	if v.SignedIn() {
@@ -80,13 +81,14 @@ func (w *Shell) acting(c echo.Context, v Visitor) context.Context {
 	return audit.With(c.Request().Context(), actor, audit.Origin{RequestID: RequestID(c), Address: w.ClientAddress(c.Request())})
 }
 
-// HTTPS reports whether the browser uses TLS to connect to this node or to a trusted proxy.
+// HTTPS reports whether the browser reaches Headgate over TLS: directly, or through a trusted
+// proxy.
 func (w *Shell) HTTPS(r *http.Request) bool {
 	return r.TLS != nil || strings.HasPrefix(strings.ToLower(w.cfg.PublicURL), "https://")
 }
 
-// CookieName returns the name of the session cookie. With TLS it has the prefix __Host-, so
-// that other hosts of the domain cannot set the cookie.
+// CookieName returns the name of the session cookie. With TLS, the name begins with __Host-, so
+// that other hosts of the domain cannot set this cookie.
 func (w *Shell) CookieName(r *http.Request) string {
 	if w.HTTPS(r) {
 		return "__Host-headgate"
@@ -94,7 +96,8 @@ func (w *Shell) CookieName(r *http.Request) string {
 	return "headgate"
 }
 
-// token returns the token in the cookie, or false if it has the wrong form.
+// token returns the token in the session cookie. If it does not have the form of a token, token
+// returns false.
 func (w *Shell) token(r *http.Request) (string, bool) {
 	cookie, err := r.Cookie(w.CookieName(r))
 	if err != nil {
@@ -104,7 +107,7 @@ func (w *Shell) token(r *http.Request) (string, bool) {
 	return cookie.Value, err == nil && len(raw) == 32
 }
 
-// SetSessionCookie stores a token in the cookie. "" removes the cookie.
+// SetSessionCookie stores a token in the session cookie. The token "" deletes the cookie.
 func (w *Shell) SetSessionCookie(c echo.Context, token string) {
 	cookie := &http.Cookie{
 		Name: w.CookieName(c.Request()), Value: token, Path: "/",

@@ -17,14 +17,15 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A secret that is shown once waits in a cookie between the POST that creates it and the page
-// that shows it. A reload of the page repeats a GET, so it creates no second secret. Any node can
-// show the page, and neither the database nor an address contains the secret.
+// A secret that is shown once, such as a new API key, is in a cookie between the POST that creates
+// it and the page that shows it. If the visitor reloads the page, that repeats only a GET, so no
+// second secret is created. Any node can show the page. Neither the database nor an address
+// contains the secret.
 
-// showOnceFor is how long the page can be opened after the POST.
+// showOnceFor is how long after the POST the page with the secret can be opened.
 const showOnceFor = 5 * time.Minute
 
-// sealedOnce is the content of the cookie.
+// A sealedOnce is the encrypted content of the cookie.
 type sealedOnce struct {
 	Until time.Time
 	What  json.RawMessage
@@ -37,8 +38,8 @@ func (w *Shell) onceCookie(r *http.Request) string {
 	return "headgate-once"
 }
 
-// onceCipher returns the cipher of the visitor's session. The server stores only a hash of the
-// session's token, so no other session can read the cookie.
+// onceCipher returns a cipher whose key comes from the token of the visitor's session. So only this
+// session can decrypt the cookie: the server itself stores only a hash of the token.
 func (w *Shell) onceCipher(r *http.Request) (cipher.AEAD, error) {
 	token, _ := w.token(r)
 	mac := hmac.New(sha256.New, []byte(token))
@@ -50,8 +51,8 @@ func (w *Shell) onceCipher(r *http.Request) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// ShowOnce redirects to a page below the path base, and seals what the page shows into a cookie
-// of that page. The route of the page is base + "/:once"; its handler calls ShownOnce.
+// ShowOnce stores what a page shows in an encrypted cookie, and redirects to the page. The route of
+// the page is base + "/:once", and its handler calls ShownOnce.
 func (w *Shell) ShowOnce(c echo.Context, base string, what any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
@@ -70,8 +71,9 @@ func (w *Shell) ShowOnce(c echo.Context, base string, what any) error {
 	return c.Redirect(http.StatusSeeOther, path)
 }
 
-// ShownOnce reads what ShowOnce sealed for this page into what, and removes the cookie. ok is
-// false if the page was shown before, or if another session or a later time asks for it.
+// ShownOnce decrypts what ShowOnce stored for this page, into what, and deletes the cookie. ok is
+// false if the page was already shown, if too much time has passed, or if the cookie belongs to
+// another session.
 func (w *Shell) ShownOnce(c echo.Context, what any) (ok bool) {
 	path := c.Request().URL.Path
 	cookie, err := c.Request().Cookie(w.onceCookie(c.Request()))
@@ -102,7 +104,7 @@ func (w *Shell) setOnceCookie(c echo.Context, path, value string, maxAge int) {
 	})
 }
 
-// GoneOnce answers for a page that was already shown. text says what the visitor can do.
+// GoneOnce shows that a page cannot be shown a second time. text says what the visitor can do.
 func (w *Shell) GoneOnce(c echo.Context, text string, back views.Link) error {
 	const title = "This page was shown once"
 	return w.Render(c, http.StatusGone, views.ErrorPage(w.Page(c, title), views.Error{

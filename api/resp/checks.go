@@ -11,20 +11,20 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A pending check is one that the batch decides. Its memory is used again for later checks.
+// A pending is one check of a batch, with its decision. The batch uses the memory again for a later check.
 type pending struct {
 	check      enforcement.Check
 	decision   enforcement.Decision
 	attributes [enforcement.MaxAttributes]enforcement.Attribute
 	tenant     string
 	reply      func(*replies, *enforcement.Decision)
-	fault      string // why the check is not decided; "" if it is
+	fault      string // the error that is the reply instead of a decision; "" if the check is decided
 }
 
-// A batch is the checks of a pipeline that wait for a decision. A pool shares batches, so that an idle connection has
-// none.
+// A batch has the checks of a pipeline that wait for a decision. Batches come from a pool, so that an idle connection needs no
+// memory for one.
 type batch struct {
-	pending []*pending // the first used wait; the others have memory for further checks
+	pending []*pending // the first "used" of them wait for a decision; the others are memory for further checks
 	used    int
 	items   []enforcement.BatchItem
 }
@@ -79,7 +79,8 @@ func (c *conn) decide() {
 
 var errNoKey = problem.New(problem.Unauthenticated, "Authentication required: send AUTH with an API key that has the scope check")
 
-// decideBatch finds the tenant of each check that was read, and decides them. An error is the reply to all of these.
+// decideBatch finds the tenant of each check that was read without a fault, and decides these checks. If it returns an error,
+// decide sends that error as the reply to each of them.
 func (c *conn) decideBatch(b *batch) error {
 	if c.token == "" {
 		return errNoKey
@@ -104,7 +105,8 @@ func (c *conn) decideBatch(b *batch) error {
 }
 
 // readCheck reads the arguments of HEADGATE.CHECK: tenant path [attribute value]... [METHOD m] [COST n] [MODE m]. The
-// tenant "-" is that of a tenant's key. The options have upper-case names, so an attribute has another one.
+// tenant "-" stands for the tenant that the API key belongs to. METHOD, COST and MODE are the names of options, so no
+// attribute can have one of these names in upper case.
 func readCheck(p *pending, args []string) error {
 	if len(args) < 2 || len(args)%2 != 0 {
 		return errors.New("use HEADGATE.CHECK tenant path [attribute value]... [METHOD method] [COST n] [MODE enforce|peek|force]")

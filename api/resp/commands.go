@@ -9,14 +9,14 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The commands that decide.
+// The names of the commands that are answered with a decision.
 const (
 	checkCommand    = "HEADGATE.CHECK"
 	throttleCommand = "CL.THROTTLE"
 )
 
-// run runs one command. Checks wait in the batch; before any other command, the batch is decided, so that the replies
-// keep the order of the commands.
+// run runs one command. A check is added to the batch. Any other command runs at once, after the checks in the batch are decided,
+// so that the replies have the order of the commands.
 func (c *conn) run(name string, args []string) {
 	switch {
 	case strings.EqualFold(name, checkCommand):
@@ -38,7 +38,7 @@ func (c *conn) run(name string, args []string) {
 	}
 }
 
-// A command is one of the commands that clients send besides checks.
+// A command is a command other than a check. Most clients send some of these when they connect.
 type command struct {
 	least, most int // arguments after the name
 	run         func(*conn, []string)
@@ -56,8 +56,8 @@ var commands = map[string]command{
 	"QUIT":    {0, 0, func(c *conn, _ []string) { c.quit = true; c.status("OK") }},
 }
 
-// authenticated stores the token of an API key and calls then, or answers that the key is not valid. A user name has
-// no meaning.
+// authenticated checks the token of an API key. If the key is valid, authenticated stores the token for the checks of the
+// connection and calls then, which appends the reply. If not, it appends an error. The user name of AUTH and HELLO is ignored.
 func (c *conn) authenticated(token string, then func()) {
 	decider := c.server.api.Load()
 	if decider == nil {

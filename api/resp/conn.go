@@ -18,14 +18,14 @@ type conn struct {
 	replies
 
 	from  netip.Addr
-	token string // of AUTH or HELLO; "" before
-	buf   []byte // bytes of the client; the first have of them are not decided yet
+	token string // the API key that AUTH or HELLO sent; "" before
+	buf   []byte // the first "have" bytes are from the client and not yet answered
 	have  int
 	spans []span // the arguments of the commands in buf
 	ends  []int  // the index in spans after the last argument of each command
 	args  []string
-	batch *batch // the checks that wait; nil if none do
-	quit  bool   // QUIT or an error of the protocol
+	batch *batch // the checks that wait for a decision; nil if there are none
+	quit  bool   // set by QUIT: ignore further commands, send the replies, and close the connection
 }
 
 // Sizes of the buffers. A connection begins with minBuffer, and grows up to the size of a command or pipeline.
@@ -48,7 +48,7 @@ func (c *conn) serve() {
 		if !ok {
 			break
 		}
-		// The arguments share one string, because decisions that are recorded keep parts of it.
+		// The arguments are parts of a copy of the buffer: recorded decisions keep arguments after the buffer is overwritten.
 		c.answer(string(c.buf[:used]))
 		c.have = copy(c.buf, c.buf[used:c.have])
 		if !c.flush() {
@@ -92,15 +92,15 @@ func (c *conn) receive(first bool) (used int, ok bool) {
 	}
 }
 
-// shrink returns the memory of a large buffer while the connection is idle.
+// shrink replaces a large buffer by a small one before the connection becomes idle.
 func (c *conn) shrink() {
 	if len(c.buf) > maxBuffer/4 {
 		c.buf = make([]byte, minBuffer)
 	}
 }
 
-// split finds the complete commands in the buffer, at most maxBatch. It returns the number of their bytes, and false
-// after an error of the protocol without a command before it.
+// split finds at most maxBatch complete commands in the buffer, and returns the number of their bytes. If the buffer starts with
+// bytes that are not a valid command, split appends an error reply and returns false.
 func (c *conn) split() (used int, ok bool) {
 	c.spans, c.ends = c.spans[:0], c.ends[:0]
 	for used < c.have && len(c.ends) < maxBatch {
@@ -151,6 +151,6 @@ func (c *conn) flush() bool {
 	return err == nil
 }
 
-// context is that of a decision. A client that closes the connection does not cancel it, because the replies of other
+// context returns the context of a decision. A client that closes the connection does not cancel it, because the replies of other
 // commands of the pipeline may be on the way.
 func (*conn) context() context.Context { return context.Background() }

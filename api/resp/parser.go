@@ -60,7 +60,7 @@ func parse(b []byte, at int, spans []span) ([]span, int, error) {
 	return spans, n, nil
 }
 
-// maxDigits bounds the digits of a length. A longer number exceeds every bound of a command.
+// maxDigits is the largest number of digits of a length. A number with more digits is larger than any valid length.
 const maxDigits = 5
 
 // parseLength reads a line that has a type and a number. It returns the number and the length of the

@@ -37,10 +37,11 @@ func (r *replies) fail(message string) {
 	r.out = append(append(r.out, lineBreaks.Replace(message)...), "\r\n"...)
 }
 
-// lineBreaks removes the line breaks from a message, which would end the error.
+// lineBreaks replaces the line breaks of a message by spaces, because a line break ends an error reply.
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
 
-// pairs appends a map, which is a flat array in RESP2. list has the keys and values.
+// pairs appends the start of a map of n entries. The caller then appends each key and its value. In RESP2, which has no maps, the
+// reply is an array of the keys and values.
 func (r *replies) pairs(n int) {
 	if r.proto == 3 {
 		r.line('%', int64(n))

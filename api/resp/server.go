@@ -142,7 +142,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, ctx.Err())
 }
 
-// wait sets the deadline for the next bytes of c. It returns false after Shutdown.
+// wait sets the deadline for the next read from c. It returns false after Shutdown, so that c ends instead of reading.
 func (s *Server) wait(c *conn, deadline time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -57,8 +57,7 @@ func (c *child) stop() {
 	}
 }
 
-// await waits until the output of the process matches re, and returns the first
-// submatch.
+// await waits until the output of the process matches re. It returns the first submatch.
 func (c *child) await(re *regexp.Regexp) (string, error) {
 	overdue := time.After(startPatience)
 	for {
@@ -111,7 +110,7 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// A transcript is the output of a process, up to a bound.
+// A transcript keeps the output of a process, up to a maximum size.
 type transcript struct {
 	mu      sync.Mutex
 	text    bytes.Buffer

@@ -198,7 +198,7 @@ func callGRPC(ctx context.Context, s *service, m *message, duration time.Duratio
 	return sum, nil
 }
 
-// A grpcCaller calls again when it has an answer.
+// A grpcCaller makes one call after another: it makes the next one when it has the answer.
 type grpcCaller struct {
 	conn    *grpc.ClientConn
 	message *message

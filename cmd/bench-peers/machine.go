@@ -17,8 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/servertest/process"
 )
 
-// ticksPerSecond is the unit of processor times in /proc. It is the same on all Linux
-// systems.
+// ticksPerSecond is the number of clock ticks in a second. /proc has processor times in ticks.
 const ticksPerSecond = 100
 
 // processor returns the processor time of a process in seconds: user and system time of
@@ -51,15 +50,14 @@ func ownProcessor() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// A usage is processor time in seconds, since the start of the machine or of the
-// processes.
+// A usage contains processor times in seconds, since the start of the machine or of the processes.
 type usage struct {
 	at           time.Time
 	ours         float64
 	busy, stolen float64 // of the whole machine; stolen: used by other virtual machines
 }
 
-// use reads the processor time of bench with its children, and that of the machine.
+// use returns the processor time of bench with its children, and of the whole machine.
 func (b *bench) use() usage {
 	u := usage{at: time.Now(), ours: ownProcessor() + b.ended}
 	for _, c := range b.children {
@@ -82,7 +80,7 @@ func (b *bench) use() usage {
 	return u
 }
 
-// others describes how much processor time other programs used since an earlier usage.
+// others returns a text that says how much processor time other programs have used since before.
 func (u usage) others(before usage) string {
 	all := u.at.Sub(before.at).Seconds() * float64(runtime.NumCPU())
 	other := max(0, u.busy-before.busy-(u.ours-before.ours))

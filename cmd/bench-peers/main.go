@@ -159,8 +159,8 @@ func removeLeft() {
 	}
 }
 
-// report prints the parts of the page of which a group ran. If all groups of the run came to
-// their end, it also writes the parts of which all groups ran to the page.
+// report prints the parts of docs/performance.md of which the run has measured a group. If complete
+// is true, it also writes the parts of which the run has measured all groups to the file.
 func (b *bench) report(complete bool) (err error) {
 	for i := range parts {
 		p := &parts[i]

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// A slot has the measurements of one contender in one round. Values that were not
-// measured are NaN.
+// A slot has the measurements of one contender in one round. A value that was not measured is NaN.
 type slot struct {
 	perSecond float64 // checks
 	p50, p99  float64 // latency of requests, in milliseconds
@@ -23,7 +22,7 @@ type slot struct {
 // A series has the slots of one contender, in the order of the rounds.
 type series []slot
 
-// A value selects one measurement of a slot.
+// A value selects one of the measurements in a slot.
 type value func(slot) float64
 
 func perSecond(s slot) float64   { return s.perSecond }
@@ -36,7 +35,8 @@ func bothTimes(s slot) float64   { return s.server + s.redis }
 func allocations(s slot) float64 { return s.allocs }
 func nanos(s slot) float64       { return s.nanos }
 
-// median returns the median of the finite numbers, or NaN if there are none.
+// median returns the median of the numbers in all that are finite. If there are none, it returns
+// NaN.
 func median(all []float64) float64 {
 	all = slices.DeleteFunc(slices.Clone(all), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	if len(all) == 0 {
@@ -47,7 +47,7 @@ func median(all []float64) float64 {
 	return (all[(n-1)/2] + all[n/2]) / 2
 }
 
-// median returns the median of a value over the rounds.
+// median returns the median of one measurement over all rounds.
 func (s series) median(v value) float64 {
 	all := make([]float64, 0, len(s))
 	for _, one := range s {
@@ -56,7 +56,7 @@ func (s series) median(v value) float64 {
 	return median(all)
 }
 
-// inRounds calls combine with the slots of the same round of several series, and
+// inRounds calls combine once for each round, with the slots of all series in this round, and
 // returns the median of the results.
 func inRounds(combine func(...slot) float64, all ...series) float64 {
 	var values []float64
@@ -73,14 +73,14 @@ func inRounds(combine func(...slot) float64, all ...series) float64 {
 	return median(values)
 }
 
-// ratio divides a value of s by the same value of base in each round. It returns the
-// median over the rounds.
+// ratio divides a measurement of s by the same measurement of base, round by round, and returns the
+// median of the quotients.
 func ratio(v value, s, base series) float64 {
 	return inRounds(func(slots ...slot) float64 { return v(slots[0]) / v(slots[1]) }, s, base)
 }
 
-// difference subtracts a value of base from the same value of s in each round. It
-// returns the median over the rounds.
+// difference subtracts a measurement of base from the same measurement of s, round by round, and
+// returns the median of the differences.
 func difference(v value, s, base series) float64 {
 	return inRounds(func(slots ...slot) float64 { return v(slots[0]) - v(slots[1]) }, s, base)
 }

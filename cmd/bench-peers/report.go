@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A part is what the page has between two markers. A run writes it if all its groups ran.
+// A part is the text of docs/performance.md between two markers. A run of the command writes a part
+// if it has measured all groups of the part.
 type part struct {
 	beginMark string
 	groups    []string
@@ -20,7 +21,7 @@ type part struct {
 	tables    func(*results, *strings.Builder)
 }
 
-// parts has the parts in the order of the page.
+// parts are the parts in the order in which they are in docs/performance.md.
 var parts = []part{
 	{"<!-- make bench-peers writes from here -->", []string{"http", "rate", "batch", "redis", "memory"}, targets, (*results).writeTables},
 	{"<!-- make bench-peers ONLY=grpc writes from here -->", []string{"grpc"}, grpcTargets, (*results).writeGRPC},
@@ -30,7 +31,7 @@ var parts = []part{
 // endMark ends each part.
 const endMark = "<!-- to here -->"
 
-// replaceResult replaces the text between the markers of a part of the page by the result.
+// replaceResult replaces the text of a part in the file page.
 func replaceResult(page, beginMark, result string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -99,7 +100,7 @@ func (r *results) writeTables(b *strings.Builder) {
 
 func row(b *strings.Builder, cells ...string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
 
-// head writes the first line of a table. The first column has no title.
+// head writes the head of a Markdown table. The first column has no title.
 func head(b *strings.Builder, titles ...string) {
 	row(b, append([]string{""}, titles...)...)
 	b.WriteString("|---" + strings.Repeat("|---", len(titles)) + "|\n")
@@ -201,8 +202,8 @@ func (r *results) writeServices(b *strings.Builder, of map[string]series) {
 	}
 }
 
-// percent describes the part of the checks that a limit did not allow, and their
-// results.
+// percent returns a text that says which part of the checks a limit did not allow, and what their
+// results were.
 func percent(all series) string {
 	var parts []string
 	for _, kind := range []struct {
@@ -223,8 +224,8 @@ func percent(all series) string {
 	return strings.Join(parts, ", ")
 }
 
-// mean returns the mean of a value over the rounds. For rare events, the median would
-// be 0.
+// mean returns the mean of a measurement over all rounds. It is used for rare events, because their
+// median would be 0.
 func (s series) mean(v value) float64 {
 	sum := 0.0
 	for _, one := range s {

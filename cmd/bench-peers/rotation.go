@@ -7,16 +7,15 @@ import (
 	"runtime"
 )
 
-// A contender is one of the limiters that are measured in rotation. run measures it
-// once.
+// A contender is a limiter or a library that is compared with others. run measures it once.
 type contender struct {
 	name string
 	run  func(context.Context) (slot, error)
 }
 
-// rotate measures the contenders in rotation, in rounds. The first round is a warm-up
-// and does not count. Each round starts with another contender, so that a contender
-// does not always follow the same one.
+// rotate measures the contenders in rounds: in each round, it measures every contender once. The
+// first round is a warm-up and does not count. Each round starts with another contender, so that no
+// contender always follows the same one.
 func (b *bench) rotate(ctx context.Context, title string, contenders []contender) (map[string]series, error) {
 	progress("%s: %d contenders, %d rounds", title, len(contenders), b.rounds+1)
 	found := map[string]series{}

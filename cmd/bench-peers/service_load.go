@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// A shape has the parameters of the load on a service.
+// A shape describes the load on a service.
 type shape struct {
 	connections int
 	rate        float64
@@ -18,7 +18,7 @@ type shape struct {
 	seconds     float64
 }
 
-// serviceContender returns a contender that sends load to a service.
+// serviceContender returns a contender that sends a load to a service and measures it.
 func (b *bench) serviceContender(s *service, how shape, name string) contender {
 	return contender{name, func(ctx context.Context) (slot, error) {
 		cfg := load.Config{
@@ -32,7 +32,7 @@ func (b *bench) serviceContender(s *service, how shape, name string) contender {
 	}}
 }
 
-// measure runs a load on a service, and reads the processor times before and after it.
+// measure runs a load on a service. It reads the processor times before and after the load.
 func (b *bench) measure(ctx context.Context, s *service, run func(context.Context) (*load.Result, error)) (slot, error) {
 	before, err := b.read(ctx, s)
 	if err != nil {
@@ -81,11 +81,10 @@ func (b *bench) read(ctx context.Context, s *service) (r reading, err error) {
 	return r, err
 }
 
-// connectionCounts has the numbers of connections in the group http.
+// connectionCounts are the numbers of connections with which the group http measures each service.
 var connectionCounts = []int{1, 64, 256}
 
-// measureHTTP measures the highest rate of each service, with several numbers of
-// connections.
+// measureHTTP measures the highest rate of each service for each of connectionCounts.
 func (b *bench) measureHTTP(ctx context.Context) error {
 	b.results.http = map[int]map[string]series{}
 	// The load generator uses one thread, like wrk -t1, to leave processors to the

@@ -13,9 +13,9 @@ import (
 // headEvery is how often a node logs the head of the audit log.
 const headEvery = time.Hour
 
-// publishHead logs the number and hash of the last audit entry at the start, every hour, and
-// after the last request. If an attacker rewrites the whole chain, its hashes differ from those in logs that are stored
-// elsewhere.
+// publishHead logs the position and the hash of the last audit entry: at the start, every hour, and
+// after the last request. If an attacker rewrites the whole chain in the database, its hashes
+// differ from those in logs that are stored elsewhere.
 func (n *node) publishHead(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	publish := func(ctx context.Context) {
 		head, err := n.store.AuditHead(ctx)

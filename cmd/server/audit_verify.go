@@ -15,8 +15,8 @@ type auditCommand struct {
 	Verify auditVerify `cmd:"" help:"Verify the chain of hashes of the audit log."`
 }
 
-// auditVerify is headgate audit verify. It checks the chain of hashes and reports the first
-// entry that was changed.
+// auditVerify is headgate audit verify. It verifies the chain of hashes and reports the first entry
+// that was changed.
 type auditVerify struct {
 	localSettings
 	Head []string `setting:"false" placeholder:"NUMBER:HASH" help:"An earlier head, which the chain must contain. May be repeated."`

@@ -26,8 +26,8 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// benchKeySetting is the environment variable with the API key of headgate bench. The key has
-// no flag, because every user of the machine can read the arguments of a process.
+// benchKeySetting is the environment variable with the API key for headgate bench. There is no flag
+// for the key, because every user of the machine can read the command line of a process.
 const benchKeySetting = environmentPrefix + "BENCH_KEY"
 
 const longestBench = 5 * time.Minute
@@ -99,7 +99,7 @@ func (b benchCommand) Run(ctx context.Context, p program, t cli.Terminal) error 
 	return nil
 }
 
-// A benchTarget is the base URL of the node to measure, and the API key to use.
+// A benchTarget is the node to measure: its base URL, and the API key for the checks.
 type benchTarget struct {
 	url *url.URL
 	key string
@@ -180,8 +180,8 @@ func (t benchTarget) dial(ctx context.Context) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", address)
 }
 
-// A benchAnswer contains the parts of the first check's answer that decide how the load runs
-// and what the report shows.
+// A benchAnswer has the parts of a response to a check that headgate bench uses, for the load and
+// for the report.
 type benchAnswer struct {
 	Detail, Reason, Plan string
 	Limits               []struct {
@@ -191,8 +191,8 @@ type benchAnswer struct {
 	}
 }
 
-// peek sends one check with the mode peek, which charges nothing. It fails early if the
-// address, the key or the tenant is wrong.
+// peek sends one check in mode peek, which charges nothing. So a wrong address, key or tenant leads
+// to an error before the load begins.
 func (b *benchCommand) peek(ctx context.Context, t benchTarget) (first benchAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -219,7 +219,7 @@ func (b *benchCommand) peek(ctx context.Context, t benchTarget) (first benchAnsw
 	return first, nil
 }
 
-// announce prints how much quota the load is going to charge.
+// announce prints how much quota the load will charge.
 func (b *benchCommand) announce(w io.Writer, first benchAnswer) error {
 	var text strings.Builder
 	how := "as fast as the answers come"
@@ -260,8 +260,8 @@ type benchReport struct {
 	Sizing       string         `json:"sizing"`
 }
 
-// quantileValues maps the names of quantiles, and "max", to milliseconds. It lacks quantiles that
-// the measurements are too few for.
+// quantileValues has the value of each quantile, and of "max", in milliseconds, by name. It does
+// not have quantiles for which there are too few measurements.
 type quantileValues map[string]float64
 
 func quantilesOf(h *latency.Histogram) quantileValues {
@@ -277,8 +277,7 @@ func quantilesOf(h *latency.Histogram) quantileValues {
 	return values
 }
 
-// report prints the measured rates and latencies. limited means that a limit applied to the
-// checks.
+// report prints the measured rates and latencies. limited says that a limit applied to the checks.
 func (b *benchCommand) report(t cli.Terminal, r *load.Result, limited bool) error {
 	perSecond := float64(r.Decided()) / r.Elapsed.Seconds()
 	report := benchReport{
@@ -288,7 +287,7 @@ func (b *benchCommand) report(t cli.Terminal, r *load.Result, limited bool) erro
 	return b.Text(t, report, report.text(b.Rate > 0))
 }
 
-// text returns the report for people. rated means that the requests were sent at a rate.
+// text returns the report for people. rated says that the requests were sent at a fixed rate.
 func (r *benchReport) text(rated bool) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -324,8 +323,8 @@ func (r *benchReport) text(rated bool) string {
 	return text.String() + "\n" + r.Sizing + "\n"
 }
 
-// quantiles are the quantiles that report prints. samples is the number of measurements that a
-// quantile needs; with fewer, its value would be the maximum.
+// quantiles are the quantiles in the report. samples is the number of measurements from which on a
+// quantile is reported. With fewer, it would equal the maximum.
 var quantiles = []struct {
 	name    string
 	q       float64
@@ -339,16 +338,15 @@ func inMilliseconds(d time.Duration) string {
 }
 
 const (
-	// sizedFor is the load for which sizing calculates the number of nodes, in checks per
-	// second.
+	// sizedFor is the load, in checks per second, for which sizing computes the number of nodes.
 	sizedFor = 10_000
-	// sizedShare is the share of its capacity that each node should use at that load.
+	// sizedShare is the part of its capacity that each node should use under this load.
 	sizedShare = 0.7
 )
 
-// sizing returns a sentence about how many nodes a load of sizedFor needs. Without --rate, the
-// measured rate is the capacity at this number of connections. With --rate, the capacity is at
-// least that rate. limited means that a limit applied to the checks.
+// sizing returns a sentence that says how many nodes are needed for a load of sizedFor. Without
+// --rate, the measured rate is taken as the capacity of a node. With --rate, the capacity is at
+// least that rate. limited says that a limit applied to the checks.
 func (b *benchCommand) sizing(r *load.Result, perSecond float64, limited bool) string {
 	latency := "p50 " + inMilliseconds(r.Latency.Quantile(0.5))
 	if r.Latency.Count() >= 100 {

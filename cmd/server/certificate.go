@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// lookAtFiles is how often new connections make the node look for a new certificate.
+// lookAtFiles is the minimum time between two looks at the files of the certificate. New
+// connections cause them.
 const lookAtFiles = time.Second
 
 // A certificate is the TLS certificate of the node. It is loaded again when one of its files
@@ -28,8 +29,8 @@ type fileVersion struct {
 	size    int64
 }
 
-// get implements tls.Config.GetCertificate. If the changed files cannot be used, it logs a
-// warning and returns the former certificate.
+// get implements tls.Config.GetCertificate. If a file has changed and cannot be used, get logs a
+// warning and returns the previous certificate.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +57,8 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
-// versionOf returns the version of a file, or the zero value if the file cannot be read.
+// versionOf returns the size and the time of the last change of a file. If the file cannot be read,
+// it returns the zero value.
 func versionOf(name string) fileVersion {
 	info, err := os.Stat(name)
 	if err != nil {

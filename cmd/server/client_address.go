@@ -10,14 +10,16 @@ import (
 	"sync"
 )
 
-// forwardingHeaders are the headers in which proxies send the client's address.
+// forwardingHeaders are the headers in which proxies send the address of the client.
 var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
 
-// unknownAddress is the address of a client that a trusted proxy does not name. All of them count as one address. They
-// do not count as the proxy, because its own requests would then be limited, and logged, with theirs.
+// unknownAddress stands for the address of a client if a trusted proxy does not send it. All such
+// clients count as one address. The address of the proxy is not used for them, because then limits
+// and logs would mix them with requests of the proxy itself.
 const unknownAddress = "unknown"
 
-// clientAddress returns the function of clientIP as text: the address, or unknownAddress.
+// clientAddress returns a function that returns the address of the client of a request as text, or
+// unknownAddress.
 func clientAddress(ip func(*http.Request) netip.Addr) func(*http.Request) string {
 	return func(r *http.Request) string {
 		if at := ip(r); at.IsValid() {
@@ -30,11 +32,14 @@ func clientAddress(ip func(*http.Request) netip.Addr) func(*http.Request) string
 	}
 }
 
-// clientIP returns a function that finds the address of a request's client: the last
-// address in X-Forwarded-For outside the trusted networks. The address is not valid if another
-// entry follows it. If the connection comes from another
-// network, it ignores the header and logs that once, because all clients of an untrusted proxy
-// share its address.
+// clientIP returns a function that returns the address of the client of a request. If the
+// connection comes from a trusted network, that is the last address in X-Forwarded-For that is not
+// in a trusted network. If the header has something else than an address before it is found, the
+// result is not valid.
+//
+// If the connection does not come from a trusted network, the function ignores the header and logs
+// that once. Such a log line points to a proxy that should be trusted, because all clients of an
+// untrusted proxy have the same address.
 func clientIP(trusted string, log *slog.Logger) func(*http.Request) netip.Addr {
 	trusts := trustedNetworks(trusted)
 	var warned sync.Once
@@ -74,14 +79,15 @@ func clientIP(trusted string, log *slog.Logger) func(*http.Request) netip.Addr {
 	}
 }
 
-// cutLast cuts the last element off a list with commas. It allocates no memory, as it is called for checks.
+// cutLast returns the last element of a list with commas, and the list before it. It allocates no
+// memory, because it is called for each check.
 func cutLast(list string) (before, last string, more bool) {
 	i := strings.LastIndexByte(list, ',')
 	return list[:max(i, 0)], strings.TrimSpace(list[i+1:]), i >= 0
 }
 
-// trustedNetworks returns a function that reports whether an address is in the networks of the setting
-// trusted-proxies.
+// trustedNetworks returns a function that reports whether an address is in one of the networks of
+// the setting trusted-proxies.
 func trustedNetworks(trusted string) func(netip.Addr) bool {
 	networks, _ := parseNetworks(trusted) // validate has checked the setting
 	return func(ip netip.Addr) bool {
@@ -90,7 +96,8 @@ func trustedNetworks(trusted string) func(netip.Addr) bool {
 	}
 }
 
-// trustedProxy returns a function that reports whether a request comes directly from a trusted proxy.
+// trustedProxy returns a function that reports whether the connection of a request comes from a
+// trusted proxy.
 func trustedProxy(trusted string) func(*http.Request) bool {
 	trusts := trustedNetworks(trusted)
 	return func(r *http.Request) bool {
@@ -103,7 +110,8 @@ func trustedProxy(trusted string) func(*http.Request) bool {
 // brackets.
 func forwardedAddress(text string) (netip.Addr, bool) {
 	if strings.Count(text, ":") != 1 && !strings.HasPrefix(text, "[") {
-		// There is no port. The error of SplitHostPort would allocate memory.
+		// The text has no port. SplitHostPort is not called for it, because its error would
+		// allocate memory.
 	} else if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
 	} else if inner, ok := strings.CutPrefix(text, "["); ok {

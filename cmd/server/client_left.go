@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// A connCaller reports whether the client of one connection has left. It implements
+// A connCaller reports whether the client of one connection has closed it. It implements
 // enforcement.Caller.
 type connCaller struct {
 	stalls *stalls
@@ -27,8 +27,10 @@ func (s *stalls) connContext(ctx context.Context, c net.Conn) context.Context {
 	return enforcement.WithCaller(ctx, &connCaller{stalls: s, left: http1.Left(c), secure: secure})
 }
 
-// Left reports whether the client closed the connection. A TLS client sends a close message
-// first, so the socket has unread bytes: Left waits until net/http reads them and cancels ctx.
+// Left reports whether the client has closed the connection. To save a system call per check, it
+// only looks after a stall of the process. A TLS client sends a close message first, so that the
+// socket has unread bytes. Then, if wait is true, Left waits until net/http has read them and
+// canceled ctx.
 func (c *connCaller) Left(ctx context.Context, wait bool) bool {
 	if !c.stalls.recent() {
 		return false

@@ -10,8 +10,8 @@ import (
 )
 
 // completionCommand is headgate completion. It prints a script for a shell. The script calls
-// headgate completion words, which prints the possible next words, so that the script does not
-// depend on the commands.
+// headgate completion words to get the possible next words, so that it need not change when
+// commands do.
 type completionCommand struct {
 	Bash  completionBash  `cmd:"" help:"For bash: source <(headgate completion bash)"`
 	Zsh   completionZsh   `cmd:"" help:"For zsh: source <(headgate completion zsh)"`
@@ -74,8 +74,8 @@ func (c completionWords) Run(p program, parser *kong.Kong) error {
 	return nil
 }
 
-// candidates returns the words that can follow the complete words and begin with a prefix:
-// commands, flags, and the values of a flag.
+// candidates returns the words that begin with prefix and can follow the words in complete:
+// commands, flags, and values of a flag.
 func candidates(node *kong.Node, complete []string, prefix string) []string {
 	var value *kong.Flag // the flag that takes the next word as its value
 	for _, word := range complete {
@@ -116,7 +116,7 @@ func candidates(node *kong.Node, complete []string, prefix string) []string {
 	return slices.Compact(found)
 }
 
-// valueFlag returns the flag that a word names, if its value is the next word.
+// valueFlag returns the flag that word names, if the next word is the value of this flag.
 func valueFlag(node *kong.Node, word string) *kong.Flag {
 	for _, group := range node.AllFlags(false) {
 		for _, f := range group {

@@ -16,7 +16,7 @@ import (
 // configSetting is the environment variable that names the file with settings.
 const configSetting = environmentPrefix + "CONFIG"
 
-// configPath returns the file that --config or HEADGATE_CONFIG names, or "".
+// configPath returns the name of the file that --config or HEADGATE_CONFIG selects, or "".
 func configPath(args []string, getenv func(string) string) string {
 	for i, arg := range args {
 		if path, ok := strings.CutPrefix(arg, "--config="); ok {
@@ -29,8 +29,8 @@ func configPath(args []string, getenv func(string) string) string {
 	return getenv(configSetting)
 }
 
-// withConfig returns the environment with the settings of a file for the variables that are not
-// set. So flags win over variables, and variables win over the file.
+// withConfig returns a function like getenv that also has the settings in a file. A variable that
+// is set has precedence over the file, and flags have precedence over both.
 func withConfig(getenv func(string) string, path string, model *kong.Application) (func(string) string, error) {
 	if path == "" {
 		return getenv, nil
@@ -54,8 +54,9 @@ func withConfig(getenv func(string) string, path string, model *kong.Application
 	}, nil
 }
 
-// parseConfig reads settings of headgate serve in YAML, by environment variable. Their names are
-// those of the flags with underscores.
+// parseConfig parses a YAML file with settings of headgate serve. It returns the values by
+// environment variable. The names in the file are those of the flags with underscores in place of
+// hyphens.
 func parseConfig(text []byte, model *kong.Application) (map[string]string, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
@@ -92,7 +93,8 @@ func parseConfig(text []byte, model *kong.Application) (map[string]string, error
 	return settings, errors.Join(faults...)
 }
 
-// configValue returns a value as the text of a variable. A list becomes a text with commas.
+// configValue returns a YAML value in the form of an environment variable. The elements of a list
+// are joined with commas.
 func configValue(n *yaml.Node) (string, bool) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -115,7 +117,7 @@ func configValue(n *yaml.Node) (string, bool) {
 	return strings.Join(parts, ","), true
 }
 
-// configKeys returns the sorted names that a file with settings may have.
+// configKeys returns the sorted names of all settings that a file may have.
 func configKeys(model *kong.Application) []string {
 	var keys []string
 	add := func(setting string, secret bool) {
@@ -142,7 +144,7 @@ func configKeys(model *kong.Application) []string {
 	return keys
 }
 
-// configHasSecrets reports whether a file with settings has one that may be a secret.
+// configHasSecrets reports whether a file with settings contains a setting that may be a secret.
 func configHasSecrets(path string) bool {
 	text, err := os.ReadFile(path)
 	var settings map[string]yaml.Node

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// metricsConnections is the maximum number of connections to the separate listener of
+	// metricsConnections is the maximum number of connections to the separate listener for
 	// /metrics.
 	metricsConnections = 32
-	// leastFiles is the number of file descriptors reserved for databases, the log and metrics.
-	// Connections of clients cannot use them.
+	// leastFiles is the number of file descriptors that client connections may not use. They are
+	// for databases, the log and metrics.
 	leastFiles = 64
 )
 
-// connectionLimits returns the maximum numbers of client connections. files is the number of
-// files that the process may open, or 0 if it is unknown.
+// connectionLimits returns the maximum numbers of client connections. files is the maximum number
+// of files that the process may open, or 0 if it is unknown.
 func (s *serveSettings) connectionLimits(files int) connlimit.Limits {
 	total := s.MaxConnections
 	if files > 0 {
@@ -33,8 +33,7 @@ func (s *serveSettings) connectionLimits(files int) connlimit.Limits {
 	return limits
 }
 
-// limitConnections wraps l, so that it accepts only as many connections as connectionLimits
-// allows.
+// limitConnections returns a listener that accepts the connections of l within connectionLimits.
 func (s *serveSettings) limitConnections(l net.Listener, log *slog.Logger) *connlimit.Listener {
 	files := openFiles()
 	limits := s.connectionLimits(files)
@@ -67,8 +66,8 @@ func (s *serveSettings) server(l *connlimit.Listener, g *gate, log *slog.Logger)
 	}}
 }
 
-// vital reports whether a request, such as a health check, may use the connections reserved for
-// times when all others are in use.
+// vital reports whether a request may use the reserve: connections that are used only while all
+// others are in use. Health checks may.
 func vital(r *http.Request) bool {
 	switch r.URL.Path {
 	case "/livez", "/healthz", "/readyz", "/metrics":

@@ -22,11 +22,11 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// demoDatabase is the default database of headgate demo.
+// demoDatabase is the URL of the database of headgate demo, unless a setting selects another.
 const demoDatabase = "sqlite://demo-data/headgate.db"
 
-// demoMarker is the name of a file in the folder of the demo's database. headgate demo --reset
-// deletes only folders that contain this file.
+// demoMarker is the name of a file that headgate demo puts into the folder of its database.
+// headgate demo --reset deletes only folders with this file.
 const demoMarker = "HEADGATE-DEMO"
 
 // demoCommand is headgate demo. It runs a node on a separate database with sample data and
@@ -57,8 +57,8 @@ func (d *demoCommand) Run(ctx context.Context, p program) error {
 	return d.serveCommand.Run(ctx, p)
 }
 
-// separateDemo replaces the default database of the demo command, so that it never uses that of
-// serve.
+// separateDemo gives the demo command a default database of its own, so that it never writes to the
+// default database of serve.
 func separateDemo(parser *kong.Kong) {
 	for _, command := range parser.Model.Leaves(false) {
 		if command.Name != "demo" {
@@ -72,8 +72,8 @@ func separateDemo(parser *kong.Kong) {
 	}
 }
 
-// reset deletes the folder of the demo's database with its content. It fails if the folder has
-// no marker file, or has a file that the demo did not write.
+// reset deletes the folder of the demo's database. It returns an error if the folder does not have
+// the file demoMarker, or has a file that the demo did not write.
 func (d *demoCommand) reset() error {
 	if d.production() {
 		return usageError{fmt.Errorf("--reset deletes a folder, and %s names a Postgres database: drop and create that database instead",
@@ -107,8 +107,8 @@ func (d *demoCommand) reset() error {
 	return os.Remove(folder)
 }
 
-// foreignFile returns the name of the first file that is neither the marker nor a file of the
-// SQLite database at path, or "".
+// foreignFile returns the name of a file in files that is neither demoMarker nor a file of the
+// SQLite database at path. If there is none, it returns "".
 func foreignFile(files []os.DirEntry, path string) string {
 	known := append(store.SQLiteFiles(path), demoMarker)
 	for _, f := range files {
@@ -119,9 +119,9 @@ func foreignFile(files []os.DirEntry, path string) string {
 	return ""
 }
 
-// prepareDemo returns an error if the database has data that the demo did not write. It runs
-// before migrations, so that such a database stays unchanged. For SQLite, it writes the marker
-// file unless the folder has other files.
+// prepareDemo returns an error if the database has data that the demo did not write. It is called
+// before migrations, so that such a database is not changed. With SQLite, it also writes the file
+// demoMarker, unless the folder has other files.
 func (s *serveCommand) prepareDemo(ctx context.Context, st *store.Store) error {
 	m, err := st.MigrationStatus(ctx)
 	if err == nil && m.Version > 0 {
@@ -147,11 +147,12 @@ func (s *serveCommand) prepareDemo(ctx context.Context, st *store.Store) error {
 	return os.WriteFile(filepath.Join(folder, demoMarker), []byte(text), 0o600)
 }
 
-// demoActor is the actor of the demo's changes in the audit log.
+// demoActor is the actor in the audit entries about changes of the demo.
 var demoActor = audit.Actor{Kind: "command", ID: "demo", Name: "demo"}
 
-// fillDemo creates the sample data and its history, or adds the traffic since the last stop.
-// When it creates them in a SQLite file, it also creates an operator key.
+// fillDemo creates the sample data and its history, or adds the traffic for the time in which the
+// demo was stopped. When it creates the sample data in a SQLite file, it also creates an operator
+// key.
 func (n *node) fillDemo(ctx context.Context, s *serveCommand) error {
 	var live enforcement.Limiter = n.local
 	if n.shared != nil {

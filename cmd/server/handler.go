@@ -107,11 +107,11 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	return n.tracer.Handler(checkHost(s.allowedHosts(), local), func(r *http.Request) string { return r.Pattern }), nil
 }
 
-// maxRequestCounters bounds the memory for the counters of requestLimits, to about 8 MB.
+// maxRequestCounters is the maximum number of counters for requestLimits. They take about 8 MB.
 const maxRequestCounters = 100_000
 
-// requestLimits returns the limits of requests that are not checks. Their counters are in this process, so that they
-// need no Redis.
+// requestLimits returns the limits for requests to the API that are not checks. Their counters are
+// in this process, so they work without Redis.
 func (n *node) requestLimits(s *serveCommand) api.RequestLimits {
 	return api.RequestLimits{
 		Limiter: inprocess.New(inprocess.Config{MaxCells: maxRequestCounters, TenantCells: maxRequestCounters}),
@@ -119,9 +119,9 @@ func (n *node) requestLimits(s *serveCommand) api.RequestLimits {
 	}
 }
 
-// refresh returns a function that loads the latest changes into this node's snapshot after an
-// edit. Other nodes find the change by polling. An error is only logged: the edit is stored,
-// and the watcher retries.
+// refresh returns a function that loads the latest changes into this node's snapshot. It is called
+// after an edit on this node. It only logs an error: the edit is stored, and the watcher loads it
+// later.
 func (n *node) refresh(log *slog.Logger) func(context.Context) {
 	return func(ctx context.Context) {
 		if err := n.watcher.Refresh(ctx); err != nil {
@@ -130,11 +130,12 @@ func (n *node) refresh(log *slog.Logger) func(context.Context) {
 	}
 }
 
-// lossTold is how long GET /readyz shows a warning after Redis lost counters.
+// lossTold is how long after a loss of counters in Redis GET /readyz shows a warning.
 const lossTold = time.Hour
 
-// readiness returns the function behind GET /readyz. An unavailable Redis only sets Degraded:
-// otherwise, one fault of Redis would take all nodes out of the load balancer.
+// readiness returns the function that GET /readyz calls. If Redis is unavailable, the node is
+// degraded but still ready. Otherwise one fault of Redis would make the load balancer remove all
+// nodes.
 func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 	return func(context.Context) api.Readiness {
 		status := n.watcher.Status()
@@ -167,7 +168,8 @@ func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 	}
 }
 
-// warnOfDatabase adds warnings if the database rejects writes, or if counts wait to be written.
+// warnOfDatabase adds a warning if the database rejects writes, and one if counts wait too long to
+// be written.
 func (n *node) warnOfDatabase(r *api.Readiness) {
 	if f := n.store.WriteRefusal(); !f.Since.IsZero() {
 		r.Warnings = append(r.Warnings,
@@ -222,7 +224,7 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 	}
 }
 
-// simulateOne runs one scenario of POST /v1/simulate on the in-process limiter.
+// simulateOne plays a scenario for POST /v1/simulate, on the in-process limiter.
 func simulateOne(ctx context.Context, scenario []byte) ([]byte, error) {
 	return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: inProcessLimiter})
 }

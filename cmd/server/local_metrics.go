@@ -8,13 +8,15 @@ import (
 	"strings"
 )
 
-// proxyHeaders are set by proxies. A request with one of them may come from another machine.
+// proxyHeaders are headers that proxies set. A request with one of them may come from another
+// machine.
 var proxyHeaders = append([]string{"Via", "X-Forwarded-Host", "X-Forwarded-Proto"}, forwardingHeaders...)
 
-// localMetrics answers /metrics without a key if metrics-public is auto and the request comes
-// from this machine: the node listens on a loopback address, its database is SQLite, no proxy
-// sent the request, and the Host header has a loopback name, so that a page of another site
-// cannot read the metrics. Otherwise next answers.
+// localMetrics passes a request for /metrics to metrics, which needs no key, if metrics-public is
+// auto and the request comes from this machine. That is the case if the node listens on a loopback
+// address, uses SQLite, and the request came through no proxy. The Host header must have a loopback
+// name too, so that a page of another site cannot read the metrics. All other requests are passed
+// to next.
 func (s *serveCommand) localMetrics(metrics, next http.Handler) http.Handler {
 	if s.MetricsPublic != metricsAuto || s.MetricsAddr != "" || s.production() || s.listensAt == nil || !isLoopback(s.listensAt.String()) {
 		return next
@@ -30,7 +32,7 @@ func (s *serveCommand) localMetrics(metrics, next http.Handler) http.Handler {
 	})
 }
 
-// isLoopback reports whether a host, with or without a port, is localhost or a loopback address.
+// isLoopback reports whether a host is localhost or a loopback address. The host may have a port.
 func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

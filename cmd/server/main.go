@@ -1,8 +1,8 @@
 // Command headgate is a service that decides whether API requests are within their quotas. It
-// contains the server with its dashboard, and the administration commands.
+// contains the server with its dashboard, and commands for administration.
 //
-// program.run parses the command line and serveCommand.wire builds a node. The end-to-end tests
-// call run on port 0 in the same way as main.
+// program.run parses the command line. serveCommand.wire creates the parts of a node. The
+// end-to-end tests call run as main does, with port 0.
 package main
 
 import (
@@ -23,11 +23,10 @@ import (
 	"github.com/headgate/headgate/internal/logging"
 )
 
-// version is the version number. The linker sets it.
+// version is the version of the program. The linker sets it.
 var version = "dev"
 
-// A program contains the environment and the standard streams that every command uses. Tests
-// replace them.
+// A program has the environment and the standard streams. Tests use their own.
 type program struct {
 	getenv         func(string) string
 	environ        func() []string // all variables as NAME=value; nil: misspelt ones are not found
@@ -63,15 +62,15 @@ func main() {
 	if err == nil {
 		return
 	}
-	// Writing to standard error can block if it is a full pipe. The writer has a timeout, so
-	// that the process ends anyway.
+	// A write to standard error can block if it is a pipe that nobody reads. Close has a timeout,
+	// so that the process ends nevertheless.
 	last := logging.NewWriter(os.Stderr, nil)
 	fmt.Fprintln(last, "headgate:", err)
 	_ = last.Close(logTimeout)
 	os.Exit(exitCode(err))
 }
 
-// usageError is an error in the command line or in a setting. The process then exits with code
+// A usageError is an error in the command line or in a setting. It ends the process with exit code
 // 2.
 type usageError struct{ error }
 
@@ -85,10 +84,11 @@ func exitCode(err error) int {
 	return cli.ExitCode(err)
 }
 
-// exitNow is the value with which run panics when kong asks to exit, for example after --help.
+// exitNow is the value with which run panics when kong wants to exit, for example after --help.
 type exitNow int
 
-// run parses args and runs one command until the command or ctx ends.
+// run parses args and runs one command. It returns when the command has ended, which it does when
+// ctx ends.
 func (p program) run(ctx context.Context, args []string) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -114,7 +114,8 @@ func (p program) run(ctx context.Context, args []string) (err error) {
 		return usageError{err}
 	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		// The first word is a command. Without a default command, kong suggests the closest one.
+		// The first word must be a command. Without a default command, kong suggests the closest
+		// command for a misspelled one.
 		parser.Model.DefaultCmd = nil
 	}
 	command, err := parser.Parse(args)

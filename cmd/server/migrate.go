@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// migrateCommand is headgate migrate. It migrates the database's schema, or prints its version.
+// migrateCommand is headgate migrate. It migrates the schema of the database, or prints which
+// migrations the database has.
 type migrateCommand struct {
 	Up     migrateUp     `cmd:"" default:"withargs" help:"Migrate to the newest version (the default)."`
 	Down   migrateDown   `cmd:"" help:"Take back migrations: headgate migrate down 1. Data in what they made is lost."`
@@ -72,18 +73,20 @@ func (m migrateForce) Run(ctx context.Context, p program, t cli.Terminal) error 
 	})
 }
 
-// A migration is a change of the schema, or of its recorded version.
+// A migration is what a subcommand of headgate migrate does: a change of the schema, or of the
+// record of migrations.
 type migration struct {
 	dryRun
-	// alone means that no node may use the database. On SQLite the command fails while one runs, because the migration
-	// would remove tables that the node uses.
+	// alone says that no node may use the database meanwhile, because the migration removes tables
+	// that nodes use. With SQLite, the command returns an error if a node runs.
 	alone bool
 	do    func(*store.Store) error
-	// check returns the version that do would reach.
+	// check returns the version that the schema would have after do.
 	check func(store.MigrationStatus) (int, error)
 }
 
-// migrate opens the database, runs the migration or checks it, and prints the version of the schema.
+// migrate opens the database and runs the migration m, or only checks it in a dry run. Then it
+// prints the version of the schema.
 func (l localSettings) migrate(ctx context.Context, p program, t cli.Terminal, m migration) error {
 	if m.DryRun {
 		if err := l.exists(); err != nil {
@@ -131,8 +134,8 @@ func (l localSettings) printSchema(t cli.Terminal, is store.MigrationStatus) err
 		fmt.Sprintf("schema version %d, %s\n", is.Version, state))
 }
 
-// withStore opens the database without a migration and calls work. Nodes may run at the same
-// time.
+// withStore opens the database and calls work. It does not migrate the database. Nodes may run at
+// the same time.
 func (d databaseSettings) withStore(ctx context.Context, p program, work func(*store.Store) error) error {
 	return d.openFor(ctx, p, store.Config{}, work)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/internal/snapshot"
 )
 
-// tell starts to write this node's state to the database, from which every dashboard lists all
-// nodes. wire calls it last, so that a node that fails to start is not listed.
+// tell starts the task that writes reports about this node to the database. The dashboard of every
+// node lists them. wire calls tell last, so that a node that fails to start is not listed.
 func (n *node) tell(work context.Context, tasks *errgroup.Group, s *serveCommand, g *gate, log *slog.Logger) {
 	a := &account{
 		node: n, gate: g,
@@ -34,8 +34,8 @@ func (n *node) tell(work context.Context, tasks *errgroup.Group, s *serveCommand
 	tasks.Go(func() error { return n.beacon.Run(work) })
 }
 
-// nodeName returns the name of this node on the dashboard: the host name and the port, or the
-// whole address if the node listens on one interface only.
+// nodeName returns the name of this node for the dashboard: the host name and the port. If the node
+// listens on only one interface, the name is the address of the listener.
 func nodeName(at net.Addr) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -48,8 +48,7 @@ func nodeName(at net.Addr) string {
 	return host + " (" + at.String() + ")"
 }
 
-// An account collects the state of this node for the dashboard. Only one goroutine, that of
-// nodes.Beacon, calls it.
+// An account makes the reports about this node. Only the goroutine of nodes.Beacon uses it.
 type account struct {
 	*node
 	gate    *gate
@@ -94,7 +93,7 @@ func (a *account) report(context.Context) nodes.Node {
 	return n
 }
 
-// brief returns the text of an error, cut to 300 bytes for a row of the dashboard.
+// brief returns the text of an error, shortened to 300 bytes.
 func brief(err error) string {
 	const most = 300
 	text := err.Error()
@@ -104,8 +103,8 @@ func brief(err error) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// counts returns the number of decisions in the complete seconds since the last report, and the
-// state of the counts that wait for the database.
+// counts returns the number of decisions since the last report, without the current second, and the
+// state of the counts that are not in the database yet.
 func (a *account) counts() nodes.Counts {
 	waiting := a.flusher.Status()
 	c := nodes.Counts{
@@ -127,15 +126,15 @@ func (a *account) counts() nodes.Counts {
 	return c
 }
 
-// used returns the size of the heap and the number of goroutines. Reading them does not stop
-// the program.
+// used returns the size of the heap and the number of goroutines. It uses functions that do not
+// stop the program.
 func used() nodes.Process {
 	samples := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/sched/goroutines:goroutines"}}
 	runtimemetrics.Read(samples)
 	return nodes.Process{Heap: int64(samples[0].Value.Uint64()), Goroutines: int64(samples[1].Value.Uint64())}
 }
 
-// timed is a snapshot.Source that measures the latency of Revision.
+// A timed is a snapshot.Source that also measures how long its method Revision takes.
 type timed struct {
 	snapshot.Source
 	polls *nodes.Stopwatch

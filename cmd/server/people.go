@@ -16,9 +16,9 @@ import (
 	"github.com/headgate/headgate/web/signin"
 )
 
-// openPeople creates the service for users and sessions, and the first owner or the link to
-// create one. It counts failed sign-ins in the same limiter as checks, so that the limit
-// applies across all nodes.
+// openPeople creates the service for users and sessions. If no user exists, it also creates the
+// first owner, or the link with which the first owner creates an account. Failed sign-ins are
+// counted in the limiter that decides checks, so that all nodes share the counters.
 func (n *node) openPeople(ctx context.Context, s *serveCommand, log *slog.Logger) error {
 	cfg := accounts.PeopleConfig{Limiter: n.local, Logger: log}
 	if n.shared != nil {
@@ -45,8 +45,8 @@ func (n *node) openPeople(ctx context.Context, s *serveCommand, log *slog.Logger
 	return nil
 }
 
-// keepPeople starts the tasks that delete expired sessions and write denied accesses to the
-// audit log.
+// keepPeople starts two tasks: one deletes expired sessions, the other writes denied accesses to
+// the audit log.
 func (n *node) keepPeople(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	n.refusals = accounts.NewDeniedAccessLog(n.store, accounts.DeniedAccessConfig{Logger: log})
 	tasks.Go(func() error { return n.refusals.Run(work) })
@@ -60,7 +60,7 @@ func (n *node) keepPeople(work context.Context, tasks *errgroup.Group, log *slog
 	})
 }
 
-// provider returns the OpenID Connect provider of the settings, or nil if there is none.
+// provider returns the OpenID Connect provider in the settings, or nil if there is none.
 func (s *serveSettings) provider() (signin.Provider, error) {
 	if s.OIDCIssuer == "" {
 		return nil, nil

@@ -27,8 +27,8 @@ func (n *node) redisState() func() metrics.RedisState {
 	}
 }
 
-// keys returns the tenants with the most counters in Redis, with the maximum number that each
-// may have.
+// keys returns the tenants that are closest to their maximum number of counters in Redis, with the
+// two numbers.
 func (n *node) keys() (list []metrics.TenantKeys) {
 	if n.watcher == nil { // the node runs from the snapshot on disk
 		return nil
@@ -62,13 +62,13 @@ func (n *node) counters(ctx context.Context, s *enforcement.Subject) (c usage.Co
 	return usage.Counters{Live: found.Live, Max: found.Bound, Full: found.Full}, err
 }
 
-// epochSetting is the name under which the database stores the last known redis.Status.Epoch.
-// The epoch changes when Redis loses data. The node that first finds another epoch writes an
-// audit entry.
+// epochSetting is the name of the stored setting with the last known redis.Status.Epoch. The epoch
+// changes when Redis loses data.
 const epochSetting = "redis_epoch"
 
-// noteLosses writes an audit entry when Redis lost data, even if no node was running then. All
-// nodes together write one entry. If the database fails, noteLosses retries.
+// noteLosses writes an audit entry when Redis has lost data, even if that happened while no node
+// was running. The first node that stores the new epoch writes the entry. If the database returns
+// an error, noteLosses tries again.
 func (n *node) noteLosses(ctx context.Context, log *slog.Logger) error {
 	var noted string
 	for expected := false; retry.Wait(ctx, time.Second) == nil; {
@@ -94,7 +94,7 @@ func (n *node) noteLosses(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// A lossLine is the content of the audit entry about lost data.
+// A lossLine is the document of the audit entry about lost data.
 type lossLine struct {
 	What      string `json:"what"`
 	NoticedAt string `json:"noticed_at"`

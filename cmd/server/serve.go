@@ -38,20 +38,22 @@ func (*serveCommand) Help() string {
 		"GOGC and GOMEMLIMIT are Go's own: where they are not set, GOGC is 400, and GOMEMLIMIT is 90% of the memory of the process' cgroup."
 }
 
-// logTimeout is how long the process waits at its end until the log is written.
+// logTimeout is the maximum time for writing the rest of the log when the process ends.
 const logTimeout = 2 * time.Second
 
-// Run serves until ctx ends, then stops the node.
+// Run runs a node until ctx ends, and then stops it.
 func (s *serveCommand) Run(ctx context.Context, p program) error {
 	if err := s.validate(p.getenv); err != nil {
 		return usageError{err}
 	}
-	// Without this, a write to standard output or standard error ends the process if the reader of the pipe has ended.
+	// If the reader of a pipe has ended, a write to standard output or standard error would end the
+	// process. Ignoring the signal prevents that.
 	signal.Ignore(syscall.SIGPIPE)
 	s.log = s.openLog(p.stderr)
-	// Close has a timeout, so that the process also ends if writing the log blocks.
+	// Close has a timeout, so that the process ends even if a write to the log blocks.
 	defer func() { _ = s.log.Close(logTimeout) }()
-	// As with the log, a standard output that is not read must not block the start or the end.
+	// Nobody may be reading standard output. A write to it must not block the node, so it happens
+	// in the background.
 	greeting := logging.NewWriter(p.stdout, nil)
 	defer func() { _ = greeting.Close(logTimeout) }()
 	log := s.log.Logger
@@ -62,8 +64,8 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 		return fmt.Errorf("%s: %w", settingName("addr"), err)
 	}
 	s.listensAt = listener.Addr()
-	// The server answers /livez from now on, but is not ready. A supervisor can thus
-	// distinguish a node that waits for its database from one that does not run.
+	// From now on, the node answers /livez, but it is not ready. So a supervisor can distinguish a
+	// node that waits for its database from one that does not run.
 	g := &gate{}
 	limited := s.limitConnections(listener, log)
 	server := s.server(limited, g, log)
@@ -75,8 +77,8 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	served := make(chan error, 1)
 	go func() { served <- s.serve(server, limited, log) }()
 
-	// work is the context of background tasks. It does not end with ctx, because the tasks run
-	// until the last request is answered.
+	// work is the context of background tasks. It does not end when ctx does, because the tasks
+	// must run until the last request is served.
 	work, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWork()
 	tasks, work := errgroup.WithContext(work)
@@ -100,9 +102,9 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	return errors.Join(err, s.stop(g, n, server, tasks, endWork, log))
 }
 
-// stop stops a node in this order: it makes readiness fail, serves until the load balancer has
-// stopped sending requests, finishes open requests, returns leases, ends the background tasks,
-// and closes the stores.
+// stop stops a node. In this order, it makes readiness checks fail, serves requests until the load
+// balancer has stopped sending them, finishes open requests, returns leased quota, ends the
+// background tasks, and closes the stores.
 func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgroup.Group, endWork func(), log *slog.Logger) error {
 	delay := s.ShutdownDelay
 	if n == nil {
@@ -150,7 +152,7 @@ func (s *serveCommand) serve(server *http1.Server, l net.Listener, log *slog.Log
 	return server.Serve(l)
 }
 
-// tlsConfig returns the configuration of a listener with the certificate of the settings.
+// tlsConfig returns the TLS configuration of a listener, with the certificate in the settings.
 func (s *serveCommand) tlsConfig(log *slog.Logger) *tls.Config {
 	c := &certificate{certFile: s.TLSCertFile, keyFile: s.TLSKeyFile, log: log}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
@@ -182,14 +184,15 @@ func (d databaseSettings) databaseKind() string {
 	return "sqlite"
 }
 
-// databaseRetries returns the pauses of openDatabase. They are short, so that the node is ready within 2 s after Postgres.
+// databaseRetries returns the waits between the attempts of openDatabase. They are short, so that a
+// node is ready within 2 s after Postgres is.
 func databaseRetries() retry.Backoff {
 	return retry.Backoff{First: 500 * time.Millisecond, Longest: time.Second}
 }
 
-// openDatabase opens and migrates the database. While Postgres is unavailable it retries with
-// growing pauses until ctx ends; it returns any other error at once. It calls away once, when
-// Postgres is first unavailable.
+// openDatabase opens and migrates the database. While Postgres is unavailable, it tries again until
+// ctx ends, with growing waits. It returns any other error at once. After the first failed attempt,
+// it calls away.
 func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger, away func()) (*store.Store, error) {
 	away = sync.OnceFunc(away)
 	retries := databaseRetries()

@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/simulation"
 )
 
-// simulateCommand is headgate simulate. It runs scenarios with simulated time.
+// simulateCommand is headgate simulate. It plays scenarios on a simulated clock.
 type simulateCommand struct {
 	Format string `name:"output" short:"o" default:"json" enum:"table,json,yaml" setting:"false" help:"Format of the output: json is one line for each scenario, yaml is one document; table is one line for each step."`
 	Redis  string `placeholder:"URL" setting:"false" help:"Play on this Redis, with a random key prefix; delete the keys at the end."`
@@ -37,7 +37,7 @@ func (s simulateCommand) Run(ctx context.Context, p program, t cli.Terminal) err
 	return simulation.Run(ctx, p.stdin, cli.Output{Format: s.Format}.Lines(t, stepRows), simulation.Config{NewLimiter: s.newLimiter(ctx)})
 }
 
-// stepRows returns the answer to a scenario for people, with one line for each step.
+// stepRows returns the result of a scenario as text for people, with one line for each step.
 func stepRows(document json.RawMessage) (string, error) {
 	var answer struct {
 		ID    string
@@ -87,12 +87,12 @@ func (s simulateCommand) newLimiter(ctx context.Context) simulation.NewLimiter {
 	}
 }
 
-// simulateTimeout is the timeout of one Redis call in a simulation. It is long, so that results
-// do not depend on the load of the machine.
+// simulateTimeout is the maximum time of one Redis call in a simulation. It is long, so that the
+// result does not depend on how busy the machine is.
 const simulateTimeout = 30 * time.Second
 
-// inProcessLimiter returns a limiter in memory with the given clock. POST /v1/simulate also
-// uses it.
+// inProcessLimiter returns a limiter in this process with the clock now. The handler of POST
+// /v1/simulate uses it too.
 func inProcessLimiter(now func() int64) (enforcement.Limiter, func(), error) {
 	return inprocess.New(inprocess.Config{Now: now}), func() {}, nil
 }

@@ -11,15 +11,16 @@ const (
 	stalledFrom = 500 * time.Millisecond // a tick that is later than this is a stall
 	stalledFor  = 2 * time.Second        // the minimum time after a stall in which connections are checked
 	mostStalled = time.Minute
-	// closeWait is how long Left waits for net/http to read the close message of a TLS client.
+	// closeWait is how long connCaller.Left waits until net/http has read the close message of a
+	// TLS client.
 	closeWait = 10 * time.Millisecond
 )
 
-// stalls detects that the process did not run for a while: it was stopped (SIGSTOP), the
-// machine was suspended, or it got no processor. Meanwhile callers gave up, but their requests
-// are still in the socket buffers. For some time after a stall, the engine therefore checks
-// before each decision whether its connection is still open. It does not check at other times,
-// to save a system call per request.
+// A stalls detects that the process did not run for a while, because it was stopped (SIGSTOP), the
+// machine was suspended, or it got no processor. Meanwhile, clients may have given up, but their
+// requests are still in the buffers of the sockets. Therefore, for some time after a stall,
+// connCaller.Left checks before each decision whether the client has closed its connection. At
+// other times this is not checked, because it costs a system call per request.
 type stalls struct {
 	began time.Time
 	tick  atomic.Int64 // when the process last ran, in nanoseconds since began
@@ -33,7 +34,7 @@ func newStalls() *stalls {
 	return s
 }
 
-// run records at every tick that the process is running.
+// run records at every tick that the process runs, until ctx ends.
 func (s *stalls) run(ctx context.Context) {
 	ticker := time.NewTicker(stallTick)
 	defer ticker.Stop()
@@ -55,14 +56,14 @@ func (s *stalls) note(now time.Time) {
 	s.wall.Store(now.UnixNano())
 }
 
-// gap returns the time since the last tick. It uses the larger difference of two clocks,
-// because the monotonic clock stops while the machine is suspended and the wall clock does not.
+// gap returns the time since the last tick. It reads two clocks and uses the larger difference: the
+// monotonic clock stops while the machine is suspended, and the wall clock does not.
 func (s *stalls) gap(now time.Time) time.Duration {
 	return max(now.Sub(s.began)-time.Duration(s.tick.Load()), time.Duration(now.UnixNano()-s.wall.Load()))
 }
 
 // recent reports whether the process stalled recently. It also detects a stall that run has not
-// recorded yet. The gap comes first: if note has ended it, note has set until before.
+// recorded yet. It must read gap before until: when note ends a gap, it has already set until.
 func (s *stalls) recent() bool {
 	now := time.Now()
 	return s.gap(now) >= stalledFrom || int64(now.Sub(s.began)) < s.until.Load()

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -436,6 +437,11 @@ func TestWallsBetweenTenantsInAFleet(t *testing.T) {
 	w.lookIntoRedis(url, prefix)
 }
 
+// ownKey matches the names of the keys in Redis that belong to no tenant: the format of the
+// counters, the markers of nodes and of the durable limits, and the node that ends
+// reservations.
+var ownKey = regexp.MustCompile(`^(format|\{..\}(m([0-9a-f]{32})?|S|d|dl|df?[0-9a-f-]{36}))$`)
+
 // lookIntoRedis holds the names of the counters against the model: one for each
 // cell that was charged, with the tenant's number in it and nothing of a value.
 func (w *walls) lookIntoRedis(url, prefix string) {
@@ -450,16 +456,10 @@ func (w *walls) lookIntoRedis(url, prefix string) {
 	all := r.Scan(w.t.Context(), 0, prefix+"*", 1000).Iterator()
 	for all.Next(w.t.Context()) {
 		name := []byte(strings.TrimPrefix(all.Val(), prefix))
-		if string(name) == "format" { // what form the counters have
+		if ownKey.Match(name) {
 			continue
 		}
 		_, rest, ok := strings.Cut(string(name), "}")
-		if ok && strings.HasPrefix(rest, "m") && (len(rest) == 1 || len(rest) == 33) { // the markers of the nodes
-			continue
-		}
-		if string(name) == "{00}S" || ok && (rest == "d" || len(rest) == 37 && rest[0] == 'd') { // which node ends reservations; the markers of durable limits
-			continue
-		}
 		tenant, size := encoding.Uvarint([]byte(rest))
 		_, cell := encoding.Uvarint([]byte(rest)[max(size, 0):])
 		if !ok || name[0] != '{' || size <= 0 || cell <= 0 || len(rest) != size+cell+16 {

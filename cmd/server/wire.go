@@ -43,7 +43,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A node contains the parts of a running server. wire creates them in the order of the fields.
+// A node has the parts of a running server. wire creates them in the order of the fields.
 type node struct {
 	id      string // of this process; it changes at every start
 	store   *store.Store
@@ -90,9 +90,9 @@ type node struct {
 	closers         []io.Closer
 }
 
-// wire creates a node and starts its background tasks. ctx ends when the process should stop.
-// work is the context of the tasks, which end later. On error, wire closes everything that it
-// opened.
+// wire creates the parts of a node and starts its background tasks. ctx ends when the process
+// should stop. work is the context of the tasks, which run longer. If an error occurs, wire closes
+// everything that it has opened.
 func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g *gate, connections *connlimit.Listener,
 	log *slog.Logger,
 ) (_ *node, err error) {

@@ -6,11 +6,11 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// All times in this package are in microseconds. Times of the store are since the
-// epoch; times of the node are since the call of New. "The store" is the shared
-// limiter, from which this node leases quota.
+// All times in this package are in microseconds. The store is the shared limiter, from which this
+// node leases quota. Times of the store count from the epoch, and times of the node from the call
+// of New.
 
-// A reading has the node's clocks, read at the same time.
+// A reading has the time of both clocks of the node at one moment.
 type reading struct {
 	mono int64 // monotonic clock
 	skew int64 // the wall clock minus the monotonic clock
@@ -38,7 +38,7 @@ const (
 	shards     = 256
 )
 
-// A shard has some of the cells. Its lock also protects the fields of these cells.
+// A shard has a part of the cells. Its mutex also protects the fields of these cells.
 type shard struct {
 	mu    sync.Mutex
 	cells map[enforcement.Key]*cell
@@ -47,7 +47,7 @@ type shard struct {
 	_     [32]byte
 }
 
-// A cell has the quota of one counter that this node drew and has not spent.
+// A cell has the quota of one counter that this node has drawn and not spent yet.
 type cell struct {
 	in    *shard
 	home  string
@@ -61,8 +61,8 @@ type cell struct {
 	lots  [2]lot            // in the order of their ends
 	state enforcement.State // last state from the store; it counts the units of the lots as charged
 	told  int64             // the store's time of state
-	// When the store's clock was at the time at, the node's clocks were at sent or
-	// later.
+	// at and sent relate the clocks: when the store's clock was at at, the clocks of the node were
+	// at sent or later.
 	at   int64
 	sent reading
 
@@ -81,31 +81,30 @@ type cell struct {
 	correct            int64 // before this time, a denial starts no draw to correct the state
 }
 
-// A lot has the units of one draw. They may be spent before the time until. units is
-// the number of unspent units. spent is the number of spent units that are not yet
-// reported to the store; for windows it is 0.
+// A lot has the units of one draw. They may be spent before the time until of the store's clock.
+// units is the number of unspent units. spent is the number of spent units that were not reported
+// to the store yet; for windows, it is always 0.
 type lot struct{ until, units, spent int64 }
 
 func (c *cell) held() int64 { return c.lots[0].units + c.lots[1].units }
 
-// store returns the estimated time of the store's clock. It may be slightly ahead of
-// the store's clock, but never behind it.
+// store returns an estimate of the store's clock. It may be slightly ahead of the store's clock,
+// but is never behind it.
 func (c *cell) store(now reading) int64 { return c.at + now.mono - c.sent.mono }
 
-// sure reports whether the node knows reliably when lots end. That is so if the machine
-// was not suspended since the last reading of the store's clock, and if that reading is
-// recent.
+// sure reports whether the node can tell reliably when lots end. That needs a recent reading of the
+// store's clock, since which the machine was not suspended.
 func (c *cell) sure(now reading) bool {
 	moved := now.skew - c.sent.skew
 	return moved <= apart && moved >= -apart && now.mono-c.sent.mono <= longest
 }
 
-// latest returns the latest time that the store's clock can have now.
+// latest returns the latest time that the store's clock may show now.
 func (c *cell) latest(now reading) int64 {
 	return c.store(now) + (now.mono-c.sent.mono)/drift + margin
 }
 
-// serves reports whether the cell has the same numbers and home as a charge.
+// serves reports whether the cell was made for the same limit and hash tag as a charge.
 func (c *cell) serves(charge *enforcement.Charge, home string) bool {
 	if c.rev != charge.Rev || c.home != home || c.closing {
 		return false
@@ -114,7 +113,7 @@ func (c *cell) serves(charge *enforcement.Charge, home string) bool {
 	return c.meter == m || c.meter.Numbers == m.Numbers && c.meter.Algorithm == m.Algorithm && c.meter.Anchor == m.Anchor
 }
 
-// A hold has the units that a request took from a cell while it is decided.
+// A hold has the units that were taken out of a cell for a request, until the request is decided.
 type hold struct {
 	units   [2]int64
 	until   [2]int64
@@ -124,7 +123,7 @@ type hold struct {
 
 func (h *hold) sum() int64 { return h.units[0] + h.units[1] }
 
-// take takes up to cost units from the lots that have not ended.
+// take takes at most cost units out of the lots that have not ended.
 func (c *cell) take(cost int64, now reading) (h hold) {
 	h.reports = c.reports
 	if cost > 0 && c.held() == 0 || !c.sure(now) {
@@ -150,8 +149,8 @@ func (c *cell) take(cost int64, now reading) (h hold) {
 	return h
 }
 
-// spend takes exactly cost units from the lots. If they have fewer units, or if a lot
-// has ended, it takes nothing and returns false. take handles lots that have ended.
+// spend takes exactly cost units out of the lots and returns true. If they have fewer units, or if
+// a lot has ended, it takes nothing and returns false. Then take handles the lots that have ended.
 func (c *cell) spend(cost int64, now reading) bool {
 	if cost == 0 || c.held() < cost || !c.sure(now) {
 		return false
@@ -172,15 +171,14 @@ func (c *cell) spend(cost int64, now reading) bool {
 	return true
 }
 
-// live reports whether a lot that has not ended has units.
+// live reports whether some lot has units and has not ended.
 func (c *cell) live(now reading) bool {
 	latest := c.latest(now)
 	return c.sure(now) && (c.lots[0].units > 0 && latest < c.lots[0].until || c.lots[1].units > 0 && latest < c.lots[1].until)
 }
 
-// put returns the units of a hold to their lots. If a draw of a bucket has meanwhile
-// reported the units as spent, put does not return them. They then stay unusable until
-// the lot ends.
+// put returns the units of a hold to their lots. For a bucket, it does not return units that a draw
+// has reported as spent meanwhile. Nobody can use these until their lot ends.
 func (c *cell) put(h *hold) {
 	for k, units := range h.units {
 		if units == 0 || c.epoch > 0 && h.reports != c.reports {
@@ -198,7 +196,7 @@ func (c *cell) put(h *hold) {
 	}
 }
 
-// view returns the state of the counter as if the units that the node holds were not
+// view returns the state that the counter would have if the units that the node holds were not
 // charged.
 func (c *cell) view(now reading) enforcement.State {
 	s := c.state
@@ -211,7 +209,7 @@ func (c *cell) view(now reading) enforcement.State {
 	return s
 }
 
-// begin empties the cell and gives it the numbers and the home of a charge.
+// begin empties the cell and prepares it for the limit and the hash tag of a charge.
 func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now reading) {
 	*c = cell{
 		in: c.in, home: home, key: charge.Key, meter: charge.Meter, rev: charge.Rev, batch: batch,
@@ -222,9 +220,9 @@ func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now r
 	}
 }
 
-// learn stores a state that the store returned at the time at. Replies can arrive out
-// of order, so learn ignores an older state. If a state is older by more than a second,
-// the store's clock stepped back, and learn stores it.
+// learn stores a state that the store returned at the time at of its clock. Replies can arrive out
+// of order, so learn ignores a state that is older than the stored one. But if it is older by more
+// than a second, the store's clock stepped back, and learn stores it.
 func (c *cell) learn(s *enforcement.State, at int64, sent reading) {
 	if at >= c.told || at < c.told-1_000_000 {
 		c.state, c.told = *s, at
@@ -234,8 +232,8 @@ func (c *cell) learn(s *enforcement.State, at int64, sent reading) {
 	}
 }
 
-// count adds a check to the usage from which the cell computes its rate. If the cell
-// was idle for longer than a batch lasts, it first sets the usage to 0.
+// count adds a check to the usage, from which want computes the rate of the cell. If the cell had
+// no checks for longer than a batch lasts, the usage starts again at 0.
 func (c *cell) count(cost int64, now reading) {
 	if now.mono-c.mark > c.life() && c.held() == 0 && !c.queued {
 		c.mark, c.used, c.checks = now.mono, 0, min(c.checks, 1)
@@ -245,10 +243,11 @@ func (c *cell) count(cost int64, now reading) {
 	c.last = now.mono
 }
 
-// horizon returns the time for which a large batch should last.
+// horizon returns the time for which a large batch of units should last.
 func (c *cell) horizon() int64 { return min(c.life(), burst) }
 
-// life returns the time for which a small batch should last. No lot lasts longer.
+// life returns the time for which a small batch of units should last. It is at most the length of a
+// lot.
 func (c *cell) life() int64 {
 	if c.epoch > 0 {
 		return c.epoch
@@ -256,10 +255,10 @@ func (c *cell) life() int64 {
 	return min(c.meter.Window/4, lifetime)
 }
 
-// want returns the number of units to draw in addition to those that the cell has. That
-// is the expected usage within horizon, or, for a small number of units, within life.
-// Therefore a key with few checks per second draws once a minute, and a key with many
-// checks does not hold units that it uses only later.
+// want returns the number of units to draw beyond those that the cell has: the expected usage
+// within horizon or, if that is a small number, within life. So a key with few checks per second
+// draws once a minute, and a key with many checks does not hold units that it will use only much
+// later.
 func (c *cell) want(now reading) int64 {
 	elapsed, rest := max(now.mono-c.mark, 1000), int64(1<<62)
 	if c.epoch == 0 {
@@ -271,9 +270,9 @@ func (c *cell) want(now reading) int64 {
 	return min(max(large, few), max(first, ramp*c.wanted), c.batch) - c.held()
 }
 
-// soon returns the time before the end of a lot at which the cell returns its units.
-// Lots of many buckets end at the same time, so soon differs between cells: they return
-// their lots spread over a quarter of the epoch.
+// soon returns how long before the end of a lot the cell returns its units. It differs between
+// cells, because lots of many buckets end at the same time. So they return their units spread over
+// a quarter of the epoch.
 func (c *cell) soon() int64 {
 	soon := min(c.horizon()/2, returnSoon)
 	if c.epoch > 0 {
@@ -282,7 +281,7 @@ func (c *cell) soon() int64 {
 	return soon
 }
 
-// patience returns the time after which a cell without checks returns its units.
+// patience returns the time without checks after which a cell returns its units.
 func (c *cell) patience() int64 {
 	if c.held() <= min(small, c.batch/share) {
 		return 2 * c.life()
@@ -290,7 +289,7 @@ func (c *cell) patience() int64 {
 	return min(c.horizon(), idle)
 }
 
-// due returns the time, by the node's clock, at which sweep must next visit the cell.
+// due returns the time of the node's clock at which sweep must visit the cell next.
 func (c *cell) due() int64 {
 	if c.held() == 0 && c.lots[0].spent+c.lots[1].spent == 0 {
 		return c.last + slowness
@@ -307,7 +306,7 @@ func (c *cell) due() int64 {
 	return due
 }
 
-// low reports whether the cell has so few units that a draw should begin.
+// low reports whether the cell has so few units that a draw should start.
 func (c *cell) low(now reading) bool {
 	if c.queued || c.closing || c.checks < 2 || now.mono < c.retry {
 		return false
@@ -315,8 +314,8 @@ func (c *cell) low(now reading) bool {
 	return 4*c.held() < max(c.wanted, 1) && c.want(now) >= enforcement.LeaseLeast
 }
 
-// draw returns the next draw of the cell. now is the time at which it is sent. The draw
-// reports the spent units and requests more.
+// draw returns the next draw of the cell, which is sent at now. It reports the units that were
+// spent, and requests more.
 func (c *cell) draw(now reading, part int64) enforcement.Draw {
 	d := enforcement.Draw{
 		Home: c.home, Key: c.key, Meter: c.meter, Rev: c.rev, Start: c.start,
@@ -343,7 +342,7 @@ func (c *cell) draw(now reading, part int64) enforcement.Draw {
 	return d
 }
 
-// drew stores the result of the draw d.
+// drew stores the result a of the draw d in the cell.
 func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading) {
 	c.queued, c.refresh = false, false
 	if c.done != nil {
@@ -382,8 +381,8 @@ func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading
 	last.units += a.Units
 }
 
-// ending reports whether a draw is needed even if the cell has enough units: a lot ends
-// soon, or the reading of the store's clock is too old.
+// ending reports whether the cell needs a draw even if it has enough units, because a lot ends soon
+// or the last reading of the store's clock is too old.
 func (c *cell) ending(now reading) bool {
 	if now.mono-c.sent.mono > longest/2 {
 		return true

@@ -8,11 +8,11 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// workers is the largest number of concurrent calls of Draw.
+// workers is the maximum number of calls of Draw at the same time.
 const workers = 2
 
-// Run draws quota from the shared limiter, and returns unused quota to it, until ctx
-// ends. Then it returns all quota.
+// Run draws quota from the shared limiter and returns unused quota to it, until ctx ends. Then it
+// returns all quota.
 func (l *Limiter) Run(ctx context.Context) error {
 	l.running.Store(true)
 	var all sync.WaitGroup
@@ -74,7 +74,7 @@ func (l *Limiter) Return(ctx context.Context) {
 	}
 }
 
-// each calls do for each cell, while the lock of the cell's shard is held.
+// each calls do with each cell while it holds the lock of the cell's shard.
 func (l *Limiter) each(do func(c *cell)) {
 	for i := range l.shards {
 		s := &l.shards[i]
@@ -98,8 +98,8 @@ func (l *Limiter) enqueue(c *cell) {
 	l.signal()
 }
 
-// gather waits a short time so that more draws share the next call. It does not wait if
-// the queue already fills a call.
+// gather waits a short time, so that one call can make more draws. If the queue already has enough
+// draws for a full call, it does not wait.
 func (l *Limiter) gather() {
 	l.mu.Lock()
 	full := len(l.queue) >= atOnce
@@ -129,8 +129,8 @@ func (l *Limiter) next() []*cell {
 	return cells
 }
 
-// pump makes one call of Draw for the queued cells. It returns false if the queue is
-// empty or ctx has ended.
+// pump makes one call of Draw for cells in the queue. It returns false if the queue is empty or ctx
+// has ended.
 func (l *Limiter) pump(ctx context.Context) bool {
 	if ctx.Err() != nil { // must come first, because cells that next has removed from the queue must be drawn
 		return false
@@ -172,9 +172,9 @@ func (l *Limiter) drew(cells []*cell, draws []enforcement.Draw, drawn []enforcem
 	}
 }
 
-// sweep queues draws that return units: idle units, and units that are no longer usable.
-// It deletes idle cells without units. It visits only the shards that are due. If the
-// wall clock and the monotonic clock have diverged, it visits all shards.
+// sweep queues draws that return units which were idle for too long or are no longer usable, and
+// deletes idle cells without units. It visits only the shards that are due. After a divergence of
+// the node's two clocks, it visits all shards.
 func (l *Limiter) sweep(now reading) {
 	all := now.skew > l.swept+apart/2 || now.skew < l.swept-apart/2
 	if all {

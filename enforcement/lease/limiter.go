@@ -13,14 +13,13 @@ import (
 
 // Config has the settings of a Limiter.
 type Config struct {
-	// Nodes is the number of nodes. It determines how much quota this node may draw.
-	// With a wrong number, the limits still never allow too much, but they may deny
-	// more requests early. Default: 1.
+	// Nodes is the number of nodes. The more nodes, the less quota this node draws. A wrong number
+	// never leads to more than a limit allows, but may lead to more early denials. Default: 1.
 	Nodes int
-	// Keys is the largest number of counters whose quota this node leases. The shared
-	// limiter decides all other checks. Default: 100,000.
+	// Keys is the maximum number of counters of which this node leases quota. The shared limiter
+	// decides the checks of all others. Default: 100,000.
 	Keys int
-	// Timeout is the longest time that a draw may take. Default: 250 ms.
+	// Timeout is the maximum time of a draw. Default: 250 ms.
 	Timeout time.Duration
 	// Clock replaces the node's monotonic clock and wall clock in tests. It returns
 	// microseconds. Default: the clocks of time.Now.
@@ -36,8 +35,8 @@ type Limiter struct {
 	shards [shards]shard
 	pool   sync.Pool // of *work
 
-	// answered and spent are the Stats of the same names, for requests that take
-	// decided. Shards count those that spend decided.
+	// answered and spent are parts of Stats.Answered and Stats.Spent: those of requests that take
+	// decided. Shards count those of requests that spend decided.
 	answered, spent atomic.Int64
 
 	nodes   atomic.Int64 // Config.Nodes, or the number of the last SetNodes
@@ -93,7 +92,7 @@ func (l *Limiter) shard(key *enforcement.Key) *shard {
 // mostCharges is the largest number of charges of a request that may use leased quota.
 const mostCharges = 64
 
-// work has the memory for one call of take. Later calls reuse it.
+// A work has the memory that one call of take needs. Later calls reuse it.
 type work struct {
 	now      reading
 	asks     []ask
@@ -105,7 +104,7 @@ type work struct {
 	answered, spent int64 // not yet added to the same fields of Limiter
 }
 
-// An ask is a request that the shared limiter must decide, completely or in part.
+// An ask is a request, or the part of a request, that the shared limiter must decide.
 type ask struct {
 	index    int  // index in the caller's requests
 	number   int  // position in work.requests
@@ -124,8 +123,8 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	if !l.take(ctx, requests, outcomes, now, live) {
 		return
 	}
-	// A draw or a return of quota by this node may have caused the denial. Wait for it, then
-	// decide the request again.
+	// The request may have been denied because this node was drawing or returning quota. Wait for
+	// that, and decide the request again.
 	for i := range requests {
 		if outcomes[i].Verdict != enforcement.Refused {
 			continue
@@ -136,8 +135,8 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	}
 }
 
-// take decides requests. If live is false, it uses no leased quota. retry reports that a
-// request was denied although a draw is in flight that may bring the missing units.
+// take decides requests. If live is false, it uses no leased quota. retry says that a request was
+// denied while a draw was in flight that may bring the missing units.
 func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, now reading, live bool) (
 	retry bool,
 ) {
@@ -173,7 +172,7 @@ func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outc
 	return retry
 }
 
-// spend decides a request with a single leased charge, if the node has leased the whole
+// spend decides a request that has one charge, if the charge is leased and the node holds its whole
 // cost. Otherwise it changes nothing and returns false.
 func (l *Limiter) spend(r *enforcement.Request, out *enforcement.Outcome, now reading) bool {
 	if len(r.Charges) != 1 || r.Mode != enforcement.Enforce || !r.Charges[0].Leased || r.Idempotency != nil {
@@ -215,8 +214,8 @@ func (l *Limiter) release(w *work) {
 	l.pool.Put(w)
 }
 
-// leased reports whether leased quota may be used for a request. An idempotent request is
-// decided and recorded in one step, so it uses none.
+// leased reports whether a request may use leased quota. An idempotent request may not, because it
+// must be decided and recorded in one step.
 func leased(r *enforcement.Request) bool {
 	if r.Idempotency != nil || r.Mode != enforcement.Enforce && r.Mode != enforcement.Peek || len(r.Charges) > mostCharges {
 		return false
@@ -229,8 +228,8 @@ func leased(r *enforcement.Request) bool {
 	return false
 }
 
-// cover takes leased quota for the charges of a request and fills in the outcome. If
-// that is not enough, it appends an ask for the missing part to w.asks.
+// cover takes leased quota for the charges of a request and sets their outcome. If the quota does
+// not cover all charges, cover appends an ask for the rest to w.asks.
 func (l *Limiter) cover(w *work, index int, r *enforcement.Request, out *enforcement.Outcome) {
 	a := ask{index: index, holds: len(w.holds), from: len(w.charges)}
 	*out = enforcement.Outcome{Verdict: enforcement.Granted, Charges: out.Charges[:0]}
@@ -265,8 +264,7 @@ func (l *Limiter) cover(w *work, index int, r *enforcement.Request, out *enforce
 	}
 }
 
-// hold takes leased quota for one charge. covered reports whether that is the whole
-// cost.
+// hold takes leased quota for one charge. covered says that it covers the whole cost.
 func (l *Limiter) hold(w *work, r *enforcement.Request, charge *enforcement.Charge, out *enforcement.Outcome, k int) (
 	h hold, covered bool,
 ) {
@@ -294,8 +292,8 @@ func (l *Limiter) hold(w *work, r *enforcement.Request, charge *enforcement.Char
 	return h, covered
 }
 
-// addUp handles several charges on one key in one group. It sets the cost of each of
-// them to their sum. If one of them does not fit, none of them fits.
+// addUp adds up charges on the same key in the same group: each of them gets the sum as its cost.
+// If one of them does not fit, none of them does.
 func addUp(r *enforcement.Request, out *enforcement.Outcome) {
 	for i := range r.Charges {
 		sum, fits := int64(0), true
@@ -312,8 +310,7 @@ func addUp(r *enforcement.Request, out *enforcement.Outcome) {
 	}
 }
 
-// nextOutcome appends an outcome, and reuses the memory that an earlier call left in
-// it.
+// nextOutcome appends an outcome. It reuses the memory of an outcome from an earlier call.
 func (w *work) nextOutcome() []enforcement.Outcome {
 	n := len(w.outcomes)
 	if n == cap(w.outcomes) {
@@ -324,7 +321,7 @@ func (w *work) nextOutcome() []enforcement.Outcome {
 	return w.outcomes
 }
 
-// ask lets the shared limiter decide the asks in w.asks.
+// ask makes the shared limiter decide w.asks.
 func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range w.asks {
 		a := &w.asks[i]
@@ -341,9 +338,9 @@ func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Reque
 	l.shared.Take(ctx, w.requests, w.outcomes)
 }
 
-// merge computes the outcome of a request from the node's holds and from o, the outcome
-// of the shared limiter. If o is not granted, merge returns the units of the holds to
-// their cells. retry is as in take.
+// merge computes the outcome of a request from what the node holds for it and from o, the outcome
+// of the shared limiter. If o is not granted, it returns the held units to their cells. retry has
+// the same meaning as for take.
 func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforcement.Outcome) (retry bool) {
 	holds := w.holds[a.holds : a.holds+len(r.Charges)]
 	if !o.Verdict.Decided() || len(o.Charges) != len(w.requests[a.number].Charges) {
@@ -374,8 +371,8 @@ func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforce
 	return retry && o.Verdict == enforcement.Refused
 }
 
-// mergeCharge completes the outcome of charge k of a request. kept reports whether the
-// group of the charge was charged. retry is as in take.
+// mergeCharge completes the outcome of charge k of a request. kept says that the group of the
+// charge was charged. retry has the same meaning as for take.
 func (l *Limiter) mergeCharge(
 	w *work, r *enforcement.Request, k int, h *hold, out *enforcement.Outcome, kept bool,
 ) (retry bool) {
@@ -396,7 +393,8 @@ func (l *Limiter) mergeCharge(
 	return retry
 }
 
-// put returns the units of a hold to their cell, if the cell still exists.
+// put returns the units of a hold to their cell. If the cell does not exist any more, put does
+// nothing.
 func (l *Limiter) put(charge *enforcement.Charge, h *hold) {
 	if h.sum() == 0 {
 		return
@@ -410,9 +408,9 @@ func (l *Limiter) put(charge *enforcement.Charge, h *hold) {
 	}
 }
 
-// update updates the cell of a charge from the shared limiter's result for it. In out,
-// it adds the units that the node holds to the state, because they are still available.
-// retry is as in take.
+// update updates the cell of a charge from the shared limiter's result for the charge. It adds the
+// units that the node holds to the state in out, because they are still available. retry has the
+// same meaning as for take.
 func (l *Limiter) update(w *work, r *enforcement.Request, charge *enforcement.Charge, h *hold, out *enforcement.Outcome, k int,
 	kept bool,
 ) (retry bool) {
@@ -445,10 +443,9 @@ func (l *Limiter) update(w *work, r *enforcement.Request, charge *enforcement.Ch
 	return retry
 }
 
-// lagging reports whether a draw is queued or in flight after which a denied charge may
-// fit. For a bucket, it queues such a draw if necessary. While quota is leased, the
-// state of a bucket may show too few units (see limitertest.Outstanding), and a draw
-// corrects it.
+// lagging reports whether a denied charge may fit after a draw that is queued or in flight. For a
+// bucket, it queues such a draw if necessary: while quota is leased, the state of a bucket may show
+// too few units (see limitertest.Outstanding), and a draw corrects it.
 func (l *Limiter) lagging(c *cell, charge *enforcement.Charge, now reading) bool {
 	if !l.running.Load() || !charge.Meter.Possible(charge.Cost) {
 		return false
@@ -460,8 +457,8 @@ func (l *Limiter) lagging(c *cell, charge *enforcement.Charge, now reading) bool
 	return c.queued
 }
 
-// note creates or updates the cell of a charge that the shared limiter decided. charged
-// reports whether the shared limiter charged the cost.
+// note creates or updates the cell of a charge that the shared limiter decided. charged says that
+// the shared limiter has charged the cost.
 func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforcement.Charge, told *enforcement.Charged,
 	charged bool, at int64, sent reading,
 ) *cell {
@@ -501,8 +498,8 @@ func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforc
 	return c
 }
 
-// room reports whether a shard may have another cell. If the shard is full, room
-// deletes some cell without units to make room.
+// room reports whether a shard may get another cell. If the shard is full, room first tries to
+// delete a cell without units.
 func (l *Limiter) room(s *shard) bool {
 	if len(s.cells) < max(l.config.Keys/shards, 1) {
 		return true
@@ -520,7 +517,7 @@ func (l *Limiter) room(s *shard) bool {
 	return false
 }
 
-// forget discards the leased quota of counters that are reset.
+// forget discards the leased quota of the counters that a request resets.
 func (l *Limiter) forget(r *enforcement.Request) {
 	for k := range r.Charges {
 		s := l.shard(&r.Charges[k].Key)
@@ -533,8 +530,8 @@ func (l *Limiter) forget(r *enforcement.Request) {
 	}
 }
 
-// settled waits until the draws of the counters that deny a request have ended. It
-// returns false if there are no such draws, or if ctx ends first.
+// settled waits until the draws end that affect the counters which deny a request. It returns false
+// if there are no such draws, or if ctx ends first.
 func (l *Limiter) settled(ctx context.Context, r *enforcement.Request, o *enforcement.Outcome) bool {
 	waited := false
 	for k := range r.Charges {

@@ -1,18 +1,17 @@
 package lease
 
-// Stats has the counts of a Limiter since New, and the quota that it has leased now.
+// Stats has the counts of a Limiter since New, and the quota that it holds on lease now.
 type Stats struct {
-	// Drawn is the number of units that the node drew. Each unit was spent or returned,
-	// is still held, or was lost with a reply or at the end of its lot.
+	// Drawn is the number of units that the node has drawn. Each of them was spent, was returned,
+	// is still held, or was lost: with a reply, or at the end of its lot.
 	Drawn int64
 	// Spent is the number of units that checks used. Returned is the number of units
 	// that the node returned to the shared limiter.
 	Spent, Returned int64
-	// Answered is the number of checks that were decided without a call of the shared
-	// limiter.
+	// Answered is the number of checks that were decided without a call of the shared limiter.
 	Answered int64
-	// Held is the number of units that the node has leased now. Counters is the number
-	// of counters that these units belong to.
+	// Held is the number of units that the node holds on lease now. Counters is the number of
+	// counters to which these units belong.
 	Held, Counters int64
 }
 

@@ -41,10 +41,10 @@ type lane struct {
 	shared   bool      // the last call had requests of several callers
 }
 
-// stuckAfter is the time after which a call in flight no longer delays the next call.
+// stuckAfter is the age from which on a call in flight no longer delays the next call.
 const stuckAfter = 5 * time.Millisecond
 
-// A waiter is one caller of Take that waits in a lane, with its requests in order.
+// A waiter is one call of Take that waits in a lane, with its requests in order.
 type waiter struct {
 	ctx      context.Context
 	requests []enforcement.Request
@@ -59,7 +59,7 @@ type waiter struct {
 	after   *waiter // in waiters
 }
 
-// A signal wakes the goroutine that waits in lane.take.
+// A signal tells the goroutine that waits in lane.take what to do.
 type signal uint8
 
 const (
@@ -96,7 +96,8 @@ func (m *waiter) at(i int) (*enforcement.Request, *enforcement.Outcome) {
 	return &m.requests[i], &m.outcomes[i]
 }
 
-// settle records that n more outcomes are set. After the last one, it wakes the caller.
+// settle records that n more outcomes of the waiter are set. After the last one, it wakes the
+// goroutine of the waiter.
 func (m *waiter) settle(n int) {
 	if n > 0 && m.open.Add(int32(-n)) == 0 {
 		m.wake <- finished
@@ -123,8 +124,8 @@ func (q *waiters) pop() {
 	}
 }
 
-// lanes has the lanes of a Limiter. A single server has one lane. On a cluster, each
-// home has a lane, because all keys of one call must be in one hash slot.
+// lanes has the lanes of a Limiter. A single server has one lane. A cluster has a lane for each
+// home, because all keys of one call must be in the same hash slot.
 type lanes struct {
 	one  lane
 	home sync.Map // home -> *lane; there are few homes: Config.Tags, and one for each large tenant
@@ -141,8 +142,8 @@ func (ls *lanes) of(l *Limiter, home string) *lane {
 	return ln.(*lane)
 }
 
-// decide sets the outcomes of the requests with these indexes. nil indexes mean all
-// requests.
+// decide sets the outcomes of the requests whose indexes are in numbers. If numbers is nil, it sets
+// those of all requests.
 func (ln *lane) decide(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) {
 	m := newWaiter(ctx, requests, outcomes, numbers)
 	ln.take(m)
@@ -187,7 +188,7 @@ func (ln *lane) mayStart() bool {
 	return ln.charges >= callCells || time.Since(ln.started) >= stuckAfter
 }
 
-// A part is the number of requests of one waiter in a call.
+// A part says how many requests of one waiter a call carries.
 type part struct {
 	waiter *waiter
 	count  int
@@ -245,8 +246,8 @@ func (ln *lane) lead(m *waiter) {
 
 var errPanic = errors.New("redis: the call ended in a panic")
 
-// ended records that a call is no longer in flight. It queues the waiters with further
-// requests again, and lets the next call start.
+// ended records that a call has returned. Waiters with requests that did not fit into the call join
+// the queue again, and the next call may start.
 func (ln *lane) ended(t *sharedCall, err error) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()

@@ -64,9 +64,8 @@ func (c *clocks) deadline(home string, started time.Time, left time.Duration) in
 	return last.at(started) + left.Microseconds()
 }
 
-// suspended reports whether the machine was suspended after the reading. The monotonic
-// clock stops during a suspension, so the estimate of at would be before the server's
-// time.
+// suspended reports whether the machine was suspended after the reading. The monotonic clock stops
+// during a suspension, so the estimate of at would be behind the clock of the server.
 func (r *reading) suspended(now time.Time) bool {
 	skew := now.UnixMicro() - r.sent.UnixMicro() - now.Sub(r.sent).Microseconds()
 	return skew > maxSkew || skew < -maxSkew

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// notDone maps the codes of error replies after which nothing was charged to their
-// meaning. Redis sends these errors before it runs a script, or instead of the script's
-// first write. After any other error, the request may have been charged.
+// notDone has the codes of error replies that mean that nothing was charged, with a description of
+// each. Redis sends these errors before it runs a script, or in place of the first write of a
+// script. After any other error, the request may have been charged.
 var notDone = map[string]string{
 	"READONLY":                  "the server is a replica",
 	"LOADING":                   "the server is still loading its data",
@@ -40,10 +40,10 @@ var notDone = map[string]string{
 	"ERR unknown command":       "the server does not know EVALSHA or EVAL",
 }
 
-// errorCode returns the code of an error reply if the code is in notDone, otherwise "".
-// Before Redis 7, the code of an error within a script is inside the text. For an error
-// that ended the script, the text is "ERR Error running script …: -CODE …". For one
-// that the script caught, it is "@user_script: 37: -CODE …".
+// errorCode returns the code of an error reply if notDone has this code, otherwise "". Before Redis
+// 7, the code of an error within a script is in the middle of the text: "ERR Error running script
+// …: -CODE …" if the error ended the script, and "@user_script: 37: -CODE …" if the script caught
+// it.
 func errorCode(text string) string {
 	if caught, ok := strings.CutPrefix(text, "@user_script: "); ok {
 		_, text, _ = strings.Cut(caught, ": ")

@@ -15,7 +15,7 @@ var leaseScript = newBody(scriptText("arith.lua") + "\n" + scriptText("lease.lua
 
 var _ enforcement.Drawer = (*Limiter)(nil)
 
-// drawSize is the number of bytes of one draw in the reply of lease.lua.
+// drawSize is the number of bytes for one draw in the reply of lease.lua.
 const drawSize = 48
 
 // Draw implements [enforcement.Drawer]: it leases quota with one script call, or on a
@@ -100,8 +100,8 @@ func (l *Limiter) runDraws(ctx context.Context, draws []enforcement.Draw) ([]byt
 	for i := range draws {
 		d := &draws[i]
 		name := appendKey(nil, l.config.Prefix, d.Home, &d.Key)
-		// The second key stores the outstanding units of a bucket. No counter has that
-		// name, because names of counters end after a partition of fixed length.
+		// The second key has the outstanding units of a bucket. It cannot be the name of a counter,
+		// because names of counters end after a partition of fixed length.
 		keys = append(keys, string(name), string(append(name, 'L')))
 		m, epoch := d.Meter, int64(0)
 		if m.Algorithm.Bucket() {

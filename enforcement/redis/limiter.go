@@ -33,9 +33,9 @@ type Limiter struct {
 
 var _ enforcement.Limiter = (*Limiter)(nil)
 
-// init disables the go-redis client's log of failed connections on standard error. This
-// package reports a failure once, with its Logger and Status. The setting is global and
-// has no lock, so init changes it before any client exists.
+// init disables the log of go-redis about failed connections, which goes to standard error. This
+// package reports a failure once, with its Logger and in Status. The setting of go-redis is global
+// and has no lock, so init changes it before any client exists.
 func init() { redis.SetLogger(quiet{}) }
 
 type quiet struct{}
@@ -107,7 +107,7 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	l.takeHomes(ctx, requests, outcomes, numbers)
 }
 
-// admit returns the reason why no call may be made now, or nil.
+// admit returns the reason why no call may be sent now. It returns nil if a call may be sent.
 func (l *Limiter) admit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, err)
@@ -271,7 +271,7 @@ func (l *Limiter) encode(c *call, now int64) {
 // nothing.
 var errLate = errors.New("redis: the call came too late")
 
-// conclude sets the outcomes of a call from the reply, or from the error of the call.
+// conclude sets the outcomes of a call: from its reply or, if the call failed, from the error.
 func (l *Limiter) conclude(c *call, answer *reply, err error) {
 	if err != nil {
 		verdict := enforcement.Fenced
@@ -303,8 +303,8 @@ func (l *Limiter) conclude(c *call, answer *reply, err error) {
 	}
 }
 
-// earlier returns the error for requests that were not sent because an earlier request
-// of the same Take was not decided.
+// earlier returns the error for a request that was not sent, because an earlier request of the same
+// Take was not decided.
 func earlier(err error) error {
 	return fmt.Errorf("redis: %w: an earlier call of the batch: %w", enforcement.ErrNotReached, err)
 }

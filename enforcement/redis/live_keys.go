@@ -82,16 +82,16 @@ func (v *live) open(bound int64) {
 	v.tenants, v.filled = map[uint32]*tenantKeys{}, map[uint32]*tenantKeys{}
 }
 
-// recordExpiries stores in each cell the time at which the value that the call read
-// expires.
+// recordExpiries stores, for each cell of the call, the time at which the value that the call has
+// read expires.
 func (c *call) recordExpiries() {
 	for i := range c.cells {
 		c.cells[i].ends = c.expiry(i)
 	}
 }
 
-// expiry returns the time at which the current value of a cell expires, or 0 if there
-// is no value.
+// expiry returns the time at which the current value of a cell expires. If the cell has no value,
+// it returns 0.
 func (c *call) expiry(i int) int64 {
 	s := &c.work[i]
 	if s.Rev == 0 || c.cells[i].shared {
@@ -110,8 +110,8 @@ func (c *call) expiry(i int) int64 {
 	return s.T + m.Window
 }
 
-// partWidth returns the length of the intervals into which the expiry times of a
-// meter's keys are divided, in microseconds. 0 means that the keys do not expire.
+// partWidth returns the length in microseconds of the intervals by which keys of a meter are
+// counted, according to the time at which they expire. 0 means that they do not expire.
 func partWidth(m *enforcement.Meter) int64 {
 	life := float64(m.Window)
 	switch {
@@ -173,8 +173,8 @@ func recordKeys(charges int) int64 {
 	return int64(recordBytes+chargedSize*charges+keyBytes-1) / keyBytes
 }
 
-// change counts n keys of a limit that expire at the time after instead of before. 0
-// means that there is no key.
+// change records that n keys of a limit now expire at the time after, and no longer at the time
+// before. A time of 0 means that the keys did not exist before, or do not exist after.
 func (v *live) change(cell *cell, m *enforcement.Meter, before, after, now, n int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -247,8 +247,8 @@ func (v *live) full(r *enforcement.Request) bool {
 	return v.filled[r.Charges[0].Key.Tenant] != nil
 }
 
-// foundFull records that Redis reported a full tenant for a call. The reply does not
-// identify the tenant, so all tenants of the call count as full for a while.
+// foundFull records that Redis reported a full tenant in the reply to a call. The reply does not
+// say which tenant, so all tenants of the call count as full for a while.
 func (v *live) foundFull(c *call) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -380,8 +380,8 @@ type TenantKeys struct {
 	Full        bool // new keys share overflow counters
 }
 
-// Tenants returns the tenants that use most of their bound on live keys, as far as this
-// node knows. It only knows tenants whose limits it reported to Redis, and tenants whose
+// Tenants returns the tenants that are closest to their maximum number of live keys, as far as this
+// node knows. It knows the tenants whose keys it has reported to Redis, and those for whose
 // requests an overflow counter decided.
 func (l *Limiter) Tenants() (list []TenantKeys) {
 	v, now := &l.live, time.Now()

@@ -11,8 +11,8 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// scripts has the scripts that decide requests. A call selects one by the form of its
-// requests.
+// scripts has the scripts that decide requests. encode selects one of them for each call, by the
+// properties of its requests.
 type scripts struct {
 	take   script // decides every call
 	batch  script // decides plain calls
@@ -28,7 +28,7 @@ func newScripts() *scripts {
 	}
 }
 
-// A script has a body and the number of calls that were encoded for it.
+// A script has the text and hash of a script, and the number of calls that were encoded for it.
 type script struct {
 	body
 	calls atomic.Int64
@@ -41,7 +41,7 @@ func newBody(text string) body {
 	return body{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// common returns the text at the beginning of all scripts that decide requests.
+// common returns the text with which all scripts that decide requests begin.
 func common() string {
 	settling := scriptText("arith.lua") + "\n" + scriptText("settle.lua")
 	return scriptText("cell.lua") + "\nlocal function settling(now)\n" + settling + "\nend\n\n"
@@ -49,7 +49,8 @@ func common() string {
 
 var includes = regexp.MustCompile(`(?m)^ *-- include: (.*)$`)
 
-// scriptText returns the text of a script file, with the files that it includes.
+// scriptText returns the text of a script file. It replaces each include line by the text of the
+// file that the line names.
 func scriptText(name string) string {
 	text, err := scriptFiles.ReadFile("scripts/" + name)
 	if err != nil {

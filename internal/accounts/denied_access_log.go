@@ -16,20 +16,21 @@ import (
 
 // DeniedAccessConfig configures a DeniedAccessLog.
 type DeniedAccessConfig struct {
-	// Interval is the time between two writes. Equal denials within it share one audit line. Default: one minute.
+	// Interval is the time between two writes. All equal denied accesses in an interval become one
+	// audit line. Default: one minute.
 	Interval time.Duration
-	// Most is the maximum number of different denials that are recorded between two writes. All further denials share
-	// one audit line that contains their number. Default: 1,000.
+	// Most is the maximum number of different denied accesses that are recorded in an interval.
+	// Further ones are only counted, in one audit line for all of them. Default: 1,000.
 	Most int
-	// StopTimeout bounds the last write, when the process stops. Default: 5 s.
+	// StopTimeout is the maximum time of the last write, when the process stops. Default: 5 s.
 	StopTimeout time.Duration
-	// Logger logs an error when denials cannot be written to the audit log. Default: no logging.
+	// Logger logs an error if denied accesses cannot be written. Default: no logging.
 	Logger *slog.Logger
 }
 
-// DeniedAccessLog records denied accesses in memory and writes them to the audit log at an interval: a caller tried an
-// action that its role or scope does not allow. Equal denials become one audit line with a count. It is safe for
-// concurrent use.
+// A DeniedAccessLog collects denied accesses in memory and writes them to the audit log now and
+// then. In a denied access, a caller tried an action that its role or scope does not allow. Equal
+// ones become one audit line with a count. It is safe for concurrent use.
 type DeniedAccessLog struct {
 	store PeopleStore
 	cfg   DeniedAccessConfig
@@ -39,12 +40,12 @@ type DeniedAccessLog struct {
 	named map[deniedAccess]int // number of distinct tenants recorded for a denial, keyed by the denial with tenant ""
 }
 
-// namedTenants is the maximum number of tenants that audit lines name for one caller at one route. Denials for
-// further tenants share one line that names no tenant. The bound limits how many lines a caller can cause with random
-// tenant IDs.
+// namedTenants is the maximum number of different tenants that audit lines name for one caller and
+// one route. Denied accesses to further tenants share a line that names no tenant. Without this
+// bound, a caller could cause any number of lines with random tenant IDs.
 const namedTenants = 10
 
-// A deniedAccess is the key by which denials are grouped.
+// Denied accesses are equal if they have the same deniedAccess.
 type deniedAccess struct {
 	kind, id string // kind and ID of the denied caller
 	action   Action
@@ -52,17 +53,18 @@ type deniedAccess struct {
 	tenant   string
 }
 
-// beyondMost is the key under which all denials are counted once DeniedAccessConfig.Most different ones are recorded.
+// beyondMost stands for all denied accesses of an interval after the first DeniedAccessConfig.Most
+// different ones.
 var beyondMost = deniedAccess{}
 
-// deniedCount counts the denials with one key.
+// A deniedCount counts equal denied accesses.
 type deniedCount struct {
 	who    Principal
 	origin audit.Origin // of the first denial
 	count  int
 }
 
-// auditDeniedAccess is the JSON form of a denied access in the audit log.
+// auditDeniedAccess is the JSON form of denied accesses in an audit line.
 type auditDeniedAccess struct {
 	Action Action `json:"action,omitempty"`
 	Route  string `json:"route,omitempty"`
@@ -70,7 +72,8 @@ type auditDeniedAccess struct {
 	Count  int    `json:"count"`
 }
 
-// NewDeniedAccessLog returns an empty DeniedAccessLog. Run must run, because it writes the recorded denials.
+// NewDeniedAccessLog returns an empty DeniedAccessLog. Nothing is written unless Run or Flush is
+// called.
 func NewDeniedAccessLog(store PeopleStore, cfg DeniedAccessConfig) *DeniedAccessLog {
 	cfg.Interval = cmp.Or(cfg.Interval, time.Minute)
 	cfg.Most = cmp.Or(cfg.Most, 1000)
@@ -81,16 +84,17 @@ func NewDeniedAccessLog(store PeopleStore, cfg DeniedAccessConfig) *DeniedAccess
 	return r
 }
 
-// take returns the recorded denials and clears the record. The caller must hold mu.
+// take returns the collected denied accesses and starts a new collection. The caller must hold mu.
 func (r *DeniedAccessLog) take() map[deniedAccess]*deniedCount {
 	noted := r.noted
 	r.noted, r.named = map[deniedAccess]*deniedCount{}, map[deniedAccess]int{}
 	return noted
 }
 
-// Note records that the caller was denied an action at a route. tenant is the tenant that the request named, or "".
-// The request's origin comes from ctx (see audit.With); an audit line shows the origin of its first denial. Note
-// writes to memory only and never blocks on the store. It ignores anonymous callers.
+// Note records that the caller who was denied an action at a route. tenant is the tenant that the
+// request named, or "". The audit line contains the origin of the first equal request, which Note
+// gets from ctx (see audit.With). Note only writes to memory and never waits for the store. It
+// ignores anonymous callers.
 func (r *DeniedAccessLog) Note(ctx context.Context, who Principal, action Action, route, tenant string) {
 	if who.Kind == "" {
 		return
@@ -131,7 +135,7 @@ func (r *DeniedAccessLog) add(what deniedAccess, more deniedCount) {
 	}
 }
 
-// Run writes the recorded denials to the audit log every interval, and once more when ctx ends.
+// Run calls Flush at each interval, and once more when ctx ends.
 func (r *DeniedAccessLog) Run(ctx context.Context) error {
 	for retry.Wait(ctx, r.cfg.Interval) == nil {
 		if err := r.Flush(ctx); err != nil && ctx.Err() == nil {
@@ -146,8 +150,8 @@ func (r *DeniedAccessLog) Run(ctx context.Context) error {
 	return nil
 }
 
-// Flush writes the recorded denials to the audit log, one line for each key. After an error, it keeps the unwritten
-// denials for the next call.
+// Flush writes the collected denied accesses to the audit log, one line for all equal ones. If a
+// write fails, it keeps the unwritten ones for its next call.
 func (r *DeniedAccessLog) Flush(ctx context.Context) error {
 	r.mu.Lock()
 	noted := r.take()

@@ -7,15 +7,16 @@ import (
 	"encoding/base64"
 )
 
-// A browser in which a person signed in keeps a value that proves it: a random nonce, and an HMAC over the nonce and
-// the user ID. The HMAC's key is derived from the stored password hash. So every node can verify the value, and the
-// value becomes invalid when the password changes.
+// After a sign-in with a password, the browser gets a value by which later sign-ins recognize it: a
+// random nonce, and an HMAC over the nonce and the user ID. The key of the HMAC is derived from the
+// stored password hash. So every node can verify the value, and it becomes invalid when the
+// password changes.
 
 const nonceSize = 16
 
-// RememberBrowser returns the value for the browser of a user who has just signed in with a password. before is the
-// value that the browser sent. If before is valid for the user, the new value has the same nonce. The result is ""
-// for a user without a password.
+// RememberBrowser returns a value for the browser in which the user u has just signed in with a
+// password. before is the value that the browser sent. If it is valid for this user, the new value
+// has the same nonce. If the user has no password, the result is "".
 func (p *People) RememberBrowser(u User, before string) string {
 	if u.Password == "" {
 		return ""
@@ -28,13 +29,14 @@ func (p *People) RememberBrowser(u User, before string) string {
 	return base64.RawURLEncoding.EncodeToString(append(nonce, browserCode(u, nonce)...))
 }
 
-// remembers reports whether the value was made for the user while the user had the current password.
+// remembers reports whether RememberBrowser returned the value for this user and the user's current
+// password.
 func remembers(u User, value string) bool {
 	nonce, code := splitBrowser(value)
 	return nonce != nil && u.Password != "" && hmac.Equal(code, browserCode(u, nonce))
 }
 
-// splitBrowser returns the nonce and the HMAC of a value, or nil for a malformed value.
+// splitBrowser returns the nonce and the HMAC in a value, or nil if the value is malformed.
 func splitBrowser(value string) (nonce, code []byte) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(value)
 	if err != nil || len(raw) != nonceSize+sha256.Size {

@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// mayWrite returns nil if the caller may change the members of a tenant, or the operator's people if tenantID is "".
-// The error is problem.NotFound if the caller cannot access the tenant, otherwise problem.Forbidden. The right
-// includes granting every role there: an owner grants all roles, an editor and a tenant admin grant the tenant's
-// roles.
+// mayWrite returns nil if the caller may change the members of a tenant, or the operator's people
+// if tenantID is "". Otherwise the error is problem.NotFound if the caller cannot access the
+// tenant, and problem.Forbidden if it can. Whoever may change members may also give them every
+// role: an owner every role, an editor and a tenant admin every role of a tenant.
 func mayWrite(by Principal, tenantID string) error {
 	return may(by, tenantID, PeopleWrite, MembersWrite)
 }
 
-// mayRead is like mayWrite, but for reading the list of people.
+// mayRead is like mayWrite, for reading the list of members or people.
 func mayRead(by Principal, tenantID string) error { return may(by, tenantID, PeopleRead, MembersRead) }
 
 func may(by Principal, tenantID string, operators, members Action) error {
@@ -33,15 +33,17 @@ func may(by Principal, tenantID string, operators, members Action) error {
 	return Authorize(by, action)
 }
 
-// errNobody is the error for an unknown user ID and for a user of another tenant, so that it does not show which case
-// it is.
+// errNobody is the error for a user ID that does not exist, and for a user of another tenant. It is
+// the same error, so that a caller does not find out which it is.
 var errNobody = problem.New(problem.NotFound, "there is no such person")
 
-// errSelf is the error for a change of one's own role or access, which could lock out the last person with the right.
+// errSelf is the error for changing one's own role or access. Such a change could leave nobody with
+// the right to undo it.
 var errSelf = problem.WithCode(problem.Forbidden, "own_account",
 	"you cannot do this to your own account: ask another person who has this right")
 
-// validRole adds a fault if the role is not one of the tenant's roles, or of the operator's if tenantID is "".
+// validRole adds a fault to f if role is not a role of a tenant, or, if tenantID is "", not a role
+// of the operator.
 func validRole(f *problem.Fields, role Role, tenantID string) {
 	switch {
 	case tenantID == "" && !role.Operator():
@@ -51,8 +53,9 @@ func validRole(f *problem.Fields, role Role, tenantID string) {
 	}
 }
 
-// Users lists the members of a tenant, or the operator's people if tenantID is "", ordered by ID, oldest first. It
-// uses only Query, After and Limit of the filter. Errors: problem.NotFound, problem.Forbidden.
+// Users lists the members of a tenant, or the operator's people if tenantID is "", ordered by ID,
+// oldest first. It uses only the fields Query, After and Limit of f. The error is problem.NotFound
+// or problem.Forbidden.
 func (p *People) Users(ctx context.Context, by Principal, tenantID string, f UserFilter) ([]User, error) {
 	if err := mayRead(by, tenantID); err != nil {
 		return nil, err
@@ -64,8 +67,8 @@ func (p *People) Users(ctx context.Context, by Principal, tenantID string, f Use
 	return p.store.Users(ctx, f)
 }
 
-// User returns one member of a tenant, or one of the operator's people if tenantID is "". Errors: problem.NotFound,
-// problem.Forbidden.
+// User returns one member of a tenant, or one of the operator's people if tenantID is "". The error
+// is problem.NotFound or problem.Forbidden.
 func (p *People) User(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	if err := mayRead(by, tenantID); err != nil {
 		return User{}, err
@@ -82,7 +85,8 @@ func (p *People) IsMember(ctx context.Context, tenantID, id string) (bool, error
 	return err == nil, err
 }
 
-// member returns a user of a tenant. The error is errNobody if the user is unknown or belongs to another tenant.
+// member returns a user of a tenant. The error is errNobody if there is no such user, or if the
+// user belongs to another tenant.
 func (p *People) member(ctx context.Context, tenantID, id string) (User, error) {
 	u, err := orNobody(p.store.User(ctx, id))
 	if err != nil {
@@ -94,7 +98,8 @@ func (p *People) member(ctx context.Context, tenantID, id string) (User, error) 
 	return u, nil
 }
 
-// other returns the user whom the caller wants to change. The error is errSelf if the caller is that user.
+// other returns the user whom the caller wants to change. If that is the caller, the error is
+// errSelf.
 func (p *People) other(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	if err := mayWrite(by, tenantID); err != nil {
 		return User{}, err
@@ -106,8 +111,9 @@ func (p *People) other(ctx context.Context, by Principal, tenantID, id string) (
 	return u, err
 }
 
-// ChangeRole changes the role of a user within the same tenant and ends the user's sessions. Errors:
-// problem.NotFound, problem.Forbidden, problem.Invalid, problem.Stale, and problem.Conflict with the code last_owner.
+// ChangeRole gives a user another role in the same tenant and ends the user's sessions. The error
+// is problem.NotFound, problem.Forbidden, problem.Invalid, problem.Stale, or problem.Conflict with
+// the code last_owner.
 func (p *People) ChangeRole(ctx context.Context, by Principal, tenantID, id string, role Role) (User, error) {
 	var f problem.Fields
 	return p.change(ctx, by, tenantID, id, func(u *User) error {
@@ -117,9 +123,9 @@ func (p *People) ChangeRole(ctx context.Context, by Principal, tenantID, id stri
 	})
 }
 
-// ChangeAccess sets a user's role and disabled state in one edit and ends the user's sessions. The error is
-// problem.Stale if the user's revision is not ifRevision. Other errors: problem.NotFound, problem.Forbidden,
-// problem.Invalid, and problem.Conflict with the code last_owner.
+// ChangeAccess sets the role and the disabled state of a user in one edit and ends the user's
+// sessions. The error is problem.Stale if the user's revision is not ifRevision, problem.NotFound,
+// problem.Forbidden, problem.Invalid, or problem.Conflict with the code last_owner.
 func (p *People) ChangeAccess(
 	ctx context.Context, by Principal, tenantID, id string, role Role, disabled bool, ifRevision int64,
 ) (User, error) {
@@ -144,7 +150,8 @@ func (p *People) Enable(ctx context.Context, by Principal, tenantID, id string) 
 	return p.change(ctx, by, tenantID, id, func(u *User) error { u.Disabled = false; return nil })
 }
 
-// change applies edit to a user who is not the caller. It writes nothing if edit changes nothing.
+// change calls edit with a user and stores the result. The user must not be the caller. If edit
+// changes nothing, change writes nothing.
 func (p *People) change(ctx context.Context, by Principal, tenantID, id string, edit func(*User) error) (User, error) {
 	before, err := p.other(ctx, by, tenantID, id)
 	if err != nil {
@@ -160,14 +167,15 @@ func (p *People) change(ctx context.Context, by Principal, tenantID, id string, 
 	return p.update(ctx, "user.update", before, after, "")
 }
 
-// update writes a changed user and its audit line. The session with the ID keep stays signed in.
+// update stores a changed user with an audit line. It ends the user's sessions, if necessary,
+// except the session with the ID keep.
 func (p *People) update(ctx context.Context, action string, before, after User, keep string) (User, error) {
 	e := userEntry(ctx, audit.Actor{}, action, before, before, after)
 	return p.store.UpdateUser(ctx, after, before.Revision, keep, e)
 }
 
-// Remove deletes a user and the user's sessions. Errors: problem.NotFound, problem.Forbidden, and problem.Conflict
-// with the code last_owner.
+// Remove deletes a user and ends the user's sessions. The error is problem.NotFound,
+// problem.Forbidden, or problem.Conflict with the code last_owner.
 func (p *People) Remove(ctx context.Context, by Principal, tenantID, id string) error {
 	u, err := p.other(ctx, by, tenantID, id)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// hashCost holds the cost parameters of an argon2id hash.
+// hashCost has the cost parameters of an argon2id hash.
 type hashCost struct {
 	memory uint32 // KiB
 	passes uint32
 	lanes  uint8
 }
 
-// currentCost is the cost of new hashes. A stored hash with a lower cost is
-// replaced at the next sign-in.
+// currentCost is the cost of new password hashes. If a stored hash has a lower cost, it is replaced
+// when the user next signs in.
 var currentCost = hashCost{memory: 19 * 1024, passes: 2, lanes: 1}
 
-// Upper bounds of the cost parameters of a stored hash. Without them, a manipulated database row could make a sign-in
-// use all memory.
+// Upper bounds of the cost parameters in a stored hash. Without them, a manipulated row of the
+// database could make a sign-in use all memory.
 const (
 	mostMemory = 256 * 1024 // KiB
 	mostPasses = 16
@@ -42,8 +42,8 @@ type passwordHash struct {
 	salt, key []byte
 }
 
-// phc formats the hash as text that parseHash reads: $argon2id$v=19$m=19456,t=2,p=1$<salt>$<key>, with salt and key
-// in base64 without padding.
+// phc returns the hash in the text form that parseHash parses:
+// $argon2id$v=19$m=19456,t=2,p=1$<salt>$<key>. salt and key are in base64 without padding.
 func (h passwordHash) phc() string {
 	b := base64.RawStdEncoding
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version,
@@ -52,8 +52,8 @@ func (h passwordHash) phc() string {
 
 var errHashForm = errors.New("not an argon2id hash in PHC form")
 
-// parseHash parses a hash in the form that phc writes. The cost parameters must be within the bounds above. The error
-// does not contain the hash.
+// parseHash parses a hash in the form that phc returns. It returns an error if the cost parameters
+// exceed the bounds above. The error does not contain the hash.
 func parseHash(text string) (passwordHash, error) {
 	parts := strings.Split(text, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(argon2.Version) {
@@ -80,20 +80,21 @@ func parseHash(text string) (passwordHash, error) {
 	return h, nil
 }
 
-// costNumber parses a cost like "m=19456".
+// costNumber parses a cost parameter, like "m=19456". name is the letter before the sign =, and
+// most is the largest valid number.
 func costNumber(text, name string, most uint64) (uint32, bool) {
 	digits, named := strings.CutPrefix(text, name)
 	n, err := strconv.ParseUint(digits, 10, 32)
 	return uint32(n), named && err == nil && n >= 1 && n <= most
 }
 
-// passwords hashes and verifies passwords. It bounds the number of concurrent
-// hashes, because each one needs memory.
+// passwords computes and compares password hashes. It bounds the number of hashes that are computed
+// at the same time, because each one needs much memory.
 type passwords struct {
 	cost  hashCost
 	slots chan struct{}
 	dummy passwordHash // a random hash; verify compares with it if the user has no valid hash
-	// key derives the argon2id key of a password. Tests replace it to count its calls.
+	// key computes the argon2id key of a password. Tests replace it to count the calls.
 	key func(password string, salt []byte, cost hashCost, length int) []byte
 }
 
@@ -108,7 +109,8 @@ func argon2Key(password string, salt []byte, cost hashCost, length int) []byte {
 	return argon2.IDKey([]byte(password), salt, cost.passes, cost.memory, cost.lanes, uint32(length))
 }
 
-// derive waits for a free slot and derives a key. It returns an error if ctx ends while it waits.
+// derive waits until fewer than the maximum number of hashes are computed, and then calls key. It
+// returns an error if ctx ends while it waits.
 func (p *passwords) derive(ctx context.Context, password string, salt []byte, cost hashCost, length int) ([]byte, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -119,7 +121,7 @@ func (p *passwords) derive(ctx context.Context, password string, salt []byte, co
 	return p.key(password, salt, cost, length), nil
 }
 
-// hash returns the hash of a password with a new random salt, in the form that phc writes.
+// hash returns the hash of a password with a new random salt, in the text form of phc.
 func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	h := passwordHash{cost: p.cost, salt: make([]byte, saltBytes)}
 	rand.Read(h.salt) // never fails: crypto/rand ends the program instead
@@ -130,8 +132,9 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	return h.phc(), nil
 }
 
-// verify reports whether a password matches a stored hash. It always computes exactly one hash, even if the stored
-// hash is "" or invalid or the password is too long. So its duration does not show which case it was.
+// verify reports whether a password has the stored hash. It always computes exactly one hash, even
+// if the stored hash is "" or invalid, or if the password is too long. So its duration does not
+// show which of these it was.
 func (p *passwords) verify(ctx context.Context, stored, password string) (bool, error) {
 	h, err := parseHash(stored)
 	known := err == nil
@@ -148,7 +151,7 @@ func (p *passwords) verify(ctx context.Context, stored, password string) (bool, 
 	return subtle.ConstantTimeCompare(key, h.key) == 1 && known, nil
 }
 
-// outdated reports whether a stored hash has lower cost parameters than new hashes have.
+// outdated reports whether a stored hash has a lower cost than new hashes.
 func (p *passwords) outdated(stored string) bool {
 	h, err := parseHash(stored)
 	return err == nil && (h.cost.memory < p.cost.memory || h.cost.passes < p.cost.passes || len(h.key) < keyBytes || len(h.salt) < saltBytes)

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Rules for a new password.
+// The rules for new passwords.
 const (
 	minPassword      = 12   // characters
 	maxPassword      = 128  // characters
@@ -22,8 +22,8 @@ const (
 	mostCommon     = 2 // maximum number of common words; three words count as a passphrase
 )
 
-// passwordFault returns a text that says what is wrong with a new password and how to fix it, or "" for a valid
-// password. The text does not contain the password.
+// passwordFault returns a text that says what is wrong with a new password and how to fix it. For a
+// valid password it returns "". The text does not contain the password.
 func passwordFault(password, email, name string) string {
 	switch n := utf8.RuneCountInString(password); {
 	case !utf8.ValidString(password):
@@ -49,7 +49,7 @@ func passwordFault(password, email, name string) string {
 	return ""
 }
 
-// different returns the number of different characters.
+// different returns how many different characters s has.
 func different(s string) int {
 	seen := map[rune]bool{}
 	for _, r := range s {
@@ -58,8 +58,8 @@ func different(s string) int {
 	return len(seen)
 }
 
-// ownWords returns the words of an e-mail address and a name in lower case, without the top-level domain of the
-// address. Words shorter than ownWord are left out.
+// ownWords returns the words of an e-mail address and a name in lower case. It leaves out the
+// top-level domain of the address and words shorter than ownWord.
 func ownWords(email, name string) []string {
 	if dot := strings.LastIndexByte(email, '.'); dot > strings.LastIndexByte(email, '@') {
 		email = email[:dot]
@@ -68,14 +68,16 @@ func ownWords(email, name string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return utf8.RuneCountInString(w) < ownWord })
 }
 
-// rows are the rows of common keyboards, the digits, and the alphabet. runLength also matches them backwards.
+// rows are the rows of keys of common keyboards, the digits, and the alphabet. runLength compares
+// with them in both directions.
 var rows = []string{
 	"01234567890", "abcdefghijklmnopqrstuvwxyz",
 	"qwertyuiop", "asdfghjkl", "zxcvbnm", "qwertzuiop", "yxcvbnm", "azertyuiop", "qsdfghjklm", "wxcvbn",
 	"1qaz2wsx3edc4rfv5tgb6yhn7ujm", "!@#$%^&*()",
 }
 
-// besideSequences returns the number of characters that are not part of a sequence along one of the rows.
+// besideSequences returns the number of characters of s that are not part of a sequence in one of
+// the rows.
 func besideSequences(s string) int {
 	text := []rune(s)
 	beside := 0
@@ -90,7 +92,8 @@ func besideSequences(s string) int {
 	return beside
 }
 
-// runLength returns the number of characters at the start of text that follow one row, forward or backward.
+// runLength returns how many characters at the start of text are a sequence in one of the rows,
+// forward or backward.
 func runLength(text []rune) int {
 	longest := 1
 	for _, row := range rows {
@@ -112,7 +115,7 @@ func backwards(s string) string {
 //go:embed common.txt
 var commonText string
 
-// common returns the set of words of common.txt.
+// common returns the words in the file common.txt, which are often used as passwords.
 var common = sync.OnceValue(func() map[string]bool {
 	words := map[string]bool{}
 	for line := range strings.Lines(commonText) {
@@ -123,11 +126,13 @@ var common = sync.OnceValue(func() map[string]bool {
 	return words
 })
 
-// disguises maps digits and signs to the letters that people replace with them in passwords.
+// disguises replaces digits and signs by the letters in place of which people use them in
+// passwords.
 var disguises = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!", "i", "0", "o", "$", "s", "5", "s", "7", "t")
 
-// isCommon reports whether a password consists of one or two words of common.txt, apart from digits and signs. It
-// also checks the password with digits and signs read as letters, like "p4ssw0rd". s is in lower case.
+// isCommon reports whether a password in lower case consists of one or two words of common.txt and
+// otherwise only of digits and signs. It also tries the password with digits and signs replaced by
+// letters, so that "p4ssw0rd" counts as "password".
 func isCommon(s string) bool {
 	return fewCommonWords(letters(s)) || fewCommonWords(letters(disguises.Replace(s))) ||
 		fewCommonWords(letters(disguises.Replace(strings.TrimRightFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }))))
@@ -142,7 +147,8 @@ func letters(s string) string {
 	}, s)
 }
 
-// fewCommonWords reports whether s consists of at most mostCommon words of common.txt. It is true for "".
+// fewCommonWords reports whether s is a sequence of at most mostCommon words of common.txt. It is
+// true for "".
 func fewCommonWords(s string) bool {
 	for most := range mostCommon + 1 {
 		if madeOf(s, "", most) {
@@ -152,8 +158,8 @@ func fewCommonWords(s string) bool {
 	return false
 }
 
-// madeOf reports whether s consists of at most most common words. Repetitions of the word last, which precedes s, do
-// not count.
+// madeOf reports whether s is a sequence of at most most words of common.txt. last is the word
+// before s. Repetitions of it do not count.
 func madeOf(s, last string, most int) bool {
 	if s == "" {
 		return true

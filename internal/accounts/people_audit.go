@@ -8,9 +8,10 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// The JSON documents of people in the audit log. None contains a password, a hash, a token or a cookie.
+// The JSON forms of users, invitations and sessions in the audit log. They contain no passwords,
+// hashes, tokens or cookies.
 
-// JSON returns the audit log's document of the user.
+// JSON returns the form of the user that the audit log contains.
 func (u User) JSON() (json.RawMessage, error) {
 	return json.Marshal(struct {
 		ID          string `json:"id"`
@@ -25,7 +26,7 @@ func (u User) JSON() (json.RawMessage, error) {
 	}{u.ID, u.Email, u.Name, u.Role, u.TenantID, u.Disabled, u.Password != "", u.Issuer, u.Subject})
 }
 
-// JSON returns the audit log's document of the invitation.
+// JSON returns the form of the invitation that the audit log contains.
 func (i Invitation) JSON() (json.RawMessage, error) {
 	return json.Marshal(struct {
 		ID        string    `json:"id"`
@@ -37,7 +38,7 @@ func (i Invitation) JSON() (json.RawMessage, error) {
 	}{i.ID, i.Email, i.Role, i.TenantID, i.UserID, i.ExpiresAt.UTC()})
 }
 
-// An auditSession is the audit log's document of a session or of a failed sign-in.
+// An auditSession is the form of a session or a failed sign-in that the audit log contains.
 type auditSession struct {
 	Session string `json:"session,omitempty"`
 	By      string `json:"by,omitempty"` // "password" or "oidc"
@@ -46,13 +47,14 @@ type auditSession struct {
 	Ended   int    `json:"ended,omitempty"`
 }
 
-// userEntry returns the audit entry for a change of the user u. If by is zero, the actor is that of ctx.
+// userEntry returns the audit entry for a change of the user u. If by is the zero Actor, the actor
+// is the one in ctx.
 func userEntry(ctx context.Context, by audit.Actor, action string, u User, before, after any) audit.Entry {
 	e := audit.Entry{Actor: by, TenantID: u.TenantID, Action: action, Object: u.ID, ObjectName: u.Email}
 	return audit.Complete(ctx, e, before, after)
 }
 
-// invitationEntry returns the audit entry for a change of the invitation i. The actor is that of ctx.
+// invitationEntry returns the audit entry for a change of the invitation i, with the actor in ctx.
 func invitationEntry(ctx context.Context, action string, i Invitation, before, after any) audit.Entry {
 	return audit.Complete(ctx, audit.Entry{TenantID: i.TenantID, Action: action, Object: i.ID, ObjectName: i.Email}, before, after)
 }

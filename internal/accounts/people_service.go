@@ -17,22 +17,24 @@ import (
 
 // PeopleConfig configures a People.
 type PeopleConfig struct {
-	// Limiter counts failed sign-ins. Required.
+	// Limiter has the counters of failed sign-ins. Required.
 	Limiter enforcement.Limiter
-	// Local counts failed sign-ins while Limiter is unavailable. Default: none; then passwords are not accepted while
-	// Limiter is unavailable.
+	// Local has the counters of failed sign-ins while Limiter is unavailable. Default: none; then
+	// nobody can sign in with a password while Limiter is unavailable.
 	Local enforcement.Limiter
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Logger logs when the limiter is unavailable. Default: no logging.
+	// Logger logs that the limiter is unavailable. Default: no logging.
 	Logger *slog.Logger
 }
 
-// People implements sign-in and all changes of users, sessions and invitations. It validates input, limits failed
-// sign-ins, authorizes the caller, and writes audit lines. It is safe for concurrent use.
+// A People implements sign-in, and all changes of users, sessions and invitations. It validates
+// input, limits failed sign-ins, authorizes the caller, and makes the entries of the audit log. It
+// is safe for concurrent use.
 //
-// Methods that concern other people take the Principal of the caller and the tenant of those people; "" means the
-// operator. If the caller may not access that tenant, the error is the same as for an unknown ID.
+// Methods about other people have the Principal of the caller as parameter, and the ID of the
+// tenant of these people, or "" for the operator. If the caller may not access that tenant, the
+// error is the same as for an unknown ID.
 type People struct {
 	store     PeopleStore
 	limit     *signInLimit
@@ -55,27 +57,28 @@ func NewPeople(store PeopleStore, cfg PeopleConfig) (*People, error) {
 	return &People{store: store, limit: limit, passwords: newPasswords(), now: cfg.Now}, nil
 }
 
-// Principal returns the Principal of the user, for Authorize.
+// Principal returns the user as a caller for Authorize.
 func (u User) Principal() Principal {
 	return Principal{Kind: "user", ID: u.ID, Name: u.Email, Role: u.Role, TenantID: u.TenantID}
 }
 
-// Actor returns the user in the form in which the audit log names who made a change.
+// Actor returns the user as an actor for the audit log.
 func (u User) Actor() audit.Actor { return audit.Actor{Kind: "user", ID: u.ID, Name: u.Email} }
 
-// CommandPrincipal returns the Principal of a command that runs on the server with direct access to the database. It
-// has the rights of an operator key with every scope.
+// CommandPrincipal returns the caller for a command of the program that accesses the database
+// directly. The command has the rights of an operator key with every scope.
 func CommandPrincipal(name string) Principal {
 	return Principal{Kind: "command", ID: name, Name: name, Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeManage}}
 }
 
-// instant returns the current time in UTC, truncated to milliseconds, which every store can represent.
+// instant returns the current time in UTC in milliseconds, a precision that every store supports.
 func (p *People) instant() time.Time { return p.now().UTC().Truncate(time.Millisecond) }
 
-// secretBytes is the size of the random value of a session cookie or of a link's token.
+// secretBytes is the number of random bytes in a session cookie, and in the token of a link.
 const secretBytes = 32
 
-// newSecret returns a random value for a session cookie or a link, and the hash of it that is stored.
+// newSecret returns a random value for a session cookie or a link, and the hash under which it is
+// stored.
 func newSecret() (string, [32]byte) {
 	var raw [secretBytes]byte
 	rand.Read(raw[:]) // never fails: crypto/rand ends the program instead
@@ -83,7 +86,8 @@ func newSecret() (string, [32]byte) {
 	return secret, sha256.Sum256([]byte(secret))
 }
 
-// hashSecret returns the hash under which a secret is stored. It returns false if the secret is malformed.
+// hashSecret returns the hash under which a secret is stored. It returns false if the text cannot
+// be a result of newSecret.
 func hashSecret(secret string) ([32]byte, bool) {
 	if len(secret) != base64.RawURLEncoding.EncodedLen(secretBytes) {
 		return [32]byte{}, false
@@ -100,14 +104,14 @@ func (p *People) hasUsers(ctx context.Context) (bool, error) {
 	return len(some) > 0, err
 }
 
-// A NewPerson holds what a person enters to create an account.
+// A NewPerson has what a person enters to create an account.
 type NewPerson struct {
 	Email    string // only for a set-up link; otherwise the address comes from the invitation
 	Name     string // 1 to 200 characters
 	Password string
 }
 
-// validate returns nil, or a problem.Invalid that lists each faulty field with its JSON pointer.
+// validate returns a problem.Invalid that names each invalid field by its JSON pointer, or nil.
 func (n NewPerson) validate() error {
 	var f problem.Fields
 	if !ValidEmail(n.Email) {

@@ -9,14 +9,15 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// The operations of people on their own sessions and accounts.
+// This file has the methods with which people change their own sessions and accounts.
 
-// errNoSession is the error for every session cookie that does not work: forged, expired or ended.
+// errNoSession is the error for every session cookie that does not work: a forged or expired one,
+// or one whose session has ended.
 var errNoSession = problem.New(problem.Unauthenticated, "sign in")
 
-// Session returns the session of a cookie's value and its user, and records that the session is in use. The error is
-// problem.Unauthenticated if the session does not exist or has expired. A malformed value is rejected without a read
-// of the store.
+// Session returns the session to which the value of a cookie belongs, and its user. It also records
+// that the session was used. The error is problem.Unauthenticated if there is no such session or it
+// has expired. For a malformed value, Session does not read the store.
 func (p *People) Session(ctx context.Context, cookie string) (Session, User, error) {
 	hash, ok := hashSecret(cookie)
 	if !ok {
@@ -29,8 +30,8 @@ func (p *People) Session(ctx context.Context, cookie string) (Session, User, err
 	return s, u, err
 }
 
-// Renew replaces the cookie value of a session, and the previous value stops working. The error is
-// problem.Unauthenticated if the session has ended.
+// Renew gives a session a new cookie value and returns it. The previous value stops working. The
+// error is problem.Unauthenticated if the session has ended.
 func (p *People) Renew(ctx context.Context, s Session) (string, error) {
 	token, hash := newSecret()
 	err := p.store.RenewSession(ctx, s.ID, hash)
@@ -43,7 +44,7 @@ func (p *People) Renew(ctx context.Context, s Session) (string, error) {
 	return token, nil
 }
 
-// SignOut ends the session of a user. It returns nil if the session has already ended.
+// SignOut ends the session s of the user u. If it has already ended, SignOut returns nil.
 func (p *People) SignOut(ctx context.Context, u User, s Session) error {
 	_, err := p.end(ctx, u, "session.sign_out", s.ID, "")
 	if problem.Is(err, problem.NotFound) {
@@ -66,7 +67,8 @@ func (p *People) EndSession(ctx context.Context, u User, id string) error {
 	return err
 }
 
-// EndOtherSessions ends all sessions of a user except but. It returns the number of sessions that it ended.
+// EndOtherSessions ends all sessions of a user except the session but. It returns the number of
+// sessions that it ended.
 func (p *People) EndOtherSessions(ctx context.Context, u User, but Session) (int, error) {
 	return p.end(ctx, u, "session.end", "", but.ID)
 }
@@ -79,12 +81,13 @@ func (p *People) end(ctx context.Context, u User, action, id, keep string) (int,
 	return p.store.EndSession(ctx, u.ID, id, keep, e)
 }
 
-// EndOverSessions deletes expired sessions. Every node may call it at any time.
+// EndOverSessions deletes expired sessions. Any node may call it at any time.
 func (p *People) EndOverSessions(ctx context.Context) error {
 	return p.store.EndOverSessions(ctx, p.instant())
 }
 
-// ChangeName changes the name of a user. Errors: problem.Invalid, problem.NotFound, problem.Stale.
+// ChangeName changes the name of a user. The error is problem.Invalid, problem.NotFound or
+// problem.Stale.
 func (p *People) ChangeName(ctx context.Context, u User, name string) (User, error) {
 	var f problem.Fields
 	if f.Line("/name", name, 1, tenants.MaxName); f.Err() != nil {
@@ -99,9 +102,12 @@ func (p *People) ChangeName(ctx context.Context, u User, name string) (User, err
 	return p.update(ctx, "user.update", before, after, "")
 }
 
-// ChangePassword changes the password of a user and ends the user's other sessions. It returns the new cookie value
-// of the session s. A wrong current password counts as a failed sign-in, so the error can be a *LimitedError. Other
-// errors: problem.Invalid (at /current_password or /password), problem.NotFound, problem.Stale.
+// ChangePassword sets a new password for a user and ends the user's other sessions. It returns the
+// new cookie value of the session s.
+//
+// The error is problem.Invalid at /current_password or /password, problem.NotFound, or
+// problem.Stale. A wrong current password counts as a failed sign-in, so the error can also be a
+// *LimitedError.
 func (p *People) ChangePassword(ctx context.Context, u User, s Session, current, next string) (string, error) {
 	_, origin := audit.Who(ctx)
 	address := origin.Address

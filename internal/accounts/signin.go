@@ -12,23 +12,23 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// errSignIn is the error for an unknown address, a wrong password and a disabled account. It is the same error, so
-// that it does not show whether the account exists.
+// errSignIn is the error for an unknown address, a wrong password and a disabled account. It is the
+// same error, so that a caller does not find out whether the account exists.
 var errSignIn = problem.WithCode(problem.Unauthenticated, "sign_in_failed", "the e-mail address or the password is wrong")
 
-// SignIn starts a session of the user with the e-mail address and the password. It returns the value of the session
-// cookie; only a hash of the value is stored. Errors: problem.Unauthenticated with the code sign_in_failed,
-// *LimitedError, problem.Unavailable.
+// SignIn starts a session of the user with the e-mail address and the password. It returns the
+// value of the session cookie; only a hash of it is stored. The error is problem.Unauthenticated
+// with the code sign_in_failed, a *LimitedError, or problem.Unavailable.
 //
-// An unknown address, a disabled account and a wrong password cause the same response and the same work: one read of
-// the store, one hash, one audit line.
+// An unknown address, a disabled account and a wrong password cause the same response and the same
+// work: one read of the store, one hash, and one audit line.
 func (p *People) SignIn(ctx context.Context, email, password, address, agent string) (string, Session, User, error) {
 	return p.SignInFrom(ctx, "", email, password, address, agent)
 }
 
-// SignInFrom is SignIn for a browser that sends a value of RememberBrowser. If the value is valid for this user,
-// failed sign-ins of the browser are counted separately. So failures from other browsers do not lock the user out. An
-// invalid value has no effect.
+// SignInFrom is SignIn for a browser that sends a value of RememberBrowser. If the value is valid
+// for this user, the failed sign-ins of this browser have a counter of their own. So failed
+// sign-ins from other browsers do not lock out the user. An invalid value has no effect.
 func (p *People) SignInFrom(ctx context.Context, browser, email, password, address, agent string) (string, Session, User, error) {
 	email = strings.TrimSpace(email)
 	u, tried, err := p.try(ctx, browser, email, address)
@@ -56,7 +56,8 @@ func (p *People) SignInFrom(ctx context.Context, browser, email, password, addre
 	return token, session, u, err
 }
 
-// try finds the user and charges one failed sign-in in advance. SignInFrom refunds it if the password is right.
+// try finds the user with an e-mail address, and charges one failed sign-in in advance. If the
+// password turns out to be right, SignInFrom refunds it.
 func (p *People) try(ctx context.Context, browser, email, address string) (User, *attempt, error) {
 	if nonce, _ := splitBrowser(browser); nonce != nil {
 		u, err := p.byEmail(ctx, email)
@@ -79,11 +80,11 @@ func (p *People) try(ctx context.Context, browser, email, address string) (User,
 	return u, tried, err
 }
 
-// noAddress replaces an invalid e-mail address in the audit log, because people sometimes type their password into
-// that field.
+// noAddress is written to the audit log in place of an invalid e-mail address, because people
+// sometimes type their password into that field.
 const noAddress = "(no e-mail address)"
 
-// byEmail finds a user by address. It returns the zero User if there is none.
+// byEmail finds a user by e-mail address. If there is none, it returns the zero User.
 func (p *People) byEmail(ctx context.Context, email string) (User, error) {
 	if !ValidEmail(email) {
 		return User{}, nil
@@ -91,7 +92,7 @@ func (p *People) byEmail(ctx context.Context, email string) (User, error) {
 	return orNobody(p.store.UserByEmail(ctx, email))
 }
 
-// orNobody returns the zero User and no error if err is problem.NotFound.
+// orNobody returns u and err. If err is problem.NotFound, it returns the zero User and no error.
 func orNobody(u User, err error) (User, error) {
 	if problem.Is(err, problem.NotFound) {
 		return User{}, nil
@@ -99,8 +100,9 @@ func orNobody(u User, err error) (User, error) {
 	return u, err
 }
 
-// failed writes the audit line of a failed sign-in and returns answer. u is the user whose account it concerns, or
-// the zero User. The actor of the line is only the typed name, because a failed sign-in does not prove who typed it.
+// failed writes the audit line of a failed sign-in and returns answer. u is the user with the typed
+// address, or the zero User. The actor in the line only has the typed name, because a failed
+// sign-in does not prove who typed it.
 func (p *People) failed(ctx context.Context, u User, name string, s auditSession, answer error) error {
 	name = audit.Clean(name)
 	e := audit.Complete(ctx, audit.Entry{
@@ -113,8 +115,8 @@ func (p *People) failed(ctx context.Context, u User, name string, s auditSession
 	return answer
 }
 
-// rehash replaces a stored password hash that has lower cost parameters than new hashes have. The user's other
-// sessions end, as they do after every change of the hash.
+// rehash replaces a stored password hash whose cost is lower than that of new hashes. This ends the
+// other sessions of the user, as every change of the hash does.
 func (p *People) rehash(ctx context.Context, u User, password string) (User, error) {
 	if !p.passwords.outdated(u.Password) {
 		return u, nil
@@ -132,7 +134,7 @@ func (p *People) rehash(ctx context.Context, u User, password string) (User, err
 	return after, err
 }
 
-// maxAgent is the maximum length of a stored User-Agent, in characters.
+// maxAgent is the maximum number of characters of a User-Agent that are stored.
 const maxAgent = 200
 
 func cutAgent(agent string) string {
@@ -140,7 +142,8 @@ func cutAgent(agent string) string {
 	return string(cut[:min(len(cut), maxAgent)])
 }
 
-// begin creates a session. The error is problem.NotFound if the user has been removed or disabled.
+// begin creates a session. The error is problem.NotFound if the user was deleted or disabled
+// meanwhile.
 func (p *People) begin(ctx context.Context, u User, by, address, agent string) (string, Session, User, error) {
 	if _, canonical, err := enforcement.CanonicalIP(address); err == nil {
 		address = canonical
@@ -163,7 +166,8 @@ func (p *People) begin(ctx context.Context, u User, by, address, agent string) (
 // maxSessions is the maximum number of sessions of one person.
 const maxSessions = 20
 
-// endOldest ends the oldest sessions of a user who has more than maxSessions. It never ends s.
+// endOldest ends the oldest sessions of a user until maxSessions are left. It never ends the
+// session s.
 func (p *People) endOldest(ctx context.Context, u User, s Session) error {
 	list, err := p.store.Sessions(ctx, u.ID, s.CreatedAt)
 	if err != nil || len(list) <= maxSessions {
@@ -181,23 +185,25 @@ func (p *People) endOldest(ctx context.Context, u User, s Session) error {
 	return nil
 }
 
-// An Identity describes a person as an OpenID provider reports it.
+// An Identity is a person as an OpenID provider describes it.
 type Identity struct {
 	Issuer, Subject string
 	Email           string // "" if the provider does not report one
-	// Verified means that the provider has verified the address.
+	// Verified says that the provider has verified that Email belongs to the person.
 	Verified bool
 	Name     string
 }
 
-// errUnknownIdentity is the error for an identity that has no account and no invitation, and for a disabled account.
+// errUnknownIdentity is the error for an identity that belongs to no user and no invitation, and
+// for a disabled user.
 var errUnknownIdentity = problem.WithCode(problem.Unauthenticated, "unknown_person",
 	"no user here is linked to this account: ask for an invitation to the e-mail address that your provider has verified")
 
-// SignInWith starts a session of a person whom an OpenID provider has authenticated. It uses the user that is linked
-// to the identity. If there is none, it links the user with the same verified e-mail address, or accepts an open
-// invitation for that address. It creates no other users. The error is problem.Unauthenticated with the code
-// unknown_person if no user is found.
+// SignInWith starts a session for a person whom an OpenID provider has authenticated. It uses the
+// user that is linked to the identity. If there is none, it links the user with the same verified
+// e-mail address, or accepts an open invitation for this address. It does not create users
+// otherwise. If it finds no user, the error is problem.Unauthenticated with the code
+// unknown_person.
 func (p *People) SignInWith(ctx context.Context, who Identity, address, agent string) (string, Session, User, error) {
 	if who.Issuer == "" || who.Subject == "" {
 		return "", Session{}, User{}, fmt.Errorf("sign in with an identity that has no issuer or subject")
@@ -218,8 +224,8 @@ func (p *People) SignInWith(ctx context.Context, who Identity, address, agent st
 	return token, session, u, err
 }
 
-// identified finds the user of an identity, links a user to it, or creates one from an invitation. It returns the
-// zero User if none of these applies.
+// identified returns the user of an identity. If necessary, it links a user to the identity, or
+// creates a user from an invitation. If none of this is possible, it returns the zero User.
 func (p *People) identified(ctx context.Context, who Identity) (User, error) {
 	u, err := orNobody(p.store.UserBySubject(ctx, who.Issuer, who.Subject))
 	if err != nil || u.ID != "" || !who.Verified || !ValidEmail(who.Email) {

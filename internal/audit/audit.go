@@ -1,8 +1,8 @@
-// Package audit defines the audit log, in which every change writes a line.
+// Package audit defines the audit log. Every change writes an Entry to it.
 //
-// Services build an Entry and pass it to their Store together with the change. The Store writes both in one
-// transaction, so that there is never a change without its line or a line without its change. The package must not
-// depend on the changed objects; it stores them as JSON documents.
+// A service makes an Entry and passes it to its Store together with the change. The Store writes
+// both in one transaction, so that neither exists without the other. The package must not depend on
+// the changed objects. It contains them as JSON documents.
 package audit
 
 import (
@@ -15,13 +15,14 @@ import (
 type Actor struct {
 	// Kind is "operator_key", "tenant_key", "user", "command" or "system".
 	Kind string
-	// ID identifies the key or the user. For a command, it is the command, like "key create".
+	// ID identifies the key or the user. For a command, it is the name of the command, like "key
+	// create".
 	ID string
-	// Name is the name of the actor that is shown to people.
+	// Name is the name of the actor, for people.
 	Name string
 }
 
-// An Origin describes where a request came from. It is empty for commands.
+// An Origin says where a request came from. It is empty for commands.
 type Origin struct {
 	RequestID string
 	Address   string
@@ -30,41 +31,47 @@ type Origin struct {
 // An Entry is one line of the audit log. Lines are never changed or removed.
 type Entry struct {
 	ID string // UUIDv7
-	// Seq is the position of the line in the hash chain, starting at 1. It is 0 for a line from before the chain
-	// existed. Hash is the hash of the line (see Sum). The Store sets both.
+	// Seq is the position of the line in the hash chain, starting at 1. It is 0 for a line that was
+	// written before Headgate had the chain. Hash is the hash of the line (see Sum). The Store sets
+	// both.
 	Seq      int64
 	Hash     Hash
 	At       time.Time
 	Revision int64
 	Actor    Actor
 	Origin   Origin
-	// TenantID is the tenant that the change belongs to; "" if it belongs to none.
+	// TenantID is the ID of the tenant that the change is about; "" if it is about none.
 	TenantID string
-	// Action is the kind of the object and a verb, like "plan.publish" or "key.revoke".
+	// Action names the kind of the object and a verb, like "plan.publish" or "key.revoke".
 	Action string
-	// Object is the ID of the changed object, and ObjectName its slug or name. The Store applies Clean to these and
-	// to all texts above.
+	// Object is the ID of the changed object. ObjectName is its slug or name. The Store passes
+	// both, and all texts above, through Clean.
 	Object     string
 	ObjectName string
-	// Before and After are the object as the API shows it, before and after the change. They are nil if the object
-	// did not exist then. They never contain a secret.
+	// Before and After are the object before and after the change, in the JSON form of the API.
+	// Before is nil if the change created the object, and After is nil if it deleted the object.
+	// Neither contains a secret.
 	Before json.RawMessage
 	After  json.RawMessage
-	// Err is set by Complete if it fails. A Store then returns Err and writes nothing.
+	// Err is the error of Complete, or nil. If it is not nil, the Store returns it and writes
+	// nothing.
 	Err error
 }
 
-// A Filter selects lines of the audit log. An empty field selects all lines.
+// A Filter selects lines of the audit log. A line is selected if all nonempty fields match it.
 type Filter struct {
-	// ID selects one line.
+	// ID selects the line with this ID.
 	ID       string
 	TenantID string
-	// Action is a whole action. Group is the part of the action before the dot, like "plan".
+	// Action is a whole action, like "plan.publish". Group is the part of an action before the dot,
+	// like "plan".
 	Action, Group string
-	// Object is the ID of the changed object. Named is its ID, or its name as the line contains it.
+	// Object is the ID of the changed object. Named is the ID of the object, or the name of the
+	// object that the line contains.
 	Object, Named string
-	// Actor is the ID of the actor, or a part of its name. ASCII letters match regardless of case. Other letters
-	// match the name as it is, or in lower case.
+	// Actor is the ID of the actor, or a part of its name. Upper and lower case of ASCII letters
+	// are equal. Other letters match if they are equal to those of the name, or their lower case
+	// is.
 	Actor    string
 	From, To time.Time // [From, To)
 	// After is the ID of the last line of the previous page.
@@ -72,24 +79,28 @@ type Filter struct {
 	Limit int
 }
 
-// A Store reads the audit log. The stores of the changed objects write the lines.
+// A Store returns lines of the audit log. The stores of the changed objects write them.
 type Store interface {
 	// AuditEntries returns the lines that match a filter, newest first.
 	AuditEntries(ctx context.Context, f Filter) ([]Entry, error)
 }
 
-// A Verifier is a Store that can verify the hash chain of its lines.
+// A Verifier is a Store that can verify the hash chain of the audit log.
 type Verifier interface {
-	// VerifyAudit verifies every line of the hash chain, in one consistent state of the database. A broken chain is a
-	// Verdict, not an error. The duration depends on the number of lines, so the caller should bound ctx.
+	// VerifyAudit verifies every line of the hash chain, as of one moment. If the chain is broken,
+	// the Verdict says so; that is not an error. The duration depends on the number of lines, so
+	// callers should set a deadline in ctx.
 	VerifyAudit(ctx context.Context, how Verification) (Verdict, error)
 }
 
-// A Verification says how the chain is verified. The zero value verifies its lines.
+// A Verification has the parameters of VerifyAudit. With the zero value, only the lines themselves
+// are verified.
 type Verification struct {
-	// Noted are heads that were published earlier. The chain must still contain them.
+	// Noted are heads of the chain that were logged earlier. The chain must still contain these
+	// lines.
 	Noted []Head
-	// Seen is called with the number of the last line that was verified, each time that some were; it may be nil.
+	// Seen is called now and then with the position of the last verified line, to show the
+	// progress. It may be nil.
 	Seen func(seq int64)
 }
 
@@ -100,21 +111,21 @@ type source struct {
 	origin Origin
 }
 
-// With returns a context that contains the actor and the origin of a request. The API and the pages call it once for
-// each request. Complete and Who read it.
+// With returns a context with the actor and the origin of a request. The API and the pages call it
+// for each request. Complete and Who use these values.
 func With(ctx context.Context, a Actor, o Origin) context.Context {
 	return context.WithValue(ctx, contextKey{}, source{a, o})
 }
 
 type datedKey struct{}
 
-// Dated returns a context in which created plans, versions, tenants and keys get the creation time at. The demo uses
-// it to create objects that look older. Audit lines still get the real time.
+// Dated returns a context in which new plans, versions, tenants and keys get the creation time at.
+// The demo uses it to create objects that seem older. Audit lines get the real time nevertheless.
 func Dated(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, datedKey{}, at)
 }
 
-// When returns the time that Dated has set in ctx, or now if there is none.
+// When returns the time that Dated has put into ctx. If there is none, it returns now.
 func When(ctx context.Context, now time.Time) time.Time {
 	if at, ok := ctx.Value(datedKey{}).(time.Time); ok {
 		return at
@@ -122,7 +133,8 @@ func When(ctx context.Context, now time.Time) time.Time {
 	return now
 }
 
-// Who returns the actor and the origin that With has set in ctx. If there is none, the actor is "system".
+// Who returns the actor and the origin that With has put into ctx. If there are none, the actor is
+// "system".
 func Who(ctx context.Context) (Actor, Origin) {
 	s, ok := ctx.Value(contextKey{}).(source)
 	if !ok {

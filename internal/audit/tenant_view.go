@@ -6,8 +6,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// A TenantView shows the audit log to the members and keys of one tenant. It hides who of the operator made a change,
-// and numbers that reveal how often other tenants make changes. A nil *TenantView shows all of it.
+// A TenantView shows the audit log to members and keys of one tenant. It hides which person or key
+// of the operator made a change, and numbers that would tell how often other tenants make changes.
+// A nil *TenantView hides nothing.
 type TenantView struct {
 	log      Store
 	tenantID string
@@ -15,13 +16,14 @@ type TenantView struct {
 	members  map[string]bool // whether a user belongs to the tenant, by ID
 }
 
-// NewTenantView returns the view of a tenant. isMember reports whether a user is a member of the tenant now.
+// NewTenantView returns the view for a tenant. isMember reports whether a user is a member of the
+// tenant now.
 func NewTenantView(log Store, tenantID string, isMember func(ctx context.Context, user string) (bool, error)) *TenantView {
 	return &TenantView{log, tenantID, isMember, map[string]bool{}}
 }
 
-// Owns reports whether an actor belongs to the tenant. Former members count, because the tenant has entries about
-// them.
+// Owns reports whether an actor belongs to the tenant. A former member does: the tenant has an
+// audit entry about this person.
 func (v *TenantView) Owns(ctx context.Context, a Actor) (bool, error) {
 	if a.Kind != "user" {
 		return a.Kind == "tenant_key", nil
@@ -46,8 +48,8 @@ func (v *TenantView) Owns(ctx context.Context, a Actor) (bool, error) {
 	return own, nil
 }
 
-// Show returns a copy of an entry without Seq, Revision and Hash. An actor of the operator becomes
-// Actor{Kind: "operator", Name: "operator"}, without an origin.
+// Show returns a copy of an entry without Seq, Revision and Hash. If the actor belongs to the
+// operator, the copy has the actor Actor{Kind: "operator", Name: "operator"} and no origin.
 func (v *TenantView) Show(ctx context.Context, e Entry) (Entry, error) {
 	if v == nil {
 		return e, nil

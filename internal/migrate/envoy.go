@@ -16,7 +16,7 @@ var envoyUnits = map[string]string{
 // An entry is one key of a descriptor, with its value or without.
 type entry struct{ key, value string }
 
-// A descriptor is a descriptor with a limit or an exemption.
+// A descriptor is one descriptor of the Envoy file that has a limit or an exemption. The import makes a policy from each of them.
 type descriptor struct {
 	path     []entry
 	policy   Policy
@@ -88,8 +88,8 @@ func (e *envoyDomain) descriptors(parent *yaml.Node, path []entry) error {
 	return nil
 }
 
-// limit adds the limit of a descriptor. A descriptor without a limit and without descriptors
-// below it exempts requests.
+// limit adds the limit of a descriptor. If a descriptor has neither a limit nor descriptors below
+// it, its requests are exempt from other limits.
 func (e *envoyDomain) limit(n *yaml.Node, path []entry) error {
 	limit := member(n, "rate_limit")
 	d := &descriptor{path: path, line: n.Line}

@@ -22,7 +22,8 @@ var kongPeriods = []struct{ name, window, anchor string }{
 // A scope says to which requests a plugin applies.
 type scope struct{ service, route, consumer, group string }
 
-// rank returns the place of the scope in Kong's order of precedence; the lowest one runs.
+// rank returns the position of the scope in Kong's order of precedence. Of several plugins that
+// apply, Kong runs the one with the lowest rank.
 func (s scope) rank() int {
 	type parts struct{ consumer, group, route, service bool }
 	order := []parts{
@@ -161,7 +162,8 @@ func (k *kongFile) addPlugins(n *yaml.Node, s scope) {
 	}
 }
 
-// config returns the settings of a plugin. Its own ones win over those of its _config.
+// config returns the settings of a plugin. A setting of the plugin itself has precedence over the
+// one in its _config.
 func (k *kongFile) config(p *plugin) map[string]*yaml.Node {
 	settings := map[string]*yaml.Node{}
 	for _, from := range []*yaml.Node{member(k.configs, text(p.node, "_config")), member(p.node, "config")} {
@@ -174,7 +176,7 @@ func (k *kongFile) config(p *plugin) map[string]*yaml.Node {
 	return settings
 }
 
-// kongElsewhere says where the settings of a plugin have their place that no policy has.
+// kongElsewhere says, for each setting that no policy has, where Headgate has it instead.
 var kongElsewhere = map[string]string{
 	"hide_client_headers":     "the setting HEADGATE_HEADERS selects the headers",
 	"error_code":              "the gateway selects the status of a denied request",

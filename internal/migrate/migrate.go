@@ -67,7 +67,7 @@ type Limit struct {
 	Anchor    string `json:"anchor,omitempty"`
 }
 
-// A Note says what of a line the plans do not contain, or express in another way.
+// A Note says which part of a line of the input the plans do not contain, or express differently.
 type Note struct {
 	File string
 	Line int
@@ -84,7 +84,8 @@ var readers = map[string]func(*reader, []byte) error{
 	"nginx": (*reader).nginx,
 }
 
-// Read converts the content of a file. If plan is not empty, it is the slug of the only plan.
+// Read converts the content of a file in a format. If plan is not "", all policies are in one plan
+// with this slug.
 func Read(format, file, plan string, text []byte) (Configuration, []Note, error) {
 	r := &reader{file: file, plans: map[string]Plan{}}
 	read, ok := readers[format]
@@ -130,10 +131,10 @@ func (r *reader) note(line int, format string, args ...any) {
 	r.notes = append(r.notes, Note{r.file, line, fmt.Sprintf(format, args...)})
 }
 
-// from returns the description of a policy that comes from a line.
+// from returns the description of a policy, which names the line of the input that it comes from.
 func (r *reader) from(line int) string { return fmt.Sprintf("From %s:%d.", r.file, line) }
 
-// slugs returns slugs that are unique within one plan or configuration.
+// A slugs makes slugs that are unique within a plan or a configuration.
 type slugs map[string]bool
 
 var (
@@ -159,8 +160,8 @@ func (s slugs) of(parts ...string) string {
 	return unique
 }
 
-// withExemptions adds a policy without limits for each policy in shadow that replaces others, because
-// a policy in shadow replaces nothing.
+// withExemptions adds a policy without limits for each policy in mode shadow that replaces others.
+// A policy in mode shadow replaces nothing; the added policy does.
 func withExemptions(list []Policy, s slugs) []Policy {
 	var out []Policy
 	for _, p := range list {
@@ -191,7 +192,8 @@ func prefixed(prefix string) string {
 	return prefix + "/*"
 }
 
-// patternCharacters are those that a literal path cannot contain in a pattern.
+// patternCharacters are characters with a meaning in a path pattern, so a literal path with one of
+// them cannot be a pattern.
 const patternCharacters = "{}*"
 
 // documents returns the YAML or JSON documents of a text.

@@ -1,12 +1,12 @@
 // Package nodes stores a report of each node and shows the reports of all nodes: release, revision,
 // and the state of Redis, the database, and the backlog of counts.
 //
-//	node.go       Node: the report of one process; the interface Store
-//	node_json.go  the JSON form in which a report is stored
-//	beacon.go     Beacon: writes the report every five seconds, and removes it when the process stops
-//	overview.go   Service: the reports of all nodes together
-//	warnings.go   the rules by which a node gets warnings
-//	stopwatch.go  Stopwatch: latencies between two reports
+//	node_report.go        Node: the report of one process; the interface Store
+//	node_json.go          the JSON form in which a report is stored
+//	report_writer.go      Beacon: writes the report every five seconds, and removes it when the process stops
+//	overview.go           Service: the reports of all nodes together
+//	warnings.go           the rules by which a node gets warnings
+//	latency_stopwatch.go  Stopwatch: latencies between two reports
 //
 // A report is not an edit: it raises no revision and writes no audit entry. No decision depends on
 // it. A node that cannot report continues to serve, and other nodes show it as silent.

@@ -48,7 +48,7 @@ type Provider struct {
 	found chan *discovered // a channel with one element, used as a lock: the discovered endpoints, or nil before the discovery
 }
 
-// discovered contains the provider's endpoints and keys.
+// A discovered has the endpoints and the keys of the provider.
 type discovered struct {
 	oauth    oauth2.Config
 	verifier *oidclib.IDTokenVerifier
@@ -90,14 +90,15 @@ func checkURL(name, text string) error {
 	return nil
 }
 
-// errAway returns the error for a provider that is unavailable.
+// errAway returns the error for a provider that cannot be reached.
 func errAway(cause error) error {
 	return &problem.Problem{
 		Kind: problem.Unavailable, Message: "the sign-in provider does not answer: try again soon, or sign in by password", Cause: cause,
 	}
 }
 
-// errRefused returns the error for a sign-in that is not valid. Its message is the same for every cause.
+// errRefused returns the error for a sign-in that is invalid. Its message is the same for every
+// cause, which only the log contains.
 func errRefused(cause error) error {
 	return &problem.Problem{
 		Kind: problem.Unauthenticated, Code: "oidc_refused",
@@ -105,8 +106,8 @@ func errRefused(cause error) error {
 	}
 }
 
-// discover requests the provider's endpoints and keys and keeps them. After a failure, the next call repeats the
-// request. Only one request runs at a time.
+// discover returns the endpoints and keys of the provider. It requests them once and keeps them.
+// After a failed request, the next call sends another one. Only one request runs at a time.
 func (p *Provider) discover(ctx context.Context) (*discovered, error) {
 	var found *discovered
 	select {

@@ -11,13 +11,15 @@
 //
 //   - needs shadow: the counts say nothing about the policy. Only publishing it in mode shadow shows what it would deny.
 //
-//     preview_result.go  the types of the result
-//     service.go         reads the plan, its tenants and their counts
-//     certainty.go       which policies overlap, and how certain a figure can be
-//     denial_bounds.go   lower and upper bounds of the denials of limits, from counts by minute
-//     replay.go          replays counted requests against the arithmetic of limits
-//     tenant_minutes.go  the counts of one tenant and its keys by minute
-//     denial_figures.go  sums over tenants, routes and keys
+// The files are:
+//
+//	preview_result.go    the types of the result
+//	service.go           reads the plan, its tenants and their counts
+//	policy_certainty.go  which policies overlap, and how certain a figure can be
+//	denial_bounds.go     lower and upper bounds of the denials of limits, from counts by minute
+//	replay.go            replays counted requests against the arithmetic of limits
+//	tenant_minutes.go    the counts of one tenant and its keys by minute
+//	denial_figures.go    sums over tenants, routes and keys
 //
 // The package must not depend on HTTP and SQL. The arithmetic of limits is in enforcement.Meter.
 package preview

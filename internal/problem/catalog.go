@@ -9,7 +9,7 @@ type Type struct {
 	Status int
 	// Title is a short summary. It never changes for the type.
 	Title string
-	// Meaning says when the type occurs. Remedy says what the caller can do.
+	// Meaning says when a response has this type. Remedy says what the caller can do.
 	Meaning, Remedy string
 }
 

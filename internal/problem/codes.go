@@ -1,8 +1,7 @@
 package problem
 
-// A Code distinguishes problems of one type. Codes are stable: SDKs match on them. The
-// page of a type lists its codes, and the enum ProblemCode of openapi.yaml has all of
-// them.
+// A Code distinguishes problems of the same type. Codes never change, because SDKs compare them.
+// The page of a type lists its codes, and the enum ProblemCode of openapi.yaml lists all codes.
 type Code struct {
 	// Name is the value of "code": "slug_taken".
 	Name string
@@ -58,7 +57,7 @@ var Codes = []Code{
 	{"untrusted_proxy", "forbidden", "The request to /v1/forward-auth does not come from a trusted proxy."},
 }
 
-// PageCodes has the codes that only pages of the dashboard show.
+// PageCodes are codes that only pages of the dashboard use. The API does not return them.
 var PageCodes = []string{"already_set_up", "link_taken", "oidc_refused", "session_exists", "sign_in_failed", "unknown_person"}
 
 // CodesOf returns the codes of a type.

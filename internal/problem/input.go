@@ -6,13 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// The following functions validate input that tenants, plans, policies and keys have in common: slugs and text for
-// people. They are in this package because it is the only one that all these packages import.
+// The following functions validate slugs and texts for people. Tenants, plans, policies and keys
+// have such fields. The functions are here because this is the only package that all their packages
+// import.
 
 // MaxSlug is the maximum length of a slug, in bytes.
 const MaxSlug = 64
 
-// SlugForm is the error message for an invalid slug. It describes what ValidSlug accepts.
+// SlugForm is the error message for an invalid slug. It says what ValidSlug accepts.
 const SlugForm = "must be 1 to 64 lower-case letters, digits and hyphens, begin and end with a letter or digit, and not look like a UUID"
 
 // ValidSlug reports whether s is a slug: it matches ^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$ and does not look like a
@@ -41,11 +42,11 @@ func looksLikeUUID(s string) bool {
 	return strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// ReservedSlug is a slug that no new object may have, because the dashboard's forms for a new tenant and a new plan
-// have this address.
+// ReservedSlug is a slug that no new tenant or plan may have, because it is in the address of the
+// form for a new tenant or plan.
 const ReservedSlug = "new"
 
-// NewSlug adds a fault at pointer if s is not a valid slug for a new object.
+// NewSlug adds a fault at pointer if s is not valid as the slug of a new object.
 func (f *Fields) NewSlug(pointer, s string) {
 	if s == ReservedSlug {
 		f.Add(pointer, "is reserved: the dashboard has its forms at this address; choose another one")
@@ -61,8 +62,8 @@ func (f *Fields) Slug(pointer, s string) {
 	}
 }
 
-// Line adds a fault at pointer if s is not one line of valid UTF-8 with at least least and at most most characters. A
-// line must not be blank and must not contain control characters.
+// Line adds a fault at pointer unless s is one line of valid UTF-8 with at least least and at most
+// most characters. It must not be blank or contain control characters.
 func (f *Fields) Line(pointer, s string, least, most int) {
 	if least > 0 && strings.TrimSpace(s) == "" {
 		f.Add(pointer, "must have %d to %d characters", least, most)
@@ -71,7 +72,7 @@ func (f *Fields) Line(pointer, s string, least, most int) {
 	f.text(pointer, s, least, most, "")
 }
 
-// Text is like Line, but for longer texts: line breaks and tabs are allowed, and the text may be empty.
+// Text is like Line for longer texts: s may be empty, and may contain line breaks and tabs.
 func (f *Fields) Text(pointer, s string, most int) { f.text(pointer, s, 0, most, "\n\t") }
 
 func (f *Fields) text(pointer, s string, least, most int, allowed string) {
@@ -93,7 +94,7 @@ func (f *Fields) text(pointer, s string, least, most int, allowed string) {
 	}
 }
 
-// Escape returns s as a segment of a JSON pointer.
+// Escape returns s in the form in which it can be a segment of a JSON pointer.
 func Escape(s string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
 }

@@ -59,7 +59,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// A Field describes one invalid place of the input.
+// A Field says what is wrong at one place of the input.
 type Field struct {
 	// Pointer is the RFC 6901 JSON pointer of the place, like "/limits/0/quota". For a query parameter or a header,
 	// it is the name without a slash.
@@ -76,12 +76,12 @@ type Problem struct {
 	Code string
 	// Message is a sentence for the caller. It starts in lower case and has no period at the end.
 	Message string
-	// Fields are the invalid places, in the order of the input.
+	// Fields are the faults of the input, in the order of their places.
 	Fields []Field
-	// RetryAfter is the number of seconds after which the same request may succeed, with kind Unavailable. 0 if it is
-	// not known.
+	// RetryAfter is the number of seconds after which the same request may succeed. It is set for
+	// the kind Unavailable; 0 if it is unknown.
 	RetryAfter int64
-	// Cause is the underlying error. It is logged, but never shown to the caller.
+	// Cause is the underlying error. Logs contain it, but responses do not.
 	Cause error
 }
 
@@ -128,7 +128,7 @@ func Of(err error) Kind {
 // Is reports whether err is a Problem of kind k. It is false for nil.
 func Is(err error, k Kind) bool { return err != nil && Of(err) == k }
 
-// Fields collects the faults of one input, so that the caller gets all of them in one response.
+// Fields collects all faults of one input, so that one response can report all of them.
 type Fields []Field
 
 // Add adds a fault at pointer.

@@ -9,8 +9,8 @@
 //	scenario.go        reads and validates a scenario
 //	limit_counters.go  the limits in force, and how set_limits changes them
 //	steps.go           plays the steps in order
-//	output.go          writes the line with the results
-//	run.go             Run and RunOne: lines in, lines out
+//	result_line.go     writes the line with the results
+//	run_scenarios.go   Run and RunOne: lines in, lines out
 //
 // The package does not depend on HTTP, SQL, tenants or plans.
 package simulation

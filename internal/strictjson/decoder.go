@@ -33,7 +33,7 @@ type Decoder struct {
 	fault  *problem.Problem
 }
 
-// A frame is an object or array that is not closed yet.
+// A frame is an object or array whose end was not read yet.
 type frame struct {
 	object bool
 	index  int                 // of an array: index of the element that is being read
@@ -41,18 +41,19 @@ type frame struct {
 	set    map[string]struct{} // of an object: its names, if there are more than fewNames
 }
 
-// fewNames is the number of names of an object up to which a linear search finds duplicates. For more names, a map is
-// used, so that the time stays linear.
+// fewNames is the number of names in an object up to which duplicates are found by a linear search.
+// For more names, a map is used, so that the total time stays linear.
 const fewNames = 24
 
-// Reset starts to read a text. Arrays and objects may be nested at most maxDepth levels deep.
+// Reset starts the reading of a new text. Its arrays and objects may be nested at most maxDepth
+// levels deep.
 func (d *Decoder) Reset(text string, maxDepth int) {
 	clear(d.frames[:cap(d.frames)])
 	*d = Decoder{text: text, max: maxDepth, frames: d.frames[:0], names: d.names[:0]}
 }
 
-// End checks that nothing follows the value, and returns the first error: nil or a *problem.Problem of kind
-// Malformed.
+// End returns the first error, which is a *problem.Problem of the kind Malformed, or nil. Text
+// after the value is an error too.
 func (d *Decoder) End() error {
 	if d.fault == nil {
 		d.space()
@@ -177,7 +178,8 @@ func (d *Decoder) Skip() {
 	}
 }
 
-// Null reads null if it comes next, and reports whether it does. Other methods reject null.
+// Null reports whether the next value is null. If so, it reads the value. All other methods reject
+// null.
 func (d *Decoder) Null() bool { return d.fault == nil && d.word("null") }
 
 // Raw reads a value of any type and returns its text.
@@ -243,7 +245,7 @@ func (d *Decoder) Pointer() string {
 
 var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// Rest returns the text from the next value on. It does not check that text, which is checked when it is read.
+// Rest returns the text that was not read yet. It is not checked before it is read.
 func (d *Decoder) Rest() string {
 	if d.fault != nil {
 		return ""

@@ -20,8 +20,8 @@ func (d *Decoder) open(bracket byte, want string) bool {
 	return true
 }
 
-// more reports whether another member or element follows, and reads the comma before it. Otherwise it reads the
-// closing bracket.
+// more reports whether another member or element follows. If so, it reads the comma before it;
+// otherwise it reads the closing bracket.
 func (d *Decoder) more(bracket byte, first bool) bool {
 	if d.fault != nil {
 		return false
@@ -41,7 +41,7 @@ func (d *Decoder) more(bracket byte, first bool) bool {
 	return false
 }
 
-// shut removes the frame of the innermost object or array.
+// shut ends the innermost object or array: it removes its frame.
 func (d *Decoder) shut() {
 	if d.fault == nil {
 		last := len(d.frames) - 1
@@ -76,7 +76,7 @@ func (d *Decoder) name() (string, bool) {
 	return name, true
 }
 
-// known reports whether the innermost object already has a member with this name.
+// known reports whether the innermost object has already had a member with this name.
 func (d *Decoder) known(name string) bool {
 	f := &d.frames[len(d.frames)-1]
 	had := d.names[f.first:]
@@ -101,7 +101,8 @@ func (d *Decoder) known(name string) bool {
 	return false
 }
 
-// begins reports whether the next value starts with the byte c. If it does not, begins records an error.
+// begins reports whether the next value starts with the byte c. If not, it records the error that
+// want was expected.
 func (d *Decoder) begins(c byte, want string) bool {
 	if d.fault != nil {
 		return false

@@ -45,7 +45,7 @@ func (t *Tracer) Handler(next http.Handler, route func(*http.Request) string) ht
 	})
 }
 
-// describe sets the name and the attributes of the span of an answered request.
+// describe sets the name and the attributes of the span for a request, after the response.
 func describe(span trace.Span, r *http.Request, code int, route func(*http.Request) string) {
 	attributes := []attribute.KeyValue{
 		semconv.HTTPRequestMethodKey.String(method(r)),

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Limiter returns a Limiter that calls l. If the context of a call has a sampled span, the call gets its own span.
-// For all other calls, the only additional work is to check the context.
+// Limiter returns a Limiter that calls l. A call whose context has a sampled span gets a span of
+// its own. For any other call, the only additional work is to look for a span in the context.
 func (t *Tracer) Limiter(l enforcement.Limiter) enforcement.Limiter {
 	if t == nil {
 		return l
@@ -35,8 +35,8 @@ func (l *limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	count(span, outcomes)
 }
 
-// verdictKeys are the names of the span attributes that count requests, by verdict. Index 0 is for values that are no
-// verdict.
+// verdictKeys are the names of the span attributes that say how many requests have each verdict.
+// Index 0 is for unknown verdicts.
 var verdictKeys = func() [enforcement.Reused + 1]string {
 	keys := [enforcement.Reused + 1]string{"headgate.limiter.undecided"}
 	for v := enforcement.Granted; v <= enforcement.Reused; v++ {

@@ -10,8 +10,8 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// maxQueued is the maximum number of ended spans that wait to be sent. A check has two spans, each smaller than a
-// kilobyte.
+// maxQueued is the maximum number of spans that have ended and wait to be sent. A check has two
+// spans, each smaller than a kilobyte.
 const maxQueued = 2048
 
 // reportEvery is the minimum time between two log lines about lost spans.
@@ -49,8 +49,8 @@ func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// reporting is an exporter that logs dropped spans. It logs in the exporter's
-// goroutine, so that a request that drops a span does not write a log line.
+// A reporting is an exporter that logs how many spans were dropped. It logs in the goroutine of the
+// exporter, so that a request whose span is dropped need not write a log line.
 type reporting struct {
 	sdk.SpanExporter
 	log *slog.Logger

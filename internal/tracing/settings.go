@@ -67,7 +67,7 @@ func parseEndpoint(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// sampler returns the sampler that selects the traced requests.
+// sampler returns the sampler, which selects the requests that are traced.
 func (env environment) sampler() (sdk.Sampler, error) {
 	name := strings.ToLower(strings.TrimSpace(env(samplerVariable)))
 	switch name {

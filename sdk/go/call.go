@@ -34,7 +34,7 @@ type call struct {
 	body   []byte
 }
 
-// An answer is a response whose body is read.
+// An answer is a response with its body, which was read to the end.
 type answer struct {
 	status int
 	header http.Header
@@ -43,7 +43,7 @@ type answer struct {
 
 var answers = sync.Pool{New: func() any { return new(answer) }}
 
-// release gives the memory of the body back. The header stays valid.
+// release returns the memory of the body for other calls. The header stays valid.
 func (a *answer) release() {
 	if a.body.Cap() > 1<<16 {
 		return
@@ -53,8 +53,9 @@ func (a *answer) release() {
 	answers.Put(a)
 }
 
-// call sends a call, and repeats it if nothing was charged, or if it is idempotent. The
-// deadline is that of limited; the caller's own context says whether the caller canceled.
+// call makes a call. It repeats the call after a failure if nothing was charged or if the call is
+// idempotent. limited has the deadline for all tries. callers is the context of the caller, which
+// says whether the caller canceled the call.
 func (c *Client) call(limited, callers context.Context, to call) (*answer, error) {
 	c.budget.earn()
 	for try := 1; ; try++ {
@@ -82,9 +83,9 @@ func (c *Client) call(limited, callers context.Context, to call) (*answer, error
 	}
 }
 
-// retryable reports whether a try may be repeated, because it charged nothing or because
-// the call is idempotent, and the time until then: the Retry-After of the answer and full
-// jitter.
+// retryable reports whether a call may be repeated after a try: if the try charged nothing, or if
+// the call is idempotent. It also returns the time until the next try: the Retry-After of the
+// response, plus a random part of a time that doubles with each try.
 func retryable(a *answer, err error, try int, idempotent bool) (time.Duration, bool) {
 	wait := time.Duration(rand.Int64N(int64(min(retryMax, retryBase<<(try-1)))))
 	if err != nil {
@@ -99,8 +100,8 @@ func retryable(a *answer, err error, try int, idempotent bool) (time.Duration, b
 	return wait + time.Duration(seconds)*time.Second, err == nil
 }
 
-// limitsCalls reports whether the limits of the API reject a call. They do not limit
-// checks: a 429 to a check is a denial, and its kind is not problem.
+// limitsCalls reports whether the response says that the caller makes too many calls of the API.
+// These limits do not apply to checks: a check with status 429 is a denial.
 func (a *answer) limitsCalls() bool {
 	var body struct{ Kind string }
 	return a.status == http.StatusTooManyRequests && json.Unmarshal(a.body.Bytes(), &body) == nil && body.Kind == "problem"
@@ -117,8 +118,7 @@ func sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// send makes one try. It does not follow redirects, so that the token reaches no other
-// server.
+// send makes one try. It does not follow redirects, so that no other server gets the token.
 func (c *Client) send(ctx context.Context, to call) (*answer, error) {
 	request := (&http.Request{
 		Method: to.method, URL: to.url, Host: to.url.Host, Header: to.header,
@@ -126,7 +126,7 @@ func (c *Client) send(ctx context.Context, to call) (*answer, error) {
 	}).WithContext(ctx)
 	if to.body != nil {
 		request.ContentLength = int64(len(to.body))
-		// net/http writes the head and a body of this type with one system call.
+		// net/http writes the headers and a body of this type with one system call.
 		request.Body = io.NopCloser(bytes.NewReader(to.body))
 		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(to.body)), nil }
 	}
@@ -148,7 +148,7 @@ func (c *Client) send(ctx context.Context, to call) (*answer, error) {
 	return a, nil
 }
 
-// classify returns the typed error for an error of a transport.
+// classify returns the error of this package for an error of the transport.
 func classify(callers context.Context, err error) error {
 	code := CodeConnection
 	var timeout net.Error
@@ -161,8 +161,8 @@ func classify(callers context.Context, err error) error {
 	return &UnreachableError{Code: code, Cause: err}
 }
 
-// A budget bounds the retries to a tenth of the calls, so that retries do not multiply the
-// load of a server in trouble.
+// A budget allows retries for only a tenth of the calls. Without it, retries would multiply the
+// load of a server that is already overloaded.
 type budget struct {
 	mu     sync.Mutex
 	tokens float64

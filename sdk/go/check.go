@@ -82,7 +82,7 @@ func (c *Client) CheckBatch(ctx context.Context, requests []CheckRequest, atomic
 	return decisions
 }
 
-// headerFor returns the header of a call for a request.
+// headerFor returns the headers of the call for a request.
 func (c *Client) headerFor(request *CheckRequest) http.Header {
 	if request.IdempotencyKey == "" {
 		return c.header
@@ -131,7 +131,8 @@ func (c *Client) decideWithout(ctx context.Context, request CheckRequest, err er
 	return d
 }
 
-// decode returns the decision of an answer, or the problem that the answer is.
+// decode returns the decision in a response. If the response is a problem, it returns the problem
+// as an error.
 func decode(a *answer) (Decision, error) {
 	var d Decision
 	if err := json.Unmarshal(a.body.Bytes(), &d); err != nil || d.Kind == "problem" {
@@ -144,7 +145,7 @@ func decode(a *answer) (Decision, error) {
 	return usable(d, a)
 }
 
-// usable returns d if Headgate decided it.
+// usable returns d if Headgate decided it. Otherwise it returns an error.
 func usable(d Decision, a *answer) (Decision, error) {
 	switch {
 	case d.Kind != KindDecision && d.Kind != KindDenial:
@@ -193,7 +194,7 @@ func protocolError(status int, cause error) error {
 	return &UnreachableError{Code: CodeProtocol, Cause: fmt.Errorf("answer %d: %w", status, cause)}
 }
 
-// asProblem returns the error for an answer that has no decision.
+// asProblem returns the error for a response without a decision.
 func asProblem(a *answer) error {
 	p := ProblemError{Status: a.status}
 	err := json.Unmarshal(a.body.Bytes(), &p)

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Version is the version of this package. The User-Agent of every call contains it.
+// Version is the version of this package. The User-Agent header of every call contains it.
 const Version = "0.1.0"
 
-// OnUnreachable says what decides if Headgate does not.
+// OnUnreachable says how a check is decided if Headgate does not decide it.
 type OnUnreachable string
 
 const (
@@ -27,26 +27,25 @@ const (
 type Config struct {
 	// URL is the address of Headgate, such as http://127.0.0.1:8080.
 	URL string
-	// Token is an operator key or a tenant key. Check needs the scope check.
+	// Token is the token of an operator key or a tenant key. Check needs the scope check.
 	Token string
-	// Timeout bounds each check, its retries included. Default: 250 ms.
+	// Timeout is the maximum time of a check, including its retries. Default: 250 ms.
 	Timeout time.Duration
 	// OnUnreachable decides checks that Headgate does not decide. Default: Open.
 	// A request that Headgate rejects with 4xx (except 401, 408 and 429) is denied even
 	// with Open, so that a client cannot choose contents that pass unchecked.
 	OnUnreachable OnUnreachable
-	// Decide reports whether to allow a request that Headgate did not decide because
-	// of err. It is used with Callback.
+	// Decide reports whether to allow a request that Headgate did not decide. err is the reason. It
+	// is called if OnUnreachable is Callback.
 	Decide func(ctx context.Context, request CheckRequest, err error) bool
-	// MaxRetries bounds the retries of a call. Only a call that charged nothing is
-	// repeated: the connection failed, or the answer is 503 with Retry-After. A
-	// negative number is none. Default: 2.
+	// MaxRetries is the maximum number of retries of a call; a negative number means none. A call
+	// is repeated only if it has charged nothing: if the connection failed, or if the response is
+	// 503 with Retry-After. Default: 2.
 	MaxRetries int
-	// RememberDenials answers a repeated request with the remembered denial until its
-	// retry time, for at most 1 s. Default: false.
+	// RememberDenials makes the client answer a repeated request itself after a denial, until the
+	// retry time of the denial, but at most for 1 s. Default: false.
 	RememberDenials bool
-	// Transport sends the calls. Default: a transport with a connection pool of this
-	// Client.
+	// Transport sends the calls. Default: a transport with a connection pool of its own.
 	Transport http.RoundTripper
 	// Hooks receive events for logs and metrics. Default: none.
 	Hooks Hooks
@@ -57,9 +56,9 @@ type Config struct {
 type Hooks struct {
 	// Decided is called after each check, and for each item of a batch.
 	Decided func(ctx context.Context, request CheckRequest, decision Decision, elapsed time.Duration)
-	// Failed is called when a call has failed for good.
+	// Failed is called when a call has failed and is not repeated.
 	Failed func(ctx context.Context, err error)
-	// Retrying is called before each retry, with the time until the retry.
+	// Retrying is called before each retry. wait is the time until the retry.
 	Retrying func(ctx context.Context, err error, wait time.Duration)
 }
 
@@ -132,15 +131,16 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// at returns the address of a path of the API. The base may have a path of a proxy.
+// at returns the URL of a path of the API. The base URL may have a path, for example that of a
+// proxy.
 func at(base *url.URL, path string) *url.URL {
 	u := *base
 	u.Path, u.RawPath = base.Path+path, ""
 	return &u
 }
 
-// newPool returns a transport that keeps enough connections for busy gateways. It does
-// not ask for compression: answers are small.
+// newPool returns a transport that keeps enough idle connections for busy gateways. It does not ask
+// for compressed responses, because responses are small.
 func newPool() *http.Transport {
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -155,7 +155,7 @@ func newPool() *http.Transport {
 	}
 }
 
-// Close closes the idle connections of the client's own pool.
+// Close closes the idle connections of the client. It does nothing if Config.Transport is set.
 func (c *Client) Close() {
 	if c.pool != nil {
 		c.pool.CloseIdleConnections()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kind says where a Decision comes from.
+// Kind says who made a Decision: Headgate, or this client because Headgate did not decide.
 type Kind string
 
 const (
@@ -36,12 +36,12 @@ const (
 
 // A Decision says whether a request may pass, and why.
 type Decision struct {
-	// Kind is decision, denial or fallback. A fallback has only Kind, Allowed, Status
+	// Kind is decision, denial or fallback. A fallback only has the fields Kind, Allowed, Status
 	// and Err.
 	Kind    Kind `json:"kind"`
 	Allowed bool `json:"allowed"`
-	// Status is the HTTP status for the answer to a denied request: 429, 403 or 503. It
-	// is 200 for an allowed request.
+	// Status is the HTTP status for a response to a denied request: 429, 403 or 503. For an allowed
+	// request, it is 200.
 	Status       int    `json:"status"`
 	DecisionID   string `json:"decision_id"`
 	Tenant       string `json:"tenant"`
@@ -53,8 +53,8 @@ type Decision struct {
 	DelayMS      int64  `json:"delay_ms"`
 	Degraded     bool   `json:"degraded"` // failure modes decided
 	Replayed     bool   `json:"replayed"` // the first decision of the IdempotencyKey; nothing was charged again
-	// NearLimit is the largest warn_at threshold that an enforced limit has reached, in
-	// percent. nil: none.
+	// NearLimit is the largest warn_at threshold that an enforced limit has reached, in percent;
+	// nil if there is none.
 	NearLimit        *int         `json:"near_limit"`
 	Limits           []LimitState `json:"limits"`
 	Type             string       `json:"type"` // the problem type of a denial
@@ -63,11 +63,11 @@ type Decision struct {
 	ViolatedPolicies []string     `json:"violated-policies"`
 	RequestID        string       `json:"request_id"`
 
-	// Remembered is set if the denial was remembered: no call was made.
+	// Remembered says that the client remembered a denial and made no call.
 	Remembered bool `json:"-"`
-	// Err is why Headgate did not decide: an *UnreachableError or a *ProblemError.
+	// Err is the reason why Headgate did not decide: an *UnreachableError or a *ProblemError.
 	Err error `json:"-"`
-	// Header holds the headers of Headgate's answer. It is shared: do not change it.
+	// Header has the headers of Headgate's response. Do not change it, because it is shared.
 	Header http.Header `json:"-"`
 }
 
@@ -88,8 +88,8 @@ type LimitState struct {
 	Mode         string `json:"mode"`       // enforce or shadow
 }
 
-// RetryAfter returns the time until the same request would pass. It reports false if
-// waiting does not help, or if the time is unknown.
+// RetryAfter returns the time until the same request would be allowed. It returns false if waiting
+// does not help, or if the time is unknown.
 func (d *Decision) RetryAfter() (time.Duration, bool) {
 	if d.RetryAfterMS == nil {
 		return 0, false
@@ -97,8 +97,8 @@ func (d *Decision) RetryAfter() (time.Duration, bool) {
 	return time.Duration(*d.RetryAfterMS) * time.Millisecond, true
 }
 
-// SetHeaders sets RateLimit, RateLimit-Policy, Retry-After and the other rate-limit
-// headers of Headgate's answer on the answer to the caller.
+// SetHeaders copies the rate-limit headers of Headgate's response, such as RateLimit and
+// Retry-After, to the headers of a response to the caller.
 func (d *Decision) SetHeaders(to http.Header) {
 	for name, values := range d.Header {
 		if strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit") {

@@ -10,8 +10,8 @@ const (
 	denialsLimit = 10_000 // denials of a client, so that many keys do not fill the memory
 )
 
-// denials remembers denied requests until their retry time. The time is that of the
-// monotonic clock: a step of the wall clock has no effect.
+// denials remembers denied requests until their retry time. It uses the monotonic clock, so a step
+// of the wall clock has no effect.
 type denials struct {
 	mu    sync.Mutex
 	until map[string]denial
@@ -23,7 +23,7 @@ type denial struct {
 	until    time.Time
 }
 
-// get returns the remembered denial of a request, with the retry times of now.
+// get returns the remembered denial of a request. The retry times in it are as of now.
 func (m *denials) get(body []byte, now time.Time) (Decision, bool) {
 	m.mu.Lock()
 	kept, ok := m.until[string(body)]

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// UnreachableCode says why no usable answer came.
+// UnreachableCode says why no usable response came.
 type UnreachableCode string
 
 const (
@@ -28,7 +28,7 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Cause }
 
-// A ProblemError is an RFC 9457 problem that Headgate answered.
+// A ProblemError is an RFC 9457 problem that Headgate returned.
 type ProblemError struct {
 	Type      string  `json:"type"`
 	Title     string  `json:"title"`
@@ -59,8 +59,8 @@ func (e *ProblemError) Error() string {
 	return text
 }
 
-// rejects reports whether the contents of the request caused the problem. OnUnreachable
-// does not allow such a request, because its sender could have chosen the contents.
+// rejects reports whether the content of the request caused the problem. OnUnreachable does not
+// allow such a request, because its sender could have chosen the content to pass unchecked.
 func (e *ProblemError) rejects() bool {
 	switch e.Status {
 	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:

@@ -22,7 +22,7 @@ type MiddlewareConfig struct {
 	// Shadow lets every request pass, and logs the denials. Requests are charged, and no
 	// header is set. Default: false.
 	Shadow bool
-	// Denied answers denied requests. Default: WriteDenial.
+	// Denied writes the response to a denied request. Default: WriteDenial.
 	Denied func(http.ResponseWriter, *http.Request, Decision)
 	// Log receives the denials of Shadow. Default: slog.Default.
 	Log *slog.Logger
@@ -30,7 +30,7 @@ type MiddlewareConfig struct {
 
 type contextKey struct{}
 
-// FromContext returns the decision that Middleware made about the request of ctx.
+// FromContext returns the decision that Middleware made about the request to which ctx belongs.
 func FromContext(ctx context.Context) (Decision, bool) {
 	d, ok := ctx.Value(contextKey{}).(*Decision)
 	if !ok {
@@ -85,7 +85,8 @@ func (config *MiddlewareConfig) request(r *http.Request) CheckRequest {
 	return request
 }
 
-// denialBody is the answer to a denied request. It has nothing of the tenant's plan.
+// denialBody is the body of the response to a denied request. It contains nothing about the
+// tenant's plan.
 type denialBody struct {
 	Type             string   `json:"type"`
 	Title            string   `json:"title"`
@@ -95,7 +96,8 @@ type denialBody struct {
 	DecisionID       string   `json:"decision_id,omitempty"`
 }
 
-// WriteDenial answers a denied request with its status and an RFC 9457 problem.
+// WriteDenial writes a response to a denied request: the status of the denial, and an RFC 9457
+// problem.
 func WriteDenial(w http.ResponseWriter, _ *http.Request, d Decision) {
 	body := denialBody{"about:blank", http.StatusText(d.Status), d.Status, "", d.ViolatedPolicies, d.DecisionID}
 	if d.Status == http.StatusTooManyRequests {

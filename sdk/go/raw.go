@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// manageTimeout bounds a management call whose context has no deadline.
+// manageTimeout is the maximum time of a management call whose context has no deadline.
 const manageTimeout = 30 * time.Second
 
-// A RawCall is any call of the API. Package manage has typed calls.
+// A RawCall is a call of any operation of the API. Package manage has typed calls.
 type RawCall struct {
 	Method string
 	Path   string // escaped
@@ -28,8 +28,8 @@ type RawAnswer struct {
 	Body   []byte
 }
 
-// Raw makes a call. A status of 400 or more is a *ProblemError or an *UnreachableError.
-// A call that failed before the server could act is repeated.
+// Raw makes a call. If the status is 400 or higher, the error is a *ProblemError or an
+// *UnreachableError. Raw repeats a call that failed before the server could act.
 func (c *Client) Raw(ctx context.Context, raw RawCall) (*RawAnswer, error) {
 	path, err := url.PathUnescape(raw.Path)
 	if err != nil {

@@ -26,7 +26,7 @@ type CheckRequest struct {
 	Path string
 	// Attributes are the values that policies count by, such as ip and user.
 	Attributes map[string]string
-	// Cost is the number of quota units. A nil Cost is 1. A cost of 0 charges nothing.
+	// Cost is the number of quota units. If it is nil, the cost is 1. A cost of 0 charges nothing.
 	Cost *int64
 	// Mode is the mode of the check. Default: Enforce.
 	Mode Mode
@@ -41,8 +41,8 @@ type CheckRequest struct {
 // Cost returns a pointer to units, for CheckRequest.Cost.
 func Cost(units int64) *int64 { return &units }
 
-// append appends the request as JSON. Equal requests give equal bytes, because the names
-// of attributes are sorted; remembered denials use the bytes as their key.
+// append appends the JSON form of the request. Equal requests have equal JSON forms, because the
+// names of attributes are sorted. Remembered denials are found by it.
 func (r *CheckRequest) append(b []byte) []byte {
 	b = append(b, '{')
 	b = appendMember(b, "tenant", r.Tenant)

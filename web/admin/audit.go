@@ -21,7 +21,7 @@ const (
 	// changesInList is the maximum number of changed fields of an entry in a list.
 	// changesInEntry is the maximum on the page of the entry.
 	changesInList, changesInEntry = 12, 500
-	// verifyTimeout bounds the verification of the chain.
+	// verifyTimeout is the maximum time for verifying the hash chain.
 	verifyTimeout = 2 * time.Minute
 )
 
@@ -147,8 +147,8 @@ var objectPages = map[string]string{
 	"session": web.TenantPath + "/members", "operator_key": operatorKeysPath,
 }
 
-// objectURL returns the page of the object of an entry. It returns "" if there is none or the
-// reader must not open it.
+// objectURL returns the address of the page about the object of an entry. If there is none, or if
+// the reader must not open it, it returns "".
 func (r *auditReading) objectURL(e audit.Entry) string {
 	group, verb, _ := strings.Cut(e.Action, ".")
 	if verb == "delete" || verb == "remove" {

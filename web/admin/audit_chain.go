@@ -16,8 +16,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A chain contains the result of the last verification of the audit log's hash chain on this
-// node.
+// A chain has the result of the last verification of the audit log's hash chain by this node.
 type chain struct {
 	walking sync.Mutex // locked during a verification
 	mu      sync.Mutex

@@ -21,8 +21,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// auditGroups are the values of the filter for the kind of action. A kind is the part of an
-// action before the dot.
+// auditGroups are the kinds of actions by which the audit log can be filtered. The kind is the part
+// of an action before the dot.
 var auditGroups = []views.Option{
 	{Value: "", Label: "Everything"},
 	{Value: "plan", Label: "Plans"},
@@ -61,8 +61,8 @@ var auditRanges = []struct {
 	{"90d", "The last 90 days", 90 * web.Day},
 }
 
-// An auditReading is one request to read the audit log, with its filters and the permissions of
-// its reader.
+// An auditReading is one request for entries of the audit log: the filters, and what the reader may
+// see.
 type auditReading struct {
 	w      *pages
 	c      echo.Context

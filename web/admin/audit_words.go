@@ -29,7 +29,7 @@ func actorKindOf(kind string) actorKind {
 	return actorKind{kind, "circle-help"}
 }
 
-// actions are the words of actions. The name of the object follows them.
+// actions has the English words for each action. The name of the object follows them.
 var actions = map[string]string{
 	"access.refused":              "was denied",
 	"alert_channel.change":        "changed the alert channel",
@@ -132,7 +132,7 @@ func fieldChanges(before, after json.RawMessage) []views.FieldChange {
 	return list
 }
 
-// fieldsOf returns the leaves of a document by their paths.
+// fieldsOf returns the values in a document that are not objects or lists, by their paths.
 func fieldsOf(document json.RawMessage) map[string]string {
 	fields := map[string]string{}
 	if len(document) == 0 {

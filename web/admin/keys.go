@@ -23,8 +23,8 @@ import (
 
 const operatorKeysPath = "/settings/keys"
 
-// A keyring contains the functions and texts with which the same pages manage the keys of one
-// tenant or of the operator.
+// A keyring has the functions and texts for pages about keys. With it, the same handlers serve the
+// keys of a tenant and those of the operator.
 type keyring struct {
 	head  views.TenantHead
 	base  string // path of the list
@@ -35,8 +35,8 @@ type keyring struct {
 	create func(context.Context, tenants.NewKey) (tenants.Key, string, error)
 	rotate func(ctx context.Context, id string, overlap time.Duration) (tenants.Key, string, error)
 	revoke func(ctx context.Context, id string) (tenants.Key, error)
-	// created lists the valid keys that were created with a key. revokeAll revokes the key
-	// together with them.
+	// created lists the valid keys that were created with a key. revokeAll revokes a key together
+	// with these keys.
 	created   func(ctx context.Context, id string) ([]tenants.Key, error)
 	revokeAll func(ctx context.Context, id string) (tenants.Key, error)
 
@@ -45,7 +45,7 @@ type keyring struct {
 	empty           views.Empty
 	nameHint, life  string // life is the preselected validity of a new key
 	scopes          []keyScope
-	// try returns a command that demonstrates the new key, or "".
+	// try returns the shell command that the page shows with a new key to try it out. It returns "" if no command fits the scopes.
 	try func(origin, token string, scopes []tenants.Scope) string
 }
 
@@ -161,7 +161,7 @@ func (w *pages) listKeys(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.KeysPage(w.keyPage(c, k, ""), v))
 }
 
-// creators returns, by ID, the names of the keys that created the given keys.
+// creators returns the names of the keys with which the given keys were created, by ID.
 func (k *keyring) creators(ctx context.Context, keys []tenants.Key) (map[string]string, error) {
 	names := make(map[string]string)
 	for _, key := range keys {

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A group is a list of people: those of the operator or the members of one tenant.
+// A group is whose people a page is about: the operator's, or the members of one tenant.
 type group struct {
 	tenant             tenants.Tenant // zero for the operator
 	base, title, intro string

@@ -16,7 +16,8 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// A draftForm is a draft as it was typed. It can hold values that no document can.
+// A draftForm is a draft as it was typed into the form. It may contain values that a plans.Document
+// cannot contain.
 type draftForm struct {
 	name, description string
 	policies          []policyForm
@@ -33,7 +34,7 @@ type policyForm struct {
 
 type attributeForm struct{ name, value string }
 
-// A limitForm has the values of a limit by the names in limitFields.
+// A limitForm has the texts in the fields of a limit, by the names in limitFields.
 type limitForm map[string]string
 
 // policyFields are the fields of a policy that have one value. was is the slug with
@@ -55,8 +56,8 @@ var (
 	limitFields = []string{"name", "algorithm", "quota", "window", "burst", "anchor", "warn_at", "durable"}
 )
 
-// maxRows bounds each list of a policy. It is above the bounds of documents, so that
-// a list that is too long gets a fault at its place.
+// maxRows is the maximum number of rows in each list of a policy. It is higher than the maximum in
+// a document, so that a list that is too long gets an error message at its place.
 const maxRows = 300
 
 // formOf returns the form of a document.
@@ -103,8 +104,8 @@ func limitFormOf(l enforcement.Limit) limitForm {
 	return f
 }
 
-// newPolicy returns a policy in shadow, so that its effect can be checked before it
-// denies requests.
+// newPolicy returns a policy in mode shadow, so that its effect can be seen before it denies
+// requests.
 func newPolicy() policyForm {
 	f := policyFormOf(plans.Policy{Match: plans.Match{Path: "*"}, Mode: enforcement.PolicyShadow}.Canonical())
 	f.limits = []limitForm{newLimit()}
@@ -115,8 +116,8 @@ func newLimit() limitForm {
 	return limitForm{"algorithm": enforcement.SlidingWindowCounter.String(), "window": "1m", "anchor": enforcement.FirstHit.String()}
 }
 
-// lineOfValue returns a value as one line. A value with control characters, or with
-// a quotation mark at its start, becomes a JSON string.
+// lineOfValue returns the value of an attribute as one line for the form. If it has control
+// characters or begins with a quotation mark, the result is a JSON string.
 func lineOfValue(value string) string {
 	if !strings.HasPrefix(value, `"`) && !strings.ContainsFunc(value, unicode.IsControl) {
 		return value
@@ -125,7 +126,7 @@ func lineOfValue(value string) string {
 	return string(text)
 }
 
-// valueOfLine reads what lineOfValue wrote.
+// valueOfLine returns the value for which lineOfValue has returned this line.
 func valueOfLine(line string) (string, bool) {
 	if !strings.HasPrefix(line, `"`) {
 		return line, true
@@ -156,7 +157,8 @@ func readDraft(values url.Values) draftForm {
 	return f
 }
 
-// rowsOf returns the prefixes of the rows of a list, by their numbers.
+// rowsOf returns the first parts of the field names of all rows of a list, ordered by the numbers
+// in them.
 func rowsOf(values url.Values, list string) []string {
 	seen := map[int]bool{}
 	for name := range values {
@@ -191,7 +193,8 @@ func fieldsAt(values url.Values, at string, names []string) map[string]string {
 	return out
 }
 
-// follow changes the slugs in replaces if the form changed the slugs of policies.
+// follow changes the slugs in replaces where the visitor has changed the slugs of the replaced
+// policies.
 func (f *draftForm) follow() {
 	renamed, twice := map[string]string{}, map[string]bool{}
 	for _, p := range f.policies {
@@ -246,14 +249,14 @@ func rowNumber(s string, below int) bool {
 	return err == nil && n >= 0 && n < below && strconv.Itoa(n) == s
 }
 
-// A reading is the content of a form.
+// A reading is the document that a form contains, with the faults of the form.
 type reading struct {
 	document plans.Document
 	faults   problem.Fields    // of what a document cannot hold
 	fields   map[string]string // the field of a JSON pointer, if fieldAt does not find it
 }
 
-// read returns the document. It leaves out empty rows.
+// read returns the document in the form, without empty rows.
 func (f draftForm) read() reading {
 	r := reading{fields: map[string]string{}}
 	content := plans.Content{Name: f.name, Description: f.description}
@@ -523,7 +526,8 @@ func (f *draftForm) copyOf(p policyForm) policyForm {
 	}
 }
 
-// field returns the field of a fault: at its pointer, or the nearest one above.
+// field returns the name of the form field for a fault: the field at its pointer, or else the
+// nearest one above.
 func (r *reading) field(pointer string) string {
 	for pointer != "" {
 		if field, known := r.fields[pointer]; known {

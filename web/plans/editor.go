@@ -19,10 +19,11 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// The editor shows a draft as a form or as JSON. The server keeps nothing of what was
-// typed before it is saved: each answer contains it, and the script keeps it in the tab.
+// The editor shows a draft as a form or as JSON. Until the draft is saved, the server stores
+// nothing of what was typed: each response contains all of it, and the script keeps it in the
+// browser tab.
 
-// An editor is the form on one page.
+// An editor has what one page with the form needs.
 type editor struct {
 	plan     plans.Plan
 	form     draftForm
@@ -130,7 +131,7 @@ func (w *pages) saveDraft(c echo.Context, p plans.Plan, d plans.Document, revisi
 	return c.Redirect(http.StatusSeeOther, planPath(p)+"/diff?done=draft-saved")
 }
 
-// showConflict answers a stale save with both drafts.
+// showConflict shows both drafts after a save that was based on an old revision of the draft.
 func (w *pages) showConflict(c echo.Context, p plans.Plan, mine plans.Document, revision int64) error {
 	head, err := w.planHead(c, p, "/edit")
 	if err != nil {
@@ -237,7 +238,8 @@ func (f draftForm) reviewFaults(r *reading, list problem.Fields) []views.Fault {
 	return out
 }
 
-// warn puts warnings at their fields. It returns those that belong to no single field.
+// warn stores warnings in the views of their fields. It returns the warnings that belong to no
+// single field.
 func (m *marker) warn(f *draftForm, r *reading, list problem.Fields) []views.Fault {
 	var rest problem.Fields
 	for _, p := range list {

@@ -13,7 +13,7 @@ import (
 
 var commonMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// A marker returns the fields of a form with their faults.
+// A marker makes the views of form fields, with their error messages.
 type marker struct {
 	errors map[string]string // by field
 	notes  map[string]string // warnings by field
@@ -22,7 +22,8 @@ type marker struct {
 	literal int
 }
 
-// within reports whether a policy has a fault.
+// within reports whether a field of a policy has an error message. id is the first part of the
+// names of its fields.
 func (m *marker) within(id string) bool {
 	for field := range m.errors {
 		if field == id || strings.HasPrefix(field, id+".") {
@@ -39,7 +40,7 @@ func (m *marker) input(name, label, value, hint string) views.Input {
 	return i
 }
 
-// hint returns the hint of a field with its warning.
+// hint returns the hint of a field. If the field has a warning, the warning is part of the hint.
 func (m *marker) hint(name, hint string) string {
 	return strings.TrimSpace(hint + " " + m.notes[name])
 }
@@ -48,8 +49,8 @@ func (m *marker) lines(name, label, value string) views.Text {
 	return views.Text{Name: name, Label: label, Value: value, Error: m.errors[name], Rows: 2, Optional: true}
 }
 
-// choose returns a choice from a list. It adds a value that is not in the list, which
-// can come from the JSON.
+// choose returns a list to choose from. If the value is not in the list, which is possible after an
+// edit of the JSON, choose adds it.
 func (m *marker) choose(name, label, value string, options []views.Option) views.Select {
 	if !slices.ContainsFunc(options, func(o views.Option) bool { return o.Value == value }) {
 		options = append(slices.Clone(options), views.Option{Value: value, Label: value})
@@ -159,8 +160,8 @@ func (m *marker) rows(v *views.PolicyFields, p *policyForm) {
 	}
 }
 
-// maxReplaceBoxes is the maximum number of policies for which each policy has a box
-// for every other one.
+// maxReplaceBoxes is the maximum number of policies for which each policy gets a check box for each
+// other policy.
 const maxReplaceBoxes = 40
 
 func (m *marker) replaces(v *views.PolicyFields, f *draftForm, i int) {
@@ -185,8 +186,8 @@ func (m *marker) replaces(v *views.PolicyFields, f *draftForm, i int) {
 		append(slices.Clone(p.replaces), words(p.fields["other_replaces"])...), others)
 }
 
-// boxes returns a box for each value. The order of the checked boxes is the order of
-// chosen: if that differs from the order of known, the chosen values come first.
+// boxes returns a check box for each value. The checked ones are those in chosen. If chosen and
+// known are ordered differently, the values in chosen come first.
 func (m *marker) boxes(id, label, hint string, chosen, known []string) views.Boxes {
 	list := union(known, chosen)
 	checked := slices.DeleteFunc(slices.Clone(list), func(v string) bool { return !slices.Contains(chosen, v) })

@@ -60,8 +60,8 @@ func (w *pages) changeDraftText(c echo.Context, p plans.Plan, f url.Values, revi
 	return w.showEditor(c, http.StatusOK, editor{plan: p, form: formOf(d), revision: revision, unsaved: true, open: -1})
 }
 
-// shownFaults is the maximum number of faults on the page. Finding the line of a fault
-// reads the text.
+// shownFaults is the maximum number of error messages on the page. For each of them, the text must
+// be read to find its line.
 const shownFaults = 50
 
 // textFaults returns faults with their lines.
@@ -85,8 +85,8 @@ func textFaults(text string, list problem.Fields, toForm bool) []views.Fault {
 	return out
 }
 
-// lineOf returns the line of a pointer in a JSON text, from 1. If the value does not
-// exist, it is the line of the nearest value above, or of the syntax error.
+// lineOf returns the number of the line at which a JSON pointer is in a text. If the text has no
+// such value, it is the line of the nearest enclosing value, or of the syntax error.
 func lineOf(text, pointer string) int {
 	d := json.NewDecoder(strings.NewReader(text))
 	want := strings.Split(pointer, "/")[1:]
@@ -104,8 +104,8 @@ func lineOf(text, pointer string) int {
 	return 1 + strings.Count(text[:min(at, len(text))], "\n")
 }
 
-// offsetOf reads on to the value at the rest of a pointer. It returns the offset of
-// that value, or of the nearest one above, or -1 if the text ends before.
+// offsetOf reads d up to the value that the names in want lead to, and returns its offset. If there
+// is no such value, it is the offset of the nearest enclosing value, or -1 if the text ends before.
 func offsetOf(d *json.Decoder, want []string) int {
 	start := int(d.InputOffset())
 	if len(want) == 0 {

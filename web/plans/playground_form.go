@@ -36,8 +36,7 @@ var patterns = []views.Option{
 	{Value: "own", Label: "Custom times", Hint: "the times below"},
 }
 
-// lanes are the algorithms in the order of the page. Those with first are chosen by
-// default.
+// lanes are the algorithms in the order of the page. Those with first set are selected at first.
 var lanes = []struct {
 	algorithm enforcement.Algorithm
 	first     bool
@@ -50,7 +49,7 @@ var lanes = []struct {
 	{enforcement.GCRA, false, "GCRA (decides as the token bucket)"},
 }
 
-// An arrival is the requests of one instant.
+// An arrival has the requests that come at one instant.
 type arrival struct {
 	at int64 // milliseconds from the start
 	n  int64
@@ -80,7 +79,7 @@ var playDefaults = map[string]string{
 	"seed": "1", "times": "", "cost": "1", "duration": "2m",
 }
 
-// readPlayForm reads an address. Missing parameters have their defaults.
+// readPlayForm reads the form from the parameters of an address. Missing ones have their defaults.
 func readPlayForm(params url.Values) *playForm {
 	g := &playForm{text: map[string]string{}}
 	for name, value := range playDefaults {
@@ -202,7 +201,8 @@ func (g *playForm) arrive() {
 	}
 }
 
-// edge adds the requests just before the first window ends, and again just after.
+// edge adds the requests of the pattern that sends them just before the first window ends, and
+// again just after.
 func (g *playForm) edge(add func(at, n int64) bool) {
 	window := g.window.Milliseconds()
 	part := max(1, window/6)
@@ -252,7 +252,7 @@ func (g *playForm) own(duration int64) []arrival {
 	return list
 }
 
-// limit returns the limit of a lane.
+// limit returns the limit in the form with the algorithm a.
 func (g *playForm) limit(a enforcement.Algorithm) enforcement.Limit {
 	l := enforcement.Limit{Name: "l1", Algorithm: a, Quota: g.quota, Window: g.window}
 	if a.Bucket() {

@@ -31,8 +31,8 @@ type wireScenario struct {
 	Steps  []wireStep          `json:"steps"`
 }
 
-// scenario returns a lane for headgate simulate. With looks, it has peeks between the
-// requests.
+// scenario returns the input of headgate simulate for one algorithm. If withLooks is true, it has
+// peeks between the requests, which draw the line of the units that are left.
 func (g *playForm) scenario(a enforcement.Algorithm, withLooks bool) wireScenario {
 	window := g.window.Milliseconds()
 	s := wireScenario{ID: a.String(), Start: (epoch + window - 1) / window * window, Limits: []enforcement.Limit{g.limit(a)}}
@@ -76,7 +76,7 @@ func (g *playForm) looks() []int64 {
 	return slices.Compact(at)
 }
 
-// A played is the answer of the simulation for one lane.
+// A played is the result of the simulation for one algorithm.
 type played struct {
 	limit   enforcement.Limit
 	answers []playedAnswer // by arrival
@@ -198,8 +198,8 @@ func (p *played) lane(g *playForm) views.Lane {
 	return v
 }
 
-// longestRun returns the length of the longest run of denied requests, and the instant
-// of its first one.
+// longestRun returns the length of the longest sequence of denied requests, and the instant at
+// which it starts.
 func (p *played) longestRun() (longest, from int64) {
 	run, began := int64(0), int64(0)
 	for _, a := range p.answers {
@@ -218,9 +218,9 @@ func (p *played) longestRun() (longest, from int64) {
 	return longest, from
 }
 
-// most returns the maximum number of units that passed in any window, and the start of
-// that window. It checks the windows that start with an allowed request. A window
-// includes its start, but not its end.
+// most returns the largest number of units that were allowed within the length of one window, and
+// the start of that time. It tries each time that starts with an allowed request. The end is not
+// part of the time.
 func (p *played) most(g *playForm) (most, from int64) {
 	window, units, last := g.window.Milliseconds(), int64(0), 0
 	for i := range p.answers {
@@ -284,7 +284,8 @@ func (p *played) sentence(g *playForm, v *views.Lane) string {
 	return strings.Join(parts, " ")
 }
 
-// because says why more than the quota passed in one window.
+// because returns a sentence that says why more units than the quota were allowed within the length
+// of one window.
 func (p *played) because(g *playForm, v *views.Lane) string {
 	i := slices.IndexFunc(p.answers, func(a playedAnswer) bool { return a.at == v.MostFrom })
 	switch {

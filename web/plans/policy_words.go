@@ -11,18 +11,18 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A choiceField has the words of a field of a policy that has a fixed set of values.
+// A choiceField has the English words for a field of a policy that has a fixed set of values.
 type choiceField struct {
 	label string // in the form, in the list of faults and in differences
 	hint  string // in the form
 	fact  string // the name on the plan page; "" if the page does not show the field
-	// byKey is set if the field has an effect only on policies that count by attributes.
+	// byKey says that the field has an effect only if the policy has a count_by.
 	byKey  bool
 	values map[string]choiceValue
 }
 
-// A choiceValue is a value in the form and on the plan page. The plan page does not
-// show a value without a fact.
+// A choiceValue has the words for a value: in the form, and on the plan page. Without a fact, the
+// plan page does not show it.
 type choiceValue struct{ label, fact string }
 
 // choiceFields has the words of the fields of Policy.Choices. A field or a value
@@ -57,7 +57,8 @@ var choiceFields = map[string]choiceField{
 	},
 }
 
-// fieldNames are the names of the other fields of a policy and of a limit.
+// fieldNames has the names, for people, of the fields of a policy and of a limit that are not in
+// choiceFields.
 var fieldNames = map[string]string{
 	"name": "Name", "description": "Description", "policies": "Policies", "slug": "Slug", "path": "Path", "methods": "Methods",
 	"attributes": "Attribute", "count_by": "Counted by", "replaces": "Replaces", "limits": "Limits", "quota": "Requests", "window": "Window",

@@ -61,8 +61,8 @@ func (w *pages) previewPlan(c echo.Context, p plans.Plan) error {
 	return w.Render(c, http.StatusOK, views.PlanPreviewPage(w.planPage(c, made.Plan, "Preview"), v))
 }
 
-// previewSpan returns the time of the figures. If the counts do not cover the whole
-// time, it starts with the part that they cover.
+// previewSpan returns English words for the time range of the figures. If the counts cover only a
+// part of it, the words say which part.
 func previewSpan(zone *time.Location, asked web.Preset, p preview.Preview) string {
 	if p.Clipped != "" {
 		return spanWords(zone, p.From, p.To) + ": the part of " + strings.ToLower(asked.Label[:1]) + asked.Label[1:] + " that has counts"
@@ -150,7 +150,7 @@ func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *pre
 	return v
 }
 
-// drawShadow returns what a policy that is published in shadow would have denied.
+// drawShadow returns the view of what a policy that is published in mode shadow would have denied.
 func drawShadow(p *preview.Policy) views.PreviewPolicy {
 	v := views.PreviewPolicy{ID: "preview-" + p.Slug, Slug: p.Slug}
 	f := drawFigure("Would deny", p.Requests, p.Shadow)

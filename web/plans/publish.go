@@ -142,8 +142,8 @@ func (w *pages) published(c echo.Context, p plans.Plan, to plans.Document, numbe
 	return err
 }
 
-// pollFor is how long after an edit of a plan the page of its nodes reloads itself. An
-// open page does not keep its session alive forever.
+// pollFor is how long after the edit of a plan the page about its nodes reloads itself. It stops
+// then, so that an open page does not keep its session alive forever.
 const pollFor = 10 * time.Minute
 
 // rollout is GET /plans/:plan/rollout: the nodes on which the revision in the address
@@ -175,12 +175,12 @@ func (w *pages) rollout(c echo.Context, p plans.Plan) error {
 	return w.Render(c, http.StatusOK, views.PlanRolloutPage(w.planPage(c, p, "In force"), v))
 }
 
-// reportsWithin is the age that the last report of a node that works can have.
+// reportsWithin is the maximum age of the last report of a node that works.
 const reportsWithin = 5 * time.Second
 
-// drawRollout returns which nodes have a revision that was saved at since. Silent nodes
-// are shown, but the page does not wait for them. A node that cannot have reported the
-// revision yet is no warning.
+// drawRollout returns the view of which nodes have loaded a revision that was saved at since.
+// Silent nodes are shown, but the page does not wait for them. A node whose last report is older
+// than the revision is not a warning yet.
 func drawRollout(o nodes.Overview, revision int64, since time.Time) views.Rollout {
 	var v views.Rollout
 	late := false

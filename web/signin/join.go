@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// joinView returns the form behind a link with a token: to create the first owner, to accept an
-// invitation, or to choose a new password.
+// joinView returns the form that the link of an invitation opens: to create the first owner, to
+// accept the invitation, or to set a new password.
 func (w *pages) joinView(c echo.Context, i accounts.Invitation) (views.Join, error) {
 	v := views.Join{
 		Action:   c.Request().URL.Path,
@@ -51,8 +51,8 @@ func (w *pages) joinView(c echo.Context, i accounts.Invitation) (views.Join, err
 
 func setsUp(c echo.Context) bool { return strings.HasPrefix(c.Path(), "/setup/") }
 
-// invitation returns the invitation of the token in the path. A set-up link is valid only at
-// /setup, and an invitation only at /invite.
+// invitation returns the invitation whose token is in the path. A set-up link is valid only below
+// /setup, and any other invitation only below /invite.
 func (w *pages) invitation(c echo.Context) (accounts.Invitation, error) {
 	ctx, token := c.Request().Context(), c.Param("token")
 	if setsUp(c) {
@@ -61,7 +61,7 @@ func (w *pages) invitation(c echo.Context) (accounts.Invitation, error) {
 	return w.cfg.People.Invitation(ctx, token)
 }
 
-// deadLink answers for a link that does not exist, was used or withdrawn, or has expired.
+// deadLink shows that a link does not exist, was used or withdrawn, or has expired.
 func (w *pages) deadLink(c echo.Context, err error) error {
 	used := (*problem.Problem)(nil)
 	if !problem.Is(err, problem.NotFound) && (!errors.As(err, &used) || used.Code != "already_set_up") {

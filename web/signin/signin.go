@@ -38,7 +38,7 @@ func (w *pages) signInForm(c echo.Context) error {
 	}
 	view := w.signInView("", next)
 	view.Notice = web.Notice(c)
-	// Without the database, the form is the better page.
+	// If the database is unavailable, show the form nevertheless.
 	if fresh, err := w.cfg.People.NeedsSetup(c.Request().Context()); err == nil {
 		view.NeedsSetup = fresh
 	}
@@ -79,7 +79,7 @@ const browserLife = 400 * 24 * 60 * 60
 // signed in before.
 func (w *pages) browserCookie(r *http.Request) string { return w.CookieName(r) + "-browser" }
 
-// browser returns the value of that cookie, or "".
+// browser returns the value of the cookie that identifies the browser, or "".
 func (w *pages) browser(r *http.Request) string {
 	cookie, err := r.Cookie(w.browserCookie(r))
 	if err != nil {
@@ -115,8 +115,8 @@ func (w *pages) signInFailed(c echo.Context, email, next string, err error) erro
 	return w.Render(c, status, views.SignInPage(w.Page(c, "Sign in"), view))
 }
 
-// retryAfter returns a text that says how long to wait after too many failed sign-ins. It
-// returns false for any other error.
+// retryAfter returns a text that says how long to wait, if err says that too many sign-ins have
+// failed. For any other error it returns false.
 func retryAfter(c echo.Context, err error) (string, bool) {
 	limited := (*accounts.LimitedError)(nil)
 	if !errors.As(err, &limited) {

@@ -58,7 +58,7 @@ func (w *pages) showPlanChange(c echo.Context, status int, to string, list []vie
 	return w.Render(c, status, views.PlanChangePage(page, v))
 }
 
-// planRows compares two documents, policy by policy.
+// planRows returns a row for each policy of two documents, with both versions of the policy.
 func planRows(before, after plans.Document) ([]views.PlanChangeRow, error) {
 	diff, err := plans.Compare(before, after)
 	if err != nil {
@@ -102,8 +102,8 @@ func policyLines(p plans.Policy) []string {
 	return lines
 }
 
-// exceptionsLeft returns a sentence about the overrides and blocks whose policy the new plan
-// does not have, or "".
+// exceptionsLeft returns a sentence about overrides and blocks of policies that the new plan does
+// not have. If there are none, it returns "".
 func (w *pages) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, after plans.Document) (string, error) {
 	gone := map[string]bool{}
 	for _, p := range before.Policies() {

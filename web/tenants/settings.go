@@ -101,8 +101,8 @@ func (w *pages) showSettings(c echo.Context, status int, v views.TenantSettings)
 	return w.Render(c, status, views.TenantSettingsPage(w.TenantPage(c, "Settings"), v))
 }
 
-// retrySettings shows the settings form again after err. change stores the sent values in the
-// view and returns the list for the faults.
+// retrySettings shows the settings form again after the error err. change puts the entered values
+// into the view and returns the list to which error messages are added.
 func (w *pages) retrySettings(c echo.Context, err error, renamed map[string]string,
 	change func(*views.TenantSettings) *[]views.Fault,
 ) error {
@@ -114,7 +114,8 @@ func (w *pages) retrySettings(c echo.Context, err error, renamed map[string]stri
 	return web.Retry(err, &v, list, renamed, func(status int) error { return w.showSettings(c, status, v) })
 }
 
-// revisionOf returns the tenant's revision that the form contains.
+// revisionOf returns the revision of the tenant that the form contains. It is the revision that the
+// visitor saw.
 func revisionOf(f url.Values) (int64, error) {
 	n, err := strconv.ParseInt(f.Get("version"), 10, 64)
 	if err != nil {
@@ -151,8 +152,8 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	})
 }
 
-// staleSettings shows the visitor's edit next to the values that another person stored since
-// the form was opened.
+// staleSettings shows the visitor's values beside those that another person has stored since the
+// form was opened.
 func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 	stored, err := w.cfg.Tenants.Tenant(c.Request().Context(), web.TenantOf(c).ID)
 	if err != nil {

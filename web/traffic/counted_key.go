@@ -23,14 +23,14 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// denialsOfKey is the maximum number of denials on the page of a key. denialsSearched
-// is how many denials of its policy are searched for them.
+// denialsOfKey is the maximum number of denials on the page of a key. To find them, the page
+// searches the last denialsSearched denials of the policy.
 const (
 	denialsOfKey    = 20
 	denialsSearched = 200
 )
 
-// namedKeyOf reads the key of the page. k.ip/64 is another name of k.ip.
+// namedKeyOf returns the key that the address names. The parameter k.ip/64 means the same as k.ip.
 func namedKeyOf(q url.Values, p plans.Policy) map[string]string {
 	key := web.KeyFromForm(q, p)
 	if value := q.Get(web.KeyFieldPrefix + enforcement.IPNetwork); value != "" && key["ip"] == "" &&
@@ -89,7 +89,7 @@ func (w *pages) countedKey(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.CountedKeyPage(page, v))
 }
 
-// partsOf returns a key in the order of its policy.
+// partsOf returns a key as a list of parts, in the order of the policy's count_by.
 func partsOf(key map[string]string, p plans.Policy) []enforcement.KeyPart {
 	var parts []enforcement.KeyPart
 	for _, by := range p.CountBy {
@@ -101,7 +101,7 @@ func partsOf(key map[string]string, p plans.Policy) []enforcement.KeyPart {
 
 func isNetwork(value string) bool { return strings.Contains(value, "/") }
 
-// networkOf returns the network by which ip/64 counts an address.
+// networkOf returns the network under which a policy that counts by ip/64 counts an address.
 func networkOf(value string) string {
 	if n, err := netip.ParsePrefix(value); err == nil {
 		return n.Masked().String()
@@ -113,8 +113,8 @@ func networkOf(value string) string {
 	return value
 }
 
-// keyChart draws what a key used. A policy without count_by has one key: its chart shows
-// the traffic of the policy.
+// keyChart adds a chart of what a key used. A policy without count_by has one key, so its chart
+// shows the traffic of the policy.
 func (w *pages) keyChart(ctx context.Context, v *views.CountedKey, t tenants.Tenant, p plans.Policy, parts []enforcement.KeyPart,
 	s web.TimeRange, path string,
 ) error {
@@ -219,8 +219,8 @@ func (w *pages) keyDenials(ctx context.Context, v *views.CountedKey, t tenants.T
 	return nil
 }
 
-// ofKey reports whether a denial has the values of a key, and lacks the attributes that
-// the key lacks.
+// ofKey reports whether a denial belongs to a key: it has the same values, and does not have the
+// attributes that the key does not have.
 func ofKey(r *metrics.Refusal, parts []enforcement.KeyPart) bool {
 	for _, part := range parts {
 		name := enforcement.CountedAttribute(part.Name)
@@ -256,7 +256,7 @@ func (w *pages) keyDenial(t tenants.Tenant, r *metrics.Refusal) views.KeyDenial 
 	return v
 }
 
-// keyCurl returns a command with a check that is counted for a key.
+// keyCurl returns a curl command with a check that is counted under a key.
 func (w *pages) keyCurl(c echo.Context, p plans.Policy, key map[string]string) string {
 	body := checkBody{Method: "GET", Path: samplePath(p.Match.Path), Attributes: map[string]string{}}
 	if web.VisitorOf(c).User.TenantID == "" {
@@ -277,7 +277,7 @@ func (w *pages) keyCurl(c echo.Context, p plans.Policy, key map[string]string) s
 	return body.command(w.Origin(c))
 }
 
-// samplePath returns a path that a pattern matches.
+// samplePath returns a path that a path pattern matches.
 func samplePath(pattern string) string {
 	if pattern == "" || pattern == "*" {
 		return "/"

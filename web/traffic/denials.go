@@ -79,7 +79,7 @@ func reasonWords(r enforcement.Reason) (views.ReasonWords, string) {
 	return views.ReasonWords{Text: string(r)}, "429"
 }
 
-// A denialsView is a list of denials with the filters of its address.
+// A denialsView is a list of denials, with the filters that the address of the page contains.
 type denialsView struct {
 	span   web.TimeRange
 	base   string // the page's path

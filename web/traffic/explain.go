@@ -24,7 +24,8 @@ import (
 // tenantsInForm is the maximum number of tenants that a field suggests.
 const tenantsInForm = 200
 
-// A question is a request as it was typed, and as a check.
+// A question is the request that the visitor wants to have explained: as it was typed, and as a
+// check.
 type question struct {
 	tenant, method, path, cost string
 	names, values              []string // of the attributes, row by row
@@ -34,8 +35,8 @@ type question struct {
 	faults                     problem.Fields
 }
 
-// readQuestion reads the address of a page. Values that /v1/check would reject are
-// faults of their fields.
+// readQuestion reads a question from the parameters of an address. A value that /v1/check would
+// reject becomes a fault of its field.
 func readQuestion(params url.Values) question {
 	q := question{more: params.Has("more")}
 	one := func(name string) string {
@@ -107,7 +108,7 @@ func (q *question) readAttributes(params url.Values) {
 	}
 }
 
-// addCostFault adds a fault if an attribute must be a cost and is none.
+// addCostFault adds a fault if the value of an attribute must be a cost and is not one.
 func (q *question) addCostFault(s *enforcement.Subject) {
 	if s == nil {
 		return
@@ -156,7 +157,7 @@ func (w *pages) explainTenant(c echo.Context) error {
 	return w.explain(c, w.TenantPage(c, "Explain"), v, q, subject)
 }
 
-// subject returns a tenant in the snapshot of this node, by its id or slug.
+// subject returns the compiled tenant with an ID or slug, from the snapshot of this node.
 func (w *pages) subject(ref string) (*enforcement.Subject, error) {
 	s := w.cfg.Snapshot()
 	if s == nil {
@@ -169,7 +170,7 @@ func (w *pages) subject(ref string) (*enforcement.Subject, error) {
 	return subject, nil
 }
 
-// explain shows the form, and the answer if the address has a request.
+// explain shows the form. If the address contains a request, it also shows the explanation.
 func (w *pages) explain(c echo.Context, p views.Page, v views.Explain, q question, subject *enforcement.Subject) error {
 	v.Method = views.OptionalInput("method", "Method", q.method, "")
 	v.Cost = views.OptionalInput("cost", "Cost", q.cost, "Empty: the cost of each policy, mostly 1.")
@@ -199,8 +200,8 @@ func (w *pages) explain(c echo.Context, p views.Page, v views.Explain, q questio
 	return w.Render(c, status, views.ExplainPage(p, v))
 }
 
-// rows returns the attributes of the address, then those that the plan uses, and then
-// empty rows.
+// rows returns the rows of the form for attributes: those in the address, then those that the plan
+// uses, then empty ones.
 func (q *question) rows(s *enforcement.Subject) (rows []views.AttributeRow, suggested []string, more bool) {
 	add := func(name, value string) {
 		n := strconv.Itoa(len(rows) + 1)
@@ -309,7 +310,8 @@ func (q *question) body(tenant string) string {
 	return web.JSONText(body)
 }
 
-// answerText returns the status and the headers of a decision, to copy.
+// answerText returns the status and the headers of the response to a check, as text that can be
+// copied.
 func answerText(status int, header http.Header) string {
 	lines := []string{fmt.Sprintf("HTTP/1.1 %d %s", status, http.StatusText(status))}
 	for _, name := range slices.Sorted(maps.Keys(header)) {

@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// maxOverviews bounds the overviews that are kept.
+	// maxOverviews is the maximum number of overviews in the cache.
 	maxOverviews = 64
-	// freshFor is how long an overview is served although more was counted since.
-	// Together with the flush interval, a denial is on the page within 3 s.
+	// freshFor is how long an overview is shown although newer counts exist. Together with the
+	// interval of flushes, a denial is on the page within 3 s.
 	freshFor = 500 * time.Millisecond
-	// loadTimeout bounds a load. A load continues when the viewer who started it leaves.
+	// loadTimeout is the maximum time to load an overview. Loading continues if the viewer for whom
+	// it began leaves.
 	loadTimeout = 10 * time.Second
 )
 
-// An overview is what was counted over a time. All viewers share it, so it is
-// read-only.
+// An overview has the counts for a time range. All viewers share it, so it must not be changed.
 type overview struct {
 	metrics.Overview
 	before metrics.Latency // latency of the limiter in the time before
 }
 
-// An overviewCache loads the overview of a query once for all viewers, and keeps
-// it until more was counted.
+// An overviewCache loads the overview for a query once for all viewers. It keeps the overview until
+// there are newer counts.
 type overviewCache struct {
 	load   func(context.Context, metrics.Query) (*overview, error)
 	flight singleflight.Group
@@ -44,7 +44,7 @@ type keptOverview struct {
 	mark   metrics.Mark
 }
 
-// get returns the overview of a query at a mark of the counts.
+// get returns the overview for a query. mark says which counts the overview must include.
 func (k *overviewCache) get(ctx context.Context, q metrics.Query, mark metrics.Mark) (*overview, error) {
 	if o := k.find(q, mark); o != nil {
 		return o, nil
@@ -77,7 +77,7 @@ func (k *overviewCache) find(q metrics.Query, mark metrics.Mark) *overview {
 	return o.overview
 }
 
-// keep stores an overview. It drops the oldest one if there are too many.
+// keep adds an overview to the cache. If there are then too many, it removes the oldest.
 func (k *overviewCache) keep(q metrics.Query, o keptOverview) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

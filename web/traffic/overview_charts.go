@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A drawing draws the counts of one page of traffic.
+// A drawing makes the tiles, charts and tables of one page about traffic.
 type drawing struct {
 	w      *pages
 	o      *overview
@@ -19,11 +19,11 @@ type drawing struct {
 	tenant uint32 // number; 0: all tenants
 	path   string
 	also   url.Values
-	// end is the end of the counted time. elapsed is how much of the time is over. length is
-	// the length of the time before.
+	// end is the end of the time for which there are counts. elapsed is how much of the time range
+	// has passed. length is the length of the time range before, with which counts are compared.
 	end             time.Time
 	elapsed, length time.Duration
-	// points are the counts that the charts show. step is the length of one point.
+	// points are the counts that the charts show. step is the time between two points.
 	points []metrics.Point
 	step   time.Duration
 }
@@ -65,21 +65,21 @@ func (w *pages) drawTraffic(o *overview, s web.TimeRange, tenant uint32, path st
 	return t
 }
 
-// chartPoints is the maximum number of points of a chart. stripCells is that of a row
-// of the heat map.
+// chartPoints is the maximum number of points of a chart. stripCells is the maximum number of cells
+// in a row of the heat map.
 const (
 	chartPoints = 190
 	stripCells  = 48
 )
 
-// multiples are the numbers of steps that one point can have.
+// multiples says how many steps one point may combine, for each length of a step.
 var multiples = map[time.Duration][]int{
 	time.Minute: {1, 2, 5, 10, 15, 30, 60, 120, 240, 720, 1440},
 	time.Hour:   {1, 2, 3, 6, 12, 24, 48, 168},
 	web.Day:     {1, 2, 7, 14, 28, 56},
 }
 
-// together returns how many steps one point has, so that n steps are at most most
+// together returns how many steps one point must combine so that n steps become at most most
 // points.
 func together(step time.Duration, n, most int) int {
 	list := multiples[step]
@@ -91,7 +91,7 @@ func together(step time.Duration, n, most int) int {
 	return list[len(list)-1]
 }
 
-// pointOf returns the length of a point in the charts of a preset.
+// pointOf returns the time between two points in the charts for a preset of the given length.
 func pointOf(length time.Duration) time.Duration {
 	switch {
 	case length <= 3*time.Hour:
@@ -108,8 +108,8 @@ func pointOf(length time.Duration) time.Duration {
 	return web.Day
 }
 
-// grouped merges points until there are at most most. It returns them and their length.
-// Each point starts at a multiple of the length.
+// grouped combines points until there are at most most. It returns them and the time between two of
+// them. Each point starts at a multiple of this time.
 func grouped(points []metrics.Point, step time.Duration, most int) ([]metrics.Point, time.Duration) {
 	// The first point can start in the middle, which makes one more point.
 	m := together(step, len(points), most-1)
@@ -128,8 +128,8 @@ func grouped(points []metrics.Point, step time.Duration, most int) ([]metrics.Po
 	return out, length
 }
 
-// quiet returns the number of points before the first count, if the time before has no
-// counts either. The charts show a gap there.
+// quiet returns the number of points before the first count, or 0 if there were counts before the
+// time range. The charts show these points as a gap.
 func (d *drawing) quiet(points []metrics.Point) int {
 	if d.o.Before.Total.Requests > 0 {
 		return 0
@@ -142,7 +142,8 @@ func (d *drawing) quiet(points []metrics.Point) int {
 	return len(points)
 }
 
-// change compares the rate of a count with that of the time before.
+// change compares a count per time with the same in the time range before. rise is as for
+// views.ChangeOf.
 func (d *drawing) change(now, before int64, rise int) views.Change {
 	if now == before && now == 0 || d.elapsed <= 0 || d.length <= 0 {
 		return views.ChangeOf(0, 0, rise)
@@ -150,7 +151,8 @@ func (d *drawing) change(now, before int64, rise int) views.Change {
 	return views.ChangeOf(float64(now)/d.elapsed.Seconds(), float64(before)/d.length.Seconds(), rise)
 }
 
-// sharesChange compares two shares in percentage points.
+// sharesChange compares the part now of nowOf with the part before of beforeOf, in percentage
+// points.
 func sharesChange(now, nowOf, before, beforeOf int64, rise int) views.Change {
 	if beforeOf == 0 || nowOf == 0 {
 		return views.Change{Text: "no data before"}
@@ -239,8 +241,8 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 	return append(list, tile)
 }
 
-// maximum returns the index of the point of the charts with the highest number, or -1 if all
-// numbers are zero. Tiles and charts both name this point.
+// maximum returns the index of the point with the highest number, or -1 if all numbers are 0. Both
+// tiles and charts name this point.
 func (d *drawing) maximum(number func(*metrics.Point) float64) int {
 	at, most := -1, 0.0
 	for i := range d.points {
@@ -277,7 +279,8 @@ func (d *drawing) highestRate() string {
 	return views.Percent(d.points[i].Limited(), d.points[i].Requests).Text + " " + d.when(d.points[i].At, d.step)
 }
 
-// most returns the note of a tile with the maximum of its chart.
+// most returns the note of a tile about the highest point of its chart. If there is no such
+// point, because peak is "", it returns the text none.
 func most(peak, none string) string {
 	if peak == "" {
 		return none
@@ -285,8 +288,8 @@ func most(peak, none string) string {
 	return "Highest: " + peak
 }
 
-// unfinished reports whether the step of a point has not ended, or only a part of it is in the
-// time of the page.
+// unfinished reports whether the counts of a point are incomplete, because its step has not ended
+// or is only partly in the time range.
 func (d *drawing) unfinished(p *metrics.Point) bool { return p.At.Add(d.step).After(d.end) }
 
 // when returns the time of a step.

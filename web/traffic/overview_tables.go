@@ -16,7 +16,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// mark returns an id by content, which is the same each time the page is drawn.
+// mark returns an HTML ID that is computed from texts. It is the same each time the page is
+// rendered, so that the script finds the element again.
 func mark(prefix string, parts ...string) string {
 	h := fnv.New64a()
 	for _, p := range parts {
@@ -51,7 +52,7 @@ func (d *drawing) keys(id, title, label, tone string, top *metrics.TopKeys) *vie
 	return t
 }
 
-// limitWords describes the limits of a policy of a tenant's plan, or returns "".
+// limitWords returns English words for the limits of a policy in a tenant's plan, or "".
 func (w *pages) limitWords(tenant uint32, policy string) string {
 	subject, known := w.cfg.Snapshot().SubjectByNumber(tenant)
 	if !known || subject.Plan == nil {
@@ -183,7 +184,8 @@ func (d *drawing) routes() *views.RouteTable {
 	return t
 }
 
-// stamp returns the time of a cell, in the zone of t and as exact as its length.
+// stamp returns the time of a cell of the heat map, in the time zone of t. Its precision depends on
+// the length of the cell.
 func stamp(t time.Time, step time.Duration) string {
 	switch {
 	case step >= web.Day:
@@ -217,7 +219,8 @@ var waits = []struct {
 // neverWait is the name of the denials for which waiting does not help.
 const neverWait = "never"
 
-// waitNamed returns the retry times in milliseconds that a name in an address selects, or false.
+// waitNamed returns the bucket of retry times, in milliseconds, that a name in an address stands
+// for. It returns false for an unknown name.
 func waitNamed(name string) (metrics.Bucket, bool) {
 	if name == neverWait {
 		return metrics.Bucket{To: enforcement.Never}, true

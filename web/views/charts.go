@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Tile shows one number in the first row of a page.
+// A Tile shows one number at the top of a page.
 type Tile struct {
 	Label  string
 	Value  Number
@@ -17,8 +17,8 @@ type Tile struct {
 	Tone   string // "good", "warn", "bad"; "": none
 }
 
-// id returns the HTML id of the tile's link, so that the link keeps the focus when the stream
-// replaces the tile.
+// id returns the HTML ID of the tile's link. With it, the link keeps the focus when the event
+// stream replaces the tile.
 func (t Tile) id() string {
 	return "tile-" + strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -28,10 +28,10 @@ func (t Tile) id() string {
 	}, strings.ToLower(t.Label)), "-")
 }
 
-// A Chart is a series of numbers over time. The page has them in a table, from which the script
-// draws the chart.
+// A Chart has series of numbers over time. The page contains them as a table, and the script draws
+// the chart from the table.
 type Chart struct {
-	// ID is the HTML id of the chart, and the name of its event in the stream.
+	// ID is the HTML ID of the chart, and also the name of its event in the event stream.
 	ID, Title string
 	// Summary describes the numbers.
 	Summary string
@@ -42,13 +42,13 @@ type Chart struct {
 	Unit, Axis string
 	Series     []Series
 	Points     []ChartPoint
-	// Zoom is the address of the page without its period. The script adds the period that the
-	// visitor selects in the chart. "" disables this.
+	// Zoom is the address of the page without its time range. When the visitor selects a part of
+	// the chart, the script adds this time range. If Zoom is "", nothing can be selected.
 	Zoom string
-	// Step is the length of one point.
+	// Step is the time between two points.
 	Step time.Duration
-	// Strip is the name of the series that the script draws above the chart if its numbers are
-	// too low to be seen in the chart. "" is no strip.
+	// Strip is the name of a series that the script draws as a strip above the chart, because its
+	// numbers are too low to be seen in the chart. "" means that there is no strip.
 	Strip string
 }
 
@@ -61,11 +61,10 @@ type Series struct {
 // A ChartPoint is one step of a chart.
 type ChartPoint struct {
 	At time.Time
-	// Values contains one number for each series. Gap means that there are no data for this
-	// step.
+	// Values has a number for each series. Gap says that there is no data for this step.
 	Values []float64
 	Gap    bool
-	// Unfinished means that the step has not ended, so that its numbers still grow.
+	// Unfinished says that the step has not ended yet, so that its numbers still grow.
 	Unfinished bool
 }
 
@@ -90,8 +89,8 @@ func (c Chart) eventName() string { return c.ID }
 // unix returns an instant for the script.
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// stepLabel returns the time of a step in the time zone of the page. Days start at midnight UTC,
-// so that in other zones the label of a day has a time.
+// stepLabel returns the start of a step in the time zone of the page. A step of a day starts at
+// midnight UTC, so in other zones its label has a time of day.
 func stepLabel(ctx context.Context, t time.Time, step time.Duration) string {
 	t = t.In(Zone(ctx))
 	switch {
@@ -103,13 +102,13 @@ func stepLabel(ctx context.Context, t time.Time, step time.Duration) string {
 	return t.Format("2 Jan 2006 15:04")
 }
 
-// timeColumn is the heading of a column of times.
+// timeColumn returns the heading of a column of times, with the time zone.
 func timeColumn(ctx context.Context) string { return "Time (" + Zone(ctx).String() + ")" }
 
-// value returns a number for the script.
+// value returns a number in the form that the script reads.
 func value(f float64) string { return strconv.FormatFloat(f, 'g', 12, 64) }
 
-// shown returns a number of a chart for people.
+// shown returns a number of a chart in the form for people.
 func (c Chart) shown(f float64) string {
 	switch c.Unit {
 	case "µs":
@@ -123,10 +122,11 @@ func (c Chart) shown(f float64) string {
 	return short(f)
 }
 
-// A Bars is a histogram with its table. The server draws it as SVG.
+// A Bars is a histogram. The page also has it as a table. The server draws it as SVG.
 type Bars struct {
 	ID, Title, Summary string
-	// Note says what the bars include. NoteURL is the page with details, or "".
+	// Note says which values the bars include. NoteURL is the address of a page with details, or
+	// "".
 	Note, NoteURL string
 	// ValueLabel and CountLabel head the table's columns and name the axes.
 	ValueLabel, CountLabel string
@@ -143,7 +143,7 @@ type Bar struct {
 	URL   string // the requests of the bar; "": none
 }
 
-// most returns the count of the highest bar.
+// most returns the number of the highest bar.
 func (b Bars) most() int64 {
 	var most int64
 	for _, bar := range b.Bars {
@@ -152,7 +152,8 @@ func (b Bars) most() int64 {
 	return most
 }
 
-// height returns the height of a bar in percent. A bar that is not empty can be seen.
+// height returns the height of a bar in percent. If the bar is not empty, its height is at least
+// visible.
 func (b Bars) height(bar Bar) string {
 	if bar.Count == 0 {
 		return "0"
@@ -160,7 +161,7 @@ func (b Bars) height(bar Bar) string {
 	return fixed(max(2, 100*float64(bar.Count)/float64(b.most())))
 }
 
-// top returns where a bar begins, in percent from the top.
+// top returns the distance from the top of the chart to the top of a bar, in percent.
 func (b Bars) top(bar Bar) string {
 	if bar.Count == 0 {
 		return "100"
@@ -176,14 +177,15 @@ type Strip struct {
 	Cells []Cell
 }
 
-// A Cell is one step of a Strip. Level is 0 if the number is zero and 9 for the maximum of the
-// map.
+// A Cell is one step of a Strip. Level is 0 for the number 0, and 9 for the largest number of the
+// heat map.
 type Cell struct {
 	Level int
 	Title string
 }
 
-// HeatLevel returns the level of a cell with the number n. It is at least 1 if n is not zero.
+// HeatLevel returns the level of a cell with the number n. most is the largest number of the heat
+// map. If n is not 0, the level is at least 1.
 func HeatLevel(n, most int64) int {
 	if n <= 0 || most <= 0 {
 		return 0
@@ -221,7 +223,7 @@ func (s Strip) viewBox() string {
 	return "0 0 " + strconv.Itoa(max(1, len(s.Cells))*cellWidth) + " " + strconv.Itoa(cellHeight)
 }
 
-// share returns n as a percentage of most, for the width of a bar.
+// share returns n as a percentage of most, as the width of a bar.
 func share(n, most int64) string {
 	if most <= 0 {
 		return "0"
@@ -229,10 +231,10 @@ func share(n, most int64) string {
 	return fixed(min(100, 100*float64(n)/float64(most)))
 }
 
-// unixSeconds returns a duration in seconds.
+// unixSeconds returns a duration as a number of seconds for the script.
 func unixSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
 
-// columns returns the headings of the table from which a chart is drawn.
+// columns returns the headings of the table with the numbers of a chart.
 func (c Chart) columns(ctx context.Context) []Column {
 	list := columns(timeColumn(ctx))
 	for _, s := range c.Series {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A Number is a short form of a count, and the exact number that appears on hover.
+// A Number is a number for people: a short form, and the exact number, which appears when the
+// pointer is over it.
 type Number struct{ Text, Exact string }
 
 // Count returns a number for people: "940", "12.3 k", "4.56 M".
@@ -115,16 +116,16 @@ func short(f float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0")
 }
 
-// A Change compares a number with that of the previous period.
+// A Change compares a number with the number of the time range before.
 type Change struct {
 	Text string // "+12%", "new", "same"
-	// Up and Down are the direction of the change. Good and Bad are its meaning; both are false
-	// if it has none.
+	// Up and Down say whether the number rose or fell. Good and Bad say whether that is good or
+	// bad; both are false if it is neither.
 	Up, Down, Good, Bad bool
 }
 
-// ChangeOf compares a number with the one before. A rise is good for +1, bad for -1, and
-// neutral for 0.
+// ChangeOf compares the number now with the number before. rise says what a rise means: +1 good, -1
+// bad, 0 neither.
 func ChangeOf(now, before float64, rise int) Change {
 	c := Change{Up: now > before, Down: now < before}
 	c.Good = rise > 0 && c.Up || rise < 0 && c.Down

@@ -1,7 +1,7 @@
 package views
 
-// A Traffic shows the decisions of a period: of all tenants, or of one tenant, policy or route.
-// Parts without data are nil.
+// A Traffic shows the decisions of a time range: of all tenants, or of one tenant, policy or route.
+// A part without data is nil.
 type Traffic struct {
 	// Empty replaces the other parts if there are no decisions.
 	Empty *Empty
@@ -13,8 +13,8 @@ type Traffic struct {
 	Limited, Allowed *KeyTable
 	Routes           *RouteTable
 	RetryAfter       *Bars
-	// Latency is the latency of the limiter over time. Split shows how many checks Redis and
-	// the failure mode local decided.
+	// Latency shows the latency of the limiter over time. Split shows how many checks Redis
+	// decided, and how many the failure mode local.
 	Latency *Chart
 	Split   Chart
 	Tenants *TenantTable
@@ -40,13 +40,13 @@ type KeyRow struct {
 	// Redacted means that the values are shown as hashes.
 	Redacted          bool
 	Tenant, TenantURL string
-	// URL is the page of the key. DenialsURL lists the denials of the key. Each is "" if there
-	// is no such page.
+	// URL is the address of the page about the key. DenialsURL is the address of the list of its
+	// denials. Each is "" if there is no such page.
 	URL, DenialsURL string
 	Count           Number // Exact has the bounds of the true number
 	N, Most         int64  // for the bar
-	// Share is the percentage of the key's own requests; its Text is "" if it is unknown. Limit
-	// describes the limits of the policy, or is "". Trend is the count over time.
+	// Share is the percentage of this key's requests that were denied; its Text is "" if that is
+	// unknown. Limit describes the limits of the policy, or is "". Trend shows the count over time.
 	Share Number
 	Limit string
 	Trend Spark
@@ -58,7 +58,7 @@ type KeyPart struct {
 	Missing     bool // it was not sent
 }
 
-// short returns a shortened hash.
+// short returns a hash in a shortened form.
 func (k KeyRow) short(value string) string {
 	const enough = 12
 	if k.Redacted && len(value) > enough {
@@ -71,7 +71,7 @@ func (k KeyRow) short(value string) string {
 type RouteTable struct {
 	ID, Title, Summary string
 	Rows               []RouteRow
-	// Begin and End are the times of the first and the last cell of the heat map.
+	// Begin and End are the times of the first and the last cell of each row of the heat map.
 	Begin, End string
 	More       bool
 	Empty      string
@@ -128,7 +128,7 @@ type Filters struct {
 	ClearURL string
 }
 
-// open reports whether the form must be open, because one of its fields has an error.
+// open reports whether the form must be shown open, because one of its fields has an error.
 func (f Filters) open() bool {
 	for _, field := range f.Fields {
 		if field.Error != "" {
@@ -146,7 +146,7 @@ type Overview struct {
 	Traffic Traffic
 }
 
-// Between returns the bounds of a number: "12,300 to 12,340".
+// Between returns the text for a number between two bounds: "12,300 to 12,340".
 func Between(low, high int64) string {
 	if low >= high {
 		return grouped(high)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Moment is a time relative to now, in words. The exact time appears on hover.
+// A Moment is a time in words relative to now. The exact time appears when the pointer is over it.
 type Moment struct {
 	ISO   string
 	Words string // "" if the date says more
@@ -26,7 +26,7 @@ func (m Moment) words(ctx context.Context) string {
 	return m.Words
 }
 
-// NewMoment returns the Moment of t relative to now. The zero time is "never".
+// NewMoment returns t relative to now. For the zero time, the words are "never".
 func NewMoment(t, now time.Time) Moment {
 	if t.IsZero() {
 		return Moment{Words: "never"}
@@ -47,7 +47,7 @@ func NewMoment(t, now time.Time) Moment {
 	return m
 }
 
-// Wait returns a duration rounded to its largest unit, at least one minute.
+// Wait returns a duration in words, rounded to its largest unit. The shortest result is one minute.
 func Wait(d time.Duration) string {
 	n, unit := int(max(1, d/time.Minute)), "minute"
 	if d >= 48*time.Hour {
@@ -152,7 +152,7 @@ type PersonPage struct {
 	Notice   string
 }
 
-// NewLink shows an invitation or password link once, after it was created.
+// NewLink shows the link of an invitation, or for a new password, once after it was created.
 type NewLink struct {
 	Title, URL, For, Base, BaseName string
 	Renews                          bool

@@ -86,7 +86,8 @@ type DraftForm struct {
 	Faults           []Fault
 	Warnings         []Fault
 	Unsaved          bool // the form has changes that are not saved
-	// Removed has the fields of the policy that was deleted last, and RemovedName is its slug. It is "" if none was.
+	// Removed has the fields of the policy that was deleted last, so that the visitor can restore
+	// it. RemovedName is its slug; "" if none was deleted.
 	Removed, RemovedName string
 	TooLarge             string // why the form cannot show the draft, or ""
 	JSONURL              string
@@ -130,14 +131,14 @@ type LimitFields struct {
 	Algorithm, Anchor, Durable Select
 }
 
-// keepsPlaces reports whether a button of the editor keeps the order of the policies. The
-// script then keeps the opened policies open.
+// keepsPlaces reports whether the policies keep their order when the visitor presses the button do
+// of the editor. Then the script keeps the same policies open.
 func keepsPlaces(do string) bool {
 	return strings.Contains(do, ".add-") || strings.Contains(do, ".limits.")
 }
 
-// redraws returns the HTML attributes of a button that updates the form on the server without
-// saving it.
+// redraws returns the HTML attributes of a button with which the server updates the form without
+// saving the draft.
 func redraws(action, at, do string) templ.Attributes {
 	if do == "add-policy" { // the others stay: a plan may have a hundred
 		return templ.Attributes{
@@ -174,8 +175,8 @@ type DraftText struct {
 	Unsaved          bool
 }
 
-// A Conflict shows two drafts that were edited at the same time, so that the visitor can merge
-// them.
+// A Conflict shows two drafts: the visitor's, and the one that another person has saved meanwhile.
+// The visitor can merge them.
 type Conflict struct {
 	PlanHead
 	Who, Mine, Revision string // Mine as JSON
@@ -290,7 +291,7 @@ type VersionPage struct {
 	Newer    string
 }
 
-// A PlanPreview shows what the draft would have denied, calculated from recorded counts.
+// A PlanPreview shows how many requests the draft would have denied, from recorded counts.
 type PlanPreview struct {
 	PlanHead
 	Spans    []RangeLink
@@ -300,8 +301,8 @@ type PlanPreview struct {
 	Policies []PreviewPolicy
 	Same     []PreviewPolicy // those that the draft does not change, if it changes others
 	InShadow []PreviewPolicy // those that are published in shadow
-	// Refused is the number of requests that the published version denied. RefusedRate is its
-	// percentage of all requests.
+	// Refused is the number of requests that the published version denied. RefusedRate is this
+	// number as a percentage of all requests.
 	Refused, RefusedRate Number
 	Empty                bool
 }
@@ -331,20 +332,20 @@ type Figure struct {
 	Keys    []FigureKey
 }
 
-// FigureTenant is the part of one tenant.
+// A FigureTenant has the denials of one tenant in a Figure.
 type FigureTenant struct {
 	Name, URL, Note   string
 	Refused, Requests Number
 	Bounds            string
 }
 
-// FigureRoute is the part of one route.
+// A FigureRoute has the denials on one route in a Figure.
 type FigureRoute struct {
 	Route, Note       string
 	Refused, Requests Number
 }
 
-// FigureKey is the part of one key.
+// A FigureKey has the denials of one key in a Figure.
 type FigureKey struct {
 	Tenant, Key       string
 	Refused, Requests Number

@@ -26,13 +26,13 @@ type Playground struct {
 	PlansURL              string // the form of a new plan; "" if the visitor must not open it
 }
 
-// A PlayedAlgorithm is an algorithm of the form.
+// A PlayedAlgorithm is an algorithm that the visitor can select in the form.
 type PlayedAlgorithm struct {
 	Name, Label string
 	Chosen      bool
 }
 
-// A Lane is the result of one algorithm, drawn as one row.
+// A Lane is the result of one algorithm. The page draws it as one row.
 type Lane struct {
 	Algorithm, Title, Aloud string
 	Sentence                string // the result in words
@@ -40,22 +40,22 @@ type Lane struct {
 	Quota, Holds            int64
 	Duration, Window        time.Duration
 	Allowed, Denied         int64 // requests
-	// Run is the number of requests in the longest series of denials, which starts at RunAt.
-	// Most is the maximum number of units that were allowed in any window; that window starts
-	// at MostFrom. Times are in milliseconds.
+	// Run is the length of the longest sequence of denied requests, which starts at RunAt. Most is
+	// the largest number of units that were allowed within the length of one window, which starts
+	// at MostFrom. Times are in milliseconds from the start.
 	Run, RunAt     int64
 	Most, MostFrom int64
 	Marks          []LaneMark  // by time
 	Points         []LanePoint // the remaining units, by time
 }
 
-// A LaneMark contains the requests of one instant, in milliseconds from the start.
+// A LaneMark has the requests of one instant. The instant is in milliseconds from the start.
 type LaneMark struct {
 	At, Allowed, Denied, Left int64
 	Again                     string // time until the next request would be allowed; "" if all were allowed
 }
 
-// A LanePoint is the remaining units at an instant.
+// A LanePoint has the units that are left at an instant.
 type LanePoint struct{ At, Left int64 }
 
 const (
@@ -68,7 +68,7 @@ const (
 	laneEdges, laneColumns = 24, 4
 )
 
-// Elapsed formats a time since the start without rounding: "59.5s", "1m9.5s", "2h".
+// Elapsed returns a time since the start as text, without rounding: "59.5s", "1m9.5s", "2h".
 func Elapsed(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -87,7 +87,7 @@ func (l *Lane) x(ms int64) float64 {
 	return float64(ms) / float64(l.Duration.Milliseconds()) * laneWidth
 }
 
-// dense reports whether there are too many requests to draw each one. The lane then shows bars.
+// dense reports whether there are too many requests to draw each of them. Then the lane has bars.
 func (l *Lane) dense() bool {
 	for _, m := range l.Marks {
 		if m.Allowed+m.Denied > 1 {
@@ -97,7 +97,8 @@ func (l *Lane) dense() bool {
 	return len(l.Marks) > laneTicks
 }
 
-// bins sums the requests over equal parts of the time, for the bars of a dense lane.
+// bins divides the time into equal parts and returns the requests in each part. The bars of a dense
+// lane show them.
 func (l *Lane) bins() []LaneMark {
 	bins := make([]LaneMark, laneBins)
 	length := l.Duration.Milliseconds()
@@ -113,8 +114,8 @@ func (l *Lane) bins() []LaneMark {
 	return bins
 }
 
-// highest returns the maximum of the bins. It is the same for all algorithms, so that their
-// bars are comparable.
+// highest returns the number of requests that has the height of the whole lane. It is the same for
+// all lanes, so that their bars can be compared.
 func (l *Lane) highest(bins []LaneMark) int64 {
 	most := int64(1)
 	for _, b := range bins {
@@ -123,7 +124,7 @@ func (l *Lane) highest(bins []LaneMark) int64 {
 	return most
 }
 
-// passed and denied are the paths of the allowed and of the denied requests.
+// passed and denied return the SVG paths for the allowed and the denied requests.
 func (l *Lane) passed() string {
 	return l.path(-laneReach, func(m LaneMark) int64 { return m.Allowed }, func(x float64) string {
 		return "M" + exact(x) + " " + exact(laneMiddle-laneReach) + "V" + exact(laneMiddle-2)
@@ -136,8 +137,8 @@ func (l *Lane) denied() string {
 	})
 }
 
-// path returns the SVG path of all times with a number: one mark for each or, if the lane is
-// dense, bars.
+// path returns the SVG path for all times at which number is not 0: one mark for each or, if the
+// lane is dense, a bar for each part of the time.
 func (l *Lane) path(reach float64, number func(LaneMark) int64, mark func(x float64) string) string {
 	var b strings.Builder
 	if l.dense() {
@@ -156,7 +157,7 @@ func (l *Lane) path(reach float64, number func(LaneMark) int64, mark func(x floa
 	return b.String()
 }
 
-// bar appends a bar above or below the middle.
+// bar appends a bar above or below the middle line.
 func (l *Lane) bar(b *strings.Builder, at int64, height float64) {
 	const width = laneWidth / laneBins * 0.8
 	if height == 0 {
@@ -170,7 +171,8 @@ func (l *Lane) bar(b *strings.Builder, at int64, height float64) {
 	b.WriteString("M" + exact(l.x(at)+0.6) + " " + exact(laneMiddle) + "v" + exact(height) + "h" + exact(width) + "v" + exact(-height) + "z")
 }
 
-// leftLine is the path of the remaining units. leftArea is the area below it.
+// leftLine returns the SVG path of the units that are left over time. leftArea returns the area
+// below this line.
 func (l *Lane) leftLine() string {
 	var b strings.Builder
 	for i, p := range l.Points {
@@ -195,8 +197,8 @@ func (l *Lane) leftArea() string {
 	return l.leftLine() + "L" + exact(l.x(last.At)) + " " + exact(leftFoot) + "L" + exact(l.x(first.At)) + " " + exact(leftFoot) + "z"
 }
 
-// edges returns the SVG path of the starts of windows, for algorithms whose windows follow the
-// clock.
+// edges returns an SVG path that marks the starts of windows. It is empty if the windows do not
+// start at fixed times.
 func (l *Lane) edges() string {
 	var b strings.Builder
 	length, window := l.Duration.Milliseconds(), l.Window.Milliseconds()
@@ -209,7 +211,8 @@ func (l *Lane) edges() string {
 	return b.String()
 }
 
-// mostX and mostWidth return the position of the window in which the most units were allowed.
+// mostX and mostWidth return the horizontal position and the width of the window in which the most
+// units were allowed.
 func (l *Lane) mostX() string { return exact(l.x(l.MostFrom)) }
 
 func (l *Lane) mostWidth() string {
@@ -217,12 +220,12 @@ func (l *Lane) mostWidth() string {
 	return exact(l.x(end) - l.x(l.MostFrom))
 }
 
-// label describes the picture.
+// label returns a text that describes the picture for screen readers.
 func (l *Lane) label() string {
 	return l.Title + ": " + grouped(l.Allowed) + " requests pass, " + grouped(l.Denied) + " are denied. The table lists the times."
 }
 
-// axis returns the times below a lane.
+// axis returns the times that the page shows below a lane.
 func (l *Lane) axis() []string {
 	var list []string
 	for i := range int64(laneColumns + 1) {
@@ -235,7 +238,7 @@ func (l *Lane) axis() []string {
 	return list
 }
 
-// rows returns the rows of the lane's table. They are the bins if there are too many marks.
+// rows returns the rows of the table of a lane: the marks or, if there are too many, the bins.
 func (l *Lane) rows() []LaneMark {
 	if len(l.Marks) <= laneRows {
 		return l.Marks
@@ -249,7 +252,7 @@ func (l *Lane) rows() []LaneMark {
 	return list
 }
 
-// tone returns "over" if more units than the quota were allowed in any window.
+// tone returns "over" if more units than the quota were allowed within the length of one window.
 func (l *Lane) tone() string {
 	if l.Most > l.Quota {
 		return "over"

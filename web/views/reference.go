@@ -17,12 +17,13 @@ type Reference struct {
 	Title, Version string
 	Intro          Prose
 	Groups         []Group
-	// Setup is the body of the first call of the page: what the examples name. ReferencePage prints it.
+	// Setup is the body of the first call in the reference, which creates the objects that the
+	// examples name. ReferencePage shows it.
 	Setup  string
 	origin string
 }
 
-// A Group is the operations of one tag.
+// A Group has the operations with one tag of openapi.yaml.
 type Group struct {
 	Name       string
 	Intro      Prose
@@ -41,7 +42,7 @@ type Operation struct {
 	Responses                 []Response
 }
 
-// A Parameter of an operation, or a header of a response.
+// A Parameter is a parameter of an operation, or a header of a response.
 type Parameter struct {
 	Name, In, Type, Example string
 	Required                bool
@@ -49,14 +50,14 @@ type Parameter struct {
 	Text                    Prose
 }
 
-// A Field of a body, with a dotted name.
+// A Field is a field of a body. The name of a nested field contains dots.
 type Field struct {
 	Name, Type string
 	Required   bool
 	Text       Prose
 }
 
-// An Example is a body.
+// An Example is an example of a request or response body.
 type Example struct{ Title, MediaType, JSON string }
 
 // A Response is one status of an operation.
@@ -67,7 +68,7 @@ type Response struct {
 	Examples []Example
 }
 
-// GroupOf returns the group of operations with a tag, and adds it if it is missing.
+// GroupOf returns the group with the operations of a tag. It adds the group if it does not exist.
 func (r *Reference) GroupOf(name string) *Group {
 	for i := range r.Groups {
 		if r.Groups[i].Name == name {
@@ -84,17 +85,19 @@ func (r Reference) At(origin string) Reference {
 	return r
 }
 
-// SetupCurl returns a curl command that creates what the examples name.
+// SetupCurl returns a curl command that creates the objects which the examples name.
 func (r Reference) SetupCurl() string {
 	return r.Curl(Operation{
 		Method: "POST", Path: "/v1/configuration/apply", MediaType: "application/json", Examples: []Example{{JSON: r.Setup}},
 	})
 }
 
-// variable returns the shell variable of a path parameter whose value the server creates.
+// variable returns the shell variable that stands for a path parameter in the examples, if the
+// server creates its value.
 func (p Parameter) variable() string { return "$" + strings.ToUpper(p.Name) + "_ID" }
 
-// Curl returns a curl command for an operation. $HEADGATE_KEY contains the API key.
+// Curl returns a curl command that calls an operation. The shell variable $HEADGATE_KEY must
+// contain the API key.
 func (r Reference) Curl(op Operation) string {
 	var b strings.Builder
 	b.WriteString("curl -i")
@@ -139,20 +142,20 @@ func (r Reference) Curl(op Operation) string {
 // quote quotes a text for a POSIX shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// Anchor returns the id of an operation on the page.
+// Anchor returns the HTML ID of an operation on the page.
 func (op Operation) Anchor() string { return "op-" + op.ID }
 
-// Prose is a text that contains paragraphs, `code` and **strong** words.
+// Prose is a text with paragraphs, `code` and **strong** words, as in Markdown.
 type Prose string
 
-// A Span is a run of prose.
+// A Span is a part of a paragraph with one style.
 type Span struct {
 	Text         string
 	Code, Strong bool
 }
 
-// Paragraphs splits a text into paragraphs at empty lines, and each paragraph into spans at its
-// marks.
+// Paragraphs splits a text at empty lines into paragraphs, and each paragraph into parts with one
+// style.
 func (p Prose) Paragraphs() [][]Span {
 	var out [][]Span
 	for paragraph := range strings.SplitSeq(string(p), "\n\n") {

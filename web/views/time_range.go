@@ -2,12 +2,11 @@ package views
 
 import "github.com/a-h/templ"
 
-// A Ranges is the view in which the visitor selects the period of a page.
+// A Ranges is the part of a page in which the visitor selects the time range that the page shows.
 type Ranges struct {
 	Presets []RangeLink
-	// From and To are the texts of the form for a custom period, as "2006-01-02T15:04" in the
-	// time zone Zone.
-	// Hidden contains the other parameters of the address.
+	// From and To are the values of the two form fields for a time range, like "2006-01-02T15:04",
+	// in the time zone Zone. Hidden has the other parameters of the address.
 	From, To string
 	Zone     string
 	Action   string
@@ -15,17 +14,18 @@ type Ranges struct {
 	Error    string // what is wrong with the time in the address
 	Note     string // why the page shows less than the address asks for, or ""
 	Shown    string // the time that is shown, in words
-	// LiveURL is the same page with live updates, and PauseURL without them. One of them is "".
+	// LiveURL is the address of this page with live updates, and PauseURL the address without them.
+	// One of them is "".
 	LiveURL, PauseURL string
 }
 
-// A RangeLink is a time to choose.
+// A RangeLink is a link that selects a time range, such as the last hour.
 type RangeLink struct {
 	Text, Label, URL string
 	Current          bool
 }
 
-// rangeError returns the HTML attributes of a period field with an error.
+// rangeError returns the HTML attributes of a time range field with an error.
 func rangeError(message string) templ.Attributes {
 	return FormField{Name: "range", Error: message}.attributes()
 }

@@ -7,12 +7,12 @@ import (
 
 type zoneKey struct{}
 
-// WithZone returns a context with the time zone in which pages show times.
+// WithZone returns a context for rendering a page whose times are in a time zone.
 func WithZone(ctx context.Context, zone *time.Location) context.Context {
 	return context.WithValue(ctx, zoneKey{}, zone)
 }
 
-// Zone returns the time zone in which pages show times. The default is UTC.
+// Zone returns the time zone in which the page shows times. If WithZone has set none, it is UTC.
 func Zone(ctx context.Context) *time.Location {
 	if zone, ok := ctx.Value(zoneKey{}).(*time.Location); ok {
 		return zone
@@ -26,8 +26,8 @@ func InZone(ctx context.Context, t time.Time, layout string) string {
 	return t.In(Zone(ctx)).Format(layout) + " " + Zone(ctx).String()
 }
 
-// A ZoneChoice is the form in which the visitor chooses a time zone. Name is the zone of the
-// page. Options are the zones that the server suggests; the script adds that of the browser.
+// A ZoneChoice is the form with which the visitor selects a time zone. Name is the time zone of the
+// page. Options are the zones that the server offers; the script adds the zone of the browser.
 type ZoneChoice struct {
 	Name, Chosen string
 	Options      []Option

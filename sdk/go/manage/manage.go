@@ -29,15 +29,14 @@ type Client struct{ calls *headgate.Client }
 // New returns a client that shares the connections and the key of a headgate.Client.
 func New(client *headgate.Client) *Client { return &Client{client} }
 
-// An Answer is the data of an answer with the headers that callers need.
+// An Answer is the data of a response, with the headers that callers need.
 type Answer[T any] struct {
 	Data T
 	// ETag is the version of the object, for If-Match.
 	ETag string
 	// RequestID is the ID of the call in the logs of the server.
 	RequestID string
-	// Replayed is set if the answer is that of an earlier call with the same
-	// Idempotency-Key.
+	// Replayed says that this is the response to an earlier call with the same Idempotency-Key.
 	Replayed bool
 	Header   http.Header
 }
@@ -78,7 +77,8 @@ type call struct {
 
 type query url.Values
 
-// add adds a parameter, unless it is empty. An object has style deepObject: name[member].
+// add adds a query parameter, unless its value is empty. The members of an object become parameters
+// of the form name[member].
 func (q query) add(name string, value any) {
 	v := reflect.ValueOf(value)
 	if v.Kind() == reflect.Pointer {
@@ -101,7 +101,7 @@ func (q query) add(name string, value any) {
 	}
 }
 
-// first returns the first of optional parameters, or none.
+// first returns the first element of params. If there is none, it returns the zero value.
 func first[T any](params []T) T {
 	var none T
 	if len(params) > 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// userCommand is headgate user. It manages users directly in the database, for example if no
-// owner can sign in. Running nodes use the change from their next request on.
+// userCommand is headgate user. It changes users directly in the database, for example if no owner
+// can sign in. Running nodes use the change from their next request on.
 type userCommand struct {
 	List    userList    `cmd:"" help:"List the operator's people, or those of a tenant."`
 	Create  userCreate  `cmd:"" help:"Create a user; the first line of standard input is the password: headgate user create --email ann@example.com --role owner < password.txt"`
@@ -29,31 +29,32 @@ type userCommand struct {
 	Enable  userEnable  `cmd:"" help:"Enable a disabled user: headgate user enable ann@example.com"`
 }
 
-// userPlace selects the users of one tenant or of the operator.
+// userPlace has the flag that selects whose users a command is about: those of one tenant, or those
+// of the operator.
 type userPlace struct {
 	localSettings
 	Tenant string `setting:"false" placeholder:"SLUG" help:"People of this tenant; default: the operator's."`
 }
 
-// userNamed selects one existing user by e-mail address, whom a command changes.
+// userNamed has the arguments that select the user whom a command changes, by e-mail address.
 type userNamed struct {
 	userPlace
 	dryRun
 	Email string `arg:"" help:"Their e-mail address, from headgate user list."`
 }
 
-// A peopleCommand contains the user service, the actor, and the tenant of a user command.
-// tenantID is "" for the operator.
+// A peopleCommand has what a user command needs: the service for users, the actor, and the ID of
+// the tenant, or "" for the operator.
 type peopleCommand struct {
 	*accounts.People
 	by       accounts.Principal
 	tenantID string
 }
 
-// A userWork is the function of a command that changes one user.
+// A userWork is what a command does with one user.
 type userWork func(ctx context.Context, people peopleCommand, user accounts.User) error
 
-// withPeople opens the database and calls work with the user service in one transaction.
+// withPeople opens the database and calls work in one transaction, with the service for users.
 func (u userPlace) withPeople(ctx context.Context, p program, name string, dry dryRun,
 	work func(context.Context, peopleCommand) error,
 ) error {
@@ -66,7 +67,7 @@ func (u userPlace) withPeople(ctx context.Context, p program, name string, dry d
 	})
 }
 
-// people returns the user service of a command.
+// people returns the service for users, with the actor and the tenant of a command.
 func (u userPlace) people(ctx context.Context, st *store.Store, name string) (c peopleCommand, err error) {
 	c.by = accounts.CommandPrincipal(name)
 	if u.Tenant != "" {
@@ -80,7 +81,7 @@ func (u userPlace) people(ctx context.Context, st *store.Store, name string) (c 
 	return c, err
 }
 
-// withUser is withPeople for one existing user.
+// withUser opens the database and calls work in one transaction, with the user that u selects.
 func (u userNamed) withUser(ctx context.Context, p program, name string, work userWork) error {
 	return u.withPeople(ctx, p, name, u.dryRun, func(ctx context.Context, people peopleCommand) error {
 		var found *accounts.User
@@ -105,8 +106,7 @@ func eachUser(ctx context.Context, people peopleCommand, query string, do func(a
 	})
 }
 
-// eachRow calls do for every row of a paged listing. page returns the rows after the row with
-// an ID.
+// eachRow calls do for every row of a list. page returns the rows after the row with the ID after.
 func eachRow[T any](do func(T), id func(T) string, page func(after string, limit int) ([]T, error)) error {
 	const limit = 100
 	for after := ""; ; {
@@ -192,8 +192,8 @@ func (u userCreate) Run(ctx context.Context, p program, t cli.Terminal) error {
 	return u.Text(t, rowOfUser(user), "")
 }
 
-// firstLine reads the password from standard input, because every user of the machine can read
-// arguments.
+// firstLine reads a password from standard input. A password cannot be an argument, because every
+// user of the machine can read the command line of a process.
 func firstLine(r io.Reader) (string, error) {
 	line, err := bufio.NewReader(io.LimitReader(r, 4096)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -205,12 +205,13 @@ func firstLine(r io.Reader) (string, error) {
 	return line, nil
 }
 
-// linkSettings contains the base address of the links that a command prints.
+// linkSettings has the flag with the base address of the links that a command prints.
 type linkSettings struct {
 	PublicURL string `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The address that people use, for the link."`
 }
 
-// Validate checks the address before a command creates a token for the link.
+// Validate checks the base address. kong calls it before the command runs, so that no token is
+// created for a link that cannot be printed.
 func (l linkSettings) Validate() error {
 	if err := validPublicURL(l.PublicURL); err != nil {
 		return fmt.Errorf("%s: %w", settingName("public-url"), err)
@@ -226,8 +227,8 @@ type linkRow struct {
 	ExpiresAt string        `json:"expires_at"`
 }
 
-// print prints the link of an invitation. A dry run has no link, because the invitation does not
-// exist.
+// print prints the link of an invitation. In a dry run, there is no link, because no invitation was
+// created.
 func (l linkSettings) print(p program, t cli.Terminal, out cli.Output, dry dryRun, i accounts.Invitation, token string) error {
 	row := linkRow{Email: i.Email, Role: i.Role, ExpiresAt: i.ExpiresAt.UTC().Format(time.RFC3339)}
 	if dry.DryRun {
@@ -303,7 +304,8 @@ func (u userEnable) Run(ctx context.Context, p program, t cli.Terminal) error {
 	return u.change(ctx, p, t, "user enable", "can sign in again", (*accounts.People).Enable)
 }
 
-// change is withUser for work that returns the changed user, and prints the user.
+// change calls work with the user that u selects, as withUser does, and prints the user that work
+// returns.
 func (u userNamed) change(ctx context.Context, p program, t cli.Terminal, name, after string,
 	work func(people *accounts.People, ctx context.Context, by accounts.Principal, tenantID, id string) (accounts.User, error),
 ) error {

@@ -12,22 +12,22 @@ import (
 	"github.com/headgate/headgate/internal/cli"
 )
 
-// otherVariables are names with the prefix that no command reads: those of the examples in the
-// documents, of docker-compose.yml, and of the Makefile.
+// otherVariables are environment variables that begin with HEADGATE_ and that no command reads.
+// Examples in the documents, docker-compose.yml and the Makefile use them.
 var otherVariables = []string{
 	"HEADGATE_KEY", "HEADGATE_POSTGRES_PASSWORD", "HEADGATE_REDIS_PASSWORD", "HEADGATE_VERSION", "HEADGATE_FAULTS_PAGE",
 	"HEADGATE_SCREENSHOTS",
 }
 
-// Kubernetes sets variables with the address of each service in the environment of every pod.
-// For a service named headgate, they have the prefix of the settings.
+// serviceVariable matches variables that Kubernetes sets in every pod, with the address of each
+// service. For a service named headgate, their names begin like settings.
 var serviceVariable = regexp.MustCompile(`^HEADGATE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$`)
 
-// testVariable matches the names that only tests read.
+// testVariable matches variables that only tests read.
 var testVariable = regexp.MustCompile(`^HEADGATE_(TEST|FUZZ|STORE_TEST)_`)
 
-// unknownSettings returns an error that names the variables with the prefix of the settings
-// that no command reads. Without it, a misspelt setting would silently have its default.
+// unknownSettings returns an error that names each variable which begins like a setting and which
+// no command reads. Otherwise a misspelled setting would have no effect without a message.
 func unknownSettings(model *kong.Application, environ func() []string) error {
 	if environ == nil {
 		return nil
@@ -51,7 +51,7 @@ func unknownSettings(model *kong.Application, environ func() []string) error {
 	return fmt.Errorf("%s", strings.Join(unknown, "\n"))
 }
 
-// settingNames returns the sorted names of all environment variables that a command reads.
+// settingNames returns the sorted names of all environment variables that commands read.
 func settingNames(model *kong.Application) []string {
 	names := map[string]bool{cli.TokenSetting: true}
 	for _, secret := range []string{bootstrapSetting, adminPasswordSetting, oidcSecretSetting, benchKeySetting} {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// allowedHosts returns the allowed values of the Host header, in lower case: those of the
-// setting and of the public URL. An empty map allows all hosts.
+// allowedHosts returns the allowed values of the Host header in lower case: those of the setting,
+// and the host of the public URL. If the result is empty, all hosts are allowed.
 func (s *serveSettings) allowedHosts() map[string]bool {
 	hosts := map[string]bool{}
 	for part := range strings.SplitSeq(s.AllowedHosts, ",") {
@@ -35,8 +35,9 @@ func validHosts(text string) error {
 	return nil
 }
 
-// checkHost answers 421 if the Host header is not allowed. This prevents DNS rebinding: the
-// page of another site cannot read answers by resolving its own name to this address.
+// checkHost responds with 421 if the Host header is not allowed. This prevents DNS rebinding, in
+// which a page of another site reads responses of this node after it has pointed its own name to
+// the address of the node.
 func checkHost(hosts map[string]bool, next http.Handler) http.Handler {
 	if len(hosts) == 0 {
 		return next

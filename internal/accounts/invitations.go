@@ -11,26 +11,29 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// maxInvitations is the maximum number of open invitations of one tenant. The same maximum applies to the operator's
-// invitations.
+// maxInvitations is the maximum number of open invitations of one tenant, and also of the operator.
 const maxInvitations = 500
 
-// maxMembers is the maximum number of members of one tenant. People with an open invitation count as members.
+// maxMembers is the maximum number of members of one tenant. Each open invitation counts as a
+// member.
 const maxMembers = 500
 
-// errNoLink is the error for every link that does not work. It is the same for a used, an expired, a withdrawn and a
-// forged link, so that it does not show which case it is.
+// errNoLink is the error for every link that does not work: a used, an expired, a withdrawn or a
+// forged one. It is the same error, so that a caller does not find out which it is.
 var errNoLink = problem.New(problem.NotFound, "this link is used, expired or unknown: ask for a new one")
 
-// setsUp reports whether the invitation is the set-up link of the first start, which creates the first owner.
+// setsUp reports whether the invitation is the set-up link, with which the first owner creates an
+// account after the first start.
 func (i Invitation) setsUp() bool { return i.Email == "" && i.UserID == "" }
 
-// Invite creates a link with which a new person creates an account with the given role. It returns the token of the
-// link, which is not stored. Errors: problem.NotFound, problem.Forbidden, problem.Invalid, and problem.Conflict with
-// the code email_taken, too_many_invitations or too_many_members.
+// Invite creates a link with which a new person creates an account with the given role. It returns
+// the token of the link; only a hash of the token is stored. The error is problem.NotFound,
+// problem.Forbidden, problem.Invalid, or problem.Conflict with the code email_taken,
+// too_many_invitations or too_many_members.
 //
-// If the address belongs to a user outside of the tenant, Invite succeeds for a caller of the tenant, and the link
-// does not work. So the caller does not learn that the address has an account.
+// If a caller of a tenant invites an address that belongs to a user outside of the tenant, Invite
+// succeeds, but the link does not work. So the caller does not find out that the address has an
+// account.
 func (p *People) Invite(ctx context.Context, by Principal, tenantID, email string, role Role) (Invitation, string, error) {
 	return p.inviteNew(ctx, by, tenantID, Invitation{Email: email, Role: role})
 }
@@ -100,8 +103,9 @@ func (p *People) MailedLink(ctx context.Context, id string) (Invitation, string,
 	return i, token, p.stillGranted(ctx, i)
 }
 
-// NewLink creates a link with which an existing user sets a new password. Errors: problem.NotFound;
-// problem.Forbidden, also if the caller is that user; problem.Conflict with the code disabled.
+// NewLink creates a link with which an existing user sets a new password. The error is
+// problem.NotFound, problem.Conflict with the code disabled, or problem.Forbidden. It is
+// problem.Forbidden too if the user is the caller.
 func (p *People) NewLink(ctx context.Context, by Principal, tenantID, id string) (Invitation, string, error) {
 	u, err := p.other(ctx, by, tenantID, id)
 	if err != nil {
@@ -128,8 +132,9 @@ func (p *People) invite(ctx context.Context, i Invitation, life time.Duration) (
 	return made, token, nil
 }
 
-// Invitations lists the open invitations of a tenant, or of the operator if tenantID is "", oldest first. The list
-// includes links for new passwords. Errors: problem.NotFound, problem.Forbidden.
+// Invitations lists the open invitations of a tenant, or of the operator if tenantID is "", oldest
+// first. The list includes links for new passwords. The error is problem.NotFound or
+// problem.Forbidden.
 func (p *People) Invitations(ctx context.Context, by Principal, tenantID string) ([]Invitation, error) {
 	if err := mayRead(by, tenantID); err != nil {
 		return nil, err
@@ -148,7 +153,8 @@ func (p *People) openInvitations(ctx context.Context, tenantID string) ([]Invita
 	return open, err
 }
 
-// eachInvitation calls do for every invitation that is not expired, until do returns false.
+// eachInvitation calls do for each invitation that matches f and is not expired, until do returns
+// false.
 func (p *People) eachInvitation(ctx context.Context, f UserFilter, do func(Invitation) bool) error {
 	now := p.instant()
 	f.Limit = tenants.DefaultPage
@@ -169,7 +175,7 @@ func (p *People) eachInvitation(ctx context.Context, f UserFilter, do func(Invit
 	}
 }
 
-// Withdraw deletes an open invitation. Errors: problem.NotFound, problem.Forbidden.
+// Withdraw deletes an open invitation. The error is problem.NotFound or problem.Forbidden.
 func (p *People) Withdraw(ctx context.Context, by Principal, tenantID, id string) error {
 	if err := mayWrite(by, tenantID); err != nil {
 		return err
@@ -188,8 +194,8 @@ func (p *People) Withdraw(ctx context.Context, by Principal, tenantID, id string
 	return problem.New(problem.NotFound, "there is no such invitation")
 }
 
-// Invitation returns the invitation of a link's token. The error is problem.NotFound for every link that does not
-// work.
+// Invitation returns the invitation to which the token of a link belongs. The error is
+// problem.NotFound for every link that does not work.
 func (p *People) Invitation(ctx context.Context, token string) (Invitation, error) {
 	i, err := p.open(ctx, token)
 	if err != nil {
@@ -204,7 +210,8 @@ func (p *People) Invitation(ctx context.Context, token string) (Invitation, erro
 	return i, nil
 }
 
-// open returns the invitation of a token. The error is errNoLink if it is unknown or expired.
+// open returns the invitation with a token. The error is errNoLink if there is none or it has
+// expired.
 func (p *People) open(ctx context.Context, token string) (Invitation, error) {
 	hash, ok := hashSecret(token)
 	if !ok {
@@ -217,8 +224,9 @@ func (p *People) open(ctx context.Context, token string) (Invitation, error) {
 	return i, err
 }
 
-// stillGranted returns errNoLink if the user who created the invitation may no longer create it. So a person who is
-// removed, disabled or demoted cannot return through an invitation that they created for themselves.
+// stillGranted returns errNoLink if the user who created the invitation no longer has the right to
+// create it. Otherwise people who were removed, disabled or demoted could use invitations that they
+// had created for themselves.
 func (p *People) stillGranted(ctx context.Context, i Invitation) error {
 	if i.CreatedBy.Kind != "user" {
 		return nil
@@ -233,13 +241,14 @@ func (p *People) stillGranted(ctx context.Context, i Invitation) error {
 	return nil
 }
 
-// Accept uses an invitation up. It creates a user with the name and the password of n. If the invitation is a link
-// for a new password, it sets the password of the existing user and ends the user's sessions. The e-mail address,
-// role and tenant are those of the invitation. Errors: problem.Invalid, problem.NotFound, and problem.Conflict with
-// the code email_taken, for the operator's people only.
+// Accept creates a user with the name and the password in n, and deletes the invitation. If the
+// invitation is a link for a new password, it sets the password of the existing user instead, and
+// ends the sessions of this user. The e-mail address, the role and the tenant are those of the
+// invitation. The error is problem.Invalid, problem.NotFound, or, for an invitation of the
+// operator, problem.Conflict with the code email_taken.
 //
-// If a tenant's invitation is for an address that already has an account, Accept uses the invitation up, changes no
-// user, and returns the zero User without an error.
+// If the address of a tenant's invitation already belongs to a user, Accept deletes the invitation,
+// changes no user, and returns the zero User without an error.
 func (p *People) Accept(ctx context.Context, token string, n NewPerson) (User, error) {
 	i, err := p.Invitation(ctx, token)
 	if err != nil {
@@ -256,8 +265,8 @@ func (p *People) Accept(ctx context.Context, token string, n NewPerson) (User, e
 	if u, err = p.take(ctx, i, u, "user.create", nil); i.TenantID == "" || !emailTaken(err) {
 		return u, err
 	}
-	// The address has an account outside of the tenant. The result does not show it, and the link is used up like any
-	// other link.
+	// The address belongs to a user outside of the tenant. The response does not show that, and the
+	// link stops working like any other used link.
 	return User{}, p.store.DeleteInvitation(ctx, i.TenantID, i.ID, invitationEntry(ctx, "invitation.withdraw", i, i, nil))
 }
 
@@ -293,8 +302,8 @@ func (p *People) take(ctx context.Context, i Invitation, u User, action string, 
 	return u, err
 }
 
-// invited creates the user of an open invitation for the verified e-mail address that the OpenID provider reports. It
-// returns the zero User if there is no such invitation.
+// invited creates a user from an open invitation for the e-mail address in who, which the OpenID
+// provider has verified. If there is no such invitation, it returns the zero User.
 func (p *People) invited(ctx context.Context, who Identity) (User, error) {
 	var found []Invitation
 	err := p.eachInvitation(ctx, UserFilter{Query: who.Email}, func(i Invitation) bool {
@@ -321,8 +330,8 @@ func (p *People) invited(ctx context.Context, who Identity) (User, error) {
 	return User{}, nil
 }
 
-// nameOf returns the name that the provider reports. If that name is not valid, it returns the e-mail address,
-// shortened.
+// nameOf returns the name that the OpenID provider reports. If that is not a valid name, it returns
+// the e-mail address, shortened.
 func nameOf(who Identity) string {
 	var f problem.Fields
 	if f.Line("/name", who.Name, 1, tenants.MaxName); f.Err() == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// credentials contains the secrets that a first start creates and prints once.
+// credentials has the secrets that a first start creates and prints once.
 type credentials struct {
 	operator string // API key; empty if HEADGATE_BOOTSTRAP_KEY is the operator key
 	tenant   string // API key of the tenant whose slug is below
@@ -22,9 +22,9 @@ type credentials struct {
 // sampleTenant is the slug of the tenant that a first start on SQLite creates.
 const sampleTenant = "demo"
 
-// makeSample creates the plan starter, the tenant demo and their API keys in an empty database.
-// The printed curl command then works at once. operatorKey means that it also creates an
-// operator key.
+// makeSample creates the plan starter, the tenant demo, and an API key of this tenant in an empty
+// database, so that the curl command which the server prints works at once. If operatorKey is true,
+// it also creates an operator key.
 func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, operatorKey bool) (credentials, error) {
 	ctx = audit.With(ctx, audit.Actor{Kind: "command", ID: "first start", Name: "first start"}, audit.Origin{})
 	var made credentials
@@ -57,9 +57,9 @@ func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, opera
 	return made, nil
 }
 
-// greet prints the node's address and the first steps to standard output. It prints secrets
-// only if this start created them, and never writes them to the log. keyless means that no
-// operator key exists.
+// greet prints the address of the node and the first steps to standard output. It prints the
+// secrets in made, which this start has created. Secrets are never written to the log. keyless says
+// that no operator key exists.
 func greet(w io.Writer, origin string, made credentials, keyless bool) {
 	fmt.Fprintf(w, "\nHeadgate %s serves %s\n\n", version, origin)
 	key := made.tenant

@@ -10,13 +10,13 @@ import (
 	"github.com/headgate/headgate/web/admin"
 )
 
-// How long denials and their explanations are stored, and the maximum number of them.
+// How long kept denials are stored, and their maximum number.
 const (
 	refusalsKept = 24 * time.Hour
 	mostRefusals = 100_000
 )
 
-// process returns the description of this process that the system page shows.
+// process returns a description of this process for the system page.
 func (n *node) process(s *serveCommand) admin.Process {
 	database := "SQLite"
 	if s.production() {

@@ -8,21 +8,23 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The first start: while no user exists, the server prints a set-up link that creates the first owner. Alternatively,
-// settings hold the first owner's e-mail address and password.
+// The first start. While no user exists, the server prints a set-up link with which the first owner
+// creates an account. Instead of the link, settings can contain the e-mail address and the password
+// of the first owner.
 
-// errSetUp is the error for a set-up link that is used after the first user exists.
+// errSetUp is the error for a set-up link if a user exists.
 var errSetUp = problem.WithCode(problem.Conflict, "already_set_up",
 	"this server has been set up already: sign in, or ask for an invitation")
 
-// NeedsSetup reports whether no user exists, so that only a set-up link creates the first one.
+// NeedsSetup reports whether no user exists. Then the only ways to create one are a set-up link and
+// the settings.
 func (p *People) NeedsSetup(ctx context.Context) (bool, error) {
 	some, err := p.hasUsers(ctx)
 	return !some, err
 }
 
-// SetupLink returns the token of a link that creates the first owner. The link works once, within SetupLife. If a
-// user exists, SetupLink returns "".
+// SetupLink creates a link with which the first owner creates an account, and returns its token.
+// The link works once, within SetupLife. If a user exists, SetupLink returns "".
 func (p *People) SetupLink(ctx context.Context) (string, error) {
 	if some, err := p.hasUsers(ctx); some || err != nil {
 		return "", err
@@ -31,8 +33,8 @@ func (p *People) SetupLink(ctx context.Context) (string, error) {
 	return token, err
 }
 
-// ReadySetup returns nil if a set-up link can be used. Errors: problem.NotFound if the link does not work, and
-// problem.Conflict with the code already_set_up if a user exists.
+// ReadySetup returns nil if a set-up link can be used. The error is problem.NotFound if the link
+// does not work, or problem.Conflict with the code already_set_up if a user exists.
 func (p *People) ReadySetup(ctx context.Context, token string) error {
 	i, err := p.open(ctx, token)
 	if err != nil {
@@ -49,8 +51,8 @@ func (p *People) ReadySetup(ctx context.Context, token string) error {
 	return nil
 }
 
-// SetUp creates the first owner through a set-up link. Errors: problem.Invalid, problem.NotFound, and
-// problem.Conflict with the code already_set_up.
+// SetUp creates the first owner with a set-up link. The error is problem.Invalid, problem.NotFound,
+// or problem.Conflict with the code already_set_up.
 func (p *People) SetUp(ctx context.Context, token string, n NewPerson) (User, error) {
 	if err := p.ReadySetup(ctx, token); err != nil {
 		return User{}, err
@@ -58,8 +60,9 @@ func (p *People) SetUp(ctx context.Context, token string, n NewPerson) (User, er
 	return p.firstOwner(ctx, n)
 }
 
-// FirstOwner creates the first owner from the settings. If a user exists, it changes nothing and returns false. The
-// error is problem.Invalid if the address or the password is not valid.
+// FirstOwner creates the first owner with the e-mail address and password in the settings. If a
+// user exists, it changes nothing and returns false. The error is problem.Invalid if the address or
+// the password is invalid.
 func (p *People) FirstOwner(ctx context.Context, email, password string) (User, bool, error) {
 	if some, err := p.hasUsers(ctx); some || err != nil {
 		return User{}, false, err
@@ -80,7 +83,7 @@ func (p *People) firstOwner(ctx context.Context, n NewPerson) (User, error) {
 	return p.store.CreateUser(ctx, u, true, e)
 }
 
-// person validates n and returns the new user with its password hash. It does not store the user.
+// person validates n and returns a new user with the hash of the password in n. It stores nothing.
 func (p *People) person(ctx context.Context, n NewPerson, role Role, tenantID string) (User, error) {
 	if err := n.validate(); err != nil {
 		return User{}, err
@@ -91,20 +94,21 @@ func (p *People) person(ctx context.Context, n NewPerson, role Role, tenantID st
 	return u, err
 }
 
-// ValidFirstOwner checks the e-mail address and the password of the first owner in the settings. The server calls it
-// before it opens the database. The error is problem.Invalid.
+// ValidFirstOwner validates the e-mail address and the password of the first owner in the settings.
+// The server calls it before it opens the database. The error is problem.Invalid.
 func ValidFirstOwner(email, password string) error {
 	return NewPerson{Email: email, Name: firstOwnerName, Password: password}.validate()
 }
 
-// firstOwnerName is the name of a first owner that the settings create. The owner can change it.
+// firstOwnerName is the name of a first owner that the settings create. This person can change it
+// later.
 const firstOwnerName = "Owner"
 
 var bootstrapForm = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{32,128}$`)
 
-// ValidBootstrapKey returns an error if a key does not have the form that HEADGATE_BOOTSTRAP_KEY requires. Deployment
-// tools choose this key, so it has no checksum and a form that any secret store can generate. The error does not
-// contain the key.
+// ValidBootstrapKey returns an error if a key does not have the form that HEADGATE_BOOTSTRAP_KEY
+// requires. Deployment tools generate this key. Therefore it has no checksum, but a form that every
+// secret store can generate. The error does not contain the key.
 func ValidBootstrapKey(key string) error {
 	if !bootstrapForm.MatchString(key) {
 		return problem.New(problem.Invalid, "must be 32 to 128 characters out of A-Z a-z 0-9 . _ ~ + / = -")

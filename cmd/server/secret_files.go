@@ -32,7 +32,7 @@ func (s *serveSettings) openSecrets() (list []openSecret) {
 	return list
 }
 
-// warnOfOpenFiles logs a warning for each file of openSecrets.
+// warnOfOpenFiles logs a warning for each file that openSecrets returns.
 func (s *serveSettings) warnOfOpenFiles(log *slog.Logger) {
 	for _, f := range s.openSecrets() {
 		log.Warn("other users of this machine may read a file with a secret: chmod 600", "setting", f.setting, "file", f.file, "mode", f.mode)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The kinds of tokens. A token contains its kind between "hg_" and the random part.
+// The kinds of tokens. A token has its kind after "hg_".
 const (
 	OperatorToken = "op"
 	TenantToken   = "tn"
@@ -21,10 +21,10 @@ const (
 	tokenLength  = len("hg_xx_") + randomDigits + crcDigits
 )
 
-// NewToken returns a new random token: hg_, the kind, _, 256 random bits in 43 base-62 digits,
-// and 6 base-62 digits of the CRC-32 (IEEE) of all characters before. With the checksum, a
-// typing error is detected without a lookup, and secret scanners can find tokens. The regular
-// expression is ^hg_(op|tn)_[0-9A-Za-z]{49}$.
+// NewToken returns a new random token: hg_, the kind, _, 256 random bits as 43 base-62 digits, and
+// 6 base-62 digits of the CRC-32 (IEEE) of all characters before. With this checksum, typing errors
+// are found without a lookup, and secret scanners can recognize tokens. The regular expression is
+// ^hg_(op|tn)_[0-9A-Za-z]{49}$.
 func NewToken(kind string) string {
 	var raw [32]byte
 	rand.Read(raw[:]) // cannot fail: crypto/rand ends the program instead
@@ -32,8 +32,8 @@ func NewToken(kind string) string {
 	return string(appendChecksum(body, string(body)))
 }
 
-// WellFormed reports whether a token has the form and the checksum of NewToken. It does not
-// report whether the key exists. It does not allocate, because every request calls it.
+// WellFormed reports whether a token has the form of NewToken and a correct checksum. It does not
+// look up the key. It allocates no memory, because every request calls it.
 func WellFormed(token string) bool {
 	if len(token) != tokenLength || !strings.HasPrefix(token, "hg_") || token[5] != '_' {
 		return false
@@ -44,15 +44,15 @@ func WellFormed(token string) bool {
 	return token[body:] == string(sum[:])
 }
 
-// HashToken returns the SHA-256 of a token, which is stored instead of the token. A slow hash
-// is not needed for a random secret of 256 bits.
+// HashToken returns the SHA-256 hash of a token. The hash is stored in place of the token. A slow
+// hash function is not needed, because a token contains 256 random bits.
 func HashToken(token string) [32]byte {
 	var room [128]byte // large enough for every token, so that the bytes stay on the stack
 	return sha256.Sum256(append(room[:0], token...))
 }
 
-// TokenHint returns the first and last characters of a token, with which people recognize the
-// key. They are too few to guess the token.
+// TokenHint returns the first and the last characters of a token. People recognize the key by them.
+// They are too few to guess the rest.
 func TokenHint(token string) string {
 	if len(token) < 16 {
 		return "…"

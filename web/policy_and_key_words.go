@@ -21,7 +21,7 @@ func ListWords(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
 }
 
-// MatchWords returns a description of the requests to which a policy applies.
+// MatchWords returns English words for the requests that a policy matches.
 func MatchWords(m plans.Match) string {
 	text := "requests"
 	if len(m.Methods) > 0 {
@@ -43,7 +43,7 @@ func MatchWords(m plans.Match) string {
 	return text
 }
 
-// CountByWords returns a description of what a policy counts separately, such as each user.
+// CountByWords returns English words for what has a counter of its own, such as each user.
 func CountByWords(by []string) string {
 	if i := slices.Index(by, enforcement.IPNetwork); i >= 0 {
 		by = slices.Clone(by)
@@ -58,11 +58,11 @@ func CountByWords(by []string) string {
 	return "each combination of " + ListWords(by)
 }
 
-// KeyFieldPrefix is the prefix of form fields and query parameters that contain an attribute of
-// a counter key.
+// KeyFieldPrefix is the first part of the names of form fields and query parameters that contain an
+// attribute of a key.
 const KeyFieldPrefix = "k."
 
-// Policies returns the policies of the plan of the tenant in the path.
+// Policies returns the policies in the plan of the tenant that the path names.
 func (w *Shell) Policies(c echo.Context) ([]plans.Policy, error) {
 	d, err := w.PublishedDocument(c.Request().Context(), TenantOf(c).Plan)
 	return d.Policies(), err
@@ -76,7 +76,7 @@ func PolicyBySlug(list []plans.Policy, slug string) (plans.Policy, bool) {
 	return list[i], true
 }
 
-// KeyAttributes returns the attributes that a policy counts by, without duplicates.
+// KeyAttributes returns the attributes by which a policy counts, each once. ip/64 stands for ip.
 func KeyAttributes(countBy []string) []string {
 	var list []string
 	for _, name := range countBy {
@@ -87,13 +87,13 @@ func KeyAttributes(countBy []string) []string {
 	return list
 }
 
-// AppliesWords returns a description of what a policy matches and how it counts.
+// AppliesWords returns English words for which requests a policy matches, and how it counts them.
 func AppliesWords(p plans.Policy) string {
 	return MatchWords(p.Match) + ", counted for " + CountByWords(p.CountBy)
 }
 
-// KeyFromForm reads the counter key of a policy from a form or an address. It leaves out
-// attributes without a value.
+// KeyFromForm returns the key of a policy that a form or an address contains. Attributes without a
+// value are left out.
 func KeyFromForm(q url.Values, p plans.Policy) map[string]string {
 	key := map[string]string{}
 	for _, name := range KeyAttributes(p.CountBy) {
@@ -104,7 +104,7 @@ func KeyFromForm(q url.Values, p plans.Policy) map[string]string {
 	return key
 }
 
-// KeyQuery returns the query parameters for a counter key.
+// KeyQuery returns a key as query parameters.
 func KeyQuery(key map[string]string) url.Values {
 	q := url.Values{}
 	for name, value := range key {
@@ -113,8 +113,8 @@ func KeyQuery(key map[string]string) url.Values {
 	return q
 }
 
-// KeyWords returns a description of a counter key: "user 42, ip 192.0.2.1", or "the whole
-// tenant" for a policy that counts by no attribute.
+// KeyWords returns English words for a key: "user 42, ip 192.0.2.1". For a policy without count_by,
+// it returns "the whole tenant".
 func KeyWords(key map[string]string, countBy []string) string {
 	if len(countBy) == 0 && len(key) == 0 {
 		return "the whole tenant"
@@ -138,7 +138,7 @@ func KeyWords(key map[string]string, countBy []string) string {
 	return strings.Join(words, ", ")
 }
 
-// KeyURL returns the address of the page that shows one counter key.
+// KeyURL returns the address of the page about one key of a policy.
 func KeyURL(t tenants.Tenant, policy string, key map[string]string) string {
 	return AppendQuery(TenantURL(t, "/usage/")+url.PathEscape(policy), KeyQuery(key))
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// PageRows is how many rows a list shows on one page.
+// PageRows is the number of rows of a list on one page.
 const PageRows = 50
 
-// After returns the cursor in the address of a list: the id of the last row of the previous
-// page, or "" on the first page.
+// After returns the parameter of the address that says where the page of a list begins: after the
+// row with this ID. It is "" for the first page.
 func After(c echo.Context) string {
 	if after := c.QueryParam("after"); uuid.Validate(after) == nil {
 		return after
@@ -19,8 +19,8 @@ func After(c echo.Context) string {
 	return ""
 }
 
-// Cut returns the first rows of a list, up to most, and the address of the next page, which is
-// "" on the last page.
+// Cut returns the first most rows, and the address of the next page. If rows has no more than most
+// rows, the address is "".
 func Cut[T any](c echo.Context, rows []T, most int, id func(T) string) ([]T, string) {
 	if len(rows) <= most {
 		return rows, ""
@@ -29,8 +29,8 @@ func Cut[T any](c echo.Context, rows []T, most int, id func(T) string) ([]T, str
 	return rows, AddressAfter(c, id(rows[most-1]))
 }
 
-// AddressAfter returns the address of the request with another cursor. "" is the
-// first page.
+// AddressAfter returns the address of this page of a list, but with rows after the row with the ID
+// after. "" selects the first page.
 func AddressAfter(c echo.Context, after string) string {
 	q := c.QueryParams()
 	q.Del("done")
@@ -40,9 +40,9 @@ func AddressAfter(c echo.Context, after string) string {
 	return AppendQuery(c.Request().URL.Path, q)
 }
 
-// NewList returns one page of a list. The caller has read up to PageRows + 1 rows; the
-// additional row shows that there is a next page. newURL is "" if the visitor must not add
-// rows.
+// NewList returns the view of one page of a list. The caller has read at most PageRows + 1 rows;
+// the additional row shows that there is a next page. newURL is the address of the form for a new
+// row, or "" if the visitor must not add one.
 func NewList[T, R any](c echo.Context, rows []T, id func(T) string, newURL string, show func(T) R) views.List[R] {
 	l := views.List[R]{Notice: Notice(c), NewURL: newURL}
 	rows, l.Next = Cut(c, rows, PageRows, id)

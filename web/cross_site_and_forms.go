@@ -15,9 +15,9 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// maxForm bounds the body of a form, in bytes. maxWideForm and MaxWideFields bound a form
-// with rows. MaxPlanForm is for a plan as indented JSON, whose form encoding has several
-// times the size of the document.
+// maxForm is the maximum size of the body of a form in bytes. maxWideForm and MaxWideFields are the
+// maximum size and the maximum number of fields of a form with rows. MaxPlanForm is the maximum
+// size of a form with a plan as indented JSON, which is several times as large as the JSON.
 const (
 	maxForm       = 64 << 10
 	maxWideForm   = 512 << 10
@@ -25,12 +25,12 @@ const (
 	MaxPlanForm   = 8 * plans.MaxBytes
 )
 
-// errForeignSite is the answer to a write that may come from another site.
+// errForeignSite is the error for a write that may come from a page of another site.
 var errForeignSite = problem.New(problem.Forbidden,
 	"the request came from another site, or from a browser that does not send its origin; open the page again and repeat it there")
 
-// newCrossOrigin returns the protection of all writes against requests from other sites. It
-// also allows the origin of the public address, because a proxy can change the host name.
+// newCrossOrigin returns the protection that rejects writes from pages of other sites. It also
+// accepts the origin of the public URL, because a proxy may change the host name in a request.
 func newCrossOrigin(publicURL string) (*http.CrossOriginProtection, error) {
 	guard := http.NewCrossOriginProtection()
 	if publicURL == "" {
@@ -47,8 +47,8 @@ func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// guard rejects writes from other sites. It also rejects a write that has a session cookie but
-// neither of the headers with which browsers state the origin.
+// guard returns an error for a write from a page of another site. It also returns an error for a
+// write with a session cookie but without the headers in which browsers send the origin.
 func (w *Shell) guard(r *http.Request) error {
 	if reads(r.Method) {
 		return nil
@@ -62,17 +62,20 @@ func (w *Shell) guard(r *http.Request) error {
 	return nil
 }
 
-// Form reads a form with these fields, each at most once. It rejects other fields.
+// Form reads a form that has only the given fields, each at most once. It returns an error if the
+// form has other fields.
 func Form(c echo.Context, fields ...string) (url.Values, error) {
 	return StrictForm(c, maxForm, len(fields), func(name string) bool { return slices.Contains(fields, name) })
 }
 
-// WideForm reads a form with rows. known reports whether a field exists.
+// WideForm reads a form with rows, whose fields have numbers in their names. known reports whether
+// a field may exist.
 func WideForm(c echo.Context, known func(name string) bool) (url.Values, error) {
 	return StrictForm(c, maxWideForm, MaxWideFields, known)
 }
 
-// StrictForm reads a form with bounds for its bytes and its fields.
+// StrictForm reads a form with at most the given numbers of bytes and fields. known reports whether
+// a field may exist.
 func StrictForm(c echo.Context, bytes int64, fields int, known func(name string) bool) (url.Values, error) {
 	r := c.Request()
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
@@ -104,12 +107,13 @@ func StrictForm(c echo.Context, bytes int64, fields int, known func(name string)
 	return r.PostForm, nil
 }
 
-// maxNextQuery bounds the query of the page to which a sign-in redirects, in bytes.
+// maxNextQuery is the maximum length of the query of an address to which the sign-in page
+// redirects, in bytes.
 const maxNextQuery = 2048
 
-// SafeNext returns the address to which a sign-in may redirect: a page of Headgate that needs a
-// session, with its filters. It returns "" for any other address, which prevents open
-// redirects.
+// SafeNext returns the address to which the sign-in page may redirect, from the parameter raw: a
+// page of Headgate that needs a session. For any other address it returns "". Otherwise a link
+// could redirect people to another site after they signed in.
 func (w *Shell) SafeNext(raw string) string {
 	path, query, _ := strings.Cut(raw, "?")
 	for _, row := range w.rows {
@@ -128,8 +132,8 @@ func (w *Shell) SafeNext(raw string) string {
 	return ""
 }
 
-// matches reports whether a path matches a route. Parameters are ids and slugs: letters,
-// digits and hyphens.
+// matches reports whether a path matches the path of a route. Its parameters match IDs and slugs:
+// letters, digits and hyphens.
 func matches(route, path string) bool {
 	want, got := strings.Split(route, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {

@@ -10,9 +10,9 @@ import (
 // maxWord is the maximum length of a text in an audit line, in characters.
 const maxWord = 256
 
-// Clean returns a text that is safe to display in an audit line. The text has at most 256 characters; a shortened
-// text ends with …. Line breaks, control characters and direction marks are replaced by their number, like \u000a.
-// Invalid UTF-8 is replaced by \ufffd.
+// Clean returns a text in a form that is safe to show. The result has at most 256 characters; a
+// shortened text ends with …. Line breaks, control characters and characters that change the text
+// direction are replaced by their numbers, like \u000a, and invalid UTF-8 by \ufffd.
 func Clean(word string) string {
 	if isClean(word) {
 		return word
@@ -41,7 +41,7 @@ func isClean(word string) bool {
 	return utf8.RuneCountInString(word) <= maxWord && !strings.ContainsFunc(word, unfit)
 }
 
-// unfit reports whether a character could change how the text around it is displayed.
+// unfit reports whether a character could change how the text around it is shown.
 func unfit(r rune) bool {
 	return r == utf8.RuneError || unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }

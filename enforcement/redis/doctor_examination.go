@@ -10,17 +10,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An Examination is what a Redis server says about itself.
+// An Examination describes a Redis server for headgate doctor.
 type Examination struct {
 	Version         string // with "valkey " before it for Valkey; "" if it cannot be read
 	TooOld          bool   // older than the least version
 	MaxMemoryPolicy string // "" if it cannot be read
 	MaxMemory       int64  // in bytes; 0: no limit, or it cannot be read
-	// Ahead is by how much the clock of Redis is ahead of this process. The error is at most
-	// RoundTrip.
+	// Ahead is the time by which the clock of Redis is ahead of the clock of this process; negative
+	// if it is behind. It is wrong by at most RoundTrip.
 	Ahead, RoundTrip time.Duration
-	// OtherFormat reports whether the keys with the prefix have another format, so that a node
-	// refuses the server.
+	// OtherFormat says that Redis has keys with the prefix in another format, so that a node does
+	// not use this server.
 	OtherFormat bool
 	// InCluster reports whether the server is part of a cluster. Masters and Replicas are
 	// those of the cluster that the URL names; without one, both are 0.
@@ -33,7 +33,7 @@ type Examination struct {
 	Sentinels bool
 }
 
-// Examine connects to Redis once and reads what it says about itself. It writes nothing.
+// Examine connects to Redis once and returns an Examination. It only reads.
 func Examine(ctx context.Context, config Config) (e Examination, err error) {
 	config = config.withDefaults()
 	if err := config.check(); err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/headgate/headgate/internal/logging"
 )
 
-// maxHeaderBytes bounds the size of the request line and the headers of a request.
+// maxHeaderBytes is the maximum size of the request line and the headers of a request.
 const maxHeaderBytes = 16 << 10
 
-// Server returns an http.Server for handler that bounds the size of headers and the time of
-// each phase of a request, as a protection against slow clients.
+// Server returns an http.Server that bounds the size of headers and the time of each phase of a
+// request, so that slow clients cannot occupy it.
 func Server(addr string, handler http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Addr:              addr,

@@ -9,17 +9,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// NewID returns a new UUIDv7, for an audit entry or for another object.
+// NewID returns a new UUIDv7, for an audit entry or another stored object.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() } // the random source never fails
 
-// A Document is an object that provides its own JSON for the audit log.
+// A Document is an object that has a JSON form for the audit log.
 type Document interface {
 	JSON() (json.RawMessage, error)
 }
 
-// Complete returns e with the origin of ctx, and with the documents before and after. If e has no actor, it also gets
-// the actor of ctx. A document is nil if the object does not exist. Otherwise it is a Document, a json.RawMessage, or
-// a value that Complete encodes as JSON. If a document cannot be encoded, Complete sets e.Err.
+// Complete returns e with the origin in ctx, the documents before and after, and, if e has no
+// actor, the actor in ctx.
+//
+// before is nil if the change created the object, and after is nil if it deleted the object.
+// Otherwise each is a Document, a json.RawMessage, or a value that is encoded as JSON. If one of
+// them cannot be encoded, the result has Err set.
 func Complete(ctx context.Context, e Entry, before, after any) Entry {
 	actor, origin := Who(ctx)
 	e.Origin = origin

@@ -25,7 +25,7 @@ import (
 //go:embed static
 var static embed.FS
 
-// Config of the shell. Each page group has its own Config.
+// Config configures the shell. Each page group has a Config of its own.
 type Config struct {
 	// Version is the version of the binary. The foot of each page shows it.
 	Version string
@@ -55,7 +55,8 @@ type Config struct {
 	// Timeout bounds the handling of a page, except downloads and live streams. The default is
 	// 2 s.
 	Timeout time.Duration
-	// Slots bound the expensive pages. Default: slots that the API does not share.
+	// Slots bound how many expensive pages are made at the same time. The API should use the same
+	// Slots. Default: new ones, which only the pages use.
 	Slots *admission.Slots
 	// Stopping ends when the node stops, which ends the live streams. The default never ends.
 	Stopping context.Context

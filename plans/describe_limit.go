@@ -52,7 +52,7 @@ func describeNumbers(l enforcement.Limit) string {
 	return text
 }
 
-// spoken returns an English name of a window, such as "minute" or "90 seconds".
+// spoken returns the English words for the length of a window, such as "minute" or "90 seconds".
 func spoken(window time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration
@@ -71,7 +71,7 @@ func spoken(window time.Duration) string {
 	return thousands(window.Milliseconds()) + " milliseconds"
 }
 
-// thousands formats a number with commas between groups of three digits.
+// thousands returns a number as text, with commas between groups of three digits.
 func thousands(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	from := 0

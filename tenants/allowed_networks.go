@@ -14,13 +14,13 @@ import (
 // MaxAllowedIPs is the maximum number of entries of Key.AllowedIPs.
 const MaxAllowedIPs = 50
 
-// Networks are ranges of IP addresses in their normal form: without the bits below the mask, and with IPv4 addresses as
-// IPv4. An entry that is not valid contains no address.
+// Networks are ranges of IP addresses. In each range, the bits below the mask are 0, and an IPv4
+// address is not in the form of an IPv6 address. A range that is not valid contains no address.
 type Networks []netip.Prefix
 
-// ParseNetworks returns the ranges of a list of IP addresses and CIDR ranges. The error is Invalid and names each wrong
-// entry by its index, like /2. An empty list means all addresses, because some generated clients send one for a member
-// that is not set.
+// ParseNetworks parses a list of IP addresses and CIDR ranges. If some are invalid, the error is
+// problem.Invalid and names each of them by its index, like /2. An empty list means all addresses:
+// some generated clients send an empty list for a member that is not set.
 func ParseNetworks(texts []string) (Networks, error) {
 	var f problem.Fields
 	var list Networks
@@ -42,7 +42,8 @@ func ParseNetworks(texts []string) (Networks, error) {
 	return list, f.Err()
 }
 
-// parseNetwork returns the range of an IP address or a CIDR range.
+// parseNetwork parses an IP address or a CIDR range. For an address, it returns the range with only
+// this address.
 func parseNetwork(text string) (netip.Prefix, error) {
 	if strings.Contains(text, "%") { // also in what ParseAddr takes for a zone, like %eth0/64
 		return netip.Prefix{}, errors.New("must not have a zone")
@@ -76,8 +77,9 @@ func (n Networks) Contains(ip netip.Addr) bool {
 	return false
 }
 
-// Within reports whether a key that only n may use is no wider than one that only wide may use. An empty list is every
-// address. A range that only several ranges of wide cover together is not within them.
+// Within reports whether wide contains every address that n contains. An empty list stands for all
+// addresses. Within returns false for a range of n that only several ranges of wide together
+// contain.
 func (n Networks) Within(wide Networks) bool {
 	if len(wide) == 0 {
 		return true
@@ -88,7 +90,7 @@ func (n Networks) Within(wide Networks) bool {
 	return len(n) > 0 && !slices.ContainsFunc(n, func(network netip.Prefix) bool { return !covered(network) })
 }
 
-// Texts returns the ranges as text. A range of one address is the address.
+// Texts returns the ranges as text. A range with one address is written as the address.
 func (n Networks) Texts() []string {
 	if len(n) == 0 {
 		return nil

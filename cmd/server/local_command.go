@@ -11,30 +11,31 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// localSettings are the flags of a command that uses the database directly.
+// localSettings has the flags of a command that accesses the database directly.
 type localSettings struct {
 	databaseSettings
 	cli.Output
 }
 
-// dryRun is the flag of a command that writes.
+// dryRun has the flag --dry-run of a command that changes the database.
 type dryRun struct {
 	DryRun bool `setting:"false" help:"Check the change and print what it would do; write nothing."`
 }
 
-// errDryRun ends the transaction of a dry run.
+// errDryRun makes the transaction of a dry run end without a change.
 var errDryRun = errors.New("dry run")
 
-// say prints that nothing was written, if the command is a dry run.
+// say prints that nothing was changed, if the command is a dry run.
 func (d dryRun) say(p program) {
 	if d.DryRun {
 		fmt.Fprintln(p.stderr, "dry run: nothing is written")
 	}
 }
 
-// withChange opens the database and calls work in one transaction, whose audit lines name the
-// command. work must use the context that it gets, and may be called again if the transaction
-// fails. A dry run rolls the transaction back, and does not migrate the database.
+// withChange opens the database and calls work in one transaction. The audit lines of work name the
+// command as actor. work must use the context that it gets. It may be called again if the
+// transaction fails. In a dry run, the transaction is rolled back, and the database is not
+// migrated.
 func (d databaseSettings) withChange(ctx context.Context, p program, name string, dry dryRun,
 	work func(context.Context, *store.Store) error,
 ) error {
@@ -58,7 +59,8 @@ func (d databaseSettings) withChange(ctx context.Context, p program, name string
 }
 
 // withSchema opens the database, migrates it, and calls work. The audit lines of work name the
-// command. A dry run returns an error instead of a migration.
+// command as actor. In a dry run, it does not migrate: if the schema is not current, it returns an
+// error.
 func (d databaseSettings) withSchema(ctx context.Context, p program, name string, dry dryRun,
 	work func(context.Context, *store.Store) error,
 ) error {
@@ -74,7 +76,7 @@ func (d databaseSettings) withSchema(ctx context.Context, p program, name string
 	})
 }
 
-// currentSchema returns an error if the schema is not that of this version.
+// currentSchema returns an error unless the database has exactly the migrations of this version.
 func currentSchema(ctx context.Context, st *store.Store) error {
 	schema, err := st.MigrationStatus(ctx)
 	if err == nil && !schema.Current() {
@@ -83,8 +85,8 @@ func currentSchema(ctx context.Context, st *store.Store) error {
 	return err
 }
 
-// exists returns an error if the database is a SQLite file that does not exist. Opening it would
-// create it.
+// exists returns an error if the database is a SQLite file that does not exist. Without this check,
+// the command would create the file.
 func (d databaseSettings) exists() error {
 	if path, err := store.SQLitePath(d.DatabaseURL); err == nil { // else Postgres, or an invalid URL, which openFor names
 		if _, err := os.Stat(path); err != nil {

@@ -6,34 +6,33 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Fate is what happens to the counters of a limit when a version is published.
+// A Fate says what happens to the counters of a limit when a version is published.
 type Fate string
 
 // The fates of counters.
 const (
-	// Kept means that the limit has other numbers but the same identity. The counters stay, and
-	// the new numbers apply to them.
+	// Kept means that the counters stay, and that the new quota, window and burst apply to them.
+	// The algorithm, the count_by and the anchor did not change.
 	Kept Fate = "kept"
-	// Fresh means that the limit counts from zero: it is new, or its algorithm, count_by or
-	// anchor changed.
+	// Fresh means that the limit counts from zero: it is new, or its algorithm, count_by or anchor
+	// changed.
 	Fresh Fate = "fresh"
 	// Dropped means that the new document does not contain the limit.
 	Dropped Fate = "dropped"
 )
 
-// A Recount describes what happens to the counters of one limit when one document replaces
-// another.
+// A Recount says what happens to the counters of one limit when one document replaces another.
 type Recount struct {
 	Policy, Limit string // slug of the policy, name of the limit
 	Fate          Fate
-	// Because lists the changed fields that make the counters Fresh: "algorithm", "count_by" or
-	// "anchor". It is empty for a new or dropped limit.
+	// Because lists the changed fields for which the counters are Fresh: "algorithm", "count_by" or
+	// "anchor". It is empty if the limit is new or dropped.
 	Because []string
 }
 
-// Recounts returns a Recount for each limit that changes. The limits of to come first, in their
-// order, then the limits that only from contains. Policies that are off have no counters. A
-// change of a policy's match or mode keeps the counters.
+// Recounts returns a Recount for each limit that differs between two documents. The limits of to
+// come first, in their order. After them come the limits that only from contains. Policies that are
+// off have no counters. If only the match or the mode of a policy changes, its counters stay.
 func Recounts(from, to Document) []Recount {
 	before, after := counted(from), counted(to)
 	was, is := byName(before), byName(after)
@@ -85,8 +84,8 @@ func counted(d Document) []count {
 	return out
 }
 
-// name returns the pair by which two documents are compared: the slug of the policy and the
-// name of the limit.
+// name returns the slug of the policy and the name of the limit. Limits of two documents with the
+// same name are compared.
 func (c *count) name() [2]string { return [2]string{c.policy, c.limit.Name} }
 
 func byName(list []count) map[[2]string]count {
@@ -97,8 +96,8 @@ func byName(list []count) map[[2]string]count {
 	return out
 }
 
-// parts returns the fields in which two limits with the same name differ and which identify
-// their counters.
+// parts returns which of the fields that identify counters differ between two limits with the same
+// name.
 func parts(a, b count) []string {
 	var out []string
 	if a.limit.Algorithm != b.limit.Algorithm {

@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// gcPercent is the default of GOGC: the heap may grow to five times the live heap before a
-// garbage collection. A check allocates about 1.5 KB, and the live heap of a small node is
-// about 10 MB, so that Go's default of 100 collects several times per second. ADR 0019 has the
-// measurements.
+// gcPercent is the default of GOGC: a garbage collection starts when the heap is five times the
+// size of the live objects. A check allocates about 1.5 KB, and the live objects of a small node
+// take about 10 MB. With Go's default of 100, there would be several collections per second. ADR
+// 0019 has the measurements.
 const gcPercent = 400
 
-// limitParts is the percentage of the cgroup's memory that is the default of GOMEMLIMIT. The
-// rest is for the binary, the stacks and kernel buffers.
+// limitParts is the default of GOMEMLIMIT, as a percentage of the memory of the cgroup. The rest is
+// for the binary, the stacks and kernel buffers.
 const limitParts = 90
 
-// collectorDefaults returns the defaults of GOGC and of GOMEMLIMIT in bytes. A 0 means that
-// Go's setting stays, because the environment sets the variable or no limit is known. root is
-// the root of the file system, where it reads the cgroup's limit.
+// collectorDefaults returns the values for GOGC and for GOMEMLIMIT in bytes. A value is 0 if the
+// default of Go stays, because the environment sets the variable or no limit is known. root is the
+// root of the file system, from which the limit of the cgroup is read.
 func collectorDefaults(getenv func(string) string, root fs.FS) (percent int, limit int64) {
 	if getenv("GOGC") == "" {
 		percent = gcPercent
@@ -33,8 +33,8 @@ func collectorDefaults(getenv func(string) string, root fs.FS) (percent int, lim
 	return percent, limit
 }
 
-// cgroupMemory returns the smallest memory.max, in bytes, of the process's cgroup (version 2)
-// and its parents. It returns 0 if there is no limit.
+// cgroupMemory returns the smallest memory.max of the cgroup of this process (version 2) and its
+// parents, in bytes. If there is no limit, it returns 0.
 func cgroupMemory(root fs.FS) (limit int64) {
 	own, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -56,7 +56,7 @@ func cgroupMemory(root fs.FS) (limit int64) {
 	return limit
 }
 
-// tuneCollector applies collectorDefaults to the garbage collector of this process.
+// tuneCollector configures the garbage collector of this process with collectorDefaults.
 func tuneCollector(getenv func(string) string, log *slog.Logger) {
 	percent, limit := collectorDefaults(getenv, os.DirFS("/"))
 	if percent > 0 {

@@ -11,24 +11,24 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The default and the maximum number of rows of a page.
+// The default and the maximum number of rows on one page.
 const (
 	maxPage     = 100
 	defaultPage = 20
 )
 
-// A listing is a list of objects that the API returns in pages. Its path and its filter
-// identify it; a cursor is valid for one listing only.
+// A listing is a list of objects that the API returns page by page. It is identified by its path
+// and its filter. A cursor is valid only for the listing in which it was created.
 type listing struct {
 	path   string
 	filter url.Values
 	limit  int
-	// after is the position of the last row of the previous page. It is "" on the first page.
+	// after is the position of the last row of the previous page. For the first page, it is "".
 	after string
 }
 
-// page returns the listing for a request. It returns an error if the cursor belongs to another
-// listing.
+// page returns the listing that a request asks for. If the cursor belongs to another listing, it
+// returns an error.
 func page(path string, filter url.Values, limit int, cursor string) (listing, error) {
 	l := listing{path: path, filter: filter, limit: limit}
 	if limit == 0 {
@@ -56,9 +56,9 @@ var errCursor = &problem.Problem{
 
 const sumLength = 9
 
-// sum returns a checksum of the listing and a position, which the cursor contains. It detects
-// cursors of other listings. It is not secret, because a forged cursor only selects rows that
-// the caller may read.
+// sum returns a checksum of the listing and a position. The cursor contains it, so that cursors of
+// other listings are detected. It need not be secret: a forged cursor can only select rows that the
+// caller may read.
 func (l listing) sum(after string) string {
 	full := sha256.Sum256([]byte(l.path + "\x00" + l.filter.Encode() + "\x00" + after))
 	return string(full[:sumLength])
@@ -68,16 +68,16 @@ func (l listing) cursor(after string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(l.sum(after) + after))
 }
 
-// A paged is the JSON form that all page types of the API have.
+// A paged is the JSON form that every page in the API has.
 type paged[U any] struct {
 	Data       []U
 	HasMore    bool
 	NextCursor string
 }
 
-// list returns the page that the parameters limit and cursor select, and its Link
-// header. fetch returns up to limit rows that follow a position. place returns the
-// position of a row; the cursor contains it. show converts a row for the answer.
+// list returns the page that the parameters limit and cursor select, and its Link header. fetch
+// returns at most limit rows after a position. place returns the position of a row, which the
+// cursor then contains. show converts a row to its JSON form.
 func list[T, U any](
 	path string, filter url.Values, limit int, cursor string,
 	fetch func(after string, limit int) ([]T, error), place func(T) string, show func(T) (U, error),
@@ -109,8 +109,8 @@ func list[T, U any](
 	return p, link, nil
 }
 
-// shown returns a function that passes on the error of a read, or converts its result with
-// show.
+// shown returns a function that takes the results of a read. It returns the error of the read, or
+// else the result of the read, converted with show.
 func shown[T, U any](show func(T) (U, error)) func(T, error) (U, error) {
 	return func(v T, err error) (U, error) {
 		if err != nil {
@@ -121,8 +121,9 @@ func shown[T, U any](show func(T) (U, error)) func(T, error) (U, error) {
 	}
 }
 
-// written returns a function that passes on the error of a write. Otherwise it loads the change
-// into this node's snapshot and converts the result with show.
+// written returns a function that takes the results of a write. It returns the error of the write,
+// or else loads the change into this node's snapshot and returns the result of the write, converted
+// with show.
 func written[T, U any](ctx context.Context, a *API, show func(T) (U, error)) func(T, error) (U, error) {
 	return shown(func(v T) (U, error) {
 		a.cfg.Changed(ctx)
@@ -130,8 +131,8 @@ func written[T, U any](ctx context.Context, a *API, show func(T) (U, error)) fun
 	})
 }
 
-// changed loads the change of a successful write into this node's snapshot. It serves writes
-// that return no object.
+// changed loads the change of a successful write into this node's snapshot. It is for writes that
+// return no object.
 func (a *API) changed(ctx context.Context, err error) error {
 	if err == nil {
 		a.cfg.Changed(ctx)
@@ -139,8 +140,8 @@ func (a *API) changed(ctx context.Context, err error) error {
 	return err
 }
 
-// filters returns the query parameters that filter a listing. pairs alternates names and
-// values; empty values are left out.
+// filters returns the query parameters that filter a listing. pairs contains the name and the value
+// of each. Empty values are left out.
 func filters(pairs ...string) url.Values {
 	v := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

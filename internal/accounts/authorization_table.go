@@ -7,11 +7,12 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// An Action names what a route does. The table grants says which roles and keys may do each action.
+// An Action is what a request does, for authorization. The table grants says which roles and keys
+// may do each Action.
 type Action string
 
-// The actions. The actions from TenantRead to ExceptionsWrite concern one tenant. A member or a key of a tenant may
-// do them for that tenant only.
+// The actions. Those from TenantRead to ExceptionsWrite are about one tenant. A member or a key of
+// a tenant may do them only for its own tenant.
 const (
 	Public          Action = "public"             // allowed without signing in
 	Self            Action = "self"               // to use one's own account; allowed for every person who is signed in
@@ -35,7 +36,8 @@ const (
 	OperatorKeysWr  Action = "operator_keys.write"
 )
 
-// A Principal is the authenticated caller: a key or a person. The zero value is an anonymous caller.
+// A Principal is an authenticated caller: a key, a person, or a command. The zero value is an
+// anonymous caller.
 type Principal struct {
 	// Kind is "operator_key", "tenant_key", "user" or "command"; "" for an anonymous caller.
 	Kind   string
@@ -43,11 +45,11 @@ type Principal struct {
 	Name   string
 	Scopes []tenants.Scope // of a key; nil for a user
 	Role   Role            // of a user; "" for a key
-	// TenantID is the tenant that the key or the person belongs to; "" if it belongs to the operator.
+	// TenantID is the ID of the tenant to which the key or the person belongs; "" for the operator.
 	TenantID string
 }
 
-// A grant says which keys and which roles may do an action.
+// A grant says which keys and which roles may do one action.
 type grant struct {
 	operatorKey, tenantKey tenants.Scope // the scope that a key of this kind needs; if "", no key of this kind may do the action
 	roles                  []Role
@@ -58,8 +60,8 @@ var (
 	everybody = []Role{Owner, Editor, Viewer, TenantAdmin, TenantViewer}
 )
 
-// grants has one row for each action. The packages api and web read it through Authorize. Tests check every route
-// with every kind of caller against it.
+// grants has a row for each action. The packages api and web ask Authorize, which reads it. Tests
+// compare the behavior of every route for every kind of caller with it.
 var grants = map[Action]grant{
 	Self:            {roles: everybody},
 	Check:           {operatorKey: tenants.ScopeCheck, tenantKey: tenants.ScopeCheck},
@@ -82,7 +84,7 @@ var grants = map[Action]grant{
 	OperatorKeysWr:  {operatorKey: tenants.ScopeManage, roles: []Role{Owner}},
 }
 
-// Actions lists every action of the table, and Public.
+// Actions returns every action of the table, and Public.
 func Actions() []Action {
 	list := []Action{Public}
 	for a := range grants {
@@ -92,23 +94,25 @@ func Actions() []Action {
 	return list
 }
 
-// Roles lists every role: first the operator's, then a tenant's, each from the most rights to the fewest.
+// Roles returns every role: those of the operator, then those of tenants. Within each group, the
+// role with the most rights comes first.
 func Roles() []Role { return slices.Clone(everybody) }
 
-// Allowed reports whether a person with the role may do the action. A person with a role of a tenant may do it for
-// that tenant only; Reaches checks the tenant.
+// Allowed reports whether a person with the role may do the action. A role of a tenant allows it
+// only for this tenant, which Allowed does not check; Reaches does.
 func Allowed(a Action, r Role) bool {
 	return a == Public || slices.Contains(grants[a].roles, r)
 }
 
-// NeededScopes returns the scope that an operator key and a tenant key need for an action. If a scope is "", no key
-// of that kind may do the action. Both are "" for Public, which needs no key.
+// NeededScopes returns the scopes that an operator key and a tenant key need for an action. ""
+// means that no key of this kind may do the action. For Public, which needs no key, both are "".
 func NeededScopes(a Action) (operatorKey, tenantKey tenants.Scope) {
 	return grants[a].operatorKey, grants[a].tenantKey
 }
 
-// Authorize returns nil if the caller may do the action. The error is problem.Unauthenticated for an anonymous caller
-// and problem.Forbidden for others. Authorize does not check which tenant the action concerns; Reaches does.
+// Authorize returns nil if the caller may do the action. Otherwise the error is
+// problem.Unauthenticated for an anonymous caller and problem.Forbidden for any other. Authorize
+// does not check which tenant the action is about; Reaches does.
 func Authorize(p Principal, a Action) error {
 	if a == Public {
 		return nil
@@ -141,8 +145,8 @@ func Authorize(p Principal, a Action) error {
 	return problem.New(problem.Forbidden, "this key lacks the scope %s", scope)
 }
 
-// Reaches reports whether the caller may access a tenant. The operator's keys and people reach all tenants; those of
-// a tenant reach that tenant only.
+// Reaches reports whether the caller may access a tenant at all. Keys and people of the operator
+// reach all tenants. Those of a tenant reach only their own tenant.
 func (p Principal) Reaches(tenantID string) bool {
 	return p.Kind != "" && (p.TenantID == "" || p.TenantID == tenantID)
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// A gate is the handler that the listener calls during the whole life of the process. Before
-// open it answers /livez with 200 and everything else with 503. After drain it still serves
-// requests, but closes each connection after its answer.
+// A gate is the handler of the listener. Until open is called, it answers /livez with 200 and all
+// other requests with 503. After drain is called, it still serves requests, but closes each
+// connection after the response.
 type gate struct {
 	next     atomic.Pointer[http.Handler]
 	draining atomic.Bool
 }
 
-// open sends all further requests to h.
+// open makes the gate pass all further requests to h.
 func (g *gate) open(h http.Handler) { g.next.Store(&h) }
 
-// drain makes readiness fail and sets Connection: close on every answer.
+// drain makes readiness checks fail, and sets the header Connection: close in every response.
 func (g *gate) drain() { g.draining.Store(true) }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unavailable writes a 503 as a problem. The characters of detail must not need a JSON escape.
+// unavailable writes a 503 response that is a problem. detail must not contain characters that need
+// an escape in JSON.
 func unavailable(w http.ResponseWriter, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Retry-After", "1")

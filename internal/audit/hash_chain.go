@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// A Hash is the hash of a line of the chain. The hash of the line before the first one is the zero Hash.
+// A Hash is the hash of a line of the chain. It is zero in place of the hash of the line before the
+// first one.
 type Hash [sha256.Size]byte
 
 // String returns the hash in hexadecimal.
@@ -59,31 +60,35 @@ func appendDocument(line []byte, document json.RawMessage) []byte {
 	return appendText(appendInteger(line, 1), document)
 }
 
-// A Head is the position and the hash of the last line of the chain. The Store stores it separately from the lines.
+// A Head is the position and the hash of the last line of the chain. The database has it in a row
+// of its own.
 type Head struct {
-	// Seq and Hash are those of the last line. They are zero if there are no lines.
+	// Seq and Hash are the position and the hash of the last line. They are zero if the chain has
+	// no lines.
 	Seq  int64
 	Hash Hash
-	// Outside is the number of lines from before the chain existed. Only their number is verified.
+	// Outside is the number of lines that were written before Headgate had the chain. They have no
+	// hash, so only their number is verified.
 	Outside int64
 }
 
-// A Verdict is the result of the verification of the chain.
+// A Verdict is the result of a verification of the chain.
 type Verdict struct {
 	Head Head
-	// Lines is the number of correct lines at the start of the chain.
+	// Lines is the number of lines that were verified without a fault, from the start of the chain.
 	Lines int64
-	// Broken describes the first incorrect line; nil if all are correct.
+	// Broken is the first fault; nil if there is none.
 	Broken *Broken
 }
 
-// Broken describes the first place where the chain is not intact.
+// A Broken is the first fault that a verification found.
 type Broken struct {
-	// Seq is the position of the line; 0 for the lines from before the chain existed.
+	// Seq is the position of the faulty line. It is 0 if the fault is about the lines before the
+	// chain.
 	Seq int64
 	// ID is the ID of the line; "" if the line is missing.
 	ID string
-	// What describes the fault. In an error message, it follows the name of the line.
+	// What describes the fault. In the message of Error, it follows the name of the line.
 	What string
 }
 
@@ -99,16 +104,16 @@ func (b *Broken) Error() string {
 	return name + " " + b.What
 }
 
-// A Walk verifies the lines of a chain one by one, in the order of Seq.
+// A Walk verifies the lines of a chain one after the other, in the order of Seq.
 type Walk struct {
-	// Noted are heads that were published earlier. The chain must contain them.
+	// Noted are heads that were logged earlier. The chain must still contain these lines.
 	Noted  []Head
 	last   Hash
 	lines  int64
 	broken *Broken
 }
 
-// Next verifies the next line. It returns false if a fault was found, so that the verification ends.
+// Next verifies the next line. It returns false after a fault. Then the caller calls End.
 func (w *Walk) Next(e *Entry) bool {
 	place := w.lines + 1
 	switch {
@@ -125,7 +130,8 @@ func (w *Walk) Next(e *Entry) bool {
 	return w.broken == nil
 }
 
-// compare compares the last verified line with the noted head of the same position.
+// compare compares the hash of the last verified line with that of the noted head with the same
+// position, if there is one.
 func (w *Walk) compare() {
 	for _, h := range w.Noted {
 		if h.Seq == w.lines && h.Hash != w.last {
@@ -134,8 +140,9 @@ func (w *Walk) compare() {
 	}
 }
 
-// End returns the result after the last line, or after Next returned false. outside is the number of lines from
-// before the chain existed.
+// End returns the result. The caller calls it after the last line, or after Next returned false. h
+// is the stored head, and outside the number of lines that were written before Headgate had the
+// chain.
 func (w *Walk) End(h Head, outside int64) Verdict {
 	if w.broken == nil {
 		w.broken = w.against(h, outside)
@@ -143,7 +150,8 @@ func (w *Walk) End(h Head, outside int64) Verdict {
 	return Verdict{Head: h, Lines: w.lines, Broken: w.broken}
 }
 
-// shorter reports whether a noted head has a position after the last line.
+// shorter reports whether a noted head has a higher position than the last line, so that lines are
+// missing.
 func (w *Walk) shorter() bool {
 	return slices.ContainsFunc(w.Noted, func(h Head) bool { return h.Seq > w.lines })
 }
@@ -162,7 +170,8 @@ func ParseHead(text string) (Head, error) {
 // String returns the position and the hash of the last line, like "42:0f3a…".
 func (h Head) String() string { return strconv.FormatInt(h.Seq, 10) + ":" + h.Hash.String() }
 
-// against compares the verified lines with the stored head, and returns a fault or nil.
+// against compares the verified lines with the stored head. It returns the first difference, or
+// nil.
 func (w *Walk) against(h Head, outside int64) *Broken {
 	switch {
 	case w.lines < h.Seq:
