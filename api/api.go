@@ -113,7 +113,7 @@ type Config struct {
 	// nil, no proxy is trusted.
 	TrustedProxy func(*http.Request) bool
 	// VerifyJWT verifies a JWT of a client and returns its payload, for attributes of /v1/forward-auth. If it is nil, the
-	// claims of every JWT are believed. Error: problem.Unavailable if it has no keys to verify with.
+	// claims of every JWT are used without verification. Error: problem.Unavailable if it has no keys to verify with.
 	VerifyJWT func(ctx context.Context, token string) (payload []byte, _ error)
 	// Timeout bounds the time of a management request and of a simulation. The default is 10 s.
 	Timeout time.Duration

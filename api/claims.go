@@ -48,7 +48,7 @@ func (c *claims) text(name string) (string, error) {
 	return "", malformedAt("attributes", "the claim "+name+" is an object or a list: use a claim that is a text, a number or a boolean")
 }
 
-// load reads the JWT. Without Config.VerifyJWT, it believes every JWT that can be read.
+// load reads the JWT. Without Config.VerifyJWT, it uses the claims of every JWT that can be read.
 func (c *claims) load() error {
 	kind, name, _ := strings.Cut(c.from, ":")
 	if name == "" || kind != "header" && kind != "cookie" {

@@ -105,7 +105,7 @@ func (j *journal) admit(s *Subject, c *Charge) {
 	e.charge(now, c.Cost)
 	select {
 	case j.wake <- struct{}{}:
-	default: // run is already told
+	default: // run already has a token
 	}
 }
 

@@ -159,8 +159,9 @@ func (r *Request) RecordKey() (key Key, ok bool) {
 //
 //   - A log changes the entry that the request made.
 //   - A bucket has no windows. Units that refilled since the charge are not returned a
-//     second time: if nobody else had charged the bucket, it would now have a level. At most
-//     the capacity minus that level is returned. For additional units, it can go into debt.
+//     second time: at most the capacity minus the level is returned, where the level is what
+//     the bucket would now have without other charges. Additional units can put the bucket
+//     into debt.
 //   - If receipt.Cost is 0, there is no window. The cost is charged now.
 func (m *Meter) Adjust(s State, rev, now, cost int64, receipt *Receipt) (after State, delta int64) {
 	delta = cost - receipt.Cost
@@ -191,8 +192,8 @@ func (m *Meter) Adjust(s State, rev, now, cost int64, receipt *Receipt) (after S
 	return s, *count - was
 }
 
-// charged returns the count of the window with the state receipt, or nil if that window has
-// no effect any more.
+// charged returns the count of the window with the state receipt, or nil if that window no longer
+// has an effect.
 func (m *Meter) charged(s, receipt *State) *int64 {
 	switch {
 	case m.Period != NoPeriod:

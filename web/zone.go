@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// Pages show times in one zone: that of the parameter tz of the address, or that which the
-// visitor chose, which a cookie stores. The default is UTC.
+// Pages show times in one zone: the zone of the parameter tz of the address, or the
+// zone in the cookie, which is the last choice of the visitor. The default is UTC.
 
 const (
 	zoneCookie = "headgate-zone"

@@ -112,9 +112,9 @@ func checkRequest(address, key string) load.Request {
 }
 
 // tenantsContender returns a contender that sends the requests of all tenants at the same
-// time. Its slot has the checks of all tenants but the last. A process of its own sends
-// those of the last. Otherwise its connections would also make the others wait for the
-// thread of the load generator.
+// time. Its slot has the checks of all tenants but the last. A second process sends the
+// checks of the last tenant. In one process, the connections of that tenant would also delay
+// the other tenants inside the load generator.
 func (b *bench) tenantsContender(s *service, tenants []tenant, flood bool) contender {
 	return contender{beside(s.name, flood), func(ctx context.Context) (slot, error) {
 		connections := equalConnections

@@ -118,13 +118,13 @@ func TestForwardAuthFindsTheTenant(t *testing.T) {
 	}
 }
 
-// unsigned returns a JWT that nobody signed.
+// unsigned returns a JWT without a signature.
 func unsigned(claims string) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode([]byte(claims)) + "."
 }
 
-// Without keys, the claims of a JWT are believed.
+// Without keys, the claims of a JWT are used without verification.
 func TestForwardAuthReadsClaims(t *testing.T) {
 	t.Parallel()
 	node, _, key := forwardNode(t, "127.0.0.1/32")

@@ -117,7 +117,7 @@ func (s *serveSettings) verifyJWT() (func(context.Context, string) ([]byte, erro
 func (s *serveSettings) validJWT() error {
 	if s.JWTKeys == "" && (s.JWTIssuer != "" || s.JWTAudience != "") {
 		return errors.New("is needed with " + settingName("jwt-issuer") + " and " + settingName("jwt-audience") +
-			": without keys, every JWT is believed")
+			": without keys, JWTs are not verified")
 	}
 	_, err := s.verifyJWT()
 	return err

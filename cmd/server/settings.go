@@ -74,7 +74,7 @@ type serveSettings struct {
 	EnvoyAddr         string `placeholder:"HOST:PORT" help:"Serve the gRPC services of Envoy for rate limits and external authorization there; empty: off."`
 	EnvoyDomains      string `placeholder:"DOMAIN=TENANT,..." help:"Tenants of the domains of Envoy's rate limits, for operator keys: domain=tenant, or domain=@key for an entry that names the tenant. Other domains are the tenant with that name."`
 	EnvoyClientCAFile string `name:"envoy-client-ca-file" placeholder:"FILE" help:"Certificate authorities (PEM) of client certificates, which the gRPC services then demand; empty: none."`
-	JWTKeys           string `name:"jwt-keys" placeholder:"URL|FILE" help:"JSON Web Key Set, by address or file, that verifies the JWTs whose claims forward-auth and Envoy's external authorization read; empty: claims are believed without verification."`
+	JWTKeys           string `name:"jwt-keys" placeholder:"URL|FILE" help:"JSON Web Key Set, by address or file, that verifies the JWTs whose claims forward-auth and Envoy's external authorization read; empty: claims are not verified."`
 	JWTIssuer         string `name:"jwt-issuer" placeholder:"TEXT" help:"Issuer (iss) that these JWTs must have; empty: any."`
 	JWTAudience       string `name:"jwt-audience" placeholder:"TEXT" help:"Audience (aud) that these JWTs must have; empty: any."`
 	MetricsAddr       string `placeholder:"HOST:PORT" help:"Serve /metrics there, without a key, instead of beside the API."`
@@ -87,7 +87,7 @@ type serveSettings struct {
 
 	PublicURL       string        `placeholder:"URL" help:"The address that callers use, for links in answers and examples."`
 	AllowedHosts    string        `placeholder:"HOST,..." help:"Hosts that requests may name, without ports; others are answered 421. The host of the public URL is always allowed, and so is every host for health and metrics. Empty: all."`
-	TrustedProxies  string        `placeholder:"CIDR,..." help:"Networks whose X-Forwarded-For is believed; empty: none."`
+	TrustedProxies  string        `placeholder:"CIDR,..." help:"Networks of the proxies whose X-Forwarded-For is used; empty: none."`
 	WebhookNetworks string        `placeholder:"CIDR,..." help:"Private networks that alert messages may be sent to, also without TLS; empty: none."`
 	TLSCertFile     string        `name:"tls-cert-file" placeholder:"FILE" help:"Certificate chain (PEM): serve https."`
 	TLSKeyFile      string        `name:"tls-key-file" placeholder:"FILE" help:"Key of the certificate (PEM)."`

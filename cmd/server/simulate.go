@@ -63,7 +63,7 @@ func stepRows(document json.RawMessage) (string, error) {
 		switch {
 		case step.Allowed:
 		case step.RetryAfter == nil:
-			last = "last one denied for good"
+			last = "last one denied, and waiting does not help"
 		default:
 			last = fmt.Sprintf("last one denied for %d ms", *step.RetryAfter)
 		}

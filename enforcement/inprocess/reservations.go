@@ -192,7 +192,7 @@ func (rs *reservations) remove(l *Limiter, r *reservation) {
 	l.counted.add(r.key.Tenant, -r.cells)
 }
 
-// sweepReservations deletes the records that have no effect any more.
+// sweepReservations deletes the records that no longer have an effect.
 func (l *Limiter) sweepReservations() {
 	rs := &l.reservations
 	for swept := sweepStep; swept == sweepStep; {

@@ -393,7 +393,7 @@ func (l *Limiter) mergeCharge(
 	return retry
 }
 
-// put returns the units of a hold to their cell. If the cell does not exist any more, put does
+// put returns the units of a hold to their cell. If the cell no longer exists, put does
 // nothing.
 func (l *Limiter) put(charge *enforcement.Charge, h *hold) {
 	if h.sum() == 0 {

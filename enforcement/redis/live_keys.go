@@ -197,7 +197,7 @@ func (v *live) change(cell *cell, m *enforcement.Meter, before, after, now, n in
 func (v *live) wake() {
 	select {
 	case v.hurry <- struct{}{}:
-	default: // Run is already told
+	default: // Run already has a token
 	}
 }
 

@@ -23,7 +23,7 @@ func (s *Sender) mailAlert(ctx context.Context, d *Due) (_ result, answer string
 		case err != nil:
 			return failed, "the members of the tenant are not known: the database does not answer"
 		case !member:
-			return refused, to + " is no member of the tenant any more"
+			return refused, to + " is no longer a member of the tenant"
 		}
 	}
 	return s.send(ctx, mail.Message{ID: d.ID, To: to, Subject: l.Subject, Text: l.Text})

@@ -163,7 +163,7 @@ func (s *Service) ChangeChannel(ctx context.Context, tenantID, id string, match 
 func (s *Service) SendsMail() bool { return s.cfg.Mail }
 
 // validateChannel checks a document. A channel of a tenant sends e-mail to members only, so
-// that nobody can send mail to strangers in the name of the operator.
+// that nobody can send mail to other people in the name of the operator.
 func (s *Service) validateChannel(ctx context.Context, tenantID string, d *ChannelDocument) error {
 	var f problem.Fields
 	d.validate(&f, s.cfg.Networks)

@@ -1,5 +1,5 @@
 // Package demo fills a database with sample plans and tenants, a week of history and live traffic.
-// The demo has a database of its own.
+// The demo uses a separate database.
 //
 //	service.go                   what the database says about its demo
 //	sample_plans_and_tenants.go  the plans and the tenants, with their overrides, lists and blocks

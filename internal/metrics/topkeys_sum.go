@@ -73,8 +73,8 @@ func (r *topRead) list(length int) (*topList, error) {
 	if len(t.keys) == r.capacity {
 		t.floor = max(t.floor, lowest)
 	}
-	// The texts need no memory of their own, because they are slices of the document. The slice of
-	// values may have unused capacity.
+	// The texts are slices of the document, so they need no additional memory. The slice of values
+	// may have unused capacity.
 	t.kept = int(unsafe.Sizeof(*t)) + len(t.keys)*int(unsafe.Sizeof(listed{})) + (values+usualValues)*int(unsafe.Sizeof(topValue{})) + length
 	return t, nil
 }

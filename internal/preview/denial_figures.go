@@ -70,7 +70,7 @@ func (r *run) showPolicy(ctx context.Context, i int) (err error) {
 func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
 	out := Policy{
 		Slug: p.Slug, Change: Removed, Mode: p.Mode, Was: p.Mode, CountBy: p.CountBy, Limits: p.Limits, Source: p.Slug,
-		Certainty: Exact, Why: "The draft removes the policy, so it denies nothing any more.", Draft: new(Figure),
+		Certainty: Exact, Why: "The draft removes the policy, so it no longer denies requests.", Draft: new(Figure),
 	}
 	for _, m := range r.members {
 		out.Requests += m.counts(p.Slug).Requests

@@ -9,7 +9,7 @@ import (
 )
 
 // Databases of the first release contain plan documents in form 1: with a flat match and with
-// windows in milliseconds. This file reads them. Nothing writes form 1 any more, so it gets no new
+// windows in milliseconds. This file reads them. Form 1 is no longer written, so it gets no new
 // fields.
 
 type policyForm1 struct {

@@ -234,7 +234,7 @@ func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketch
 }
 
 // hold locks the record that the roll-up r is due. The error is errNotDue if the record is gone or
-// its number is not n any more.
+// its number is no longer n.
 func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	held, err := execIn(ctx, tx, `
 		UPDATE roll_ups_due SET n = n

@@ -95,7 +95,7 @@ func toneOf(l nodes.Level) string {
 	return "good"
 }
 
-// nodeView returns the view of one node. If the node does not report any more, the view omits
+// nodeView returns the view of one node. If the node no longer reports, the view omits
 // values that change quickly.
 func (w *pages) nodeView(ctx context.Context, r *nodes.Report, o *nodes.Overview) views.FleetNode {
 	n := views.FleetNode{

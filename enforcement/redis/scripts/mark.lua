@@ -1,5 +1,5 @@
 -- mark: sets the marker of the durable counters, after they have been restored. It does
--- nothing if the caller does not have the lock any more, for example because the server lost
+-- nothing if the caller no longer has the lock, for example because the server lost
 -- data again.
 --
 --   KEYS     the lock of the restoration, the marker of durable.lua, and the marker of all

@@ -8,8 +8,8 @@
 --            the time at which the counter is as if unused i8, and the time of the decision
 --            i8. The revision of a reset counter is 0.
 --
---   reply    the number of cells that were changed, or -1 if the caller does not have the
---            lock any more. Then nothing was changed.
+--   reply    the number of cells that were changed, or -1 if the caller no longer has the
+--            lock. Then nothing was changed.
 
 local read, pack, call = struct.unpack, struct.pack, redis.call
 local PLAIN_FORM = '<Bi6i7i7i7'
