@@ -19,6 +19,9 @@ type Check struct {
 	// cost of their own charge that.
 	DefaultCost bool
 	Mode        Mode // Enforce, Peek or Force
+	// Requests is the number of equal requests that the check stands for, at most MaxCost. Each
+	// policy charges its cost that many times, at most MaxCost. 0 means 1.
+	Requests int64
 	// IdempotencyKey is the caller's key, or "". A check with the key of an earlier check
 	// that was charged gets its decision, and charges nothing. In an atomic batch, only
 	// that of the first check counts.
@@ -40,10 +43,11 @@ const (
 	WireEnvoyRateLimit
 	WireEnvoyAuthorization
 	WireRESP
+	WireEnvoyQuota
 	NumWires // the number of wires
 )
 
-var wireNames = [NumWires]string{"check", "batch", "forward_auth", "envoy_rate_limit", "envoy_ext_authz", "resp"}
+var wireNames = [NumWires]string{"check", "batch", "forward_auth", "envoy_rate_limit", "envoy_ext_authz", "resp", "envoy_quota"}
 
 // String returns the name of the wire in metrics.
 func (w Wire) String() string { return wireNames[w] }

@@ -30,11 +30,21 @@ func ParseCost(text string) (int64, bool) {
 	return n, n <= MaxCost
 }
 
-// costOf returns the number of units that the rule charges for a check. The first of
+// costOf returns the number of units that the rule charges for a check: the cost of one
+// request, as often as the check has requests.
+func (r *Rule) costOf(c *Check) int64 {
+	cost := r.costOfOne(c)
+	if c.Requests > 1 { // neither factor is above MaxCost, so the product does not overflow
+		return min(cost*c.Requests, MaxCost)
+	}
+	return cost
+}
+
+// costOfOne returns the number of units that the rule charges for one request. The first of
 // these applies: the attribute that cost_from names, the cost that the caller sent, the
 // cost of the policy. Callers of the engine reject a check whose attribute is not a
 // cost; see CostFault.
-func (r *Rule) costOf(c *Check) int64 {
+func (r *Rule) costOfOne(c *Check) int64 {
 	if r.CostFrom != "" {
 		if value, ok := c.attribute(r.CostFrom); ok {
 			if n, ok := ParseCost(value); ok {
@@ -109,7 +119,7 @@ func (r *Rule) costSentence(c *Check) string {
 	if c == nil {
 		return ""
 	}
-	cost := strconv.FormatInt(r.costOf(c), 10)
+	cost := strconv.FormatInt(r.costOfOne(c), 10)
 	if r.CostFrom != "" {
 		if _, ok := c.attribute(r.CostFrom); ok {
 			return ", and charges " + cost + " units, the value of the attribute " + r.CostFrom

@@ -1,4 +1,5 @@
-// Package envoy serves checks over two gRPC services of Envoy: RateLimitService, to which the filter ratelimit sends
-// descriptors, and Authorization, to which the filter ext_authz sends requests. A check of these services has the same
-// keys, policies, counters and counts as POST /v1/check.
+// Package envoy serves checks over three gRPC services of Envoy: RateLimitService, to which the filter ratelimit sends
+// descriptors, Authorization, to which the filter ext_authz sends requests, and RateLimitQuotaService, from which the
+// filter rate_limit_quota receives requests that it may allow. A check of these services has the same keys, policies,
+// counters and counts as POST /v1/check.
 package envoy

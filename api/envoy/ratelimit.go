@@ -129,7 +129,7 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLim
 // subject returns the tenant of a descriptor. With the key of a tenant, it is that tenant, and the domain is ignored. With an
 // operator key, a domain without a tenant is not limited, as in envoyproxy/ratelimit. An entry that names an unknown
 // tenant is an error.
-func (s *rateLimits) subject(who api.Caller, d *descriptor, tenancy Tenancy) (*enforcement.Subject, error) {
+func (s *Server) subject(who api.Caller, d *descriptor, tenancy Tenancy) (*enforcement.Subject, error) {
 	if !who.Operator() {
 		return who.Subject("", &d.check)
 	}

@@ -20,16 +20,15 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// benchSnapshot has the tenant bench with a token bucket for each user, and a key with a token.
-func benchSnapshot(b *testing.B, token string) *snapshot.Snapshot {
+// tenantWith returns a snapshot of the tenant bench with a limit for each user, and a key with a token.
+func tenantWith(b testing.TB, token string, limit enforcement.Limit) func() *snapshot.Snapshot {
 	b.Helper()
-	limit := enforcement.Limit{Name: "l1", Algorithm: enforcement.TokenBucket, Quota: 1_000_000_000, Window: time.Hour}
 	policy := plans.Policy{Slug: "per-user", CountBy: []string{"user"}, Limits: []enforcement.Limit{limit}}
 	s, report := snapshot.Compile(nil, snapshot.Changes{
 		Plans: []snapshot.PublishedPlan{{
 			ID: "plan", Slug: "plan", Version: 1, Document: plans.New(plans.Content{Policies: []plans.Policy{policy}}),
 			Limits: []plans.Published{{
-				Cell: plans.Cell{Number: 1, Policy: policy.Slug, Limit: limit.Name, Algorithm: limit.Algorithm, CountBy: policy.CountBy}, Rev: 1, Limit: limit,
+				Cell: plans.Cell{Number: 1, Policy: policy.Slug, Limit: limit.Name, Algorithm: limit.Algorithm, Anchor: limit.Anchor, CountBy: policy.CountBy}, Rev: 1, Limit: limit,
 			}},
 		}},
 		Tenants: []tenants.Tenant{{
@@ -41,16 +40,16 @@ func benchSnapshot(b *testing.B, token string) *snapshot.Snapshot {
 	if report.Held != nil || s.ProblemCount() > 0 {
 		b.Fatalf("held: %v, problems: %v", report.Held, s.Problems())
 	}
-	return s
+	return func() *snapshot.Snapshot { return s }
 }
 
 // BenchmarkShouldRateLimit is one call without the network: its handler, and the encoding of its answer.
 func BenchmarkShouldRateLimit(b *testing.B) {
 	token := tenants.NewToken(tenants.TenantToken)
-	current := benchSnapshot(b, token)
+	current := tenantWith(b, token, enforcement.Limit{Name: "l1", Algorithm: enforcement.TokenBucket, Quota: 1_000_000_000, Window: time.Hour})
 	engine := enforcement.NewEngine(inprocess.New(inprocess.Config{}), enforcement.Config{})
 	server := New(Config{Logger: slog.New(slog.DiscardHandler)})
-	server.Open(api.New(api.Config{Decider: engine, Headers: api.Draft11, Snapshot: func() *snapshot.Snapshot { return current }}))
+	server.Open(api.New(api.Config{Decider: engine, Headers: api.Draft11, Snapshot: current}))
 	service := &rateLimits{Server: server}
 	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs("authorization", "Bearer "+token))
 	for _, n := range []int{1, 10} {

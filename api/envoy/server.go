@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -45,6 +48,7 @@ type Config struct {
 const (
 	handshakeTimeout = 10 * time.Second
 	idleTimeout      = 2 * time.Minute // after it, a connection without calls is closed
+	pingAfter        = time.Minute     // without data from the client, so that streams of a lost client end
 	maxMessage       = 1 << 20         // bytes; ext_authz can send bodies of requests
 	maxStreams       = 1000            // calls under way on one connection
 )
@@ -55,15 +59,18 @@ type Server struct {
 	api    atomic.Pointer[api.API] // nil before Open
 	grpc   *grpc.Server
 	health *health.Server
+	ending chan struct{} // closed by Shutdown
+	end    sync.Once
 }
 
 // New returns a Server that does not listen yet.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, health: health.NewServer()}
+	s := &Server{cfg: cfg, health: health.NewServer(), ending: make(chan struct{})}
 	options := []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.recovered),
+		grpc.StreamInterceptor(s.recoveredStream),
 		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingAfter, Timeout: handshakeTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -73,6 +80,7 @@ func New(cfg Config) *Server {
 	}
 	s.grpc = grpc.NewServer(options...)
 	ratelimitv3.RegisterRateLimitServiceServer(s.grpc, &rateLimits{Server: s})
+	quotav3.RegisterRateLimitQuotaServiceServer(s.grpc, newQuotas(s))
 	authv3.RegisterAuthorizationServer(s.grpc, &authorization{Server: s})
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
@@ -111,9 +119,10 @@ func (l admitted) Accept() (net.Conn, error) {
 }
 
 // Shutdown reports to health checks that the server ends, stops accepting connections, and waits until the calls under
-// way are answered. If ctx ends before that, Shutdown closes the connections and returns the error of ctx.
+// way are answered. It ends the streams of quota. If ctx ends before that, Shutdown closes the connections and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()
+	s.end.Do(func() { close(s.ending) })
 	done := make(chan struct{})
 	go func() { s.grpc.GracefulStop(); close(done) }()
 	select {
@@ -130,11 +139,30 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) recovered(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			s.cfg.Logger.Error("panic in a gRPC call", "method", info.FullMethod, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			answer, err = nil, status.Error(codes.Internal, "internal error")
+			answer, err = nil, s.panicked(cause, info.FullMethod)
 		}
 	}()
 	return next(ctx, request)
+}
+
+// recoveredStream is recovered for streams.
+func (s *Server) recoveredStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = s.panicked(cause, info.FullMethod)
+		}
+	}()
+	return next(service, stream)
+}
+
+// panicked logs a panic and returns the error of the call. The API panics with http.ErrAbortHandler if the client has
+// left.
+func (s *Server) panicked(cause any, method string) error {
+	if cause == http.ErrAbortHandler {
+		return status.Error(codes.Canceled, "the client has ended the call")
+	}
+	s.cfg.Logger.Error("panic in a gRPC call", "method", method, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+	return status.Error(codes.Internal, "internal error")
 }
 
 // caller returns the API and the caller with the API key in the metadata authorization.

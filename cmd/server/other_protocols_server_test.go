@@ -5,19 +5,25 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	quotav3 "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/headgate/headgate/enforcement"
@@ -231,6 +237,9 @@ func TestSameDecisionsOnEveryWire(t *testing.T) {
 			return answers
 		},
 	}
+	wires[enforcement.WireEnvoyQuota] = func(t *testing.T, key string, script []wireCheck) []wireAnswer {
+		return quotaAnswers(t, quotav3.NewRateLimitQuotaServiceClient(conn), key, script)
+	}
 	if len(wires) != int(enforcement.NumWires) {
 		t.Fatalf("the test plays %d wires of %d", len(wires), enforcement.NumWires)
 	}
@@ -258,6 +267,9 @@ func TestSameDecisionsOnEveryWire(t *testing.T) {
 			t.Fatalf("%v: %d answers, want %d", wire, len(answers), len(want))
 		}
 		for i, a := range answers {
+			if wire == enforcement.WireEnvoyQuota { // says only whether a request is allowed
+				a.Limit, a.Quota, a.Remaining = want[i].Limit, want[i].Quota, want[i].Remaining
+			}
 			if a != want[i] {
 				t.Fatalf("%v, check %d %+v: %+v, want %+v as over %v", wire, i, script[i], a, want[i], enforcement.WireCheck)
 			}
@@ -270,6 +282,77 @@ func TestSameDecisionsOnEveryWire(t *testing.T) {
 			}
 		}
 	}
+}
+
+// quotaAnswers plays the script as an Envoy that denies requests without an assignment. Its assignments are one request,
+// so that no request is charged before it is sent. Each cost has a stream.
+func quotaAnswers(t *testing.T, service quotav3.RateLimitQuotaServiceClient, key string, script []wireCheck) (answers []wireAnswer) {
+	t.Helper()
+	streams := map[int]quotav3.RateLimitQuotaService_StreamRateLimitQuotasClient{}
+	used := map[string]uint64{}      // allowed requests of a bucket that are not reported
+	unlimited := map[string]func(){} // by the bucket; reports its requests
+	for _, c := range script {
+		stream := streams[c.cost]
+		if stream == nil {
+			ctx := with(t.Context(), key, "headgate-assignment", "1")
+			if c.cost >= 0 {
+				ctx = metadata.AppendToOutgoingContext(ctx, "headgate-cost", strconv.Itoa(c.cost))
+			}
+			var err error
+			if stream, err = service.StreamRateLimitQuotas(ctx); err != nil {
+				t.Fatal(err)
+			}
+			streams[c.cost] = stream
+		}
+		id := &quotav3.BucketId{Bucket: map[string]string{":method": c.method, ":path": c.path, "remote_address": c.ip}}
+		for pair := range slices.Chunk(c.attributes(), 2) {
+			id.Bucket[pair[0]] = pair[1]
+		}
+		bucket := fmt.Sprint(c.cost, id.Bucket)
+		if unlimited[bucket] != nil {
+			used[bucket]++
+			answers = append(answers, wireAnswer{Allowed: true})
+			continue
+		}
+		if err := stream.Send(&quotav3.RateLimitQuotaUsageReports{Domain: "edge", BucketQuotaUsages: []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{
+			{BucketId: id, NumRequestsAllowed: used[bucket], NumRequestsDenied: 1},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		used[bucket] = 0
+		response, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		strategy := strategyOf(t, response)
+		tokens, blanket := strategy.GetTokenBucket(), strategy.GetBlanketRule()
+		assigned := response.GetBucketAction()[0].GetQuotaAssignmentAction()
+		allowed := tokens.GetMaxTokens() == 1 || tokens == nil && blanket == typev3.RateLimitStrategy_ALLOW_ALL
+		if ttl := assigned.GetAssignmentTimeToLive().AsDuration(); ttl < time.Second || ttl > 20*time.Second || tokens.GetMaxTokens() > 1 {
+			t.Fatalf("%+v: %v", c, response)
+		}
+		if allowed {
+			used[bucket] = 1
+		}
+		if allowed && tokens == nil {
+			unlimited[bucket] = func() {
+				_ = stream.Send(&quotav3.RateLimitQuotaUsageReports{BucketQuotaUsages: []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{
+					{BucketId: id, NumRequestsAllowed: used[bucket]},
+				}})
+			}
+		}
+		answers = append(answers, wireAnswer{Allowed: allowed})
+	}
+	for _, report := range unlimited {
+		report()
+	}
+	for _, stream := range streams {
+		_ = stream.CloseSend()
+		if a, err := stream.Recv(); !errors.Is(err, io.EOF) {
+			t.Errorf("at the end: %v, %v", a, err)
+		}
+	}
+	return answers
 }
 
 // json returns the body of POST /v1/check.

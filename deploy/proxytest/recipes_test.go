@@ -270,7 +270,7 @@ func TestRecipesWithoutHeadgate(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = silent.Close() })
 	upstream := upstreamOf(t)
-	for _, g := range gateways {
+	for _, g := range append(slices.Clone(gateways), quotaGateway) {
 		for name, headgate := range map[string]string{"gone": freeAddress(t), "slow": silent.Addr().String()} {
 			t.Run(g.name+" "+name, func(t *testing.T) {
 				t.Parallel()

@@ -80,8 +80,8 @@ var causeNames = [nCauses]string{"no_plan", "no_match"}
 // tally adds one decision to the counters of t.
 func (t *tallies) tally(d *enforcement.Decision, o *outcome, mode int) {
 	outcome := outcomeIndex(d)
-	t.decisions[outcome][reasonIndex(d.Reason)][mode].Add(1)
-	t.wires[d.Check.Wire][outcome].Add(1)
+	t.decisions[outcome][reasonIndex(d.Reason)][mode].Add(uint64(o.requests))
+	t.wires[d.Check.Wire][outcome].Add(uint64(o.requests))
 	if o.degraded {
 		t.degraded.Add(1)
 	}

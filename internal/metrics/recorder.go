@@ -207,6 +207,7 @@ type marks struct {
 	degraded bool
 	local    bool
 	cost     int64 // cost that was charged
+	requests int64 // number of requests that the decision allowed, or 1 if it denied
 }
 
 // Record counts a decision. It ignores decisions of checks in mode peek. It keeps no reference to
@@ -227,7 +228,7 @@ func (r *Recorder) Record(d *enforcement.Decision) {
 	at := millisecondsOf(d.ID) / 1000
 	s.content.record(d, &o, at)
 	if series := r.tenants[d.Subject.Tenant]; series != nil {
-		series.decisions[outcomeIndex(d)].Add(1)
+		series.decisions[outcomeIndex(d)].Add(uint64(o.requests))
 		if d.Reason == enforcement.ReasonNoPolicy {
 			series.unmatched.Add(1)
 		}
@@ -245,6 +246,10 @@ func (r *Recorder) Record(d *enforcement.Decision) {
 
 func outcomeOf(d *enforcement.Decision) outcome {
 	o := outcome{field: fieldOf(d)}
+	o.requests = 1
+	if d.Allowed {
+		o.requests = max(d.Check.Requests, 1)
+	}
 	o.forced, o.degraded = d.Check.Mode == enforcement.Force, d.Degraded
 	o.local = d.Degraded && len(d.Limits) > 0 // degraded without limits means that no limiter decided
 	if !d.Allowed {
@@ -463,19 +468,19 @@ func hasRetry(r enforcement.Reason) bool {
 
 // count adds one decision to Requests, to the field f, and to the fields for its marks.
 func (c *Counts) count(f field, m *marks) {
-	c.Requests++
-	*f(c)++
+	c.Requests += m.requests
+	*f(c) += m.requests
 	c.Cost += m.cost
 	if m.forced {
-		c.Forced++
+		c.Forced += m.requests
 	}
 	if m.shadow {
-		c.ShadowRefused++
+		c.ShadowRefused += m.requests
 	}
 	if m.degraded {
-		c.Degraded++
+		c.Degraded += m.requests
 		if m.local {
-			c.Local++
+			c.Local += m.requests
 		}
 	}
 }
