@@ -158,7 +158,7 @@ func (s *Server) recoveredStream(service any, stream grpc.ServerStream, info *gr
 // panicked logs a panic and returns the error of the call. The API panics with http.ErrAbortHandler if the client has
 // left.
 func (s *Server) panicked(cause any, method string) error {
-	if cause == http.ErrAbortHandler {
+	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		return status.Error(codes.Canceled, "the client has ended the call")
 	}
 	s.cfg.Logger.Error("panic in a gRPC call", "method", method, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
