@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -552,6 +553,37 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 	id := w.login("acme", "203.0.113.67", 6)
 	w.flushNow()
 	next(t, others, "a new refusal", func(e event) bool { return strings.Contains(e.data, id) })
+}
+
+// An open stream keeps its session from becoming idle, and not beyond its end.
+func TestStreamsKeepTheirSession(t *testing.T) {
+	t.Parallel()
+	w, _ := deniedWorld(t, live)
+	w.shell.RecheckSessionsEvery(time.Millisecond)
+	events := w.listen(t, "/denials/live", "viewer")
+	next(t, events, "the list", func(e event) bool { return e.name == "denials" })
+	session, viewer, err := w.people.Session(t.Context(), w.cookies["viewer"])
+	must(t, err)
+	pass := func(d time.Duration) { w.now.Add(d.Microseconds()) }
+	const step = accounts.SessionIdle * 2 / 3
+	for time.UnixMicro(w.now.Load()).Add(step).Before(session.ExpiresAt) {
+		pass(step)
+		at := time.UnixMicro(w.now.Load()).UTC()
+		for deadline := time.Now().Add(time.Minute); ; {
+			list, err := w.people.Sessions(t.Context(), viewer) // which does not extend them
+			must(t, err)
+			if len(list) == 1 && !list[0].SeenAt.Before(at.Truncate(time.Millisecond)) {
+				break
+			}
+			if len(list) != 1 || time.Now().After(deadline) {
+				t.Fatalf("at %v: sessions %+v", at, list)
+			}
+			runtime.Gosched()
+		}
+	}
+	pass(step)
+	for range events { // until it ends
+	}
 }
 
 // Whatever a gateway sent as a value, a path or a name, the pages have the

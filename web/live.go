@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +33,8 @@ const (
 	// heartbeat is the interval of the event beat. It keeps proxies from closing a quiet stream,
 	// and the page says that the connection is lost if three are missing.
 	heartbeat = 15 * time.Second
-	// recheck is the interval at which a stream checks that its session has not ended.
+	// recheck is the interval at which a stream checks that its session has not ended, and
+	// records that the session is in use.
 	recheck = 15 * time.Second
 	// WriteWithin is the maximum time for writing one part of an answer to a slow browser.
 	WriteWithin = 10 * time.Second
@@ -170,16 +170,15 @@ func (w *Shell) draw(ctx context.Context, me *viewer, draw func(context.Context)
 	}
 }
 
-// lives reports whether a visitor's session is still valid. The check does not extend the
-// session, so that an open live page does not keep a session alive.
+// lives reports whether a visitor's session is still valid, and records that the session is in
+// use. So a session does not become idle while a live page is open; it still ends at its
+// ExpiresAt.
 func (w *Shell) lives(ctx context.Context, v Visitor) bool {
 	bounded, cancel := context.WithTimeoutCause(ctx, w.cfg.Timeout, ErrSlow)
 	defer cancel()
-	list, err := w.cfg.People.Sessions(bounded, v.User)
-	if err != nil {
-		return ctx.Err() == nil // the database is unavailable: keep the stream until the next check
-	}
-	return slices.ContainsFunc(list, func(s accounts.Session) bool { return s.ID == v.Session.ID })
+	err := w.cfg.People.KeepSession(bounded, v.Session)
+	// While the database is unavailable, the stream continues until the next check.
+	return err == nil || !problem.Is(err, problem.Unauthenticated) && ctx.Err() == nil
 }
 
 // A sender writes events to one browser.

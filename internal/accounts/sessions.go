@@ -30,6 +30,17 @@ func (p *People) Session(ctx context.Context, cookie string) (Session, User, err
 	return s, u, err
 }
 
+// KeepSession records that the session s is in use, for a page that stays open without further
+// requests. The error is problem.Unauthenticated if the session has ended, or if Renew has given it
+// a new cookie value since s was read.
+func (p *People) KeepSession(ctx context.Context, s Session) error {
+	_, _, err := p.store.Session(ctx, s.Hash, p.instant())
+	if problem.Is(err, problem.NotFound) {
+		return errNoSession
+	}
+	return err
+}
+
 // Renew gives a session a new cookie value and returns it. The previous value stops working. The
 // error is problem.Unauthenticated if the session has ended.
 func (p *People) Renew(ctx context.Context, s Session) (string, error) {
