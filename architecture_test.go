@@ -32,7 +32,8 @@ var imports = map[string][]string{
 	"plans":   {"enforcement", "internal/problem", "internal/audit", "internal/strictjson"},
 	"tenants": {"internal/problem", "internal/audit"},
 	// Operator keys have the scopes of tenants' keys; the enforcement package limits failed sign-ins.
-	"internal/accounts": {"internal/retry", "enforcement", "internal/problem", "internal/audit", "tenants"},
+	"internal/accounts":     {"internal/retry", "internal/secondfactor", "enforcement", "internal/problem", "internal/audit", "tenants"},
+	"internal/secondfactor": {}, // codes and passkeys
 
 	"internal/exceptions": {"internal/retry", "plans", "tenants", "enforcement", "internal/problem", "internal/audit"}, // an override is validated with the tenant's plan
 
@@ -150,6 +151,8 @@ var drivers = []struct {
 	{"github.com/wneessen/go-mail", []string{"internal/mail"}, nil},
 	{"github.com/emersion", []string{"internal/servertest/smtp"}, nil}, // a mail server for tests
 	{"github.com/coreos/go-oidc", []string{"internal/oidc"}, nil},
+	{"github.com/pquerna/otp", []string{"internal/secondfactor"}, anything},      // tests compute codes
+	{"github.com/go-webauthn/webauthn", []string{"internal/secondfactor"}, nil},
 	{"github.com/go-jose/go-jose", []string{"internal/oidc"}, []string{"cmd/server"}}, // a test signs JWTs
 	{"golang.org/x/sys", []string{"internal/load"}, nil},
 	{"golang.org/x/oauth2", []string{"internal/oidc"}, nil},

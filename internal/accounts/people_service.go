@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -12,6 +13,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/secondfactor"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -22,9 +24,13 @@ type PeopleConfig struct {
 	// Local has the counters of failed sign-ins while Limiter is unavailable. Default: none; then
 	// nobody can sign in with a password while Limiter is unavailable.
 	Local enforcement.Limiter
+	// RequireSecondFactor has the roles that must use a second factor to sign in with a password.
+	RequireSecondFactor []Role
+	// Sealer encrypts the secrets of authenticator apps. Default: they are stored unencrypted.
+	Sealer secondfactor.Sealer
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Logger logs that the limiter is unavailable. Default: no logging.
+	// Logger logs that the limiter is unavailable, and why a passkey was not accepted. Default: no logging.
 	Logger *slog.Logger
 }
 
@@ -39,7 +45,10 @@ type People struct {
 	store     PeopleStore
 	limit     *signInLimit
 	passwords *passwords
+	required  []Role
+	sealer    secondfactor.Sealer
 	now       func() time.Time
+	log       *slog.Logger
 }
 
 // NewPeople returns a People that stores its data in store.
@@ -54,7 +63,10 @@ func NewPeople(store PeopleStore, cfg PeopleConfig) (*People, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &People{store: store, limit: limit, passwords: newPasswords(), now: cfg.Now}, nil
+	return &People{
+		store: store, limit: limit, passwords: newPasswords(), required: cfg.RequireSecondFactor, sealer: cfg.Sealer,
+		now: cfg.Now, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
+	}, nil
 }
 
 // Principal returns the user as a caller for Authorize.

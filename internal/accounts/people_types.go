@@ -38,7 +38,9 @@ type User struct {
 	Password string
 	// Issuer and Subject identify the person at an OpenID provider. Both are "" if no provider is linked.
 	Issuer, Subject string
-	Disabled        bool
+	// SecondFactor says that the user has a second factor. The store computes it; writes ignore it.
+	SecondFactor bool
+	Disabled     bool
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
 	// SignedInAt is the time of the last sign-in; zero if the user has never signed in.
@@ -57,6 +59,9 @@ type Session struct {
 	CreatedAt time.Time
 	SeenAt    time.Time // time of the last request; up to a minute old, because it is written at most once a minute
 	ExpiresAt time.Time // the session ends then even if it is in use
+	// ConfirmedAt is the time at which the person last typed the password in this session, and used the
+	// second factor if there is one. It is zero for a sign-in with OpenID Connect.
+	ConfirmedAt time.Time
 }
 
 // Lifetimes of sessions and links. SeenGranularity is how often Session.SeenAt is written.
@@ -99,6 +104,8 @@ type UserFilter struct {
 // tenants.Store: one transaction that also writes the audit line and a new revision. A change of a session writes the
 // audit line that the caller passes, but no new revision. Implementations pass storetest.Run.
 type PeopleStore interface {
+	FactorStore
+
 	// User finds a user by ID. UserByEmail finds a user by address and ignores case. The error is problem.NotFound if
 	// there is no such user.
 	User(ctx context.Context, id string) (User, error)
@@ -143,7 +150,7 @@ type PeopleStore interface {
 	// EndSession ends one session of a user. If id is "", it ends all sessions of the user except keep. It returns
 	// the number of sessions that it ended.
 	EndSession(ctx context.Context, userID, id, keep string, e audit.Entry) (int, error)
-	// EndOverSessions deletes the sessions that have expired at now.
+	// EndOverSessions deletes the sessions, the pending sign-ins and the challenges that have expired at now.
 	EndOverSessions(ctx context.Context, now time.Time) error
 
 	// WriteAudit writes an audit line that belongs to no change, for a failed sign-in or a denied access.

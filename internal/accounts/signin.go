@@ -18,7 +18,8 @@ var errSignIn = problem.WithCode(problem.Unauthenticated, "sign_in_failed", "the
 
 // SignIn starts a session of the user with the e-mail address and the password. It returns the
 // value of the session cookie; only a hash of it is stored. The error is problem.Unauthenticated
-// with the code sign_in_failed, a *LimitedError, or problem.Unavailable.
+// with the code sign_in_failed, a *LimitedError, or problem.Unavailable. If the user also needs a second
+// factor, no session begins: the error is a *SecondFactorError, whose token FinishSignIn needs.
 //
 // An unknown address, a disabled account and a wrong password cause the same response and the same
 // work: one read of the store, one hash, and one audit line.
@@ -48,6 +49,9 @@ func (p *People) SignInFrom(ctx context.Context, browser, email, password, addre
 	tried.refund(ctx)
 	if u, err = p.rehash(ctx, u, password); err != nil {
 		return "", Session{}, User{}, err
+	}
+	if p.needsSecond(u) {
+		return "", Session{}, User{}, p.pend(ctx, u)
 	}
 	token, session, u, err := p.begin(ctx, u, "password", address, agent)
 	if problem.Is(err, problem.NotFound) {
@@ -142,24 +146,32 @@ func cutAgent(agent string) string {
 	return string(cut[:min(len(cut), maxAgent)])
 }
 
-// begin creates a session. The error is problem.NotFound if the user was deleted or disabled
-// meanwhile.
-func (p *People) begin(ctx context.Context, u User, by, address, agent string) (string, Session, User, error) {
+// newSession returns a new session of a user and the value of its cookie. It stores nothing.
+func (p *People) newSession(u User, address, agent string) (string, Session) {
 	if _, canonical, err := enforcement.CanonicalIP(address); err == nil {
 		address = canonical
 	}
 	now := p.instant()
 	token, hash := newSecret()
-	s := Session{
+	return token, Session{
 		ID: audit.NewID(), Hash: hash, UserID: u.ID, Address: audit.Clean(address), Agent: cutAgent(agent),
 		CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(SessionLife),
+	}
+}
+
+// begin creates a session. The error is problem.NotFound if the user was deleted or disabled
+// meanwhile.
+func (p *People) begin(ctx context.Context, u User, by, address, agent string) (string, Session, User, error) {
+	token, s := p.newSession(u, address, agent)
+	if by == "password" {
+		s.ConfirmedAt = s.CreatedAt
 	}
 	e := userEntry(ctx, u.Actor(), "session.sign_in", u, nil, auditSession{Session: s.ID, By: by, Agent: s.Agent})
 	s, err := p.store.CreateSession(ctx, s, e)
 	if err != nil {
 		return "", Session{}, User{}, err
 	}
-	u.SignedInAt = now
+	u.SignedInAt = s.CreatedAt
 	return token, s, u, p.endOldest(ctx, u, s)
 }
 

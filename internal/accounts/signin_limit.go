@@ -17,6 +17,8 @@ const (
 	FailuresPerAddress = 20 // an IPv6 address counts as its /64 network
 	FailuresPerBrowser = 5  // for one user in one browser in which the user signed in before
 	FailureWindow      = 15 * time.Minute
+	WrongCodes         = 5 // of an account, or of one browser in which its user signed in before, in a FailureWindow
+	WrongCodesADay     = 20
 )
 
 // The maximum numbers of e-mailed links in a mailWindow, so that nobody floods a mailbox in the operator's name.
@@ -47,6 +49,7 @@ type signInLimit struct {
 	subject *enforcement.Subject // the limits for a browser that sends no valid value of RememberBrowser
 	known   *enforcement.Subject
 	mails   *enforcement.Subject
+	codes   *enforcement.Subject
 }
 
 // The attributes of a check by which failed sign-ins are counted.
@@ -65,7 +68,7 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 			Limits: []enforcement.RuleLimit{{Limit: l, Cell: cell, Meter: l.Compile(1)}},
 		}
 	}
-	var faults [3]error
+	var faults [4]error
 	subject := func(i int, rules ...enforcement.RuleSpec) *enforcement.Subject {
 		var plan *enforcement.Plan
 		plan, faults[i] = enforcement.CompilePlan("sign-in", 1, rules)
@@ -78,6 +81,9 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 	mails := subject(2,
 		rule("mails-per-address", byAccount, mailsPerAddress, mailWindow, 4),
 		rule("mails-per-party", byParty, mailsPerParty, mailWindow, 5))
+	codes := subject(3,
+		rule("wrong-codes", byAccount, WrongCodes, FailureWindow, 6),
+		rule("wrong-codes-a-day", byAccount, WrongCodesADay, 24*time.Hour, 7))
 	if err := errors.Join(faults[:]...); err != nil {
 		return nil, fmt.Errorf("compile the limits of signing in: %w", err)
 	}
@@ -90,6 +96,7 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 		subject: unknown,
 		known:   known,
 		mails:   mails,
+		codes:   codes,
 	}, nil
 }
 
@@ -116,6 +123,11 @@ func (l *signInLimit) chargeBrowser(ctx context.Context, nonce, userID string) (
 	return l.take(ctx, l.known, &enforcement.Check{
 		Cost: 1, Attributes: []enforcement.Attribute{{Name: byBrowser, Value: nonce + " " + userID}},
 	})
+}
+
+// chargeCode charges one wrong code to a counter. It runs before the code is verified, as charge does.
+func (l *signInLimit) chargeCode(ctx context.Context, counter string) (*attempt, error) {
+	return l.take(ctx, l.codes, &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: byAccount, Value: counter}}})
 }
 
 // chargeMail charges one e-mailed link to its recipient and to the tenant, or to the operator. The error is

@@ -15,7 +15,8 @@ import (
 // Users and invitations leave no tombstones when they are deleted, because they are in no snapshot.
 
 const userColumns = `u.id, u.tenant_id, u.email, u.name, u.role, u.password, u.issuer, u.subject, u.disabled,
-	u.created_at, u.updated_at, u.signed_in_at, u.revision`
+	u.created_at, u.updated_at, u.signed_in_at, u.revision,
+	EXISTS (SELECT 1 FROM second_factors f WHERE f.user_id = u.id)`
 
 // A userRow has the scan targets for userColumns.
 type userRow struct {
@@ -27,7 +28,7 @@ type userRow struct {
 func (u *userRow) into() []any {
 	return []any{
 		&u.ID, &u.tenantID, &u.Email, &u.Name, &u.Role, &u.Password, &u.issuer, &u.subject, &u.Disabled,
-		&u.CreatedAt, &u.UpdatedAt, &u.signedIn, &u.Revision,
+		&u.CreatedAt, &u.UpdatedAt, &u.signedIn, &u.Revision, &u.SecondFactor,
 	}
 }
 
@@ -245,11 +246,22 @@ func (e *edit) changeUser(ctx context.Context, before, u accounts.User, keep str
 	return e.user(ctx, before.ID)
 }
 
+// endSessions ends the sessions and the pending sign-ins of a user, except the one with the ID keep.
+func (e *edit) endSessions(ctx context.Context, userID, keep string) error {
+	if _, err := e.exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2`, userID, keep); err != nil {
+		return fmt.Errorf("end its sessions: %w", err)
+	}
+	if _, err := e.exec(ctx, `DELETE FROM pending_sign_ins WHERE user_id = $1 AND id <> $2`, userID, keep); err != nil {
+		return fmt.Errorf("end its pending sign-ins: %w", err)
+	}
+	return nil
+}
+
 // endAccess ends the sessions of a user except the session keep, and deletes the user's unused
 // links.
 func (e *edit) endAccess(ctx context.Context, userID, keep string) error {
-	if _, err := e.exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2`, userID, keep); err != nil {
-		return fmt.Errorf("end its sessions: %w", err)
+	if err := e.endSessions(ctx, userID, keep); err != nil {
+		return err
 	}
 	if _, err := e.exec(ctx, `DELETE FROM invitations WHERE user_id = $1`, userID); err != nil {
 		return fmt.Errorf("end its links: %w", err)

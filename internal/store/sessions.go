@@ -12,21 +12,23 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-const sessionColumns = `s.id, s.hash, s.user_id, s.address, s.agent, s.created_at, s.seen_at, s.expires_at`
+const sessionColumns = `s.id, s.hash, s.user_id, s.address, s.agent, s.created_at, s.seen_at, s.expires_at, s.confirmed_at`
 
 // A sessionRow has the scan targets for sessionColumns.
 type sessionRow struct {
 	accounts.Session
-	hash []byte
+	hash      []byte
+	confirmed sql.NullTime
 }
 
 func (n *sessionRow) into() []any {
-	return []any{&n.ID, &n.hash, &n.UserID, &n.Address, &n.Agent, &n.CreatedAt, &n.SeenAt, &n.ExpiresAt}
+	return []any{&n.ID, &n.hash, &n.UserID, &n.Address, &n.Agent, &n.CreatedAt, &n.SeenAt, &n.ExpiresAt, &n.confirmed}
 }
 
 func (n *sessionRow) session() accounts.Session {
 	copy(n.Hash[:], n.hash)
 	n.CreatedAt, n.SeenAt, n.ExpiresAt = n.CreatedAt.UTC(), n.SeenAt.UTC(), n.ExpiresAt.UTC()
+	n.ConfirmedAt = instant(n.confirmed)
 	return n.Session
 }
 
@@ -60,6 +62,7 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 		n.ExpiresAt = n.CreatedAt.Add(accounts.SessionLife)
 	}
 	n.CreatedAt, n.SeenAt, n.ExpiresAt = stored(n.CreatedAt), stored(n.SeenAt), stored(n.ExpiresAt)
+	n.ConfirmedAt = instant(nullable(n.ConfirmedAt))
 	n.Address, n.Agent = audit.Clean(n.Address), audit.Clean(n.Agent)
 	// The row of the user is updated first, which locks it. An edit that disables the user then
 	// either waits for this transaction and ends the new session, or has committed before, and the
@@ -75,10 +78,10 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 		return n, err
 	}
 	added, err := e.exec(ctx, `
-		INSERT INTO sessions (id, hash, user_id, address, agent, created_at, seen_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		INSERT INTO sessions (id, hash, user_id, address, agent, created_at, seen_at, expires_at, confirmed_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT DO NOTHING`,
-		n.ID, n.Hash[:], n.UserID, n.Address, n.Agent, n.CreatedAt, n.SeenAt, n.ExpiresAt)
+		n.ID, n.Hash[:], n.UserID, n.Address, n.Agent, n.CreatedAt, n.SeenAt, n.ExpiresAt, nullable(n.ConfirmedAt))
 	if err == nil && added == 0 {
 		err = problem.WithCode(problem.Conflict, "session_exists", "a session with this token exists already")
 	}
@@ -179,8 +182,8 @@ func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit
 // overRows is the maximum number of rows that one transaction of EndOverSessions deletes.
 const overRows = 1000
 
-// EndOverSessions deletes sessions that have expired, and invitations that expired more than a week
-// ago. Expired invitations stay for a week so that people can see why a link no longer works. Each
+// EndOverSessions deletes sessions, pending sign-ins and passkey challenges that have expired, and
+// invitations that expired more than a week ago. Expired invitations stay for a week so that people can see why a link no longer works. Each
 // transaction deletes only a bounded number of rows, so that sign-ins do not wait long.
 func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
 	for _, over := range []struct {
@@ -190,6 +193,8 @@ func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
 		{"sessions", "expires_at", stored(now)},
 		{"sessions", "seen_at", idleSince(now)},
 		{"invitations", "expires_at", stored(now.Add(-accounts.InvitationLife))},
+		{"pending_sign_ins", "expires_at", stored(now)},
+		{"passkey_challenges", "expires_at", stored(now)},
 	} {
 		for full := true; full; {
 			n, err := s.removePiece(ctx, over.table, over.column, over.before)

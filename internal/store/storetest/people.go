@@ -30,6 +30,10 @@ var peopleTests = []struct {
 	{"of many who take an invitation at once one does", testInvitationAtOnce},
 	{"an invitation has a second link for its e-mail", testInvitationMail},
 	{"a link gives somebody who exists another password", testPasswordLink},
+	{"second factors are added, used and removed", testFactorLife},
+	{"second factors are refused for a reason", testFactorRefusals},
+	{"a pending sign-in becomes one session", testPendingSignIns},
+	{"a challenge is taken once", testChallenges},
 	{"writes of people leave one line each", testPeopleLines},
 	{"a line that cannot be written stops what people do", testPeopleAuditFailure},
 }

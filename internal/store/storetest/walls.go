@@ -38,8 +38,10 @@ var noTenant = []string{
 	"RollUpsDue", "RollUp", "Prune", "Kept", "Mark",
 	// Of one person, whom the service holds against its tenant.
 	"User", "UserByEmail", "UserBySubject", "CreateUser", "DeleteUser", "Sessions", "EndSession",
+	"Factors", "AddFactor", "RemoveFactor", "ResetFactors", "UseFactor", "PutRecoveryCodes", "UseRecoveryCode", "CreatePending",
 	// Of whoever has the secret.
 	"CreateSession", "Session", "RenewSession", "Invitation", "AcceptInvitation", "MailInvitation",
+	"Pending", "FinishPending", "ConfirmSession", "PutChallenge", "TakeChallenge",
 }
 
 // A walled is what a tenant has, and another that asks for it.

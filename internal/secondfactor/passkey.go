@@ -1,0 +1,191 @@
+package secondfactor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+)
+
+// ChallengeLife is the time within which a browser must use a passkey after it got the options.
+const ChallengeLife = 5 * time.Minute
+
+// ErrOrigin is the error for an address at which browsers allow no passkeys.
+var ErrOrigin = errors.New("passkeys need https and a host name: browsers do not allow them at an IP address or over plain HTTP, " +
+	"except at http://localhost")
+
+// ErrPasskey is the error for a response of a browser that is not valid for its challenge. Its
+// cause is for the log.
+type ErrPasskey struct{ Cause error }
+
+func (e *ErrPasskey) Error() string { return "the passkey was not accepted" }
+func (e *ErrPasskey) Unwrap() error { return e.Cause }
+
+// A Person is the owner of passkeys.
+type Person struct {
+	ID, Email, Name string
+	Passkeys        [][]byte // the stored forms of the person's passkeys
+}
+
+// A Ceremony is one creation or use of a passkey. Options is the JSON that the browser needs, and
+// State is what Finish needs; it is stored on the server and used once.
+type Ceremony struct{ Options, State json.RawMessage }
+
+// A NewPasskey is a passkey that a browser has created.
+type NewPasskey struct {
+	ID     []byte // the ID of the credential, unique over all people
+	Stored []byte
+}
+
+// Origin checks the address of the pages, such as https://limits.example.com, and returns the
+// error ErrOrigin if browsers allow no passkeys there.
+func Origin(address string) error {
+	_, err := relyingParty(address)
+	return err
+}
+
+func relyingParty(address string) (*webauthn.WebAuthn, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" || net.ParseIP(u.Hostname()) != nil || u.Scheme != "https" && u.Hostname() != "localhost" {
+		return nil, ErrOrigin
+	}
+	life := webauthn.TimeoutConfig{Enforce: true, Timeout: ChallengeLife, TimeoutUVD: ChallengeLife}
+	w, err := webauthn.New(&webauthn.Config{
+		RPID: u.Hostname(), RPDisplayName: "Headgate", RPOrigins: []string{u.Scheme + "://" + u.Host},
+		AttestationPreference: protocol.PreferNoAttestation,
+		Timeouts:              webauthn.TimeoutsConfig{Login: life, Registration: life},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrOrigin, err)
+	}
+	return w, nil
+}
+
+// A person implements webauthn.User.
+type person struct {
+	Person
+	credentials []webauthn.Credential
+}
+
+func (p person) WebAuthnID() []byte                         { return []byte(p.ID) }
+func (p person) WebAuthnName() string                       { return p.Email }
+func (p person) WebAuthnDisplayName() string                { return p.Name }
+func (p person) WebAuthnCredentials() []webauthn.Credential { return p.credentials }
+
+func parsed(p Person) (person, error) {
+	u := person{Person: p}
+	for _, stored := range p.Passkeys {
+		var c webauthn.Credential
+		if err := json.Unmarshal(stored, &c); err != nil {
+			return u, fmt.Errorf("parse a stored passkey: %w", err)
+		}
+		u.credentials = append(u.credentials, c)
+	}
+	return u, nil
+}
+
+func ceremony(options any, state *webauthn.SessionData, err error) (Ceremony, error) {
+	if err != nil {
+		return Ceremony{}, fmt.Errorf("begin to use a passkey: %w", err)
+	}
+	var c Ceremony
+	if c.Options, err = json.Marshal(options); err == nil {
+		c.State, err = json.Marshal(state)
+	}
+	return c, err
+}
+
+// BeginCreate begins to create a passkey for a person.
+func BeginCreate(address string, p Person) (Ceremony, error) {
+	w, err := relyingParty(address)
+	if err != nil {
+		return Ceremony{}, err
+	}
+	u, err := parsed(p)
+	if err != nil {
+		return Ceremony{}, err
+	}
+	options, state, err := w.BeginRegistration(u,
+		webauthn.WithExclusions(webauthn.Credentials(u.credentials).CredentialDescriptors()),
+		webauthn.WithAuthenticatorSelection(protocol.AuthenticatorSelection{
+			ResidentKey: protocol.ResidentKeyRequirementDiscouraged, UserVerification: protocol.VerificationPreferred,
+		}))
+	return ceremony(options, state, err)
+}
+
+// FinishCreate verifies the response of the browser and returns the passkey. The error is
+// *ErrPasskey if the response is invalid.
+func FinishCreate(address string, p Person, state, response []byte) (NewPasskey, error) {
+	w, err := relyingParty(address)
+	if err != nil {
+		return NewPasskey{}, err
+	}
+	u, err := parsed(p)
+	if err != nil {
+		return NewPasskey{}, err
+	}
+	var session webauthn.SessionData
+	if err := json.Unmarshal(state, &session); err != nil {
+		return NewPasskey{}, fmt.Errorf("parse the state of a passkey: %w", err)
+	}
+	data, err := protocol.ParseCredentialCreationResponseBytes(response)
+	if err != nil {
+		return NewPasskey{}, &ErrPasskey{err}
+	}
+	c, err := w.CreateCredential(u, session, data)
+	if err != nil {
+		return NewPasskey{}, &ErrPasskey{err}
+	}
+	stored, err := json.Marshal(c)
+	return NewPasskey{ID: c.ID, Stored: stored}, err
+}
+
+// BeginUse begins to verify one of the passkeys of a person.
+func BeginUse(address string, p Person) (Ceremony, error) {
+	w, err := relyingParty(address)
+	if err != nil {
+		return Ceremony{}, err
+	}
+	u, err := parsed(p)
+	if err != nil {
+		return Ceremony{}, err
+	}
+	options, state, err := w.BeginLogin(u, webauthn.WithUserVerification(protocol.VerificationPreferred))
+	return ceremony(options, state, err)
+}
+
+// FinishUse verifies the response of the browser. It returns the ID and the new stored form of the
+// passkey that was used. The error is *ErrPasskey if the response is invalid, and also if the
+// counter of the passkey shows that there is a copy of it.
+func FinishUse(address string, p Person, state, response []byte) (NewPasskey, error) {
+	w, err := relyingParty(address)
+	if err != nil {
+		return NewPasskey{}, err
+	}
+	u, err := parsed(p)
+	if err != nil {
+		return NewPasskey{}, err
+	}
+	var session webauthn.SessionData
+	if err := json.Unmarshal(state, &session); err != nil {
+		return NewPasskey{}, fmt.Errorf("parse the state of a passkey: %w", err)
+	}
+	data, err := protocol.ParseCredentialRequestResponseBytes(response)
+	if err != nil {
+		return NewPasskey{}, &ErrPasskey{err}
+	}
+	c, err := w.ValidateLogin(u, session, data)
+	if err != nil {
+		return NewPasskey{}, &ErrPasskey{err}
+	}
+	if c.Authenticator.CloneWarning {
+		return NewPasskey{}, &ErrPasskey{errors.New("the counter of the passkey did not increase: there may be a copy of it")}
+	}
+	stored, err := json.Marshal(c)
+	return NewPasskey{ID: c.ID, Stored: stored}, err
+}

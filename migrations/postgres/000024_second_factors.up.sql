@@ -1,0 +1,57 @@
+-- Second factors of people who sign in with a password.
+--
+-- A sign-in whose password was right but whose second factor is missing is in a table of its own,
+-- so that a release that does not know it never takes it for a session.
+
+CREATE TABLE second_factors (
+    id         TEXT COLLATE "C" NOT NULL CONSTRAINT second_factors_pkey PRIMARY KEY
+               CONSTRAINT second_factors_id_uuid CHECK (length(id) = 36),
+    user_id    TEXT COLLATE "C" NOT NULL CONSTRAINT second_factors_user REFERENCES users (id) ON DELETE CASCADE,
+    kind       TEXT COLLATE "C" NOT NULL CONSTRAINT second_factors_kind CHECK (kind IN ('totp', 'passkey')),
+    name       TEXT NOT NULL CONSTRAINT second_factors_name CHECK (name <> ''),
+    credential BYTEA CONSTRAINT second_factors_credential_key UNIQUE,
+    data       BYTEA NOT NULL,
+    step       BIGINT NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    used_at    TIMESTAMPTZ,
+    CONSTRAINT second_factors_form CHECK ((kind = 'passkey') = (credential IS NOT NULL))
+);
+COMMENT ON TABLE second_factors IS 'Authenticator apps and passkeys.';
+COMMENT ON COLUMN second_factors.credential IS 'ID of the credential of a passkey; NULL: an authenticator app.';
+COMMENT ON COLUMN second_factors.data IS 'The secret of an authenticator app, encrypted if HEADGATE_SECRETS_KEY is set; the public key of a passkey.';
+COMMENT ON COLUMN second_factors.step IS 'The time step of the last used code, which makes a code valid once.';
+CREATE INDEX second_factors_of_user ON second_factors (user_id, id);
+
+CREATE TABLE recovery_codes (
+    user_id TEXT COLLATE "C" NOT NULL CONSTRAINT recovery_codes_user REFERENCES users (id) ON DELETE CASCADE,
+    hash    BYTEA NOT NULL CONSTRAINT recovery_codes_hash CHECK (length(hash) = 32),
+    CONSTRAINT recovery_codes_pkey PRIMARY KEY (user_id, hash)
+);
+COMMENT ON TABLE recovery_codes IS 'Unused recovery codes: a row is deleted with its use.';
+COMMENT ON COLUMN recovery_codes.hash IS 'SHA-256 of the code, which is not kept.';
+
+CREATE TABLE pending_sign_ins (
+    id         TEXT COLLATE "C" NOT NULL CONSTRAINT pending_sign_ins_pkey PRIMARY KEY
+               CONSTRAINT pending_sign_ins_id_uuid CHECK (length(id) = 36),
+    hash       BYTEA NOT NULL CONSTRAINT pending_sign_ins_hash_key UNIQUE
+               CONSTRAINT pending_sign_ins_hash CHECK (length(hash) = 32),
+    user_id    TEXT COLLATE "C" NOT NULL CONSTRAINT pending_sign_ins_user REFERENCES users (id) ON DELETE CASCADE,
+    created_at TIMESTAMPTZ NOT NULL,
+    expires_at TIMESTAMPTZ NOT NULL
+);
+COMMENT ON TABLE pending_sign_ins IS 'Sign-ins whose password was right and whose second factor is missing. They give no rights.';
+COMMENT ON COLUMN pending_sign_ins.hash IS 'SHA-256 of the cookie''s value, which is not kept.';
+CREATE INDEX pending_sign_ins_of_user ON pending_sign_ins (user_id, id);
+CREATE INDEX pending_sign_ins_by_end ON pending_sign_ins (expires_at);
+
+CREATE TABLE passkey_challenges (
+    id         TEXT COLLATE "C" NOT NULL CONSTRAINT passkey_challenges_pkey PRIMARY KEY,
+    data       BYTEA NOT NULL,
+    expires_at TIMESTAMPTZ NOT NULL
+);
+COMMENT ON TABLE passkey_challenges IS 'What a browser must answer with a passkey, once: the row goes with the answer.';
+COMMENT ON COLUMN passkey_challenges.id IS 'ID of the session or of the pending sign-in.';
+CREATE INDEX passkey_challenges_by_end ON passkey_challenges (expires_at);
+
+ALTER TABLE sessions ADD COLUMN confirmed_at TIMESTAMPTZ;
+COMMENT ON COLUMN sessions.confirmed_at IS 'When the person last typed the password, and used the second factor if there is one; NULL: never, or by OpenID Connect.';
