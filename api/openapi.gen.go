@@ -2446,6 +2446,9 @@ type Person struct {
 	// Name The display name.
 	Name string `json:"name"`
 
+	// SecondFactor Whether a sign-in with the password also needs an authenticator app, a passkey, or a recovery code.
+	SecondFactor bool `json:"second_factor"`
+
 	// SignedInAt The last sign-in. Absent before the first.
 	SignedInAt Instant `json:"signed_in_at,omitempty,omitzero"`
 

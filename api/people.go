@@ -33,7 +33,7 @@ func showPerson(u accounts.User) (Person, error) {
 		return Person{}, err
 	}
 	out := Person{
-		Id: id, Email: u.Email, Name: u.Name, Access: Access{Role: Role(u.Role), Disabled: u.Disabled},
+		Id: id, Email: u.Email, Name: u.Name, Access: Access{Role: Role(u.Role), Disabled: u.Disabled}, SecondFactor: u.SecondFactor,
 		CreatedAt: Instant{u.CreatedAt}, UpdatedAt: Instant{u.UpdatedAt}, SignedInAt: Instant{u.SignedInAt},
 	}
 	if u.TenantID != "" {

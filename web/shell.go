@@ -153,7 +153,7 @@ func (w *Shell) Page(c echo.Context, title string) views.Page {
 			Stylesheet: w.assets.url("headgate.css"), Icon: w.assets.url("icon.svg"), Font: w.assets.url("inter-latin-5.3.0.woff2"),
 			Htmx: w.assets.url("htmx-2.0.11.min.js"), SSE: w.assets.url("htmx-ext-sse-2.2.4.min.js"),
 			UPlot: w.assets.url("uplot-1.6.32.iife.min.js"), Script: w.assets.url("headgate.js"), Chart: w.assets.url("chart.js"),
-			Draft: w.assets.url("draft.js"),
+			Draft: w.assets.url("draft.js"), Passkey: w.assets.url("passkey.js"),
 		},
 	}
 	if w.cfg.People != nil {

@@ -42,6 +42,10 @@ func (w *Shell) onceCookie(r *http.Request) string {
 // session can decrypt the cookie: the server itself stores only a hash of the token.
 func (w *Shell) onceCipher(r *http.Request) (cipher.AEAD, error) {
 	token, _ := w.token(r)
+	return cipherFor(token)
+}
+
+func cipherFor(token string) (cipher.AEAD, error) {
 	mac := hmac.New(sha256.New, []byte(token))
 	_, _ = mac.Write([]byte("shown once"))
 	block, err := aes.NewCipher(mac.Sum(nil))
@@ -54,6 +58,13 @@ func (w *Shell) onceCipher(r *http.Request) (cipher.AEAD, error) {
 // ShowOnce stores what a page shows in an encrypted cookie, and redirects to the page. The route of
 // the page is base + "/:once", and its handler calls ShownOnce.
 func (w *Shell) ShowOnce(c echo.Context, base string, what any) error {
+	token, _ := w.token(c.Request())
+	return w.ShowOnceIn(c, token, base, what)
+}
+
+// ShowOnceIn is ShowOnce for a session that begins with this answer, whose token the browser does not
+// send yet.
+func (w *Shell) ShowOnceIn(c echo.Context, token, base string, what any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
 		return err
@@ -61,7 +72,7 @@ func (w *Shell) ShowOnce(c echo.Context, base string, what any) error {
 	if text, err = json.Marshal(sealedOnce{Until: w.Now().Add(showOnceFor), What: text}); err != nil {
 		return err
 	}
-	box, err := w.onceCipher(c.Request())
+	box, err := cipherFor(token)
 	if err != nil {
 		return err
 	}

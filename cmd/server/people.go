@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/oidc"
 	"github.com/headgate/headgate/internal/retry"
+	"github.com/headgate/headgate/internal/secondfactor"
 	"github.com/headgate/headgate/web/signin"
 )
 
@@ -20,11 +21,14 @@ import (
 // first owner, or the link with which the first owner creates an account. Failed sign-ins are
 // counted in the limiter that decides checks, so that all nodes share the counters.
 func (n *node) openPeople(ctx context.Context, s *serveCommand, log *slog.Logger) error {
-	cfg := accounts.PeopleConfig{Limiter: n.local, Logger: log}
+	sealer, err := secondfactor.NewSealer(s.SecretsKey)
+	if err != nil {
+		return fmt.Errorf("%s: %w", secretsKeySetting, err)
+	}
+	cfg := accounts.PeopleConfig{Limiter: n.local, Logger: log, Sealer: sealer, RequireSecondFactor: rolesIn(s.RequireSecondFactor)}
 	if n.shared != nil {
 		cfg.Limiter, cfg.Local = n.shared, n.local
 	}
-	var err error
 	if n.people, err = accounts.NewPeople(n.store, cfg); err != nil {
 		return err
 	}

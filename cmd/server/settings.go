@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/headgate/headgate/internal/logging"
 	"github.com/headgate/headgate/internal/mail"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/secondfactor"
 )
 
 // environmentPrefix is the prefix of all environment variables. Every setting is a flag and an
@@ -100,13 +102,15 @@ type serveSettings struct {
 	OIDCClientID    string        `name:"oidc-client-id" help:"What Headgate is called at the provider."`
 	OIDCName        string        `name:"oidc-name" default:"your organisation" help:"What the button to sign in there says."`
 
+	RequireSecondFactor string `placeholder:"ROLE,..." help:"Roles that need a second factor to sign in with a password, by comma: owner, editor, viewer, tenant_admin, tenant_viewer. Who has none adds one at the next sign-in. Empty: none."`
+
 	SMTPAddr string `name:"smtp-addr" placeholder:"HOST:PORT" help:"Mail server for alerts and invitations; needs HEADGATE_PUBLIC_URL. Empty: no e-mail."`
 	SMTPFrom string `name:"smtp-from" placeholder:"ADDRESS" help:"Sender of the e-mails, such as limits@example.com."`
 	SMTPUser string `name:"smtp-user" help:"User at the mail server, with HEADGATE_SMTP_PASSWORD; empty: no sign-in."`
 	SMTPTLS  string `name:"smtp-tls" default:"starttls" enum:"starttls,tls,none" help:"starttls: change to TLS before anything is sent (port 587). tls: TLS from the first byte (port 465). none: for a mail server on this machine."`
 
 	// Secrets. They have no flag: secrets reads them from the environment or from files.
-	BootstrapKey, AdminPassword, OIDCClientSecret, SMTPPassword string `kong:"-"`
+	BootstrapKey, AdminPassword, OIDCClientSecret, SMTPPassword, SecretsKey string `kong:"-"`
 
 	getenv func(string) string // for the environment variables of OpenTelemetry
 }
@@ -124,13 +128,14 @@ const (
 	adminPasswordSetting = environmentPrefix + "ADMIN_PASSWORD"
 	oidcSecretSetting    = environmentPrefix + "OIDC_CLIENT_SECRET"
 	smtpPasswordSetting  = environmentPrefix + "SMTP_PASSWORD"
+	secretsKeySetting    = environmentPrefix + "SECRETS_KEY"
 )
 
 // secrets reads the settings that have no flag.
 func (s *serveSettings) secrets(getenv func(string) string) (err error) {
 	for name, value := range map[string]*string{
 		bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword,
-		oidcSecretSetting: &s.OIDCClientSecret, smtpPasswordSetting: &s.SMTPPassword,
+		oidcSecretSetting: &s.OIDCClientSecret, smtpPasswordSetting: &s.SMTPPassword, secretsKeySetting: &s.SecretsKey,
 	} {
 		if *value, err = secretFrom(getenv, name); err != nil {
 			return err
@@ -150,10 +155,14 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 			return fmt.Errorf("%s: %w", bootstrapSetting, err)
 		}
 	}
+	if _, err := secondfactor.NewSealer(s.SecretsKey); err != nil {
+		return fmt.Errorf("%s: %w", secretsKeySetting, err)
+	}
 	for _, check := range []struct {
 		setting string
 		err     error
 	}{
+		{"require-second-factor", validRoles(s.RequireSecondFactor)},
 		{"addr", validAddr(s.Addr)},
 		{"resp-addr", validOptionalAddr(s.RESPAddr)},
 		{"envoy-addr", validOptionalAddr(s.EnvoyAddr)},
@@ -274,6 +283,26 @@ func (s *serveSettings) metricsTenants() []string {
 		}
 	}
 	return slugs
+}
+
+// validRoles returns an error if a text is not a list of roles with commas.
+func validRoles(text string) error {
+	for _, role := range rolesIn(text) {
+		if !slices.Contains(accounts.Roles(), role) {
+			return fmt.Errorf("%q is not one of owner, editor, viewer, tenant_admin, tenant_viewer", role)
+		}
+	}
+	return nil
+}
+
+// rolesIn returns the roles of a list with commas.
+func rolesIn(text string) (roles []accounts.Role) {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			roles = append(roles, accounts.Role(part))
+		}
+	}
+	return roles
 }
 
 // mostNamedTenants bounds the number of tenants with their own series in /metrics.

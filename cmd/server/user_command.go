@@ -20,13 +20,14 @@ import (
 // userCommand is headgate user. It changes users directly in the database, for example if no owner
 // can sign in. Running nodes use the change from their next request on.
 type userCommand struct {
-	List    userList    `cmd:"" help:"List the operator's people, or those of a tenant."`
-	Create  userCreate  `cmd:"" help:"Create a user; the first line of standard input is the password: headgate user create --email ann@example.com --role owner < password.txt"`
-	Invite  userInvite  `cmd:"" help:"Print an invitation link for a new user: headgate user invite --email ann@example.com --role editor"`
-	Link    userLink    `cmd:"" help:"Print a link that sets a new password: headgate user link ann@example.com"`
-	Role    userRole    `cmd:"" help:"Change a user's role, and end the user's sessions: headgate user role ann@example.com viewer"`
-	Disable userDisable `cmd:"" help:"Disable a user, and end the user's sessions at once: headgate user disable ann@example.com"`
-	Enable  userEnable  `cmd:"" help:"Enable a disabled user: headgate user enable ann@example.com"`
+	List              userList              `cmd:"" help:"List the operator's people, or those of a tenant."`
+	Create            userCreate            `cmd:"" help:"Create a user; the first line of standard input is the password: headgate user create --email ann@example.com --role owner < password.txt"`
+	Invite            userInvite            `cmd:"" help:"Print an invitation link for a new user: headgate user invite --email ann@example.com --role editor"`
+	Link              userLink              `cmd:"" help:"Print a link that sets a new password: headgate user link ann@example.com"`
+	Role              userRole              `cmd:"" help:"Change a user's role, and end the user's sessions: headgate user role ann@example.com viewer"`
+	ResetSecondFactor userResetSecondFactor `cmd:"" help:"Remove the second factors and recovery codes of a user who has lost them, and end the user's sessions: headgate user reset-second-factor ann@example.com"`
+	Disable           userDisable           `cmd:"" help:"Disable a user, and end the user's sessions at once: headgate user disable ann@example.com"`
+	Enable            userEnable            `cmd:"" help:"Enable a disabled user: headgate user enable ann@example.com"`
 }
 
 // userPlace has the flag that selects whose users a command is about: those of one tenant, or those
@@ -132,13 +133,17 @@ type userRow struct {
 	Name     string        `json:"name"`
 	Role     accounts.Role `json:"role"`
 	LastSeen string        `json:"last_sign_in_at"` // "never" if there is none
+	Second   string        `json:"second_factor"`   // "on" or "off"
 	State    string        `json:"state"`
 }
 
 func rowOfUser(user accounts.User) userRow {
-	row := userRow{user.Email, user.Name, user.Role, "never", "enabled"}
+	row := userRow{user.Email, user.Name, user.Role, "never", "off", "enabled"}
 	if !user.SignedInAt.IsZero() {
 		row.LastSeen = user.SignedInAt.UTC().Format(time.RFC3339)
+	}
+	if user.SecondFactor {
+		row.Second = "on"
 	}
 	if user.Disabled {
 		row.State = "disabled"
@@ -159,7 +164,8 @@ func (u userList) Run(ctx context.Context, p program, t cli.Terminal) error {
 		}
 		return u.Table(t, map[string]any{"data": rows}, "data",
 			cli.Column{Title: "E-MAIL", Path: "email"}, cli.Column{Title: "NAME", Path: "name"}, cli.Column{Title: "ROLE", Path: "role"},
-			cli.Column{Title: "LAST SIGN-IN", Path: "last_sign_in_at"}, cli.Column{Title: "STATE", Path: "state"})
+			cli.Column{Title: "LAST SIGN-IN", Path: "last_sign_in_at"},
+			cli.Column{Title: "SECOND FACTOR", Path: "second_factor"}, cli.Column{Title: "STATE", Path: "state"})
 	})
 }
 
@@ -290,6 +296,12 @@ func (u userRole) Run(ctx context.Context, p program, t cli.Terminal) error {
 		func(people *accounts.People, ctx context.Context, by accounts.Principal, tenantID, id string) (accounts.User, error) {
 			return people.ChangeRole(ctx, by, tenantID, id, accounts.Role(u.Role))
 		})
+}
+
+type userResetSecondFactor struct{ userNamed }
+
+func (u userResetSecondFactor) Run(ctx context.Context, p program, t cli.Terminal) error {
+	return u.change(ctx, p, t, "user reset-second-factor", "signs in with the password only", (*accounts.People).ResetSecondFactor)
 }
 
 type userDisable struct{ userNamed }

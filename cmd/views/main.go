@@ -50,7 +50,7 @@ func handler(static fs.FS) http.Handler {
 				Stylesheet: "/headgate.css", Icon: "/static/icon.svg", Font: "/static/fonts/inter-latin-5.3.0.woff2",
 				Htmx: "/static/vendor/htmx-2.0.11.min.js", SSE: "/static/vendor/htmx-ext-sse-2.2.4.min.js",
 				UPlot: "/static/vendor/uplot-1.6.32.iife.min.js", Script: "/static/js/headgate.js",
-				Chart: "/static/js/chart.js", Draft: "/static/js/draft.js",
+				Chart: "/static/js/chart.js", Draft: "/static/js/draft.js", Passkey: "/static/js/passkey.js",
 			},
 			Person: &views.Person{Name: "Ada Lovelace", Role: "Owner", Nav: []views.NavGroup{
 				{Links: []views.NavLink{{Text: "Components", URL: "/", Icon: "layers"}, {Text: "Other page", URL: "/other", Icon: "gauge"}}},

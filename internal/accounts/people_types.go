@@ -41,8 +41,8 @@ type User struct {
 	// SecondFactor says that the user has a second factor. The store computes it; writes ignore it.
 	SecondFactor bool
 	Disabled     bool
-	CreatedAt       time.Time
-	UpdatedAt       time.Time
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
 	// SignedInAt is the time of the last sign-in; zero if the user has never signed in.
 	SignedInAt time.Time
 	Revision   int64

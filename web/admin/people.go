@@ -185,7 +185,7 @@ func (w *pages) personView(c echo.Context, g group) (views.PersonPage, accounts.
 	u, err := w.cfg.People.User(c.Request().Context(), web.VisitorOf(c).Principal(), g.tenant.ID, id)
 	return views.PersonPage{
 		Tabs: g.tabs, Row: w.row(c, g, u), Base: g.base, BaseName: g.title, Created: views.NewMoment(u.CreatedAt, w.Now()),
-		Linked: u.Subject != "", MayWrite: g.write && u.ID != web.VisitorOf(c).User.ID, Notice: web.Notice(c),
+		Linked: u.Subject != "", SecondFactor: u.SecondFactor, MayWrite: g.write && u.ID != web.VisitorOf(c).User.ID, Notice: web.Notice(c),
 		Role: web.RoleChoice(g.ofTenant(), u.Role), Confirm: views.TextInput("confirm", "Type the email address to confirm", "", ""),
 	}, u, err
 }
@@ -242,6 +242,11 @@ func (w *pages) disable(c echo.Context, g group, u accounts.User, _ url.Values, 
 func (w *pages) enable(c echo.Context, g group, u accounts.User, _ url.Values, v *views.PersonPage) (string, error) {
 	_, err := w.cfg.People.Enable(c.Request().Context(), web.VisitorOf(c).Principal(), g.tenant.ID, u.ID)
 	return v.Row.URL + "?done=enabled", err
+}
+
+func (w *pages) resetSecondFactor(c echo.Context, g group, u accounts.User, _ url.Values, v *views.PersonPage) (string, error) {
+	_, err := w.cfg.People.ResetSecondFactor(c.Request().Context(), web.VisitorOf(c).Principal(), g.tenant.ID, u.ID)
+	return v.Row.URL + "?done=factor-reset", err
 }
 
 // remove deletes a person if the visitor typed the person's e-mail address.

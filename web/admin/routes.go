@@ -69,6 +69,7 @@ func (w *pages) peopleRoutes(base string, read, write accounts.Action) []web.Rou
 		web.Get(base+"/links/:once", write, w.showLink),
 		web.PostForm(base+"/:user/disable", write, w.change(w.disable)),
 		web.PostForm(base+"/:user/enable", write, w.change(w.enable)),
+		web.PostForm(base+"/:user/reset-second-factor", write, w.change(w.resetSecondFactor)),
 		web.PostForm(base+"/:user/remove", write, w.change(w.remove), "confirm"),
 	}
 }

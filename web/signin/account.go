@@ -26,10 +26,11 @@ func (w *pages) accountView(c echo.Context) (views.Account, error) {
 	now := w.Now()
 	a := views.Account{
 		Person: *w.Person(v), SignedIn: views.NewMoment(v.User.SignedInAt, now), HasPassword: v.User.Password != "",
-		Name:    views.Input{Name: "name", Label: "Your name", Type: "text", Value: v.User.Name, Autocomplete: "name"},
-		Current: views.Input{Name: "current_password", Label: "Current password", Type: "password", Autocomplete: "current-password"},
-		New:     views.Input{Name: "password", Label: "New password", Type: "password", Autocomplete: "new-password", Hint: passwordHint},
-		Notice:  web.Notice(c),
+		SecondFactor: v.User.SecondFactor,
+		Name:         views.Input{Name: "name", Label: "Your name", Type: "text", Value: v.User.Name, Autocomplete: "name"},
+		Current:      views.Input{Name: "current_password", Label: "Current password", Type: "password", Autocomplete: "current-password"},
+		New:          views.Input{Name: "password", Label: "New password", Type: "password", Autocomplete: "new-password", Hint: passwordHint},
+		Notice:       web.Notice(c),
 	}
 	for _, s := range sessions {
 		a.Sessions = append(a.Sessions, views.Session{

@@ -100,7 +100,7 @@ func (w *pages) join(c echo.Context, f url.Values) error {
 	ctx, token, n := c.Request().Context(), c.Param("token"), accounts.NewPerson{Name: f.Get("name"), Password: f.Get("password")}
 	if setsUp(c) {
 		n.Email = f.Get("email")
-		if _, err = w.cfg.People.SetUp(ctx, token, n); err == nil && w.enter(c, n.Email, n.Password, "/") == nil {
+		if _, err = w.cfg.People.SetUp(ctx, token, n); err == nil && w.toSecondStep(c, "/", w.enter(c, n.Email, n.Password, "/")) == nil {
 			return nil
 		}
 	} else {

@@ -31,6 +31,13 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	rows := []web.Route{
 		web.Get("/sign-in", public, w.signInForm),
 		web.PostForm("/sign-in", public, w.signIn, "email", "password", "next").As(web.Slow),
+		web.Get(secondPath, public, w.secondStep),
+		web.PostForm(secondPath, public, w.finishSignIn, "code", "next"),
+		web.PostForm(secondPath+"/use-passkey", public, w.finishWithPasskey, "response", "next"),
+		web.Get(secondPath+"/app", public, w.secondStepApp),
+		web.PostForm(secondPath+"/app", public, w.enrollApp, "secret", "code", "name", "next"),
+		web.Get(secondPath+"/passkey", public, w.secondStepPasskey),
+		web.PostForm(secondPath+"/passkey", public, w.enrollPasskey, "name", "response", "next"),
 		web.Get("/setup/:token", public, w.joinForm),
 		web.PostForm("/setup/:token", public, w.join, "email", "name", "password").As(web.Slow),
 		web.Get("/invite/:token", public, w.joinForm),
@@ -41,6 +48,17 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 		web.PostForm("/account/name", self, w.changeName, "name"),
 		// Password managers need the field username.
 		web.PostForm("/account/password", self, w.changePassword, "current_password", "password", "username").As(web.Slow),
+		web.Get(factorsPath, self, w.secondFactors),
+		web.PostForm(factorsPath+"/confirm", self, w.confirm, "password", "code").As(web.Slow),
+		web.PostForm(factorsPath+"/confirm-passkey", self, w.confirmWithPasskey, "passkey_password", "response").As(web.Slow),
+		web.Get(factorsPath+"/app", self, w.app),
+		web.PostForm(factorsPath+"/app", self, w.addApp, "secret", "code", "name"),
+		web.Get(factorsPath+"/passkey", self, w.passkey),
+		web.PostForm(factorsPath+"/passkey", self, w.addPasskey, "name", "response"),
+		web.PostForm(codesPath, self, w.newCodes),
+		web.Get(codesPath+"/:once", self, w.showCodes),
+		web.PostForm(factorsPath+"/:factor/remove", self, w.removeFactor),
+
 		web.PostForm("/account/sessions/end-others", self, w.endOthers),
 		web.PostForm("/account/sessions/:session/end", self, w.endSession),
 	}

@@ -47,7 +47,7 @@ func (w *pages) signInForm(c echo.Context) error {
 
 // signIn signs in with the password of the form f.
 func (w *pages) signIn(c echo.Context, f url.Values) error {
-	if err := w.enter(c, f.Get("email"), f.Get("password"), f.Get("next")); err != nil {
+	if err := w.toSecondStep(c, f.Get("next"), w.enter(c, f.Get("email"), f.Get("password"), f.Get("next"))); err != nil {
 		return w.signInFailed(c, f.Get("email"), f.Get("next"), err)
 	}
 	return nil
@@ -57,18 +57,24 @@ func (w *pages) signIn(c echo.Context, f url.Values) error {
 // the cookie, which prevents session fixation.
 func (w *pages) enter(c echo.Context, email, password, next string) error {
 	r := c.Request()
-	browser := w.browser(r)
-	token, _, u, err := w.cfg.People.SignInFrom(r.Context(), browser, email, password, w.ClientAddress(r), r.UserAgent())
+	token, _, u, err := w.cfg.People.SignInFrom(r.Context(), w.browser(r), email, password, w.ClientAddress(r), r.UserAgent())
 	if err != nil {
 		return err
 	}
-	if browser = w.cfg.People.RememberBrowser(u, browser); browser != "" {
+	w.rememberBrowser(c, u)
+	return w.begin(c, token, next)
+}
+
+// rememberBrowser stores in the browser that the user u has signed in there with a password, and with the
+// second factor if there is one.
+func (w *pages) rememberBrowser(c echo.Context, u accounts.User) {
+	r := c.Request()
+	if browser := w.cfg.People.RememberBrowser(u, w.browser(r)); browser != "" {
 		c.SetCookie(&http.Cookie{
 			Name: w.browserCookie(r), Value: browser, Path: "/", MaxAge: browserLife,
 			HttpOnly: true, Secure: w.HTTPS(r), SameSite: http.SameSiteLaxMode,
 		})
 	}
-	return w.begin(c, token, next)
 }
 
 // browserLife is the lifetime, in seconds, of the cookie that identifies a browser. It is the
@@ -90,13 +96,21 @@ func (w *pages) browser(r *http.Request) string {
 
 // begin replaces the session of the browser by a new one and redirects.
 func (w *pages) begin(c echo.Context, token, next string) error {
+	if err := w.replaceSession(c, token); err != nil {
+		return err
+	}
+	return w.onward(c, next)
+}
+
+// replaceSession ends the session of the browser, if there is one, and stores the token of a new one.
+func (w *pages) replaceSession(c echo.Context, token string) error {
 	if v := web.VisitorOf(c); v.SignedIn() {
 		if err := w.cfg.People.SignOut(c.Request().Context(), v.User, v.Session); err != nil {
 			return err
 		}
 	}
 	w.SetSessionCookie(c, token)
-	return w.onward(c, next)
+	return nil
 }
 
 // signInFailed shows the form again with the error. The page does not reveal whether the e-mail

@@ -24,6 +24,8 @@ type Page struct {
 	Charts bool
 	// Draft is set on the pages of one plan: the editor keeps what is not saved in the tab.
 	Draft bool
+	// Passkey is set if the page has a form that creates or uses a passkey.
+	Passkey bool
 	// Live is the address of the event stream that updates the page, or "".
 	Live string
 }
@@ -32,6 +34,7 @@ type Page struct {
 type Assets struct {
 	Stylesheet, Icon, Font                 string
 	Htmx, SSE, UPlot, Script, Chart, Draft string
+	Passkey                                string
 }
 
 // A Person is the signed-in visitor of a page, with the navigation.

@@ -92,6 +92,7 @@ type Account struct {
 	HasPassword   bool // false if the person signs in only with OpenID Connect
 	Current, New  Input
 	PasswordFault []Fault
+	SecondFactor  bool
 	Sessions      []Session
 	Notice        string
 }
@@ -145,11 +146,13 @@ type PersonPage struct {
 	BaseName string
 	Created  Moment
 	Linked   bool // signs in by OpenID Connect
-	MayWrite bool
-	Role     Choice
-	Confirm  Input
-	Faults   []Fault
-	Notice   string
+	// SecondFactor says that the person has a second factor.
+	SecondFactor bool
+	MayWrite     bool
+	Role         Choice
+	Confirm      Input
+	Faults       []Fault
+	Notice       string
 }
 
 // NewLink shows the link of an invitation, or for a new password, once after it was created.

@@ -682,6 +682,9 @@ type Person struct {
 	Name string `json:"name"`
 	// The document that `PUT` takes.
 	Access Access `json:"access"`
+	// Whether a sign-in with the password also needs an authenticator app, a passkey, or a recovery
+	// code.
+	SecondFactor bool `json:"second_factor"`
 	// When the account was created.
 	CreatedAt string `json:"created_at"`
 	// When it was last changed.

@@ -387,6 +387,7 @@ class Person(TypedDict):
     email: str
     name: str
     access: Access
+    second_factor: bool
     created_at: str
     updated_at: str
     signed_in_at: NotRequired[str]

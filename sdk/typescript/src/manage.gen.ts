@@ -514,6 +514,8 @@ export interface Person {
   name: string;
   /** The document that `PUT` takes. */
   access: Access;
+  /** Whether a sign-in with the password also needs an authenticator app, a passkey, or a recovery code. */
+  second_factor: boolean;
   /** When the account was created. */
   created_at: string;
   /** When it was last changed. */

@@ -38,6 +38,7 @@ bootstrapKey: bootstrap-key
 adminPassword: admin-password
 oidcClientSecret: oidc-client-secret
 smtpPassword: smtp-password
+secretsKey: secrets-key
 {{- end -}}
 
 {{- define "headgate.checkSecret" -}}
