@@ -80,6 +80,9 @@ func TestSecondFactorPages(t *testing.T) {
 	if wrong := add("000000"); wrong.Code != http.StatusUnprocessableEntity || hidden(t, wrong, "secret") != secret {
 		t.Errorf("a wrong code: %d", wrong.Code)
 	}
+	if got := w.play(t, who, http.MethodGet, "/account/second-factor/passkey", nil); !strings.Contains(got.body, "need https and a host name") || strings.Contains(got.body, "data-passkey") {
+		t.Errorf("a passkey over plain HTTP: %d %s", got.Code, got.body)
+	}
 	added := add(code(0))
 	leads("the right code", added, "/account/second-factor/codes/")
 	once := added.Header().Get("Location")
