@@ -15,7 +15,8 @@ import (
 // or the first second factor of a person whose role requires one.
 
 // errNoPending is the error for every value of SecondFactorError.Token that does not work.
-var errNoPending = problem.WithCode(problem.Unauthenticated, "sign_in_expired", "the sign-in took too long, or was finished in another tab: sign in again")
+var errNoPending = problem.WithCode(problem.Unauthenticated, "sign_in_expired",
+	"the sign-in took too long, or was finished in another tab: sign in again")
 
 // errCode is the error for a code that is wrong, was used, or is too old.
 var errCode = problem.WithCode(problem.Unauthenticated, "code_wrong", "the code is wrong, too old, or was used already")
@@ -25,7 +26,8 @@ var errPasskey = problem.WithCode(problem.Unauthenticated, "passkey_wrong", "the
 
 // errUnreadable is the error for a TOTP secret that this node cannot decrypt.
 var errUnreadable = problem.WithCode(problem.Unavailable, "second_factor_unreadable",
-	"this server cannot read the secret of your authenticator app, because HEADGATE_SECRETS_KEY is missing or has changed: use a recovery code or a passkey")
+	"this server cannot read the secret of your authenticator app, because HEADGATE_SECRETS_KEY is missing or has changed: "+
+		"use a recovery code or a passkey")
 
 // A SignedIn is a finished sign-in.
 type SignedIn struct {
@@ -99,7 +101,9 @@ func (p *People) FinishSignIn(ctx context.Context, browser, token, code, address
 
 // FinishWithPasskey finishes a sign-in with the response of the browser to BeginUsePasskey. origin is the
 // address of the pages. The error is as of FinishSignIn, with the code passkey_wrong.
-func (p *People) FinishWithPasskey(ctx context.Context, browser, token, origin string, response []byte, address, agent string) (SignedIn, error) {
+func (p *People) FinishWithPasskey(
+	ctx context.Context, browser, token, origin string, response []byte, address, agent string,
+) (SignedIn, error) {
 	pending, u, f, err := p.Pending(ctx, token)
 	if err != nil {
 		return SignedIn{}, err

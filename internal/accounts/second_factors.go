@@ -14,7 +14,8 @@ import (
 // administrators reset those of others.
 
 // errUnconfirmed is the error for a change of second factors in a session that is not Confirmed.
-var errUnconfirmed = problem.WithCode(problem.Forbidden, "confirm_first", "confirm your password, and your second factor if you have one, first")
+var errUnconfirmed = problem.WithCode(problem.Forbidden, "confirm_first",
+	"confirm your password, and your second factor if you have one, first")
 
 // errNoPassword is the error for a second factor of a person who has no password.
 var errNoPassword = problem.WithCode(problem.Conflict, "no_password",

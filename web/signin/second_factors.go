@@ -96,7 +96,8 @@ func (w *pages) confirm(c echo.Context, f url.Values) error {
 // confirmWithPasskey confirms the visitor's password and a passkey.
 func (w *pages) confirmWithPasskey(c echo.Context, f url.Values) error {
 	v := web.VisitorOf(c)
-	err := w.cfg.People.ConfirmWithPasskey(c.Request().Context(), v.User, v.Session, f.Get("passkey_password"), w.Origin(c), []byte(f.Get("response")))
+	err := w.cfg.People.ConfirmWithPasskey(c.Request().Context(), v.User, v.Session, f.Get("passkey_password"), w.Origin(c),
+		[]byte(f.Get("response")))
 	return w.confirmed(c, map[string]string{"password": "passkey_password"}, err)
 }
 
@@ -271,7 +272,8 @@ func (w *pages) showCodes(c echo.Context) error {
 	var s shownCodes
 	back := views.Link{Text: "Second factor", URL: factorsPath}
 	if !w.ShownOnce(c, &s) {
-		return w.GoneOnce(c, "Headgate shows recovery codes once, and stores only hashes of them. If you have not saved them, make new ones.", back)
+		return w.GoneOnce(c, "Headgate shows recovery codes once, and stores only hashes of them. If you have not saved them, make new ones.",
+			back)
 	}
 	n := views.NewCodes{Codes: s.Codes, Next: views.Link{Text: "I have saved the codes", URL: factorsPath}}
 	if s.SignIn {

@@ -113,7 +113,8 @@ func (w *pages) showSecondStep(c echo.Context, status int, next string, faults [
 
 func codeInput() views.Input {
 	return views.Input{
-		Name: "code", Label: "Code", Type: "text", Autocomplete: "one-time-code", Hint: "Six digits from your authenticator app, or a recovery code.",
+		Name: "code", Label: "Code", Type: "text", Autocomplete: "one-time-code",
+		Hint: "Six digits from your authenticator app, or a recovery code.",
 	}
 }
 
@@ -200,7 +201,8 @@ func (w *pages) showSecondStepApp(c echo.Context, status int, a views.AppSetup, 
 // enrollApp adds the first second factor and finishes the sign-in.
 func (w *pages) enrollApp(c echo.Context, f url.Values) error {
 	r := c.Request()
-	in, err := w.cfg.People.EnrollTOTP(r.Context(), w.pendingToken(r), f.Get("secret"), f.Get("code"), f.Get("name"), w.ClientAddress(r), r.UserAgent())
+	in, err := w.cfg.People.EnrollTOTP(r.Context(), w.pendingToken(r), f.Get("secret"), f.Get("code"), f.Get("name"),
+		w.ClientAddress(r), r.UserAgent())
 	if err == nil {
 		return w.beginSecond(c, in, f.Get("next"))
 	}
