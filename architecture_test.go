@@ -151,7 +151,7 @@ var drivers = []struct {
 	{"github.com/wneessen/go-mail", []string{"internal/mail"}, nil},
 	{"github.com/emersion", []string{"internal/servertest/smtp"}, nil}, // a mail server for tests
 	{"github.com/coreos/go-oidc", []string{"internal/oidc"}, nil},
-	{"github.com/pquerna/otp", []string{"internal/secondfactor"}, anything},      // tests compute codes
+	{"github.com/pquerna/otp", []string{"internal/secondfactor"}, anything}, // tests compute codes
 	{"github.com/go-webauthn/webauthn", []string{"internal/secondfactor"}, nil},
 	{"github.com/go-jose/go-jose", []string{"internal/oidc"}, []string{"cmd/server"}}, // a test signs JWTs
 	{"golang.org/x/sys", []string{"internal/load"}, nil},

@@ -184,8 +184,8 @@ const overRows = 1000
 
 // EndOverSessions deletes sessions, pending sign-ins and passkey challenges that have expired, and
 // invitations that expired more than a week ago. Expired invitations stay for a week so that people
-// can see why a link no longer works. Each
-// transaction deletes only a bounded number of rows, so that sign-ins do not wait long.
+// can see why a link no longer works. Each transaction deletes only a bounded number of rows, so that
+// sign-ins do not wait long.
 func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
 	for _, over := range []struct {
 		table, column string
