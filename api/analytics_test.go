@@ -15,7 +15,7 @@ import (
 // span is the two minutes in which the tests' decisions are made.
 const span = "from=2026-11-21T09:00:00Z&to=2026-11-21T09:02:00Z"
 
-// tally is what the tests read of counts.
+// tally holds the counts that the tests compare.
 type tally struct {
 	Requests, Allowed, Limited int64
 	Blocked                    int64
@@ -53,7 +53,7 @@ func (w *world) keys(key, question string) []ranked {
 	return out.Keys
 }
 
-// analytics reads what was counted.
+// analytics returns the answer of an analytics operation.
 func (w *world) analytics(key, question string) counted {
 	w.t.Helper()
 	a := w.do(call{method: "GET", path: "/v1/analytics/" + question, key: key})
@@ -155,8 +155,8 @@ func TestRankings(t *testing.T) {
 	}
 }
 
-// A key of ip/64 is shown as one that a block takes, and what was not sent is
-// left out of it.
+// A key of ip/64 is shown in the form that a block accepts. Attributes that were not sent
+// are left out.
 func TestKeysOfNetworks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -248,9 +248,9 @@ func TestAnalyticsFaults(t *testing.T) {
 	}
 }
 
-// Refusals are listed newest first, in pages that meet, and each is explained as
-// it was then; of another tenant, of an allowed decision and of nobody the
-// answer is the same.
+// Kept denials are listed newest first, in pages without gaps and repetitions. Each is
+// explained with the state of its time. The answers for the denial of another tenant, for
+// an allowed decision, and for an unknown decision are equal.
 func TestKeptRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -360,8 +360,8 @@ func TestRedactedRefusals(t *testing.T) {
 	}
 }
 
-// Of every policy that was sampled, what was left; a sample is of decisions, so
-// there must be many to have one for certain.
+// For each sampled policy, the answer has the units that were left. Decisions are sampled,
+// so the test makes enough of them to have a sample for certain.
 func TestRemaining(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

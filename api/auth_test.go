@@ -40,7 +40,7 @@ func TestAuthorizingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Another tenant, real or not, is the same 403, whatever is asked.
+// A tenant key gets the same 403 for any other tenant, whether that tenant exists or not.
 func TestForeignTenantsAreAlike(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -70,8 +70,8 @@ func TestForeignTenantsAreAlike(t *testing.T) {
 	}
 }
 
-// What a key may not do leaves a line in the audit log, one for all that are
-// alike, under its own tenant.
+// A denied action of a key writes one line to the audit log of its tenant. Repeated actions
+// of one kind share a line.
 func TestRefusedKeysLeaveALine(t *testing.T) {
 	t.Parallel()
 	var refusals *accounts.DeniedAccessLog
@@ -202,8 +202,8 @@ func FuzzAuthorization(f *testing.F) {
 	})
 }
 
-// A key with bounds sends no check beyond them, and makes no key with wider ones. A batch
-// answers such a check for itself; an atomic batch is refused.
+// A key with bounds cannot send a check outside of them and cannot create a key with wider
+// ones. In a batch, only that check gets the error; an atomic batch is rejected.
 func TestKeyBounds(t *testing.T) {
 	t.Parallel()
 	w := newStrictWorld(t)
@@ -274,8 +274,9 @@ func TestKeyBounds(t *testing.T) {
 	}
 }
 
-// A key with addresses is used from these only: on every path, however the request comes. A refused request is 403 with a
-// code, says no address, leaves an audit line, and is no use of the key.
+// A key with allowed addresses works only from these, on every path. A rejected request
+// gets 403 with a code and without an address, writes an audit line, and does not count as
+// a use of the key.
 func TestKeyAddresses(t *testing.T) {
 	t.Parallel()
 	var refusals *accounts.DeniedAccessLog

@@ -12,9 +12,9 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// BenchmarkCountingOnOff is one whole POST /v1/check, without the network, with
-// decisions counted and without: x-off is the time with, over that without. The
-// two take turns in one run, so that what a machine does beside it falls on both.
+// BenchmarkCountingOnOff measures a whole POST /v1/check, without the network, with and
+// without counting. x-off is the time with counting divided by the time without. The two
+// run in turns, so that other load of the machine affects both.
 func BenchmarkCountingOnOff(b *testing.B) {
 	world := func(recorder enforcement.Recorder) *world {
 		return newWorld(b, func(cfg *api.Config) {

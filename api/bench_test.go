@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// discard is a response that nobody reads.
+// discard is a response writer that drops the body.
 type discard struct{ h http.Header }
 
 func (d discard) Header() http.Header         { return d.h }
@@ -29,8 +29,8 @@ func BenchmarkCheck(b *testing.B) {
 	benchmarkCheck(b, w, w.operator)
 }
 
-// BenchmarkWrongKey is what a flood of keys costs that are formed like real
-// ones: a hash and a look in a map, and then the 401.
+// BenchmarkWrongKey measures the cost of a key that has the right form and does not exist:
+// one hash, one lookup in a map, and the 401.
 func BenchmarkWrongKey(b *testing.B) {
 	benchmarkCheck(b, newWorld(b), tenants.NewToken(tenants.OperatorToken))
 }

@@ -111,8 +111,7 @@ func TestBoundsAreTheDocuments(t *testing.T) {
 	}
 }
 
-// Each bound of a plan and of a tenant, asked of the server: what is at the
-// bound is taken and one more is refused.
+// The server accepts what is at a bound of a plan or a tenant, and rejects one more.
 func TestBoundsAreHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -187,8 +186,8 @@ func TestBoundsAreHeld(t *testing.T) {
 	}
 }
 
-// Where the body is a plan's document it may have 1 MiB, elsewhere 64 KiB: what is
-// at the bound is taken, and a byte more is refused with the bound.
+// A body with a plan document may have 1 MiB, any other body 64 KiB. A body at the bound is
+// accepted. One more byte is rejected with the bound in the message.
 func TestBodyBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -279,7 +278,7 @@ func TestQueryWords(t *testing.T) {
 	}
 }
 
-// Year 1 is where Go's zero lies: such a key would never have ended.
+// Year 1 is the zero time of Go. A key that ends then would never end, so it is rejected.
 func TestInstantsOfKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -311,8 +310,8 @@ func TestManagementHeaders(t *testing.T) {
 	}
 }
 
-// A place that is no id is refused before a database is asked: they differ in
-// what they take.
+// A cursor that is not an ID is rejected before the query, because the databases differ in
+// what they accept.
 func TestForgedCursors(t *testing.T) {
 	t.Parallel()
 	for after, fine := range map[string]bool{uuid.NewString(): true, "17": true, "\x00": false, "\xff": false, "'; --": false, "A": false} {

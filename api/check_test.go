@@ -159,7 +159,7 @@ func TestStrictInput(t *testing.T) {
 	}
 }
 
-// What is unusual and allowed.
+// Unusual bodies that are valid.
 func TestLenientWhereItMayBe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -292,7 +292,8 @@ func TestOtherRefusals(t *testing.T) {
 	}
 }
 
-// The limiter away and a closed policy: 503 with Retry-After, never 429.
+// If the limiter is unavailable, a policy with on_failure closed answers 503 with
+// Retry-After, never 429.
 func TestLimiterAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -351,7 +352,8 @@ func TestSeveralLimits(t *testing.T) {
 	}
 }
 
-// FuzzCheckBody: no panic, and what is taken is within its bounds and is JSON.
+// FuzzCheckBody checks that no body panics, and that each accepted body is JSON within the
+// bounds.
 func FuzzCheckBody(f *testing.F) {
 	f.Add(login)
 	f.Add(`{"cost":0,"mode":"force","attributes":{"a":"\ud83d\ude00"},"path":"/%2e"}`)

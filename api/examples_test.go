@@ -14,11 +14,11 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Every example of openapi.yaml is played: each request example, and each
-// response example of an operation without a body, on a fresh world (newWorld has
-// what the examples name). A request example is answered by the response example
-// of its name: same status, same body, but for what differs from run to run
-// (masked). The ids of keys in paths are those of the fixture's keys.
+// The tests below send every example of openapi.yaml: each request example, and for an
+// operation without a body each response example. Each one gets a fresh world (newWorld has
+// the objects that the examples name). The answer to a request example is the response
+// example of the same name: same status and same body, except for values that change from
+// run to run (masked). The IDs of keys in paths are those of the fixture.
 
 // notPlayed are response examples that no request can bring about here, with the
 // test that shows them.
@@ -255,7 +255,7 @@ func playExample(t *testing.T, method, path string, op *openapi3.Operation, name
 	}
 }
 
-// made sends a call of the operator, and remembers the id of what it makes.
+// made sends a call of the operator and returns the ID of the object that it creates.
 func (w *world) made(c call) string {
 	w.t.Helper()
 	c.key = w.operator

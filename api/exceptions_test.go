@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// What is set for a tenant is made, listed, read and ended; the check that comes
-// next knows of it.
+// Overrides, list entries, and blocks are created, listed, read, and ended. The next check
+// uses them.
 func TestExceptionsRows(t *testing.T) {
 	t.Parallel()
 	for kind, c := range map[string]struct{ body, shown, reason string }{
@@ -161,7 +161,7 @@ func TestExceptionsFaults(t *testing.T) {
 	}
 }
 
-// One value twice on a list is a conflict, told apart by its code.
+// A value that is on the list already is a conflict with a separate code.
 func TestEntryTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -173,7 +173,8 @@ func TestEntryTwice(t *testing.T) {
 	}
 }
 
-// Rows of another tenant and rows of nobody are alike, byte for byte.
+// The answer for a row of another tenant is equal, byte for byte, to the answer for a row
+// that does not exist.
 func TestExceptionsWalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -251,7 +252,7 @@ func TestExceptionsPages(t *testing.T) {
 	}
 }
 
-// What has no effect says why.
+// Rows without effect contain the reason.
 func TestInactive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// An explanation is what the tests read of it.
+// explanation holds the members of an explanation that the tests compare.
 type explanation struct {
 	Decision json.RawMessage
 	Status   int
@@ -85,9 +85,8 @@ func (x *explanation) whys() string {
 	return strings.Join(words, " ")
 }
 
-// In every world, for every request and mode, an explanation has the very body
-// and status that a check is answered with, charges nothing, and passes at the
-// instant that it says and not before.
+// For every world, request, and mode: the explanation has the body and status of the check,
+// it charges nothing, and the check passes at passes_at and not before.
 func TestExplainAgreesWithCheck(t *testing.T) {
 	t.Parallel()
 	worlds := map[string]func(*world){

@@ -82,7 +82,8 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// FuzzHeaders has httpsfv, an independent reader of RFC 9651, read what is written.
+// FuzzHeaders parses the written headers with httpsfv, an independent implementation of RFC
+// 9651.
 func FuzzHeaders(f *testing.F) {
 	f.Add(int64(5), int64(60000), int64(0), int64(41000), int64(1340), false, uint8(2))
 	f.Add(int64(1e12), int64(1), int64(1e15), int64(0), int64(-1), false, uint8(32))
@@ -149,8 +150,8 @@ func BenchmarkHeaders(b *testing.B) {
 	}
 }
 
-// Answer is what a check is answered with, in every dialect and for every kind of
-// decision.
+// Answer returns the status and headers of a check, for every dialect of headers and every
+// kind of decision.
 func TestAnswerIsThatOfACheck(t *testing.T) {
 	t.Parallel()
 	for _, setting := range []string{"draft-11", "draft-06,x-ratelimit", "off"} {

@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// What is read under tenant and draft is what is written, and the ETag with it.
+// The members tenant and draft, and the ETag, are read as they were written.
 func TestDocumentsRoundTrip(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -60,8 +60,8 @@ func TestDocumentsRoundTrip(t *testing.T) {
 	}
 }
 
-// A merge patch changes the members that it has. A tenant without a plan shows null, and
-// what is shown can be written.
+// A merge patch changes only its members. A tenant without a plan shows null, and the shown
+// document can be written.
 func TestMergePatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -96,8 +96,8 @@ func TestMergePatch(t *testing.T) {
 	}
 }
 
-// Faults of a document name their place in the body that held it: 400 for what
-// cannot be read, 422 for what is not allowed, 409 for what stands in the way.
+// The faults of a document point to their place in the request body: 400 for a body that
+// cannot be read, 422 for an invalid one, 409 for a conflict.
 func TestManagementFaults(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -229,7 +229,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// 404, 405, HEAD and OPTIONS, wherever they are asked.
+// 404, 405, HEAD, and OPTIONS on every path.
 func TestOutsideTheDocument(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -412,8 +412,9 @@ func TestPanicInTheMiddleOfAnAnswer(t *testing.T) {
 	w.api.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
 }
 
-// A key shows which key created it. Its revocation ends, if asked, what it created,
-// also through other keys and in tenants, with an audit line each, and nothing else.
+// A key shows which key created it. If asked, its revocation also revokes the keys that it
+// created, directly or through other keys, in all tenants, with an audit line each. No
+// other key changes.
 func TestRevokeWhatAKeyCreated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -486,7 +487,7 @@ func TestRevokeWhatAKeyCreated(t *testing.T) {
 	works("the other's key, revoked by its tenant", other, false)
 }
 
-// A key creates and rotates no key with a scope that it does not have itself.
+// A key cannot create or rotate a key with a scope that it does not have.
 func TestKeysIssueNoMoreThanTheyHave(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -34,10 +34,10 @@ const (
 	madeUpID     = "01939c1e-0000-7000-8000-00000000ffff"
 )
 
-// Every route with every method and every caller. What must be refused is said
-// by the table of accounts and the wall between tenants; what the rest is
-// answered stands in testdata/matrix.txt, which is renewed with -update. Nobody
-// has what the paths name, so that nothing is changed on the way.
+// Every route with every method and every caller. The table of accounts and the wall
+// between tenants decide which calls must be rejected. testdata/matrix.txt has the answers
+// to the others; -update writes it again. The objects in the paths do not exist, so that
+// the calls change nothing.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	w, callers := newMatrix(t)
@@ -118,7 +118,7 @@ func line(table *tabwriter.Writer, method, path, action string, callers []matrix
 	_, _ = fmt.Fprintln(table)
 }
 
-// newMatrix makes a world with every caller there is.
+// newMatrix returns a world with every kind of caller.
 func newMatrix(t *testing.T) (*world, []matrixCaller) {
 	t.Helper()
 	dead := strings.Repeat("b", 32)
@@ -173,7 +173,7 @@ func newMatrix(t *testing.T) (*world, []matrixCaller) {
 	return w, callers
 }
 
-// matrixCall is what a caller sends to a route.
+// matrixCall returns the request of a caller to a route.
 func (w *world) matrixCall(r api.RouteRow, method string, c matrixCaller) (ask call, named bool) {
 	target := c.target
 	if target == "" {
@@ -202,7 +202,7 @@ func (w *world) matrixCall(r api.RouteRow, method string, c matrixCaller) (ask c
 	return ask, named
 }
 
-// ask sends it, and holds what comes against the table.
+// ask sends the call and compares the answer with the table.
 func (w *world) ask(r api.RouteRow, method string, action accounts.Action, c matrixCaller) int {
 	w.t.Helper()
 	ask, named := w.matrixCall(r, method, c)

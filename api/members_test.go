@@ -44,7 +44,7 @@ func (w *world) populatePeople() {
 	w.user("omar", "", accounts.Owner)
 }
 
-// hasNoSecrets fails when an answer shows what nobody may see of a person.
+// hasNoSecrets fails if an answer contains a member of a person that must not be shown.
 func (w *world) hasNoSecrets(a answer) answer {
 	w.t.Helper()
 	for _, secret := range []string{"argon2id", "secret", "password", "issuer", "subject", "hash"} {
@@ -126,7 +126,7 @@ func TestPeopleAreManaged(t *testing.T) {
 	}
 }
 
-// lastLine holds the newest line of the audit log against what a key did.
+// lastLine compares the newest line of the audit log with the action of a key.
 func (w *world) lastLine(action string, p place) audit.Entry {
 	w.t.Helper()
 	lines, err := w.store.AuditEntries(w.t.Context(), audit.Filter{Limit: 1})

@@ -112,7 +112,8 @@ func TestOverloaded(t *testing.T) {
 	})
 }
 
-// A client that goes away while its check waits leaves the queue undecided.
+// If the client leaves while its check waits, the check leaves the queue without a
+// decision.
 func TestClientThatGoesLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

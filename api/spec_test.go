@@ -248,7 +248,7 @@ func eachProperty(s *openapi3.Schema, do func(name string, property *openapi3.Sc
 	}
 }
 
-// An answer has its times with milliseconds, whatever the precision of the store and the zone.
+// Answers have times with milliseconds, for any precision of the store and any time zone.
 func TestInstants(t *testing.T) {
 	t.Parallel()
 	berlin := time.FixedZone("", 3600)

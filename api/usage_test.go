@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/api"
 )
 
-// One policy, and one key of it, are told alone; a key reads as it does in a block,
-// and what is in force for it is there.
+// Usage can be read for one policy, or for one key of it. A key is written as in a block,
+// and the answer has the numbers in force.
 func TestUsageOfOneKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

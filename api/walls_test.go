@@ -109,8 +109,8 @@ func (w *world) populateAlerts(n neighbour) {
 	}
 }
 
-// Whatever is done to another tenant's object is answered, byte for byte, as if
-// it were done to nothing; and it is still there afterwards.
+// Each call on an object of another tenant gets the same answer, byte for byte, as a call
+// on an object that does not exist, and changes nothing.
 func TestForeignObjectsAreLikeNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -199,15 +199,15 @@ func firstExample(t *testing.T, id string) []byte {
 	return text
 }
 
-// ownFields are members of the kind that nobody may set, where a body has one
-// of that name that means something else.
+// ownFields lists bodies that have a valid member with the name of a member that only the
+// server sets.
 var ownFields = map[string]string{
 	"simulate": "id", "inviteMember": "role", "invitePerson": "role", "updateMember": "role", "updatePerson": "role",
 	"patchMember": "role", "patchPerson": "role", "reserve": "id",
 }
 
-// What the server sets cannot be set: an extra member of a body is refused
-// wherever it stands, and nothing is changed.
+// Members that only the server sets are rejected in every body and at every depth, and
+// nothing changes.
 func TestMassAssignment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -243,8 +243,8 @@ func TestMassAssignment(t *testing.T) {
 	}
 }
 
-// withExtra gives a body with one more member: in itself, and in each document
-// inside it.
+// withExtra returns bodies with one additional member: in the body itself, and in each
+// document inside of it.
 func withExtra(t *testing.T, body []byte, field string) []string {
 	t.Helper()
 	var whole map[string]any
@@ -336,7 +336,7 @@ func (w *world) showsNothingOf(n neighbour, what string, a answer) {
 	}
 }
 
-// What a tenant's key filters by reaches no further than its tenant.
+// The filters of a tenant key find only rows of its tenant.
 func TestFiltersKeepToTheTenant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

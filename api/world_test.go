@@ -48,8 +48,8 @@ import (
 // start is when every test's clocks begin, the limiter's and the services'.
 var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// A world is an API over the real services, SQLite and the in-process limiter,
-// with one clock. Its transport has openapi.yaml judge every response.
+// A world is an API with the real services, SQLite, the in-process limiter, and one clock.
+// Its transport validates every response with openapi.yaml.
 type world struct {
 	t       testing.TB
 	api     *api.API
@@ -77,7 +77,7 @@ type fixture struct {
 	database []byte
 }
 
-// countingLimiter counts requests that could charge, and can be away.
+// countingLimiter counts the requests that could charge, and can be made unavailable.
 type countingLimiter struct {
 	enforcement.Limiter
 	asked atomic.Int64
@@ -95,15 +95,14 @@ func (l *countingLimiter) Take(ctx context.Context, requests []enforcement.Reque
 	l.Limiter.Take(ctx, requests, outcomes)
 }
 
-// newWorld makes the world of the examples: tenant acme on version 1 of the plan
-// pro, whose draft is ahead of it; globex, suspended; and the plan trial, which
-// nobody is on.
+// newWorld returns the world of the examples: tenant acme on version 1 of the plan pro,
+// whose draft has changes; globex, which is suspended; and the plan trial without tenants.
 func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	t.Helper()
 	return newWorldOf(t, populated(), change...)
 }
 
-// newStrictWorld makes the same world, whose tenants require a method and a path.
+// newStrictWorld returns the same world with tenants that require a method and a path.
 func newStrictWorld(t testing.TB, change ...func(*api.Config)) *world {
 	t.Helper()
 	return newWorldOf(t, populatedStrict(), change...)
@@ -199,16 +198,16 @@ func proDraft() plans.Content {
 	return d
 }
 
-// newID makes decision ids by the world's clock: a decision is counted in the
-// minute that its id says.
+// newID returns decision IDs of the world's clock. A decision is counted in the minute of
+// its ID.
 func (w *world) newID() (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:8], uint64(w.now.Load()/1000)<<16|0x7000|rand.Uint64()>>52)
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64()>>2|1<<63)
 	return id
 }
 
-// flush brings what was counted to the database, a minute and a half on, when
-// its minute is over.
+// flush writes the counts to the database, a minute and a half later, when the minute has
+// ended.
 func (w *world) flush() {
 	w.t.Helper()
 	w.now.Add((90 * time.Second).Microseconds())
@@ -298,7 +297,7 @@ func (w *world) operatorKey(ctx context.Context, name string, scopes ...tenants.
 	return token
 }
 
-// A call is one request to the API. An empty header value takes the header away.
+// A call is one request to the API. An empty header value removes the header.
 type call struct {
 	method, path, key, body string
 	header                  map[string]string
@@ -306,7 +305,7 @@ type call struct {
 	as string
 }
 
-// An answer is its response, judged.
+// An answer is a validated response.
 type answer struct {
 	status int
 	header http.Header
@@ -336,7 +335,7 @@ func (w *world) request(c call) *http.Request {
 	return r
 }
 
-// do sends a call and has its answer judged.
+// do sends a call and validates the answer.
 func (w *world) do(c call) answer {
 	w.t.Helper()
 	r := w.request(c)
@@ -364,8 +363,8 @@ func judgeRequest(r *http.Request) error {
 	})
 }
 
-// send serves a request and has its response judged by openapi.yaml. Where the
-// document has no such path or method, the answer must be a problem.
+// send serves a request and validates its response with openapi.yaml. If the document does
+// not have the path or the method, the answer must be a problem.
 func (w *world) send(r *http.Request) answer {
 	w.t.Helper()
 	rec := httptest.NewRecorder()
@@ -430,7 +429,7 @@ func merge(s *openapi3.Schema) {
 	}
 }
 
-// judge holds a response against the document.
+// judge validates a response with the document.
 func judge(r *http.Request, a answer) error {
 	doc, router := contract()
 	asked := r.Clone(context.Background())
@@ -457,8 +456,8 @@ func judge(r *http.Request, a answer) error {
 	})
 }
 
-// judgeHeaders asks that the document names every header of an answer that a
-// client could act on.
+// judgeHeaders checks that the document names every header of the answer that a client
+// could use.
 func judgeHeaders(op *openapi3.Operation, a answer) error {
 	response := op.Responses.Value(strconv.Itoa(a.status))
 	if response == nil {

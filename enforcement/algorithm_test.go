@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The models here share nothing with algorithm.go: levels are fractions of any
-// size, windows and logs are lists of what was admitted.
+// The models in this file are independent of algorithm.go: levels are fractions of any
+// size, and windows and logs are lists of admissions.
 
 const (
 	second = int64(1_000_000)
@@ -192,7 +192,7 @@ func TestBucketIsExact(t *testing.T) {
 	})
 }
 
-// Promise j: over any stretch, what is admitted is one burst and what flowed in.
+// Promise j: in any period, a bucket admits at most one burst and what refilled.
 func TestBucketDoesNotDrift(t *testing.T) {
 	t.Parallel()
 	for _, l := range []Limit{
@@ -230,8 +230,8 @@ func TestBucketDoesNotDrift(t *testing.T) {
 	}
 }
 
-// A bucket whose numbers changed flowed at each former rate as long as it held.
-// What is lost by writing a fraction anew is less than one part of each.
+// A bucket whose numbers changed refilled at each former rate for as long as that rate was
+// in force. Converting the fraction to the new rate loses less than one part of each.
 func TestFormerNumbers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -319,10 +319,10 @@ func TestChangedNumbersKeepWhatWasUsed(t *testing.T) {
 	}
 }
 
-// admission is what a model of windows and logs remembers.
+// An admission is an entry of the models of windows and logs.
 type admission struct{ at, units int64 }
 
-// windowModel says by its list of admissions what is left.
+// windowModel computes what is left from a list of admissions.
 type windowModel struct {
 	m     *Meter
 	start int64 // of the open window; 0: none
@@ -341,8 +341,8 @@ func (w *windowModel) at(now int64) (list []admission, start int64) {
 	return nil, 0
 }
 
-// left is what the quota leaves. A now before the start (a log: before the
-// newest entry) counts as that.
+// left returns the rest of the quota. A time before the start of the window, or before the
+// newest entry of a log, counts as that time.
 func (w *windowModel) left(now int64) int64 {
 	list, start := w.at(now)
 	switch w.m.Algorithm {
@@ -519,8 +519,8 @@ func TestUntilFadedBruteForce(t *testing.T) {
 	t.Logf("%d cases", cases)
 }
 
-// Promise h: a clock that goes back gives nothing twice, and a state from far in
-// the future is cut to now, so that nobody waits longer than one window more.
+// Promise h: a clock that goes back admits nothing twice. A state far in the future is
+// moved to now, so that nobody waits longer than one more window.
 func TestClockStepsBack(t *testing.T) {
 	t.Parallel()
 	for _, a := range allAlgorithms {

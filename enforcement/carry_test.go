@@ -38,9 +38,9 @@ func drawCarried(t *rapid.T, a enforcement.Algorithm) (*enforcement.Subject, enf
 	return &enforcement.Subject{Plan: plan, Number: 1, Home: "t", PlanRevision: 1}, o
 }
 
-// What was used stays used when an override begins and ends, in whatever order
-// nodes come to hear of it: a window admits up to the quota of whoever is asked,
-// less what all of them admitted, and no unit more or less.
+// Used units stay used when an override starts and ends, and nodes may learn of it in any
+// order: a window admits exactly the quota that the deciding node knows, less what all
+// nodes admitted.
 func TestWindowsCarryWhatWasUsed(t *testing.T) {
 	t.Parallel()
 	for _, a := range []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowLog} {
@@ -88,11 +88,10 @@ func TestWindowsCarryWhatWasUsed(t *testing.T) {
 	}
 }
 
-// A bucket mints nothing: it never holds more than if the faster of both rates
-// and the larger of both bursts had been in force all along, nor less than by
-// the slower and the smaller, less the fraction of a unit that each change
-// between snapshots may cost. While time stands still that is: what is used is
-// used.
+// Changes create no units in a bucket. It never has more than with the faster of both rates
+// and the larger of both bursts all the time, and never less than with the slower and the
+// smaller, less the fraction of a unit that each change may cost. If no time passes, used
+// units stay used.
 func TestBucketsCarryWhatWasUsed(t *testing.T) {
 	t.Parallel()
 	for _, still := range []bool{true, false} {

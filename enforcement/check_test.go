@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a check may hold is judged here, for everybody who reads one.
+// Validation of a check, for every wire that reads one.
 func TestCheckTakesWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", MaxAttributeValue+1)

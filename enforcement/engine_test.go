@@ -97,7 +97,7 @@ func (l away) Take(_ context.Context, _ []enforcement.Request, outcomes []enforc
 	}
 }
 
-// recorded notes the decisions that it hears of.
+// recorded records the reasons of decisions.
 type recorded []enforcement.Reason
 
 func (r *recorded) Record(d *enforcement.Decision) { *r = append(*r, d.Reason) }
@@ -682,7 +682,7 @@ func TestAtomicBatch(t *testing.T) {
 	}
 }
 
-// used is what the counters hold that are not as new.
+// used returns the counters that have a state.
 func used(l *counters) string {
 	states := make(map[enforcement.Key]enforcement.State)
 	for k, state := range l.states {
@@ -693,8 +693,8 @@ func used(l *counters) string {
 	return fmt.Sprint(states)
 }
 
-// TestFailureModes plays every set of failure modes of two policies against a
-// limiter that is away, with and without a local one.
+// TestFailureModes checks every pair of failure modes of two policies while the limiter is
+// unavailable, with and without a local limiter.
 func TestFailureModes(t *testing.T) {
 	t.Parallel()
 	const o, l, c = enforcement.OnFailureOpen, enforcement.OnFailureLocal, enforcement.OnFailureClosed
@@ -828,7 +828,7 @@ func TestFailureOfAnAtomicBatch(t *testing.T) {
 	play("/l /o", "false over_limit retry 60000 degraded | local false left 0 reset 60000 retry 60000", "false batch_refused retry 60000 degraded")
 }
 
-// A limiter that answers some of a batch is believed in that.
+// If a limiter answers only some requests of a batch, these answers count.
 func TestFailureOfPartOfABatch(t *testing.T) {
 	t.Parallel()
 	good := newCounters()

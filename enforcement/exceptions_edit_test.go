@@ -96,7 +96,7 @@ func TestEditEqualsCompile(t *testing.T) {
 	})
 }
 
-// drawRemoved takes some rows away.
+// drawRemoved removes some rows.
 func drawRemoved[T any](t *rapid.T, rows *[]*T) (removed []*T) {
 	*rows = slices.DeleteFunc(slices.Clone(*rows), func(row *T) bool {
 		if rapid.IntRange(0, 4).Draw(t, "remove") > 0 {

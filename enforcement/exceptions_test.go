@@ -43,7 +43,8 @@ func asked(method, path string, pairs ...string) enforcement.Check {
 	return c
 }
 
-// What answers first, in every mode, and what it charges.
+// The order in which lists, blocks, and policies decide, in every mode, and what they
+// charge.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -123,7 +124,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// why is what a decision says of its reason.
+// why returns the reason of a decision with its details.
 func why(d *enforcement.Decision) string {
 	text := fmt.Sprintf("%v %s %d", d.Allowed, d.Reason, d.RetryAfter)
 	if d.List != nil {
@@ -141,8 +142,8 @@ func why(d *enforcement.Decision) string {
 	return text
 }
 
-// A limiter that is away stops neither lists nor blocks, and an override's
-// numbers are shared like the plan's.
+// Lists and blocks work without a limiter, and the numbers of an override are divided among
+// the nodes as those of the plan.
 func TestExceptionsWithoutALimiter(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -179,9 +180,9 @@ func TestExceptionsWithoutALimiter(t *testing.T) {
 	}
 }
 
-// While the shared limiter is away, what an override's numbers never admit is denied
-// as such, and the answer names the end of these numbers. What only the share of this
-// node never admits can pass when the shared limiter is back.
+// While the shared limiter is unavailable, a cost that the numbers of an override never
+// admit is denied as such, and the answer names the end of the override. A cost that only
+// the share of this node never admits can pass when the shared limiter returns.
 func TestOverrideThatRefusesWithoutALimiter(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -312,7 +313,8 @@ func TestExceptionsEnds(t *testing.T) {
 	}
 }
 
-// Lists find addresses by networks, the longest first, and tell who they found.
+// Lists match addresses by networks, the longest prefix first, and return the matching
+// entry.
 func TestListNetworks(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -438,7 +440,7 @@ func TestOverrideNumbers(t *testing.T) {
 	}
 }
 
-// What does not fit the plan has no effect, is told, and harms nothing else.
+// Rows that do not fit the plan have no effect, are reported, and do not change the others.
 func TestExceptionsFaults(t *testing.T) {
 	t.Parallel()
 	counted := enforcement.RuleSpec{Policy: "p", CountBy: []string{"user", "ip/64"}, Limits: []enforcement.RuleLimit{window(1, 1)}}
@@ -542,7 +544,7 @@ func TestExceptionsLeftovers(t *testing.T) {
 	}
 }
 
-// Nobody pays for what is not set, and little for what is.
+// A decision allocates nothing, with and without exceptions.
 func TestExceptionsDecideAllocatesNothing(t *testing.T) {
 	now := start
 	plain := subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user", "ip/64"}, Limits: []enforcement.RuleLimit{window(1, 9), window(2, 9)}})

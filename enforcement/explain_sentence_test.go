@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Every reason has its sentence, which names what it is about.
+// Every reason has a sentence that names its subject.
 func TestBecause(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 3, 1, 12, 0, 0, 1000, time.UTC).UnixMicro()

@@ -110,9 +110,9 @@ func TestExplainPolicies(t *testing.T) {
 	}
 }
 
-// TestExplainAgrees plays random checks: before each, Explain says what it will
-// be answered, which policies are asked, and what their limits hold; it charges
-// nothing, is not recorded and asks the limiter once.
+// TestExplainAgrees runs random checks. Before each one, Explain returns its answer, its
+// policies, and the state of their limits. Explain charges nothing, is not recorded, and
+// makes one request of the limiter.
 func TestExplainAgrees(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -213,8 +213,8 @@ func wantHoldings(t *rapid.T, x *enforcement.Explanation, d *enforcement.Decisio
 	}
 }
 
-// While the limiter is away an explanation has what failure modes answer, and
-// no limit of the policies.
+// While the limiter is unavailable, an explanation has the answer of the failure modes and
+// no limits.
 func TestExplainWithoutALimiter(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -234,7 +234,7 @@ func TestExplainWithoutALimiter(t *testing.T) {
 	}
 }
 
-// Reset forgets one key of one policy, whatever its mode, and nothing else.
+// Reset clears one key of one policy, for each mode, and nothing else.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	now := start

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/enforcement/limitertest"
 )
 
-// A faulty limiter is away while down.
+// A faulty limiter is unavailable while down is set.
 type faulty struct {
 	enforcement.Limiter
 	down bool
@@ -115,7 +115,7 @@ func TestLocalShareOfABucketSeenBefore(t *testing.T) {
 	}
 }
 
-// What atomic batches charge is remembered too, and what is reset is not.
+// Charges of atomic batches are remembered too. Counters that were reset are not.
 func TestMemoryFollowsBatchesAndResets(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 10, time.Hour)}})
@@ -142,8 +142,9 @@ func TestMemoryFollowsBatchesAndResets(t *testing.T) {
 	}
 }
 
-// Only what decides here in a fault is remembered: not shadow policies, not those
-// that are open or closed then, and not what a peek would have left.
+// Only counters that decide here during a fault are remembered: not those of shadow
+// policies, not those of policies that are open or closed then, and not the results of
+// peeks.
 func TestWhatIsRemembered(t *testing.T) {
 	t.Parallel()
 	s := subject(t,

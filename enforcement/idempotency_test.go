@@ -57,7 +57,7 @@ func newIdempotent(t *testing.T, cfg enforcement.Config) *idempotent {
 	return w
 }
 
-// left returns what a peek of user u says is left.
+// left returns the remaining units of a user, by a peek.
 func (w *idempotent) left() string {
 	d := decide(w.engine, w.s, peek(asked("", "/a", "user", "u")))
 	return fmt.Sprint(d.Limits[1].Remaining, " ", d.Limits[2].Remaining)
@@ -305,7 +305,7 @@ func local(t *testing.T) *enforcement.Subject {
 	})
 }
 
-// While the shared limiter is away, the local one keeps the keys.
+// While the shared limiter is unavailable, the local limiter keeps the keys.
 func TestIdempotentFallback(t *testing.T) {
 	t.Parallel()
 	w := newIdempotent(t, enforcement.Config{})

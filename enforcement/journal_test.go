@@ -15,7 +15,7 @@ func chargeJournal(e *enforcement.Engine) {
 	_ = e.RunJournal(ctx) // makes a last attempt, and returns
 }
 
-// leftShared is what the shared limiter has left for the only limit of a subject.
+// leftShared returns what the shared limiter has left for the only limit of a subject.
 func leftShared(t *testing.T, e *enforcement.Engine, s *enforcement.Subject) int64 {
 	t.Helper()
 	d := decide(e, s, enforcement.Check{Cost: 0, Mode: enforcement.Peek})
@@ -25,8 +25,8 @@ func leftShared(t *testing.T, e *enforcement.Engine, s *enforcement.Subject) int
 	return d.Limits[0].Remaining
 }
 
-// What the failure modes admit is charged when the shared limiter is back, once. It is the
-// same as if the shared limiter had decided, for each algorithm.
+// What the failure modes admit is charged once when the shared limiter returns. The result
+// is that of a shared limiter without the outage, for each algorithm.
 func TestJournalIsChargedOnReturn(t *testing.T) {
 	t.Parallel()
 	for _, a := range []enforcement.Algorithm{
@@ -61,8 +61,8 @@ func TestJournalIsChargedOnReturn(t *testing.T) {
 	}
 }
 
-// Only what still counts is charged: not a window that has ended, and not what has flowed
-// out of a bucket.
+// Only charges that still count are charged: not those of a window that has ended, and not
+// what a bucket has refilled since.
 func TestJournalForgetsEndedWindows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func TestJournalForgetsEndedWindows(t *testing.T) {
 	}
 }
 
-// A bucket that refills during the outage is charged for what it admitted, and no more.
+// A bucket that refills during the outage is charged exactly for what it admitted.
 func TestJournalOfARefillingBucket(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{
@@ -182,7 +182,8 @@ func TestJournalChargesAtMostOnce(t *testing.T) {
 	}
 }
 
-// The journal has a bound. What is above it is counted, and a log takes little memory.
+// The journal is bounded. Entries above the bound are counted, and a log takes little
+// memory.
 func TestJournalIsBounded(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{
@@ -209,7 +210,7 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
-// What is admitted while the journal is being charged is not lost.
+// Admissions during the charging of the journal are not lost.
 func TestJournalRestoresWhatFailed(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 100, time.Hour)}})

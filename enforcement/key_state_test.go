@@ -91,7 +91,7 @@ func wantHolding(t *rapid.T, h *enforcement.KeyState, p *enforcement.PolicyExpla
 	}
 }
 
-// A limiter that is away is an error, and not zeros; without a limit nobody is asked.
+// An unavailable limiter is an error, not zeros. Without limits, no request is made.
 func TestUsageWithoutALimiter(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -116,8 +116,8 @@ func TestUsageWithoutALimiter(t *testing.T) {
 	}
 }
 
-// More limits than a limiter takes in one step are asked in several, of one call,
-// and told of at one instant.
+// If there are more limits than fit into one request, several requests are made in one
+// call, and all states are of one instant.
 func TestUsageOfManyLimits(t *testing.T) {
 	t.Parallel()
 	now := start

@@ -92,8 +92,8 @@ func drawUsed(t *rapid.T, m *Meter, now int64) (State, int64) {
 	return s, now
 }
 
-// A share starts with no more than its part of what the shared counter had left,
-// and exactly that unless more was used than the quota.
+// A share starts with at most its part of what the shared counter had left. It starts with
+// exactly that unless more than the quota was used.
 func TestStartShareNeverExceeds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

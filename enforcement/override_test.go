@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A check looks through no override that cannot come into force any more, as a
-// newer one for the same values lasts as long; which is in force stays the same.
+// A check skips overrides that can never be in force again, because a newer override for
+// the same values lasts as long. This does not change which override is in force.
 func TestOverridesWithoutUse(t *testing.T) {
 	t.Parallel()
 	l := RuleLimit{Limit: Limit{Name: "l1", Algorithm: FixedWindow, Quota: 10, Window: time.Minute}}

@@ -138,7 +138,7 @@ func mustPattern(t testing.TB, s string) Pattern {
 	return p
 }
 
-// naiveMatch is what a pattern means, said as plainly as possible.
+// naiveMatch is the simplest implementation of a pattern.
 func naiveMatch(pattern, path string) bool {
 	if pattern == "*" {
 		return true

@@ -75,8 +75,8 @@ func rank(o *enforcement.Override, user, ip string) int {
 	return -1
 }
 
-// The override in force is the one that a plain look at all of them finds, at
-// every instant, whatever ends and in which order they were made.
+// The override in force is the one that a search through all of them finds, at every
+// instant, for every order of creation and every end.
 func TestOverrideInForce(t *testing.T) {
 	t.Parallel()
 	plain := subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user", "ip/64"}, Limits: []enforcement.RuleLimit{window(1, 1000)}})

@@ -49,7 +49,7 @@ func (w *reserving) reserve(id, tokens string) *enforcement.Decision {
 	return decide(w.engine, w.s, c)
 }
 
-// left is what a peek says is left of both limits.
+// left returns the remaining units of both limits, by a peek.
 func (w *reserving) left() string {
 	d := decide(w.engine, w.s, peek(asked("", "/a", "user", "u", "tokens", "0")))
 	return fmt.Sprint(d.Limits[0].Remaining+1, " ", d.Limits[1].Remaining)

@@ -64,8 +64,8 @@ func drawExceptions(t *rapid.T, s *enforcement.Subject, now int64) enforcement.E
 	return spec
 }
 
-// compiled is a tenant with what a spec leaves; faults are blocks of policies
-// that do not refuse.
+// compiled returns a tenant with a part of the exceptions of a spec. Faults are blocks of
+// policies that do not deny.
 func compiled(s *enforcement.Subject, spec enforcement.ExceptionSpec) *enforcement.Subject {
 	withExceptions := *s
 	withExceptions.Exceptions, _ = enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
@@ -103,16 +103,16 @@ func (l *onlyCall) Take(ctx context.Context, requests []enforcement.Request, out
 	l.Limiter.Take(ctx, requests, outcomes)
 }
 
-// TestRetryAfterWithExceptions checks promise e: as long as no override ends,
-// a denied check passes after its retry time if no other came, and does not pass a
-// millisecond earlier, whatever the limiter's clock shows. numbers_until is the
-// first instant in that time at which an override or a block ends. Without it the
-// retry time is exact as it is. A check takes one request of the limiter.
-//
-// Two differences are allowed. An override that had ended before the denial and was
-// not swept yet costs a bucket the fraction of a unit, so that the check may pass
-// earlier. While the limiter's clock is behind the beginning of an override, a bucket
-// still flows at the former rate: here they begin before both clocks.
+// TestRetryAfterWithExceptions checks promise e: as long as no override ends and no other
+// request comes, a denied check passes after its retry time and not a millisecond earlier,
+// for any clock of the limiter. numbers_until is the first instant in that time at which an
+// override or a block ends. Without it, the retry time is exact. A check takes one request
+// of the limiter.
+
+// Two differences are allowed. An override that ended before the denial and was not swept
+// yet costs a bucket the fraction of a unit, so the check may pass earlier. While the
+// limiter's clock is behind the start of an override, a bucket still refills at the former
+// rate; here overrides start before both clocks.
 func TestRetryAfterWithExceptions(t *testing.T) {
 	t.Parallel()
 	var waits, ends, blocked, never atomic.Int64

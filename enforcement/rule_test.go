@@ -190,7 +190,7 @@ func TestIndexAgreesWithAWalk(t *testing.T) {
 	})
 }
 
-// Two different lists of values never share a counter, whatever they hold.
+// Two different lists of values never share a counter.
 func TestPartitionsNeverCollide(t *testing.T) {
 	t.Parallel()
 	var p Partition

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawPace gives a small limit, a state that some charges left, and a pace near
-// what the limit bears.
+// drawPace returns a small limit, a state after some charges, and a pace near the rate of
+// the limit.
 func drawPace(t *rapid.T) (m *Meter, s State, now, cost, every int64) {
 	l := drawLimit(t, allAlgorithms...)
 	l.Quota = rapid.Int64Range(0, 40).Draw(t, "quota")
@@ -45,9 +45,9 @@ func refusedAt(m *Meter, s State, now, cost, every, most int64) (micros int64, r
 	return most * every, false
 }
 
-// DeniedAfter tells the very request that the reference refuses first; what it
-// calls never is not refused as far as it says that it looks, and far beyond that
-// where it looks at everything.
+// DeniedAfter returns the first request that the reference denies. If it returns that none
+// is denied, the reference denies none in the time that DeniedAfter examines, or far beyond
+// it where it examines everything.
 func TestDeniedAfter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -68,8 +68,8 @@ func TestDeniedAfter(t *testing.T) {
 	})
 }
 
-// Of a log in part the answer lies between those for entries that all leave as
-// soon, and as late, as what is at hand allows.
+// For a part of a log, the result is between those for logs whose other entries end as
+// early and as late as possible.
 func TestDeniedAfterOfALogInPart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -109,9 +109,8 @@ func TestDeniedAfterOfALogInPart(t *testing.T) {
 	})
 }
 
-// At the bounds of what a limit may be nothing overflows: what is said is not
-// negative, a multiple of the interval, and not before the units that are left
-// could be used.
+// At the bounds of valid limits nothing overflows: the result is not negative, is a
+// multiple of the interval, and is not earlier than the remaining units allow.
 func TestDeniedAfterAtTheBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -73,7 +73,7 @@ func TestHeaviest(t *testing.T) {
 	}
 }
 
-// world is a small one, in which every request can be tried.
+// world is small enough to try every request.
 var world = struct{ paths, patterns, methods, tiers []string }{
 	paths:    []string{"", "/", "/a", "/b", "/c", "/a/a", "/a/b", "/b/a", "/b/b", "/a/c", "/c/a", "/c/c", "/a/b/a", "/a/b/b", "/b/b/b", "/c/c/c", "/a/c/a", "/c/b/a"},
 	patterns: []string{"*", "/*", "/", "/a", "/a/*", "/{x}", "/{x}/*", "/{x}/b", "/a/{x}", "/a/b", "/b/b/*", "/a/b/a"},

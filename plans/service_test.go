@@ -193,7 +193,7 @@ func TestPublishRefusesTooManyCharges(t *testing.T) {
 	}
 }
 
-// What was published, why, and what a draft was stand in the audit log.
+// The audit log has each publication with its note, and each change of a draft.
 func TestPublicationsInTheLog(t *testing.T) {
 	t.Parallel()
 	ctx, s, st := setUp(t)

@@ -139,8 +139,9 @@ func TestRecommendedAlertRules(t *testing.T) {
 	}
 }
 
-// A channel is added, tested, given a new secret, and deleted by forms. Each secret is shown
-// once. The delivery log shows what the receiver answered, and sends a message again.
+// A channel is added, tested, given a new secret, and deleted by forms. Each secret is
+// shown once. The delivery log shows the answer of the receiver, and can send a message
+// again.
 func TestAlertChannels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,8 +208,8 @@ func TestAlertChannels(t *testing.T) {
 	}
 }
 
-// The first page shows what is open before what has ended. The address in a message, which
-// has the ID of the tenant, leads to the page of the alert.
+// The first page lists open alerts before ended ones. The address in a message, which has
+// the ID of the tenant, leads to the page of the alert.
 func TestAlertPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -316,7 +316,7 @@ func TestVerifyTheChain(t *testing.T) {
 	}
 }
 
-// What a line says that is done is in words, for all that happens here.
+// Every action has words on the page.
 func TestActionsHaveWords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

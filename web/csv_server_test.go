@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/servertest/browser"
 )
 
-// saved keeps what a page saves instead of saving it.
+// saved keeps the files that a page would save.
 const saved = `(() => {
 	window.saved = [];
 	const create = URL.createObjectURL;

@@ -107,7 +107,7 @@ func TestDenialsOfferADay(t *testing.T) {
 	}
 }
 
-// Issue 13, 1.8: no filter is taken by heart.
+// Every filter suggests values.
 func TestFiltersSuggest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -55,7 +55,7 @@ func deniedWorld(t *testing.T, change ...func(*config)) (w *world, ids map[strin
 	return w, ids
 }
 
-// The list has what was refused, newest first, as narrow as its address says.
+// The list has the denials that match the address, newest first.
 func TestDenialsAreNarrowed(t *testing.T) {
 	t.Parallel()
 	w, ids := deniedWorld(t)
@@ -105,7 +105,7 @@ func TestDenialsAreNarrowed(t *testing.T) {
 	}
 }
 
-// A decision id leads to its refusal, and what is none is told at the field.
+// A decision ID leads to its denial. An ID without one is an error at the field.
 func TestDenialsAreFoundByID(t *testing.T) {
 	t.Parallel()
 	w, ids := deniedWorld(t)
@@ -188,7 +188,7 @@ func TestOneDenial(t *testing.T) {
 	}
 }
 
-// What a visitor may not do is not offered.
+// Actions that the visitor may not do are not offered.
 func TestDenialActions(t *testing.T) {
 	t.Parallel()
 	w, ids := deniedWorld(t)
@@ -278,7 +278,7 @@ func TestDegradedDenials(t *testing.T) {
 	}
 }
 
-// nobody is a limiter that is away.
+// nobody is a limiter that cannot be reached.
 type nobody struct{}
 
 func (nobody) Take(_ context.Context, _ []enforcement.Request, outcomes []enforcement.Outcome) {
@@ -353,8 +353,8 @@ func next(t *testing.T, events <-chan event, what string, wanted func(event) boo
 
 func live(cfg *config) { cfg.shell.Stopping = context.Background() }
 
-// A new refusal comes by itself, narrowed as the page is, and to a tenant's
-// people theirs only. What did not change is not sent again.
+// A new denial appears without a reload, if it matches the filters of the page, and for
+// people of a tenant only if it is theirs. Unchanged parts are not sent again.
 func TestDenialsAreLive(t *testing.T) {
 	t.Parallel()
 	w, ids := deniedWorld(t, live)
@@ -408,7 +408,7 @@ func TestDenialsAreLive(t *testing.T) {
 	}
 }
 
-// The overview follows what is counted, begins by itself, and sends what changed.
+// The overview follows the counts, starts without a click, and sends only what changed.
 func TestTheOverviewIsLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, live)
@@ -488,8 +488,8 @@ func TestStreamsOfOnePersonAreBounded(t *testing.T) {
 	next(t, w.listen(t, "/denials/live", "owner"), "another person's", func(e event) bool { return e.name == "denials" })
 }
 
-// What the keyboard can reach in a live part has an id, by which it keeps the
-// focus when the part is drawn again; what opens is found by its place.
+// Elements in a live part that the keyboard can reach have an ID, which keeps the focus
+// when the part is drawn again. Elements that open are found by their position.
 func TestLivePartsKeepTheFocus(t *testing.T) {
 	t.Parallel()
 	w, _ := deniedWorld(t)
@@ -586,8 +586,7 @@ func TestStreamsKeepTheirSession(t *testing.T) {
 	}
 }
 
-// Whatever a gateway sent as a value, a path or a name, the pages have the
-// elements that they have for any other.
+// For every value, path, and name that a gateway sends, the pages have the same elements.
 func TestHostileTraffic(t *testing.T) {
 	t.Parallel()
 	var want map[string]string

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// explainable is a world in which every reason can be brought about.
+// explainable returns a world in which a request can get every reason.
 func explainable(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -99,8 +99,7 @@ func withClass(page *html.Node, class string) (list []*html.Node) {
 	return list
 }
 
-// What the page says of a request is what the engine says of it, which is what
-// the API answers.
+// The page shows the explanation of the engine, which is also that of the API.
 func TestExplainPageIsTheEnginesExplanation(t *testing.T) {
 	t.Parallel()
 	w := explainable(t)
@@ -209,7 +208,7 @@ func TestExplainVerdicts(t *testing.T) {
 	}
 }
 
-// What /v1/check would refuse is told at its field, and nothing is answered.
+// Input that /v1/check would reject is an error at its field, without an answer.
 func TestExplainFaults(t *testing.T) {
 	t.Parallel()
 	w := explainable(t)
@@ -242,8 +241,8 @@ func TestExplainFaults(t *testing.T) {
 	}
 }
 
-// The form has the names that the plan asks for, keeps what was typed, and gets
-// more rows without a script.
+// The form lists the attributes that the plan uses, keeps the input, and adds rows without
+// a script.
 func TestExplainRows(t *testing.T) {
 	t.Parallel()
 	w := explainable(t)
@@ -328,7 +327,7 @@ func TestExplainChargesNothing(t *testing.T) {
 	}
 }
 
-// Whatever is typed is text.
+// Every input is shown as text.
 func TestExplainOfHostileValues(t *testing.T) {
 	t.Parallel()
 	w := explainable(t)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What the outer suite, in package web_test, uses of the shell.
+// Unexported identifiers of the shell for the tests in package web_test.
 
 var (
 	Static    = static

@@ -11,9 +11,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// furnish gives acme a plan of many kinds of policy, a key, an override, a list
-// entry, a block, and an hour of requests of which some are refused; the plan's
-// draft differs from what is published.
+// furnish gives acme a plan with many kinds of policies, a key, an override, a list entry,
+// a block, and an hour of requests with some denials. The draft of the plan has changes.
 func (w *world) furnish(t testing.TB) {
 	t.Helper()
 	ctx := t.Context()

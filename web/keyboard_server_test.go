@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/servertest/browser"
 )
 
-// What has the focus: the text or name of the element.
+// focused returns the text or name of the element with the focus.
 const focused = `((e) => e === document.body ? "" : (e.getAttribute("aria-label") || e.innerText || e.name || e.id || "").trim())(document.activeElement)`
 
 // With the keyboard alone: past the navigation, through it, to any page by its

@@ -67,8 +67,8 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// The streams of one key draw once. A stream that comes later gets what was drawn,
-// and one of those that are left draws when the drawer leaves or is late.
+// The streams of one key share one drawing. A later stream gets the last drawing. If the
+// drawing stream leaves or is late, another one draws.
 func TestOneDrawing(t *testing.T) {
 	t.Parallel()
 	var s streams

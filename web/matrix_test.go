@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// callers of the matrix: nobody, somebody with a cookie that is no session, and
-// everybody of the fixture.
+// callers returns the callers of the matrix: without a session, with an invalid session,
+// and everybody of the fixture.
 func callers() []string {
 	list := []string{"", strings.Repeat("A", 43)}
 	for _, f := range folk {
@@ -54,7 +54,7 @@ func (w *world) at(path string) string {
 		":key", w.ids["key"], ":override", w.ids["override"], ":entry", w.ids["entry"], ":block", w.ids["block"], ":policy", cmp.Or(w.ids["policy"], "tenant-total")).Replace(path)
 }
 
-// expected says what the table makes of a caller: "" when the handler answers.
+// expected returns the answer of the table for a caller; "" if the handler answers.
 func expected(r web.Route, caller string) string {
 	p, ofAcme := accounts.Principal{}, true
 	for _, f := range folk {
@@ -76,8 +76,8 @@ func expected(r web.Route, caller string) string {
 	return ""
 }
 
-// Every page and every caller: what the one table says is what is answered. A
-// write that is let through is stopped by its form, so that nothing changes.
+// Every page with every caller: the answer is that of the table. A permitted write fails at
+// its form, so that nothing changes.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withIssuer(true))
@@ -167,7 +167,7 @@ func (w *world) answer(r web.Route, method, caller string) string {
 	return fmt.Sprint(got.Code)
 }
 
-// What no row names is answered by no handler, whoever asks.
+// Methods and paths without a row are rejected for everybody.
 func TestOtherMethods(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -188,8 +188,8 @@ func TestOtherMethods(t *testing.T) {
 	}
 }
 
-// The people of a tenant cannot tell another tenant from one that was never
-// there, nor a person of it from a made-up one.
+// For the people of a tenant, another tenant looks like one that does not exist, and so do
+// its people.
 func TestForeignTenantsAreNotThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -241,8 +241,8 @@ func TestSuspendedTenantsPeopleOnlyRead(t *testing.T) {
 	}
 }
 
-// Who is signed in and refused leaves a line in the audit log, with a count and
-// the tenant as it was named; nobody leaves none.
+// A denied access of a signed-in person writes a line to the audit log, with a count and
+// the tenant in the address. Without a session, no line is written.
 func TestRefusalsAreNoted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -63,8 +63,7 @@ func shape(page *html.Node) string {
 	return b.String()
 }
 
-// Whatever stands in a name, a page has the elements that it has for any other
-// name, and the text stands there as it was written.
+// For every name, a page has the same elements, and shows the name as text.
 func TestNamesAreText(t *testing.T) {
 	t.Parallel()
 	if len(payloads) != 60 {
@@ -133,8 +132,7 @@ func (w *world) nextAddress() string {
 	return fmt.Sprintf("203.0.113.%d:1", w.now.Add(1)%250)
 }
 
-// What cannot be seen is shown as what it is, on the page and not only in the
-// function.
+// Invisible characters are shown as escapes on the page.
 func TestTricksAreShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -206,7 +204,7 @@ func TestFormsKeepWhatWasTyped(t *testing.T) {
 	}
 }
 
-// The last owner stays, and nobody changes themselves.
+// The last owner cannot be removed, and nobody can change their own role.
 func TestLastOwnerAndOneself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

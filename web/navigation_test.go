@@ -59,8 +59,7 @@ func element(page *html.Node, name string) *html.Node {
 	return nil
 }
 
-// Everybody's navigation leads only to pages that they may see, and each page
-// says where in it they are.
+// The navigation leads only to pages that the person may see, and marks the current page.
 func TestNavigation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// issuer stands for package oidc, which is tested with a whole provider: it says
-// that everybody who brings the cookie and the code is who the code names.
+// issuer replaces package oidc, which has its own tests with a whole provider. It signs in
+// everybody with the cookie as the person that the code names.
 type issuer struct{ verified bool }
 
 const away = "a-cookie_of-32-bytes"
@@ -92,8 +92,8 @@ func TestSignInByProvider(t *testing.T) {
 	}
 }
 
-// Strangers, a made-up answer and a provider that is away come back to the form,
-// without a session, and what was remembered is gone.
+// Unknown people, invalid answers, and an unavailable provider lead back to the form,
+// without a session, and the stored state of the sign-in is deleted.
 func TestSignInByProviderFails(t *testing.T) {
 	t.Parallel()
 	w, unverified := newWorld(t, withIssuer(true)), newWorld(t, withIssuer(false))

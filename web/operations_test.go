@@ -45,7 +45,7 @@ func (w *world) node(t *testing.T, name string, change func(*nodes.Node)) string
 
 func same(*nodes.Node) {}
 
-// The page says in a line how the fleet is, and of each node what is not well.
+// The page summarizes all nodes in one line, and lists the problems of each node.
 func TestSystem(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -136,7 +136,7 @@ func TestSystemLive(t *testing.T) {
 	}
 }
 
-// What the page of roles shows is what Authorize says.
+// The roles page agrees with Authorize.
 func TestRolesPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -220,8 +220,8 @@ func TestOperatorKeys(t *testing.T) {
 	}
 }
 
-// The list of keys names the key that created one. The page that asks before a
-// revocation lists what the key created, and ends that only if the box is checked.
+// The list of keys names the key that created one. The page that confirms a revocation
+// lists the keys that the key created, and revokes them only if the box is checked.
 func TestKeysThatAKeyCreated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -285,7 +285,7 @@ func TestKeysThatAKeyCreated(t *testing.T) {
 	revoked(26)
 }
 
-// The pages of settings say what the process says.
+// The settings pages show the values of the process.
 func TestSettingsPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *config) {
@@ -349,7 +349,7 @@ func TestSlowDatabase(t *testing.T) {
 	}
 }
 
-// What goes wrong is a page for a browser, in the frame of whoever is signed in.
+// A browser gets an error as a page, with the navigation of the signed-in person.
 func TestErrorsArePages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -46,7 +46,7 @@ func (w *world) login(tenant, ip string, n int) string {
 	return uuid.UUID(w.decide(tenant, checks...)[n-1].ID).String()
 }
 
-// flushNow brings what was counted to the database, at the same instant.
+// flushNow writes the counts to the database without moving the clock.
 func (w *world) flushNow() {
 	w.t.Helper()
 	must(w.t, w.flusher.Flush(w.t.Context()))
@@ -172,7 +172,7 @@ func TestOverviewShowsWhatWasCounted(t *testing.T) {
 	}
 }
 
-// A tenant, a policy and a route narrow the page; what is on can be taken away.
+// Filters by tenant, policy, and route narrow the page, and each can be removed.
 func TestOverviewIsNarrowed(t *testing.T) {
 	t.Parallel()
 	w := busyWorld(t)
@@ -240,7 +240,7 @@ func TestOverviewWithoutTraffic(t *testing.T) {
 	}
 }
 
-// What nobody counted is a gap and no zero, until something was counted.
+// A minute without counts is a gap, not a zero, as long as nothing was counted.
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -292,8 +292,8 @@ func (a *asking) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.Co
 	return a.Store.Counts(ctx, q)
 }
 
-// Who asks the same shares one answer, and nobody gets an old one when more was
-// counted; the one who asked first may leave.
+// Equal queries share one answer. A caller that leaves does not end it for the others, and
+// after new counts nobody gets the old answer.
 func TestAnswersAreShared(t *testing.T) {
 	t.Parallel()
 	store := &asking{wait: make(chan struct{})}

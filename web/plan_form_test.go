@@ -20,8 +20,8 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// filled is what a browser sends of a page's form with this id, by a button with
-// this value of do.
+// filled returns what a browser sends for the form with an id and a button with a value of
+// do.
 func filled(t interface{ Fatalf(string, ...any) }, page *html.Node, id, do string) (action string, out url.Values) {
 	var form *html.Node
 	for n := range page.Descendants() {
@@ -250,8 +250,8 @@ func TestSpellingsOfAPath(t *testing.T) {
 	}
 }
 
-// A person who types month gets a calendar month, whatever the list of anchors says. The page of the tenant names the end of
-// the window in the time zone of the tenant.
+// A person who types month gets a calendar month, for any other choice in the list of
+// anchors. The page of the tenant shows the end of the window in the tenant's time zone.
 func TestCalendarQuotaInTheEditor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -359,7 +359,7 @@ func TestDraftButtons(t *testing.T) {
 	}
 }
 
-// A deleted policy comes back to its place with what was typed, also after other buttons.
+// A deleted policy returns to its place with its typed values, also after other buttons.
 func TestUndoOfADeletedPolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -87,8 +87,8 @@ func (e editorTab) state(when string, unsaved, kept bool, quota string) {
 	}
 }
 
-// Issue 13, 1.2: the editor keeps typed values when its page is left or loaded again,
-// says that they are not saved, and offers them until they are saved.
+// The editor keeps typed values when its page is left or loaded again, says that they are
+// not saved, and offers them until they are saved.
 func TestEditorKeepsTypedValues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// text is what a page says, its spaces made one.
+// text returns the text of a page with single spaces.
 func text(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
@@ -193,8 +193,8 @@ func TestDeletePlan(t *testing.T) {
 	says(t, "after", w.get("/plans?done=plan-deleted", "editor"), 200, []string{"The plan is deleted."}, "gold")
 }
 
-// Two people edit one draft: the second is shown what the first did, and neither's
-// work is lost.
+// Two people edit one draft. The second one sees the changes of the first, and no work is
+// lost.
 func TestTwoEditors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -614,8 +614,7 @@ func TestPlanPagesAreStrict(t *testing.T) {
 	}
 }
 
-// Whatever is written into plans, their pages have the elements that they have
-// for any other text.
+// For every text in plans, their pages have the same elements.
 func TestTextsOfPlansAreText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

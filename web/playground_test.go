@@ -48,8 +48,8 @@ func laneRows(t *testing.T, lane *html.Node) (rows []laneRow) {
 	return rows
 }
 
-// What is drawn is what the simulation decides: of every algorithm and pattern
-// the rows are those of RunOne for the scenario that the page gives away.
+// The chart agrees with the simulation: for every algorithm and pattern, the rows are those
+// of RunOne for the scenario of the page.
 func TestDrawnDecisionsAreTheSimulations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -150,7 +150,7 @@ func TestPlaygroundShowsTheFlawOfFixedWindows(t *testing.T) {
 	}
 }
 
-// What a simulation does not take is told at its field, and nothing is played.
+// Input that a simulation rejects is an error at its field, and no simulation runs.
 func TestPlaygroundBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -193,7 +193,7 @@ func TestPlaygroundLeadsToAPlan(t *testing.T) {
 	}
 }
 
-// Whatever is typed is text.
+// Every input is shown as text.
 func TestPlaygroundOfHostileValues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -43,8 +43,8 @@ func axeSource(t *testing.T) string {
 // A screen is a page as somebody sees it.
 type screen struct{ name, path, by string }
 
-// screens are all pages of the route table, each by the first of those who may
-// see it; what is no page (files, streams, downloads, ways on) is left out.
+// screens returns all pages of the route table, each with the first person who may see it.
+// Routes that are not pages (files, streams, downloads, redirects) are left out.
 func (w *world) screens(t *testing.T) []screen {
 	t.Helper()
 	var list []screen
@@ -100,9 +100,9 @@ const (
 	contrastOnly = `axe.run(document, {resultTypes: ["violations"], runOnly: {type: "rule", values: ["color-contrast"]}}).then(r => r.violations)`
 )
 
-// Every page, in both themes, is without a fault that axe-core finds; nothing
-// sticks out at 360 px; the browser has nothing to complain of. With
-// HEADGATE_SCREENSHOTS=folder the test also keeps what it saw, to be looked at.
+// On every page, in both themes, axe-core finds no fault, nothing is wider than 360 px, and
+// the browser has no complaint. With HEADGATE_SCREENSHOTS=folder, the test saves the
+// pictures.
 func TestEveryScreen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -349,7 +349,7 @@ func TestFieldsBesideTheForm(t *testing.T) {
 	}
 }
 
-// Where a sign-in leads is a page of ours, whatever the form says.
+// A sign-in only redirects to pages of the dashboard, for every value in the form.
 func TestNextStaysHere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -398,8 +398,8 @@ func TestNextStaysHere(t *testing.T) {
 	}
 }
 
-// What a browser brought before the sign-in is never the session after it, and
-// what ended stays ended.
+// The cookie before a sign-in is never the session after it, and an ended session stays
+// ended.
 func TestFixationAndReplay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -484,7 +484,7 @@ func TestEndOneSession(t *testing.T) {
 	}
 }
 
-// Nobody learns from the answer who has an account, before and after the limit.
+// The answer does not depend on whether an account exists, below and above the limit.
 func TestSignInTellsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

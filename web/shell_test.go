@@ -124,8 +124,8 @@ func TestPagesAreStrict(t *testing.T) {
 	}
 }
 
-// What is no page is a problem, or a page for a browser; a method that a page
-// does not answer to is named with those that it does.
+// Unknown paths are a problem, or a page for a browser. A wrong method is answered with the
+// methods of the page.
 func TestWhatIsNoPage(t *testing.T) {
 	t.Parallel()
 	h := handler(t)

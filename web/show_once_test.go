@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Issue 13, 1.5: each form that creates a secret redirects to a page that shows it to the same
-// session, until five minutes later. Neither the address nor the cookie contains the secret.
-// The secrets are long enough that a cookie does not contain one by chance.
+// Each form that creates a secret redirects to a page that shows it to the same session,
+// until five minutes later. Neither the address nor the cookie contains the secret. The
+// secrets are long enough that a cookie does not contain one by chance.
 func TestSecretsAreNotTheAnswerToAPost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// What was made before a slug was reserved is still found, by its id.
+// A tenant that was created before its slug was reserved is found by its ID.
 func TestOldSlugsAreReached(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

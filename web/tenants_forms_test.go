@@ -23,8 +23,8 @@ func (w *world) tenant(slug string) tenants.Tenant {
 	return t
 }
 
-// An edit that comes too late is answered with both versions, field by field, and
-// what is chosen is saved.
+// A late edit is answered with both versions, field by field, and the chosen values are
+// saved.
 func TestSettingsAndStaleEdits(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
@@ -69,7 +69,7 @@ func TestSettingsAndStaleEdits(t *testing.T) {
 	}
 }
 
-// A change of plan is compared first, and says what it leaves without effect.
+// A change of plan first shows the differences, and the exceptions that lose their effect.
 func TestChangeOfPlan(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
@@ -331,8 +331,8 @@ func TestListsAndBlocks(t *testing.T) {
 	to(t, "end", w.post(blocks+"/"+held[0].ID+"/delete", "editor", nil), blocks+"?done=block-deleted")
 }
 
-// The page of one key: what is left, what it used, why it was refused, and the
-// forms that set its exceptions, filled in; a reset makes its counters new.
+// The page of one key shows what is left, what it used, why it was denied, and filled forms
+// for exceptions. A reset clears its counters.
 func TestCountedKey(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)

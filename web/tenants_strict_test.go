@@ -88,9 +88,8 @@ func after(id string) string {
 	return string(before)
 }
 
-// Whatever stands in a name, value or reason, the pages of tenants have the
-// elements that they have for any other, the headers, and nothing inline; and no
-// page fails.
+// For every name, value, and reason, the pages of tenants have the same elements and
+// headers, and nothing inline, and no page fails.
 func TestTenantsPagesAreStrict(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)

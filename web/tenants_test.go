@@ -98,7 +98,7 @@ func wrongIn(t *testing.T, r reply) string {
 	return strings.Join(list, " ")
 }
 
-// typedIn is what a field of a page holds.
+// typedIn returns the value of a field of a page.
 func typedIn(t *testing.T, r reply, name string) string {
 	t.Helper()
 	for n := range r.tree(t).Descendants() {
@@ -120,8 +120,8 @@ func typedIn(t *testing.T, r reply, name string) string {
 	return ""
 }
 
-// From the list over the form to the tenant's page; and the list has what was
-// counted of the last day, of all its tenants.
+// A tenant is created from the list by the form. The list has the counts of the last day
+// for all its tenants.
 func TestTenantsAreListedAndCreated(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
@@ -217,8 +217,8 @@ func TestTenantsByPages(t *testing.T) {
 	}
 }
 
-// The first page of a tenant says what is left, by the policy and by the key, and
-// when it is used up; its own people see the same.
+// The first page of a tenant shows what is left by policy and key, and when it will be
+// exhausted. People of the tenant see the same.
 func TestTenantHome(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
@@ -247,7 +247,7 @@ func TestTenantHome(t *testing.T) {
 	}
 }
 
-// The stream sends what is left as well as the traffic.
+// The stream sends the remaining units and the traffic.
 func TestTenantLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(cfg *config) { cfg.shell.Stopping = context.Background() })
@@ -279,7 +279,7 @@ func TestTenantLive(t *testing.T) {
 	}
 }
 
-// The tabs and what a page offers are by role.
+// The tabs and actions depend on the role.
 func TestTenantsTabsByRole(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)

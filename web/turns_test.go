@@ -43,7 +43,7 @@ func TestOneTenantDoesNotTakeANode(t *testing.T) {
 	}
 }
 
-// What is much work has turns: a new page of the kind is not left out.
+// Pages that need much work wait for a slot. Every such page is in the test.
 func TestHeavyPagesHaveTurns(t *testing.T) {
 	t.Parallel()
 	for _, r := range newWorld(t).shell.Table() {

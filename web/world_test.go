@@ -54,8 +54,8 @@ var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
 const password = "seven quiet herons at dusk"
 
-// A world is the pages over the real services, SQLite and the in-process
-// limiter, with one clock. Its people are signed in already.
+// A world has the pages with the real services, SQLite, the in-process limiter, and one
+// clock. Its people are signed in.
 type world struct {
 	t          testing.TB
 	handler    http.Handler
@@ -86,9 +86,8 @@ type config struct {
 	admin   admin.Config
 }
 
-// A fixture is what every world begins with: an owner, an editor and a viewer,
-// the tenants acme and globex (suspended), and an admin and a viewer of acme and
-// an admin of globex.
+// A fixture is the start of every world: an owner, an editor, and a viewer; the tenants
+// acme and globex (suspended); an admin and a viewer of acme, and an admin of globex.
 type fixture struct {
 	database []byte
 	ids      map[string]string // of people and tenants by name
@@ -265,7 +264,7 @@ func newWorld(t testing.TB, change ...func(*config)) *world {
 	return over(t, f, change...)
 }
 
-// empty is a world without anything: nobody has set it up.
+// empty returns a world without users.
 func empty(t testing.TB) *world {
 	t.Helper()
 	return over(t, fixture{ids: map[string]string{}, cookies: map[string]string{}})
@@ -374,8 +373,8 @@ func freshLimiter(now func() int64) (enforcement.Limiter, func(), error) {
 	return inprocess.New(inprocess.Config{Now: now}), func() {}, nil
 }
 
-// newID makes decision ids by the world's clock: a decision is counted in the
-// minute that its id says.
+// newID returns decision IDs of the world's clock. A decision is counted in the minute of
+// its ID.
 func (w *world) newID() (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:8], uint64(w.now.Load()/1000)<<16|0x7000|rand.Uint64()>>52)
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64()>>2|1<<63)
@@ -414,8 +413,8 @@ func (w *world) decide(tenant string, checks ...enforcement.Check) []enforcement
 	return list
 }
 
-// flush brings what was counted to the database, a minute and a half on, when
-// its minute is over.
+// flush writes the counts to the database, a minute and a half later, when the minute has
+// ended.
 func (w *world) flush() {
 	w.t.Helper()
 	w.now.Add((90 * time.Second).Microseconds())
@@ -456,8 +455,8 @@ type reply struct {
 
 const host = "http://limits.example"
 
-// send asks as a browser would, from the origin's own page. by is one of folk,
-// a cookie's value, or "" for nobody. With a form it is one.
+// send sends a request as a browser would, from a page of the same origin. by is one of
+// folk, the value of a cookie, or "" for no session. A call with a form is a form post.
 func (w *world) send(method, path, by string, f url.Values, change ...func(*http.Request)) reply {
 	w.t.Helper()
 	var body io.Reader

@@ -70,8 +70,7 @@ func TestRotationStartsEachRoundWithAnother(t *testing.T) {
 	}
 }
 
-// A row of every target of the design is in the table, with what was measured
-// or without.
+// The table has a row for every target of the design, measured or not.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	r := &results{http: map[int]map[string]series{

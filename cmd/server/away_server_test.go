@@ -9,9 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// With a database that hangs, pages say that they are not available, while it
-// still hangs, and checks are decided as before. When it answers again, so do
-// the pages.
+// While the database hangs, pages answer that they are not available, and checks are
+// decided as before. When the database answers again, the pages work again.
 func TestPagesWhileTheDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartPostgres(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/cli"
 )
 
-// 10,000 a month from the 15th, Berlin time: by REST, with headers, explain, usage and an
-// override; and a change of the zone keeps what was used.
+// A limit of 10,000 a month from the 15th in Berlin, over REST: headers, explain, usage,
+// and an override. A change of the time zone keeps what was used.
 func TestCalendarQuota(t *testing.T) {
 	t.Parallel()
 	const bootstrap = "bootstrap-0123456789-0123456789-0123456789"

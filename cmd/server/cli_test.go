@@ -193,7 +193,7 @@ func TestCLISession(t *testing.T) {
 	})
 }
 
-// What is wrong before anything is sent has one code, and no secret is shown.
+// Errors before the first request have one exit code, and no message contains a secret.
 func TestCLIConnection(t *testing.T) {
 	t.Parallel()
 	settings := cliServer(t)
@@ -282,7 +282,7 @@ tenants:
       - {list: deny, attribute: ip, value: 203.0.113.0/24, reason: scrapers}
 `
 
-// Files are compared and applied. What is wrong in them is named by file and line.
+// Files are compared and applied. Errors name the file and the line.
 func TestCLIPlansAsCode(t *testing.T) {
 	t.Parallel()
 	settings := cliServer(t)

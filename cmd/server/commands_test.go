@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// command runs one command to its end and gives what it printed.
+// command runs one command to its end and returns its output.
 func command(t *testing.T, settings map[string]string, stdin string, args ...string) (stdout string, err error) {
 	t.Helper()
 	var out, talk bytes.Buffer
@@ -31,7 +31,7 @@ func must(t *testing.T, settings map[string]string, args ...string) string {
 	return out
 }
 
-// An operator key is made and revoked beside a serving node, which hears of it.
+// An operator key is created and revoked while a node serves. The node learns of both.
 func TestKeyCommands(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}
@@ -225,7 +225,7 @@ func TestMigrateCommands(t *testing.T) {
 	call(t, "", "GET", node.origin+"/readyz", "").want(t, 200)
 }
 
-// What was done to the audit log past headgate is found and named.
+// audit verify finds and names changes of the audit log that were made outside of Headgate.
 func TestAuditVerify(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// A ledger is what clients were answered, by tenant and reason: what the counts
-// must say.
+// A ledger counts the answers that clients received, by tenant and reason. The counts in
+// the database must agree with it.
 type ledger struct {
 	mu      sync.Mutex
 	answers map[string]map[string]int64
@@ -158,8 +158,8 @@ func TestFleetCountsEveryDecisionOnce(t *testing.T) {
 	f.topKeys(from)
 }
 
-// topKeys looks whether the keys that clients made busy are on top, with counts
-// that hold the truth between them.
+// topKeys checks that the busiest keys of the clients rank first, and that the true counts
+// are within the bounds.
 func (f *cluster) topKeys(from time.Time) {
 	t := f.t
 	t.Helper()
@@ -184,8 +184,8 @@ func (f *cluster) topKeys(from time.Time) {
 	}
 }
 
-// A node that is told to stop writes its last counts first; one that is killed
-// loses at most what it had not flushed, and nothing is there twice.
+// A node that gets SIGTERM first writes its last counts. A node that is killed loses at
+// most the counts since its last flush. No count is written twice.
 func TestCountsSurviveTheirNode(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{
@@ -227,8 +227,8 @@ func TestCountsSurviveTheirNode(t *testing.T) {
 	}
 }
 
-// While the database is away checks are counted, and all of it is there when it
-// is back.
+// Checks are counted while the database is unavailable, and all counts are in the database
+// after it returns.
 func TestCountsWaitForTheDatabase(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartPostgres(t)

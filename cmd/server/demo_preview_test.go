@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// What the demo publishes was in force for what it counts: a preview of its draft
-// has figures at once, of every certainty.
+// The plans of the demo were in force while its traffic was counted, so the preview of its
+// draft has figures of every certainty at once.
 func TestThePreviewOfTheDemoHasFigures(t *testing.T) {
 	t.Parallel()
 	ctx, now := t.Context(), time.Now()

@@ -30,9 +30,9 @@ func TestDoctorOfServers(t *testing.T) {
 	expect(t, found, "database", statusOK, "schema version")
 }
 
-// Doctor says of a cluster how many servers it has, and what a failed master would do. A
-// URL of one of its servers that does not name the cluster is an error, which also keeps a
-// node from starting.
+// On a cluster, doctor reports the number of servers and the effect of a failed master. If
+// the URL of one of the servers does not select cluster mode, that is an error, and a node
+// with it does not start.
 func TestDoctorOfACluster(t *testing.T) {
 	t.Parallel()
 	group := servertest.StartCluster(t, 0)

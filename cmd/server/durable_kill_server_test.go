@@ -68,8 +68,8 @@ func (f *cluster) flushed() {
 	}
 }
 
-// A node without Redis that is killed allows after its restart exactly what was left of
-// the quota of durable limits. A reset stays a reset.
+// After a kill and a restart, a node without Redis allows exactly the rest of the quota of
+// durable limits. A reset stays in force.
 func TestDurableLimitsAfterAKill(t *testing.T) {
 	t.Parallel()
 	const quota, first = 300, 200

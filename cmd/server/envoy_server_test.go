@@ -298,8 +298,8 @@ func httpRequest(method, path string, pairs ...string) *authv3.CheckRequest {
 	}}
 }
 
-// ext_authz has the answers of /v1/check, and options in the metadata or the context extensions. No header of the
-// client is one.
+// ext_authz has the answers of /v1/check, with options from the metadata or the context
+// extensions. Headers of the client are not options.
 func TestEnvoyAuthorization(t *testing.T) {
 	t.Parallel()
 	node := startEnvoy(t, nil)

@@ -271,9 +271,9 @@ func (s *exactSuite) table() {
 	s.t.Logf("%d storms\n%s", len(s.reports), &text)
 }
 
-// Real processes with default settings admit exactly the limit whatever the
-// load, and no failure mode answers: time that a check waits inside a node is not
-// Redis' time.
+// Processes with default settings admit exactly the limit under every load, and no failure
+// mode answers, because the time that a check waits inside a node does not count as time of
+// Redis.
 func TestExactUnderLoad(t *testing.T) {
 	t.Parallel()
 	nodes := 3

@@ -20,8 +20,8 @@ var (
 	shownHeader = regexp.MustCompile(`(?m)^(RateLimit-Policy|RateLimit): (.*)$`)
 )
 
-// The page of explain says what the API says, to the headers of the check that
-// then is made.
+// The explain page and the API agree, and both agree with the check that follows, including
+// its headers.
 func TestExplainPageSaysWhatTheAPISays(t *testing.T) {
 	t.Parallel()
 	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap})

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The load of a scenario: checks at fixed times, so that a node that stands still
-// is asked all the same. They are spread over the nodes.
+// The load of a scenario sends checks at fixed times, so that a stopped node also gets its
+// part. The checks are spread over the nodes.
 const (
 	faultRate    = 400 // checks a second, over all nodes
 	wideUsers    = 100 // keys of a failure mode that never reach their quota

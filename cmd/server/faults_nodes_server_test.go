@@ -187,8 +187,9 @@ func (b *faultBench) dial(n int) (conns []net.Conn) {
 	return conns
 }
 
-// startHot asks for one narrow key as often as the load asks for all others. The
-// function that it returns waits for the last answer and gives what was admitted.
+// startHot sends as many checks for one key with a small limit as the load sends for all
+// other keys. The returned function waits for the last answer and returns the number of
+// admitted checks.
 func startHot(b *faultBench) func() int64 {
 	var admitted atomic.Int64
 	var asking sync.WaitGroup
@@ -495,8 +496,8 @@ func startRedisWithClock(t *testing.T) (*servertest.RedisProcess, func(time.Dura
 	}
 }
 
-// redisClock: a step forward admits at most the quota once more, a step back
-// admits nothing and denies for at most one window more.
+// redisClock: a step forward admits at most one more quota. A step back admits nothing
+// more, and denies for at most one more window.
 func redisClock(t *testing.T) (row faultRow) {
 	server, move := startRedisWithClock(t)
 	f := startCluster(t, 1, map[string]string{"HEADGATE_REDIS_URL": server.URL(), "HEADGATE_LIMITER_TIMEOUT": ""})

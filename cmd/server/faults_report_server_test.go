@@ -31,7 +31,7 @@ type faultRow struct {
 	failed                  []string // what is not held
 }
 
-// row is what a scenario with a load adds to the table.
+// row returns the row of the table for a scenario with a load.
 func (m *faultMeasure) row() faultRow {
 	second := m.start.Add(time.Second)
 	over := func(mode string) string { return fmt.Sprint(m.over[mode]) }

@@ -89,7 +89,7 @@ func (b *faultBench) all(do func(*servertest.Proxy)) {
 	}
 }
 
-// A faultMeasure is what a scenario with a load measured.
+// A faultMeasure holds the measurements of a scenario with a load.
 type faultMeasure struct {
 	ledger            []faultAnswer
 	start, end        time.Time
@@ -360,7 +360,7 @@ func (m *faultMeasure) settleCounts(b *faultBench, began time.Time) {
 	}
 }
 
-// left is what a counter has left, by Redis.
+// left returns the units that a counter in Redis has left.
 func (b *faultBench) left(k faultKey) int {
 	b.Helper()
 	body := strings.Replace(k.check(), `{"tenant"`, `{"mode": "peek", "cost": 0, "tenant"`, 1)
@@ -377,8 +377,8 @@ func (b *faultBench) left(k faultKey) int {
 	return 0
 }
 
-// faultSeries are the series of /metrics that tell of faults, with their value on
-// a healthy node.
+// faultSeries maps the series of /metrics that show faults to their values on a healthy
+// node.
 var faultSeries = map[string]string{
 	"headgate_redis_reachable": "1", "headgate_redis_breaker_open": "0", "headgate_redis_writable": "1", "headgate_redis_data_lost_total": "0",
 	"headgate_degraded_total": "0", "headgate_database_writable": "1", "headgate_snapshot_listening": "1", "headgate_snapshot_held": "0",
@@ -390,8 +390,8 @@ var instants = regexp.MustCompile(`\d{4}-\d{2}-\d{2}T[0-9:.]+Z|[0-9.]+(ms|s)\b|1
 // cause is the error in a warning, of which there are many forms.
 var cause = regexp.MustCompile(` \([^)]*\)$`)
 
-// watchFault asks the nodes how they are until the context ends. The function that
-// it returns gives what was said, with the time at which it was said first.
+// watchFault polls the state of the nodes until the context ends. The returned function
+// returns each statement with the time of its first appearance.
 func watchFault(ctx context.Context, origins []string) (said func() []string) {
 	began, done := time.Now(), make(chan struct{})
 	first := map[string]time.Duration{}
@@ -454,7 +454,7 @@ func watchFault(ctx context.Context, origins []string) (said func() []string) {
 
 var summary = regexp.MustCompile(`\d+ nodes?, (?:all healthy|healthy|\d+ with problems)`)
 
-// systemSummary is what the System page says of all nodes.
+// systemSummary returns the sentence of the System page about all nodes.
 func systemSummary(b *browser) string {
 	response, err := b.client.Get(b.origin + "/system")
 	if err != nil {

@@ -204,8 +204,8 @@ func TestEditsReachEveryNode(t *testing.T) {
 	}
 }
 
-// Redis gone: failure modes answer, the local share starts from what was left,
-// readiness stays; Redis back: normal again without a restart.
+// Without Redis, failure modes answer, the local share starts from what was left, and the
+// node stays ready. When Redis returns, the node continues normally without a restart.
 func TestRedisGoneAndBack(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
@@ -383,8 +383,9 @@ func (b *balancer) follow(t *testing.T, p *process) {
 	}
 }
 
-// Postgres away at start: the node lives, is not ready, and becomes ready
-// without a restart. Away at run time: checks go on, edits answer 503.
+// If Postgres is unavailable at the start, the node is alive and not ready, and becomes
+// ready without a restart. If Postgres becomes unavailable later, checks continue and edits
+// answer 503.
 func TestPostgresAway(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartPostgres(t)

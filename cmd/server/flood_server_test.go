@@ -11,9 +11,10 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// No tenant fills a small Redis, with default settings: neither one whose logs grow after
-// it made as many keys as it could, nor three that make windows together. Nothing is
-// degraded, a key that exists stays exact, and another tenant does not notice.
+// With default settings, no tenant fills a small Redis: neither one tenant whose logs grow
+// after it created as many keys as it could, nor three tenants that create windows
+// together. No answer is degraded, an existing key stays exact, and other tenants see no
+// difference.
 func TestTenantsCannotFillASmallRedis(t *testing.T) {
 	t.Parallel()
 	const perCall = 1000

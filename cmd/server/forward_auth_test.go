@@ -67,8 +67,8 @@ func TestForwardAuth(t *testing.T) {
 	}
 }
 
-// What a client can send must not choose the tenant, the cost, the mode, or another policy. The proxy passes on every
-// header that it does not set itself.
+// A client cannot choose the tenant, the cost, the mode, or another policy by headers that
+// the proxy passes on.
 func TestForwardAuthIgnoresTheClient(t *testing.T) {
 	t.Parallel()
 	node, operator, key := forwardNode(t, "127.0.0.1/32")

@@ -31,7 +31,8 @@ func tenantIn(t *testing.T, a answer) string {
 	return d.Tenant
 }
 
-// The host, or the key of a customer, names the tenant. Nothing else that a client sends does.
+// The host or the key of a customer selects the tenant. Nothing else in the request of a
+// client does.
 func TestForwardAuthFindsTheTenant(t *testing.T) {
 	t.Parallel()
 	node, operator, key := forwardNode(t, "127.0.0.1/32")

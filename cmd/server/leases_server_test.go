@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// A killed node does not return what it holds of a leased policy. The other nodes
-// then admit no more than the limit, and at least the limit without what one node may
-// hold. The whole limit is there again after the term of the lease: in the next
-// window, or, of a bucket, once it is full.
+// A killed node does not return the units that it holds of a leased policy. Then the other
+// nodes admit at most the limit, and at least the limit minus the maximum that one node can
+// hold. The whole limit is available after the term of the lease: in the next window, or
+// for a bucket once it is full.
 func TestKilledNodeHoldsLeases(t *testing.T) {
 	t.Parallel()
 	const nodes, cost = 3, 5
@@ -108,7 +108,7 @@ func (s *leaseFlood) flood(node *process) {
 	s.over.Store(true)
 }
 
-// remaining is what a check of a path would find left.
+// remaining returns the units that a check of a path would find.
 func (s *leaseFlood) remaining(node *process, path string) int64 {
 	a := call(s.t, bootstrap, "POST", node.origin+"/v1/check", fmt.Sprintf(`{"tenant": "acme", "path": %q, "mode": "peek", "cost": 0}`, path)).want(s.t, 200)
 	var decision struct {

@@ -18,12 +18,12 @@ import (
 	"time"
 )
 
-// fullLoad selects the full form of the tests of load: make test-load sets the
-// variable. Without it they run a small form that fits into make test.
+// fullLoad selects the full form of the load tests. make test-load sets the variable.
+// Otherwise a small form runs, which fits into make test.
 var fullLoad = os.Getenv("HEADGATE_TEST_LOAD") == "full"
 
-// loadPatience bounds one exchange of the tests of load. It ends a test that
-// hangs; it does not judge how fast the machine is.
+// loadPatience limits one exchange of the load tests. It ends a test that hangs; it does
+// not measure the machine.
 const loadPatience = 5 * time.Minute
 
 // A loader holds connections to nodes. Each connection has at most one request
@@ -174,7 +174,7 @@ var faultMetrics = []string{
 	"headgate_degraded_total", "headgate_redis_mismatches_total", "headgate_redis_reachable", "headgate_redis_breaker_open",
 }
 
-// A watched node is compared with itself before a load.
+// A watched node is compared with its own state before the load.
 type watched struct {
 	t       testing.TB
 	node    *running
@@ -182,7 +182,7 @@ type watched struct {
 	log     int // bytes
 }
 
-// watch notes what nodes tell of faults of Redis.
+// watch records the fault metrics of nodes.
 func watch(t testing.TB, nodes []*running) []*watched {
 	t.Helper()
 	var all []*watched

@@ -17,9 +17,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// A log target that accepts nothing blocks no check, not even while Redis is
-// away and every check has something to log, and it does not keep the process
-// from ending.
+// A blocked log target blocks no check, not even if Redis is unavailable and every check
+// logs something. It also does not keep the process from ending.
 func TestBlockedLogBlocksNoCheck(t *testing.T) {
 	t.Parallel()
 	redis := servertest.StartRedis(t)

@@ -23,9 +23,9 @@ func says(t *testing.T, a answer, words ...string) {
 	}
 }
 
-// Counts that Redis lost are told by every node that runs: readiness, metrics, and
-// System page. The audit log has one line for each loss, also of a loss while no
-// node ran.
+// Every running node reports counts that Redis lost: in readiness, metrics, and on the
+// System page. The audit log gets one line for each loss, also for a loss while no node
+// ran.
 func TestLostCountsAreTold(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// patience bounds every wait of these tests; it is there to end a broken test,
-// not to judge how quick the machine is.
+// patience limits every wait of these tests. It ends a broken test; it does not measure the
+// machine.
 const patience = 5 * time.Minute
 
 // bootstrap is the operator key of the nodes that these tests start.
@@ -70,7 +70,7 @@ func freeAddr(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// await waits until what was written matches.
+// await waits for output that matches.
 func (r *running) await(o *output, re *regexp.Regexp) []string {
 	r.t.Helper()
 	deadline := time.After(patience)
@@ -169,8 +169,8 @@ func (a answer) want(t testing.TB, status int) answer {
 	return a
 }
 
-// eventually waits until ok says so, asking again and again: for what another
-// node has to hear first.
+// eventually calls ok until it returns true. Tests use it for state that other nodes learn
+// later.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -183,7 +183,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// An output is what a program writes, readable while it does.
+// An output is the output of a program. It can be read while the program writes.
 type output struct {
 	mu      sync.Mutex
 	text    bytes.Buffer

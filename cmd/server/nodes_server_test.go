@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// overview is what any node on a database can tell of all of them.
+// overview returns the state of all nodes, as any node on the database sees it.
 func overview(t *testing.T, url string) func() nodes.Overview {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{URL: url, Timeout: patience})
@@ -48,8 +48,8 @@ func at(t *testing.T, o nodes.Overview, p *process) (nodes.Report, bool) {
 	return o.Nodes[i], true
 }
 
-// Three processes say of themselves what is so; one that is killed becomes
-// silent, one that is stopped is not missed.
+// Three processes report their true state. A killed one becomes silent; a stopped one is
+// not reported as missing.
 func TestNodesTellOfThemselves(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 3, map[string]string{"HEADGATE_NODES": "3"})

@@ -19,8 +19,8 @@ import (
 
 const oidcSecret = "canary of a client's secret"
 
-// A provider is an OpenID provider in this process, where everybody is Ann and
-// every code serves once.
+// A provider is an OpenID provider in this process. Everybody signs in as Ann, and each
+// code works once.
 type provider struct {
 	*httptest.Server
 	t     *testing.T
@@ -120,8 +120,8 @@ func (b *browser) follow(a answer) answer {
 	return b.at(to.Scheme + "://" + to.Host).get(to.RequestURI())
 }
 
-// People who exist sign in at the provider that the settings name; others do
-// not, and nobody is made.
+// Users who exist can sign in at the configured provider. Others cannot, and no user is
+// created.
 func TestSignInByOpenIDConnect(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, "Ann@example.com")
@@ -156,7 +156,7 @@ func TestSignInByOpenIDConnect(t *testing.T) {
 	}
 }
 
-// A provider that knows somebody whom Headgate does not lets nobody in.
+// A user who exists only at the provider cannot sign in.
 func TestAStrangerAtTheProvider(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, "eve@example.com")

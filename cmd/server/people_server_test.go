@@ -33,8 +33,8 @@ func replay(t *testing.T, origin, session string) int {
 	return call(t, "", "GET", origin+"/account", "", "Cookie", "headgate="+session).status
 }
 
-// Sessions are the store's: what ends on one node has ended on every other with
-// the next request, and an old cookie is never adopted.
+// Sessions are in the store: one that ends on one node ends on all others with the next
+// request, and no node accepts a cookie that is no longer valid.
 func TestSessionsOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 2, map[string]string{"HEADGATE_ADMIN_EMAIL": "ann@example.com", "HEADGATE_ADMIN_PASSWORD": ownerPassword})
@@ -93,8 +93,8 @@ func TestSessionsOnTwoNodes(t *testing.T) {
 	}
 }
 
-// Failed sign-ins are counted over all nodes: five of an account, then it waits,
-// whether it exists or not, and whatever the password.
+// Failed sign-ins are counted over all nodes. After five for an address, the address must
+// wait, whether an account exists or not, and with any password.
 func TestSignInIsLimitedOverAllNodes(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 2, map[string]string{"HEADGATE_ADMIN_EMAIL": "ann@example.com", "HEADGATE_ADMIN_PASSWORD": ownerPassword})

@@ -72,8 +72,8 @@ func (b *browser) signIn(email, password string) answer {
 
 var setupLink = regexp.MustCompile(`(/setup/\S+)`)
 
-// The first start prints a link; whoever has it becomes the owner, once, and
-// signs in. A second start has nobody to set up.
+// The first start prints a link. The first person who opens it becomes the owner and is
+// signed in. A second start prints no link.
 func TestFirstOwnerByLink(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}

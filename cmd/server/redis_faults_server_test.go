@@ -46,7 +46,7 @@ func scriptCalls(t *testing.T, c *redis.Client) (n int) {
 	return n
 }
 
-// left asks what a counter has left, as its node's limiter knows it.
+// left returns the units of a counter, as the limiter of its node knows them.
 func (s *exactSuite) left(t *testing.T, c counter) int {
 	t.Helper()
 	body := strings.Replace(c.check("exact"), `{"tenant"`, `{"cost": 0, "tenant"`, 1)
@@ -57,9 +57,9 @@ func (s *exactSuite) left(t *testing.T, c counter) int {
 	return r.Limits[0].Remaining
 }
 
-// A Redis that hangs: the failure modes answer, after few calls and without
-// waiting for each. None of those calls is charged when Redis goes on. What was
-// admitted without a call is. Then checks are exact again without a restart.
+// If Redis hangs, the failure modes answer after few calls, without a wait for each check.
+// None of these calls is charged when Redis continues. What was admitted without a call is
+// charged then. Afterwards checks are exact again without a restart.
 func TestRedisHangs(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t).Prefer()
@@ -145,8 +145,8 @@ func TestRedisHangs(t *testing.T) {
 	}
 }
 
-// A node that is stopped and goes on finds the answers of Redis in its sockets:
-// it was away, not Redis.
+// A node that was stopped finds the replies of Redis in its sockets when it continues. It
+// does not count them as failures of Redis.
 func TestPausedNodeKeepsRedis(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t).Prefer()

@@ -12,9 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// A Redis and a Postgres that answer and refuse writes are told by readiness, by
-// the metrics, and by the System page, with their answer; and no longer when they
-// take writes again.
+// If Redis or Postgres answer and reject writes, readiness, metrics, and the System page
+// show it with the error. They stop showing it when writes work again.
 func TestStoresThatRefuseWrites(t *testing.T) {
 	t.Parallel()
 	redis, postgres := servertest.StartRedis(t), servertest.StartPostgres(t)

@@ -14,7 +14,7 @@ import (
 	chromium "github.com/headgate/headgate/internal/servertest/browser"
 )
 
-// The README's pictures: make screenshots takes them anew, of the demo.
+// make screenshots takes the pictures of the README again, from the demo.
 func TestScreenshots(t *testing.T) {
 	folder, err := filepath.Abs("../../docs/images")
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// However long the database is away, the node tries again at least once a second, so that it
-// is ready within 2 s after the database.
+// The node tries to connect to the database at least once a second for as long as the
+// database is unavailable, so that it is ready within 2 s after the database.
 func TestDatabaseRetriesStayShort(t *testing.T) {
 	t.Parallel()
 	retries := databaseRetries()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Every setting is told wrong by name, before anything is opened.
+// Every invalid setting is reported by name before anything is opened.
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	for setting, value := range map[string]string{
@@ -65,7 +65,7 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
-// Settings that go together are told wrong together.
+// Invalid combinations of settings are reported together.
 func TestWrongProvider(t *testing.T) {
 	t.Parallel()
 	for want, settings := range map[string]serveSettings{
@@ -96,8 +96,8 @@ func TestWrongMailServer(t *testing.T) {
 	}
 }
 
-// What a wrong value can stop, stops before the first start makes keys that
-// nobody would be shown.
+// Settings that are found invalid only when something opens end the process before the
+// first start creates keys, which would otherwise never be shown.
 func TestWrongSettingsThatOnlyOpeningShows(t *testing.T) {
 	t.Parallel()
 	busy := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())})

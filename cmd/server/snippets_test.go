@@ -135,7 +135,7 @@ func TestShellPages(t *testing.T) {
 	}
 }
 
-// The YAML of docs/cli.md is what the commands read.
+// The commands accept the YAML of docs/cli.md.
 func TestFilesOfCLIPage(t *testing.T) {
 	t.Parallel()
 	blocks := blocksOf(t, "docs/cli.md", "yaml")

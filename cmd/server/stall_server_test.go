@@ -18,9 +18,9 @@ import (
 
 var goroutines = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
 
-// A node is stopped for a while. Clients send checks meanwhile, over connections
-// that it knows and over new ones, and give up. When the node goes on, it decides
-// none of these checks: nothing is charged. Clients that waited are answered.
+// A node is stopped for a while. Meanwhile clients send checks over existing and new
+// connections and give up. When the node continues, it decides none of these checks and
+// charges nothing. Clients that still wait get answers.
 func TestCallersThatLeaveAStoppedNode(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// A node that starts while Postgres is away answers checks from the snapshot on disk,
-// says so, and refuses edits. When Postgres is back, it takes the newer state: also that
-// a key was revoked.
+// A node that starts without Postgres answers checks from the snapshot on disk, reports
+// this, and rejects edits. When Postgres returns, the node takes the newer state, including
+// the revocation of a key.
 func TestStartWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	t.Run("in process", func(t *testing.T) {

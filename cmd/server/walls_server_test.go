@@ -39,7 +39,7 @@ const (
 		{"slug": "user", "match": {"path": "/user"}, "count_by": ["user"], "on_failure": "closed", "limits": [{"algorithm": "fixed_window", "quota": 2, "window": "366d"}]}]`
 )
 
-// A wallTenant is one tenant with what it must look like.
+// A wallTenant is a tenant with its expected state.
 type wallTenant struct {
 	slug, id, key string
 	used          map[[3]string]int // by policy and values
@@ -93,7 +93,7 @@ func (w *walls) post(key, path, body string, id *string) {
 	*id = made.ID
 }
 
-// settle waits until every node has what the first one wrote.
+// settle waits until every node has the changes that were written through the first one.
 func (w *walls) settle() {
 	w.t.Helper()
 	revision := func(origin string) int64 {
@@ -212,7 +212,7 @@ func (w *walls) deny(n *wallTenant) {
 	w.settle()
 }
 
-// override gives one user another quota, or takes it away.
+// override creates or ends an override for one user.
 func (w *walls) override(n *wallTenant) {
 	w.t.Helper()
 	value := w.name()
@@ -230,7 +230,7 @@ func (w *walls) override(n *wallTenant) {
 	w.settle()
 }
 
-// reset forgets what one key used.
+// reset resets the counter of one key.
 func (w *walls) reset(n *wallTenant) {
 	w.t.Helper()
 	cell := [3]string{"pair", w.name(), w.name()}
@@ -262,7 +262,7 @@ func (w *walls) ownKey(n *wallTenant) {
 	w.settle()
 }
 
-// look reads what the tenant has, by its own key, on any node.
+// look reads the state of the tenant with its own key, on any node.
 func (w *walls) look(me, other *wallTenant) {
 	w.t.Helper()
 	origin := w.origins[w.random.IntN(len(w.origins))] + "/v1/tenants/" + me.slug
@@ -301,7 +301,8 @@ func (w *walls) look(me, other *wallTenant) {
 	}
 }
 
-// trespass tries what is the other tenant's, which must be answered as nothing.
+// trespass tries to reach the objects of the other tenant. Each answer must be that for an
+// object that does not exist.
 func (w *walls) trespass(me, other *wallTenant) {
 	w.t.Helper()
 	origin := w.origins[w.random.IntN(len(w.origins))]
@@ -360,7 +361,7 @@ func (w *walls) audited(n *wallTenant, action string) (lines int) {
 	return lines
 }
 
-// agree holds what was counted and noted against the model.
+// agree compares the counts and the audit log with the model.
 func (w *walls) agree(began time.Time) {
 	w.t.Helper()
 	for _, origin := range w.origins {

@@ -186,7 +186,7 @@ func TestTheProxyWaitsForEveryNodeAndKnowsEachOne(t *testing.T) {
 	}
 }
 
-// Whoever does not ask for monitoring does not get it.
+// The services of monitoring start only with their profile.
 func TestMonitoringIsAProfile(t *testing.T) {
 	t.Parallel()
 	without, with := project(t), whole(t)

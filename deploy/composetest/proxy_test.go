@@ -199,7 +199,8 @@ func TestTheProxyTakesAnotherNodeWhenOneIsNotThere(t *testing.T) {
 	}
 }
 
-// A limiter that is away is answered with 503, which is a decision like any other.
+// A 503 for an unavailable limiter is a decision, so the proxy does not count it as a
+// failure of the node.
 func TestTheProxyTakesNoAnswerForAFault(t *testing.T) {
 	t.Parallel()
 	a, b := startNode(t), startNode(t)

@@ -13,7 +13,7 @@ take_seconds histogram
 pauses_seconds summary
 `
 
-// What the other tests rely on: the checker finds what it is there to find.
+// The checker finds each kind of mistake, which the other tests rely on.
 func TestTheCheckerFindsMistakes(t *testing.T) {
 	t.Parallel()
 	c, err := readCatalogue(sample)
@@ -27,22 +27,22 @@ func TestTheCheckerFindsMistakes(t *testing.T) {
 		`rate(take_seconds_sum[5m]) / rate(take_seconds_count[5m])`:                      "",
 		`sum(rate(requests_total[5m])) without (job)`:                                    "",
 		`sum by (job) (age_seconds) / on (job) sum by (job, instance) (age_seconds)`:     "",
-		`absent(up{job="x"})`:                                           "",
-		`time() - age_seconds`:                                          "",
-		`sum(rate(request_total[5m]))`:                                  `no metric "request_total"`,
-		`take_seconds`:                                                  `no metric "take_seconds"`,
-		`{__name__=~"requests.*"}`:                                      "no metric",
-		`requests_total{result="ok"}`:                                   "no label result",
-		`requests_total{outcome="denied"}`:                              `outcome is never "denied"`,
-		`sum by (tenant) (age_seconds)`:                                 "no label tenant",
-		`sum by (reason) (sum by (outcome) (rate(requests_total[5m])))`: "no label reason",
+		`absent(up{job="x"})`:              "",
+		`time() - age_seconds`:             "",
+		`sum(rate(request_total[5m]))`:     `no metric "request_total"`,
+		`take_seconds`:                     `no metric "take_seconds"`,
+		`{__name__=~"requests.*"}`:         "no metric",
+		`requests_total{result="ok"}`:      "no label result",
+		`requests_total{outcome="denied"}`: `outcome is never "denied"`,
+		`sum by (tenant) (age_seconds)`:    "no label tenant",
+		`sum by (reason) (sum by (outcome) (rate(requests_total[5m])))`:              "no label reason",
 		`histogram_quantile(0.9, sum by (instance) (rate(take_seconds_bucket[5m])))`: "no label le",
 		`rate(age_seconds[5m])`:                               "no counter",
 		`rate(requests_total[5m]) / age_seconds`:              "never meet",
 		`age_seconds * on (outcome) age_seconds`:              "no label outcome",
 		`count(count by (outcome, version) (requests_total))`: "no label version",
-		`absent(down)`:                                       `no metric "down"`,
-		`sum(rate(requests_total[5m])`:                       "unclosed",
+		`absent(down)`:                 `no metric "down"`,
+		`sum(rate(requests_total[5m])`: "unclosed",
 		`avg_over_time(sum by (place) (age_seconds)[5m:1m])`: "no label place",
 	} {
 		_, problems := c.inspect(expression)
@@ -81,8 +81,8 @@ func TestTheCatalogueIsRead(t *testing.T) {
 	}
 }
 
-// Taking a metric or a label away from the catalogue must be noticed by the
-// tests of the dashboard and of the alerts.
+// If a metric or a label is removed from the catalogue, the tests of the dashboard and the
+// alerts fail.
 func TestALostMetricIsNoticed(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{"headgate_decisions_total", "headgate_redis_reachable", "headgate_snapshot_age_seconds", "headgate_limiter_seconds_bucket"} {

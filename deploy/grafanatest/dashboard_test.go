@@ -163,7 +163,7 @@ func TestTheDashboardKeepsItsRowsAndItsName(t *testing.T) {
 	}
 }
 
-// Whoever imports the dashboard has a data source of another name.
+// The dashboard names no data source, because its name differs between installations.
 func TestNoDataSourceIsNamed(t *testing.T) {
 	t.Parallel()
 	var whole any

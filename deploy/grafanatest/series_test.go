@@ -43,7 +43,7 @@ func (s set) without(names ...string) set {
 
 func (s set) String() string { return strings.Join(slices.Sorted(maps.Keys(s)), ",") }
 
-// A series is what a selector can choose.
+// A series has the metric name and the labels that a selector can match.
 type series struct {
 	labels  set
 	values  map[string]set // of the labels that have fixed ones
@@ -53,8 +53,8 @@ type series struct {
 // A catalogue has every series that a scrape of a node gives.
 type catalogue map[string]series
 
-// readCatalogue reads what the test of package metrics writes: a line for each
-// metric with its name, type and labels, these with their values where fixed.
+// readCatalogue parses the file that the test of package metrics writes: a line for each
+// metric with its name, type, and labels, with their values where these are fixed.
 func readCatalogue(text string) (catalogue, error) {
 	c := catalogue{"up": {labels: setOf("job", "instance")}}
 	for line := range strings.Lines(text) {
@@ -115,7 +115,7 @@ type inspection struct {
 	problems  []string
 }
 
-// inspect returns the labels that the results have, and what is wrong.
+// inspect returns the labels of the results, and the faults of the expression.
 func (c catalogue) inspect(expression string) (set, []string) {
 	e, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
 	if err != nil {

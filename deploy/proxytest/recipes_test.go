@@ -150,7 +150,8 @@ func (g gateway) serveUntil(t *testing.T, headgate, upstream, key string, edits 
 	return "http://" + address, start(t, address, cmd)
 }
 
-// Each recipe passes the quota with whole bodies, then denies, whatever the client sends.
+// Each recipe passes as many requests as the quota, with whole bodies, and then denies, for
+// every kind of client.
 func TestRecipes(t *testing.T) {
 	for _, g := range gateways {
 		t.Run(g.name, func(t *testing.T) {
@@ -217,7 +218,8 @@ func TestRecipesOverHTTP2(t *testing.T) {
 	}
 }
 
-// The local limit of Envoy comes first: what it denies, Headgate does not see.
+// The local limit of Envoy is checked first. Headgate does not receive the requests that it
+// denies.
 func TestEnvoyLocalAndSharedLimits(t *testing.T) {
 	t.Parallel()
 	headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)

@@ -29,7 +29,7 @@ Permission is hereby granted, free of charge, to any
 
 const line = "--------------------------------------------------------------------------------"
 
-// bill is the bill of the test program itself.
+// bill returns the bill of materials of the test program.
 func bill(t *testing.T, text string) (string, error) {
 	t.Helper()
 	program, err := os.Executable()

@@ -171,8 +171,8 @@ func TestLogEntriesAreBounded(t *testing.T) {
 	}
 }
 
-// A counter is dropped only when it is as new: whatever is swept, a limiter
-// that sweeps all the time says what one says that never does.
+// A counter is dropped only when it has no effect: a limiter that sweeps all the time gives
+// the same answers as one that never sweeps.
 func TestSweepChangesNoAnswer(t *testing.T) {
 	t.Parallel()
 	c := limitertest.NewClock()

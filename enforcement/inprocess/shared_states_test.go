@@ -38,7 +38,7 @@ func newSharing(a enforcement.Algorithm, quota int64, nodes int, config inproces
 	}
 }
 
-// use charges the shared counter, and the node sees what it returns.
+// use charges the shared counter. The node receives the result.
 func (s *sharing) use(cost int64, k enforcement.Key) enforcement.Outcome {
 	o := take(s.shared, enforcement.Enforce, cost, s.whole, k)
 	s.see(o, k)
@@ -49,7 +49,8 @@ func (s *sharing) see(o enforcement.Outcome, k enforcement.Key) {
 	s.local.Remember(&enforcement.Charge{Key: k, Meter: s.whole, Rev: 1}, &o.Charges[0].State, o.At, s.local.Now())
 }
 
-// admitted is how many units the node admits while the shared limiter is away.
+// admitted returns the number of units that the node admits while the shared limiter is
+// unavailable.
 func (s *sharing) admitted(k enforcement.Key) (n int) {
 	for ; ; n++ {
 		s.local.Start(&enforcement.Charge{Key: k, Meter: s.share, Rev: 1}, s.whole, s.nodes)
@@ -84,7 +85,7 @@ func TestShareStartsFromWhatWasSeen(t *testing.T) {
 	}
 }
 
-// The share of a window that ends while the shared limiter is away ends with it.
+// If a window ends while the shared limiter is unavailable, its share ends too.
 func TestShareKeepsTheWindow(t *testing.T) {
 	t.Parallel()
 	s := newSharing(enforcement.FixedWindow, 100, 1, inprocess.Config{})
@@ -178,7 +179,7 @@ func TestRememberKeepsTheLatest(t *testing.T) {
 	}
 }
 
-// A state as new ends what is remembered, and nothing as new is remembered.
+// A state without use ends the record of a counter, and no such state is recorded.
 func TestRememberOfNothing(t *testing.T) {
 	t.Parallel()
 	for _, a := range countedAlgorithms {
@@ -288,8 +289,8 @@ func TestStartAtOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkRemember is what a check through the shared limiter costs more for a
-// policy with on_failure local, the clock included.
+// BenchmarkRemember measures the additional cost of a check through the shared limiter for
+// a policy with on_failure local, including the clock.
 func BenchmarkRemember(b *testing.B) {
 	for _, keys := range []int{1, 100_000} {
 		all := partitions(keys)

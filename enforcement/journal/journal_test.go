@@ -224,8 +224,8 @@ func TestSmallChangesWait(t *testing.T) {
 	}
 }
 
-// While the database is away, states wait in memory, and the newest one is written when it is
-// back.
+// While the database is unavailable, states wait in memory. When it returns, the newest one
+// is written.
 func TestStoreAway(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, journal.Config{})

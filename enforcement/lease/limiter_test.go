@@ -58,7 +58,7 @@ func TestStore(t *testing.T) {
 	limitertest.Run(t, plain)
 }
 
-// counting counts the checks that are asked.
+// counting counts the checks that it receives.
 type counting struct {
 	enforcement.Drawer
 	calls *atomic.Int64

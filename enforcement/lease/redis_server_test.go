@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// Three nodes on one Redis, with many callers, admit no more than the limit, and
-// no less than it without what they hold. What they hold they return.
+// Three nodes on one Redis, with many callers, admit at most the limit, and at least the
+// limit less what they hold. They return what they hold.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []enforcement.Limit{

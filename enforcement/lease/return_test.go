@@ -9,9 +9,8 @@ import (
 	"github.com/headgate/headgate/enforcement/limitertest"
 )
 
-// A worker that is woken when its context has ended leaves the queue as it is, so
-// that Return gives back what the cells hold. A check that waits for a draw that
-// could not be made goes on.
+// A worker that wakes after its context ended leaves the queue unchanged, so that Return
+// returns the units of the cells. A check that waits for a failed draw continues.
 func TestReturnAfterTheWorkersEnded(t *testing.T) {
 	t.Parallel()
 	store := limitertest.NewStore(func() int64 { return time.Now().UnixMicro() })

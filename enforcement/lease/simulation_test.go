@@ -15,9 +15,9 @@ import (
 	"github.com/headgate/headgate/enforcement/limitertest"
 )
 
-// A simulation is some nodes before one store, in one goroutine: every draw,
-// its execution and its reply are events of their own, which come late or not at
-// all. What the nodes allow is played to one exact limiter, which must allow it.
+// A simulation has some nodes and one store, in one goroutine. Each draw, its execution,
+// and its reply are separate events, which can be late or lost. One exact limiter gets all
+// requests that the nodes allow, and must allow them too.
 type simulation struct {
 	random *rand.Rand
 	now    int64 // by the store's clock
@@ -57,7 +57,7 @@ func (n *simNode) suspend(now, by int64) {
 	n.from, n.to, n.until = now, now+by, now+by
 }
 
-// A link is what lies between a node and the store.
+// A link is the connection between a node and the store.
 type link struct {
 	*limitertest.Store
 	sim  *simulation
@@ -131,7 +131,7 @@ func (s *simulation) later(most int64, do func()) {
 	s.events = append(s.events, event{s.now + 1 + s.random.Int64N(most), do})
 }
 
-// advance moves the clock on, and has happen what is due on the way.
+// advance moves the clock forward and runs the events that are due.
 func (s *simulation) advance(by int64) {
 	to := s.now + by
 	for {
@@ -152,7 +152,7 @@ func (s *simulation) advance(by int64) {
 	s.now = to
 }
 
-// send makes a call of what a node has to draw.
+// send makes a call with the pending draws of a node.
 func (s *simulation) send(n *simNode) {
 	cells := n.next()
 	if len(cells) == 0 {
@@ -247,8 +247,8 @@ func (s *simulation) laggard(r enforcement.Request) bool {
 	return out[0].Verdict == enforcement.Granted
 }
 
-// judge holds an early denial to its bound: what all nodes hold, by what the
-// exact limiter would have had left.
+// judge checks the bound on an early denial: all nodes together hold at least what the
+// exact limiter would have left.
 func (s *simulation) judge(r *enforcement.Request, would *enforcement.Outcome) error {
 	left := s.leased.Remaining(would.Charges[0].State, would.At)
 	s.early = max(s.early, left+1)
@@ -274,7 +274,7 @@ func (s *simulation) slow() int64 {
 	return s.leased.P*10_000/s.leased.Q + 1
 }
 
-// charge has the exact limiter allow what the nodes allowed.
+// charge charges the exact limiter with what the nodes allowed.
 func (s *simulation) charge(requests ...enforcement.Request) error {
 	for _, r := range requests {
 		out := make([]enforcement.Outcome, 1)
@@ -361,8 +361,8 @@ func simulations(t *testing.T) (count int, seed uint64) {
 	return count, seed
 }
 
-// Three nodes never allow more than one exact limiter would, whatever happens to
-// them, and without faults they deny no more early than they hold.
+// Three nodes never allow more than one exact limiter would, with every fault. Without
+// faults, they deny early at most what they hold.
 func TestSimulation(t *testing.T) {
 	for _, faults := range []bool{false, true} {
 		t.Run(fmt.Sprintf("faults=%t", faults), func(t *testing.T) {

@@ -49,7 +49,7 @@ while pos <= n do
 end
 return table.concat(out)`
 
-// A luaArith asks Redis for what the helpers make of many cases.
+// A luaArith runs the arithmetic helpers of the scripts on many cases in Redis.
 type luaArith struct {
 	t      *testing.T
 	client *redis.Client
@@ -144,7 +144,7 @@ func TestLuaMultipliesAndDividesExactly(t *testing.T) {
 	})
 }
 
-// randomBucket is a meter from the bounds of what a limit may be.
+// randomBucket returns a meter at the bounds of valid limits.
 func randomBucket(r *rand.Rand) *enforcement.Meter {
 	l := enforcement.Limit{
 		Algorithm: enforcement.TokenBucket,

@@ -17,11 +17,11 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// BenchmarkKeyBound measures what the bound on a tenant's keys costs a check: the
-// processor time of Take in this process and in Redis (commandstats) with it, divided
-// by that without it (x-without), and the difference for each check (us-more). Both
-// are measured in turns, and each is the least of its turns, because other work only
-// adds to them. A check over HTTP costs more than Take, so its ratio is lower.
+// BenchmarkKeyBound measures the cost of the bound on a tenant's keys: the processor time
+// of Take in this process and in Redis (commandstats) with the bound, divided by that
+// without it (x-without), and the difference for each check (us-more). Both run in turns,
+// and each result is the minimum of its turns, because other work only adds time. A check
+// over HTTP costs more than Take, so its ratio is lower.
 func BenchmarkKeyBound(b *testing.B) {
 	server := servertest.StartRedis(b)
 	raw := client(b, server.URL())

@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// plainScript is what the scripts are compared with: counters and their ends, as
-// simply as a script can keep them.
+// plainScript is the baseline of the scripts: the simplest script with counters that
+// expire.
 const plainScript = `
 local out = {}
 for i = 1, #KEYS do
@@ -32,11 +32,10 @@ return out`
 // benchKeys is how many counters each measurement uses in turn.
 const benchKeys = 5_000
 
-// BenchmarkTake measures calls of so many requests of so many charges, each on
-// a counter of its own: us/decision is the time in Redis (commandstats). In turns
-// with them it runs plainScript. x-plain is the ratio to its call of one counter,
-// and x-plain32 the ratio to one counter of its call of 32. All three are medians
-// of the turns.
+// BenchmarkTake measures calls with a number of requests and charges, each on a separate
+// counter. us/decision is the time in Redis (commandstats). plainScript runs in turns with
+// them. x-plain is the ratio to its call with one counter, and x-plain32 the ratio to one
+// counter of its call with 32. All three are medians of the turns.
 func BenchmarkTake(b *testing.B) {
 	server := servertest.StartRedis(b)
 	raw := client(b, server.URL())

@@ -177,8 +177,8 @@ func TestConcurrentTotalsAreExact(t *testing.T) {
 	}
 }
 
-// A hung server ends in few calls, however many callers wait: the breaker opens
-// when the first call and a probe beside it are not answered.
+// A hung server gets few calls for any number of callers: the breaker opens when the first
+// call and a probe are not answered.
 func TestHungServerEndsWaiting(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
@@ -211,7 +211,7 @@ func TestHungServerEndsWaiting(t *testing.T) {
 	}
 }
 
-// caller is an enforcement.Caller that leaves when it is told to.
+// caller is an enforcement.Caller that can leave.
 type caller struct{ left atomic.Bool }
 
 func (c *caller) Left(context.Context, bool) bool { return c.left.Load() }

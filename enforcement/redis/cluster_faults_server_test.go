@@ -201,9 +201,9 @@ func TestReshardingUnderLoad(t *testing.T) {
 	}
 }
 
-// A master that is killed is replaced by its replica. The homes of the other masters are
-// decided all the time. Its own homes are undecided until the failover, and lose at most
-// what was not replicated.
+// If a master is killed, its replica replaces it. Checks of other homes are decided all the
+// time. Checks of its own homes are undecided until the failover, and lose at most the
+// charges that were not replicated.
 func TestFailoverOfACluster(t *testing.T) {
 	group := servertest.StartCluster(t, 1)
 	l := open(t, redis.Config{URL: group.URL(), Timeout: 500 * time.Millisecond, Denials: -1})
@@ -244,7 +244,7 @@ func TestFailoverOfACluster(t *testing.T) {
 // listening is the line of a subscribed connection that is at least two seconds old.
 var listening = regexp.MustCompile(`age=([2-9]|\d\d+) .* sub=[1-9]`)
 
-// The replica that Sentinels promote takes over. Nothing else is needed.
+// When Sentinels promote a replica, nodes find it without a restart.
 func TestFailoverBySentinel(t *testing.T) {
 	group := servertest.StartSentinels(t)
 	l := open(t, redis.Config{URL: group.URL(), Timeout: 500 * time.Millisecond, Denials: -1})

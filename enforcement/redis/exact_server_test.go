@@ -199,7 +199,7 @@ func TestExactUnderLoad(t *testing.T) {
 	}
 }
 
-// A batch within its bounds completes, however many calls it takes.
+// A batch within its bounds completes, for any number of calls.
 func TestLargestBatchCompletes(t *testing.T) {
 	t.Parallel()
 	l := openDefault(t, 1, servertest.StartRedis(t).Prefer().URL())[0]
@@ -243,12 +243,11 @@ func TestLargestBatchCompletes(t *testing.T) {
 	}
 }
 
-// A server that answers late, but within the deadline, decides everything. Each
-// caller waits for the calls before its own, which may take many deadlines.
-//
-// The server delays itself: its pauses follow one another, and a command waits
-// for at most two. A delay of this process would grow with the load of the
-// machine.
+// A server that answers late, but within the deadline, decides every check. Each caller
+// waits for the calls before its own, which may take many deadlines.
+
+// The server delays itself: its pauses follow one another, and a command waits for at most
+// two. A delay in this process would grow with the load of the machine.
 func TestSlowServerIsWell(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t, "--hz", "500").Prefer()
@@ -293,9 +292,9 @@ func TestSlowServerIsWell(t *testing.T) {
 	load.exact(t, limiters)
 }
 
-// One reply that never comes leaves the requests of its call unknown, and every
-// other request is decided. What the server counts is between what callers were
-// granted and that with the unknown ones.
+// A lost reply leaves the requests of its call unknown. Every other request is decided. The
+// count of the server is at least what was granted, and at most that plus the unknown
+// requests.
 func TestSilentReplyFailsOneCall(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t).Prefer()

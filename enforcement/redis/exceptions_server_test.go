@@ -16,9 +16,9 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// A tenant with exceptions is told the same, to the microsecond, by Redis as by the
-// limiter in this process: also what waits over the end of an override ask, and
-// what is explained.
+// For a tenant with exceptions, Redis and the in-process limiter give the same decisions
+// and explanations, to the microsecond, also for requests that wait over the end of an
+// override.
 func TestExceptionsDecisions(t *testing.T) {
 	t.Parallel()
 	now := int64(1_700_000_000_000_000)
@@ -95,7 +95,7 @@ func drawOverride(t *rapid.T, i, now int64) enforcement.Override {
 	return o
 }
 
-// told is what an explanation and its decision say.
+// told returns the text of an explanation and its decision.
 func told(x *enforcement.Explanation) string {
 	var b strings.Builder
 	d := &x.Decision

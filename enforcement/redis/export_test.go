@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// SetClock makes l believe that its server's clock shows t now.
+// SetClock sets the time that l assumes for its server to t, now.
 func SetClock(l *Limiter, t time.Time) {
 	l.clocks.one.Store(&reading{sent: time.Now(), server: t.UnixMicro()})
 }

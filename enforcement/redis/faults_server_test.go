@@ -70,7 +70,7 @@ func TestLostReplyChargesOnce(t *testing.T) {
 	}
 }
 
-// What is sent to a server that hangs is not charged when it wakes up.
+// Calls that were sent to a hung server are not charged when it continues.
 func TestHungServerChargesNothingLater(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
@@ -159,7 +159,7 @@ func evalshas(t *testing.T, c *goredis.Client) (n int64) {
 	return n
 }
 
-// A call that comes past its deadline says so, and is sent once more.
+// A call after its deadline is rejected as late, and is sent again.
 func TestServerClockAheadIsLearned(t *testing.T) {
 	t.Parallel()
 	url, prefix := servertest.Redis(t), newPrefix()
@@ -224,7 +224,7 @@ func TestServerDownAtStart(t *testing.T) {
 	}
 }
 
-// Whoever empties the script cache, callers do not notice.
+// If the script cache is emptied, callers see no error.
 func TestScriptFlushIsNotSeen(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)

@@ -94,8 +94,7 @@ func sameDrawn(a, b *enforcement.Drawn) bool {
 		a.State.Rev == b.State.Rev && a.State.A == b.State.A && a.State.B == b.State.B && a.State.T == b.State.T
 }
 
-// A draw finds its script also after the server forgot it, and says what it was
-// not able to do.
+// A draw works after the server lost its script, and names what it could not do.
 func TestDrawWithoutTheScript(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)

@@ -287,8 +287,8 @@ func TestOneTenantCannotFillASmallRedis(t *testing.T) {
 	}
 }
 
-// The bytes for which a key counts are at least what it takes in Redis: a key of each
-// algorithm, and a log with as many entries as it can have.
+// The counted bytes of a key are at least its memory in Redis: for a key of each algorithm,
+// and for a log with the maximum number of entries.
 func TestKeysWeighWhatTheyTake(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)

@@ -156,7 +156,7 @@ func TestArgumentIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// Whatever a server answers, reading it does not crash.
+// No reply of a server makes the parser panic.
 func FuzzReply(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0})
 	f.Add(append(append([]byte{1, 1, 2, 3, 4, 5, 6, 7, 0, 1, 1}, make([]byte, 27)...), append([]byte{2}, make([]byte, 42)...)...))

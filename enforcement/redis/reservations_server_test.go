@@ -110,7 +110,7 @@ func TestDamagedReservations(t *testing.T) {
 	}
 }
 
-// Only one node lists what is due. If it stops, another node does.
+// Only one node lists the reservations that are due. If it stops, another node does.
 func TestOneNodeEndsReservations(t *testing.T) {
 	t.Parallel()
 	config := redis.Config{URL: servertest.StartRedis(t).URL(), Prefix: newPrefix()}

@@ -195,8 +195,8 @@ func randomRequests(r *rand.Rand, limits []meters) []enforcement.Request {
 	return requests
 }
 
-// A value that is changed in place keeps its expiry. Whatever script made the
-// change, by whatever clock, the key outlives its value by a second.
+// A value that changes in place keeps its expiry. A key outlives its value by a second, for
+// every script and every clock.
 func TestKeysOutliveTheirValues(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)

@@ -122,8 +122,8 @@ var garbage = []struct {
 	}},
 }
 
-// However broken a value is, the next check is decided, and one that fits
-// passes within the longest that a sound state could refuse it.
+// After a broken value, the next check is decided, and one that fits passes after at most
+// the longest time that a valid state could deny it.
 func TestGarbageNeverRefusesForGood(t *testing.T) {
 	t.Parallel()
 	url := servertest.Redis(t)
@@ -218,8 +218,8 @@ func TestWrongTypeAmongSeveralChargesNothingTwice(t *testing.T) {
 	}
 }
 
-// Every counter ends by itself, no earlier than it matters, and nothing but
-// counters and the format stands in Redis.
+// Every counter expires, and not before its value has no more effect. Redis has no other
+// keys than counters and the format.
 func TestKeysEndAndKeepToThePrefix(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
@@ -391,7 +391,7 @@ func TestLongLogsAreTheReference(t *testing.T) {
 	}
 }
 
-// A log holds 10,000 entries; what is forced beyond goes to the newest.
+// A log holds 10,000 entries. Further forced charges are added to the newest entry.
 func TestFullLogAddsToItsNewest(t *testing.T) {
 	t.Parallel()
 	clock := limitertest.NewClock()

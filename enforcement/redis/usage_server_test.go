@@ -16,9 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// What keys hold is told the same by Redis as by the limiter in this process, and
-// with it when a pace uses that up; with every entry of its logs, also of those
-// that are too long to be handed out with each answer.
+// Redis and the in-process limiter return the same usage of keys and the same time at which
+// a pace uses it up, also for logs that are too long for a reply.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	now := int64(1_700_000_000_000_000)
@@ -119,7 +118,7 @@ func usedTenant(t testing.TB, users int) (*enforcement.Subject, []enforcement.Co
 	return &enforcement.Subject{Plan: plan, Number: 7, Home: "used", PlanRevision: 1}, keys
 }
 
-// However many policies a tenant has, and keys are shown of them, Redis is asked once.
+// The usage of a tenant takes one call of Redis, for any number of policies and keys.
 func TestUsageIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
@@ -155,8 +154,8 @@ func TestUsageIsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// BenchmarkUsage asks what a tenant with ten policies of three limits each holds:
-// as a whole, and with ten keys of each policy that counts by user.
+// BenchmarkUsage reads the usage of a tenant with ten policies of three limits each: of
+// all, and of ten keys of each policy that counts by user.
 func BenchmarkUsage(b *testing.B) {
 	e := enforcement.NewEngine(open(b, redis.Config{URL: servertest.StartRedis(b).URL()}), enforcement.Config{})
 	for _, users := range []int{1, 10} {

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// refusedLine is what a line of access.refused says.
+// refusedLine holds the members of a line of access.refused.
 type refusedLine struct {
 	Action, Route, Tenant string
 	Count                 int
@@ -79,8 +79,8 @@ func TestEqualDenialsAreOneLine(t *testing.T) {
 	}
 }
 
-// Whoever names tenants that are not theirs, one after the other, does not fill
-// the log, and leaves room for what others are refused.
+// A caller that names one foreign tenant after the other does not fill the log, and the
+// denials of others are still logged.
 func TestOneDoesNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -127,7 +127,7 @@ func TestDenialsAreBounded(t *testing.T) {
 	}
 }
 
-// awayStore cannot write lines while it is away.
+// awayStore cannot write lines while away is set.
 type awayStore struct {
 	accounts.PeopleStore
 	away atomic.Bool

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// What the tests of this package see of its inside.
+// Unexported identifiers for the tests.
 
 var PasswordFault = passwordFault
 

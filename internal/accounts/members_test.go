@@ -123,7 +123,7 @@ func TestOneOfManyAccepts(t *testing.T) {
 	}
 }
 
-// Whoever is removed, disabled or demoted has left no way back in.
+// A person who was removed, disabled, or demoted cannot return by an earlier invitation.
 func TestInvitationsAreWorthWhatTheirMakerMay(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -280,8 +280,8 @@ func TestTheLastOwnerStays(t *testing.T) {
 	}
 }
 
-// Everybody who could ask, for everything that concerns other people: of the
-// operator, of their own tenant, and of another one.
+// Every kind of caller with every action on other people: people of the operator, of the
+// caller's tenant, and of another tenant.
 func TestWhoMayConcerningPeople(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -355,7 +355,8 @@ func TestWhoMayConcerningPeople(t *testing.T) {
 	}
 }
 
-// What a tenant's admin is told about an address does not say who else has it.
+// The answer to an admin of a tenant about an address does not depend on whether the
+// address has an account elsewhere.
 func TestInvitingTellsNothingOfOtherTenants(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

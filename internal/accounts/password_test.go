@@ -205,7 +205,7 @@ func TestCommonWordsAreWordsInLowerCase(t *testing.T) {
 	}
 }
 
-// Whatever is typed, the policy answers, and what it takes is within its bounds.
+// The policy answers for every text, and accepts only passwords within its bounds.
 func TestPasswordPolicyHoldsItsBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -190,7 +190,7 @@ func TestFirstOwnerForAutomation(t *testing.T) {
 	h.signIn("olga@example.com")
 }
 
-// Whoever sets up at the same time, by links or by automation: one owner.
+// Concurrent set-ups, by links and by automation, create one owner.
 func TestOneOfManySetUpsIsFirst(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

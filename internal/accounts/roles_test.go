@@ -8,8 +8,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// What is told of the table is what Authorize says, for every action, role and
-// scope.
+// The published table agrees with Authorize for every action, role, and scope.
 func TestTheTableIsWhatAuthorizeSays(t *testing.T) {
 	t.Parallel()
 	for _, a := range accounts.Actions() {

@@ -41,9 +41,9 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// An unknown person, a wrong password, a disabled account, one without a
-// password and what is no address at all: the same answer, the same number of
-// hashes, the same number of lines.
+// An unknown person, a wrong password, a disabled account, an account without a password,
+// and an invalid address get the same answer, with the same number of hashes and of lines
+// in the log.
 func TestFailedSignInsAreAlike(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -91,8 +91,8 @@ func TestFailedSignInsAreAlike(t *testing.T) {
 	}
 }
 
-// limited plays attempts side by side over several nodes and tells how many
-// were looked at, how many were refused by the limit, and how long to wait.
+// limited sends concurrent attempts over several nodes. It returns the number of attempts
+// that were checked, the number that the limit rejected, and the wait.
 func (h *house) limited(nodes []*accounts.People, n int, email func(int) string, address func(int) string) (failed, limited int64, wait time.Duration) {
 	var f, l, longest atomic.Int64
 	var wg sync.WaitGroup
@@ -181,7 +181,7 @@ func TestSuccessIsNoFailure(t *testing.T) {
 	}
 }
 
-// An absent limiter reaches nobody.
+// An absent limiter fails every call.
 type absent struct{}
 
 func (absent) Take(_ context.Context, _ []enforcement.Request, outcomes []enforcement.Outcome) {

@@ -204,8 +204,8 @@ func (r *receiver) received() (calls int, got []string) {
 	return r.calls, slices.Clone(r.got)
 }
 
-// An alert begins and ends with one signed message each, however many nodes evaluate, also
-// when the node that evaluates stops.
+// An alert sends one signed message at its start and one at its end, for any number of
+// evaluating nodes, also if the evaluating node stops.
 func TestOneMessageForEachChange(t *testing.T) {
 	t.Parallel()
 	s, r := newSite(t), newReceiver(t)

@@ -18,8 +18,8 @@ func line() audit.Entry {
 	}
 }
 
-// The form of a line is never changed: what was written must stay verifiable.
-// The hash was computed beside this program, by the words of Sum's comment.
+// The form of a line never changes, so that old lines stay verifiable. The expected hash
+// was computed outside of this program, from the comment of Sum.
 func TestSumKeepsItsForm(t *testing.T) {
 	t.Parallel()
 	e := line()
@@ -147,8 +147,8 @@ func TestCleanLeavesGoodWords(t *testing.T) {
 	}
 }
 
-// A chain that was cut, or written anew, with a head that fits it, does not contain
-// the head that was noted before.
+// A chain that was cut or rewritten, with a matching head, does not contain the head that
+// was noted before.
 func TestNotedHeads(t *testing.T) {
 	t.Parallel()
 	chain := func(names ...string) (lines []audit.Entry, head audit.Head) {

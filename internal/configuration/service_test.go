@@ -120,8 +120,8 @@ var documents = cmp.Options{
 	cmpopts.SortSlices(func(a, b exceptions.NewOverride) bool { return fmt.Sprint(a) < fmt.Sprint(b) }),
 }
 
-// Applying an exported document changes nothing, and a document that is applied
-// is exported again, whatever was there before.
+// Applying an exported document changes nothing. An applied document is exported as it was,
+// for any earlier state.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	f := setUp(t)
@@ -292,8 +292,8 @@ func TestOneRevision(t *testing.T) {
 	}
 }
 
-// What a document does not name stays until it is pruned, and is reported. A
-// section that is left out is not managed.
+// Objects that a document does not name stay until they are pruned, and are reported. A
+// section that is missing is not managed.
 func TestUnmanaged(t *testing.T) {
 	t.Parallel()
 	f := setUp(t)

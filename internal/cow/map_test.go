@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/cow"
 )
 
-// Every version of a Map is what a plain map was at that time, also after later
-// versions were written.
+// Every version of a Map has the content of its time, also after later versions were
+// written.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	type version struct {

@@ -20,8 +20,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// What is counted of the history is what was decided: by tenant, outcome, route
-// and policy, before it is rolled up and after.
+// The counts of the history are those of its decisions, by tenant, outcome, route, and
+// policy, before and after roll-ups.
 func TestHistoryIsExact(t *testing.T) {
 	t.Parallel()
 	h, l, now := newHouse(t), newLedger(), time.Now()
@@ -96,8 +96,8 @@ func TestHistoryIsExact(t *testing.T) {
 	}
 }
 
-// Plans, versions and tenants are as old as the history has them; the log tells
-// what was done when it was done.
+// Plans, versions, and tenants have the dates of the history, and so do the lines of the
+// log.
 func TestWhatIsMadeIsDated(t *testing.T) {
 	t.Parallel()
 	h, now := newHouse(t), time.Now()
@@ -221,8 +221,8 @@ func TestWhatIsMade(t *testing.T) {
 	}
 }
 
-// The same seed and time make the same history, to the byte. Only which keys a
-// full sketch gives up depends on the processors that counted.
+// The same seed and time create the same history, to the byte. Only the keys that a full
+// sketch drops depend on the number of processors.
 func TestHistoryIsTheSame(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -260,7 +260,7 @@ func TestHistoryIsTheSame(t *testing.T) {
 	}
 }
 
-// Started again, only the time that it was not there is told, and once.
+// A restarted demo fills only the time in which it did not run, and only once.
 func TestFillGoesOn(t *testing.T) {
 	t.Parallel()
 	h, now := newHouse(t), time.Now()

@@ -160,7 +160,7 @@ func (l *ledger) add(d *enforcement.Decision, key string, c metrics.Counts) {
 	}
 }
 
-// compare holds what was counted against the ledger.
+// compare compares the counts with the ledger.
 func (l *ledger) compare(t testing.TB, number uint32, counted map[string]metrics.Counts) {
 	t.Helper()
 	want := l.tenants[number]

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// A noted decider keeps a ledger of what is decided.
+// A noted decider records its decisions in a ledger.
 type noted struct {
 	enforcement.Decider
 	ledger *ledger
@@ -109,7 +109,7 @@ func TestTraffic(t *testing.T) {
 	h.must(<-ended)
 }
 
-// A refusing decider counts what is refused for want of quota.
+// A refusing decider counts the denials by limits.
 type refusing struct {
 	enforcement.Decider
 	refused atomic.Int64
@@ -127,7 +127,7 @@ func (h *house) refusing() (*refusing, *metrics.Flusher) {
 	return &refusing{Decider: n.Decider}, f
 }
 
-// The users are the same in every process, and however a stretch is cut.
+// The users are the same in every process, and for every split of a time range.
 func TestWorldIsAFunctionOfTime(t *testing.T) {
 	t.Parallel()
 	a, b := newPopulation(seed), newPopulation(seed)

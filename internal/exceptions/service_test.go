@@ -303,7 +303,7 @@ func TestNothingOfAnotherTenant(t *testing.T) {
 	}
 }
 
-// What the service takes comes back as it was given, or in canonical form.
+// The service returns what it accepted, unchanged or in canonical form.
 func TestWhatIsSetReadsBack(t *testing.T) {
 	t.Parallel()
 	f := setUp(t)

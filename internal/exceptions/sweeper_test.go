@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A sweepStore holds ends in memory, and fails as long as it is told to. The
-// test has mu but while the clock runs on.
+// A sweepStore holds ends in memory, and can be made to fail. The test holds mu except
+// while the clock runs.
 type sweepStore struct {
 	Store // not called
 	mu    sync.Mutex
@@ -37,7 +37,7 @@ func (s *sweepStore) EndExpired(_ context.Context, now time.Time, limit int) (in
 	return n, nil
 }
 
-// A node follows the store whenever it is told that it changed.
+// A node reads the store again after each notification.
 type node struct {
 	due     time.Time
 	changed int

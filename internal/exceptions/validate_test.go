@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// faults gives what is wrong as "pointer: message".
+// faults returns the faults of an error as "pointer: message".
 func faults(t *testing.T, err error) []string {
 	t.Helper()
 	if err == nil {

@@ -116,8 +116,8 @@ func usual(body string, headers ...string) string {
 	return "POST /v1/check HTTP/1.1\r\nHost: h\r\n" + strings.Join(append(headers, ""), "\r\n") + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// requests are pieces of which the tests make connections. own tells whether
-// http1 answers the request itself.
+// requests are the parts from which the tests build connections. own reports whether http1
+// answers the request itself.
 var requests = []struct {
 	name, text string
 	own        bool

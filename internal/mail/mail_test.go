@@ -56,8 +56,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// An address that the server rejects for good is told apart from every failure that can
-// pass.
+// A rejected address has another error than failures that can pass.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	s := smtp.Start(t, mail.StartTLS)

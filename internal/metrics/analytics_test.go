@@ -25,8 +25,8 @@ const (
 	aDay    = 24 * anHour
 )
 
-// Every instant of a span is in one part, whatever is due, and in the longest
-// row that holds it whole.
+// Every instant of a time range is in one part: in the longest row that is within the
+// range, for every state of the roll-ups.
 func TestLay(t *testing.T) {
 	t.Parallel()
 	hour := func(n int64) RollUp { return RollUp{Hour, midnight + n*anHour} }
@@ -127,7 +127,7 @@ func TestLayAnyDue(t *testing.T) {
 	}
 }
 
-// fixed is a store that has nothing, and says what is kept.
+// fixed is a store without rows.
 type fixed struct {
 	Store
 	kept Kept
@@ -193,7 +193,7 @@ func TestStepChoice(t *testing.T) {
 	}
 }
 
-// A roller that does not run lets days be read from what is there.
+// If no roll-up runs, days are computed from shorter rows.
 func TestStepChoiceNothingRolledUp(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(midnight, 0)
@@ -249,8 +249,8 @@ func TestQueriesRefused(t *testing.T) {
 	wantField(t, err, "to", "must be after from")
 }
 
-// What a union of many rows says holds the truth, and is not wider than what
-// merging two at a time says.
+// The bounds of a union of many rows contain the true counts, and are not wider than those
+// of merging two at a time.
 func TestUnionOfRankings(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -342,7 +342,7 @@ func (noRefusals) Refusal(context.Context, [16]byte, uint32) (Refusal, error) {
 	return Refusal{}, problem.New(problem.NotFound, "nowhere")
 }
 
-// What is remembered is what is stored, also when that changes.
+// Cached rows agree with the stored ones, also after these change.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	var m memory
@@ -361,8 +361,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// What is remembered takes no more bytes than it says, and no more than it may:
-// not parallel, so that nothing else is on the heap in the meantime.
+// The cache needs at most the bytes that it reports, and at most its bound. The test is not
+// parallel, so that nothing else is on the heap.
 func TestMemoryIsBounded(t *testing.T) {
 	var docs [][]byte
 	names := []string{SketchLimitedKeys, SketchRetryAfter, SketchRemaining, SketchLatency}

@@ -25,7 +25,7 @@ func (s *markedStore) Mark(context.Context) (Mark, error) {
 	return s.mark, s.fails
 }
 
-// A hundred callers cost the store as much as one. No mark is older than 250 ms.
+// A hundred callers cost the store as much as one. A mark is at most 250 ms old.
 func TestMarkIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -40,8 +40,8 @@ func fill(w *waiting, rng *rand.Rand, from time.Time, minutes, rows int) {
 	w.take(d, from)
 }
 
-// However much comes while the database is away, what waits stays within its
-// bound, or is three rows a tenant and hour; no tenant's sums change.
+// While the database is unavailable, the waiting rows stay within their bound, or are three
+// rows for each tenant and hour. The sums of each tenant stay the same.
 func TestWaitingIsFoldedNotDropped(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
@@ -238,8 +238,8 @@ func TestManySketchesAreWrittenInTurn(t *testing.T) {
 	}
 }
 
-// BenchmarkWaiting tells how much memory a row takes: of counts, and of sketches
-// by the row that each key is said to weigh.
+// BenchmarkWaiting measures the memory of a waiting row: of counts, and of sketches for
+// each key.
 func BenchmarkWaiting(b *testing.B) {
 	for name, fill := range map[string]func(w *waiting, i int){
 		"counts": func(w *waiting, i int) {

@@ -110,8 +110,8 @@ func TestFlusherOverKillsOfPostgres(t *testing.T) {
 	l.check(t, s, c.Now())
 }
 
-// Postgres hangs, in the middle of whatever was sent: nothing is lost, nothing
-// is added twice, and the next decisions wait in memory.
+// Postgres hangs in the middle of a write: nothing is lost, nothing is added twice, and
+// later decisions wait in memory.
 func TestFlusherWhilePostgresHangs(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartPostgres(t)

@@ -70,7 +70,7 @@ type tally struct{ Requests, Refused int64 }
 
 func newLedger() *ledger { return &ledger{counts: make(map[uint32]tally)} }
 
-// decide has a Recorder hear of a decision at an instant, and writes it down.
+// decide passes a decision to a Recorder and records it in the ledger.
 func (l *ledger) decide(r *metrics.Recorder, tenant uint32, at time.Time, allowed bool) (id [16]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,8 +124,8 @@ func (l *ledger) check(t *testing.T, s metrics.Store, around time.Time) {
 	}
 }
 
-// A faulty Store has AddCounts fail as fault says, which is told the number of
-// the call, from 1.
+// A faulty Store calls fault with the number of each AddCounts, from 1, and fails as fault
+// returns.
 type faulty struct {
 	metrics.Store
 	calls atomic.Int64
@@ -176,7 +176,7 @@ func gaveUp(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// always is a fault of every call until it is told otherwise.
+// always is a fault of every call until it is changed.
 type always struct{ now atomic.Int64 }
 
 func (a *always) set(f fault)         { a.now.Store(int64(f)) }
@@ -214,8 +214,8 @@ func TestFlusherWritesWhatWasCounted(t *testing.T) {
 	}
 }
 
-// Decisions are counted all the while, by several goroutines, and AddCounts
-// fails in every way. What was recorded before the end is in the Store, once.
+// Several goroutines record decisions while AddCounts fails in every way. All decisions
+// that were recorded before the end are in the Store, once.
 func TestFlusherIsExactInEveryFault(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]func(int64) fault{
@@ -267,8 +267,8 @@ func TestFlusherIsExactInEveryFault(t *testing.T) {
 	}
 }
 
-// The process dies with a batch whose commit it never heard of. What follows it
-// is another node: the batch is there once, and what was not sent is lost.
+// The process ends with a batch whose commit was not confirmed. The next process is another
+// node: the batch is stored once, and what was not sent is lost.
 func TestFlusherDies(t *testing.T) {
 	t.Parallel()
 	s, c, l := sqlite(t), newClock(), newLedger()
@@ -294,8 +294,8 @@ func TestFlusherDies(t *testing.T) {
 	l.check(t, s, c.Now())
 }
 
-// While the database is away for ten minutes, everything waits, and more is
-// counted behind a batch that is not acknowledged.
+// While the database is unavailable for ten minutes, all counts wait, and more decisions
+// are counted behind a batch without acknowledgement.
 func TestFlusherWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	s, c, l := sqlite(t), newClock(), newLedger()

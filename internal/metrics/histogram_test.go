@@ -202,8 +202,7 @@ func TestBadSketchesAreErrors(t *testing.T) {
 	}
 }
 
-// FuzzDecodeSketch: whatever a document says, it is an error or can be merged
-// and written.
+// FuzzDecodeSketch checks that every document is an error or can be merged and written.
 func FuzzDecodeSketch(f *testing.F) {
 	names := []string{SketchLimitedKeys, SketchRetryAfter, SketchRemaining, SketchLatency}
 	f.Add(0, stream(500, 30, 3).encode())

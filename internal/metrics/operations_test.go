@@ -14,8 +14,7 @@ import (
 // without a value.
 var named = regexp.MustCompile("`(headgate_[a-z_]+)(?:\\{([^}]*)\\})?`")
 
-// The page for whoever is on call names what /metrics shows, all of it and
-// nothing else.
+// docs/operations.md names exactly the metrics of /metrics.
 func TestOperationsNamesTheMetricsThatAreThere(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/operations.md")

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// A kept world is Analytics over a real database, at an instant that is moved.
+// A kept world is an Analytics over a real database, with a clock that the test sets.
 type kept struct {
 	*testing.T
 	*metrics.Analytics
@@ -74,8 +74,8 @@ func sketchRow(at time.Time, tenant uint32, name, node string, doc []byte) metri
 	return metrics.SketchRow{SketchKey: key, Doc: doc}
 }
 
-// Two nodes see keys for two days; what is told of them holds the truth, before
-// and after minutes became hours and hours days.
+// Two nodes count keys for two days. The bounds contain the true counts, before and after
+// minutes are rolled up to hours and hours to days.
 func TestKeysOverTime(t *testing.T) {
 	t.Parallel()
 	k, random := newKept(t), rand.New(rand.NewPCG(5, 5))
@@ -182,7 +182,7 @@ func TestTenantsRanked(t *testing.T) {
 	}
 }
 
-// Quantiles are those of all values of all nodes, as far as buckets tell.
+// Quantiles are those of all values of all nodes, to the width of the buckets.
 func TestTimesOverTime(t *testing.T) {
 	t.Parallel()
 	k, random := newKept(t), rand.New(rand.NewPCG(6, 6))
@@ -245,7 +245,7 @@ func wantTimes(t *testing.T, what string, h metrics.Histogram, values []int64) {
 	}
 }
 
-// A sketch that cannot be read costs itself alone.
+// A sketch that cannot be read is skipped; the others count.
 func TestBrokenSketch(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)

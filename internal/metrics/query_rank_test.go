@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// rowsKept is a Store of counts in memory: minutes, and hours of what is not due.
+// rowsKept is a Store of counts in memory, with minutes and with hours that are rolled up.
 type rowsKept struct {
 	Store
 	kept Kept
@@ -34,8 +34,8 @@ func (s *rowsKept) Counts(_ context.Context, q CountQuery) (list []CountRow, err
 	return list, nil
 }
 
-// Whatever is read first, what a ranking says of a name is all of it and nothing
-// twice, and no more rows are read than the bounds say.
+// A ranking has the whole count of each name, once, for every order of reading, and reads
+// at most the rows that the bounds allow.
 func TestRankingIsWhole(t *testing.T) {
 	t.Parallel()
 	cut := 0

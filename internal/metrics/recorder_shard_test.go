@@ -52,7 +52,7 @@ func TestAFullShardCountsTogether(t *testing.T) {
 	}
 }
 
-// Pages that nobody needs any more are given up.
+// A shard frees pages that are no longer in use.
 func TestAnIdleShardGivesItsMemoryUp(t *testing.T) {
 	t.Parallel()
 	plan := compile(t, spec("all", "", "", nil, 1<<30))

@@ -55,7 +55,7 @@ func compile(t testing.TB, specs ...enforcement.RuleSpec) *enforcement.Plan {
 	return plan
 }
 
-// away is a limiter that nobody reaches.
+// away is a limiter that cannot be reached.
 type away struct{}
 
 func (away) Take(_ context.Context, _ []enforcement.Request, outcomes []enforcement.Outcome) {
@@ -478,7 +478,7 @@ func (o *drained) gather(later *drained) {
 	o.folded += later.folded
 }
 
-// both has two recorders hear of each decision.
+// both passes each decision to two recorders.
 type both [2]enforcement.Recorder
 
 func (b both) Record(d *enforcement.Decision) {

@@ -42,8 +42,7 @@ func (d *topDoc) read() topRead {
 	return r
 }
 
-// sameAsJSON holds every scan of a text against encoding/json: what a scan reads
-// at all is the same.
+// sameAsJSON compares each scan of a text with encoding/json.
 func sameAsJSON(t *testing.T, text string) (scanned int) {
 	t.Helper()
 	same := func(by string, ok bool, got any, valid bool, want any) {
@@ -87,7 +86,7 @@ func shownRead(r *topRead) []string {
 	return list
 }
 
-// awkward values: what JSON escapes, and what it does not.
+// awkward has values with and without characters that JSON escapes.
 var awkward = []string{
 	"", `"`, `\`, `\"`, "a\\", "<b>&amp;", "\u2028\u2029", "\x00\x1f\x7f", "日本語", "😀", "\xff\xfe", "\xed\xa0\x80", "null", "]}", `","c":`,
 }
@@ -127,7 +126,7 @@ func TestScanReadsWhatIsWritten(t *testing.T) {
 	}
 }
 
-// However a document is damaged, a scan says what encoding/json says, or nothing.
+// A scan of a damaged document returns what encoding/json returns, or nothing.
 func TestScanOfDamagedDocuments(t *testing.T) {
 	t.Parallel()
 	docs := [][]byte{
@@ -176,7 +175,7 @@ func FuzzScan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) { sameAsJSON(t, text) })
 }
 
-// A list says of a document what a topKeys of it says.
+// A list returns the same for a document as its topKeys.
 func TestTopListSaysTheSame(t *testing.T) {
 	t.Parallel()
 	var docs [][]byte

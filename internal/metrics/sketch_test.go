@@ -44,7 +44,7 @@ func (t *topKeys) top(limit int) (keys []TopKey) {
 	return keys
 }
 
-// check holds a sketch against what was really counted.
+// check compares a sketch with the true counts.
 func (t *topKeys) check(tb testing.TB, truth map[topID]int64) {
 	tb.Helper()
 	total := int64(0)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A board is a Store that tells what happens to it.
+// A board is a Store that records its calls.
 type board struct {
 	slow time.Duration // how long each call takes
 
@@ -29,7 +29,7 @@ func (b *board) fails(err error) {
 	b.fail = err
 }
 
-// reports gives what was put so far.
+// reports returns the reports so far.
 func (b *board) reports() []Node {
 	synctest.Wait()
 	b.mu.Lock()
@@ -166,7 +166,7 @@ func TestBeaconTimesItsWrites(t *testing.T) {
 	})
 }
 
-// What changed is told at once, and however often it is asked for, once.
+// A change is reported at once, and only once for several requests.
 func TestBeaconReportsSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestBeaconEndsItsWriteFirst(t *testing.T) {
 	})
 }
 
-// A database that is away is tried again, and told once.
+// A write is tried again while the database is unavailable, and is then written once.
 func TestBeaconWaitsForTheDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,8 +233,7 @@ level=INFO msg="this node writes its report again"
 	})
 }
 
-// A database that does not answer holds nobody for longer than putTimeout, at the
-// end neither.
+// A database that does not answer delays a caller by at most putTimeout, also at the end.
 func TestBeaconGivesUpOnAHungDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

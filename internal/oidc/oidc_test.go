@@ -31,9 +31,9 @@ const (
 	redirect = "https://headgate.example/sign-in/oidc/callback"
 )
 
-// An issuer is an OpenID provider in this process: discovery, keys, the page
-// where everybody is Ann, and tokens for codes, each once and only for whoever
-// has the PKCE verifier.
+// An issuer is an OpenID provider in this process, with discovery, keys, a page that signs
+// everybody in as Ann, and tokens. It returns a token once for each code, and only to a
+// client with the PKCE verifier.
 type issuer struct {
 	*httptest.Server
 	t    *testing.T

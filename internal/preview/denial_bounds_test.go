@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Whatever the order within minutes, and whatever a counter held before, what a
-// limit refuses is between its bounds: of requests that come evenly, at once, at
-// the edges of minutes and in windows of their own.
+// The number of denials of a limit is within its bounds for every order of the requests
+// within minutes and for every earlier state of the counter: for requests that come evenly,
+// at once, at the edges of minutes, and in separate windows.
 func TestBoundsHoldEveryOrder(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)

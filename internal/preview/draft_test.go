@@ -43,7 +43,7 @@ func asks(seconds, users int, path string) (list []request) {
 	return list
 }
 
-// played is a world with one tenant in which requests were decided under a plan.
+// played returns a world with one tenant, after requests were decided with a plan.
 func played(t *testing.T, published plans.Content, requests []request) *world {
 	t.Helper()
 	w := newWorld(t, nil)
@@ -221,7 +221,7 @@ func TestOverridesOfKeys(t *testing.T) {
 	}
 }
 
-// The total says what is known if a policy needs shadow.
+// If a policy needs shadow, the total is the sum of the known figures.
 func TestTotalIsAtLeastWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	published := document(onePolicy("all", "30/1m fixed_window clock", nil))

@@ -143,10 +143,9 @@ func (m maker) requests(tenants int) (list []request) {
 	return list
 }
 
-// What a preview says of a draft is held against the truth: the same requests
-// decided anew under the draft by the real limiter, and counted. Exact figures
-// are it, and bounds hold it, however policies meet, replace each other and share
-// their requests.
+// The figures of a preview are compared with the truth: the real limiter decides the same
+// requests again with the draft. Exact figures are equal to the truth, and bounds contain
+// it, for policies that overlap, replace each other, and share requests.
 func TestPreviewHoldsTheTruth(t *testing.T) {
 	t.Parallel()
 	seen := make(map[preview.Certainty]int)
@@ -227,7 +226,7 @@ func of(counts map[uint32]metrics.Counts, refused func(*metrics.Counts) int64) m
 	return out
 }
 
-// check holds a figure against the truth of each tenant.
+// check compares a figure with the truth of each tenant.
 func check(t *testing.T, name string, f *preview.Figure, truth map[uint32]int64, exact bool) {
 	t.Helper()
 	total, some := int64(0), 0

@@ -36,7 +36,7 @@ func (c *clock) set(at time.Time) { c.micros.Store(at.UnixMicro()) }
 func (c *clock) Micros() int64    { return c.micros.Load() }
 func (c *clock) Now() time.Time   { return time.UnixMicro(c.micros.Load()).UTC() }
 
-// A world is a database with plans and tenants, and what previews them.
+// A world is a database with plans and tenants, and a preview service over it.
 type world struct {
 	*clock
 	store      *store.Store
@@ -198,8 +198,8 @@ func (w *world) decide(t testing.TB, s metrics.Store, d plans.Content, who []ten
 	flush()
 }
 
-// truth decides requests again under a document, in a new set of stores, and returns
-// what was counted there.
+// truth decides the requests again with another document, in new stores, and returns the
+// counts.
 func truth(t testing.TB, d plans.Content, who []tenants.Tenant, requests []request) map[string]map[uint32]metrics.Counts {
 	t.Helper()
 	w := newWorld(t, nil)

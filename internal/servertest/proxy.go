@@ -62,7 +62,7 @@ type link struct {
 	replied  int // bytes of replies that were written while replies are cut
 }
 
-// maxRequestBytes is the part of a request that is searched. No script call is longer.
+// maxRequestBytes is the part of a request that is searched. Every script call is shorter.
 const maxRequestBytes = 64 << 10
 
 // StartProxy starts a proxy on a loopback port in front of the server of a redis:// or

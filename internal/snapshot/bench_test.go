@@ -33,9 +33,8 @@ func bigWorld() *world {
 	return w
 }
 
-// BenchmarkWholeWorld compiles 100,000 tenants and 1,000 plans. retained-MB is
-// what the snapshot keeps, beside the rows that it was made of (whose strings
-// it shares).
+// BenchmarkWholeWorld compiles 100,000 tenants and 1,000 plans. retained-MB is the memory
+// of the snapshot without the rows from which it was compiled (it shares their strings).
 func BenchmarkWholeWorld(b *testing.B) {
 	c := bigWorld().changes()
 	var s *Snapshot
@@ -51,8 +50,8 @@ func BenchmarkWholeWorld(b *testing.B) {
 	runtime.KeepAlive(c)
 }
 
-// BenchmarkExceptionsWorld is that world with three rows beside the plan of every
-// tenth tenant.
+// BenchmarkExceptionsWorld compiles the same world, with three exceptions for every tenth
+// tenant.
 func BenchmarkExceptionsWorld(b *testing.B) {
 	w := bigWorld()
 	w.edit(func(r int64) {
@@ -78,7 +77,7 @@ func BenchmarkExceptionsWorld(b *testing.B) {
 	runtime.KeepAlive(c)
 }
 
-// BenchmarkOneEdit is an edit in that world, from its commit to the swap: of a
+// BenchmarkOneEdit measures an edit in that world, from its commit to the swap: of a
 // tenant, of a key, of an override, and of a plan with its 100 tenants.
 func BenchmarkOneEdit(b *testing.B) {
 	w := bigWorld()
@@ -110,8 +109,8 @@ func BenchmarkOneEdit(b *testing.B) {
 	}
 }
 
-// fullTenant is a world of one tenant with n overrides, n list entries (half of
-// them networks) and n blocks.
+// fullTenant returns a world of one tenant with n overrides, n list entries (half of them
+// networks), and n blocks.
 func fullTenant(n int) *world {
 	w := newWorld()
 	w.silent = true
@@ -138,9 +137,9 @@ func fullTenant(n int) *world {
 	return w
 }
 
-// BenchmarkFullTenant is a tenant with as many overrides, list entries and
-// blocks as it may have: the whole of it compiled, and one edit of it. heap-MB is
-// what a node keeps for it, with the texts of the rows.
+// BenchmarkFullTenant measures a tenant with the maximum number of overrides, list entries,
+// and blocks: compiling all of it, and one edit. heap-MB is the memory of a node for it,
+// with the texts of the rows.
 func BenchmarkFullTenant(b *testing.B) {
 	const n = exceptions.MaxOverrides
 	var base *Snapshot
@@ -188,7 +187,7 @@ func BenchmarkFullTenant(b *testing.B) {
 	}
 }
 
-// BenchmarkLookup is what a request asks of a snapshot.
+// BenchmarkLookup measures the lookups of a request in a snapshot.
 func BenchmarkLookup(b *testing.B) {
 	s, _ := Compile(nil, bigWorld().changes(), Options{})
 	hash, id := keyHash("10000000-0000-7000-8000-000000050000"), tenantID(50_000)

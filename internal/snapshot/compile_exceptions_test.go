@@ -42,7 +42,8 @@ func decideFor(t testing.TB, s *enforcement.Subject, policy int, who enforcement
 	return d
 }
 
-// quota in force for a user at a policy, shortly after the world began.
+// quota returns the quota in force for a user and a policy, shortly after the start of the
+// world.
 func quota(t testing.TB, s *enforcement.Subject, policy int, user string) int64 {
 	t.Helper()
 	d := decide(t, s, policy, user, worldBegan.Add(time.Minute))
@@ -520,7 +521,7 @@ func TestPolicyChangeOfTheFuture(t *testing.T) {
 	}
 }
 
-// Whatever breaks while one tenant's exceptions are compiled stays with that tenant.
+// A panic while the exceptions of one tenant are compiled affects only that tenant.
 func TestExceptionsThatPanics(t *testing.T) {
 	t.Parallel()
 	w := smallWorld(3)
@@ -620,9 +621,9 @@ func Setting(t *testing.T, name string, otherwise uint64) uint64 {
 	return value
 }
 
-// Whatever is edited in whatever order, increments come to what reading the
-// whole world comes to. HEADGATE_FUZZ_SEQUENCES, by default 100, and
-// HEADGATE_FUZZ_SEED say how many sequences and which.
+// For every sequence of edits, the incremental snapshots equal a snapshot of the whole
+// world. HEADGATE_FUZZ_SEQUENCES, by default 100, is the number of sequences, and
+// HEADGATE_FUZZ_SEED their seed.
 func TestIncrementsEqualTheWhole(t *testing.T) {
 	t.Parallel()
 	n, seed := Setting(t, "HEADGATE_FUZZ_SEQUENCES", 100), Setting(t, "HEADGATE_FUZZ_SEED", rand.Uint64())
@@ -700,7 +701,7 @@ func (w *world) editAtRandom(r *rand.Rand) {
 	}
 }
 
-// equal says in what two snapshots of one world differ.
+// equal returns an error with the difference of two snapshots of one world.
 func equal(got, want *Snapshot) error {
 	if got.Counts() != want.Counts() || got.size != want.size || got.rows.Len() != want.rows.Len() {
 		return fmt.Errorf("counts %+v, %+v, want %+v, %+v", got.Counts(), got.size, want.Counts(), want.size)

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// compile is Compile of a world that is not held.
+// compile calls Compile and fails the test if the snapshot is held back.
 func compile(t testing.TB, previous *Snapshot, c Changes, o Options) *Snapshot {
 	t.Helper()
 	s, report := Compile(previous, c, o)

@@ -189,8 +189,7 @@ func (n *exceptionsNode) end() time.Time {
 	return time.UnixMicro(n.now.Load()).Add(time.Duration(1+n.r.IntN(120_000)) * time.Millisecond)
 }
 
-// edit does one thing that an operator may do. What the plan at hand does not
-// allow is refused, and that is an answer too.
+// edit makes one random edit of an operator. A rejection by the plan is a valid result.
 func (n *exceptionsNode) edit(t *testing.T) (done string) {
 	t.Helper()
 	ctx, tenant := t.Context(), oneOf(n.r, n.names...)
@@ -243,7 +242,7 @@ func (n *exceptionsNode) edit(t *testing.T) (done string) {
 	return done
 }
 
-// values are those that requests have of what a policy may count by.
+// values lists the values of the attributes by which a policy may count.
 var values = map[string][]string{"user": users, "ip": addresses, "ip/64": addresses, "region": {"eu", "us"}}
 
 // key is one of a policy's, mostly with a value in each place.
@@ -320,9 +319,8 @@ func (n *exceptionsNode) pass() {
 	}
 }
 
-// swept is the snapshot after what has ended was removed, as nodes do within
-// about a second. Until then an ended override's counters may lose the fraction
-// of a unit.
+// swept returns the snapshot after ended rows were removed, as nodes do within about a
+// second. Before that, the counters of an ended override may lose the fraction of a unit.
 func (n *exceptionsNode) swept(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
 	s := n.watcher.Current()
@@ -346,11 +344,10 @@ func (n *exceptionsNode) decide(t *testing.T, s *enforcement.Subject, c enforcem
 	return &d
 }
 
-// Explain, a peek and the check itself say the same of random requests to
-// random tenants of random plans, with whatever was set beside them; and a
-// refused request passes at the instant that Explain names, not a millisecond
-// before. HEADGATE_FUZZ_SEQUENCES, by default 2000, says how many requests, and
-// HEADGATE_FUZZ_SEED which.
+// Explain, a peek, and the check agree for random requests to random tenants with random
+// plans and exceptions. A denied request passes at the instant that Explain returns, and
+// not a millisecond before. HEADGATE_FUZZ_SEQUENCES, by default 2000, is the number of
+// requests, and HEADGATE_FUZZ_SEED their seed.
 func TestExplainAgreesWithDecide(t *testing.T) {
 	t.Parallel()
 	const aNode = 100 // requests
@@ -449,8 +446,8 @@ func sameExplanation(x, y *enforcement.Explanation) error {
 	return nil
 }
 
-// sameHoldings compares what is said of each policy with a peek: which apply,
-// and what their limits hold.
+// sameHoldings compares an explanation with a peek: the policies that apply, and the states
+// of their limits.
 func sameHoldings(x *enforcement.Explanation, peek *enforcement.Decision) error {
 	var applying []*enforcement.Rule
 	for i := range x.Policies {

@@ -103,7 +103,8 @@ func TestKeyUsesAreFlushed(t *testing.T) {
 	})
 }
 
-// A use stays when the key or its tenant is compiled again, and when the whole world is loaded.
+// The last use of a key stays when the key or its tenant is compiled again, and when the
+// whole world is loaded.
 func TestKeyUsesOutliveSnapshots(t *testing.T) {
 	t.Parallel()
 	w := newWorld()

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// A file gives back what was written, and no file that is damaged, open to others, of
-// another form or of another database is used.
+// A file is read as it was written. A file that is damaged, readable by others, of another
+// format, or of another database is not used.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	w := smallWorld(3)

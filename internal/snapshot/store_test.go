@@ -74,7 +74,7 @@ func (c *control) tenant(t *testing.T, slug, plan string) tenants.Tenant {
 	return got
 }
 
-// current asks the Watcher to look, and gives what it then has.
+// current makes the Watcher read the source, and returns its snapshot.
 func (c *control) current(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
 	if err := c.watcher.Refresh(t.Context()); err != nil {
@@ -173,8 +173,8 @@ func TestReadYourWritesOnSQLite(t *testing.T) {
 	}
 }
 
-// What is set beside a plan comes from the services to the engine, ends with a
-// tombstone, and goes with its tenant.
+// Exceptions reach the engine from the services, end with a tombstone, and are deleted with
+// their tenant.
 func TestExceptionsFromSQLite(t *testing.T) {
 	t.Parallel()
 	n := newExceptionsNode(t, rand.New(rand.NewPCG(1, 1)), &met{})

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A world is a Source in memory, the other side of the contract.
+// A world is a Source in memory.
 type world struct {
 	mu        sync.Mutex
 	revision  int64
@@ -193,7 +193,7 @@ func (w *world) Notify(ctx context.Context, changed func()) error {
 	}
 }
 
-// changes is the whole world at once.
+// changes returns the whole world as one set of changes.
 func (w *world) changes() Changes {
 	c, _ := w.Changes(context.Background(), 0)
 	return c
@@ -239,7 +239,7 @@ func aKey(id string, n int) tenants.Key {
 	return tenants.Key{ID: id, TenantID: tenantID(n), Name: id, Hash: keyHash(id), Scopes: []tenants.Scope{tenants.ScopeCheck}}
 }
 
-// worldBegan is when rows of the world were written.
+// worldBegan is the time at which the rows of the world were written.
 var worldBegan = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // anOverride of a policy doubles its numbers for all keys of tenant n, for a day.

@@ -33,9 +33,9 @@ func leanWorld() countedWorld {
 	return countedWorld{tenants: 3, sketched: 1, keys: 36, hours: 2 * day, minutes: 2 * time.Hour, now: seenAt}
 }
 
-// No answer reads more than 5,000 rows, whatever its span, and neither does all
-// of the Overview. It is the same on both engines; here the world is quickly
-// filled, also under the race detector.
+// No query reads more than 5,000 rows, for any time range, and neither does the whole
+// Overview. Both engines are equal. The world is small enough to be filled with the race
+// detector.
 func TestRowsRead(t *testing.T) {
 	t.Parallel()
 	url := template.Clone(t)

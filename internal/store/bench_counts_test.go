@@ -56,7 +56,7 @@ func kinds(routes, policies int) string {
 	return "(" + strings.Join(rows, " UNION ALL ") + ") AS k"
 }
 
-// fill writes the world past the Store.
+// fill writes the world directly to the database.
 func (w countedWorld) fill(t testing.TB, db *sql.DB) {
 	t.Helper()
 	exec := func(statement string, args ...any) {
@@ -253,7 +253,7 @@ var spans = []struct {
 	{"90d", 90 * 24 * time.Hour},
 }
 
-// counted gives an Analytics of the world that counts what it reads.
+// counted returns an Analytics of the world that counts the rows that it reads.
 func (w countedWorld) counted(s *store.Store) (*metrics.Analytics, *counting) {
 	c := &counting{Store: s}
 	return metrics.NewAnalytics(c, metrics.AnalyticsConfig{Now: func() time.Time { return w.now }}), c

@@ -17,8 +17,8 @@ import (
 // it may have, all but one of each.
 const full = "01900000-0000-7000-8000-000000000001"
 
-// fillTenant makes that tenant past the Store. Of a thousand overrides and blocks
-// one is of policy "rare", the others are of policy "all".
+// fillTenant writes that tenant directly to the database. One of a thousand overrides and
+// blocks is of policy "rare", the others are of policy "all".
 func fillTenant(b *testing.B, db *sql.DB, numbers func(n int) string) {
 	b.Helper()
 	const who = `'reason', later, at, 'system', 'system', 'system', 1`

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// many is how many tenants, each with a key, a world of the benchmarks has.
+// many is the number of tenants, with a key each, in a world of the benchmarks.
 const many = 100_000
 
 // fill makes the tenants past the Store, from numbers 1 to many. The id of the

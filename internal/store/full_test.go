@@ -11,9 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A full disk makes writes unavailable and nothing else, and is over when there
-// is space again. It stands inside the package because only the writing
-// connection can be told that there are no more pages.
+// A full disk makes only writes unavailable, until there is space again. The test is inside
+// the package, because only the writing connection can be limited to a number of pages.
 func TestSQLiteFull(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Config{URL: "sqlite://" + filepath.Join(t.TempDir(), "h.db"), Timeout: time.Minute})

@@ -153,8 +153,8 @@ func TestBothEnginesHaveTheSameSchema(t *testing.T) {
 	}
 }
 
-// A Postgres that is away can be told from a mistake in the URL, and neither
-// shows the password.
+// An unavailable Postgres has another error than a mistake in the URL, and neither error
+// contains the password.
 func TestPostgresAwayAtOpen(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartPostgres(t)
@@ -227,8 +227,8 @@ func TestPostgresAwayAtRunTime(t *testing.T) {
 	}
 }
 
-// A commit whose reply is lost is not repeated: the caller is told, and finds
-// the change, with its one line.
+// A commit whose reply is lost is not repeated. The caller gets an error, and finds the
+// change with its one audit line.
 func TestPostgresCommitUnknown(t *testing.T) {
 	t.Parallel()
 	url := template.Clone(t)
@@ -296,7 +296,7 @@ func TestPostgresRefusals(t *testing.T) {
 	})
 }
 
-// A listener that was cut listens again, and makes up for what it missed.
+// A listener whose connection was cut listens again, and reads the changes that it missed.
 func TestPostgresListensAgain(t *testing.T) {
 	t.Parallel()
 	url := template.Clone(t)

@@ -130,7 +130,7 @@ func TestSQLiteURLs(t *testing.T) {
 	}
 }
 
-// What is no database is refused at once, in one line, and left as it is.
+// A file that is not a database is rejected at once, in one line, and is not changed.
 func TestSQLiteRefusesOtherFiles(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(path string) error{

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// childEnv makes the test program a child process that does what it names.
+// childEnv names the task for which the test program runs as a child process.
 const childEnv = "HEADGATE_STORE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	servertest.Main(m)
 }
 
-// child is what the child processes do with the database at a URL.
+// child runs the task of a child process on the database at a URL.
 func child(ctx context.Context, what, url string) error {
 	s, err := store.Open(ctx, store.Config{URL: url, Timeout: patient, Serve: what == "serve"})
 	if err != nil {

@@ -73,7 +73,8 @@ var (
 	named   = regexp.MustCompile(`(?is)\bWHERE\b.*\btenant(?:_id)?\s*(?:=|IS NOT DISTINCT FROM)\s*\$`)
 )
 
-// sqlText is a string expression as text, with what is not written out in braces.
+// sqlText returns the text of a string expression. Parts that are not literals are in
+// braces.
 func sqlText(e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -114,8 +115,7 @@ func statements(f *ast.FuncDecl) (list []string) {
 	return list
 }
 
-// filtersByTenant reports whether a function adds the tenant to its filter
-// whatever is asked for.
+// filtersByTenant reports whether a function always adds the tenant to its filter.
 func filtersByTenant(f *ast.FuncDecl) bool {
 	for _, s := range f.Body.List {
 		call, ok := s.(*ast.ExprStmt)

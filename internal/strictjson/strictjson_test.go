@@ -209,8 +209,9 @@ func tree(d *strictjson.Decoder) any {
 	return json.Number(d.Raw())
 }
 
-// FuzzCheck holds Check and Decoder against encoding/json: we may refuse what it
-// takes, never take what it refuses, and where both take, the values are equal.
+// FuzzCheck compares Check and Decoder with encoding/json. They may reject what
+// encoding/json accepts, must not accept what it rejects, and where both accept, the values
+// are equal.
 func FuzzCheck(f *testing.F) {
 	for _, s := range []string{
 		`{"a":[1,-2.5e3,"\u00e9\ud83d\ude00",true,{"b":{}}]}`, `{"a":1,"a":2}`, `null`, `[[[[[[[[[]]]]]]]]]`, "\"\xff\"",

@@ -70,7 +70,7 @@ func TestAFullQueueDropsAndCounts(t *testing.T) {
 	}
 }
 
-// failing is an exporter whose collector is away.
+// failing is an exporter that always fails.
 type failing struct{}
 
 func (failing) ExportSpans(context.Context, []sdk.ReadOnlySpan) error { return errors.New("away") }

@@ -226,8 +226,8 @@ func TestFlushingReachesTheConnection(t *testing.T) {
 	shutdown(t, tracer)
 }
 
-// The collector takes a batch and does not answer. Every request is answered
-// all the same: what does not fit the queue is dropped.
+// If the collector accepts a batch and does not answer, every request is still answered.
+// Spans that do not fit the queue are dropped.
 func TestACollectorThatHangsDelaysNothing(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)

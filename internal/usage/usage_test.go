@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// told is an answer in lines: a policy, its keys, their limits.
+// told returns an answer as text: policies, their keys, and their limits.
 func told(u usage.Usage) string {
 	var b strings.Builder
 	for _, p := range u.Policies {
@@ -62,8 +62,8 @@ func wantTold(t *testing.T, u usage.Usage, err error, want string) {
 	}
 }
 
-// A tenant is told of every policy, in one call of the limiter that charges nothing;
-// keys that are used up first come first.
+// The usage of a tenant has every policy, from one call of the limiter that charges
+// nothing. Exhausted keys are first.
 func TestTenant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,9 +118,9 @@ shadow shadow pace 3.2+3.2 of 3.2-0 over 2m30s more true
     l1 8 used of 10, 2 left, new in 58m0s`)
 }
 
-// At a steady pace the time that is told is that at which the first request is
-// refused, within one interval and the rounding of a pace to the minutes that it is
-// measured over; what is told to last lasts.
+// At a steady pace, the predicted time is that of the first denied request, within one
+// interval and the rounding of a pace to the minutes over which it is measured. A limit
+// that is predicted to last does so.
 func TestWhenItIsUsedUp(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -168,8 +168,8 @@ func TestWhenItIsUsedUp(t *testing.T) {
 	}
 }
 
-// A limit that refuses is used up now; the pace is what is asked for, not what the
-// limit lets pass, so that it is known to be used up in the next window too.
+// A limit that denies is exhausted now. The pace includes denied requests, so that the next
+// window is predicted too.
 func TestRefusedRequestsAreInThePace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -241,8 +241,8 @@ func TestWhatIsExceptions(t *testing.T) {
 	}
 }
 
-// Of many keys ten are told, and that there are more; of those that were counted by
-// other names, and of redacted ones, nothing is asked.
+// At most ten of many keys are in the answer, with a mark that there are more. Keys that
+// were counted by other attributes and redacted keys are left out.
 func TestManyKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -296,8 +296,8 @@ users enforce pace 3+0 of 3-0 over 1m0s more true
 	wantTold(t, u, err, "users enforce pace 465+0 of 465-0 over 1m0s more false")
 }
 
-// Without its limiter a node knows nothing, and says so; without what was counted it
-// knows what is left, and no pace.
+// Without its limiter, a node returns an error. Without counts, it returns what is left,
+// and no pace.
 func TestWithout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -25,8 +25,8 @@ import (
 // start is half a minute into a minute.
 var start = time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)
 
-// A world is a node: a real database, the engine with the limiter in process, and
-// what is counted, at an instant that is moved.
+// A world is a node: a real database, the engine with the in-process limiter, and the
+// counts, with a clock that the test sets.
 type world struct {
 	testing.TB
 	*usage.Service
@@ -70,7 +70,7 @@ func newWorld(t testing.TB) *world {
 
 func (w *world) clock() time.Time { return time.UnixMicro(w.now.Load()).UTC() }
 
-// Take counts the calls of the limiter, which can be away.
+// Take counts the calls of the limiter, and fails while away is set.
 func (w *world) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	w.calls.Add(1)
 	if w.away.Load() {
@@ -82,7 +82,8 @@ func (w *world) Take(ctx context.Context, requests []enforcement.Request, outcom
 	w.limiter.Take(ctx, requests, outcomes)
 }
 
-// newID makes decision ids by the world's clock: by them decisions are counted.
+// newID returns decision IDs with the time of the world's clock, by which decisions are
+// counted.
 func (w *world) newID() (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:8], uint64(w.now.Load()/1000)<<16|0x7000|rand.Uint64()>>52)
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64()>>2|1<<63)
@@ -98,7 +99,7 @@ func (w *world) must(err error) {
 
 func (w *world) pass(d time.Duration) { w.now.Add(d.Microseconds()) }
 
-// refresh brings what was set to the engine, flush what was counted to the database.
+// refresh loads the configuration into the engine. flush writes the counts to the database.
 func (w *world) refresh() { w.must(w.watcher.Refresh(w.ctx)) }
 
 func (w *world) flush() { w.must(w.flusher.Flush(w.ctx)) }
@@ -121,7 +122,7 @@ func (w *world) unknown(slug string, redact bool, policies ...plans.Policy) {
 	w.must(err)
 }
 
-// send asks the engine, and tells whether the request passed.
+// send sends a check to the engine and reports whether it passed.
 func (w *world) send(tenant string, c enforcement.Check) bool {
 	w.Helper()
 	s, ok := w.watcher.Current().Subject(tenant)

@@ -10,7 +10,7 @@ import (
 
 var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// Nodes that are not heard of are told of and not waited for.
+// Nodes that do not report are named, and the page does not wait for them.
 func TestRolloutOfSilentNodes(t *testing.T) {
 	t.Parallel()
 	node := func(name string, revision int64, ago time.Duration) nodes.Node {

@@ -67,8 +67,8 @@ func Start(t testing.TB, origin string) *Browser {
 	return b
 }
 
-// stepTime is how long one step may take. A step that waits for what does not come then fails its test, before the
-// deadline of the package's tests ends all of them.
+// stepTime is the maximum time of one step. If a step waits for something that does not
+// happen, its test fails before the deadline of the package ends all tests.
 const stepTime = 4 * time.Minute
 
 // step begins a step that ends in time: otherwise, the window is closed, and the step returns an error. The caller
@@ -100,9 +100,9 @@ func (b *Browser) hear(event any) {
 	}
 }
 
-// Complaints are what the browser found wrong since the last call: violations of
-// the pages' policy, errors in its console, requests to other hosts. A page that
-// answers 4xx is one, unless its status is expected.
+// Complaints returns the problems that the browser found since the last call: violations of
+// the content security policy, errors in its console, and requests to other hosts. A 4xx
+// answer is a problem too, unless its status is expected.
 func (b *Browser) Complaints(expected ...int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

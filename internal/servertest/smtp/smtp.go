@@ -1,4 +1,4 @@
-// Package smtp is a mail server for tests. It keeps what it accepts.
+// Package smtp is a mail server for tests. It stores the messages that it accepts.
 package smtp
 
 import (

@@ -127,7 +127,7 @@ func testKept(s *suite) {
 // A counted is all that was ever added, as plain sums of minutes.
 type counted []metrics.CountRow
 
-// over sums what a query is about, within a span, by step and name.
+// over returns the sums that a query selects, within a time range, by step and name.
 func (c counted) over(q metrics.Query, kind metrics.Kind, span metrics.Span) (total metrics.Counts, points map[time.Time]metrics.Counts,
 	names map[string]int64,
 ) {
@@ -147,8 +147,8 @@ func (c counted) over(q metrics.Query, kind metrics.Kind, span metrics.Span) (to
 	return total, points, names
 }
 
-// Nodes add at random, also late; hours and days are rolled up and given up
-// whenever; and every answer is what a plain sum of all that was added says.
+// Nodes add counts at random, also late. Hours and days are rolled up and deleted at
+// random. Every answer equals the sum of all that was added.
 func testAnalyticsModel(s *suite) {
 	random := rand.New(rand.NewPCG(1, uint64(len(s.Name()))))
 	begin := midday - midday%aDay - 3*aDay
@@ -254,8 +254,8 @@ func (s *suite) compareAnswers(a *metrics.Analytics, all counted, q metrics.Quer
 	s.same(fmt.Sprintf("routes of %+v", q), got, names)
 }
 
-// One day, asked for before and after its hours and it itself are rolled up,
-// and when something comes late.
+// Queries of one day before and after the roll-up of its hours and of the day, and after a
+// late count.
 func testAnalyticsEdges(s *suite) {
 	day := midday - midday%aDay
 	now := day + 2*anHour + 30*aMinute

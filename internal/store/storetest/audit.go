@@ -85,8 +85,8 @@ func (s *suite) sixLines() []audit.Entry {
 	return lines
 }
 
-// A tampering is what somebody did to six lines with the guard taken away, and
-// the first line that is then wrong; "" is none that can be named.
+// A tampering is a change of six lines without the guard, and the first line that is then
+// wrong; "" if none can be named.
 type tampering struct {
 	what       string
 	statements []string
@@ -129,7 +129,7 @@ var tamperings = []tampering{
 	{"the head is gone", []string{`DELETE FROM audit_head`}, 0},
 }
 
-// copyOf puts the third line in once more.
+// copyOf inserts the third line a second time.
 func copyOf(id, seq, hash string) string {
 	return `INSERT INTO audit_log (id, at, revision, actor_kind, actor_id, actor_name, request_id, address,
 			tenant_id, action, object, object_name, before_doc, after_doc, seq, hash)
@@ -177,7 +177,7 @@ func testTampering(s *suite) {
 	s.same("the log", len(s.lines(audit.Filter{})), len(before)+1)
 }
 
-// forge adds a line with the hash that it should have: only the head tells.
+// forge adds a line with a correct hash, so that only the head shows it.
 func (s *suite) forge(lines []audit.Entry) {
 	s.Helper()
 	last := lines[len(lines)-1]

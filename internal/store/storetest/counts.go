@@ -107,7 +107,7 @@ func joined(_ string, docs [][]byte) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// due gives what is to be rolled up at an instant.
+// due returns the roll-ups that are due at an instant.
 func (s *suite) due(now int64) []metrics.RollUp {
 	s.Helper()
 	list, err := s.Store.RollUpsDue(s.ctx, time.Unix(now, 0), 100)

@@ -208,7 +208,7 @@ func testListLife(s *suite) {
 	s.same("lines", s.actions(again.Revision), []string{"list_entry.create " + again.ID, "list_entry.expire " + denied.ID})
 }
 
-// actions are what the lines of one edit say, in order of action.
+// actions returns the actions of the lines of one edit, sorted.
 func (s *suite) actions(revision int64) []string {
 	s.Helper()
 	var list []string
@@ -416,7 +416,7 @@ func testExceptionsChanges(s *suite) {
 	s.same("nothing is newer", s.since(s.revision()), snapshot.Changes{Revision: s.revision()})
 }
 
-// What cannot be read of one row is such that nobody uses it, and harms no other.
+// A row that cannot be read has no effect, and does not change the others.
 func testExceptionsBroken(s *suite) {
 	acme := s.tenant("acme", "")
 	for _, text := range []string{
@@ -581,7 +581,7 @@ func testNoteReset(s *suite) {
 	s.same("the line", line, e)
 }
 
-// A line that cannot be written stops what it tells of.
+// If the audit line cannot be written, the change is not made.
 func testExceptionsAuditFailure(s *suite) {
 	acme := s.tenant("acme", "")
 	o, n, b := s.override(s.newOverride(acme.ID, "all")), s.listed(s.newListed(acme.ID, "u1")), s.block(s.newBlock(acme.ID, "all"))

@@ -81,7 +81,8 @@ func (s *suite) nodeNames() []string {
 	return ids(s.census().Nodes, func(n nodes.Node) string { return n.Name })
 }
 
-// age makes a node not seen for a while, whatever the database's clock shows.
+// age sets back the time at which a node was seen, independent of the clock of the
+// database.
 func (s *suite) age(id string, d time.Duration) {
 	s.Helper()
 	s.must(s.Exec(`UPDATE nodes SET seen_at_us = seen_at_us - $1 WHERE id = $2`, d.Microseconds(), id))
@@ -157,7 +158,7 @@ func testNodePrune(s *suite) {
 	s.same("nodes", s.nodeNames(), []string{"b:8080", "c:8080"})
 }
 
-// While nodes are upgraded one by one, each release reads what the other wrote.
+// While nodes are upgraded one by one, each release reads the reports of the other.
 func testNodeLenient(s *suite) {
 	newer, older, broken := s.node("newer:8080"), s.node("older:8080"), s.node("broken:8080")
 	for _, n := range []nodes.Node{newer, older, broken} {

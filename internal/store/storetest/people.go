@@ -74,7 +74,7 @@ func (s *suite) session(userID string) accounts.Session {
 	return n
 }
 
-// signedIn tells whether a session is found at the clock's time.
+// signedIn reports whether a session is valid at the time of the clock.
 func (s *suite) signedIn(n accounts.Session) bool {
 	s.Helper()
 	_, _, err := s.Other.Session(s.ctx, n.Hash, s.Clock.Now())

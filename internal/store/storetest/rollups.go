@@ -92,7 +92,8 @@ func testRollUpManyTenants(s *suite) {
 	}
 }
 
-// What is added after a roll-up began is in its rows, or it is due again.
+// A count that is added after a roll-up started is in its rows, or the roll-up is due
+// again.
 func testRollUpMeanwhile(s *suite) {
 	r := metrics.RollUp{Step: metrics.Hour, At: midday}
 	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{

@@ -92,7 +92,7 @@ func (c *Clock) Add(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// stored is what a Store shows of the clock's time.
+// stored returns the time of the clock with the precision of a Store.
 func (c *Clock) stored() time.Time { return c.Now().UTC().Truncate(time.Microsecond) }
 
 // Run runs the suite; open returns a new Fixture for each test.
@@ -295,7 +295,7 @@ func bucket(quota, burst int64) enforcement.Limit {
 	return enforcement.Limit{Algorithm: enforcement.TokenBucket, Quota: quota, Burst: burst, Window: time.Second}
 }
 
-// world is everything, as a snapshot that begins now sees it.
+// world returns all rows, as a snapshot that starts now reads them.
 func (s *suite) world() snapshot.Changes {
 	s.Helper()
 	return s.since(0)

@@ -256,7 +256,8 @@ func testKeyUses(s *suite) {
 	s.same("use of the successor", next.LastUsedAt, time.Time{})
 }
 
-// testBrokenNetworks reads keys whose addresses were changed past the Store. No address may use them.
+// testBrokenNetworks reads keys whose addresses were damaged in the database. They work
+// from no address.
 func testBrokenNetworks(s *suite) {
 	acme := s.tenant("acme", "")
 	for _, broken := range []string{"x", " ", "10.0.0.0/8 x"} {
@@ -290,8 +291,8 @@ func testKeyRefusals(s *suite) {
 	s.wantKind(err, problem.Conflict, "key_revoked")
 }
 
-// testKeysCreatedBy revokes a key with what it created: all or none, and of a tenant
-// only its own.
+// testKeysCreatedBy revokes a key with the keys that it created: all or none, and for a
+// tenant only its own.
 func testKeysCreatedBy(s *suite) {
 	acme, other := s.tenant("acme", ""), s.tenant("other", "")
 	made := func(tenantID, by string, expires time.Time, scopes ...tenants.Scope) tenants.Key {

@@ -158,8 +158,7 @@ func testSetup(s *suite) {
 	}
 }
 
-// atOnce does something n times at once, at two processes, and tells how often it
-// went well.
+// atOnce calls do n times at once, in two processes, and returns the number of successes.
 func (s *suite) atOnce(n int, do func(at Store, i int) error) (well int, refused []error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -243,7 +242,7 @@ func testLastOwnerAtOnce(s *suite) {
 	}
 }
 
-// clear takes the people away past the Store.
+// clear deletes all people directly in the database.
 func (s *suite) clear() {
 	s.Helper()
 	s.must(s.Exec(`DELETE FROM users`))

@@ -23,8 +23,8 @@ var wallTests = []struct {
 	{"no method reaches through another tenant", testWalls},
 }
 
-// noTenant are the methods that take no tenant: of the operator, of the system,
-// of one person, or of whoever has a secret.
+// noTenant lists the methods without a tenant: methods of the operator, of the system, of
+// one person, or of the holder of a secret.
 var noTenant = []string{
 	// The operator's.
 	"Tenant", "Tenants", "CreateTenant", "UpdateTenant", "DeleteTenant",
@@ -44,7 +44,7 @@ var noTenant = []string{
 	"Pending", "FinishPending", "ConfirmSession", "PutChallenge", "TakeChallenge",
 }
 
-// A walled is what a tenant has, and another that asks for it.
+// A walled has the objects of a tenant, and another tenant that asks for them.
 type walled struct {
 	own, other tenants.Tenant
 	key        tenants.Key
@@ -94,8 +94,8 @@ func (s *suite) walled() walled {
 	return w
 }
 
-// asked calls one method in the name of the other tenant. What it finds is
-// counted; an error is for the caller to judge.
+// asked calls each method as the other tenant and counts what it finds. The caller checks
+// the errors.
 func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 	late := s.Clock.Now().Add(time.Hour)
 	b := w.other.ID
@@ -255,8 +255,8 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 	}
 }
 
-// Every method of the Store is asked in the name of tenant B for what A has, or
-// stands among those that take no tenant. A new one fails until it does.
+// Every method of the Store is called as tenant B for the objects of A, or is listed in
+// noTenant. A new method fails the test until it has a call or is listed.
 func testWalls(s *suite) {
 	w := s.walled()
 	asked := w.asked(s)

@@ -140,7 +140,7 @@ func host(address, defaultPort string) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// killAfter is how long a command may go on after it was told to end.
+// killAfter is the time between the signal that ends a command and the kill.
 const killAfter = 30 * time.Second
 
 // command runs args in a new process group: a signal typed at the
