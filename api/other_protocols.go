@@ -36,7 +36,8 @@ func IPOf(peer net.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// Operator reports whether the key is one of the operator, which names the tenant of each check.
+// Operator reports whether the key belongs to the operator. Each check with such a key must name
+// its tenant.
 func (c Caller) Operator() bool { return c.key.Operator }
 
 // Subject returns the tenant with a slug or id, to which the caller sends the check c. "" means the tenant of the

@@ -141,8 +141,8 @@ func (l *Limiter) repeatCharges(r *enforcement.Request, o *enforcement.Outcome) 
 	}
 }
 
-// reserveLast stores the record of a request that was granted. The caller holds mu of the
-// reservations.
+// reserveLast stores the reservation of a granted request: what it charged and when it ends.
+// Take calls it after the charges. The caller holds l.reservations.mu.
 func (l *Limiter) reserveLast(r *enforcement.Request, o *enforcement.Outcome) {
 	rs, v := &l.reservations, r.Reservation
 	stored := rs.byKey[v.Key]

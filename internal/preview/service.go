@@ -430,7 +430,8 @@ func (r *run) chooseMinutes() {
 	}
 }
 
-// plainPart returns the part of a tenant for policy i of the draft without a replay.
+// plainPart returns how many requests and denials one tenant adds to the figures of policy i of
+// the draft. It uses only stored counts and does not replay requests.
 func (r *run) plainPart(m *member, i int) part {
 	v := &r.verdicts[i]
 	if v.source < 0 {

@@ -73,8 +73,8 @@ func (s *Store) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.Cou
 	return s.countRows(ctx, query, where, q)
 }
 
-// SumCounts returns one row for each tenant and name: the sum of the rows that match q. At of each
-// row is q.From.
+// SumCounts adds up the rows that match q. It returns one row for each tenant and name, where the
+// name is that of a policy or route, as q selects. The field At of each row is q.From.
 func (s *Store) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
 	where, err := countsWhere(q)
 	if err != nil {

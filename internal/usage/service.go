@@ -310,8 +310,8 @@ func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64)
 	return &after
 }
 
-// requests converts the pace to requests of equal cost that come every microseconds apart. ok is
-// false if the pace is 0 or unknown.
+// requests converts the pace to a steady stream of requests: each one costs cost units, and the
+// next one comes after every microseconds. ok is false if the pace is 0 or unknown.
 func (p *Pace) requests() (cost, every int64, ok bool) {
 	minutely := p.PerMinute + p.RefusedPerMinute
 	if !p.Known || minutely <= 0 || p.Requests <= 0 {

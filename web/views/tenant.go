@@ -99,7 +99,8 @@ type KeyDenial struct {
 	Wait     string
 }
 
-// open reports whether the page shows the remaining quota at once: if it is only a message.
+// open reports whether the section with the remaining quota is unfolded when the page loads. It is
+// if the section contains only a message.
 func (l Left) open() bool { return len(l.Policies) == 0 }
 
 // summary names what the page shows when it is opened.
