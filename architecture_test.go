@@ -3,6 +3,7 @@ package headgate_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -415,6 +416,25 @@ func TestDocumentsNameOnlyPathsThatExist(t *testing.T) {
 				t.Errorf("%s names %s, which does not exist", document, p)
 			}
 		}
+	}
+}
+
+// The first sentence of docs/faults.md has the counts of its rows.
+func TestFaultsAreCounted(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, all := map[string]int{}, 0
+	for _, row := range regexp.MustCompile(`(?m)^\| [A-Z]+-[A-Z]?\d+[a-z]? \|[^|]*\| \**([a-z ]+?)\** \|`).FindAllStringSubmatch(string(text), -1) {
+		counts[row[1]]++
+		all++
+	}
+	want := fmt.Sprintf("Headgate has %d goals of reliability and security. %d are held, %d are partly held, %d are not held, and %d are not applicable.",
+		all, counts["held"], counts["partly"], counts["not held"], counts["not applicable"])
+	if !strings.Contains(string(text), want) || len(counts) != 4 {
+		t.Errorf("the rows are %v, so the page must contain: %s", counts, want)
 	}
 }
 

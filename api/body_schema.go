@@ -41,6 +41,11 @@ var (
 func conformValue(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
 	switch {
 	case t == typeNullableSlug && d.Null():
+	case t == typeNullableSlug:
+		if emptyNext(d, t.Elem()) {
+			f.Add(d.Pointer(), "must not be empty; null is none")
+		}
+		d.Text()
 	case t.Kind() == reflect.Pointer:
 		conformValue(d, t.Elem(), f)
 	case t == typeRaw:

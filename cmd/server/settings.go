@@ -40,7 +40,7 @@ type databaseSettings struct {
 
 // limiterSettings select where counters are stored.
 type limiterSettings struct {
-	RedisURL    string `placeholder:"URL" secret:"true" help:"Where counters are kept: redis://, rediss:// or unix://; several addresses by comma; ?cluster=true, ?master_name=NAME. Empty: in this process."`
+	RedisURL    string `placeholder:"URL" secret:"true" help:"Where counters are kept: redis://, rediss:// or unix://; several addresses by comma; ?cluster=true; for Sentinels ?master_name=NAME, sentinel_username, sentinel_password. Empty: in this process."`
 	RedisPrefix string `default:"hg:" help:"What every key in Redis begins with."`
 	RedisStrict bool   `help:"Do not start with a Redis that may evict counters: its maxmemory-policy is not noeviction, or cannot be read. false: warn."`
 }
