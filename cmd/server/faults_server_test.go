@@ -207,9 +207,13 @@ func (s *faultScenario) underLoad(t *testing.T) faultRow {
 	await(time.Now().Add(faultAlone))
 
 	m.start = time.Now()
-	watching := watchFault(ctx, origins)
+	watching, seen := watchFault(ctx, origins, s.seen)
 	s.begin(b)
 	await(m.start.Add(s.duration()))
+	select {
+	case <-seen:
+	case <-time.After(faultTimeout):
+	}
 	system := systemSummary(people)
 	cancel()
 	b.during.Wait()
@@ -391,9 +395,11 @@ var instants = regexp.MustCompile(`\d{4}-\d{2}-\d{2}T[0-9:.]+Z|[0-9.]+(ms|s)\b|1
 var cause = regexp.MustCompile(` \([^)]*\)$`)
 
 // watchFault polls the state of the nodes until the context ends. The returned function
-// returns each statement with the time of its first appearance.
-func watchFault(ctx context.Context, origins []string) (said func() []string) {
+// returns each statement with the time of its first appearance. all is closed once every text
+// of want appeared in a statement.
+func watchFault(ctx context.Context, origins, want []string) (said func() []string, all chan struct{}) {
 	began, done := time.Now(), make(chan struct{})
+	all = make(chan struct{})
 	first := map[string]time.Duration{}
 	var order []string
 	note := func(text string) {
@@ -436,9 +442,15 @@ func watchFault(ctx context.Context, origins []string) (said func() []string) {
 	}
 	go func() {
 		defer close(done)
+		missing := true
 		for ctx.Err() == nil {
 			for _, origin := range origins {
 				look(origin)
+			}
+			text := strings.Join(order, "\n")
+			if missing && !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(text, w) }) {
+				missing = false
+				close(all)
 			}
 			await(time.Now().Add(100 * time.Millisecond))
 		}
@@ -449,7 +461,7 @@ func watchFault(ctx context.Context, origins []string) (said func() []string) {
 			texts = append(texts, fmt.Sprintf("%s after %s", text, first[text].Round(100*time.Millisecond)))
 		}
 		return texts
-	}
+	}, all
 }
 
 var summary = regexp.MustCompile(`\d+ nodes?, (?:all healthy|healthy|\d+ with problems)`)

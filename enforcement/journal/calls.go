@@ -28,8 +28,8 @@ func (c *calls) enter() (generation uint32) {
 
 func (c *calls) leave(generation uint32) { c.running[generation].Add(-1) }
 
-// mostAwaited bounds await: a call to a server that hangs can take longer, and is then not
-// answered.
+// mostAwaited is the maximum time that await waits. A call to a hung server takes longer, but
+// then it gets no answer, so await need not wait for its end.
 const mostAwaited = 2 * time.Second
 
 // await waits until the calls that run now have ended. Only one goroutine may call it at a

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// A Hash is the hash of a line of the chain. It is zero in place of the hash of the line before the
-// first one.
+// A Hash is the SHA-256 hash of a line of the audit log. Each line is hashed together with the Hash
+// of the line before it; for the first line, that is the zero Hash.
 type Hash [sha256.Size]byte
 
 // String returns the hash in hexadecimal.

@@ -185,9 +185,9 @@ type keyLine struct {
 	denied int64 // counted denials after the warm minutes
 }
 
-// lines returns a keyLine for each key of a policy that is in a ranking. For each minute, rest is
-// the number of requests that are not in the lower bounds of these keys. absent is an upper bound
-// of the requests in each minute of a key that is in no ranking.
+// lines returns a keyLine for each key of a policy that is in a ranking: the bounds of its requests
+// in each minute. rest has, for each minute, the requests of the policy minus the lower bounds of
+// these keys. absent has, for each minute, an upper bound of the requests of any other key.
 func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine, rest, absent []int64) {
 	list := m.policies[source.Slug]
 	rest, absent = make([]int64, len(list)), make([]int64, len(list))

@@ -96,7 +96,7 @@ func (l *tenantListing) orders() []views.Option {
 	return list
 }
 
-// address returns the list with one parameter changed, from its first page.
+// address returns the URL of the first page of the list, with one query parameter changed.
 func (l *tenantListing) address(name, value string) string {
 	return web.AppendQuery("/tenants", web.With(l.values, name, value))
 }

@@ -299,7 +299,7 @@ func (w *pages) explained(c echo.Context, s *enforcement.Subject, q question, x 
 	return v
 }
 
-// body returns the question as the API reads it.
+// body returns the JSON body with which the API answers the question of the form.
 func (q *question) body(tenant string) string {
 	body := checkBody{Tenant: tenant, Method: q.method, Path: q.path, Attributes: map[string]string{}, Cost: costOf(q.check.Cost)}
 	for i, name := range q.names {
