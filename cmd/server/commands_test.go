@@ -92,7 +92,7 @@ func TestFlagsOfEveryCommand(t *testing.T) {
 	}
 	writes := []string{
 		"migrate up", "migrate down", "migrate force", "key create", "key revoke", "backup",
-		"user create", "user invite", "user link", "user role", "user disable", "user enable",
+		"user create", "user invite", "user link", "user role", "user disable", "user enable", "user reset-second-factor",
 		"check", "tenants create", "tenants set", "tenants delete", "plans create", "plans save", "plans publish", "plans delete",
 		"keys create", "keys rotate", "keys revoke", "overrides create", "overrides delete", "lists add", "lists delete", "apply",
 	}
@@ -195,6 +195,7 @@ func TestDryRuns(t *testing.T) {
 	}
 	fails("must be an e-mail address", "user", "invite", "--email", "no", "--role", "viewer", "--dry-run")
 	fails("no user has", "user", "disable", "nobody@example.com", "--dry-run")
+	fails("has no second factor", "user", "reset-second-factor", "bob@example.com", "--dry-run")
 	fails("another account", "user", "invite", "--email", "bob@example.com", "--role", "viewer", "--dry-run")
 	fails("there is no migration", "migrate", "force", "999", "--dry-run")
 	fails("no such file", "backup", filepath.Join(folder, "none", "copy.db"), "--dry-run")

@@ -33,11 +33,12 @@ var wide = map[string]string{
 	"Tenant": itself, "Tenants": itself, "tenant": itself,
 	// Whoever has the secret, or the address, is yet to be told apart.
 	"oneUser": secret, "Session": secret, "Invitation": secret, "AcceptInvitation": secret, "MailInvitation": system, "addSession": secret,
-	"RenewSession": secret, "noteSeen": secret,
+	"RenewSession": secret, "noteSeen": secret, "Pending": secret, "ConfirmSession": secret,
 	// People are held against their tenant once they are read: by the services,
 	// by UpdateUser and by mayInvite.
 	"user": person, "ownerOf": person, "changeUser": person, "DeleteUser": person, "endAccess": person,
-	"Sessions": person, "EndSession": person,
+	"endSessions": person,
+	"Sessions":    person, "EndSession": person,
 	// What is said of all people.
 	"emailTaken": "an address is unique over all tenants", "refuseSetUp": "whether there is anybody at all",
 	"keepAnOwner": "owners are the operator's", "managersBeside": "only keys without a tenant",
