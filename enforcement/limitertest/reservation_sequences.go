@@ -15,24 +15,7 @@ import (
 // of Sequences.
 func ReservationSequences(t *testing.T, factory Factory, n int, seed uint64) {
 	t.Helper()
-	if n == 0 {
-		n = int(fromEnvironment(t, "HEADGATE_FUZZ_SEQUENCES", 2000))
-	}
-	if seed == 0 {
-		seed = fromEnvironment(t, "HEADGATE_FUZZ_SEED", rand.Uint64())
-	}
-	for _, mix := range mixes {
-		t.Run(mix.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, factory)
-			for i := range (n + len(mixes) - 1) / len(mixes) {
-				r := rand.New(rand.NewPCG(seed, uint64(i)))
-				if err := playReservations(w, r, newSequence(r, mix.limits)); err != nil {
-					t.Fatalf("sequence %d: %v\nreplay with HEADGATE_FUZZ_SEED=%d HEADGATE_FUZZ_SEQUENCES=%d", i, err, seed, (i+1)*len(mixes))
-				}
-			}
-		})
-	}
+	playEach(t, factory, n, seed, playReservations)
 }
 
 // An outstanding reservation of a sequence. after has, for each charge, a copy of the

@@ -28,6 +28,20 @@ const stepsInSequence = 50
 // failure prints the seed and the shortest list of steps that still fails.
 func Sequences(t *testing.T, factory Factory, n int, seed uint64) {
 	t.Helper()
+	playEach(t, factory, n, seed, func(w *harness, _ *rand.Rand, s *sequence) error {
+		err := s.playOn(w)
+		if err == nil {
+			return nil
+		}
+		short := s.shrink(w)
+		return fmt.Errorf("%w\nshortened:\n%s%v", err, short, short.playOn(w))
+	})
+}
+
+// playEach plays n random sequences, equally many of each mix. play returns an error if a
+// result is wrong. r is the source of random numbers of the sequence.
+func playEach(t *testing.T, factory Factory, n int, seed uint64, play func(w *harness, r *rand.Rand, s *sequence) error) {
+	t.Helper()
 	if n == 0 {
 		n = int(fromEnvironment(t, "HEADGATE_FUZZ_SEQUENCES", 2000))
 	}
@@ -39,11 +53,9 @@ func Sequences(t *testing.T, factory Factory, n int, seed uint64) {
 			t.Parallel()
 			w := newWorld(t, factory)
 			for i := range (n + len(mixes) - 1) / len(mixes) {
-				s := newSequence(rand.New(rand.NewPCG(seed, uint64(i))), mix.limits)
-				if err := s.playOn(w); err != nil {
-					short := s.shrink(w)
-					t.Fatalf("sequence %d: %v\nreplay with HEADGATE_FUZZ_SEED=%d HEADGATE_FUZZ_SEQUENCES=%d\nshortened:\n%s%v",
-						i, err, seed, (i+1)*len(mixes), short, short.playOn(w))
+				r := rand.New(rand.NewPCG(seed, uint64(i)))
+				if err := play(w, r, newSequence(r, mix.limits)); err != nil {
+					t.Fatalf("replay with HEADGATE_FUZZ_SEED=%d HEADGATE_FUZZ_SEQUENCES=%d\nsequence %d: %v", seed, (i+1)*len(mixes), i, err)
 				}
 			}
 		})

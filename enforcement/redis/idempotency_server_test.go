@@ -23,19 +23,30 @@ func idempotent(n uint64, charges ...enforcement.Charge) enforcement.Request {
 	return r
 }
 
+// losing returns a limiter, and a function that takes a request on the same server over a
+// connection that loses the reply.
+func losing(t *testing.T) (direct *redis.Limiter, loseReply func(enforcement.Request)) {
+	t.Helper()
+	url, prefix := servertest.Redis(t), newPrefix()
+	proxy := servertest.StartProxy(t, url)
+	through := open(t, redis.Config{URL: proxy.URL(), Prefix: prefix})
+	return open(t, redis.Config{URL: url, Prefix: prefix}), func(r enforcement.Request) {
+		t.Helper()
+		lost := proxy.Lose(servertest.Loss{Request: "evalsha"})
+		o := take(t.Context(), through, r)
+		<-lost
+		if o.Verdict != enforcement.Unknown {
+			t.Fatalf("verdict %s, want unknown", o.Verdict)
+		}
+	}
+}
+
 // If the reply is lost, the repetition gets the decision that was made.
 func TestLostReplyOfAnIdempotentCheck(t *testing.T) {
 	t.Parallel()
-	url, prefix := servertest.Redis(t), newPrefix()
-	proxy := servertest.StartProxy(t, url)
-	through, direct := open(t, redis.Config{URL: proxy.URL(), Prefix: prefix}), open(t, redis.Config{URL: url, Prefix: prefix})
+	direct, loseReply := losing(t)
 	mustTake(t, direct, idempotent(1, charge(1, perHour, 1))) // so that the script is known
-	lost := proxy.Lose(servertest.Loss{Request: "evalsha"})
-	first := take(t.Context(), through, idempotent(2, charge(1, perHour, 1)))
-	<-lost
-	if first.Verdict != enforcement.Unknown {
-		t.Fatalf("verdict %s, want unknown", first.Verdict)
-	}
+	loseReply(idempotent(2, charge(1, perHour, 1)))
 	again := idempotent(2, charge(1, perHour, 1))
 	again.ID[1] = 2
 	o := mustTake(t, direct, again)

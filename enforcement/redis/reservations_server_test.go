@@ -38,18 +38,11 @@ func settle(made *enforcement.Request, record *enforcement.Record, cost int64) e
 // at most once.
 func TestLostReplyOfASettle(t *testing.T) {
 	t.Parallel()
-	url, prefix := servertest.Redis(t), newPrefix()
-	proxy := servertest.StartProxy(t, url)
-	through, direct := open(t, redis.Config{URL: proxy.URL(), Prefix: prefix}), open(t, redis.Config{URL: url, Prefix: prefix})
+	direct, loseReply := losing(t)
 	made := reservation(1, time.Hour, charge(1, perHour, 6))
 	o := mustTake(t, direct, made)
-	lost := proxy.Lose(servertest.Loss{Request: "evalsha"})
 	request := settle(&made, o.Record, 2)
-	first := take(t.Context(), through, request)
-	<-lost
-	if first.Verdict != enforcement.Unknown {
-		t.Fatalf("verdict %s, want unknown", first.Verdict)
-	}
+	loseReply(request)
 	if again := take(t.Context(), direct, request); again.Verdict != enforcement.Stale {
 		t.Errorf("the repetition: %s", again.Verdict)
 	}

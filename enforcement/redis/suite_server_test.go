@@ -71,18 +71,21 @@ func TestSequences(t *testing.T) {
 	scripted(t, func(t *testing.T, factory limitertest.Factory) { limitertest.Sequences(t, factory, 0, 0) })
 }
 
+// agreeing returns a limiter. The test fails if a script and the reference functions disagree.
+func agreeing(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
+	l := open(t, redis.Config{URL: servertest.Redis(t), Now: c.Now})
+	t.Cleanup(func() {
+		if s := l.Status(); s.Mismatches != 0 || s.Unreadable != 0 {
+			t.Errorf("script and reference disagreed on %d requests, %d states were unreadable", s.Mismatches, s.Unreadable)
+		}
+	})
+	return limitertest.Fixture{Limiter: l}
+}
+
 // Only take.lua decides reservations.
 func TestReservations(t *testing.T) {
 	t.Parallel()
-	limitertest.Reservations(t, func(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
-		l := open(t, redis.Config{URL: servertest.Redis(t), Now: c.Now})
-		t.Cleanup(func() {
-			if s := l.Status(); s.Mismatches != 0 || s.Unreadable != 0 {
-				t.Errorf("script and reference disagreed on %d requests, %d states were unreadable", s.Mismatches, s.Unreadable)
-			}
-		})
-		return limitertest.Fixture{Limiter: l}
-	})
+	limitertest.Reservations(t, agreeing)
 }
 
 // A cluster of one server holds all slots and the rules of all clusters: the
@@ -113,13 +116,5 @@ func startCluster(t *testing.T) string {
 
 func TestReservationSequences(t *testing.T) {
 	t.Parallel()
-	limitertest.ReservationSequences(t, func(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
-		l := open(t, redis.Config{URL: servertest.Redis(t), Now: c.Now})
-		t.Cleanup(func() {
-			if s := l.Status(); s.Mismatches != 0 || s.Unreadable != 0 {
-				t.Errorf("script and reference disagreed on %d requests, %d states were unreadable", s.Mismatches, s.Unreadable)
-			}
-		})
-		return limitertest.Fixture{Limiter: l}
-	}, 0, 0)
+	limitertest.ReservationSequences(t, agreeing, 0, 0)
 }
