@@ -55,3 +55,31 @@ func TestReservationsPage(t *testing.T) {
 		}
 	}
 }
+
+// HEADGATE_MAX_RESERVATIONS bounds the outstanding reservations of a tenant.
+func TestMaxReservations(t *testing.T) {
+	t.Parallel()
+	node := start(t, map[string]string{
+		"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap, "HEADGATE_MAX_RESERVATIONS": "1",
+	})
+	body := func(id string) string {
+		return `{"id": "` + id + `", "ttl_ms": 60000, "tenant": "demo", "method": "GET", "path": "/v1/hello"}`
+	}
+	for _, step := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{http.MethodPost, "/v1/reservations", body("first"), http.StatusCreated},
+		{http.MethodPost, "/v1/reservations", body("second"), http.StatusServiceUnavailable},
+		{http.MethodDelete, "/v1/reservations/first?tenant=demo", "", http.StatusOK},
+		{http.MethodPost, "/v1/reservations", body("second"), http.StatusCreated},
+	} {
+		a := call(t, bootstrap, step.method, node.origin+step.path, step.body)
+		if a.status != step.status {
+			t.Errorf("%s %s %s: %d %s, want %d", step.method, step.path, step.body, a.status, a.body, step.status)
+		}
+		if a.status == http.StatusServiceUnavailable && !strings.Contains(a.body, "too_many_reservations") {
+			t.Errorf("a second reservation: %s", a.body)
+		}
+	}
+}

@@ -62,12 +62,13 @@ type serveSettings struct {
 	Nodes          int           `default:"0" help:"How many nodes share the limits: with Redis away, each gives out a share of 1/nodes. 0: the node counts the nodes that report to the database. Of a leased policy, each holds at most 1/nodes of the tenth of a limit that may be leased."`
 	LimiterTimeout time.Duration `default:"50ms" help:"How long Redis may take to answer a call, from when it is written, before the policies' on_failure answers. Time inside the node is not part of it; a check behind a call that is not answered waits up to about twice as long, and longer on a machine that is short of processors."`
 
-	MaxWaiting     int `default:"8192" help:"How many checks may wait on this node before further ones are answered 503 with Retry-After; a batch counts as an eighth of its checks. 0: none waits."`
-	MaxCounters    int `default:"4000000" help:"How many counters this process keeps at once, about 85 bytes each; a tenant has at most a quarter. Further keys of a limit share one counter."`
-	MaxKeys        int `default:"1000000" help:"How many live counters a tenant may have in Redis, about 160 bytes each, logs more. Further keys of a limit share one counter."`
-	MaxIdempotency int `name:"max-idempotency-keys" default:"100000" help:"How many checks with a new Idempotency-Key a tenant may send in 10 minutes, about 300 bytes each; an atomic batch counts once for every 8 limits. Further ones are answered 503 with Retry-After."`
-	MaxConnections int `default:"10000" help:"How many connections this process accepts at once; at most three quarters of the files that it may open. Above it, idle connections are closed first; a small reserve answers health and metrics only."`
-	MaxPerAddress  int `name:"max-connections-per-address" default:"0" help:"How many connections one IPv4 address or IPv6 /64 network may have. 0: half of the maximum for all addresses."`
+	MaxWaiting      int `default:"8192" help:"How many checks may wait on this node before further ones are answered 503 with Retry-After; a batch counts as an eighth of its checks. 0: none waits."`
+	MaxCounters     int `default:"4000000" help:"How many counters this process keeps at once, about 85 bytes each; a tenant has at most a quarter. Further keys of a limit share one counter."`
+	MaxKeys         int `default:"1000000" help:"How many live counters a tenant may have in Redis, about 160 bytes each, logs more. Further keys of a limit share one counter."`
+	MaxIdempotency  int `name:"max-idempotency-keys" default:"100000" help:"How many checks with a new Idempotency-Key a tenant may send in 10 minutes, about 300 bytes each; an atomic batch counts once for every 8 limits. Further ones are answered 503 with Retry-After."`
+	MaxReservations int `default:"10000" help:"How many outstanding reservations a tenant may have. Each counts as 6 counters of the tenant. Further ones are answered 503 with Retry-After, and charge nothing."`
+	MaxConnections  int `default:"10000" help:"How many connections this process accepts at once; at most three quarters of the files that it may open. Above it, idle connections are closed first; a small reserve answers health and metrics only."`
+	MaxPerAddress   int `name:"max-connections-per-address" default:"0" help:"How many connections one IPv4 address or IPv6 /64 network may have. 0: half of the maximum for all addresses."`
 
 	APIRate           int    `name:"api-rate" default:"6000" help:"How many requests a minute an API key may send to this node for anything but checks. 0: no limit."`
 	APIRatePerAddress int    `name:"api-rate-per-address" default:"12000" help:"How many such requests a minute may come from one IPv4 address or IPv6 /64 network; a twentieth of them without a valid key. 0: no limit."`
@@ -177,6 +178,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"max-counters", within(s.MaxCounters, 1000, 1_000_000_000)},
 		{"max-keys", within(s.MaxKeys, 1000, 1_000_000_000)},
 		{"max-idempotency-keys", within(s.MaxIdempotency, 1000, 1_000_000_000)},
+		{"max-reservations", within(s.MaxReservations, 1, 1_000_000)},
 		{"max-waiting", within(s.MaxWaiting, 0, 1_000_000)},
 		{"api-rate", within(s.APIRate, 0, 1_000_000_000)},
 		{"api-rate-per-address", within(s.APIRatePerAddress, 0, 1_000_000_000)},

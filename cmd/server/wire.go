@@ -426,7 +426,10 @@ func (n *node) connectionState() metrics.ConnectionState {
 
 // newEngine creates the engine that decides checks, with the node's limiter.
 func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine {
-	cfg := enforcement.Config{Nodes: s.Nodes, JournalKeys: -1, Recorder: n.recorder, IdempotencyKeys: int64(s.MaxIdempotency), Logger: log}
+	cfg := enforcement.Config{
+		Nodes: s.Nodes, JournalKeys: -1, Recorder: n.recorder, Logger: log,
+		IdempotencyKeys: int64(s.MaxIdempotency), Reservations: int64(s.MaxReservations),
+	}
 	var limiter enforcement.Limiter = n.journal
 	cfg.Reserver = n.local
 	if n.shared != nil {

@@ -10,7 +10,7 @@ import (
 
 // nVerdicts is the number of verdicts of the limiter, and the length of arrays with one element for
 // each verdict. Index 0 is for an unknown verdict.
-const nVerdicts = int(enforcement.Reused) + 1
+const nVerdicts = int(enforcement.Full) + 1
 
 type limiterCounts struct {
 	seconds  histogram // in microseconds, its sum in nanoseconds

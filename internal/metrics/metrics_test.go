@@ -258,12 +258,12 @@ func (v verdicts) Take(_ context.Context, _ []enforcement.Request, outcomes []en
 func TestInstrumentedLimiter(t *testing.T) {
 	t.Parallel()
 	r := NewRecorder(Config{})
-	l := r.InstrumentLimiter(verdicts{enforcement.Granted, enforcement.Granted, enforcement.Refused, enforcement.Unknown, 99})
+	l := r.InstrumentLimiter(verdicts{enforcement.Granted, enforcement.Granted, enforcement.Refused, enforcement.Unknown, enforcement.Full, 99})
 	for range 3 {
-		l.Take(t.Context(), make([]enforcement.Request, 5), make([]enforcement.Outcome, 5))
+		l.Take(t.Context(), make([]enforcement.Request, 6), make([]enforcement.Outcome, 6))
 	}
 	families := scrape(t, r)
-	for verdict, want := range map[string]float64{"granted": 6, "refused": 3, "unknown": 3, "failed": 0, "none": 3} {
+	for verdict, want := range map[string]float64{"granted": 6, "refused": 3, "unknown": 3, "failed": 0, "full": 3, "none": 3} {
 		if got := value(t, families, "headgate_limiter_requests_total", "verdict", verdict); got != want {
 			t.Errorf("%s = %v, want %v", verdict, got, want)
 		}

@@ -52,7 +52,8 @@ var Codes = []Code{
 	{"too_many_maintenance_windows", "conflict", "The owner has the maximum number of maintenance windows. Delete one first."},
 	{"too_many_members", "conflict", "The tenant has the maximum number of people."},
 	{"too_many_overrides", "conflict", "The tenant has the maximum number of overrides."},
-	{"too_many_reservations", "unavailable", "The tenant has the maximum number of outstanding reservations. Nothing was charged."},
+	{"too_many_reservations", "unavailable", "The tenant has as many outstanding reservations as " +
+		"HEADGATE_MAX_RESERVATIONS allows. Nothing was charged."},
 	{"too_many_rules", "conflict", "The owner has the maximum number of alert rules. Delete one first."},
 	{"untrusted_proxy", "forbidden", "The request to /v1/forward-auth does not come from a trusted proxy."},
 }
