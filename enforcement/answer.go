@@ -12,6 +12,9 @@ func (e *Engine) answerEach(ctx context.Context, w *call) {
 		it, one := &w.items[i], w.items[i:i+1]
 		if it.asks() {
 			o := &w.outcomes[it.request]
+			if it.reserves() {
+				e.reserved.made(o)
+			}
 			if it.keyed && w.repeated(one, o, it.first) || it.reserves() && w.reserved(one, o, it.first) {
 				continue
 			}

@@ -66,6 +66,7 @@ type Engine struct {
 	reserver Reserver
 	// mostReservations is Config.Reservations.
 	mostReservations int64
+	reserved         reservationCounters
 	now              func() time.Time
 	newID            func() [16]byte
 	logger           *slog.Logger

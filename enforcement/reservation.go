@@ -139,6 +139,9 @@ type Reserver interface {
 	// in the order of Until and the partition of their keys. The first one follows the
 	// position (until, partition).
 	Outstanding(ctx context.Context, home string, tenant uint32, until int64, partition [16]byte, most int) ([]ReservationEntry, error)
+	// OutstandingTotal returns the number of listed reservations of all tenants that have not
+	// ended.
+	OutstandingTotal(ctx context.Context) (int64, error)
 }
 
 // RecordKey returns the key of the record that the request creates, reads or changes. ok is

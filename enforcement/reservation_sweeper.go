@@ -9,6 +9,7 @@ import (
 const (
 	sweepReservations = time.Second // between two looks for reservations that are due
 	mostDue           = 500         // reservations that one look ends
+	looksPerCount     = 10          // looks for each count of the outstanding reservations
 )
 
 // RunReservations ends reservations whose time has passed, until ctx ends. A reservation is
@@ -33,8 +34,23 @@ func (e *Engine) RunReservations(ctx context.Context, subject func(number uint32
 	}
 }
 
-// EndReservations ends the reservations whose time has passed.
+// EndReservations ends the reservations whose time has passed. Each tenth call also reads the
+// number of outstanding reservations.
 func (e *Engine) EndReservations(ctx context.Context, subject func(number uint32) (*Subject, bool)) error {
+	if err := e.endAllDue(ctx, subject); err != nil {
+		return err
+	}
+	if e.reserved.looks.Add(1)%looksPerCount != 1 {
+		return nil
+	}
+	n, err := e.reserver.OutstandingTotal(ctx)
+	if err == nil {
+		e.reserved.outstanding.Store(n)
+	}
+	return err
+}
+
+func (e *Engine) endAllDue(ctx context.Context, subject func(number uint32) (*Subject, bool)) error {
 	for {
 		due, err := e.reserver.Due(ctx, mostDue)
 		if err != nil {

@@ -320,6 +320,7 @@ func (e *Engine) ChangeReservation(ctx context.Context, s *Subject, change *Rese
 			return nil, false, err
 		}
 		if o.Verdict == Granted {
+			e.reserved.ended(change.State)
 			return showReservation(record.After(&request, o)), false, nil
 		}
 	}
@@ -348,7 +349,10 @@ func hasEnded(r *Reserved) error {
 func (e *Engine) expire(ctx context.Context, s *Subject, home string, key Key, record *Record, data *reservationData) error {
 	request := e.adjustment(s, home, key, record, data, &ReservationChange{State: ReservationExpired})
 	request.Reservation.Due = true
-	_, err := e.adjust(ctx, request)
+	o, err := e.adjust(ctx, request)
+	if err == nil && o.Verdict == Granted {
+		e.reserved.ended(ReservationExpired)
+	}
 	return err
 }
 

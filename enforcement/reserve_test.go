@@ -247,6 +247,28 @@ func TestReservationBound(t *testing.T) {
 	}
 }
 
+func TestReservationCounts(t *testing.T) {
+	t.Parallel()
+	w := newReserving(t, enforcement.Config{Reservations: 3})
+	for _, id := range []string{"r1", "r2", "r3", "r3", "r4"} {
+		w.reserve(id, "1")
+	}
+	w.sweep()
+	for range 2 {
+		w.change(settled("r1", tokens("1")))
+		w.change(enforcement.ReservationChange{ID: "r2", State: enforcement.ReservationReleased})
+	}
+	w.reserve("r5", "1000") // denied by the limit
+	w.is(fmt.Sprintf("%+v", w.engine.ReservationCounts()),
+		"{Outstanding:3 Created:3 Refused:1 Settled:1 Released:1 Expired:0}", "repetitions count once")
+	w.clock.Advance(time.Minute)
+	for range 10 {
+		w.sweep()
+	}
+	w.is(fmt.Sprintf("%+v", w.engine.ReservationCounts()),
+		"{Outstanding:0 Created:3 Refused:1 Settled:1 Released:1 Expired:1}", "at the end")
+}
+
 // Without the limiter, failure modes decide, and there is no reservation that could later give
 // something back. A settle can be repeated.
 func TestReservationsWithoutTheLimiter(t *testing.T) {

@@ -198,6 +198,7 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 		Snapshot: n.snapshotState, Redis: n.redisState(), Durable: n.durableState, Leases: n.leaseState(), Journal: n.journalState(),
 		Admission: n.admissionState, Connections: n.connectionState, AuditLines: n.auditLines.Load,
 		DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
+		Reservations: func() enforcement.ReservationCounts { return n.engine.ReservationCounts() },
 		Database: func() metrics.Refusing {
 			r := n.store.WriteRefusal()
 			return metrics.Refusing{Since: r.Since, Code: r.Code}

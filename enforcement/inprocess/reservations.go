@@ -250,7 +250,7 @@ func (l *Limiter) Outstanding(_ context.Context, _ string, tenant uint32, until 
 	return list[:min(len(list), most)], nil
 }
 
-// OutstandingTotal returns the number of listed reservations that have not ended.
+// OutstandingTotal implements enforcement.Reserver.
 func (l *Limiter) OutstandingTotal(context.Context) (int64, error) {
 	l.reservations.mu.Lock()
 	defer l.reservations.mu.Unlock()

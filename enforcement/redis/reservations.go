@@ -225,7 +225,7 @@ func (l *Limiter) Outstanding(ctx context.Context, home string, tenant uint32, u
 	}
 }
 
-// OutstandingTotal returns the number of reservations of all tenants in the lists.
+// OutstandingTotal implements enforcement.Reserver.
 func (l *Limiter) OutstandingTotal(ctx context.Context) (total int64, err error) {
 	commands := make([]*redis.IntCmd, l.config.Tags)
 	_, _ = l.probe.Pipelined(ctx, func(p redis.Pipeliner) error {

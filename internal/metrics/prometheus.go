@@ -128,6 +128,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter("connections_ended_total", help, state.Evicted, "cause", "idle")
 		s.counter("connections_ended_total", help, state.Refused, "cause", "refused")
 	}
+	if c.r.cfg.Reservations != nil {
+		s.reservations(c.r.cfg.Reservations())
+	}
 	if c.r.cfg.DeniedRequests != nil {
 		s.counter("api_requests_denied_total",
 			"Requests to the API, without checks, that were denied by HEADGATE_API_RATE or HEADGATE_API_RATE_PER_ADDRESS.",
@@ -280,6 +283,16 @@ func (r *Recorder) collectLimiter(s sink) {
 		}
 		s.counter("limiter_requests_total", "Requests to the limiter, by verdict.", int64(n), "verdict", name)
 	}
+}
+
+func (s sink) reservations(n enforcement.ReservationCounts) {
+	s.gauge("reservations_outstanding", "Outstanding reservations of all tenants on all nodes, read every 10 seconds.", float64(n.Outstanding))
+	const help = "Reservations that this node created and ended, and those that it refused because the tenant had too many, by event."
+	s.counter("reservations_total", help, n.Created, "event", "created")
+	s.counter("reservations_total", help, n.Refused, "event", "refused")
+	s.counter("reservations_total", help, n.Settled, "event", "settled")
+	s.counter("reservations_total", help, n.Released, "event", "released")
+	s.counter("reservations_total", help, n.Expired, "event", "expired")
 }
 
 func (s sink) snapshot(state SnapshotState) {

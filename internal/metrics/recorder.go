@@ -43,6 +43,9 @@ type Config struct {
 	Leases func() LeaseState
 	// Journal returns the state of the journal. Default: no metrics about it.
 	Journal func() JournalState
+	// Reservations returns the number of outstanding reservations, and how many were made and ended. Default: no metrics
+	// about them.
+	Reservations func() enforcement.ReservationCounts
 	// Log returns how many log lines could not be written. Default: no metrics about it.
 	Log func() logging.Status
 	// Durable returns the state of the durable counters. Default: no metrics about it.

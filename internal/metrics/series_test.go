@@ -13,6 +13,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/logging"
 )
 
@@ -70,7 +71,9 @@ func everySeries() *Recorder {
 		Snapshot: func() SnapshotState { return SnapshotState{} }, Redis: func() RedisState { return RedisState{Refusing: Refusing{Since: time.Now(), Code: "OOM"}} },
 		Database: func() Refusing { return Refusing{Since: time.Now(), Code: "full"} },
 		Flush:    func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
-		Admission: func() AdmissionState { return AdmissionState{} }, Connections: func() ConnectionState { return ConnectionState{} }, Durable: func() DurableState { return DurableState{} }, Leases: func() LeaseState { return LeaseState{} },
+		Admission: func() AdmissionState { return AdmissionState{} }, Connections: func() ConnectionState { return ConnectionState{} },
+		Reservations: func() enforcement.ReservationCounts { return enforcement.ReservationCounts{} },
+		Durable:      func() DurableState { return DurableState{} }, Leases: func() LeaseState { return LeaseState{} },
 		Journal:    func() JournalState { return JournalState{} },
 		AuditLines: func() int64 { return 0 }, DeniedRequests: func() int64 { return 0 },
 		Log: func() logging.Status { return logging.Status{} },

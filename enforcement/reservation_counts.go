@@ -1,0 +1,54 @@
+package enforcement
+
+import "sync/atomic"
+
+// ReservationCounts has the number of outstanding reservations of all tenants on all nodes, and
+// what this node did since it started.
+type ReservationCounts struct {
+	// Outstanding is the number when the node last read it, which RunReservations does every 10
+	// seconds.
+	Outstanding int64
+	// Created counts new reservations, and Refused those that the bound of outstanding
+	// reservations prevented. Denials by limits are not counted here.
+	Created, Refused int64
+	// Settled, Released and Expired count reservations by how they ended.
+	Settled, Released, Expired int64
+}
+
+// reservationCounters has the counters of ReservationCounts.
+type reservationCounters struct {
+	looks atomic.Int64 // calls of EndReservations
+
+	outstanding, created, refused, settled, released, expired atomic.Int64
+}
+
+// made counts the outcome of a check that makes a reservation.
+func (r *reservationCounters) made(o *Outcome) {
+	switch {
+	case o.Verdict == Full:
+		r.refused.Add(1)
+	case o.Verdict == Granted && o.Record != nil && !o.Replayed:
+		r.created.Add(1)
+	}
+}
+
+// ended counts a reservation that ended with a state.
+func (r *reservationCounters) ended(state ReservationState) {
+	switch state {
+	case ReservationSettled:
+		r.settled.Add(1)
+	case ReservationReleased:
+		r.released.Add(1)
+	case ReservationExpired:
+		r.expired.Add(1)
+	}
+}
+
+// ReservationCounts returns what the node counted.
+func (e *Engine) ReservationCounts() ReservationCounts {
+	r := &e.reserved
+	return ReservationCounts{
+		Outstanding: r.outstanding.Load(), Created: r.created.Load(), Refused: r.refused.Load(),
+		Settled: r.settled.Load(), Released: r.released.Load(), Expired: r.expired.Load(),
+	}
+}
