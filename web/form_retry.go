@@ -49,7 +49,7 @@ func reportAt(form any, f problem.Field, renamed map[string]string) views.Fault 
 	if other, has := renamed[name]; has {
 		name = other
 	} else if attribute, is := strings.CutPrefix(name, "key/"); is {
-		name = KeyFieldPrefix + Unescape(attribute)
+		name = KeyFieldPrefix + problem.Unescape(attribute)
 	}
 	id, label, fault := views.FindControl(form, name)
 	if fault == nil {
@@ -59,9 +59,4 @@ func reportAt(form any, f problem.Field, renamed map[string]string) views.Fault 
 		*fault = Sentence(f.Message)
 	}
 	return views.Fault{Field: id, Message: label + " " + EndSentence(f.Message)}
-}
-
-// Unescape returns the text for which a segment of a JSON pointer stands.
-func Unescape(segment string) string {
-	return strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
 }

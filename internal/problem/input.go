@@ -98,3 +98,8 @@ func (f *Fields) text(pointer, s string, least, most int, allowed string) {
 func Escape(s string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
 }
+
+// Unescape returns the text for which a segment of a JSON pointer stands. It reverses Escape.
+func Unescape(segment string) string {
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/views"
@@ -104,11 +105,11 @@ func changeRows(list []plans.Change) []views.DiffRow {
 // changeName returns the name of a pointer of plans.Change.
 func changeName(pointer string) string {
 	if name, is := strings.CutPrefix(pointer, "/match/attributes/"); is {
-		return "Attribute " + web.Unescape(name)
+		return "Attribute " + problem.Unescape(name)
 	}
 	if rest, is := strings.CutPrefix(pointer, "/limits/"); is {
 		name, field, _ := strings.Cut(rest, "/")
-		return "Limit " + web.Unescape(name) + ", " + field
+		return "Limit " + problem.Unescape(name) + ", " + field
 	}
 	return fieldName(strings.TrimPrefix(strings.TrimPrefix(pointer, "/match"), "/"))
 }

@@ -244,7 +244,7 @@ type checkBody struct {
 
 // command returns the check as a command to paste.
 func (b checkBody) command(origin string) string {
-	return web.Curl(origin+"/v1/check", web.JSONText(b))
+	return curl(origin+"/v1/check", web.JSONText(b))
 }
 
 // costOf returns the cost of a body, which leaves out a cost of 1.

@@ -295,7 +295,7 @@ func (w *pages) explained(c echo.Context, s *enforcement.Subject, q question, x 
 	}
 	body := q.body(s.Tenant)
 	origin := w.Origin(c)
-	v.ExplainCurl, v.CheckCurl = web.Curl(origin+"/v1/explain", body), web.Curl(origin+"/v1/check", body)
+	v.ExplainCurl, v.CheckCurl = curl(origin+"/v1/explain", body), curl(origin+"/v1/check", body)
 	return v
 }
 

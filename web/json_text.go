@@ -8,16 +8,6 @@ import (
 	"unicode/utf16"
 )
 
-// Curl returns a curl command that sends a JSON body. The shell variable $HEADGATE_KEY contains
-// the API key.
-func Curl(address, body string) string {
-	return "curl -i " + shellQuoted(address) +
-		" \\\n  -H \"Authorization: Bearer $HEADGATE_KEY\" \\\n  -H 'Content-Type: application/json' \\\n  -d " + shellQuoted(body)
-}
-
-// shellQuoted quotes a text for a shell.
-func shellQuoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
-
 // JSONText returns a value as JSON in visible ASCII characters.
 func JSONText(v any) string {
 	var b bytes.Buffer
