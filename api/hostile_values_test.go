@@ -53,7 +53,7 @@ func TestHostileValues(t *testing.T) {
 func (w *world) revision() int64 {
 	revision, err := w.store.Revision(w.t.Context())
 	must(w.t, err)
-	return int64(revision)
+	return revision
 }
 
 // withHostileValues returns the body once for each value in it, at every depth, and each
