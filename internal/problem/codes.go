@@ -61,8 +61,8 @@ var Codes = []Code{
 // PageCodes are codes that only pages of the dashboard use. The API does not return them.
 var PageCodes = []string{
 	"already_set_up", "code_used", "code_wrong", "confirm_first", "link_taken", "no_password", "no_second_factor", "oidc_refused",
-	"passkey_exists", "passkey_wrong", "passkeys_unavailable", "second_factor_exists", "second_factor_required", "second_factor_unreadable", "session_exists",
-	"sign_in_expired", "sign_in_failed", "too_many_second_factors", "unknown_person",
+	"passkey_exists", "passkey_wrong", "passkeys_unavailable", "second_factor_exists", "second_factor_required",
+	"second_factor_unreadable", "session_exists", "sign_in_expired", "sign_in_failed", "too_many_second_factors", "unknown_person",
 }
 
 // CodesOf returns the codes of a type.
