@@ -47,8 +47,8 @@ func (m *faultMeasure) row() faultRow {
 		counts:   fmt.Sprintf("%d of %d", max(0, m.answered-m.counted), m.answered),
 		recovery: fmt.Sprintf("%.1f s", m.recovery.Seconds()),
 		seen:     strings.Join(m.seen, "; "),
-		measure: fmt.Sprintf("%d of %d answers degraded, %d of them `503`; %d errors; %d of %d units that failure modes admitted are charged",
-			m.degraded, m.answered, m.unavailable, m.errors, m.later, m.meanwhile),
+		measure: fmt.Sprintf("%d of %d answers degraded, %d of them `503`; %d errors; %d of %d units that failure modes admitted are charged; %d warnings in the log of a node",
+			m.degraded, m.answered, m.unavailable, m.errors, m.later, m.meanwhile, m.warnings),
 		failed: m.failed,
 	}
 }

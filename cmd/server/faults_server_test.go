@@ -102,7 +102,25 @@ type faultMeasure struct {
 	answered, counted int64
 	recovery          time.Duration
 	seen              []string
+	warnings          int // the most lines of level WARN or ERROR in the log of a node, from the fault on
 	failed            []string
+}
+
+// mostWarnings is the goal for the lines of level WARN or ERROR of a node within a minute.
+const mostWarnings = 6
+
+// warningsSince returns the number of lines of level WARN or ERROR in a log since an instant.
+func warningsSince(log *output, at time.Time) (n int) {
+	for _, text := range strings.Split(log.String(), "\n") {
+		var l struct {
+			Time  time.Time
+			Level string
+		}
+		if json.Unmarshal([]byte(text), &l) == nil && (l.Level == "WARN" || l.Level == "ERROR") && !l.Time.Before(at) {
+			n++
+		}
+	}
+	return n
 }
 
 // fail notes that the goal is not held, and fails the test.
@@ -229,6 +247,9 @@ func (s *faultScenario) underLoad(t *testing.T) faultRow {
 	}
 	await(m.end.Add(faultAfter))
 	m.ledger = load.end()
+	for _, node := range b.cluster.nodes {
+		m.warnings = max(m.warnings, warningsSince(node.logs, m.start))
+	}
 	m.settle(b, began)
 	if s.holds != nil {
 		s.holds(b, m)
@@ -263,6 +284,9 @@ func (s *faultScenario) bounds(b *faultBench, m *faultMeasure) {
 	}
 	if most := max(s.recovers, 2*time.Second); m.recovery > most {
 		m.miss("recovery in %s", most)
+	}
+	if m.warnings > mostWarnings {
+		m.fail(b, "%d warnings in the log of a node", m.warnings)
 	}
 	for _, a := range m.ledger {
 		if a.took >= faultTimeout {

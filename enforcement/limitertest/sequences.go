@@ -34,7 +34,7 @@ func Sequences(t *testing.T, factory Factory, n int, seed uint64) {
 			return nil
 		}
 		short := s.shrink(w)
-		return fmt.Errorf("%w\nshortened:\n%s%v", err, short, short.playOn(w))
+		return fmt.Errorf("%w\nshortened:\n%s%w", err, short, short.playOn(w))
 	})
 }
 

@@ -2,7 +2,10 @@ package logging
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,11 +17,20 @@ const (
 	// maxFolds is the maximum number of different warnings that are folded at the same time. If
 	// there is one more, the oldest period ends early.
 	maxFolds = 256
+	// maxMessages is the maximum number of messages that a fold remembers.
+	maxMessages = 16
 )
 
 // unfolded has the names of attributes that are ignored when two warnings are compared, because
 // their values contain ports, durations, and counters.
 var unfolded = map[string]bool{"error": true, "err": true, "request_id": true, "addr": true}
+
+// A causer is an error whose cause, such as a database that cannot be reached, makes many
+// operations fail. CommonCause returns the cause, or "" if there is none of that kind.
+type causer interface {
+	error
+	CommonCause() string
+}
 
 // A handler is a slog.Handler that folds repeated warnings and errors into one line.
 //
@@ -27,6 +39,10 @@ var unfolded = map[string]bool{"error": true, "err": true, "request_id": true, "
 // a period begins. When the period ends, the last of the equal records is passed on with the
 // attribute repeated, which is the number of equal records after the first. Records below the level
 // of a warning are passed on unchanged.
+//
+// Two records are also equal if their errors have the same common cause. Otherwise one outage of
+// the database would write a line for each operation that needs it. The record at the end of the
+// period then has the attribute also with the messages of the other operations.
 type handler struct {
 	next   slog.Handler
 	prefix string // text of the attributes and groups that WithAttrs and WithGroup added
@@ -48,6 +64,7 @@ type folds struct {
 type fold struct {
 	next     slog.Handler
 	last     slog.Record // the last equal record
+	messages []string    // the different messages of the equal records, at most maxMessages
 	repeated int64       // number of equal records since the first
 	ends     time.Time
 }
@@ -92,11 +109,19 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 
 // key returns a text that is the same for two records if they are equal.
 func (h *handler) key(r slog.Record) string {
-	key := r.Level.String() + "\x00" + r.Message + h.prefix
+	key, cause := r.Level.String()+"\x00"+r.Message+h.prefix, ""
 	r.Attrs(func(a slog.Attr) bool {
 		key += identity(a)
+		if err, ok := a.Value.Any().(error); ok {
+			if c := causer(nil); errors.As(err, &c) {
+				cause = c.CommonCause()
+			}
+		}
 		return true
 	})
+	if cause != "" {
+		return "cause\x00" + cause
+	}
 	return key
 }
 
@@ -116,6 +141,9 @@ func (f *folds) fold(next slog.Handler, key string, r slog.Record) bool {
 	defer f.mu.Unlock()
 	if open := f.open[key]; open != nil {
 		open.last, open.repeated, open.next = r.Clone(), open.repeated+1, next
+		if !slices.Contains(open.messages, r.Message) && len(open.messages) < maxMessages {
+			open.messages = append(open.messages, r.Message)
+		}
 		f.folded.Add(1)
 		return true
 	}
@@ -141,7 +169,7 @@ func (f *folds) close(key string) {
 		return
 	}
 	open.write()
-	open.repeated, open.ends = 0, f.now().Add(foldPeriod)
+	open.repeated, open.messages, open.ends = 0, nil, f.now().Add(foldPeriod)
 	f.after(foldPeriod, func() { f.close(key) })
 }
 
@@ -173,5 +201,9 @@ func (d *fold) write() {
 	}
 	r := d.last
 	r.AddAttrs(slog.Int64("repeated", d.repeated))
+	others := slices.DeleteFunc(slices.Clone(d.messages), func(m string) bool { return m == d.last.Message })
+	if len(others) > 0 {
+		r.AddAttrs(slog.String("also", strings.Join(others, "; ")))
+	}
 	_ = d.next.Handle(context.Background(), r)
 }

@@ -142,12 +142,16 @@ func (f *folding) lines(t *testing.T) []string {
 		var r struct {
 			Msg      string
 			Repeated int
+			Also     string
 		}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatal(err)
 		}
 		if r.Repeated > 0 {
 			r.Msg += fmt.Sprint(" repeated=", r.Repeated)
+		}
+		if r.Also != "" {
+			r.Msg += " also=" + r.Also
 		}
 		got = append(got, r.Msg)
 	}
@@ -188,6 +192,33 @@ func TestRepeatedWarningsAreFolded(t *testing.T) {
 	}
 	if len(f.timers) != 1 {
 		t.Errorf("%d timers, want that of the open period", len(f.timers))
+	}
+}
+
+// An outage is the common cause of errors.
+type outage string
+
+func (o outage) Error() string       { return string(o) }
+func (o outage) CommonCause() string { return string(o) }
+
+// Different warnings whose errors have one cause are one line, and another line at the end of
+// the period names them.
+func TestWarningsOfOneCauseAreFolded(t *testing.T) {
+	t.Parallel()
+	f := newFolding()
+	for range 3 {
+		for _, message := range []string{"counts wait", "rules are not evaluated", "counts are not rolled up"} {
+			f.Warn(message, "error", fmt.Errorf("%s: %w", message, outage("the database is away")))
+		}
+	}
+	f.Warn("counts wait", "error", outage("the database is full"))
+	f.Warn("counts wait", "error", outage(""))
+	if got := fmt.Sprint(f.lines(t)); got != "[counts wait counts wait counts wait]" {
+		t.Fatal(got)
+	}
+	f.pass(foldPeriod)
+	if got := fmt.Sprint(f.lines(t)); got != "[counts are not rolled up repeated=8 also=rules are not evaluated; counts wait]" {
+		t.Errorf("at the end of the period: %s", got)
 	}
 }
 

@@ -101,6 +101,16 @@ func (p *Problem) Error() string {
 // Unwrap returns the cause.
 func (p *Problem) Unwrap() error { return p.Cause }
 
+// CommonCause returns the message of a problem of kind Unavailable with a cause, such as "the
+// database is away", and "" for any other problem. Package logging writes one line for all
+// warnings with the same common cause.
+func (p *Problem) CommonCause() string {
+	if p.Kind != Unavailable || p.Cause == nil {
+		return ""
+	}
+	return p.Message
+}
+
 // New returns a Problem of a kind with a message.
 func New(k Kind, format string, args ...any) *Problem {
 	return &Problem{Kind: k, Message: fmt.Sprintf(format, args...)}
