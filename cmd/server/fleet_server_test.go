@@ -252,6 +252,34 @@ func TestRedisGoneAndBack(t *testing.T) {
 	})
 }
 
+// Without Redis, each node decides with its share of the quota. By default, the share follows
+// the number of nodes that report to the database.
+func TestLocalShareFollowsTheNodes(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	f := startCluster(t, 2, map[string]string{"HEADGATE_REDIS_URL": server.URL(), "HEADGATE_LIMITER_TIMEOUT": "2s"})
+	f.publish("shares", `[{"slug": "local", "match": {"path": "/local"}, "count_by": ["user"],
+		"limits": [{"algorithm": "fixed_window", "quota": 40, "window": "1d"}]}]`)
+	f.tenant("acme", "shares")
+	server.Kill()
+	user := 0
+	share := func() (n int) { // of a user that made no request before
+		for user++; ; n++ {
+			a := call(t, bootstrap, "POST", f.nodes[0].origin+"/v1/check", fmt.Sprintf(`{"tenant": "acme", "path": "/local", "attributes": {"user": "u%d"}}`, user))
+			if a.status == http.StatusTooManyRequests {
+				return n
+			}
+			a.want(t, 200)
+		}
+	}
+	eventually(t, "each of two nodes has half of the quota", func() bool { return share() == 20 })
+	if err := f.nodes[1].command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-f.nodes[1].ended
+	eventually(t, "the node that is left has the whole quota", func() bool { return share() == 40 })
+}
+
 // Under load nodes are stopped one after the other and replaced, as in a
 // rolling restart behind a balancer that follows readiness: no request fails.
 func TestRollingRestart(t *testing.T) {
