@@ -39,6 +39,7 @@ var auditGroups = []views.Option{
 	{Value: "user", Label: "People"},
 	{Value: "invitation", Label: "Invitations"},
 	{Value: "session", Label: "Sign-ins"},
+	{Value: "second_factor", Label: "Second factors"},
 	{Value: "access", Label: "Denied accesses"},
 	{Value: "operator_key", Label: "Operator keys"},
 	{Value: "setting", Label: "Settings"},
