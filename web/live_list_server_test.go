@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 
 	"github.com/headgate/headgate/internal/servertest/browser"
@@ -67,6 +68,31 @@ func TestLiveListHolds(t *testing.T) {
 			become("the list again", first+` === "`+last+`" && `+news+` === ""`)
 		}
 	}
+	// The pointer holds the list, too; the button shows what is new.
+	b.Do(chromedp.EmulateViewport(1280, 800))
+	newest := deny(1)
+	b.Open(origin + "/denials")
+	become("the page is live", `document.documentElement.dataset.stream === "open"`)
+	become("the newest denial", first+` === "`+newest+`"`)
+	const middle = `((r) => [r.left + r.width / 2, r.top + r.height / 2])(document.querySelector("[data-hold] tbody tr td").getBoundingClientRect())`
+	at := browser.Evaluate[[2]float64](b, middle)
+	b.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
+	// A node keeps 50 denials of one second, so 60 need two seconds. One flush brings more than a page of them.
+	var last string
+	for range 2 {
+		w.now.Add(time.Second.Microseconds())
+		w.login("acme", "203.0.113.9", 29)
+		w.now.Add(time.Millisecond.Microseconds())
+		last = w.login("acme", "203.0.113.9", 1)
+	}
+	w.flushNow()
+	become("a page of new denials", news+` === "At least 50 new: show"`)
+	if got := browser.Evaluate[string](b, first); got != newest {
+		t.Errorf("under the pointer, the list moved to %s", got)
+	}
+	b.Do(chromedp.Click("[data-release]"))
+	become("the list again", first+` === "`+last+`" && `+news+` === ""`)
+
 	// Groups have no rows of single denials.
 	b.Open(origin + "/denials?group=key")
 	become("the page is live", `document.documentElement.dataset.stream === "open"`)

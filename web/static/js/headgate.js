@@ -274,7 +274,7 @@
     state.fresh += fresh.length;
     for (const id of fresh) state.seen.add(id);
     const button = one("[data-release]", place.parentElement);
-    const many = rows.length > 0 ? `${state.more ? "More than " : ""}${state.fresh.toLocaleString("en-US")} new` : "Changed";
+    const many = rows.length > 0 ? `${state.more ? "At least " : ""}${state.fresh.toLocaleString("en-US")} new` : "Changed";
     button.textContent = `${many}: show`;
     button.parentElement.hidden = rows.length > 0 && state.fresh === 0;
   }
