@@ -222,7 +222,7 @@ func (b *batch) fault(i int) error {
 }
 
 // setKeys sets the idempotency keys of the checks of a batch with an Idempotency-Key. Each check
-// gets a key of its own. In an atomic batch, only the first check gets a key.
+// gets a separate key. In an atomic batch, only the first check gets a key.
 func (b *batch) setKeys(key string) {
 	switch {
 	case key == "":

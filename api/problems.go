@@ -57,7 +57,7 @@ func newProblemTypes(publicURL string) problemTypes {
 }
 
 // of returns the problem type for an error. That is the type for the kind of the error, except for
-// errOverloaded, which has a type of its own.
+// errOverloaded, which has a separate type.
 func (t problemTypes) of(p *problem.Problem) problemType {
 	if p.Code == codeOverloaded {
 		return t.byName[codeOverloaded]

@@ -15,8 +15,8 @@ type Check struct {
 	Attributes []Attribute
 	IP         netip.Addr // invalid if the caller sent no ip
 	Cost       int64      // 0 to MaxCost; see DefaultCost
-	// DefaultCost is set if the caller sent no cost. Cost is then 1, and policies with a
-	// cost of their own charge that.
+	// DefaultCost is set if the caller sent no cost. Cost is then 1, and each policy that has
+	// a cost charges its cost instead.
 	DefaultCost bool
 	Mode        Mode // Enforce, Peek or Force
 	// Requests is the number of equal requests that the check stands for, at most MaxCost. Each

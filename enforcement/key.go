@@ -29,7 +29,8 @@ func (r *Rule) PartitionOf(c *Check) [16]byte {
 	return r.partition(withIP(c), new(Partition))
 }
 
-// withIP returns c with the field IP set from the attribute ip.
+// withIP returns a copy of c with the field IP set from the attribute ip. It returns c itself if IP
+// is set already, or if the attribute is missing or invalid.
 func withIP(c *Check) *Check {
 	if value, ok := c.attribute(ipAttribute); ok && !c.IP.IsValid() {
 		if addr, _, err := CanonicalIP(value); err == nil {

@@ -142,7 +142,7 @@ func comparePolicies(from, to Policy) ([]Change, error) {
 }
 
 // policyFields returns the fields of a policy in the order of its JSON form. The members of match
-// and of each limit are fields of their own.
+// and of each limit are separate fields.
 func policyFields(p Policy) ([]field, error) {
 	whole, err := enforcement.MarshalJSON(p)
 	if err != nil {

@@ -7,7 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -108,8 +110,45 @@ func TestPagesArePacked(t *testing.T) {
 	}
 }
 
-// What two page groups call by one name looks on each page as the other wants
-// it: a class that no shared file has is of one file.
+// unstyled are classes without a style, with their use.
+var unstyled = map[string]string{"all-left": "tests find the element by it"}
+
+// Each class of a page has a style, or a script uses it. A class that was renamed in the
+// templates only leaves its page without a layout.
+func TestClassesHaveStyles(t *testing.T) {
+	t.Parallel()
+	var known strings.Builder
+	for _, pattern := range []string{"static/css/*.css", "static/js/*.js"} {
+		names, err := fs.Glob(web.Static, pattern)
+		must(t, err)
+		for _, name := range names {
+			body, err := web.Static.ReadFile(name)
+			must(t, err)
+			known.Write(body)
+		}
+	}
+	templates, err := filepath.Glob("views/*.templ")
+	must(t, err)
+	class, found := regexp.MustCompile(`\sclass="([^"{]*)"`), map[string]bool{}
+	for _, name := range templates {
+		body, err := os.ReadFile(name)
+		must(t, err)
+		for _, list := range class.FindAllStringSubmatch(string(body), -1) {
+			for _, c := range strings.Fields(list[1]) {
+				found[c] = true
+				if unstyled[c] == "" && !regexp.MustCompile(`\b`+regexp.QuoteMeta(c)+`\b`).MatchString(known.String()) {
+					t.Errorf("%s: the class %s has no style", name, c)
+				}
+			}
+		}
+	}
+	if len(found) < 100 {
+		t.Errorf("%d classes: the templates were not read", len(found))
+	}
+}
+
+// A class that two page groups use must be in a shared file. Otherwise the style of one group
+// would change the pages of the other.
 func TestClassesOfPageGroupsAreTheirOwn(t *testing.T) {
 	t.Parallel()
 	names, err := fs.Glob(web.Static, "static/css/*.css")

@@ -278,7 +278,7 @@ func TestDegradedDenials(t *testing.T) {
 	}
 }
 
-// nobody is a limiter that cannot be reached.
+// nobody is a limiter for which every call fails.
 type nobody struct{}
 
 func (nobody) Take(_ context.Context, _ []enforcement.Request, outcomes []enforcement.Outcome) {

@@ -132,7 +132,7 @@ func (v *viewer) news() (text string, changed <-chan struct{}) {
 }
 
 // streamLines replaces all line breaks by \n. A carriage return also ends a line in server-sent
-// events, so a text with one could start an event of its own.
+// events, so a text with one could start another event.
 var streamLines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // eventText returns an event in the format of server-sent events.

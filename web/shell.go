@@ -25,7 +25,7 @@ import (
 //go:embed static
 var static embed.FS
 
-// Config configures the shell. Each page group has a Config of its own.
+// Config configures the shell. Each page group has another Config.
 type Config struct {
 	// Version is the version of the binary. The foot of each page shows it.
 	Version string

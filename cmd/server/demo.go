@@ -57,7 +57,7 @@ func (d *demoCommand) Run(ctx context.Context, p program) error {
 	return d.serveCommand.Run(ctx, p)
 }
 
-// separateDemo gives the demo command a default database of its own, so that it never writes to the
+// separateDemo gives the demo command a separate default database, so that it never writes to the
 // default database of serve.
 func separateDemo(parser *kong.Kong) {
 	for _, command := range parser.Model.Leaves(false) {

@@ -62,8 +62,8 @@ func main() {
 	if err == nil {
 		return
 	}
-	// A write to standard error can block if it is a pipe that nobody reads. Close has a timeout,
-	// so that the process ends nevertheless.
+	// If standard error is a full pipe without a reader, a write blocks. Close has a timeout, so
+	// the process still ends.
 	last := logging.NewWriter(os.Stderr, nil)
 	fmt.Fprintln(last, "headgate:", err)
 	_ = last.Close(logTimeout)

@@ -178,7 +178,7 @@ func (c *cell) live(now reading) bool {
 }
 
 // put returns the units of a hold to their lots. For a bucket, it does not return units that a draw
-// has reported as spent meanwhile. Nobody can use these until their lot ends.
+// has reported as spent meanwhile. These units stay unused until their lot ends.
 func (c *cell) put(h *hold) {
 	for k, units := range h.units {
 		if units == 0 || c.epoch > 0 && h.reports != c.reports {

@@ -117,7 +117,7 @@ func (l *Limiter) Status() Status {
 // breakAfter calls in a row are not answered; a probe cannot connect; two probes in a
 // row are not answered while no call is answered. It closes when verify succeeds.
 //
-// On a cluster, each server has a breaker of its own (type server). This one then stays
+// On a cluster, each server has its own breaker (type server). This one then stays
 // closed after the first connection.
 type health struct {
 	closed   atomic.Bool  // the breaker is closed, so calls are made

@@ -37,8 +37,8 @@ func may(by Principal, tenantID string, operators, members Action) error {
 // the same error, so that a caller does not find out which it is.
 var errNobody = problem.New(problem.NotFound, "there is no such person")
 
-// errSelf is the error for changing one's own role or access. Such a change could leave nobody with
-// the right to undo it.
+// errSelf is the error for a person who changes their own role or access. After such a change,
+// nobody might have the right to undo it.
 var errSelf = problem.WithCode(problem.Forbidden, "own_account",
 	"you cannot do this to your own account: ask another person who has this right")
 

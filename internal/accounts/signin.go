@@ -28,7 +28,7 @@ func (p *People) SignIn(ctx context.Context, email, password, address, agent str
 }
 
 // SignInFrom is SignIn for a browser that sends a value of RememberBrowser. If the value is valid
-// for this user, the failed sign-ins of this browser have a counter of their own. So failed
+// for this user, the failed sign-ins of this browser have a separate counter. So failed
 // sign-ins from other browsers do not lock out the user. An invalid value has no effect.
 func (p *People) SignInFrom(ctx context.Context, browser, email, password, address, agent string) (string, Session, User, error) {
 	email = strings.TrimSpace(email)
@@ -60,8 +60,8 @@ func (p *People) SignInFrom(ctx context.Context, browser, email, password, addre
 	return token, session, u, err
 }
 
-// try finds the user with an e-mail address, and charges one failed sign-in in advance. If the
-// password turns out to be right, SignInFrom refunds it.
+// try finds the user with an e-mail address, and charges one failed sign-in. SignInFrom checks the
+// password afterwards, and refunds the charge if the password is right.
 func (p *People) try(ctx context.Context, browser, email, address string) (User, *attempt, error) {
 	if nonce, _ := splitBrowser(browser); nonce != nil {
 		u, err := p.byEmail(ctx, email)

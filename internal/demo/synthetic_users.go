@@ -52,7 +52,7 @@ type route struct {
 	bursts bool
 }
 
-// A machine is a synthetic client, such as a batch job, with a rate of its own that does not follow
+// A machine is a synthetic client, such as a batch job, with a rate that does not follow
 // the day of the crowd.
 type machine struct {
 	user  user

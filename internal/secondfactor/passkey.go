@@ -102,11 +102,7 @@ func ceremony(options any, state *webauthn.SessionData, err error) (Ceremony, er
 
 // BeginCreate begins to create a passkey for a person.
 func BeginCreate(address string, p Person) (Ceremony, error) {
-	w, err := relyingParty(address)
-	if err != nil {
-		return Ceremony{}, err
-	}
-	u, err := parsed(p)
+	w, u, err := parties(address, p)
 	if err != nil {
 		return Ceremony{}, err
 	}
@@ -121,37 +117,18 @@ func BeginCreate(address string, p Person) (Ceremony, error) {
 // FinishCreate verifies the response of the browser and returns the passkey. The error is
 // *ErrPasskey if the response is invalid.
 func FinishCreate(address string, p Person, state, response []byte) (NewPasskey, error) {
-	w, err := relyingParty(address)
-	if err != nil {
-		return NewPasskey{}, err
-	}
-	u, err := parsed(p)
-	if err != nil {
-		return NewPasskey{}, err
-	}
-	var session webauthn.SessionData
-	if err := json.Unmarshal(state, &session); err != nil {
-		return NewPasskey{}, fmt.Errorf("parse the state of a passkey: %w", err)
-	}
-	data, err := protocol.ParseCredentialCreationResponseBytes(response)
-	if err != nil {
-		return NewPasskey{}, &ErrPasskey{err}
-	}
-	c, err := w.CreateCredential(u, session, data)
-	if err != nil {
-		return NewPasskey{}, &ErrPasskey{err}
-	}
-	stored, err := json.Marshal(c)
-	return NewPasskey{ID: c.ID, Stored: stored}, err
+	return finish(address, p, state, func(w *webauthn.WebAuthn, u person, session webauthn.SessionData) (*webauthn.Credential, error) {
+		data, err := protocol.ParseCredentialCreationResponseBytes(response)
+		if err != nil {
+			return nil, err
+		}
+		return w.CreateCredential(u, session, data)
+	})
 }
 
 // BeginUse begins to verify one of the passkeys of a person.
 func BeginUse(address string, p Person) (Ceremony, error) {
-	w, err := relyingParty(address)
-	if err != nil {
-		return Ceremony{}, err
-	}
-	u, err := parsed(p)
+	w, u, err := parties(address, p)
 	if err != nil {
 		return Ceremony{}, err
 	}
@@ -163,11 +140,34 @@ func BeginUse(address string, p Person) (Ceremony, error) {
 // passkey that was used. The error is *ErrPasskey if the response is invalid, and also if the
 // counter of the passkey shows that there is a copy of it.
 func FinishUse(address string, p Person, state, response []byte) (NewPasskey, error) {
-	w, err := relyingParty(address)
-	if err != nil {
-		return NewPasskey{}, err
+	return finish(address, p, state, func(w *webauthn.WebAuthn, u person, session webauthn.SessionData) (*webauthn.Credential, error) {
+		data, err := protocol.ParseCredentialRequestResponseBytes(response)
+		if err != nil {
+			return nil, err
+		}
+		c, err := w.ValidateLogin(u, session, data)
+		if err == nil && c.Authenticator.CloneWarning {
+			err = errors.New("the counter of the passkey did not increase: there may be a copy of it")
+		}
+		return c, err
+	})
+}
+
+// parties returns the two parties of a ceremony: this server at an address of its pages, and a
+// person with the passkeys that are stored.
+func parties(address string, p Person) (w *webauthn.WebAuthn, u person, err error) {
+	if w, err = relyingParty(address); err == nil {
+		u, err = parsed(p)
 	}
-	u, err := parsed(p)
+	return w, u, err
+}
+
+// finish calls verify with the parties and the state of a ceremony. An error of verify is an
+// *ErrPasskey.
+func finish(address string, p Person, state []byte,
+	verify func(*webauthn.WebAuthn, person, webauthn.SessionData) (*webauthn.Credential, error),
+) (NewPasskey, error) {
+	w, u, err := parties(address, p)
 	if err != nil {
 		return NewPasskey{}, err
 	}
@@ -175,16 +175,9 @@ func FinishUse(address string, p Person, state, response []byte) (NewPasskey, er
 	if err := json.Unmarshal(state, &session); err != nil {
 		return NewPasskey{}, fmt.Errorf("parse the state of a passkey: %w", err)
 	}
-	data, err := protocol.ParseCredentialRequestResponseBytes(response)
+	c, err := verify(w, u, session)
 	if err != nil {
 		return NewPasskey{}, &ErrPasskey{err}
-	}
-	c, err := w.ValidateLogin(u, session, data)
-	if err != nil {
-		return NewPasskey{}, &ErrPasskey{err}
-	}
-	if c.Authenticator.CloneWarning {
-		return NewPasskey{}, &ErrPasskey{errors.New("the counter of the passkey did not increase: there may be a copy of it")}
 	}
 	stored, err := json.Marshal(c)
 	return NewPasskey{ID: c.ID, Stored: stored}, err

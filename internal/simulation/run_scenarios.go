@@ -40,7 +40,7 @@ const (
 )
 
 // A runner plays scenarios on one limiter, one after the other, and sets the clock of the limiter.
-// Each scenario uses another tenant, so that it has counters of its own.
+// Each scenario uses another tenant, so that no two scenarios share a counter.
 type runner struct {
 	limiter enforcement.Limiter
 	cleanup func()

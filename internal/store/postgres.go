@@ -120,7 +120,7 @@ func (e *postgresEngine) announce(ctx context.Context, tx *sql.Tx, revision int6
 
 func (e *postgresEngine) announced() {}
 
-// notify listens for notifications on a connection of its own, and connects again if the connection
+// notify listens for notifications on a separate connection, and connects again if the connection
 // is lost. It calls changed after each connect, because notifications may have been missed, and for
 // each notification.
 func (e *postgresEngine) notify(ctx context.Context, changed func()) error {
@@ -226,7 +226,7 @@ func (e *postgresEngine) fault(err error) (fault, string) {
 	return faultOther, ""
 }
 
-// migrations returns the migrations and a migration driver. The driver has a connection of its own
+// migrations returns the migrations and a migration driver. The driver has its own connection
 // without timeouts, which its Close closes.
 func (e *postgresEngine) migrations() (fs.FS, string, database.Driver, error) {
 	config := e.pool.Config().ConnConfig

@@ -45,7 +45,7 @@ type Config struct {
 	// RememberDenials makes the client answer a repeated request itself after a denial, until the
 	// retry time of the denial, but at most for 1 s. Default: false.
 	RememberDenials bool
-	// Transport sends the calls. Default: a transport with a connection pool of its own.
+	// Transport sends the calls. Default: a new transport, whose connection pool no other client shares.
 	Transport http.RoundTripper
 	// Hooks receive events for logs and metrics. Default: none.
 	Hooks Hooks

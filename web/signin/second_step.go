@@ -103,7 +103,7 @@ func (w *pages) showSecondStep(c echo.Context, status int, next string, faults [
 		if err != nil {
 			return err
 		}
-		form.Action, form.Next, form.Button = secondPath+"/use-passkey", v.Next, "Sign in with a passkey"
+		form.Action, form.Next, form.Button, form.Wide = secondPath+"/use-passkey", v.Next, "Sign in with a passkey", true
 		v.Passkey = &form
 	}
 	p := w.Page(c, "Second factor")

@@ -42,7 +42,7 @@ func GuidesPage(p Page, guides []Link) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<main id=\"main\"><h1>Guides</h1><ul class=\"guides\"><li><a href=\"/docs\">API reference</a></li><li><a href=\"/docs/problems\">Problem types</a></li>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<main id=\"main\"><h1>Guides</h1><ul><li><a href=\"/docs\">API reference</a></li><li><a href=\"/docs/problems\">Problem types</a></li>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

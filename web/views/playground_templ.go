@@ -111,7 +111,7 @@ func PlaygroundPage(p Page, v Playground) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(v.Lanes) > 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<div class=\"lanes\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<div>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

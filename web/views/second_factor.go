@@ -8,6 +8,7 @@ type PasskeyForm struct {
 	Fields  []Input
 	Next    string // the page after the sign-in; "" for the first page
 	Button  string
+	Wide    bool // the button has the width of the form, as on the pages of a sign-in
 	// Unavailable says why this address allows no passkeys. If it is not "", the form is not shown.
 	Unavailable string
 }
