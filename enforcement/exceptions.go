@@ -359,8 +359,9 @@ func (b *Block) before(o *Block) int {
 func (b *Block) effective(rows []*Block) []*Block { return rows[:1] }
 
 // beforePolicies decides a check by the status of the tenant, by the deny list, and by the allow
-// list, in this order. It returns the reason, or "" if policies decide. A check in mode Force is never denied. The allow list allows such a check without a
-// charge, unless the deny list has an entry for it too.
+// list, in this order. It returns the reason, or "" if policies decide. A check in mode Force is
+// never denied. The allow list allows such a check without a charge, unless the deny list has an
+// entry for it too.
 func (s *Subject) beforePolicies(c *Check, now int64) (reason Reason, entry *ListEntry) {
 	forced := c.Mode == Force
 	if s.Suspended && !forced {

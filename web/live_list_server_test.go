@@ -48,15 +48,19 @@ func TestLiveListHolds(t *testing.T) {
 	const news = `(document.querySelector("[data-release]").offsetParent === null ? "" : document.querySelector("[data-release]").innerText)`
 	for _, width := range []int64{1280, 360} {
 		b.Do(chromedp.EmulateViewport(width, 800))
-		for name, hold := range map[string][2]string{
-			"focus":  {`document.querySelector("[data-hold] a").focus({ preventScroll: true })`, `document.activeElement.blur()`},
-			"scroll": {`scrollTo(0, 60)`, `scrollTo(0, 0)`},
+		for name, hold := range map[string]struct{ begin, begun, end string }{
+			"focus": {
+				`document.querySelector("[data-hold] a").focus({ preventScroll: true })`,
+				`document.activeElement.closest("[data-hold]") !== null`, `document.activeElement.blur()`,
+			},
+			"scroll": {`scrollTo(0, 60)`, `scrollY > 8`, `scrollTo(0, 0)`}, // the page scrolls smoothly, so it takes time
 		} {
 			newest := deny(1)
 			b.Open(origin + "/denials")
 			become("the page is live", `document.documentElement.dataset.stream === "open"`)
 			become("the newest denial", first+` === "`+newest+`"`)
-			b.Do(chromedp.Evaluate[chromedp.Void](hold[0]))
+			b.Do(chromedp.Evaluate[chromedp.Void](hold.begin))
+			become("the list is held by "+name, hold.begun)
 			became := deny(3)
 			become("3 new", news+` === "3 new: show"`)
 			last := deny(2)
@@ -64,7 +68,7 @@ func TestLiveListHolds(t *testing.T) {
 			if got := browser.Evaluate[string](b, first); got != newest {
 				t.Errorf("%d, %s: the list moved to %s (%s is new)", width, name, got, became)
 			}
-			b.Do(chromedp.Evaluate[chromedp.Void](hold[1]))
+			b.Do(chromedp.Evaluate[chromedp.Void](hold.end))
 			become("the list again", first+` === "`+last+`" && `+news+` === ""`)
 		}
 	}
@@ -77,6 +81,7 @@ func TestLiveListHolds(t *testing.T) {
 	const middle = `((r) => [r.left + r.width / 2, r.top + r.height / 2])(document.querySelector("[data-hold] tbody tr td").getBoundingClientRect())`
 	at := browser.Evaluate[[2]float64](b, middle)
 	b.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
+	become("the pointer is on the list", `document.querySelector("[data-hold]:hover") !== null`)
 	// A node keeps 50 denials of one second, so 60 need two seconds. One flush brings more than a page of them.
 	var last string
 	for range 2 {
