@@ -1,6 +1,9 @@
 package enforcement
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // The algorithms are integer functions of (state, now, cost). The in-process limiter
 // calls them directly. The Redis scripts implement only Settle, Left and Charge. This
@@ -49,7 +52,7 @@ func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
 		return m.settleCalendar(s, rev, now)
 	}
 	if s.T > now && s.T > now+m.horizon() { // the first comparison avoids a division
-		cut(s, now)
+		m.cut(s, now)
 		clamped = true
 	}
 	switch m.Algorithm {
@@ -69,6 +72,10 @@ func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
 	case SlidingWindowLog:
 		if m.expire(s, now); s.B == 0 {
 			*s = State{}
+			return false
+		}
+	case Concurrency:
+		if s.endLeases(now); s.Rev == 0 {
 			return false
 		}
 	default:
@@ -197,8 +204,15 @@ func (m *Meter) convert(s State, rev, now int64) State {
 }
 
 // cut sets the time of a state that is in the future to now. The count or the level
-// stays the same.
-func cut(s *State, now int64) {
+// stays the same, and leases live as long as before.
+func (m *Meter) cut(s *State, now int64) {
+	if m.Algorithm == Concurrency {
+		s.B -= s.T - now
+		s.Holders = slices.Clone(s.Holders)
+		for i := range s.Holders {
+			s.Holders[i].Until -= s.T - now
+		}
+	}
 	s.T = now
 	if len(s.Log) > 0 {
 		entries := make([]Entry, len(s.Log))
@@ -255,6 +269,9 @@ func (m *Meter) Possible(cost int64) bool {
 // forced charges: a count stops at 10^15, and a bucket is never more than one capacity
 // below zero. If a log has MaxLog entries, the cost is added to its newest entry.
 func (m *Meter) Charge(s State, rev, now, cost int64) State {
+	if m.Algorithm == Concurrency {
+		return m.ChargeFor(s, rev, now, cost, &Lease{})
+	}
 	if cost != 0 {
 		m.charge(&s, rev, now, cost)
 	}
@@ -314,6 +331,8 @@ func (m *Meter) Refund(s State, cost int64) State {
 		return s
 	}
 	switch m.Algorithm {
+	case Concurrency:
+		return m.RefundFor(s, cost, &Lease{})
 	case FixedWindow:
 		s.A = max(s.A-cost, 0)
 	case SlidingWindowCounter:
@@ -368,6 +387,8 @@ func (m *Meter) ResetAfter(s State, now int64) int64 {
 		return 0
 	case m.Algorithm == SlidingWindowCounter && s.A > 0:
 		at = s.T + 2*m.Window
+	case m.Algorithm == Concurrency:
+		at = s.B
 	default:
 		at = m.end(&s)
 	}
@@ -410,6 +431,8 @@ func (m *Meter) RetryAfter(s State, now, cost int64) (micros int64, ok bool) {
 		at = m.end(&s)
 	case SlidingWindowCounter:
 		at = s.T + m.untilFaded(s, cost)
+	case Concurrency:
+		return s.freed(now, cost-left, nil), true
 	case SlidingWindowLog:
 		at = s.T + m.Window
 		for missing, i := cost-left, 0; i < len(s.Log); i++ {

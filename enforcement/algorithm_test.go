@@ -18,7 +18,7 @@ const (
 	noon   = int64(1_700_000_000) * second
 )
 
-var allAlgorithms = []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, GCRA}
+var allAlgorithms = []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, GCRA, Concurrency}
 
 // drawLimit gives a limit anywhere within the bounds, the extremes often.
 func drawLimit(t *rapid.T, algorithms ...Algorithm) Limit {
@@ -39,6 +39,9 @@ func drawLimit(t *rapid.T, algorithms ...Algorithm) Limit {
 	}
 	if l.Algorithm.Bucket() && rapid.Bool().Draw(t, "burst") {
 		l.Burst = max(amount.Draw(t, "capacity"), 1)
+	}
+	if l.Algorithm == Concurrency {
+		l.Quota = min(l.Quota, MaxLeases)
 	}
 	if l.Algorithm.Windowed() && rapid.Bool().Draw(t, "clock") {
 		l.Anchor = Clock

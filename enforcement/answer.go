@@ -3,6 +3,7 @@ package enforcement
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // answerEach fills in the decisions of the items from the outcomes of the limiter, one
@@ -99,20 +100,34 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 	for n, part := range [...]span{it.enforced, it.shadow} {
 		for i := part.from; i < part.to; i++ {
 			l := &d.Limits[w.positions[i]]
-			l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, forced)
+			l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, forced, &it.lease)
 			l.Shared = true
 			if n == 0 && !l.Allowed {
 				denied, retry = !forced, longer(retry, l.RetryAfter)
 			}
 		}
 	}
+	if !denied {
+		d.nameLease(&it.lease)
+	}
 	return denied, retry
+}
+
+// nameLease sets Lease if a concurrency limit is among the limits of an allowed decision.
+func (d *Decision) nameLease(l *Lease) {
+	held := func(l LimitState) bool { return l.Limit.Algorithm == Concurrency && l.Cost > 0 }
+	if !d.Allowed || !slices.ContainsFunc(d.Limits, held) {
+		return
+	}
+	if d.Lease = d.Check.Lease; d.Lease == "" {
+		d.Lease = uuidText(l.ID)
+	}
 }
 
 // fill sets the state of one limit in a decision from the result of its charge. A
 // forced charge that did not fit leaves no units, even if the counter is at its upper
 // bound.
-func (l *LimitState) fill(m *Meter, c *Charged, at int64, forced bool) {
+func (l *LimitState) fill(m *Meter, c *Charged, at int64, forced bool, lease *Lease) {
 	l.Allowed = c.Fits
 	l.Remaining = m.Remaining(c.State, at)
 	l.ResetAfter = Milliseconds(m.ResetAfter(c.State, at))
@@ -126,7 +141,7 @@ func (l *LimitState) fill(m *Meter, c *Charged, at int64, forced bool) {
 		l.Remaining = 0
 	}
 	l.RetryAfter = Never
-	if micros, ok := m.RetryAfter(c.State, at, c.Cost); ok {
+	if micros, ok := m.RetryAfterFor(c.State, at, c.Cost, lease); ok {
 		l.RetryAfter = Milliseconds(micros)
 	}
 }
@@ -165,7 +180,7 @@ func shareDenial(items []item) {
 	}
 	for i := range items {
 		if d := items[i].Decision; d.Allowed || d.Reason == ReasonBatchRefused {
-			d.Allowed, d.Reason, d.RetryAfter, d.List = false, ReasonBatchRefused, retry, nil
+			d.Allowed, d.Reason, d.RetryAfter, d.List, d.Lease = false, ReasonBatchRefused, retry, nil, ""
 		}
 	}
 }

@@ -118,8 +118,12 @@ func (w *call) request(e *Engine, items []item, charges []Charge, blocked bool) 
 	if it.keyed {
 		id = idempotency(items, charges)
 	}
+	lease := it.Check.lease(it.Decision.ID)
+	for i := range items {
+		items[i].lease = lease
+	}
 	w.requests = append(w.requests, Request{
-		ID: it.Decision.ID, Mode: mode, Home: it.Subject.Home, MaxKeys: it.Subject.MaxKeys, Idempotency: id, Charges: charges,
+		ID: it.Decision.ID, Mode: mode, Home: it.Subject.Home, MaxKeys: it.Subject.MaxKeys, Idempotency: id, Lease: lease, Charges: charges,
 	})
 	if it.reserves() {
 		w.reserve(e, &w.requests[len(w.requests)-1], it)

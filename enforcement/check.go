@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // A Check is one request that an Engine allows or denies.
@@ -29,7 +30,12 @@ type Check struct {
 	// Reservation is set if the check makes a reservation. Its mode is then Enforce or Force,
 	// and it has no IdempotencyKey. It is not for batches.
 	Reservation *CheckReservation
-	Wire        Wire // only counted; it decides nothing
+	// Lease is the caller's ID of the lease that holds the places of concurrency limits, or ""
+	// for the ID of the decision. LeaseTTL is the time to live of the lease, or 0 for the
+	// window of each limit. In an atomic batch, only those of the first check count.
+	Lease    string
+	LeaseTTL time.Duration
+	Wire     Wire // only counted; it decides nothing
 }
 
 // A Wire is the protocol over which a check came.

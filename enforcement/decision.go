@@ -56,6 +56,9 @@ type Decision struct {
 	Idempotency IdempotencyResult
 	// Reservation is the reservation that the check made or repeated, or nil.
 	Reservation *Reserved
+	// Lease is the ID of the lease, as the caller wrote it, if the check was allowed and a
+	// concurrency limit applied. Otherwise it is "".
+	Lease string
 	// Missing is the name of the missing attribute, with ReasonMissingAttribute. Policy
 	// is the slug of the policy that denied the request for a missing attribute, or
 	// whose key is blocked.

@@ -39,6 +39,8 @@ func (l Limit) validateDurability() (f problem.Fields) {
 	case l.Durability == Durable && l.Algorithm == SlidingWindowLog:
 		f.Add("/durable", "must be false, or left out: the database would store every request of a sliding_window_log; "+
 			"use fixed_window or sliding_window_counter")
+	case l.Durability == Durable && l.Algorithm == Concurrency:
+		f.Add("/durable", "must be false, or left out: a lease of a concurrency limit ends by itself after its time to live")
 	}
 	return f
 }

@@ -165,6 +165,7 @@ type item struct {
 	enforced, shadow span  // in call.charges
 	first            int   // index in call.charges of the first charge of the request
 	request          int   // index in call.requests; only valid if asks is true
+	lease            Lease // of the request
 	now              int64 // copy of call.now; set only for a subject with exceptions
 	overridesUntil   int64 // the first end of the overrides in force on enforced limits; 0: none
 	denied           bool  // denied without the limiter: the item has no charges

@@ -25,7 +25,9 @@ const unavailableRetry = 1000
 // of the shared limiter.
 func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome) {
 	first := &items[0]
-	request := Request{ID: first.Decision.ID, Mode: first.Check.Mode, Home: first.Subject.Home, MaxKeys: first.Subject.MaxKeys}
+	request := Request{
+		ID: first.Decision.ID, Mode: first.Check.Mode, Home: first.Subject.Home, MaxKeys: first.Subject.MaxKeys, Lease: first.lease,
+	}
 	if first.keyed {
 		request.Charges = append(request.Charges, e.chargeOfKey(first.Subject))
 	}
@@ -110,7 +112,7 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 		denied, retry := false, int64(0)
 		for k := range d.Limits {
 			l, charge, charged := &d.Limits[k], &request.Charges[part.from+k], &o.Charges[part.from+k]
-			l.fill(charge.Meter, charged, o.At, forced)
+			l.fill(charge.Meter, charged, o.At, forced, &request.Lease)
 			if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
 				l.RetryAfter = unavailableRetry // the cost fits the limit, but is more than this node's share
 			}
@@ -118,7 +120,9 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 				denied, retry = true, longer(retry, l.RetryAfter)
 			}
 		}
-		if denied && !forced {
+		if !denied || forced {
+			d.nameLease(&request.Lease)
+		} else {
 			anyDenied = true
 			d.denyByLimit(retry)
 		}

@@ -30,10 +30,10 @@ type Idempotency struct {
 	Charges [16]byte
 }
 
-// Idempotent reports whether a record may decide the request. Refunds, resets and adjustments
-// are not idempotent.
+// Idempotent reports whether a record may decide the request. Refunds, resets, adjustments
+// and releases are not idempotent.
 func (r *Request) Idempotent() bool {
-	return r.Idempotency != nil && r.Mode != Refund && r.Mode != Reset && r.Mode != Adjust
+	return r.Idempotency != nil && r.Mode != Refund && r.Mode != Reset && r.Mode != Adjust && r.Mode != Release
 }
 
 // An IdempotencyResult says what the Idempotency-Key of a check did.
@@ -111,7 +111,8 @@ func idempotency(items []item, charges []Charge) *Idempotency {
 func appendCheck(b []byte, c *Check) []byte {
 	b = append(b, byte(c.Mode), boolByte(c.DefaultCost))
 	b = binary.LittleEndian.AppendUint64(b, uint64(c.Cost))
-	b = appendText(appendText(b, c.Method), c.Path)
+	b = binary.LittleEndian.AppendUint64(b, uint64(c.LeaseTTL))
+	b = appendText(appendText(appendText(b, c.Lease), c.Method), c.Path)
 	var space [MaxAttributes]Attribute
 	attributes := append(space[:0], c.Attributes...)
 	slices.SortFunc(attributes, func(a, b Attribute) int { return cmp.Compare(a.Name, b.Name) })
@@ -184,6 +185,7 @@ func markRepeated(items []item, o *Outcome) bool {
 	}
 	for i := range items {
 		d := items[i].Decision
+		items[i].lease = items[0].Check.lease(o.First)
 		if d.ID = o.First; i > 0 {
 			d.ID = followingID(o.First, i)
 		}

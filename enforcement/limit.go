@@ -25,9 +25,10 @@ const (
 	SlidingWindowCounter
 	TokenBucket
 	GCRA
+	Concurrency
 )
 
-var algorithmNames = [...]string{"", "fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra"}
+var algorithmNames = [...]string{"", "fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra", "concurrency"}
 
 // String returns the name of the algorithm in the API, for example fixed_window.
 func (a Algorithm) String() string {
@@ -37,9 +38,18 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// ParseAlgorithm returns the algorithm that has this name in the API. The result is
-// false if there is none.
+// ParseAlgorithm returns the algorithm of the limits of plans that has this name in the API.
+// The result is false if there is none. Only scenarios have concurrency limits.
 func ParseAlgorithm(name string) (Algorithm, bool) {
+	a, known := parseScenarioAlgorithm(name)
+	if a == Concurrency {
+		return 0, false
+	}
+	return a, known
+}
+
+// parseScenarioAlgorithm is ParseAlgorithm for the limits of scenarios.
+func parseScenarioAlgorithm(name string) (Algorithm, bool) {
 	for i, n := range algorithmNames {
 		if i > 0 && n == name {
 			return Algorithm(i), true
@@ -156,14 +166,17 @@ func (l Limit) Validate() problem.Fields {
 	if l.Name == "" || len(l.Name) > maxLimitName || strings.Trim(l.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		f.Add("/name", "must be 1 to %d lower-case letters, digits and hyphens", maxLimitName)
 	}
-	known := l.Algorithm >= FixedWindow && l.Algorithm <= GCRA
+	known := l.Algorithm >= FixedWindow && l.Algorithm <= Concurrency
 	if !known {
 		f.Add("/algorithm", "%s", algorithmFault(""))
 	}
-	if l.Quota < 0 || l.Quota > MaxQuota {
+	switch {
+	case l.Quota < 0 || l.Quota > MaxQuota:
 		f.Add("/quota", "must be 0 to %d", int64(MaxQuota))
-	} else if l.Algorithm == SlidingWindowLog && l.Quota > MaxLog {
+	case l.Algorithm == SlidingWindowLog && l.Quota > MaxLog:
 		f.Add("/quota", "must be 0 to %d: a sliding_window_log stores every request; use sliding_window_counter for more", MaxLog)
+	case l.Algorithm == Concurrency && l.Quota > MaxLeases:
+		f.Add("/quota", "must be 0 to %d: a concurrency limit stores every lease; use count_by to have more places", MaxLeases)
 	}
 	l.validateBurst(&f, known)
 	if l.Period != NoPeriod {

@@ -53,9 +53,12 @@ const (
 	// the record of a reservation; see Reservation. Each charge has a Receipt, and the
 	// charges have different keys.
 	Adjust
+	// Release ends the lease of the request on the counters of concurrency limits. It
+	// changes no other counters, and ignores the costs.
+	Release
 )
 
-var modeNames = [...]string{"enforce", "peek", "force", "refund", "reset", "take_up_to", "adjust"}
+var modeNames = [...]string{"enforce", "peek", "force", "refund", "reset", "take_up_to", "adjust", "release"}
 
 // String returns the name of the mode in the API.
 func (m Mode) String() string {
@@ -82,6 +85,9 @@ type Request struct {
 	// limiter. 0 selects the default of the limiter. Above it, all new counters of
 	// one limit share one overflow counter.
 	MaxKeys int64
+	// Lease is the lease that holds the places of all concurrency limits among Charges.
+	// Other limits do not depend on it.
+	Lease Lease
 	// Charges are the costs for the counters, sorted by Group.
 	Charges []Charge
 }
@@ -101,8 +107,6 @@ type Charge struct {
 	// Leased is set if a node may serve the charge from quota that it leased. Only package
 	// lease reads it.
 	Leased bool
-	// Lease is reserved for concurrency limits. No Limiter reads it.
-	Lease string
 	// Receipt is the earlier charge that Adjust changes. Other modes do not read it.
 	Receipt *Receipt
 }
@@ -116,6 +120,15 @@ type Key struct {
 	Cell uint32
 	// Partition identifies the values of count_by; see type Partition.
 	Partition [16]byte
+}
+
+// SharedLease returns the ID of a lease of the key on a counter that several keys share.
+// It differs from that of the other keys, which may have a lease with the same ID.
+func (k *Key) SharedLease(id [16]byte) [16]byte {
+	for i := range id {
+		id[i] ^= k.Partition[i]
+	}
+	return id
 }
 
 // A Partition computes Key.Partition. The result is the first 128 bits of SHA-256 over
@@ -208,13 +221,14 @@ type Outcome struct {
 	// At is the time of the decision by the store's clock, in microseconds since the
 	// epoch.
 	At int64
-	// Units is the number of units that a request with mode TakeUpTo charged.
+	// Units is the number of units that a request with mode TakeUpTo charged. With mode
+	// Release, it is the number of places that the lease held, on all counters together.
 	Units int64
 	// Err is the reason why the request was not decided. It is nil if Verdict.Decided is true.
 	Err error
 	// Replayed is set if the request repeats an earlier one and was not charged. First is
 	// then the ID of the first request. The rest of the outcome is that of the first
-	// request, except that State.Log of its charges is empty. Charges is empty if
+	// request, except that State.Log and State.Holders of its charges are empty. Charges is empty if
 	// Idempotency.Charges differs from that of the first request.
 	Replayed bool
 	First    [16]byte

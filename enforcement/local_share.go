@@ -44,7 +44,8 @@ func (m *Meter) wholeLog(seen State) State {
 // previous count of a sliding counter is divided and rounded down, and the current
 // count gets the rest. Without a current count, the previous one gets everything. A
 // log becomes one entry at the instant of its newest entry: its units return later
-// than in the shared log, never sooner.
+// than in the shared log, never sooner. In the same way, the leases of a concurrency
+// limit become one lease until the last of them ends.
 //
 // The zero State means that the share is full.
 func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) State {
@@ -74,18 +75,20 @@ func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) 
 	case share.Algorithm == SlidingWindowCounter:
 		s.B = seen.B / int64(nodes)
 		s.A = max(s.A-share.faded(&s, now), 0)
+	case s.A == 0 && (share.Algorithm == SlidingWindowLog || share.Algorithm == Concurrency):
+		return State{}
 	case share.Algorithm == SlidingWindowLog:
-		if s.A == 0 {
-			return State{}
-		}
 		s.B, s.Log = 1, []Entry{{T: s.T, Units: s.A}}
+	case share.Algorithm == Concurrency:
+		s.B, s.Holders = seen.B, []Holder{{Until: seen.B, Units: s.A}}
 	}
 	return s
 }
 
 // Stricter combines two states, both settled at now, into one that has no more units
 // left than either. For buckets, it is the lower level. Otherwise it is the state that
-// ends later, with an additional charge if the other state has less left.
+// ends later, with an additional charge if the other state has less left. For concurrency,
+// that is a lease without an ID, until the other state ends.
 func (m *Meter) Stricter(a, b State, rev, now int64) State {
 	switch {
 	case a.Fresh():
@@ -94,6 +97,11 @@ func (m *Meter) Stricter(a, b State, rev, now int64) State {
 		return a
 	case m.Algorithm.Bucket():
 		return State{Rev: max(a.Rev, b.Rev), A: min(a.A, b.A), B: min(a.B, b.B), T: max(a.T, b.T)}
+	case m.Algorithm == Concurrency:
+		if b.B > a.B {
+			a, b = b, a
+		}
+		return a.holdMore(m.Left(a, now)-m.Left(b, now), b.B)
 	case b.T > a.T:
 		a, b = b, a
 	}

@@ -22,6 +22,7 @@ func TestStartShare(t *testing.T) {
 	sliding := Limit{Algorithm: SlidingWindowCounter, Quota: 100, Window: time.Minute}
 	log := Limit{Algorithm: SlidingWindowLog, Quota: 100, Window: time.Minute}
 	bucket := Limit{Algorithm: TokenBucket, Quota: 60, Window: time.Minute, Burst: 100} // a unit a second
+	held := Limit{Algorithm: Concurrency, Quota: 100, Window: time.Minute}
 	none := Limit{Algorithm: FixedWindow, Quota: 0, Window: time.Minute}
 	for _, c := range []struct {
 		name  string
@@ -30,43 +31,55 @@ func TestStartShare(t *testing.T) {
 		seen  State
 		want  string // state, what is left
 	}{
-		{"nothing seen", fixed, 3, State{}, "{0 0 0 0 []} 34"},
-		{"60 of 100 used, 3 nodes", fixed, 3, State{Rev: 7, A: 60, T: now - 20*sec}, "{7 20 0 980000000 []} 14"},
-		{"all used", fixed, 3, State{Rev: 7, A: 100, T: now - 20*sec}, "{7 34 0 980000000 []} 0"},
-		{"all used, one node", fixed, 1, State{Rev: 7, A: 100, T: now - 20*sec}, "{7 100 0 980000000 []} 0"},
-		{"forced beyond", fixed, 3, State{Rev: 7, A: 130, T: now - 20*sec}, "{7 44 0 980000000 []} -10"},
-		{"window open, all given back", fixed, 3, State{Rev: 7, T: now - 20*sec}, "{7 0 0 980000000 []} 34"},
-		{"window over", fixed, 3, State{Rev: 7, A: 100, T: now - 60*sec}, "{0 0 0 0 []} 34"},
-		{"quota 0", none, 3, State{Rev: 7, T: now - 20*sec}, "{7 0 0 980000000 []} 0"},
+		{"nothing seen", fixed, 3, State{}, "{0 0 0 0 [] []} 34"},
+		{"60 of 100 used, 3 nodes", fixed, 3, State{Rev: 7, A: 60, T: now - 20*sec}, "{7 20 0 980000000 [] []} 14"},
+		{"all used", fixed, 3, State{Rev: 7, A: 100, T: now - 20*sec}, "{7 34 0 980000000 [] []} 0"},
+		{"all used, one node", fixed, 1, State{Rev: 7, A: 100, T: now - 20*sec}, "{7 100 0 980000000 [] []} 0"},
+		{"forced beyond", fixed, 3, State{Rev: 7, A: 130, T: now - 20*sec}, "{7 44 0 980000000 [] []} -10"},
+		{"window open, all given back", fixed, 3, State{Rev: 7, T: now - 20*sec}, "{7 0 0 980000000 [] []} 34"},
+		{"window over", fixed, 3, State{Rev: 7, A: 100, T: now - 60*sec}, "{0 0 0 0 [] []} 34"},
+		{"quota 0", none, 3, State{Rev: 7, T: now - 20*sec}, "{7 0 0 980000000 [] []} 0"},
 
-		{"current and previous", sliding, 3, State{Rev: 7, A: 30, B: 60, T: now - 30*sec}, "{7 10 20 970000000 []} 14"},
-		{"previous, not divisible", sliding, 3, State{Rev: 7, A: 30, B: 61, T: now - 30*sec}, "{7 10 20 970000000 []} 14"},
-		{"rolled since", sliding, 3, State{Rev: 7, A: 60, B: 60, T: now - 90*sec}, "{7 0 20 970000000 []} 24"},
-		{"previous forced far beyond", sliding, 2, State{Rev: 7, A: 0, B: 1000, T: now - 30*sec}, "{7 0 500 970000000 []} -200"},
-		{"over for two windows", sliding, 3, State{Rev: 7, A: 60, T: now - 120*sec}, "{0 0 0 0 []} 34"},
+		{"current and previous", sliding, 3, State{Rev: 7, A: 30, B: 60, T: now - 30*sec}, "{7 10 20 970000000 [] []} 14"},
+		{"previous, not divisible", sliding, 3, State{Rev: 7, A: 30, B: 61, T: now - 30*sec}, "{7 10 20 970000000 [] []} 14"},
+		{"rolled since", sliding, 3, State{Rev: 7, A: 60, B: 60, T: now - 90*sec}, "{7 0 20 970000000 [] []} 24"},
+		{"previous forced far beyond", sliding, 2, State{Rev: 7, A: 0, B: 1000, T: now - 30*sec}, "{7 0 500 970000000 [] []} -200"},
+		{"over for two windows", sliding, 3, State{Rev: 7, A: 60, T: now - 120*sec}, "{0 0 0 0 [] []} 34"},
 
 		{
 			"a log becomes one entry", log, 3,
 			State{Rev: 7, A: 60, B: 2, T: now - 10*sec, Log: []Entry{{now - 50*sec, 20}, {now - 10*sec, 40}}},
-			"{7 20 1 990000000 [{990000000 20}]} 14",
+			"{7 20 1 990000000 [{990000000 20}] []} 14",
 		},
 		{
 			"what has left a log", log, 3,
 			State{Rev: 7, A: 60, B: 2, T: now - 10*sec, Log: []Entry{{now - 60*sec, 20}, {now - 10*sec, 40}}},
-			"{7 14 1 990000000 [{990000000 14}]} 20",
+			"{7 14 1 990000000 [{990000000 14}] []} 20",
 		},
 		{
 			"a log whose entries are not at hand", log, 3,
 			State{Rev: 7, A: 60, B: 2, T: now - 10*sec},
-			"{7 20 1 990000000 [{990000000 20}]} 14",
+			"{7 20 1 990000000 [{990000000 20}] []} 14",
 		},
-		{"a log that has ended", log, 3, State{Rev: 7, A: 60, B: 2, T: now - 60*sec}, "{0 0 0 0 []} 34"},
+		{"a log that has ended", log, 3, State{Rev: 7, A: 60, B: 2, T: now - 60*sec}, "{0 0 0 0 [] []} 34"},
 
-		{"a bucket", bucket, 3, State{Rev: 7, A: 40, T: now}, "{7 14 0 1000000000 []} 14"},
-		{"a bucket refills until now", bucket, 3, State{Rev: 7, A: 40, T: now - 20*sec}, "{7 20 0 1000000000 []} 20"},
-		{"an empty bucket", bucket, 3, State{Rev: 7, T: now}, "{7 0 0 1000000000 []} 0"},
-		{"a bucket in debt", bucket, 3, State{Rev: 7, A: -50, T: now}, "{7 -16 0 1000000000 []} -16"},
-		{"a bucket full again", bucket, 3, State{Rev: 7, A: 40, T: now - 60*sec}, "{0 0 0 0 []} 34"},
+		{
+			"leases become one lease", held, 3,
+			State{Rev: 7, A: 60, B: now + 20*sec, T: now - 10*sec, Holders: []Holder{{[16]byte{1}, now + 10*sec, 20}, {[16]byte{2}, now + 20*sec, 40}}},
+			"{7 20 1020000000 990000000 [] [{[0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0] 1020000000 20}]} 14",
+		},
+		{
+			"leases that are not at hand", held, 3,
+			State{Rev: 7, A: 60, B: now + 20*sec, T: now - 10*sec},
+			"{7 20 1020000000 990000000 [] [{[0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0] 1020000000 20}]} 14",
+		},
+		{"leases that have ended", held, 3, State{Rev: 7, A: 60, B: now, T: now - 10*sec}, "{0 0 0 0 [] []} 34"},
+
+		{"a bucket", bucket, 3, State{Rev: 7, A: 40, T: now}, "{7 14 0 1000000000 [] []} 14"},
+		{"a bucket refills until now", bucket, 3, State{Rev: 7, A: 40, T: now - 20*sec}, "{7 20 0 1000000000 [] []} 20"},
+		{"an empty bucket", bucket, 3, State{Rev: 7, T: now}, "{7 0 0 1000000000 [] []} 0"},
+		{"a bucket in debt", bucket, 3, State{Rev: 7, A: -50, T: now}, "{7 -16 0 1000000000 [] []} -16"},
+		{"a bucket full again", bucket, 3, State{Rev: 7, A: 40, T: now - 60*sec}, "{0 0 0 0 [] []} 34"},
 	} {
 		m, share := c.limit.Compile(7), shareMeter(c.limit, c.nodes)
 		got := m.StartShare(c.seen, 7, now, share, c.nodes)
@@ -83,11 +96,12 @@ func drawUsed(t *rapid.T, m *Meter, now int64) (State, int64) {
 	for range rapid.IntRange(0, 6).Draw(t, "charges") {
 		now += rapid.Int64Range(0, m.Window).Draw(t, "elapsed")
 		s, _ = m.Settle(s, 1, now)
-		s = m.Charge(s, 1, now, rapid.Int64Range(0, 2+m.Quota/2).Draw(t, "cost"))
+		lease := Lease{ID: [16]byte{rapid.Byte().Draw(t, "lease"), 1}}
+		s = m.ChargeFor(s, 1, now, rapid.Int64Range(0, 2+m.Quota/2).Draw(t, "cost"), &lease)
 	}
 	s, _ = m.Settle(s, 1, now)
 	if rapid.Bool().Draw(t, "refunds") {
-		s = m.Refund(s, rapid.Int64Range(0, 2+m.Quota/2).Draw(t, "back"))
+		s = m.RefundFor(s, rapid.Int64Range(0, 2+m.Quota/2).Draw(t, "back"), &Lease{ID: [16]byte{rapid.Byte().Draw(t, "lease"), 1}})
 	}
 	return s, now
 }

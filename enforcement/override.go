@@ -169,8 +169,11 @@ func (l *RuleLimit) scale(factor int64) {
 		return
 	}
 	bound := int64(MaxQuota)
-	if l.Algorithm == SlidingWindowLog {
+	switch l.Algorithm {
+	case SlidingWindowLog:
 		bound = MaxLog
+	case Concurrency:
+		bound = MaxLeases
 	}
 	l.Quota = scaled(l.Quota, factor, bound)
 	l.Burst = scaled(l.Burst, factor, MaxQuota)

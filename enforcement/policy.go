@@ -358,8 +358,9 @@ func (p *Policy) validate() problem.Fields {
 	f.AddAll("", p.validateCost())
 	f.AddAll("", p.validateReservations())
 	if p.Consistency == Leased {
-		if i := slices.IndexFunc(p.Limits, func(l Limit) bool { return l.Algorithm == SlidingWindowLog }); i >= 0 {
-			f.Add("/consistency", "must be exact: limit %s is a sliding_window_log, which cannot be leased", p.Limits[i].Name)
+		unleased := func(l Limit) bool { return l.Algorithm == SlidingWindowLog || l.Algorithm == Concurrency }
+		if i := slices.IndexFunc(p.Limits, unleased); i >= 0 {
+			f.Add("/consistency", "must be exact: limit %s is a %s, which cannot be leased", p.Limits[i].Name, p.Limits[i].Algorithm)
 		}
 	}
 	if p.Consistency == Leased {

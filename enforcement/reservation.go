@@ -94,7 +94,7 @@ func NewRecord(r *Request, o *Outcome) *Record {
 		Charged: slices.Clone(o.Charges), Applied: make([]int64, len(o.Charges)),
 	}
 	for i := range record.Charged {
-		record.Charged[i].State.Log, record.Charged[i].Cost = nil, 0
+		record.Charged[i].State.Log, record.Charged[i].State.Holders, record.Charged[i].Cost = nil, nil, 0
 	}
 	return record
 }
@@ -166,9 +166,13 @@ func (r *Request) RecordKey() (key Key, ok bool) {
 //     the bucket would now have without other charges. Additional units can put the bucket
 //     into debt.
 //   - If receipt.Cost is 0, there is no window. The cost is charged now.
-func (m *Meter) Adjust(s State, rev, now, cost int64, receipt *Receipt) (after State, delta int64) {
+//   - A concurrency limit has no windows. The lease of the request gets cost places and is
+//     renewed, or ends if cost is 0. If it has ended already, nothing changes.
+func (m *Meter) Adjust(s State, rev, now, cost int64, receipt *Receipt, lease *Lease) (after State, delta int64) {
 	delta = cost - receipt.Cost
 	switch {
+	case m.Algorithm == Concurrency:
+		return m.adjustLease(s, rev, now, cost, receipt, lease)
 	case delta == 0:
 		return s, 0
 	case receipt.Cost == 0:
@@ -193,6 +197,20 @@ func (m *Meter) Adjust(s State, rev, now, cost int64, receipt *Receipt) (after S
 	was := *count
 	*count = min(max(was+delta, 0), maxCount)
 	return s, *count - was
+}
+
+// adjustLease is Adjust for a concurrency limit.
+func (m *Meter) adjustLease(s State, rev, now, cost int64, receipt *Receipt, lease *Lease) (after State, delta int64) {
+	own := s.unitsOf(lease.ID)
+	switch {
+	case own == 0 && receipt.Cost != 0:
+		return s, 0
+	case cost == 0:
+		after, _ = m.Release(s, lease.ID)
+	default:
+		after = m.ChargeFor(s, rev, now, cost, lease)
+	}
+	return after, after.unitsOf(lease.ID) - own
 }
 
 // charged returns the count of the window with the state receipt, or nil if that window no longer

@@ -485,8 +485,3 @@ type ReservationPlace struct {
 	Reserved
 	Place string
 }
-
-// uuidText returns the text of a UUID.
-func uuidText(id [16]byte) string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-}

@@ -9,9 +9,11 @@ package enforcement
 //	sliding_window_log      units in Log    number of entries   newest entry
 //	token_bucket, gcra      units left,     fraction of a unit, instant of A and B
 //	                        < 0 in debt     in 1/Q
+//	concurrency             places held     end of the last     newest grant
+//	                                        lease
 //
 // Instants are microseconds since the epoch. The zero State is an unused counter: a
-// closed window, an empty log or a full bucket.
+// closed window, an empty log, a full bucket, or no places held.
 type State struct {
 	// Rev is the control-plane revision of the quota with which the state was stored.
 	// It is 0 only in the zero State.
@@ -22,6 +24,9 @@ type State struct {
 	// only the oldest entries, as many as RetryAfter needs. A, B and T include all
 	// entries.
 	Log []Entry
+	// Holders has the leases of a concurrency limit, in the order in which they end. Functions
+	// that change it make a copy.
+	Holders []Holder
 }
 
 // An Entry has the units that a log admitted at one time.

@@ -23,6 +23,9 @@ const maxWindowsAhead = 100
 // The usage of a sliding counter is linear in k within one window, except for
 // rounding. Therefore bisection finds the first denial.
 //
+// For concurrency, ok is false unless the request at now is denied, because the time at
+// which a holder releases its places is not known.
+//
 // DeniedAfter approximates in three cases:
 //
 //   - It looks a hundred windows ahead. If the pace is so close to the quota that
@@ -34,11 +37,11 @@ func (m *Meter) DeniedAfter(s State, now, cost, every int64) (micros int64, ok b
 	if !m.Admits(m.Left(s, now), cost) {
 		return 0, true
 	}
-	if cost <= 0 {
+	if cost <= 0 || m.Algorithm == Concurrency {
 		return 0, false
 	}
 	if s.T > now {
-		cut(&s, now)
+		m.cut(&s, now)
 	}
 	if m.Algorithm.Bucket() {
 		return m.bucketEmpty(s, cost, every)

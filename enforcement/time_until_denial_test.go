@@ -10,7 +10,7 @@ import (
 // drawPace returns a small limit, a state after some charges, and a pace near the rate of
 // the limit.
 func drawPace(t *rapid.T) (m *Meter, s State, now, cost, every int64) {
-	l := drawLimit(t, allAlgorithms...)
+	l := drawLimit(t, FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, GCRA)
 	l.Quota = rapid.Int64Range(0, 40).Draw(t, "quota")
 	l.Window = time.Duration(rapid.Int64Range(1, 40).Draw(t, "window")) * time.Millisecond
 	if l.Algorithm.Bucket() {

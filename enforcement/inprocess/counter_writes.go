@@ -27,8 +27,19 @@ func (l *Limiter) insertIfMissing(w *work) *shard {
 func (l *Limiter) keepClamp(w *work, m *enforcement.Meter, now int64) {
 	s := l.insertIfMissing(w)
 	s.write(w.cell, m, &w.state, now)
-	if m.Algorithm == enforcement.SlidingWindowLog {
+	l.keepList(s, w, m)
+}
+
+// keepList stores the log entries or the leases of the state of a counter.
+func (l *Limiter) keepList(s *shard, w *work, m *enforcement.Meter) {
+	switch m.Algorithm {
+	case enforcement.SlidingWindowLog:
 		l.keepEntries(s, w, slices.Clone(w.state.Log))
+	case enforcement.Concurrency:
+		e := s.log(w.cell)
+		before := e.blocks()
+		e.holders = w.state.Holders // nothing changes the elements, so outcomes may share them
+		l.counted.add(w.key.Tenant, e.blocks()-before)
 	}
 }
 
@@ -64,8 +75,9 @@ func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 	}
 	s := l.insertIfMissing(w)
 	if c.Meter.Algorithm != enforcement.SlidingWindowLog {
-		w.state = c.Meter.Charge(w.state, c.Rev, now, cost)
+		w.state = c.Meter.ChargeFor(w.state, c.Rev, now, cost, &w.lease)
 		s.write(w.cell, c.Meter, &w.state, now)
+		l.keepList(s, w, c.Meter)
 		return
 	}
 	e := s.log(w.cell)
@@ -105,9 +117,9 @@ func chargedLog(s enforcement.State, c *enforcement.Charge, cost, now int64) enf
 
 // peeked returns the state that a counter would have after the charge. It stores
 // nothing.
-func peeked(s enforcement.State, c *enforcement.Charge, cost, now int64) enforcement.State {
+func peeked(s enforcement.State, c *enforcement.Charge, cost, now int64, lease *enforcement.Lease) enforcement.State {
 	if c.Meter.Algorithm != enforcement.SlidingWindowLog || cost == 0 {
-		return c.Meter.Charge(s, c.Rev, now, cost)
+		return c.Meter.ChargeFor(s, c.Rev, now, cost, lease)
 	}
 	after := chargedLog(s, c, cost, now)
 	after.Log = s.Log
@@ -119,22 +131,34 @@ func peeked(s enforcement.State, c *enforcement.Charge, cost, now int64) enforce
 
 // refund returns cost to a stored counter. If the counter is not stored, it does
 // nothing. It does not change an overflow counter, because that also has the counts of
-// other keys.
+// other keys, except for the places of the request's own lease.
 func (l *Limiter) refund(w *work, c *enforcement.Charge, cost, now int64) {
-	if w.cell == none || w.shared || cost == 0 {
+	if w.cell == none || cost == 0 || w.shared && c.Meter.Algorithm != enforcement.Concurrency {
 		return
 	}
-	s := l.insertIfMissing(w)
-	w.state = c.Meter.Refund(w.state, cost)
+	w.state = c.Meter.RefundFor(w.state, cost, &w.lease)
+	l.keepReduced(w, c.Meter, now)
+}
+
+// release ends the lease of a request on a counter. It returns the number of places that
+// the lease held.
+func (l *Limiter) release(w *work, c *enforcement.Charge, now int64) (units int64) {
+	if w.state, units = c.Meter.Release(w.state, w.lease.ID); units > 0 {
+		l.keepReduced(w, c.Meter, now)
+	}
+	return units
+}
+
+// keepReduced stores a counter whose units were returned. It deletes an unused one.
+func (l *Limiter) keepReduced(w *work, m *enforcement.Meter, now int64) {
+	s := &l.shards[shardOf(w.hash)]
 	if w.state.Fresh() {
 		l.drop(s, w.cell, w.hash)
 		w.cell = none
 		return
 	}
-	s.write(w.cell, c.Meter, &w.state, now)
-	if c.Meter.Algorithm == enforcement.SlidingWindowLog {
-		l.keepEntries(s, w, slices.Clone(w.state.Log))
-	}
+	s.write(w.cell, m, &w.state, now)
+	l.keepList(s, w, m)
 }
 
 // reset deletes a counter. It does not delete an overflow counter, because that also

@@ -20,7 +20,7 @@ type Config struct {
 	// the call of New plus the monotonic time since then, which never steps back.
 	Now func() int64
 	// MaxCells bounds the memory for counters: their number, plus a quarter of the
-	// number of entries of sliding logs. Each takes about 85 bytes. Above the bound,
+	// number of entries of sliding logs and half the number of leases. Each takes about 85 bytes. Above the bound,
 	// all new keys of one tenant and limit share an overflow counter. Default:
 	// 4,000,000.
 	MaxCells int
@@ -135,7 +135,8 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 // mode Enforce.
 func simple(r *enforcement.Request) bool {
 	return len(r.Charges) == 1 && r.Mode == enforcement.Enforce && r.Charges[0].Group == 0 && r.Idempotency == nil &&
-		r.Reservation == nil && r.Charges[0].Meter.Algorithm != enforcement.SlidingWindowLog
+		r.Reservation == nil && r.Charges[0].Meter.Algorithm != enforcement.SlidingWindowLog &&
+		r.Charges[0].Meter.Algorithm != enforcement.Concurrency
 }
 
 // hash returns the hash of a key: the three words of the key and the seed, combined by
@@ -217,7 +218,7 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 			now = l.now()
 		}
 	}
-	state.Log = state.Log[:0]
+	state.Log, state.Holders = state.Log[:0], nil
 	fits, write := m.Spend(state, c.Rev, now, c.Cost)
 	if write {
 		if i == none {
@@ -276,7 +277,7 @@ const lastTick = 1<<32 - 1
 // for keepTicks ticks; the first one may be partial.
 func due(m *enforcement.Meter, state *enforcement.State, now int64) uint32 {
 	after := m.ResetAfter(*state, now)
-	if m.Quota == 0 {
+	if m.Quota == 0 && m.Algorithm.Bucket() {
 		after = m.Window // this bucket never fills
 	}
 	return uint32(min(max((now+after)>>dueBits+keepTicks, 1), lastTick))
@@ -294,6 +295,7 @@ type work struct {
 	state  enforcement.State // the settled state; its Log shares memory with the stored entries
 	sum    int64             // sum of the costs of the group on this counter
 	count  int64             // number of charges of the group on this counter
+	lease  enforcement.Lease // that of the request; on an overflow counter, its ID also depends on the key
 }
 
 // few is the largest number of charges for which takeAll needs no memory allocation.
@@ -351,12 +353,12 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 	return true
 }
 
-// addShards sets the keys of ws and adds the shards of their counters to locked. With wide, it
+// addShards sets the keys and leases of ws, and adds the shards of their counters to locked. With wide, it
 // also adds the shards of the overflow counters.
 func (l *Limiter) addShards(locked *shardSet, r *enforcement.Request, ws []work, wide bool) {
 	for i := range ws {
 		w := &ws[i]
-		w.key, w.bound = r.Charges[i].Key, r.MaxKeys
+		w.key, w.bound, w.lease = r.Charges[i].Key, r.MaxKeys, r.Lease
 		w.hash = l.hash(&w.key)
 		locked.add(shardOf(w.hash))
 		if wide {
@@ -411,6 +413,7 @@ func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	// counter is as if unused, even if memory is available again. With a new counter, the
 	// earlier count of the key would be lost.
 	if l.counted.full(w.key.Tenant, w.bound) || i != none && s.cell(i).due > tick(now) {
+		w.lease.ID = w.key.SharedLease(w.lease.ID)
 		w.key, w.hash, w.cell, w.shared = shared, hash, i, true
 	}
 	return true
@@ -448,7 +451,8 @@ func (l *Limiter) load(w *work) (state enforcement.State) {
 	c := s.cell(w.cell)
 	state.Rev, state.A, state.B, state.T = c.rev, c.a, c.b, c.t
 	if c.log != 0 {
-		state.Log = s.logs[c.log-1].live()
+		e := s.logs[c.log-1]
+		state.Log, state.Holders = e.live(), e.holders
 	}
 	return state
 }
@@ -468,10 +472,10 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 	fits, units := true, int64(1<<62)
 	for i := from; i < to; i++ {
 		c, w, out := &charges[i], &ws[ws[i].leader], &o.Charges[i]
-		left := c.Meter.Left(w.state, now)
+		left := c.Meter.LeftFor(&w.state, now, &w.lease)
 		out.Cost, out.Shared = w.sum, w.shared
 		switch r.Mode {
-		case enforcement.Refund, enforcement.Reset:
+		case enforcement.Refund, enforcement.Reset, enforcement.Release:
 			out.Fits = true
 		case enforcement.TakeUpTo:
 			out.Fits = c.Meter.Admits(left, 1)
@@ -493,7 +497,7 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 		o.Verdict = enforcement.Refused
 	}
 	if fits && o.Verdict == enforcement.Granted {
-		l.apply(r, ws, from, to, units, now)
+		l.apply(r, o, ws, from, to, units)
 	}
 	for i := from; i < to; i++ {
 		handOut(&o.Charges[i], &charges[i], &ws[ws[i].leader].state, now)
@@ -502,7 +506,8 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 
 // apply changes the counters of a group that was granted, as the mode requires. It
 // changes each counter once.
-func (l *Limiter) apply(r *enforcement.Request, ws []work, from, to int, units, now int64) {
+func (l *Limiter) apply(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int, units int64) {
+	now := o.At
 	for i := from; i < to; i++ {
 		c, w := &r.Charges[i], &ws[ws[i].leader]
 		if w.count == 0 {
@@ -518,8 +523,10 @@ func (l *Limiter) apply(r *enforcement.Request, ws []work, from, to int, units, 
 			l.reset(w, c, now)
 		case enforcement.Refund:
 			l.refund(w, c, cost, now)
+		case enforcement.Release:
+			o.Units += l.release(w, c, now)
 		case enforcement.Peek:
-			w.state = peeked(w.state, c, cost, now)
+			w.state = peeked(w.state, c, cost, now, &w.lease)
 		default:
 			l.charge(w, c, cost, now)
 		}

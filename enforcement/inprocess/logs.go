@@ -6,12 +6,14 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// entries has the entries of one sliding log. It is a queue in a slice. Removed entries
-// stay in the slice until they are half of it. Therefore the average time of a charge
-// does not depend on the length of the log.
+// entries has the entries of one sliding log, or the leases of one concurrency limit. The
+// entries of a log are a queue in a slice. Removed entries stay in the slice until they are
+// half of it. Therefore the average time of a charge does not depend on the length of the
+// log.
 type entries struct {
-	all  []enforcement.Entry
-	gone int // all[:gone] are removed
+	all     []enforcement.Entry
+	gone    int // all[:gone] are removed
+	holders []enforcement.Holder
 }
 
 // live returns the entries that have not been removed.
@@ -34,8 +36,14 @@ func (e *entries) drop(n int) {
 	}
 }
 
-// blockEntries is the number of entries that count as one cell in a budget.
-const blockEntries = 4
+// blockEntries is the number of entries, and blockHolders that of leases, that count as
+// one cell in a budget.
+const (
+	blockEntries = 4
+	blockHolders = 2
+)
 
 // blocks returns the number of cells as which the log counts in a budget.
-func (e *entries) blocks() int64 { return int64((cap(e.all) + blockEntries - 1) / blockEntries) }
+func (e *entries) blocks() int64 {
+	return int64((cap(e.all)+blockEntries-1)/blockEntries + (len(e.holders)+blockHolders-1)/blockHolders)
+}

@@ -18,7 +18,7 @@ type record struct {
 	first   [16]byte
 	at      int64
 	units   int64
-	charged []enforcement.Charged // without the entries of logs
+	charged []enforcement.Charged // without the entries of logs and without leases
 }
 
 const recordPeriod = int64(enforcement.IdempotencyPeriod / 1000) // in microseconds
@@ -62,7 +62,7 @@ func (l *Limiter) record(r *enforcement.Request, o *enforcement.Outcome) {
 	}
 	for i := range o.Charges {
 		stored.charged[i] = o.Charges[i]
-		stored.charged[i].State.Log = nil
+		stored.charged[i].State.Log, stored.charged[i].State.Holders = nil, nil
 	}
 	s.records.byKey[stored.key] = stored
 	s.records.order = append(s.records.order, stored)

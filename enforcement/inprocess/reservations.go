@@ -261,27 +261,21 @@ func (l *Limiter) OutstandingTotal(context.Context) (int64, error) {
 // overflow counter, because that also has the counts of other keys. The caller holds the
 // lock of the counter's shard.
 func (l *Limiter) adjust(w *work, c *enforcement.Charge, now int64) (delta int64) {
-	if w.shared && c.Cost < c.Receipt.Cost {
+	held := c.Meter.Algorithm == enforcement.Concurrency
+	if w.shared && c.Cost < c.Receipt.Cost && !held {
 		return 0
 	}
-	if c.Receipt.Cost == 0 {
+	if c.Receipt.Cost == 0 && !held {
 		l.charge(w, c, c.Cost, now)
 		return c.Cost
 	}
-	after, delta := c.Meter.Adjust(w.state, c.Rev, now, c.Cost, c.Receipt)
-	if delta == 0 {
+	after, delta := c.Meter.Adjust(w.state, c.Rev, now, c.Cost, c.Receipt, &w.lease)
+	if delta == 0 && (!held || w.cell == none) {
 		return 0
 	}
-	s := l.insertIfMissing(w)
-	if w.state = after; after.Fresh() {
-		l.drop(s, w.cell, w.hash)
-		w.cell = none
-		return delta
-	}
-	s.write(w.cell, c.Meter, &w.state, now)
-	if c.Meter.Algorithm == enforcement.SlidingWindowLog {
-		l.keepEntries(s, w, slices.Clone(w.state.Log))
-	}
+	l.insertIfMissing(w)
+	w.state = after
+	l.keepReduced(w, c.Meter, now)
 	return delta
 }
 

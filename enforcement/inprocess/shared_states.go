@@ -1,8 +1,6 @@
 package inprocess
 
 import (
-	"slices"
-
 	"github.com/headgate/headgate/enforcement"
 )
 
@@ -41,6 +39,9 @@ func (l *Limiter) Remember(c *enforcement.Charge, state *enforcement.State, at, 
 		l.remembered.add(c.Key.Tenant, 1)
 	}
 	moved := enforcement.State{Rev: state.Rev, A: state.A, B: state.B, T: state.T + now - at}
+	if c.Meter.Algorithm == enforcement.Concurrency {
+		moved.B += now - at
+	}
 	s.seen.write(i, c.Meter, &moved, now)
 	s.seen.cell(i).log = stamp
 }
@@ -87,9 +88,7 @@ func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes 
 	w.state = c.Meter.Stricter(w.state, start, c.Rev, now)
 	l.insertIfMissing(&w)
 	s.write(w.cell, c.Meter, &w.state, now)
-	if c.Meter.Algorithm == enforcement.SlidingWindowLog {
-		l.keepEntries(s, &w, slices.Clone(w.state.Log))
-	}
+	l.keepList(s, &w, c.Meter)
 	return remembered, true
 }
 

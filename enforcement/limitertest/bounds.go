@@ -39,7 +39,7 @@ var boundTests = []test{
 		}
 	}},
 	{"ConcurrentCosts", func(w *harness) {
-		for _, limit := range each(500, minute) {
+		for _, limit := range counting(500, minute) {
 			w.renew()
 			m := limit.Compile(1)
 			units := atomic.Int64{}

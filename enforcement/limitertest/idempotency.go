@@ -14,8 +14,12 @@ func (w *harness) idempotent(r enforcement.Request, key, what byte) enforcement.
 	id := &enforcement.Idempotency{Key: w.key(enforcement.IdempotencyCell, key)}
 	id.Request[0], id.Charges[0] = what, what
 	r.Idempotency = id
+	named := r.Lease.ID != r.ID
 	for i := range r.ID {
 		r.ID[i] ^= byte(i) + 1 // another request has another ID
+	}
+	if !named {
+		r.Lease.ID = r.ID
 	}
 	return r
 }
@@ -133,7 +137,7 @@ var idempotencyTests = []test{
 	}},
 	// Within one call, and with several requests at once.
 	{"AtOnce", func(w *harness) {
-		for _, limit := range each(100, minute) {
+		for _, limit := range counting(100, minute) {
 			w.renew()
 			m, clean := limit.Compile(1), fixedWindow(100, minute, enforcement.FirstHit).Compile(1)
 			r := func(key byte) enforcement.Request {

@@ -32,6 +32,7 @@ func Run(t *testing.T, factory Factory) {
 		{"Bounds", boundTests},
 		{"Calendar", calendarTests},
 		{"Idempotency", idempotencyTests},
+		{"Concurrency", concurrencyTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tt := range group.tests {
@@ -97,6 +98,7 @@ func (w *harness) request(mode enforcement.Mode, charges ...enforcement.Charge) 
 	for i := range r.ID {
 		r.ID[i] = byte(rand.Uint32())
 	}
+	r.Lease.ID = r.ID
 	return r
 }
 
@@ -162,8 +164,8 @@ func (l *limited) at(rev int64) *enforcement.Meter {
 const never time.Duration = -1
 
 // retryOf returns Meter.RetryAfter as a duration, or never.
-func retryOf(m *enforcement.Meter, s enforcement.State, at, cost int64) time.Duration {
-	micros, ok := m.RetryAfter(s, at, cost)
+func retryOf(m *enforcement.Meter, s enforcement.State, at, cost int64, lease enforcement.Lease) time.Duration {
+	micros, ok := m.RetryAfterFor(s, at, cost, &lease)
 	if !ok {
 		return never
 	}
@@ -183,7 +185,10 @@ type step struct {
 	// retry is the expected RetryAfter of a cost that does not fit.
 	retry time.Duration
 	units int64 // expected Units
-	n     int   // number of identical requests, of which the last one is compared; 0 stands for 1
+	// id is the ID of the lease of the request, and ttl its time to live.
+	id  byte
+	ttl time.Duration
+	n   int // number of identical requests, of which the last one is compared; 0 stands for 1
 	// to has the numbers that come into force before the step, or is nil.
 	to *enforcement.Limit
 	// rev is the revision of the request; 0 stands for the latest one.
@@ -206,12 +211,21 @@ func (w *harness) play(limit enforcement.Limit, steps []step) {
 		m := l.at(s.rev)
 		var o enforcement.Outcome
 		for range max(s.n, 1) {
-			o = w.take(w.request(s.mode, enforcement.Charge{Key: key, Meter: m, Rev: m.Rev, Cost: s.cost}))[0]
+			r := w.request(s.mode, enforcement.Charge{Key: key, Meter: m, Rev: m.Rev, Cost: s.cost})
+			if s.id != 0 {
+				r.Lease = s.lease()
+			}
+			o = w.take(r)[0]
 		}
 		if err := s.compare(m, &o); err != nil {
 			w.Fatalf("%s, step %d at %s, %s of %d (%s): %v", limit.Algorithm, i, s.at, s.mode, s.cost, s.what, err)
 		}
 	}
+}
+
+// lease returns the lease of the step's request.
+func (s *step) lease() enforcement.Lease {
+	return enforcement.Lease{ID: [16]byte{s.id, 1}, TTL: s.ttl.Microseconds()}
 }
 
 // compare returns an error if an outcome differs from the expected result of the step.
@@ -236,16 +250,18 @@ func (s *step) compare(m *enforcement.Meter, o *enforcement.Outcome) error {
 		return fmt.Errorf("reset after %s, want %s", reset, s.reset)
 	}
 	if s.no {
-		if retry := retryOf(m, c.State, o.At, s.cost); retry != s.retry {
+		if retry := retryOf(m, c.State, o.At, s.cost, s.lease()); retry != s.retry {
 			return fmt.Errorf("retry after %s, want %s", retry, s.retry)
 		}
 	}
 	return nil
 }
 
-// asks reports whether requests with a mode compare the cost with what is left. Refund
-// and Reset do not.
-func asks(m enforcement.Mode) bool { return m != enforcement.Refund && m != enforcement.Reset }
+// asks reports whether requests with a mode compare the cost with what is left. Refund,
+// Reset and Release do not.
+func asks(m enforcement.Mode) bool {
+	return m != enforcement.Refund && m != enforcement.Reset && m != enforcement.Release
+}
 
 // same fails the test if got differs from want.
 func (w *harness) same(got, want any, what string) {

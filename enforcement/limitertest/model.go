@@ -3,6 +3,7 @@ package limitertest
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"math/big"
 	"slices"
 
@@ -50,6 +51,8 @@ type counter struct {
 	length int64
 	// entries has the entries of a log, oldest first.
 	entries []enforcement.Entry
+	// leases has the leases of a concurrency limit by their ID.
+	leases map[[16]byte]enforcement.Holder
 	// level is the level of a bucket at the time start. It is nil for other algorithms.
 	level *big.Rat
 }
@@ -57,6 +60,7 @@ type counter struct {
 func (c *counter) clone() *counter {
 	n := *c
 	n.entries = slices.Clone(c.entries)
+	n.leases = maps.Clone(c.leases)
 	if c.level != nil {
 		n.level = new(big.Rat).Set(c.level)
 	}
@@ -64,8 +68,9 @@ func (c *counter) clone() *counter {
 }
 
 // countStops is the largest count after forced charges. logHolds is the largest number
-// of log entries.
+// of log entries, and leasesHeld that of leases.
 const (
+	leasesHeld = 1_000
 	countStops = 1_000_000_000_000_000
 	logHolds   = 10_000
 )
@@ -145,10 +150,10 @@ func (w *decision) fit(charges []enforcement.Charge, answers []answered, sum map
 	fits, smallest := true, int64(-1)
 	for i := range charges {
 		c := &charges[i]
-		left := w.counters[c.Key].left(c.Meter, w.now)
+		left := w.counters[c.Key].leftFor(c.Meter, w.now, w.request.Lease.ID)
 		answers[i].Cost = sum[c.Key]
 		switch w.request.Mode {
-		case enforcement.Refund, enforcement.Reset:
+		case enforcement.Refund, enforcement.Reset, enforcement.Release:
 			answers[i].Fits = true
 		case enforcement.TakeUpTo:
 			answers[i].Fits = left > 0 && c.Meter.Quota > 0
@@ -181,13 +186,19 @@ func (d *model) apply(w *decision, charges []enforcement.Charge, sum map[enforce
 			continue
 		case enforcement.Refund:
 			w.changed[key] = w.changed[key] || cost > 0 && d.counters[key] != nil
-			w.counters[key].refund(m, cost)
+			w.counters[key].refund(m, cost, w.request.Lease.ID)
+			continue
+		case enforcement.Release:
+			places := w.counters[key].leases[w.request.Lease.ID].Units
+			w.answer.Units += places
+			w.changed[key] = w.changed[key] || places > 0
+			w.counters[key].refund(m, places, w.request.Lease.ID)
 			continue
 		case enforcement.TakeUpTo:
 			cost = w.answer.Units
 		}
 		w.changed[key] = w.changed[key] || cost > 0
-		w.counters[key].charge(m, rev, w.now, cost)
+		w.counters[key].charge(m, rev, w.now, cost, w.request.Lease)
 	}
 }
 
@@ -227,6 +238,7 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 	}
 	if m.Period == enforcement.NoPeriod && n.start > now+maxAhead(m) {
 		clamped = true
+		n.shift(now - n.start)
 		n.start = now
 		for i := range n.entries {
 			n.entries[i].T = min(n.entries[i].T, now)
@@ -256,6 +268,12 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 				return new(counter), false
 			}
 		}
+	case enforcement.Concurrency:
+		seen := max(now, n.start)
+		maps.DeleteFunc(n.leases, func(_ [16]byte, h enforcement.Holder) bool { return h.Until <= seen })
+		if len(n.leases) == 0 {
+			return new(counter), false
+		}
 	case enforcement.SlidingWindowLog:
 		seen := max(now, n.start)
 		n.entries = slices.DeleteFunc(n.entries, func(e enforcement.Entry) bool { return seen-e.T >= m.Window })
@@ -267,6 +285,14 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 	}
 	n.rev = max(n.rev, rev)
 	return n, clamped
+}
+
+// shift adds micros to the ends of all leases.
+func (c *counter) shift(micros int64) {
+	for id, h := range c.leases {
+		h.Until += micros
+		c.leases[id] = h
+	}
 }
 
 // align moves a counter to the calendar window that contains the middle of its own one.
@@ -399,6 +425,12 @@ func (c *counter) left(m *enforcement.Meter, now int64) int64 {
 		weighted.Mul(weighted, new(big.Rat).SetInt64(c.previous))
 		weighted.Add(weighted, new(big.Rat).SetInt64(c.current))
 		return m.Quota - floor(weighted).Int64()
+	case enforcement.Concurrency:
+		left := m.Quota
+		for _, h := range c.leases {
+			left -= h.Units
+		}
+		return left
 	case enforcement.SlidingWindowLog:
 		left := m.Quota
 		for _, e := range c.entries {
@@ -410,8 +442,20 @@ func (c *counter) left(m *enforcement.Meter, now int64) int64 {
 	}
 }
 
+// leftFor returns the number of units that a request with a lease can be charged. The
+// lease can always keep the places that it has.
+func (c *counter) leftFor(m *enforcement.Meter, now int64, id [16]byte) int64 {
+	left := c.left(m, now)
+	if own := c.leases[id].Units; own > 0 {
+		others := c.clone()
+		delete(others.leases, id)
+		return max(own, others.left(m, now))
+	}
+	return left
+}
+
 // charge charges cost, even if it does not fit.
-func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64) {
+func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64, lease enforcement.Lease) {
 	if cost == 0 {
 		return
 	}
@@ -435,6 +479,19 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64) {
 			units = debt
 		}
 		c.level.Add(new(big.Rat).SetInt(units), part)
+	case m.Algorithm == enforcement.Concurrency:
+		if _, own := c.leases[lease.ID]; !own && len(c.leases) == leasesHeld {
+			return
+		}
+		c.start = max(c.start, now)
+		until := c.start + lease.TTL
+		if lease.TTL == 0 {
+			until = c.start + m.Window
+		}
+		if c.leases == nil {
+			c.leases = map[[16]byte]enforcement.Holder{}
+		}
+		c.leases[lease.ID] = enforcement.Holder{ID: lease.ID, Until: until, Units: min(cost, 1<<31-1)}
 	case m.Algorithm == enforcement.SlidingWindowLog:
 		total := int64(0)
 		for _, e := range c.entries {
@@ -452,8 +509,8 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64) {
 	}
 }
 
-// refund returns cost to the counter.
-func (c *counter) refund(m *enforcement.Meter, cost int64) {
+// refund returns cost to the counter, for concurrency from the lease id.
+func (c *counter) refund(m *enforcement.Meter, cost int64, id [16]byte) {
 	if !c.open || cost == 0 {
 		return
 	}
@@ -463,6 +520,15 @@ func (c *counter) refund(m *enforcement.Meter, cost int64) {
 		cost -= n
 	}
 	switch {
+	case m.Algorithm == enforcement.Concurrency:
+		h, ok := c.leases[id]
+		if h.Units -= cost; ok && h.Units > 0 {
+			c.leases[id] = h
+			return
+		}
+		if delete(c.leases, id); len(c.leases) == 0 {
+			*c = counter{}
+		}
 	case m.Algorithm.Bucket():
 		c.level.Add(c.level, new(big.Rat).SetInt64(cost))
 		c.cut(m.Capacity)
@@ -506,14 +572,14 @@ func (c *counter) later(m *enforcement.Meter, rev, now, micros int64) *counter {
 // definitions. The reset time is the first time at which the counter is as if unused.
 // The retry time is the first time at which cost fits. possible reports whether the
 // Limiter returned a retry time.
-func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, retryAfter int64, possible bool) error {
+func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, retryAfter int64, possible bool, lease [16]byte) error {
 	const forever = 1 << 53 // the largest reset or retry time
 	initial := func(micros int64) bool { return c.later(m, rev, now, micros).initial(m) }
 	if resetAfter < 0 || resetAfter < forever && !initial(resetAfter) || resetAfter > 0 && initial(resetAfter-1) {
 		return fmt.Errorf("reset after %d µs is not the first instant at which the counter is in its initial state", resetAfter)
 	}
 	fits := func(micros int64) bool {
-		return m.Quota > 0 && cost <= c.later(m, rev, now, micros).left(m, now+micros)
+		return m.Quota > 0 && cost <= c.later(m, rev, now, micros).leftFor(m, now+micros, lease)
 	}
 	most := m.Quota
 	if m.Algorithm.Bucket() {

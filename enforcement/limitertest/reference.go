@@ -2,6 +2,7 @@ package limitertest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate/enforcement"
 )
@@ -30,8 +31,16 @@ func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforce
 		for i := from; i < to && (r.Mode == enforcement.Enforce || r.Mode == enforcement.Peek); i++ {
 			charged = charged && a.Charges[i].Fits
 		}
+		held := map[enforcement.Key]bool{}
 		for i := from; i < to && charged; i++ {
-			f.apply(r.Mode, &r.Charges[i], a.Units, now, work, write)
+			c := r.Charges[i]
+			if c.Meter.Algorithm == enforcement.Concurrency { // one lease for the sum of the costs
+				if held[c.Key] {
+					continue
+				}
+				c.Cost, held[c.Key] = a.Charges[i].Cost, true
+			}
+			f.apply(r, &c, a.Units, now, work, write)
 		}
 		for i := from; i < to; i++ {
 			states[i] = work[r.Charges[i].Key]
@@ -49,23 +58,27 @@ func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforce
 
 // apply applies the mode of a request to the state of one charge in work. It sets write
 // if the state must be stored. units is the number of units that TakeUpTo granted.
-func (f *reference) apply(mode enforcement.Mode, c *enforcement.Charge, units, now int64,
+func (f *reference) apply(r *enforcement.Request, c *enforcement.Charge, units, now int64,
 	work map[enforcement.Key]enforcement.State, write map[enforcement.Key]bool,
 ) {
 	cost := c.Cost
-	switch mode {
+	switch r.Mode {
 	case enforcement.Refund:
 		write[c.Key] = write[c.Key] || cost > 0 && f.states[c.Key].Rev > 0
-		work[c.Key] = c.Meter.Refund(work[c.Key], cost)
+		work[c.Key] = c.Meter.RefundFor(work[c.Key], cost, &r.Lease)
 		return
 	case enforcement.Reset:
 		delete(f.states, c.Key)
 		work[c.Key], write[c.Key] = c.Meter.Settle(enforcement.State{}, c.Rev, now)
 		return
+	case enforcement.Release:
+		released, places := c.Meter.Release(work[c.Key], r.Lease.ID)
+		work[c.Key], write[c.Key] = released, write[c.Key] || places > 0
+		return
 	case enforcement.TakeUpTo:
 		cost = units
 	}
-	work[c.Key] = c.Meter.Charge(work[c.Key], c.Rev, now, cost)
+	work[c.Key] = c.Meter.ChargeFor(work[c.Key], c.Rev, now, cost, &r.Lease)
 	write[c.Key] = write[c.Key] || cost > 0
 }
 
@@ -79,6 +92,9 @@ func same(got, want *enforcement.State) error {
 		if e != want.Log[i] {
 			return fmt.Errorf("log entry %d is %+v, want %+v", i, e, want.Log[i])
 		}
+	}
+	if !slices.Equal(got.Holders, want.Holders) {
+		return fmt.Errorf("leases %v, the reference functions say %v", got.Holders, want.Holders)
 	}
 	return nil
 }

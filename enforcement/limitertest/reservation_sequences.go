@@ -89,7 +89,7 @@ func (p *player) reserve(n byte, a ask) (*outstanding, error) {
 	}
 	made := &outstanding{ask: a, after: make([]*counter, len(request.Charges))}
 	for j := range request.Charges {
-		if err := compare(&request.Charges[j], &o, j, &modeled.Charges[j], &states[j]); err != nil {
+		if err := compare(&request, &o, j, &modeled.Charges[j], &states[j]); err != nil {
 			return nil, fmt.Errorf("charge %d: %w", j, err)
 		}
 	}
@@ -122,6 +122,7 @@ func (p *player) change(r *rand.Rand, v *outstanding) error {
 	}
 	request := v.reserved.change(ends, costs...)
 	request.Reservation.Life, request.Reservation.Kept = 1<<55, 1<<50
+	request.Lease = again.Lease
 	var kept []enforcement.Charge
 	for i := range request.Charges {
 		request.Charges[i].Meter, request.Charges[i].Rev = again.Charges[i].Meter, again.Charges[i].Rev
@@ -136,13 +137,13 @@ func (p *player) change(r *rand.Rand, v *outstanding) error {
 	}
 	for i := range request.Charges {
 		c := &request.Charges[i]
-		delta := p.model.adjust(c, v.after[c.Receipt.Index], now)
+		delta := p.model.adjust(c, v.after[c.Receipt.Index], now, request.Lease)
 		if got := o.Charges[i].Cost - c.Receipt.Cost; got != delta || !o.Charges[i].Fits {
 			return fmt.Errorf("charge %d from %d to %d changed by %d, the model says %d", i, c.Receipt.Cost, c.Cost, got, delta)
 		}
 		settled, clamped := c.Meter.Settle(p.reference.states[c.Key], c.Rev, now)
-		after, _ := c.Meter.Adjust(settled, c.Rev, now, c.Cost, c.Receipt)
-		if delta != 0 || clamped {
+		after, _ := c.Meter.Adjust(settled, c.Rev, now, c.Cost, c.Receipt, &request.Lease)
+		if delta != 0 || clamped || c.Meter.Algorithm == enforcement.Concurrency {
 			p.reference.states[c.Key] = after
 		}
 		if err := same(&o.Charges[i].State, &after); err != nil {
@@ -155,10 +156,10 @@ func (p *player) change(r *rand.Rand, v *outstanding) error {
 
 // adjustBucket charges delta units, or returns as many of -delta as the charge alone has not refilled since. It
 // returns the number of units by which the bucket changed.
-func (n *counter) adjustBucket(c *enforcement.Charge, after *counter, now, delta int64) int64 {
+func (n *counter) adjustBucket(c *enforcement.Charge, after *counter, now, delta int64, lease enforcement.Lease) int64 {
 	before := floor(n.level).Int64()
 	if delta > 0 {
-		n.charge(c.Meter, c.Rev, now, delta)
+		n.charge(c.Meter, c.Rev, now, delta, lease)
 	} else {
 		// The level that the bucket would have if nothing else had been charged.
 		alone, _ := after.at(c.Meter, c.Rev, now)
@@ -180,9 +181,22 @@ func lastEntryAt(entries []enforcement.Entry, t int64) int {
 	return at
 }
 
+// adjustLease is adjust for a concurrency limit.
+func (n *counter) adjustLease(c *enforcement.Charge, now int64, lease enforcement.Lease) (delta int64) {
+	own := n.leases[lease.ID].Units
+	switch {
+	case own == 0 && c.Receipt.Cost != 0:
+	case c.Cost == 0:
+		n.refund(c.Meter, own, lease.ID)
+	default:
+		n.charge(c.Meter, c.Rev, now, c.Cost, lease)
+	}
+	return n.leases[lease.ID].Units - own
+}
+
 // adjust changes what a charge has in the window of its receipt. after is the counter after
 // the charge. It returns the number of units by which the charge changed.
-func (d *model) adjust(c *enforcement.Charge, after *counter, now int64) (delta int64) {
+func (d *model) adjust(c *enforcement.Charge, after *counter, now int64, lease enforcement.Lease) (delta int64) {
 	stored := d.counters[c.Key]
 	if stored == nil {
 		stored = new(counter)
@@ -190,6 +204,10 @@ func (d *model) adjust(c *enforcement.Charge, after *counter, now int64) (delta 
 	n, clamped := stored.at(c.Meter, c.Rev, now)
 	if clamped {
 		d.counters[c.Key] = n.clone()
+	}
+	if c.Meter.Algorithm == enforcement.Concurrency {
+		d.counters[c.Key] = n
+		return n.adjustLease(c, now, lease)
 	}
 	if delta = c.Cost - c.Receipt.Cost; delta == 0 {
 		return 0
@@ -202,9 +220,9 @@ func (d *model) adjust(c *enforcement.Charge, after *counter, now int64) (delta 
 	algorithm := c.Meter.Algorithm
 	switch {
 	case c.Receipt.Cost == 0:
-		n.charge(c.Meter, c.Rev, now, delta)
+		n.charge(c.Meter, c.Rev, now, delta, lease)
 	case algorithm.Bucket():
-		delta = n.adjustBucket(c, after, now, delta)
+		delta = n.adjustBucket(c, after, now, delta, lease)
 		if delta < 0 && d.counters[c.Key] == nil {
 			return 0
 		}

@@ -63,7 +63,7 @@ func (w *harness) reserve(n byte, charges ...enforcement.Charge) *reserved {
 func (r *reserved) change(ends bool, costs ...int64) enforcement.Request {
 	w := r.w
 	request := w.request(adjust)
-	request.Home = homeOf(w.tenant)
+	request.Home, request.Lease.ID = homeOf(w.tenant), r.record.ID
 	for i, cost := range costs {
 		c := r.charges[i]
 		receipt := enforcement.Receipt{Cost: c.Cost, State: r.record.Charged[i].State, Index: uint16(i)}
@@ -143,7 +143,7 @@ func (w *harness) due() (numbers []byte) {
 var reservationTests = []test{
 	// The real cost is below the estimate, above it, and above the limit.
 	{"Settle", func(w *harness) {
-		for _, limit := range each(10, minute) {
+		for _, limit := range counting(10, minute) {
 			for _, real := range []int64{0, 2, 6, 9, 10, 14} {
 				w.renew()
 				m, other := limit.Compile(1), fixedWindow(100, minute, enforcement.FirstHit).Compile(1)
@@ -165,7 +165,7 @@ var reservationTests = []test{
 	}},
 	// A window that has ended is not touched.
 	{"WindowEnded", func(w *harness) {
-		for _, limit := range each(10, minute) {
+		for _, limit := range counting(10, minute) {
 			for _, real := range []int64{0, 9} {
 				w.renew()
 				m := limit.Compile(1)
@@ -233,7 +233,7 @@ var reservationTests = []test{
 	}},
 	// Never above the capacity, and never below a count of 0.
 	{"NeverAbove", func(w *harness) {
-		for _, limit := range each(10, minute) {
+		for _, limit := range counting(10, minute) {
 			w.renew()
 			m := limit.Compile(1)
 			r := w.reserve(1, w.on(m, w.key(1, 0), 8, 0))
@@ -248,9 +248,37 @@ var reservationTests = []test{
 			w.same(o.Charges[0].Cost, 8, "nothing to return")
 		}
 	}},
+	// A reservation holds places under its own lease. An extension renews the lease, and the
+	// end of the reservation frees the places.
+	{"Places", func(w *harness) {
+		m, count := concurrency(4, minute).Compile(1), fixedWindow(10, minute, enforcement.FirstHit).Compile(1)
+		key := w.key(1, 0)
+		r := w.reserve(1, w.on(m, key, 2, 0), w.on(count, w.key(2, 0), 5, 0))
+		w.same(w.left(m, key), 2, "held")
+		w.clock.Set(w.clock.Now() + 30_000_000)
+		extend := r.change(false, 3, 5)
+		extend.Lease.TTL = 20_000_000
+		o := w.take(extend)[0]
+		w.same([]int64{o.Charges[0].Cost, o.Charges[1].Cost}, []int64{3, 5}, "one more place")
+		r.record = *r.record.After(&extend, &o)
+		w.same([]int64{w.left(m, key), m.ResetAfter(o.Charges[0].State, o.At)}, []int64{1, 20_000_000}, "renewed")
+		end := r.change(true, 0, 7)
+		end.Charges[0].Receipt.Cost = 3
+		o = w.take(end)[0]
+		w.same([]int64{o.Charges[0].Cost, o.Charges[1].Cost}, []int64{0, 7}, "settled")
+		w.same([]int64{w.left(m, key), w.left(count, w.key(2, 0))}, []int64{4, 3}, "the places are free")
+
+		short := w.reservation(2, 100, w.on(m, key, 2, 0))
+		short.Lease.TTL = 10_000_000
+		r = &reserved{w: w, record: *w.take(short)[0].Record, charges: short.Charges, most: 100}
+		w.clock.Set(w.clock.Now() + 10_000_000)
+		w.take(w.holding(enforce, m, key, 4, 9))
+		o = r.settle(0)
+		w.same([]int64{o.Charges[0].Cost, w.left(m, key)}, []int64{2, 0}, "the lease had ended, and another one has its places")
+	}},
 	// The numbers of the limit changed: what was used stays, and the difference is applied.
 	{"OtherNumbers", func(w *harness) {
-		for _, limit := range each(10, minute) {
+		for _, limit := range counting(10, minute) {
 			for _, quota := range []int64{4, 20} {
 				w.renew()
 				l := newLimited(limit)
@@ -272,7 +300,7 @@ var reservationTests = []test{
 	}},
 	// Other charges came in between, and the clock stepped back a little.
 	{"ClockStepsBack", func(w *harness) {
-		for _, limit := range each(100, minute) {
+		for _, limit := range counting(100, minute) {
 			w.renew()
 			m := limit.Compile(1)
 			w.clock.Set(Start + (30 * second).Microseconds())
@@ -286,7 +314,7 @@ var reservationTests = []test{
 	}},
 	// An estimate of 0 opens no window, so the cost is charged at the end.
 	{"EstimateOfZero", func(w *harness) {
-		for _, limit := range each(10, minute) {
+		for _, limit := range counting(10, minute) {
 			w.renew()
 			m := limit.Compile(1)
 			r := w.reserve(1, w.on(m, w.key(1, 0), 0, 0))
@@ -298,7 +326,7 @@ var reservationTests = []test{
 	// A denied reservation leaves no record. A repetition is not charged. Another request with
 	// the same key is refused.
 	{"Create", func(w *harness) {
-		for _, limit := range each(10, minute) {
+		for _, limit := range counting(10, minute) {
 			w.renew()
 			m := limit.Compile(1)
 			ask := func(cost int64, what byte) enforcement.Request {
@@ -327,7 +355,7 @@ var reservationTests = []test{
 	}},
 	// Only one of many settles applies, with the version that it names.
 	{"Once", func(w *harness) {
-		for _, limit := range each(1000, minute) {
+		for _, limit := range counting(1000, minute) {
 			w.renew()
 			m := limit.Compile(1)
 			r := w.reserve(1, w.on(m, w.key(1, 0), 600, 0))
@@ -427,7 +455,7 @@ var reservationTests = []test{
 	}},
 	// Reservations share calls with other requests.
 	{"Together", func(w *harness) {
-		for _, limit := range each(100, minute) {
+		for _, limit := range counting(100, minute) {
 			w.renew()
 			m := limit.Compile(1)
 			check := w.request(enforce, w.on(m, w.key(1, 0), 1, 0))

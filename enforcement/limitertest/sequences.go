@@ -90,6 +90,7 @@ var (
 	counterClock = kind{enforcement.SlidingWindowCounter, enforcement.Clock}
 	tokens       = kind{enforcement.TokenBucket, enforcement.FirstHit}
 	gcras        = kind{enforcement.GCRA, enforcement.FirstHit}
+	places       = kind{enforcement.Concurrency, enforcement.FirstHit}
 )
 
 // mixes lists combinations of kinds. All limits of a sequence are from one combination.
@@ -103,7 +104,8 @@ var mixes = []struct {
 	{"sliding_window_counter", []kind{counterFirst, counterClock}},
 	{"token_bucket", []kind{tokens}},
 	{"gcra", []kind{gcras}},
-	{"mixed", []kind{fixedFirst, fixedClock, byCalendar, logs, counterFirst, counterClock, tokens, gcras}},
+	{"concurrency", []kind{places}},
+	{"mixed", []kind{fixedFirst, fixedClock, byCalendar, logs, counterFirst, counterClock, tokens, gcras, places}},
 }
 
 // A sequence is a random list of limits and moves. It can be played several times.
@@ -129,6 +131,9 @@ type ask struct {
 	// difference between the clock of the caller and that of the limiter, in microseconds.
 	calendar int
 	skew     int64
+	// lease stands for the ID of the lease, and ttl is its time to live in microseconds.
+	lease byte
+	ttl   int64
 	// key is the idempotency key; 0 for none. what stands for everything that the caller asked.
 	key, what byte
 	charges   []askCharge
@@ -203,6 +208,9 @@ func randomLimit(r *rand.Rand, k kind) enforcement.Limit {
 		l.Window = l.Period.Longest()
 	}
 	l.Quota = quotas[r.IntN(len(quotas))]
+	if k == places {
+		l.Quota = min(l.Quota, enforcement.MaxLeases)
+	}
 	if k.algorithm.Bucket() && r.IntN(3) == 0 {
 		l.Burst = quotas[1+r.IntN(len(quotas)-1)]
 	}
@@ -217,9 +225,12 @@ func randomCost(r *rand.Rand, quota int64) int64 {
 func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 	modes := []enforcement.Mode{
 		enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce,
-		peek, force, refund, takeUpTo, reset,
+		peek, force, refund, takeUpTo, reset, release,
 	}
-	a := ask{mode: modes[r.IntN(len(modes))], follow: r.IntN(3) == 0}
+	a := ask{mode: modes[r.IntN(len(modes))], follow: r.IntN(3) == 0, lease: byte(r.IntN(6))}
+	if r.IntN(2) == 0 {
+		a.ttl = 1 + r.Int64N(2*limits[0].Window.Microseconds())
+	}
 	if a.mode == reset && r.IntN(2) == 0 {
 		a.mode = enforce
 	}
@@ -347,6 +358,7 @@ func (p *player) request(a *ask) enforcement.Request {
 		charges[i] = enforcement.Charge{Key: p.w.key(uint32(c.limit)+1, c.partition), Meter: m, Rev: m.Rev, Cost: c.cost, Group: c.group}
 	}
 	r := p.w.request(a.mode, charges...)
+	r.Lease = enforcement.Lease{ID: [16]byte{a.lease, 12: 1}, TTL: a.ttl}
 	if a.key != 0 {
 		r = p.w.idempotent(r, p.keyOf(a.key), a.what)
 		r.Idempotency.Charges = hashOf(charges)
@@ -402,7 +414,7 @@ func (p *player) take(requests []enforcement.Request) ([]enforcement.Outcome, er
 			return nil, fmt.Errorf("request %d: %s, %d units; the model says %s, %d", i, o.Verdict, o.Units, answer.Verdict, answer.Units)
 		}
 		for j := range r.Charges {
-			if err := compare(&r.Charges[j], o, j, &answer.Charges[j], &states[j]); err != nil {
+			if err := compare(r, o, j, &answer.Charges[j], &states[j]); err != nil {
 				return nil, fmt.Errorf("request %d, charge %d: %w", i, j, err)
 			}
 		}
@@ -450,6 +462,7 @@ func (want *record) repeatedBy(r *enforcement.Request, o *enforcement.Outcome) e
 	}
 	for i := range charges {
 		got, want := o.Charges[i], charges[i]
+		got.State.Holders, want.State.Holders = nil, nil
 		if got.State.Log, want.State.Log = nil, nil; !reflect.DeepEqual(got, want) {
 			return fmt.Errorf("charge %d of a repetition: %+v, the first had %+v", i, got, want)
 		}
@@ -459,8 +472,8 @@ func (want *record) repeatedBy(r *enforcement.Request, o *enforcement.Outcome) e
 
 // compare compares the result of the Limiter for one charge with those of the model and
 // the reference.
-func compare(c *enforcement.Charge, o *enforcement.Outcome, j int, want *answered, state *enforcement.State) error {
-	got := &o.Charges[j]
+func compare(r *enforcement.Request, o *enforcement.Outcome, j int, want *answered, state *enforcement.State) error {
+	c, got := &r.Charges[j], &o.Charges[j]
 	if got.Cost != want.Cost || got.Fits != want.Fits {
 		return fmt.Errorf("cost %d, fits %t; the model says %d, %t", got.Cost, got.Fits, want.Cost, want.Fits)
 	}
@@ -473,8 +486,9 @@ func compare(c *enforcement.Charge, o *enforcement.Outcome, j int, want *answere
 	if got.Fits && o.At%4 != 0 {
 		return nil // checkTimes is slow, so it checks only a quarter of the charges that fit
 	}
-	retryAfter, possible := c.Meter.RetryAfter(got.State, o.At, got.Cost)
-	return want.counter.checkTimes(c.Meter, c.Rev, o.At, got.Cost, c.Meter.ResetAfter(got.State, o.At), retryAfter, possible)
+	retryAfter, possible := c.Meter.RetryAfterFor(got.State, o.At, got.Cost, &r.Lease)
+	resetAfter := c.Meter.ResetAfter(got.State, o.At)
+	return want.counter.checkTimes(c.Meter, c.Rev, o.At, got.Cost, resetAfter, retryAfter, possible, r.Lease.ID)
 }
 
 // follow checks the retry time of a denied request, rounded up to a millisecond. A Peek
@@ -483,6 +497,9 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 	var longest int64
 	for i := range r.Charges {
 		c, got := &r.Charges[i], &o.Charges[i]
+		if c.Meter.Algorithm == enforcement.Concurrency && got.Fits {
+			return nil // it may fit only as long as the lease of the request has not ended
+		}
 		if c.Group != 0 || got.Fits {
 			continue
 		}
@@ -492,7 +509,7 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 		if slices.ContainsFunc(c.Meter.Formers, func(f enforcement.Former) bool { return o.At < f.Until }) {
 			return nil // the clock stepped back before a change of numbers, so a former rate is in force
 		}
-		micros, ok := c.Meter.RetryAfter(got.State, o.At, got.Cost)
+		micros, ok := c.Meter.RetryAfterFor(got.State, o.At, got.Cost, &r.Lease)
 		if !ok || micros >= 1<<50 {
 			return nil
 		}
@@ -557,7 +574,8 @@ func (m *move) String() string {
 	}
 	for i := range m.requests {
 		a := &m.requests[i]
-		fmt.Fprintf(&b, "; %s (calendar %d, skew %d, key %d, what %d)", a.mode, a.calendar, a.skew, a.key, a.what)
+		fmt.Fprintf(&b, "; %s (calendar %d, skew %d, key %d, what %d, lease %d, ttl %d)",
+			a.mode, a.calendar, a.skew, a.key, a.what, a.lease, a.ttl)
 		for _, c := range a.charges {
 			fmt.Fprintf(&b, " [limit %d partition %d group %d cost %d", c.limit, c.partition, c.group, c.cost)
 			if c.back > 0 {

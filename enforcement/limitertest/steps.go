@@ -18,6 +18,7 @@ const (
 	refund   = enforcement.Refund
 	reset    = enforcement.Reset
 	takeUpTo = enforcement.TakeUpTo
+	release  = enforcement.Release
 )
 
 func fixedWindow(quota int64, window time.Duration, anchor enforcement.Anchor) enforcement.Limit {
@@ -40,6 +41,10 @@ func gcra(quota int64, window time.Duration, burst int64) enforcement.Limit {
 	l := tokenBucket(quota, window, burst)
 	l.Algorithm = enforcement.GCRA
 	return l
+}
+
+func concurrency(quota int64, window time.Duration) enforcement.Limit {
+	return enforcement.Limit{Name: "l1", Algorithm: enforcement.Concurrency, Quota: quota, Window: window}
 }
 
 // ms returns n milliseconds as a duration.
@@ -218,7 +223,7 @@ var stepTests = []test{
 	}},
 	// Promise f: a refund never gives a counter more units than an unused counter has.
 	{"Refund", func(w *harness) {
-		for _, limit := range each(10, 10*second) {
+		for _, limit := range counting(10, 10*second) {
 			w.renew()
 			w.play(limit, []step{{mode: refund, cost: 5, left: 10, what: "nothing is charged, so nothing is refunded"}})
 			full := resetOf(limit, 0, 10)
@@ -333,7 +338,7 @@ var stepTests = []test{
 			for _, cost := range []int64{0, 1, n / 2, n, n + 1, enforcement.MaxCost} {
 				o := w.take(w.request(takeUpTo, w.on(m, w.key(1, 0), cost, 0)))[0]
 				w.same(o.Verdict, enforcement.Refused, "nothing is left")
-				w.same(retryOf(m, o.Charges[0].State, o.At, 1), minute-time.Duration(n-1)*micro, "the oldest entry")
+				w.same(retryOf(m, o.Charges[0].State, o.At, 1, enforcement.Lease{}), minute-time.Duration(n-1)*micro, "the oldest entry")
 			}
 		}
 	}},
@@ -476,6 +481,12 @@ func ptr(l enforcement.Limit) *enforcement.Limit { return &l }
 
 // each returns one limit for each combination of algorithm and anchor.
 func each(quota int64, window time.Duration) []enforcement.Limit {
+	return append(counting(quota, window), concurrency(quota, window))
+}
+
+// counting is each without concurrency, for tests that charge one lease twice or refund
+// another one.
+func counting(quota int64, window time.Duration) []enforcement.Limit {
 	return []enforcement.Limit{
 		fixedWindow(quota, window, enforcement.FirstHit), fixedWindow(quota, window, enforcement.Clock),
 		slidingLog(quota, window),

@@ -111,7 +111,7 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 		for i := range group {
 			costs[group[i].Key] += group[i].Cost
 		}
-		lefts := s.settleGroup(r.Mode, group, o.At)
+		lefts := s.settleGroup(r, group, o.At)
 		fits, units := true, group[0].Cost
 		for i := range group {
 			fits = fits && chargeFits(r.Mode, &group[i], lefts[i], costs[group[i].Key])
@@ -125,7 +125,7 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 		}
 		applied := fits && o.Verdict == enforcement.Granted
 		if applied {
-			s.apply(r, group, o)
+			s.apply(r, group, costs, o)
 		} else if !fits && group[0].Group == 0 {
 			o.Verdict = enforcement.Refused
 		}
@@ -133,7 +133,7 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 			c := &group[i]
 			state, _ := c.Meter.Settle(s.states[c.Key], c.Rev, o.At)
 			if applied && r.Mode == enforcement.Peek {
-				state = c.Meter.Charge(state, c.Rev, o.At, costs[c.Key])
+				state = c.Meter.ChargeFor(state, c.Rev, o.At, costs[c.Key], &r.Lease)
 			}
 			o.Charges = append(o.Charges, enforcement.Charged{
 				State: state, Cost: costs[c.Key], Fits: chargeFits(r.Mode, c, lefts[i], costs[c.Key]),
@@ -144,14 +144,14 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 
 // settleGroup returns what is left for each charge of a group. It stores the states
 // that Settle clamped.
-func (s *Store) settleGroup(mode enforcement.Mode, group []enforcement.Charge, now int64) (lefts []int64) {
+func (s *Store) settleGroup(r *enforcement.Request, group []enforcement.Charge, now int64) (lefts []int64) {
 	for i := range group {
 		c := &group[i]
 		settled, clamped := c.Meter.Settle(s.states[c.Key], c.Rev, now)
-		if clamped && mode != enforcement.Peek {
+		if clamped && r.Mode != enforcement.Peek {
 			s.states[c.Key] = settled
 		}
-		lefts = append(lefts, c.Meter.Left(settled, now))
+		lefts = append(lefts, c.Meter.LeftFor(&settled, now, &r.Lease))
 	}
 	return lefts
 }
@@ -160,7 +160,7 @@ func (s *Store) settleGroup(mode enforcement.Mode, group []enforcement.Charge, n
 // its key.
 func chargeFits(mode enforcement.Mode, c *enforcement.Charge, left, cost int64) bool {
 	switch mode {
-	case enforcement.Refund, enforcement.Reset:
+	case enforcement.Refund, enforcement.Reset, enforcement.Release:
 		return true
 	case enforcement.TakeUpTo:
 		return left > 0
@@ -169,10 +169,15 @@ func chargeFits(mode enforcement.Mode, c *enforcement.Charge, left, cost int64) 
 }
 
 // apply charges the counters of a group that was granted, or refunds or resets them.
-func (s *Store) apply(r *enforcement.Request, group []enforcement.Charge, o *enforcement.Outcome) {
+func (s *Store) apply(r *enforcement.Request, group []enforcement.Charge, costs map[enforcement.Key]int64, o *enforcement.Outcome) {
 	for i := range group {
 		c := &group[i]
 		cost := c.Cost
+		if c.Meter.Algorithm == enforcement.Concurrency { // one lease for all charges on the counter
+			if cost = 0; slices.IndexFunc(group, func(o enforcement.Charge) bool { return o.Key == c.Key }) == i {
+				cost = costs[c.Key]
+			}
+		}
 		state, _ := c.Meter.Settle(s.states[c.Key], c.Rev, o.At)
 		switch r.Mode {
 		case enforcement.Peek:
@@ -182,14 +187,20 @@ func (s *Store) apply(r *enforcement.Request, group []enforcement.Charge, o *enf
 			continue
 		case enforcement.Refund:
 			if cost > 0 && s.states[c.Key].Rev != 0 {
-				s.states[c.Key] = c.Meter.Refund(state, cost)
+				s.states[c.Key] = c.Meter.RefundFor(state, cost, &r.Lease)
+			}
+			continue
+		case enforcement.Release:
+			if released, units := c.Meter.Release(state, r.Lease.ID); units > 0 {
+				s.states[c.Key] = released
+				o.Units += units
 			}
 			continue
 		case enforcement.TakeUpTo:
 			cost = o.Units
 		}
 		if cost > 0 {
-			s.states[c.Key] = c.Meter.Charge(state, c.Rev, o.At, cost)
+			s.states[c.Key] = c.Meter.ChargeFor(state, c.Rev, o.At, cost, &r.Lease)
 		}
 	}
 }

@@ -130,7 +130,7 @@ var takeTests = []test{
 		}
 	}},
 	{"ModesInOrder", func(w *harness) {
-		for _, limit := range each(5, minute) {
+		for _, limit := range counting(5, minute) {
 			w.renew()
 			m := limit.Compile(1)
 			ask := func(mode enforcement.Mode, cost int64) enforcement.Request {
@@ -222,7 +222,7 @@ var takeTests = []test{
 		o := run(w.request(enforce, w.on(log, w.key(1, 0), 1, 0)))
 		w.same(o.Units, 0, "units are those of a take_up_to")
 		w.same(len(o.Charges), 1, "charges")
-		w.same(retryOf(log, o.Charges[0].State, o.At, 1), minute, "retry")
+		w.same(retryOf(log, o.Charges[0].State, o.At, 1, enforcement.Lease{}), minute, "retry")
 		o = run(w.request(enforce, w.on(window, w.key(3, 0), 1, 0)))
 		w.same(len(o.Charges[0].State.Log), 0, "a window has no entries")
 		ended, cancel := context.WithCancel(ctx)

@@ -70,14 +70,15 @@ type span struct {
 // A merged charge is the sum of all charges of one group of a request on one cell.
 type merged struct {
 	cell, param, group uint16
-	sum, cost          int64 // sum is for the outcome; the script gets cost, which for TakeUpTo is that of one charge
+	key                uint16 // index of the cell of the charge's own key, if cell is that of an overflow counter
+	sum, cost          int64  // sum is for the outcome; the script gets cost, which for TakeUpTo is that of one charge
 	receipt            *enforcement.Receipt
 }
 
 type cell struct {
 	home  string
 	key   enforcement.Key
-	log   bool
+	sort  cellSort
 	whole bool   // only for logs: the reply must have every entry
 	param uint16 // the index in params of the first charge
 	place uint16 // among KEYS
@@ -86,6 +87,26 @@ type cell struct {
 	shared bool  // the tenant is full: the limit's overflow counter decides instead
 	bound  int64 // Request.MaxKeys
 	ends   int64 // the time at which the value that the script read expires; 0: no value
+}
+
+// A cellSort says in which form a cell is stored. KEYS has the cells in this order.
+type cellSort uint8
+
+const (
+	plainCell cellSort = iota
+	logCell
+	leaseCell // of a concurrency limit
+	cellSorts // their number
+)
+
+func sortOf(m *enforcement.Meter) cellSort {
+	switch m.Algorithm {
+	case enforcement.SlidingWindowLog:
+		return logCell
+	case enforcement.Concurrency:
+		return leaseCell
+	}
+	return plainCell
 }
 
 // A place identifies a cell within a call by home and key. While a tenant moves to
@@ -162,7 +183,7 @@ func valid(r *enforcement.Request) error {
 		return fmt.Errorf("redis: home %q cannot be a hash tag", r.Home)
 	case len(r.Charges) > maxCharges:
 		return fmt.Errorf("redis: %d charges, at most %d", len(r.Charges), maxCharges)
-	case r.Mode > enforcement.Adjust:
+	case r.Mode > enforcement.Release:
 		return fmt.Errorf("redis: unknown %s", r.Mode)
 	case r.Reservation != nil && len(r.Reservation.Data) > maxData:
 		return fmt.Errorf("redis: the data of a reservation have %d bytes, at most %d", len(r.Reservation.Data), maxData)
@@ -199,9 +220,9 @@ func (c *call) takes(r *enforcement.Request) bool {
 			}
 			continue
 		}
-		// The script settles a log only once in a call, so all charges of the log must
-		// have the same meter and revision.
-		if found := &c.cells[at]; found.log {
+		// The script settles a log, and the leases of a concurrency limit, only once in a
+		// call, so all their charges must have the same meter and revision.
+		if found := &c.cells[at]; found.sort != plainCell {
 			if p := &c.params[found.param]; p.meter != charge.Meter || p.rev != charge.Rev {
 				return false
 			}
@@ -227,7 +248,7 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 		if m == len(c.charges) {
 			c.cells[at].uses = min(c.cells[at].uses+1, 2)
 			c.charges = append(c.charges, merged{
-				cell: at, param: c.paramOf(charge), group: charge.Group, cost: charge.Cost, receipt: charge.Receipt,
+				cell: at, key: at, param: c.paramOf(charge), group: charge.Group, cost: charge.Cost, receipt: charge.Receipt,
 			})
 		} else if r.Mode != enforcement.TakeUpTo {
 			c.charges[m].cost += charge.Cost
@@ -252,9 +273,9 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 }
 
 // isSpecial reports whether only take.lua can decide a request. That is so if its mode
-// is not enforce, if it has a reservation or shadow groups, if it charges a log, if it
-// charges a cell with other numbers than an earlier request, or if it is idempotent and has
-// a charge of 0.
+// is not enforce, if it has a reservation or shadow groups, if it charges a log or a
+// concurrency limit, if it charges a cell with other numbers than an earlier request, or
+// if it is idempotent and has a charge of 0.
 func (c *call) isSpecial(s *span) bool {
 	if s.mode != enforcement.Enforce || s.request.Reservation != nil || s.to == s.from || s.to-s.from >= maxNumbers {
 		return true
@@ -264,7 +285,7 @@ func (c *call) isSpecial(s *span) bool {
 		if m.cost == 0 && s.request.Idempotency != nil {
 			return true
 		}
-		if cell := &c.cells[m.cell]; m.group != 0 || cell.log || cell.param != m.param {
+		if cell := &c.cells[m.cell]; m.group != 0 || cell.sort != plainCell || cell.param != m.param {
 			return true
 		}
 	}
@@ -289,8 +310,7 @@ func (c *call) cellOf(r *enforcement.Request, charge *enforcement.Charge) uint16
 	at, found := c.find(home, &charge.Key)
 	if !found {
 		at = uint16(len(c.cells))
-		log := charge.Meter.Algorithm == enforcement.SlidingWindowLog
-		c.cells = append(c.cells, cell{home: home, key: charge.Key, log: log, param: c.paramOf(charge), bound: r.MaxKeys})
+		c.cells = append(c.cells, cell{home: home, key: charge.Key, sort: sortOf(charge.Meter), param: c.paramOf(charge), bound: r.MaxKeys})
 		switch n := len(c.cells); {
 		case n == linearCells+1:
 			for i := range c.cells {
@@ -300,7 +320,7 @@ func (c *call) cellOf(r *enforcement.Request, charge *enforcement.Charge) uint16
 			c.index[place{home, charge.Key}] = at
 		}
 	}
-	if (r.Mode == enforcement.Refund || r.Mode == enforcement.Adjust) && c.cells[at].log {
+	if (r.Mode == enforcement.Refund || r.Mode == enforcement.Adjust) && c.cells[at].sort == logCell {
 		c.cells[at].whole = true // the replay changes entries that only the whole log has
 	}
 	return at
@@ -329,4 +349,5 @@ var scriptKinds = [...]byte{
 	enforcement.SlidingWindowCounter: 3,
 	enforcement.TokenBucket:          4,
 	enforcement.GCRA:                 4,
+	enforcement.Concurrency:          6, // only the quota and the window are read
 }

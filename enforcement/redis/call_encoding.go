@@ -101,27 +101,44 @@ func (c *call) appendTake(b []byte, plain int, markers byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.requests)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.records)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.reserved)))
+	held := 0
+	for i := range c.cells {
+		if c.cells[i].sort == leaseCell {
+			held++
+		}
+	}
+	b = binary.LittleEndian.AppendUint16(b, uint16(held))
 	b = append(b, markers)
 	end := len(b)
 	b = c.appendParams(append(b, 0, 0, 0, 0))
 	binary.LittleEndian.PutUint32(b[end:], uint32(len(b)+1))
 	for i := range c.cells {
-		if cell := &c.cells[i]; cell.log {
+		if cell := &c.cells[i]; cell.sort == logCell {
 			b = binary.LittleEndian.AppendUint16(b, cell.param)
 			b = append(b, boolByte(cell.whole))
 		}
 	}
+	for i := range c.cells {
+		if cell := &c.cells[i]; cell.sort == leaseCell {
+			b = binary.LittleEndian.AppendUint16(b, cell.param)
+		}
+	}
 	for i := range c.requests {
 		s := &c.requests[i]
+		r, mode := s.request, len(b)
 		b = append(b, byte(s.mode))
 		b = binary.LittleEndian.AppendUint16(b, uint16(s.to-s.from))
-		switch r := s.request; {
+		if held > 0 {
+			b[mode] |= 32
+			b = appendInts(append(b, r.Lease.ID[:]...), r.Lease.TTL)
+		}
+		switch {
 		case r.Reservation != nil:
-			b[len(b)-3] |= 128 + 64
+			b[mode] |= 128 + 64
 			b = binary.LittleEndian.AppendUint16(b, uint16(s.record))
 			b = appendReservation(s.appendIdentity(b), r.Reservation)
 		case r.Idempotent():
-			b[len(b)-3] |= 128
+			b[mode] |= 128
 			b = binary.LittleEndian.AppendUint16(b, uint16(s.record))
 			b = s.appendIdentity(b)
 		}
@@ -150,29 +167,24 @@ func (c *call) setDeadline(micros int64) {
 	c.argument.sent = false
 }
 
-// encodeKeys builds the names in KEYS: the plain cells, the logs, the records, and the lists
+// encodeKeys builds the names in KEYS: the cells by their sort, the records, and the lists
 // of reservations. It returns the number of plain cells.
 func (c *call) encodeKeys(prefix string) (plain int) {
-	for i := range c.cells {
-		if !c.cells[i].log {
-			c.cells[i].place = uint16(plain)
-			plain++
-		}
-	}
-	place, b, ends := plain, c.keys[:0], c.ends[:0]
+	place, b, ends := 0, c.keys[:0], c.ends[:0]
 	c.names = c.names[:0]
-	for _, logs := range [2]bool{false, true} {
+	for sort := range cellSorts {
 		for i := range c.cells {
 			cell := &c.cells[i]
-			if cell.log != logs {
+			if cell.sort != sort {
 				continue
 			}
-			if logs {
-				cell.place = uint16(place)
-				place++
-			}
+			cell.place = uint16(place)
+			place++
 			b = appendKey(b, prefix, cell.home, &cell.key)
 			ends = append(ends, len(b))
+		}
+		if sort == plainCell {
+			plain = place
 		}
 	}
 	for i := range c.records {

@@ -79,7 +79,8 @@ func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
 			// If replies arrive out of order, or if the server's clock stepped back, the
 			// order of the two states is unknown. The entry then has no state.
 			ordered := was == nil || was.key != c.Key || was.home != r.Home || was.at <= o.At
-			if ordered && settlesOn(c, &charged.State, o.At) && (denied || r.Mode == enforcement.Enforce && !log) {
+			held := c.Meter.Algorithm == enforcement.Concurrency // any holder can release its places at any time
+			if ordered && !held && settlesOn(c, &charged.State, o.At) && (denied || r.Mode == enforcement.Enforce && !log) {
 				d.meter, d.rev, d.cost, d.state = c.Meter, c.Rev, charged.Cost, charged.State
 				d.state.Log = append([]enforcement.Entry(nil), charged.State.Log...) // a copy: the caller reuses it
 			}

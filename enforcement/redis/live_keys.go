@@ -106,6 +106,8 @@ func (c *call) expiry(i int) int64 {
 		return s.T + int64(min(float64(m.Capacity-s.A)*float64(m.Q)/float64(m.P), math.MaxInt64/4))
 	case m.Algorithm == enforcement.SlidingWindowCounter:
 		return s.T + 2*m.Window
+	case m.Algorithm == enforcement.Concurrency:
+		return s.B
 	}
 	return s.T + m.Window
 }

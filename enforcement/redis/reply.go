@@ -18,12 +18,14 @@ const (
 	stateLog        = 2
 	stateUnreadable = 4
 	stateShared     = 5
+	stateLeases     = 6
 
 	recordSize  = 50 // size of a record in the reply, without its charges
 	chargedSize = 28 // size of a charge in a record
 
 	plainSize = 28 // size of a plain state, including the first byte
 	entrySize = 14 // size of an entry of a log
+	leaseSize = 27 // size of a lease of a concurrency limit
 )
 
 // The verdicts of the script on idempotent requests. The others are those of enforcement.
@@ -63,9 +65,9 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 	for range c.cells {
 		c.work = append(c.work, enforcement.State{})
 	}
-	for _, logs := range [2]bool{false, true} {
+	for sort := range cellSorts {
 		for i := range c.cells {
-			if c.cells[i].log != logs {
+			if c.cells[i].sort != sort {
 				continue
 			}
 			if len(b) > 0 && b[0] == stateShared {
@@ -183,8 +185,32 @@ func readState(b []byte, s *enforcement.State) (size int, unreadable bool) {
 			sum = next
 		}
 		return size, false
+	case stateLeases:
+		return readLeases(b, s), false
 	}
 	return 0, false
+}
+
+// readLeases decodes the state of a concurrency limit at the beginning of b. It returns the
+// number of bytes of the state, or 0 if b is too short.
+func readLeases(b []byte, s *enforcement.State) (size int) {
+	const head = 2 + plainSize
+	if len(b) < head {
+		return 0
+	}
+	n := int(binary.LittleEndian.Uint16(b[1:]))
+	if size = head + leaseSize*n; len(b) < size {
+		return 0
+	}
+	*s = enforcement.State{Rev: intAt(b, 3, 6), A: intAt(b, 9, 7), B: intAt(b, 16, 7), T: intAt(b, 23, 7)}
+	s.Holders = make([]enforcement.Holder, n)
+	for i := range s.Holders {
+		at := head + leaseSize*i
+		s.Holders[i] = enforcement.Holder{
+			ID: [16]byte(b[at+11:]), Until: intAt(b, at, 7), Units: int64(binary.LittleEndian.Uint32(b[at+7:])),
+		}
+	}
+	return size
 }
 
 func int64At(b []byte, at int) int64 { return int64(binary.LittleEndian.Uint64(b[at:])) }
@@ -226,7 +252,7 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 		}
 		switch {
 		case fits && write:
-			c.apply(s, from, to, now, units)
+			c.apply(s, from, to, now, units, out)
 		case !fits && c.charges[from].group == 0:
 			verdict, write = enforcement.Refused, false
 		}
@@ -255,9 +281,10 @@ func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units in
 		if clamped && s.mode != enforcement.Peek {
 			c.work[m.cell] = settled
 		}
-		left := p.meter.Left(settled, now)
+		lease := c.lease(s, m)
+		left := p.meter.LeftFor(&settled, now, &lease)
 		switch s.mode {
-		case enforcement.Refund, enforcement.Reset:
+		case enforcement.Refund, enforcement.Reset, enforcement.Release:
 			u.fits = true
 		case enforcement.TakeUpTo:
 			u.fits = p.meter.Quota > 0 && left > 0
@@ -281,12 +308,13 @@ func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units in
 
 // apply performs the mode of the request on the cells of one group: it charges,
 // refunds, or resets them.
-func (c *call) apply(s *span, from, to int, now, units int64) {
+func (c *call) apply(s *span, from, to int, now, units int64, out *enforcement.Outcome) {
 	for k := from; k < to; k++ {
 		m, u := &c.charges[k], &c.used[k-s.from]
 		p := &c.params[m.param]
-		cost := m.cost
-		if c.cells[m.cell].shared && (s.mode == enforcement.Reset || s.mode == enforcement.Refund) {
+		cost, lease := m.cost, c.lease(s, m)
+		held := p.meter.Algorithm == enforcement.Concurrency
+		if c.cells[m.cell].shared && (s.mode == enforcement.Reset || s.mode == enforcement.Refund && !held) {
 			continue // the overflow counter also has the counts of other keys
 		}
 		switch s.mode {
@@ -295,19 +323,36 @@ func (c *call) apply(s *span, from, to int, now, units int64) {
 			u.state, _ = p.meter.Settle(enforcement.State{}, p.rev, now)
 			continue
 		case enforcement.Refund:
-			u.state = p.meter.Refund(u.state, cost)
+			u.state = p.meter.RefundFor(u.state, cost, &lease)
 			if c.work[m.cell].Rev == 0 {
 				continue // no state is stored, so there is nothing to refund
 			}
+		case enforcement.Release:
+			var released int64
+			if u.state, released = p.meter.Release(u.state, lease.ID); released > 0 {
+				c.work[m.cell] = u.state
+				out.Units += released
+			}
+			continue
 		case enforcement.TakeUpTo:
-			u.state = p.meter.Charge(u.state, p.rev, now, units)
+			u.state = p.meter.ChargeFor(u.state, p.rev, now, units, &lease)
 		default:
-			u.state = p.meter.Charge(u.state, p.rev, now, cost)
+			u.state = p.meter.ChargeFor(u.state, p.rev, now, cost, &lease)
 		}
 		if cost > 0 {
 			c.work[m.cell] = u.state
 		}
 	}
+}
+
+// lease returns the lease of a request for one of its charges. On an overflow counter, its
+// ID depends on the key of the charge.
+func (c *call) lease(s *span, m *merged) enforcement.Lease {
+	l := s.request.Lease
+	if c.cells[m.cell].shared {
+		l.ID = c.cells[m.key].key.SharedLease(l.ID)
+	}
+	return l
 }
 
 // fill sets the outcomes of the call's requests. It returns the number of requests for

@@ -41,10 +41,11 @@ func (c *call) adjust(s *span, now int64) {
 		p, before := &c.params[m.param], c.work[m.cell]
 		settled, clamped := p.meter.Settle(before, p.rev, now)
 		after, delta := settled, int64(0)
-		if !c.cells[m.cell].shared || m.cost > m.receipt.Cost {
-			after, delta = p.meter.Adjust(settled, p.rev, now, m.cost, m.receipt)
+		held, lease := p.meter.Algorithm == enforcement.Concurrency, c.lease(s, m)
+		if held || !c.cells[m.cell].shared || m.cost > m.receipt.Cost {
+			after, delta = p.meter.Adjust(settled, p.rev, now, m.cost, m.receipt, &lease)
 		}
-		if clamped || delta != 0 {
+		if clamped || delta != 0 || held {
 			c.work[m.cell] = after
 		}
 		m.sum = m.receipt.Cost + delta

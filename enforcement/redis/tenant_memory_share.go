@@ -15,6 +15,7 @@ const (
 	entryBytes    = 16  // of an entry of a log that is written as a whole
 	oldEntryBytes = 28  // of an entry of a longer log, which keeps as many entries that have left the window
 	smallLog      = 64  // SMALL_LOG in take.lua
+	leaseBytes    = 32  // of a lease of a concurrency limit, with what Redis allocates in advance
 )
 
 const (
@@ -25,8 +26,11 @@ const (
 
 // weightOf returns the most bytes that a key of a meter can take in Redis. For a log this
 // is the size with as many entries as the quota allows. A log that exists gets each of
-// them, also while its tenant is full.
+// them, also while its tenant is full. The same holds for the leases of a concurrency limit.
 func weightOf(m *enforcement.Meter) int64 {
+	if m.Algorithm == enforcement.Concurrency {
+		return keyBytes + leaseBytes*min(m.Quota, enforcement.MaxLeases)
+	}
 	if m.Algorithm != enforcement.SlidingWindowLog {
 		return keyBytes
 	}

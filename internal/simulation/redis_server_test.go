@@ -39,7 +39,7 @@ func onRedis(t *testing.T) NewLimiter {
 // randomScenario plays with numbers where algorithms differ: few units, short
 // windows, steps back, edits.
 func randomScenario(r *mathrand.Rand, n int) string {
-	algorithms := []string{"fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra"}
+	algorithms := []string{"fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra", "concurrency"}
 	limits := func() string {
 		var list []string
 		for i := range 1 + r.IntN(3) {
@@ -54,7 +54,7 @@ func randomScenario(r *mathrand.Rand, n int) string {
 				extra = fmt.Sprintf(`,"anchor":%q`, []string{"first_hit", "clock"}[r.IntN(2)])
 			}
 			quota := r.IntN(13)
-			if a != "sliding_window_log" && r.IntN(10) == 0 {
+			if a != "sliding_window_log" && a != "concurrency" && r.IntN(10) == 0 {
 				quota = 1_000_000_000_000 - r.IntN(3)
 			}
 			list = append(list, fmt.Sprintf(`{"name":"n%d","algorithm":%q,"quota":%d,"window_ms":%d%s}`, i, a, quota, 1+r.IntN(5000), extra))
@@ -65,10 +65,13 @@ func randomScenario(r *mathrand.Rand, n int) string {
 	at := 10_000
 	for range 30 {
 		at = max(at+r.IntN(4000)-600, 0)
-		op := []string{"check", "check", "check", "check", "peek", "force", "refund", "reset", "take_up_to", "set_limits"}[r.IntN(10)]
+		op := []string{"check", "check", "check", "check", "peek", "force", "refund", "reset", "take_up_to", "set_limits", "release", "acquire"}[r.IntN(12)]
 		step := fmt.Sprintf(`{"at_ms":%d,"op":%q,"cost":%d,"repeat":%d,"key":"%d"`, at, op, r.IntN(8), 1+r.IntN(70)*r.IntN(2), r.IntN(2))
-		if op == "set_limits" {
+		switch {
+		case op == "set_limits":
 			step += `,"limits":` + limits()
+		case op == "release" || op != "reset" && r.IntN(2) == 0:
+			step += fmt.Sprintf(`,"lease":"%d"`, r.IntN(3))
 		}
 		steps = append(steps, step+"}")
 	}

@@ -48,6 +48,7 @@ type runner struct {
 	tenant  uint32
 	// counters is an upper bound of the number of counters in the limiter.
 	counters int
+	lease    uint64 // number of the last lease without a name
 
 	charges  []enforcement.Charge
 	requests [chunk]enforcement.Request

@@ -42,14 +42,16 @@ const (
 	reset
 	setLimits
 	takeUpTo
+	acquire
+	release
 )
 
-var opNames = [...]string{"check", "peek", "force", "refund", "reset", "set_limits", "take_up_to"}
+var opNames = [...]string{"check", "peek", "force", "refund", "reset", "set_limits", "take_up_to", "acquire", "release"}
 
 // modes has the mode of the limiter request for each op. set_limits makes no request.
 var modes = [...]enforcement.Mode{
 	check: enforcement.Enforce, peek: enforcement.Peek, force: enforcement.Force, refund: enforcement.Refund,
-	reset: enforcement.Reset, takeUpTo: enforcement.TakeUpTo,
+	reset: enforcement.Reset, takeUpTo: enforcement.TakeUpTo, acquire: enforcement.Enforce, release: enforcement.Release,
 }
 
 type step struct {
@@ -58,6 +60,8 @@ type step struct {
 	cost   int64
 	repeat int64
 	key    string
+	lease  string              // "": each repetition has a lease of its own
+	ttl    int64               // time to live of the lease in milliseconds; 0: the window of each limit
 	limits []enforcement.Limit // set_limits
 }
 
@@ -136,35 +140,57 @@ func readStep(d *strictjson.Decoder) step {
 			s.key = d.Text()
 		case "limits":
 			s.limits, limits = readLimits(d), true
-		case "lease", "ttl_ms":
-			d.Fail("is not supported yet")
+		case "lease":
+			if s.lease = d.Text(); s.lease == "" || len(s.lease) > enforcement.MaxLeaseID {
+				d.Fail("must be 1 to %d bytes", enforcement.MaxLeaseID)
+			}
+		case "ttl_ms":
+			s.ttl = d.Int(1, enforcement.MaxLeaseTTL.Milliseconds())
 		default:
 			d.Unknown()
 		}
 	}
-	switch {
-	case !when:
+	if !when {
 		d.FailAt(at+"/at_ms", "is required")
+	}
+	s.validate(d, at, limits)
+	return s
+}
+
+// validate reports members that do not fit the operation of the step. limits says whether the step
+// has limits.
+func (s *step) validate(d *strictjson.Decoder, at string, limits bool) {
+	switch {
 	case limits && s.op != setLimits:
 		d.FailAt(at+"/limits", "only set_limits takes limits")
 	case !limits && s.op == setLimits:
 		d.FailAt(at+"/limits", "is required for set_limits")
+	case s.lease == "" && s.op == release:
+		d.FailAt(at+"/lease", "is required for release")
+	case s.lease != "" && (s.op == setLimits || s.op == reset):
+		d.FailAt(at+"/lease", "%s takes no lease", opNames[s.op])
+	case s.ttl != 0 && !s.holds():
+		d.FailAt(at+"/ttl_ms", "%s takes no time to live", opNames[s.op])
 	}
-	return s
+}
+
+// holds reports whether the step can hold places of a concurrency limit.
+func (s *step) holds() bool {
+	switch s.op {
+	case check, acquire, peek, force, takeUpTo:
+		return true
+	}
+	return false
 }
 
 func readOp(d *strictjson.Decoder) op {
-	const known = "must be check, peek, force, refund, reset, set_limits or take_up_to"
 	name := d.Text()
 	for i, n := range opNames {
 		if n == name {
 			return op(i)
 		}
 	}
-	if name == "acquire" || name == "release" {
-		d.Fail("%s is not supported yet: %s", name, known)
-	}
-	d.Fail(known)
+	d.Fail("must be check, peek, force, refund, reset, set_limits, take_up_to, acquire or release")
 	return 0
 }
 

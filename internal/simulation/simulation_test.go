@@ -85,6 +85,7 @@ const (
 	log3      = `{"name":"m","algorithm":"sliding_window_log","quota":3,"window":"1m"}`
 	counter10 = `{"name":"m","algorithm":"sliding_window_counter","quota":10,"window":"1m"}`
 	bucket10  = `{"name":"m","algorithm":"token_bucket","quota":10,"window":"10s"}`
+	places2   = `{"name":"m","algorithm":"concurrency","quota":2,"window":"30s"}`
 )
 
 // stories are scenarios, each a list of limits and of steps with what they give.
@@ -128,6 +129,28 @@ var stories = []struct {
 		{`"at_ms":0`, "no 0 0 6000 | no 0 15000 6000"},
 		{`"at_ms":5999`, "no 0 0 1 | no 0 9001 1"},
 		{`"at_ms":6000`, "ok 1 1 0 | ok 0 10000 0"},
+	}},
+	{"leases hold places, also after their holder crashed", places2, [][2]string{
+		{`"at_ms":0,"op":"acquire","lease":"a","ttl_ms":5000`, "ok 1 1 0 | ok 1 5000 0"},
+		{`"at_ms":1000,"op":"acquire","lease":"b"`, "ok 1 1 0 | ok 0 30000 0"},
+		{`"at_ms":2000,"op":"acquire","lease":"c"`, "no 0 0 3000 | no 0 29000 3000"},
+		{`"at_ms":2000,"op":"acquire","lease":"a","ttl_ms":5000,"repeat":3`, "ok 3 3 0 | ok 0 29000 0"},
+		{`"at_ms":6999,"op":"acquire","lease":"c"`, "no 0 0 1 | no 0 24001 1"},
+		{`"at_ms":7000,"op":"acquire","lease":"c"`, "ok 1 1 0 | ok 0 30000 0"},
+		{`"at_ms":7000,"op":"release","lease":"b"`, "ok 1 0 0 | ok 1 30000 0"},
+		{`"at_ms":7000,"op":"release","lease":"b","repeat":2`, "ok 2 0 0 | ok 1 30000 0"},
+		{`"at_ms":7000,"op":"release","lease":"nobody"`, "ok 1 0 0 | ok 1 30000 0"},
+		{`"at_ms":7000,"op":"acquire","lease":"c","key":"other"`, "ok 1 1 0 | ok 1 30000 0"},
+	}},
+	{"a check without a lease has one of its own", places2, [][2]string{
+		{`"at_ms":0,"op":"peek","repeat":3`, "ok 3 0 0 | ok 1 30000 0"},
+		{`"at_ms":0,"repeat":3`, "no 2 2 30000 | no 0 30000 30000"},
+		{`"at_ms":1000,"op":"force"`, "ok 1 1 0 | no 0 30000 0"},
+		{`"at_ms":30000`, "ok 1 1 0 | ok 0 30000 0"},
+		{`"at_ms":30000,"op":"take_up_to","cost":5,"lease":"a"`, "no 0 0 1000 | no 0 30000 1000"},
+		{`"at_ms":31000,"op":"take_up_to","cost":5,"lease":"a"`, "ok 1 1 0 | ok 0 30000 0"},
+		{`"at_ms":31000,"op":"refund","lease":"a"`, "ok 1 0 0 | ok 1 29000 0"},
+		{`"at_ms":31000,"op":"reset"`, "ok 1 0 0 | ok 2 0 0"},
 	}},
 	{"a refund gives back, and no more than was taken", fixed10, [][2]string{
 		{`"at_ms":0,"cost":4`, "ok 1 4 0 | ok 6 60000 0"},
@@ -283,7 +306,10 @@ func TestErrorLines(t *testing.T) {
 		{`{"id":"x","start_ms":-1,"limits":[],"steps":[]}`, `"x"`, "start_ms", "from 0"},
 		{`{"id":"x","start_ms":1.5,"limits":[],"steps":[]}`, `"x"`, "start_ms", ""},
 		{withLimit(`{"algorithm":"leaky_bucket","quota":1,"window":"1s"}`), `"x"`, "limits[0].algorithm", "not supported yet"},
-		{withLimit(`{"algorithm":"concurrency","quota":1}`), `"x"`, "limits[0].algorithm", "not supported yet"},
+		{withLimit(`{"algorithm":"concurrency","quota":1}`), `"x"`, "limits[0].window_ms", "required"},
+		{withLimit(`{"algorithm":"concurrency","quota":1001,"window":"1s"}`), `"x"`, "limits[0].quota", "0 to 1000"},
+		{withLimit(`{"algorithm":"concurrency","quota":1,"window":"month"}`), `"x"`, "limits[0].window", "only fixed_window"},
+		{withLimit(`{"algorithm":"concurrency","quota":1,"window":"1s","burst":2}`), `"x"`, "limits[0].burst", "only"},
 		{withLimit(`{"algorithm":"Fixed_window","quota":1,"window":"1s"}`), `"x"`, "limits[0].algorithm", "must be"},
 		{withLimit(`{"quota":1,"window":"1s"}`), `"x"`, "limits[0].algorithm", "required"},
 		{withLimit(`{"algorithm":"gcra","window":"1s"}`), `"x"`, "limits[0].quota", "required"},
@@ -309,9 +335,14 @@ func TestErrorLines(t *testing.T) {
 		{withLimit(`{"algorithm":"gcra","quota":1,"window":"1s","queue":1}`), `"x"`, "limits[0].queue", "unknown"},
 		{withStep(`"op":"check"`), `"x"`, "steps[1].at_ms", "required"},
 		{withStep(`"at_ms":0,"op":"charge"`), `"x"`, "steps[1].op", "must be"},
-		{withStep(`"at_ms":0,"op":"acquire"`), `"x"`, "steps[1].op", "not supported yet"},
-		{withStep(`"at_ms":0,"op":"release"`), `"x"`, "steps[1].op", "not supported yet"},
-		{withStep(`"at_ms":0,"lease":"l"`), `"x"`, "steps[1].lease", "not supported yet"},
+		{withStep(`"at_ms":0,"op":"release"`), `"x"`, "steps[1].lease", "required for release"},
+		{withStep(`"at_ms":0,"op":"release","lease":"l","ttl_ms":1`), `"x"`, "steps[1].ttl_ms", "takes no"},
+		{withStep(`"at_ms":0,"op":"reset","lease":"l"`), `"x"`, "steps[1].lease", "takes no"},
+		{withStep(`"at_ms":0,"lease":""`), `"x"`, "steps[1].lease", "1 to 128 bytes"},
+		{withStep(`"at_ms":0,"lease":"` + strings.Repeat("l", 129) + `"`), `"x"`, "steps[1].lease", "1 to 128 bytes"},
+		{withStep(`"at_ms":0,"lease":7`), `"x"`, "steps[1].lease", ""},
+		{withStep(`"at_ms":0,"ttl_ms":0`), `"x"`, "steps[1].ttl_ms", ""},
+		{withStep(`"at_ms":0,"ttl_ms":31622400001`), `"x"`, "steps[1].ttl_ms", ""},
 		{withStep(`"at_ms":-1`), `"x"`, "steps[1].at_ms", "from 0"},
 		{withStep(`"at_ms":5711817600000`), `"x"`, "steps[1].at_ms", ""},
 		{withStep(`"at_ms":0,"cost":-1`), `"x"`, "steps[1].cost", ""},

@@ -3,6 +3,7 @@ package simulation
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"strconv"
 
@@ -63,6 +64,7 @@ func (s *runner) step(ctx context.Context, p *policy, step *step) (answer, error
 		if idle(step) {
 			n = 1
 		}
+		s.leases(step, n)
 		s.limiter.Take(ctx, s.requests[:n], s.outcomes[:n])
 		last := 0
 		for i := range n {
@@ -82,7 +84,7 @@ func (s *runner) step(ctx context.Context, p *policy, step *step) (answer, error
 			left = 0
 		}
 		if left == 0 {
-			a.fill(p, step, &s.outcomes[last])
+			a.fill(p, step, &s.outcomes[last], &s.requests[last].Lease)
 		}
 	}
 	return a, nil
@@ -109,12 +111,26 @@ func (s *runner) request(p *policy, step *step) {
 	}
 }
 
+// leases sets the leases of the next n requests of a step.
+func (s *runner) leases(step *step, n int) {
+	for i := range n {
+		l := &s.requests[i].Lease
+		l.TTL = step.ttl * 1000
+		if step.lease != "" {
+			l.ID = enforcement.LeaseID(step.lease)
+			continue
+		}
+		s.lease++
+		binary.BigEndian.PutUint64(l.ID[:], s.lease)
+	}
+}
+
 // count adds times repetitions with the outcome o to the answer: the granted ones, and the units
 // that they charged.
 func (a *answer) count(step *step, o *enforcement.Outcome, times int64) {
 	a.allowedCount += times
 	switch step.op {
-	case check, force:
+	case check, acquire, force:
 		a.granted += times * step.cost
 	case takeUpTo:
 		a.granted += times * o.Units
@@ -123,7 +139,7 @@ func (a *answer) count(step *step, o *enforcement.Outcome, times int64) {
 
 // fill sets the fields of the answer that describe the state after the step. o is the outcome of
 // the last repetition.
-func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome) {
+func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome, lease *enforcement.Lease) {
 	a.allowed = o.Verdict == enforcement.Granted || step.op == force
 	a.limits = make([]limitAnswer, len(p.limits))
 	for i, c := range p.limits {
@@ -131,7 +147,7 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome) {
 		l := &a.limits[i]
 		*l = limitAnswer{
 			name:       c.name,
-			allowed:    charged.Fits || step.op == refund || step.op == reset,
+			allowed:    charged.Fits,
 			remaining:  m.Remaining(charged.State, o.At),
 			resetAfter: enforcement.Milliseconds(m.ResetAfter(charged.State, o.At)),
 		}
@@ -141,7 +157,7 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome) {
 		if step.op == force {
 			l.remaining = 0
 		}
-		l.retryAfter = retryAfter(m, charged.State, o.At, step)
+		l.retryAfter = retryAfter(m, charged.State, o.At, step, lease)
 		if !a.allowed {
 			a.retryAfter = later(a.retryAfter, l.retryAfter)
 		}
@@ -153,12 +169,12 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome) {
 
 // retryAfter returns the time after which a limit would grant the step. For take_up_to, it is the
 // time until one unit is left, otherwise the time until the whole cost is.
-func retryAfter(m *enforcement.Meter, state enforcement.State, now int64, step *step) int64 {
+func retryAfter(m *enforcement.Meter, state enforcement.State, now int64, step *step, lease *enforcement.Lease) int64 {
 	cost := step.cost
 	if step.op == takeUpTo {
 		cost = 1
 	}
-	micros, ok := m.RetryAfter(state, now, cost)
+	micros, ok := m.RetryAfterFor(state, now, cost, lease)
 	if !ok {
 		return enforcement.Never
 	}

@@ -23,7 +23,8 @@ var meter = enforcement.Limit{Name: "burst", Algorithm: enforcement.TokenBucket,
 func charge() []enforcement.Request {
 	return []enforcement.Request{{
 		Home:    canary,
-		Charges: []enforcement.Charge{{Key: enforcement.Key{Tenant: 1, Cell: 1}, Meter: meter, Rev: 1, Cost: 1, Lease: canary}},
+		Lease:   enforcement.Lease{ID: enforcement.LeaseID(canary)},
+		Charges: []enforcement.Charge{{Key: enforcement.Key{Tenant: 1, Cell: 1}, Meter: meter, Rev: 1, Cost: 1}},
 	}}
 }
 

@@ -36,10 +36,14 @@ local function reserved(v)
 end
 
 -- adjust changes a charge, as Meter.Adjust does. was, r, a, b, t and capacity are those of
--- the receipt. It returns the units by which the charge changed.
-local function adjust(c, p, cost, was, r, a, b, t, capacity)
+-- the receipt. It returns the units by which the charge changed. id is the ID of the lease
+-- on a concurrency limit.
+local function adjust(c, p, cost, was, r, a, b, t, capacity, id)
   local delta = cost - was
-  look(c, p)
+  look(c, p, id)
+  if c.leases then
+    return held.adjust(c, p, cost, was, id, ttl)
+  end
   if delta == 0 or c.shared and delta < 0 then
     return 0
   end
@@ -94,7 +98,7 @@ local number = 0 -- of the last reservation in the call
 local added = {} -- by list: reservations that this call adds
 
 -- reserve decides the decision at pos, which has n charges and a reservation.
-reserve = function(mode, n, record, identity)
+reserve = function(mode, n, lease, record, identity)
   local version, flags, life, kept, most, size
   version, flags, life, kept, most, size, pos = read('<I4Bi8i8i8I4', arg, pos)
   local data = sub(arg, pos, pos + size - 1)
@@ -136,7 +140,9 @@ reserve = function(mode, n, record, identity)
       local i, p, group, cost, was, r, a, b, t, capacity, index
       i, p, group, cost, was, r, a, b, t, capacity, index, pos = read('<I2I2I2i8i8i8i8i8i8i8I4', arg, pos)
       p = params[p + 1]
-      local delta = adjust(own(i + 1, p), p, cost, was, r, a, b, t, capacity)
+      local c = own(i + 1, p)
+      local id = c.leases and (c.shared and shared_lease(lease, KEYS[i + 1]) or lease)
+      local delta = adjust(c, p, cost, was, r, a, b, t, capacity, id)
       if index < known.charges then
         applied[index + 1] = pack('<i8', delta)
       end
@@ -156,7 +162,7 @@ reserve = function(mode, n, record, identity)
         return '\6'
       end
     end
-    local verdict = decide(mode, n, record, identity)
+    local verdict = decide(mode, n, lease, record, identity)
     if verdict ~= '\1' then
       pos = skip + 4
       return verdict

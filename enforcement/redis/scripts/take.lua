@@ -2,19 +2,24 @@
 -- u2, u4, i6, i7 and i8 are unsigned and signed integers of so many bytes. A cell is
 -- one counter.
 --
---   KEYS     the distinct cells: first the plain ones, then the logs; then the records of
---            idempotent requests and reservations; then the lists of reservation.lua; then, if a
---            request is durable, the marker of durable.lua.
+--   KEYS     the distinct cells: first the plain ones, then the logs, then those of
+--            concurrency limits; then the records of idempotent requests and reservations;
+--            then the lists of reservation.lua; then, if a request is durable, the marker of
+--            durable.lua.
 --
 --   ARGV[1]  head       deadline i8 (by the clock of Redis; 0: none), passed u1 (1: the
 --                       next field replaces the clock), clock i8, number of plain cells
 --                       u2, of parameters u2, of decisions u2, of records u2, of
---                       reservations u2, of markers u1, position of the logs u4, from 1
+--                       reservations u2, of cells of concurrency limits u2, of markers u1,
+--                       position of the logs u4, from 1
 --            parameters in the form of cell.lua, followed by their former numbers
 --            logs       for each log cell: index of the parameter u2, whole u1 (1: the
---                       reply must have all its entries)
+--                       reply must have all its entries); then for each cell of a
+--                       concurrency limit: index of the parameter u2
 --            decisions  mode u1, plus 128 if it has a record, plus 64 if that is of a
---                       reservation, number of charges u2; if it
+--                       reservation, plus 32 if it has a lease, number of charges u2; if it
+--                       has a lease: its ID, 16 bytes, and its time to live i8 (0: the
+--                       window); if it
 --                       has a record: its number u2, and three fields of 16 bytes: the
 --                       hash of the request, the hash of the charges, and the ID of the
 --                       request; if it has a reservation: version u4, flags u1 (1 ends, 2
@@ -33,8 +38,9 @@
 --            (counts as absent), 1 and the rest of the value as below, or, for a
 --            log, 2 and its state settled at this time: rev i8, units i8,
 --            entries i8, newest i8, units before the first entry i8, number of
---            entries that follow u2, and these entries. If a cell is absent and its
---            tenant is full (full.lua), the overflow counter of the limit replaces
+--            entries that follow u2, and these entries; or, for a concurrency limit, 6
+--            and the number of leases u2 and the rest of the value as below. If a cell is
+--            absent and its tenant is full (full.lua), the overflow counter of the limit replaces
 --            it: u1 5, then the overflow counter as above. At the end is, for each
 --            decision that was repeated, its record, from the hash of the charges on; for a
 --            reservation that was repeated or read, the size of the record u4 and the
@@ -44,6 +50,10 @@
 -- and the entries, oldest first: t i7, sum i7. The sum of an entry includes all units
 -- up to this entry, so that a bisection finds the entries that have left the window.
 -- dead is the number of bytes of entries that have left.
+--
+-- The value of a concurrency limit is u1 6, rev i6, places held i7, end of the last lease
+-- i7, newest grant i7, and the leases, in the order in which they end: end i7, places u4,
+-- ID of 16 bytes.
 --
 -- A record is u1 3, the three fields of the decision, its time i8, the units of a
 -- TAKE_UP_TO i8, the number of charges u2, and for each charge: u1 1 if it fit, and the
@@ -56,7 +66,7 @@
 local sub, byte, floor = string.sub, string.byte, math.floor
 local max, min = math.max, math.min
 
-local PEEK, FORCE, REFUND, RESET, TAKE_UP_TO, ADJUST = 1, 2, 3, 4, 5, 6
+local PEEK, FORCE, REFUND, RESET, TAKE_UP_TO, ADJUST, RELEASE = 1, 2, 3, 4, 5, 6, 7
 local MAX_LOG = 10000
 local SMALL_LOG = 64      -- a log with at most this number of entries is written again as a whole
 local HEADER, ENTRY = 34, 14
@@ -65,8 +75,8 @@ local LOG_FORM, ENTRY_FORM = '<Bi6i7I2i7i7I4', '<i7i7'
 local arg = ARGV[1]
 local time = call('TIME')
 local real = time[1] * 1000000 + time[2]
-local deadline, passed, now, plain, param_count, decision_count, record_count, reservations, markers, pos, parameters =
-  read('<i8Bi8I2I2I2I2I2BI4', arg)
+local deadline, passed, now, plain, param_count, decision_count, record_count, reservations, held_count, markers, pos, parameters =
+  read('<i8Bi8I2I2I2I2I2I2BI4', arg)
 if deadline ~= 0 and real > deadline then
   return pack('<Bi8', 0, real)
 end
@@ -87,10 +97,17 @@ end
 -- Plain cells: r, a, b and t are the stored numbers, updated by this call. sr, sa, sb
 -- and st are the same numbers, settled with the parameter p.
 
--- left settles a cell and returns the number of units that can be charged.
-local function left(c, p)
+local logs -- log_functions, once made
+local held -- lease_functions, once made
+
+-- left settles a cell and returns the number of units that can be charged. id is the ID
+-- of the lease of a concurrency limit.
+local function left(c, p, id)
   if c.log then
     return p.quota - c.a
+  end
+  if c.leases then
+    return held.left(c, p, id)
   end
   if c.p ~= p then
     c.p = p
@@ -102,7 +119,7 @@ end
 -- keep marks a cell to be stored with its settled numbers. by is the parameter that
 -- determines the expiry.
 local function keep(c, p)
-  if not c.log then
+  if not c.log and not c.leases then
     c.r, c.a, c.b, c.t = c.sr, c.sa, c.sb, c.st
   end
   c.dirty = true
@@ -113,16 +130,14 @@ end
 
 -- look is left for a decision that may write. If the state was in the future and was
 -- clamped to now, it is stored even if the request is denied.
-local function look(c, p)
-  local l = left(c, p)
+local function look(c, p, id)
+  local l = left(c, p, id)
   if c.clamped then
     c.clamped = false
     keep(c, p)
   end
   return l
 end
-
-local logs -- log_functions, once made
 
 -- overflow returns the overflow counter that replaces an absent cell, or nil if the
 -- cell may be created. All absent cells of a limit share one table, which the function
@@ -143,7 +158,7 @@ local function overflow(key, open)
     if full[1] or full[2] then
       c = open(name, full[2])
       c.key, c.shared, c.full = name, true, full[1]
-      if c.log and c.r == 0 and not c.full then
+      if (c.log or c.leases) and c.r == 0 and not c.full then
         c = false
       end
     end
@@ -156,7 +171,7 @@ end
 -- own returns a new cell instead.
 local function own(i, p)
   local c = cells[i]
-  if c.shared and not c.full and not c.log then
+  if c.shared and not c.full and not c.log and not c.leases then
     left(c, p)
     if c.sr == 0 or p.kind == BUCKET and c.sa >= p.x then
       c = { r = 0, a = 0, b = 0, t = 0, state = '\0' }
@@ -166,12 +181,15 @@ local function own(i, p)
   return c
 end
 
-local function charge(c, p, cost)
+local function charge(c, p, cost, id, ttl)
   if cost == 0 then
     return
   end
   if c.log then
     return logs.charge(c, p, cost)
+  end
+  if c.leases then
+    return held.charge(c, p, cost, id, ttl)
   end
   left(c, p)
   if c.sr == 0 then
@@ -196,6 +214,188 @@ local function forget(c)
   if c.log then
     c.sum, c.body, c.appended, c.merged = 0, '', false, false
   end
+  if c.leases then
+    c.body = ''
+  end
+end
+
+-- lease_functions creates the functions for concurrency limits, as log_functions does for
+-- logs. c.body has the leases. The Go functions of concurrency.go are the reference.
+local function lease_functions()
+  local HEADER, ENTRY, MOST, MOST_COST = 28, 27, 1000, 2147483647
+  local ENTRY_FORM = '<i7I4'
+
+  -- find returns the position of a lease in c.body and its places, or nil and 0.
+  local function find(c, id)
+    local at = string.find(c.body, id, 1, true)
+    while at and at % ENTRY ~= 12 do
+      at = string.find(c.body, id, at + 1, true)
+    end
+    if not at then
+      return nil, 0
+    end
+    local _, units = read(ENTRY_FORM, c.body, at - 11)
+    return at - 11, units
+  end
+
+  local function left_leases(c, p, id)
+    local l = p.quota - c.a
+    local _, own = find(c, id)
+    if own > 0 then
+      return own + max(l, 0)
+    end
+    return l
+  end
+
+  -- cut removes the lease at a position.
+  local function cut(c, at, units)
+    c.body = sub(c.body, 1, at - 1) .. sub(c.body, at + ENTRY)
+    c.a = c.a - units
+    if #c.body == 0 then
+      c.r, c.a, c.b, c.t = 0, 0, 0, 0
+    else
+      c.b = read('<i7', c.body, #c.body - ENTRY + 1)
+    end
+  end
+
+  local function charge_leases(c, p, cost, id, ttl)
+    local at, own = find(c, id)
+    if #c.body - (at and ENTRY or 0) >= MOST * ENTRY then
+      return keep(c, p)
+    end
+    local r, t = c.r, c.t
+    if r == 0 then
+      r, t = p.as, now
+    end
+    if at then
+      cut(c, at, own)
+    end
+    c.r, c.t = r, max(t, now)
+    local till = c.t + (ttl > 0 and ttl or p.window)
+    cost = min(cost, MOST_COST)
+    at = #c.body
+    while at > 0 and read('<i7', c.body, at - ENTRY + 1) > till do
+      at = at - ENTRY
+    end
+    c.body = sub(c.body, 1, at) .. pack(ENTRY_FORM, till, cost) .. id .. sub(c.body, at + 1)
+    c.a = c.a + cost
+    c.b = read('<i7', c.body, #c.body - ENTRY + 1)
+    keep(c, p)
+  end
+
+  -- release returns up to cost places of a lease, or all without cost. It returns the
+  -- number of places that the lease held.
+  local function release(c, p, id, cost)
+    local at, own = find(c, id)
+    if not at then
+      return 0
+    end
+    if not cost or cost >= own then
+      cut(c, at, own)
+    else
+      local till = read('<i7', c.body, at)
+      c.body = sub(c.body, 1, at - 1) .. pack(ENTRY_FORM, till, own - cost) .. sub(c.body, at + 11)
+      c.a = c.a - cost
+    end
+    keep(c, p)
+    return own
+  end
+
+  -- adjust changes the places of a lease to cost and renews it. It returns the change.
+  local function adjust_leases(c, p, cost, was, id, ttl)
+    local at, own = find(c, id)
+    if cost == 0 then
+      if at then
+        cut(c, at, own)
+      end
+      keep(c, p)
+      return -own
+    end
+    if at or was == 0 then
+      charge_leases(c, p, cost, id, ttl)
+      local _, after = find(c, id)
+      return after - own
+    end
+    keep(c, p)
+    return 0
+  end
+
+  -- settle_leases removes the leases that have ended.
+  local function settle_leases(c, p)
+    if c.t > now + p.window then
+      local parts, back = {}, c.t - now
+      for at = 1, #c.body, ENTRY do
+        local till, units = read(ENTRY_FORM, c.body, at)
+        parts[#parts + 1] = pack(ENTRY_FORM, till - back, units) .. sub(c.body, at + 11, at + ENTRY - 1)
+      end
+      c.body, c.b, c.t, c.clamped = table.concat(parts), c.b - back, now, true
+    end
+    local seen, at = max(now, c.t), 1
+    while at < #c.body do
+      local till, units = read(ENTRY_FORM, c.body, at)
+      if till > seen then
+        break
+      end
+      c.a, at = c.a - units, at + ENTRY
+    end
+    c.body = sub(c.body, at)
+    if #c.body == 0 then
+      c.r, c.a, c.b, c.t = 0, 0, 0, 0
+      c.stale = true
+    else
+      c.r = max(c.r, p.as)
+    end
+  end
+
+  local function load_leases(key, p, v)
+    local c = { leases = true, key = key, r = 0, a = 0, b = 0, t = 0, body = '', state = '\0' }
+    if not v then
+      return c
+    end
+    c.state = '\4'
+    local n = (#v - HEADER) / ENTRY
+    if n < 1 or n > MOST or n ~= floor(n) or byte(v) ~= 6 then
+      return c
+    end
+    local _, r, a, b, t = read('<Bi6i7i7i7', v)
+    local sum, last = 0, t
+    for at = HEADER + 1, #v, ENTRY do
+      local till, units = read(ENTRY_FORM, v, at)
+      if till < last or units < 1 then
+        return c
+      end
+      sum, last = sum + units, till
+    end
+    if r < 1 or sum ~= a or last ~= b or t < -140737488355328 or b > 36028797018963967 then
+      return c
+    end
+    c.r, c.a, c.b, c.t, c.body = r, a, b, t, sub(v, HEADER + 1)
+    c.state = pack('<BI2', 6, n) .. sub(v, 2)
+    settle_leases(c, p)
+    return c
+  end
+
+  local function store_leases(c)
+    local px = '3600000'
+    if not passed then
+      px = string.format('%d', max(floor((c.b - now) / 1000), 0) + 1001)
+    end
+    call('SET', c.key, pack('<Bi6i7i7i7', 6, c.r, c.a, c.b, c.t) .. c.body, 'PX', px)
+  end
+
+  return {
+    load = load_leases, left = left_leases, charge = charge_leases, release = release, adjust = adjust_leases, store = store_leases,
+  }
+end
+
+-- shared_lease returns the ID of a lease of the key on an overflow counter, as
+-- Key.SharedLease does.
+local function shared_lease(id, key)
+  local form = '<i4i4i4i4'
+  local a, b, c, d = read(form, id)
+  local w, x, y, z = read(form, key, #key - 15)
+  local xor = bit.bxor
+  return pack(form, xor(a, w), xor(b, x), xor(c, y), xor(d, z))
 end
 
 -- log_functions creates the functions for logs. A script creates all its functions
@@ -477,10 +677,11 @@ if plain > 0 then
     cells[i] = not values[i] and overflow(KEYS[i], open_plain) or open_plain(nil, values[i])
   end
 end
-if cell_count > plain then
+if cell_count - held_count > plain then
   logs = log_functions()
 end
-for i = plain + 1, cell_count do
+local first_held = cell_count - held_count + 1
+for i = plain + 1, first_held - 1 do
   local p, whole
   p, whole, pos = read('<I2B', arg, pos)
   local function open_log(key)
@@ -491,6 +692,20 @@ for i = plain + 1, cell_count do
     c = overflow(KEYS[i], open_log) or c
   end
   cells[i] = c
+end
+
+if held_count > 0 then
+  held = lease_functions()
+  local values = call('MGET', unpack(KEYS, first_held, cell_count))
+  for i = first_held, cell_count do
+    local p
+    p, pos = read('<I2', arg, pos)
+    local function open_leases(key, value)
+      return held.load(key, params[p + 1], value)
+    end
+    local value = values[i - first_held + 1]
+    cells[i] = not value and overflow(KEYS[i], open_leases) or open_leases(KEYS[i], value)
+  end
 end
 
 -- The records. New ones are in new_records, by their number. lifes has the lives in
@@ -514,13 +729,14 @@ local verdicts = {}
 -- The cells, parameters, groups and costs of the charges of one decision, whether they
 -- fit, and the states for its record.
 local cs, ps, gs, ks, fs, states = {}, {}, {}, {}, {}, {}
+local ids, ttl = {}, 0 -- the ID of the lease on each cell, and its time to live
 
 -- describe sets the states of the charges from..to for the record.
 local function describe(from, to)
   for k = from, to do
     local c, p = cs[k], ps[k]
     local r, a, b, t = c.r, c.a, c.b, c.t
-    if not c.log then
+    if not c.log and not c.leases then
       left(c, p)
       r, a, b, t = c.sr, c.sa, c.sb, c.st
     end
@@ -537,9 +753,9 @@ local function fits(from, to, mode, total)
     local c, p, cost = cs[k], ps[k], ks[k]
     local l
     if mode == PEEK then
-      l = left(c, p)
+      l = left(c, p, ids[k])
     else
-      l = look(c, p)
+      l = look(c, p, ids[k])
     end
     fs[k] = p.quota > 0 and cost <= l
     if mode == TAKE_UP_TO then
@@ -562,7 +778,15 @@ end
 
 -- refund returns cost to a cell. If no state is stored, there is nothing to refund. A
 -- state that has expired is deleted, so that it has no effect if the clock steps back.
-local function refund(c, p, cost)
+local function refund(c, p, cost, id)
+  if c.leases then
+    look(c, p, id)
+    if cost > 0 and (c.r ~= 0 or c.stale) then
+      held.release(c, p, id, cost)
+      keep(c, p)
+    end
+    return
+  end
   if c.shared then
     return -- the overflow counter also has the counts of other keys
   end
@@ -591,12 +815,13 @@ end
 
 -- decide decides the decision at pos, which has n charges. With record, it stores a new
 -- record under this number; identity has the first fields of that record.
-local function decide(mode, n, record, identity)
+local function decide(mode, n, id, record, identity)
   local total = 0
   for k = 1, n do
     local c, p
     c, p, gs[k], ks[k], pos = read('<I2I2I2i8', arg, pos)
     cs[k], ps[k] = own(c + 1, params[p + 1]), params[p + 1]
+    ids[k] = cs[k].leases and (cs[k].shared and shared_lease(id, KEYS[c + 1]) or id)
     total = total + ks[k]
     if cs[k].shared and mode ~= TAKE_UP_TO then -- charges of one group on one overflow counter become one charge
       for j = 1, k - 1 do
@@ -609,7 +834,7 @@ local function decide(mode, n, record, identity)
   end
 
   local verdict, units = '\1', 0
-  if mode ~= REFUND and mode ~= RESET then
+  if mode ~= REFUND and mode ~= RESET and mode ~= RELEASE then
     local write, from = mode ~= PEEK, 1
     while from <= n do
       local to = from
@@ -620,7 +845,7 @@ local function decide(mode, n, record, identity)
       if mode == TAKE_UP_TO then
         local grant = ks[from]
         for k = from, to do
-          grant = min(grant, ps[k].quota > 0 and left(cs[k], ps[k]) or 0)
+          grant = min(grant, ps[k].quota > 0 and left(cs[k], ps[k], ids[k]) or 0)
         end
         fit = grant > 0
         for k = from, to do
@@ -632,7 +857,7 @@ local function decide(mode, n, record, identity)
       end
       if fit and write then
         for k = from, to do
-          charge(cs[k], ps[k], ks[k])
+          charge(cs[k], ps[k], ks[k], ids[k], ttl)
         end
       elseif not fit and gs[from] == 0 then
         verdict, write = '\2', false
@@ -644,7 +869,14 @@ local function decide(mode, n, record, identity)
     end
   elseif mode == REFUND then
     for k = 1, n do
-      refund(cs[k], ps[k], ks[k])
+      refund(cs[k], ps[k], ks[k], ids[k])
+    end
+  elseif mode == RELEASE then
+    for k = 1, n do
+      look(cs[k], ps[k], ids[k])
+      if cs[k].leases then
+        held.release(cs[k], ps[k], ids[k])
+      end
     end
   else
     for k = 1, n do
@@ -670,16 +902,21 @@ end
 for d = 1, decision_count do
   local mode, n
   mode, n, pos = read('<BI2', arg, pos)
-  if mode < 128 then
-    verdicts[d] = decide(mode, n)
+  local keyed, reserves, id = mode >= 128, mode >= 192, nil
+  mode = mode % 64
+  if mode >= 32 then
+    id, ttl, mode, pos = sub(arg, pos, pos + 15), read('<i8', arg, pos + 16), mode - 32, pos + 24
+  end
+  if not keyed then
+    verdicts[d] = decide(mode, n, id)
   else
     local record = read('<I2', arg, pos) + 1
     local identity, known = sub(arg, pos + 2, pos + 49), recorded(record)
     pos = pos + 50
-    if mode >= 192 then
-      verdicts[d] = reserve(mode - 192, n, record, identity)
+    if reserves then
+      verdicts[d] = reserve(mode, n, id, record, identity)
     elseif not known then
-      verdicts[d] = decide(mode - 128, n, record, identity)
+      verdicts[d] = decide(mode, n, id, record, identity)
     else
       pos = pos + 14 * n
       verdicts[d] = '\4'
@@ -697,7 +934,7 @@ local reply = { pack('<Bi8', 1, real), table.concat(verdicts) }
 for i = 1, cell_count do
   local c = cells[i]
   local state = c.state
-  if i > plain and c.n > 0 and not c.whole then
+  if c.log and c.n > 0 and not c.whole then
     state = logs.oldest(c)
   end
   reply[i + 2] = c.shared and '\5' .. state or state
@@ -720,6 +957,8 @@ for i = 1, cell_count do
     c.dirty = false -- an overflow counter that replaces several cells is stored once
     if c.log then
       logs.store(c, c.by)
+    elseif c.leases then
+      held.store(c)
     else
       local param, place, r, a, b, t = c.by.at, 0, c.r, c.a, c.b, c.t
       local value, life

@@ -2615,8 +2615,9 @@ type Live struct {
 type SimulatedLimit struct {
 	// Unique in the scenario.
 	Name string `json:"name,omitzero"`
-	// The algorithm of the limit. Later versions may add values.
-	Algorithm Algorithm `json:"algorithm"`
+	// The algorithm of the limit. With concurrency, the quota is the number of places, and the window
+	// the time to live of a lease. Later versions may add values.
+	Algorithm string `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`
 	// The window in milliseconds; or window.
@@ -2636,7 +2637,7 @@ type SimulatedLimit struct {
 type Step struct {
 	// The time, relative to start_ms. It may decrease.
 	AtMS int64 `json:"at_ms"`
-	// The operation. Default: `check`.
+	// The operation. Default: `check`. `acquire` is `check`; `release` ends the lease.
 	Op string `json:"op,omitzero"`
 	// Units. Default: 1.
 	Cost *int64 `json:"cost,omitzero"`
@@ -2644,6 +2645,11 @@ type Step struct {
 	Repeat *int64 `json:"repeat,omitzero"`
 	// The partition. Default: empty.
 	Key string `json:"key,omitzero"`
+	// The ID of the lease that holds the places of concurrency limits. Default: each repetition has a
+	// lease of its own.
+	Lease string `json:"lease,omitzero"`
+	// The time to live of the lease in milliseconds. Default: the window of each concurrency limit.
+	TtlMS *int64 `json:"ttl_ms,omitzero"`
 	// set_limits: the new limits.
 	Limits []SimulatedLimit `json:"limits,omitzero"`
 }

@@ -1643,7 +1643,7 @@ class SimulatedLimit(TypedDict):
     """A limit of a scenario."""
 
     name: NotRequired[str]
-    algorithm: Algorithm
+    algorithm: Literal["fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra", "concurrency"]
     quota: int
     window_ms: NotRequired[int]
     window: NotRequired[LimitWindow]
@@ -1655,10 +1655,12 @@ class Step(TypedDict):
     """One step of a scenario."""
 
     at_ms: int
-    op: NotRequired[Literal["check", "peek", "force", "refund", "reset", "set_limits", "take_up_to"]]
+    op: NotRequired[Literal["check", "peek", "force", "refund", "reset", "set_limits", "take_up_to", "acquire", "release"]]
     cost: NotRequired[int]
     repeat: NotRequired[int]
     key: NotRequired[str]
+    lease: NotRequired[str]
+    ttl_ms: NotRequired[int]
     limits: NotRequired[List[SimulatedLimit]]
 
 

@@ -2221,8 +2221,8 @@ export interface Live {
 export interface SimulatedLimit {
   /** Unique in the scenario. */
   name?: string;
-  /** The algorithm of the limit. Later versions may add values. */
-  algorithm: Algorithm;
+  /** The algorithm of the limit. With concurrency, the quota is the number of places, and the window the time to live of a lease. Later versions may add values. */
+  algorithm: "fixed_window" | "sliding_window_log" | "sliding_window_counter" | "token_bucket" | "gcra" | "concurrency";
   /** Units per window. */
   quota: number;
   /** The window in milliseconds; or window. */
@@ -2239,14 +2239,18 @@ export interface SimulatedLimit {
 export interface Step {
   /** The time, relative to start_ms. It may decrease. */
   at_ms: number;
-  /** The operation. Default: `check`. */
-  op?: "check" | "peek" | "force" | "refund" | "reset" | "set_limits" | "take_up_to";
+  /** The operation. Default: `check`. `acquire` is `check`; `release` ends the lease. */
+  op?: "check" | "peek" | "force" | "refund" | "reset" | "set_limits" | "take_up_to" | "acquire" | "release";
   /** Units. Default: 1. */
   cost?: number;
   /** Repeats the request n times at the same time. Default: 1. */
   repeat?: number;
   /** The partition. Default: empty. */
   key?: string;
+  /** The ID of the lease that holds the places of concurrency limits. Default: each repetition has a lease of its own. */
+  lease?: string;
+  /** The time to live of the lease in milliseconds. Default: the window of each concurrency limit. */
+  ttl_ms?: number;
   /** set_limits: the new limits. */
   limits?: SimulatedLimit[];
 }
