@@ -183,8 +183,9 @@ func New(cfg Config) *API {
 		if r.path == forwardAuthPath {
 			below := r
 			below.decide, below.query, below.anyQuery = a.forwardAuthBelow, nil, true
-			a.echo.Any(r.path, handler)
-			a.echo.Any(r.path+"/*", a.serve(below))
+			// Any knows a fixed list of methods. Without a route for a method, RouteNotFound serves all of them.
+			a.echo.RouteNotFound(r.path, handler)
+			a.echo.RouteNotFound(r.path+"/*", a.serve(below))
 			continue
 		}
 		a.echo.Add(r.method, r.path, handler)

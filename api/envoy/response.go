@@ -21,11 +21,13 @@ import (
 // grpc-go encodes it after the handler.
 type response struct {
 	ratelimitv3.RateLimitResponse
-	metadata     structpb.Struct
-	ids          structpb.ListValue
-	idsValue     structpb.Value
-	idsKind      structpb.Value_ListValue
-	tenant, plan text
+	metadata             structpb.Struct
+	ids                  structpb.ListValue
+	idsValue             structpb.Value
+	idsKind              structpb.Value_ListValue
+	tenant, plan, reason text
+	degraded             structpb.Value
+	degradedKind         structpb.Value_BoolValue
 }
 
 // A text is the memory of a string in the dynamic metadata.
@@ -99,7 +101,11 @@ func (r *response) describe(tightest *enforcement.Decision, c *call, all []descr
 	}
 	r.idsKind.ListValue = &r.ids
 	r.idsValue.Kind = &r.idsKind
-	r.metadata.Fields = map[string]*structpb.Value{"tenant": r.tenant.of(tightest.Subject.Tenant), "decision_ids": &r.idsValue}
+	r.degradedKind.BoolValue = tightest.Degraded
+	r.degraded.Kind = &r.degradedKind
+	r.metadata.Fields = map[string]*structpb.Value{
+		"tenant": r.tenant.of(tightest.Subject.Tenant), "reason": r.reason.of(string(tightest.Reason)), "degraded": &r.degraded, "decision_ids": &r.idsValue,
+	}
 	if plan := tightest.Subject.Plan; plan != nil {
 		r.metadata.Fields["plan"] = r.plan.of(plan.Slug)
 	}

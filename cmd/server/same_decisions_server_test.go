@@ -1,0 +1,540 @@
+//go:build !quick
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/servertest"
+	"github.com/headgate/headgate/internal/testseed"
+)
+
+// wirePolicies are policies of every algorithm, with several limits on some requests, of every failure mode, and for
+// every reason of a denial. Their windows are so long that the test does not see them end.
+const wirePolicies = `[
+	{"slug": "all", "match": {"path": "/v1/*"}, "count_by": ["ip"], "limits": [{"algorithm": "fixed_window", "quota": 60, "window": "30d", "warn_at": [50]}]},
+	{"slug": "login", "match": {"path": "/v1/login", "methods": ["POST"]}, "count_by": ["ip"], "limits": [{"algorithm": "sliding_window_log", "quota": 9, "window": "33d"}]},
+	{"slug": "items", "match": {"path": "/v1/items/*"}, "count_by": ["user"], "cost": 2, "limits": [
+		{"name": "bucket", "algorithm": "token_bucket", "quota": 12, "window": "300d", "burst": 14}, {"name": "year", "algorithm": "fixed_window", "quota": 100, "window": "year"}]},
+	{"slug": "tokens", "match": {"path": "/v1/other"}, "count_by": ["ip"], "cost_from": "tokens", "on_failure": "open", "limits": [{"algorithm": "fixed_window", "quota": 20, "window": "36d"}]},
+	{"slug": "write", "match": {"path": "/v1/items/*", "methods": ["PUT"]}, "count_by": ["user"], "on_failure": "closed", "limits": [{"algorithm": "gcra", "quota": 7, "window": "300d"}]},
+	{"slug": "profile", "match": {"path": "/v1/profile"}, "count_by": ["user"], "missing": "deny", "limits": [{"algorithm": "sliding_window_counter", "quota": 3, "window": "39d"}]},
+	{"slug": "throttle", "match": {"path": "/throttle/login"}, "count_by": ["key"], "limits": [{"algorithm": "token_bucket", "quota": 6, "window": "300d", "burst": 4}]},
+	{"slug": "named", "match": {"path": "/throttle/*"}, "limits": [{"algorithm": "fixed_window", "quota": 90, "window": "42d"}]},
+	{"slug": "shadow", "mode": "shadow", "limits": [{"algorithm": "fixed_window", "quota": 3, "window": "30d"}]}
+]`
+
+// wireExceptions are the paths and bodies of what is set for each tenant.
+var wireExceptions = [][2]string{
+	{"lists", `{"list": "deny", "attribute": "user", "value": "denied"}`},
+	{"lists", `{"list": "allow", "attribute": "ip", "value": "198.51.100.0/24"}`},
+	{"blocks", `{"reason": "test", "policy": "items", "key": {"user": "blocked"}}`},
+	{"blocks", `{"reason": "test", "policy": "throttle", "key": {"key": "login:blocked"}}`},
+	{"overrides", `{"reason": "test", "policy": "login", "attribute": "ip", "prefix": "2001:db8::/32", "limits": [{"name": "l1", "quota": 2}]}`},
+	{"overrides", `{"reason": "test", "policy": "all", "attribute": "ip", "value": "192.0.2.2", "factor": 0.5}`},
+	{"overrides", `{"reason": "test", "policy": "throttle", "factor": 2, "attribute": "key", "value": "login:u2"}`},
+}
+
+// A wireCheck is one check of the script.
+type wireCheck struct {
+	method, path, ip, user, tokens, key string // ip, user, tokens and key are "" if the check has none
+	cost                                int    // -1: none is sent
+	mode                                string // "": none is sent
+}
+
+// attributes returns the names and values of all attributes but ip.
+func (c wireCheck) attributes() (pairs []string) {
+	for _, a := range [][2]string{{"user", c.user}, {"tokens", c.tokens}, {"key", c.key}} {
+		if a[1] != "" {
+			pairs = append(pairs, a[0], a[1])
+		}
+	}
+	return pairs
+}
+
+// json returns the body of POST /v1/check.
+func (c wireCheck) json() string {
+	body := map[string]any{"method": c.method, "path": c.path}
+	attributes := map[string]string{}
+	if c.ip != "" {
+		attributes["ip"] = c.ip
+	}
+	for pair := range slices.Chunk(c.attributes(), 2) {
+		attributes[pair[0]] = pair[1]
+	}
+	body["attributes"] = attributes
+	if c.cost >= 0 {
+		body["cost"] = c.cost
+	}
+	if c.mode != "" {
+		body["mode"] = c.mode
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// fixedChecks begin the script, so that each reason has a decision with every seed.
+var fixedChecks = []wireCheck{
+	{method: "POST", path: "/v1/login", ip: "192.0.2.1", cost: 50},  // no wait makes it fit
+	{method: "GET", path: "/v1/profile", ip: "192.0.2.1", cost: -1}, // has no user
+	{method: "GET", path: "/v1/items/1", ip: "192.0.2.1", user: "blocked", cost: 1},
+	{method: "GET", path: "/v1/items/1", ip: "192.0.2.1", user: "denied", cost: 1},
+	{method: "GET", path: "/v1/items/1", ip: "198.51.100.7", user: "u1", cost: 1}, // on the allow list
+	{method: "GET", path: "/unmatched", ip: "192.0.2.1", cost: 1},
+	{method: "PUT", path: "/v1/items/1", ip: "192.0.2.1", user: "u1", cost: -1}, // denied while Redis is away
+}
+
+// wireScript returns 200 checks. Those of redis-cell have its method and path, so that CL.THROTTLE can send them.
+func wireScript(t *testing.T) []wireCheck {
+	random := rand.New(rand.NewPCG(testseed.Seed(t), 0))
+	one := func(of ...string) string { return of[random.IntN(len(of))] }
+	script := make([]wireCheck, 200)
+	for i := range script {
+		c := wireCheck{
+			method: one("GET", "POST", "PUT"), path: one("/v1/login", "/v1/items/1", "/v1/items/2", "/v1/other", "/v1/profile", "/unmatched"),
+			ip:   one("192.0.2.1", "192.0.2.2", "2001:db8::1", "203.0.113.7", "198.51.100.7"),
+			user: one("u1", "u2", "u3", "denied", "blocked", ""), tokens: one("0", "5", "9", ""), cost: random.IntN(5) - 1,
+			mode: one("", "", "", "", "enforce", "peek", "force"),
+		}
+		if random.IntN(6) == 0 {
+			c.method, c.path, c.tokens = "CL.THROTTLE", "/throttle/login", ""
+			c.key = "login:" + cmp.Or(c.user, "u9")
+		}
+		script[i] = c
+	}
+	copy(script, fixedChecks)
+	return script
+}
+
+// A wireRow is what one way says of a check and of its decision: a row of two tables of docs/gateways.md.
+type wireRow struct{ attributes, cost, mode, reason, limits, retry, reset, degraded, headers, id string }
+
+// wireRows reads the tables of docs/gateways.md, by the first cell of a row.
+func wireRows(t *testing.T) map[string]wireRow {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/gateways.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(page), "\n## What each way can say\n")
+	section, _, ended := strings.Cut(section, "\n## ")
+	if !found || !ended {
+		t.Fatal("docs/gateways.md has no section on what each way can say")
+	}
+	rows := map[string]wireRow{}
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i], _, _ = strings.Cut(strings.TrimSpace(cells[i]), ",") // what follows a comma is for people
+		}
+		r := rows[cells[0]]
+		switch {
+		case !strings.HasPrefix(line, "|"), cells[0] == "way", strings.HasPrefix(cells[0], "---"):
+			continue
+		case len(cells) == 4:
+			r.attributes, r.cost, r.mode = cells[1], cells[2], cells[3]
+		case len(cells) == 8:
+			r.reason, r.limits, r.retry, r.reset, r.degraded, r.headers, r.id = cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7]
+		default:
+			t.Fatalf("a row of docs/gateways.md has %d cells: %s", len(cells), line)
+		}
+		rows[cells[0]] = r
+	}
+	return rows
+}
+
+// sayable returns the script without what the way cannot say of a check.
+func (r wireRow) sayable(t *testing.T, script []wireCheck) []wireCheck {
+	t.Helper()
+	projected := slices.Clone(script)
+	for i := range projected {
+		c := &projected[i]
+		switch r.attributes {
+		case "all":
+		case "`ip`":
+			c.user, c.tokens, c.key = "", "", ""
+		case "`key`":
+			name := "login"
+			if i%3 == 0 {
+				name = "other"
+			}
+			*c = wireCheck{method: "CL.THROTTLE", path: "/throttle/" + name, key: name + ":" + cmp.Or(c.user, "u9"), cost: c.cost, mode: c.mode}
+		default:
+			t.Fatalf("docs/gateways.md says %q of attributes", r.attributes)
+		}
+		if r.cost == "no" {
+			c.cost = -1
+		}
+		if r.mode == "no" {
+			c.mode = ""
+		}
+	}
+	return projected
+}
+
+// A wireLimit is one limit of a decision. Times are in milliseconds; -1 is never.
+type wireLimit struct {
+	Policy, Limit, Mode                         string
+	Quota, Burst, Cost, Remaining, Reset, Retry int64
+	Allowed                                     bool
+	NearLimit                                   int64
+}
+
+// A wireAnswer is a decision as a wire says it. Times are in milliseconds.
+type wireAnswer struct {
+	Allowed  bool
+	Reason   string      // "": not said
+	Limits   []wireLimit // all, or the tightest; nil: not said, or no limit decided
+	Retry    int64       // -1: never; unsaid: not said
+	Degraded string      // "": not said
+	Headers  map[string]string
+	ID       string // "": not said
+}
+
+// unsaid is wireAnswer.Retry of a wire without such a number.
+const unsaid = -2
+
+// answerOf reads the answer from the body of POST /v1/check.
+func answerOf(t *testing.T, body string) wireAnswer {
+	t.Helper()
+	var d struct {
+		Allowed    *bool
+		Reason     string
+		DecisionID string `json:"decision_id"`
+		Degraded   *bool
+		Retry      *int64 `json:"retry_after_ms"`
+		Limits     []struct {
+			Policy, Limit, Mode           string
+			Quota, Burst, Cost, Remaining int64
+			Reset                         int64  `json:"reset_after_ms"`
+			Retry                         *int64 `json:"retry_after_ms"`
+			NearLimit                     int64  `json:"near_limit"`
+			Allowed                       bool
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &d); err != nil || d.Allowed == nil || d.Degraded == nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	orNever := func(ms *int64) int64 {
+		if ms == nil {
+			return -1
+		}
+		return *ms
+	}
+	a := wireAnswer{Allowed: *d.Allowed, Reason: d.Reason, Retry: orNever(d.Retry), Degraded: strconv.FormatBool(*d.Degraded), ID: d.DecisionID}
+	for _, l := range d.Limits {
+		a.Limits = append(a.Limits, wireLimit{
+			l.Policy, l.Limit, l.Mode, l.Quota, cmp.Or(l.Burst, l.Quota), l.Cost, l.Remaining, l.Reset, orNever(l.Retry), l.Allowed, l.NearLimit,
+		})
+	}
+	return a
+}
+
+// headerName returns the name of the limit in headers: with that of the limit if the policy has several.
+func (l wireLimit) headerName() string {
+	if l.Policy == "items" {
+		return l.Policy + "." + l.Limit
+	}
+	return l.Policy
+}
+
+// tightest returns the limit that denies for the longest time, or else has the fewest units left.
+func (a wireAnswer) tightest() []wireLimit {
+	var found []wireLimit
+	wait := func(l wireLimit) int64 {
+		if l.Retry == -1 {
+			return 1 << 62
+		}
+		return l.Retry
+	}
+	for _, l := range a.Limits {
+		switch {
+		case l.Mode == "shadow":
+		case len(found) == 0:
+			found = []wireLimit{l}
+		case !l.Allowed && (found[0].Allowed || wait(l) > wait(found[0])), l.Allowed && found[0].Allowed && l.Remaining < found[0].Remaining:
+			found[0] = l
+		}
+	}
+	return found
+}
+
+// headers are the headers of a decision that the test compares.
+var wireHeaders = []string{
+	"Ratelimit-Policy", "Ratelimit", "Retry-After", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset",
+	"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Ratelimit-Near-Limit",
+}
+
+// seconds are the parts of a header's value that are times.
+var (
+	secondsInList = regexp.MustCompile(`;t=\d+`)
+	secondsAlone  = regexp.MustCompile(`^\d+$`)
+)
+
+// A wireComparison compares the answers of one way with those of POST /v1/check.
+type wireComparison struct {
+	row   wireRow
+	slack time.Duration // two answers may be that far apart, because one is later
+}
+
+// faults returns what differs, as far as the way can say it.
+func (c wireComparison) faults(got, want wireAnswer) (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if got.Allowed != want.Allowed {
+		fault("allowed is %t", got.Allowed)
+	}
+	said := func(what, cell, got, want string) {
+		if cell == "no" {
+			want = ""
+		}
+		if got != want {
+			fault("%s is %q, want %q", what, got, want)
+		}
+	}
+	said("reason", c.row.reason, got.Reason, want.Reason)
+	said("degraded", c.row.degraded, got.Degraded, want.Degraded)
+	if hasID := len(got.ID) == 36; hasID != (c.row.id == "yes") {
+		fault("the decision id is %q", got.ID)
+	}
+	if c.row.retry == "no" {
+		want.Retry = unsaid
+	}
+	c.near(fault, "retry_after", c.row.retry, got.Retry, want.Retry)
+	c.limits(fault, got.Limits, want)
+	c.headers(fault, got.Headers, want.Headers)
+	return faults
+}
+
+// near compares two times in milliseconds. unit is that of the way.
+func (c wireComparison) near(fault func(string, ...any), what, unit string, got, want int64) {
+	slack := c.slack.Milliseconds()
+	if unit == "s" {
+		slack += 1000
+	}
+	if exact := got <= 0 || want <= 0; exact && got != want || got < want-slack || got > want+slack {
+		fault("%s is %d ms, want %d within %d", what, got, want, slack)
+	}
+}
+
+func (c wireComparison) limits(fault func(string, ...any), got []wireLimit, want wireAnswer) {
+	all := want.Limits
+	switch c.row.limits {
+	case "all":
+	case "tightest", "numbers of the tightest":
+		all = slices.Clone(want.tightest())
+		for i := range all {
+			l := all[i]
+			all[i] = wireLimit{Policy: l.headerName(), Quota: l.Quota, Remaining: l.Remaining, Reset: l.Reset}
+			if c.row.limits != "tightest" {
+				all[i].Policy, all[i].Quota = "", l.Burst
+			}
+		}
+	case "no":
+		all = nil
+	default:
+		fault("docs/gateways.md says %q of limits", c.row.limits)
+	}
+	if len(got) != len(all) {
+		fault("%d limits, want %d", len(got), len(all))
+		return
+	}
+	for i := range all {
+		c.near(fault, all[i].Policy+": reset", c.row.reset, got[i].Reset, all[i].Reset)
+		c.near(fault, all[i].Policy+": retry", "ms", got[i].Retry, all[i].Retry)
+		same := got[i]
+		same.Reset, same.Retry = all[i].Reset, all[i].Retry
+		if diff := gocmp.Diff(all[i], same); diff != "" {
+			fault("limit %d: %s", i, diff)
+		}
+	}
+}
+
+func (c wireComparison) headers(fault func(string, ...any), got, want map[string]string) {
+	if c.row.headers == "no" {
+		want = nil
+	}
+	for _, name := range wireHeaders {
+		times := secondsInList
+		if strings.HasSuffix(name, "-Reset") || name == "Retry-After" {
+			times = secondsAlone
+		}
+		a, b := times.FindAllString(got[name], -1), times.FindAllString(want[name], -1)
+		if times.ReplaceAllString(got[name], "T") != times.ReplaceAllString(want[name], "T") || len(a) != len(b) {
+			fault("%s is %q, want %q", name, got[name], want[name])
+			continue
+		}
+		for i := range a {
+			x, _ := strconv.ParseInt(strings.TrimPrefix(a[i], ";t="), 10, 64)
+			y, _ := strconv.ParseInt(strings.TrimPrefix(b[i], ";t="), 10, 64)
+			c.near(fault, name, "s", 1000*x, 1000*y)
+		}
+	}
+}
+
+// wireNode is the node of a test, with its ports.
+type wireNode struct {
+	*running
+	envoy *grpc.ClientConn
+	resp  string
+}
+
+func startWireNode(t *testing.T, settings map[string]string) wireNode {
+	all := map[string]string{
+		"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap, "HEADGATE_SAMPLE": "false",
+		"HEADGATE_TRUSTED_PROXIES": "127.0.0.1/32", "HEADGATE_RESP_ADDR": "127.0.0.1:0", "HEADGATE_ENVOY_ADDR": "127.0.0.1:0",
+		"HEADGATE_HEADERS": "draft-11,draft-06,x-ratelimit,near-limit",
+	}
+	maps.Copy(all, settings)
+	node := start(t, all)
+	made := call(t, bootstrap, "POST", node.origin+"/v1/plans", `{"slug": "pro", "draft": {"name": "Pro", "policies": `+wirePolicies+`}}`).want(t, 201)
+	call(t, bootstrap, "POST", node.origin+"/v1/plans/pro/publish", "", "If-Match", made.header.Get("ETag")).want(t, 200)
+	return wireNode{node, dialEnvoy(t, node.await(node.logs, envoyAddr)[1], insecure.NewCredentials()), node.await(node.logs, respAddr)[1]}
+}
+
+// play plays the script for a new tenant, which is suspended before the last checks.
+func (n wireNode) play(t *testing.T, slug string, way wirePlayer, script []wireCheck) (answers []wireAnswer) {
+	t.Helper()
+	tenant := `{"name": "Customer", "plan": "pro", "no_policy": "deny", "status": %q}`
+	made := call(t, bootstrap, "POST", n.origin+"/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": `+tenant+`}`, slug, "active")).want(t, 201)
+	var created struct{ Token string }
+	call(t, bootstrap, "POST", n.origin+"/v1/tenants/"+slug+"/keys", `{"name": "gateway", "scopes": ["check"]}`).want(t, 201).into(t, &created)
+	for _, e := range wireExceptions {
+		call(t, bootstrap, "POST", n.origin+"/v1/tenants/"+slug+"/"+e[0], e[1]).want(t, 201)
+	}
+	const suspendedFrom = 185
+	answers = way(t, n, created.Token, script[:suspendedFrom])
+	call(t, bootstrap, "PUT", n.origin+"/v1/tenants/"+slug, fmt.Sprintf(tenant, "suspended"), "If-Match", made.header.Get("ETag")).want(t, 200)
+	eventually(t, "the tenant is suspended", func() bool {
+		a := call(t, created.Token, "POST", n.origin+"/v1/check", `{"method": "GET", "path": "/", "mode": "peek"}`)
+		return strings.Contains(a.body, `"tenant_suspended"`)
+	})
+	return append(answers, way(t, n, created.Token, script[suspendedFrom:])...)
+}
+
+// A script of 200 checks has the same answers on every wire, as far as the tables of docs/gateways.md say that the wire can
+// say it, and is counted by its wire: with the limiter of this process, with Redis, and without it.
+func TestSameDecisionsOnEveryWire(t *testing.T) {
+	t.Parallel()
+	for name, settings := range map[string]func(t *testing.T) (_ map[string]string, ready func()){
+		"inprocess": func(*testing.T) (map[string]string, func()) { return nil, func() {} },
+		"redis": func(t *testing.T) (map[string]string, func()) {
+			return map[string]string{
+				"HEADGATE_REDIS_URL": servertest.Redis(t), "HEADGATE_REDIS_PREFIX": fmt.Sprintf("hg-%x:", rand.Uint64()), "HEADGATE_LIMITER_TIMEOUT": "30s",
+			}, func() {}
+		},
+		"redis is away": func(t *testing.T) (map[string]string, func()) {
+			server := servertest.StartRedis(t)
+			return map[string]string{"HEADGATE_REDIS_URL": server.URL()}, server.Kill
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			extra, ready := settings(t)
+			node := startWireNode(t, extra)
+			ready()
+			playEveryWire(t, node, name == "redis is away")
+		})
+	}
+}
+
+func playEveryWire(t *testing.T, node wireNode, degraded bool) {
+	rows, script, begun := wireRows(t), wireScript(t), time.Now()
+	references := map[string][]wireAnswer{}
+	counted := map[string]int{} // decisions by outcome and wire
+	count := func(wire enforcement.Wire, script []wireCheck, answers []wireAnswer) {
+		for i, a := range answers {
+			outcome := "refused"
+			if a.Allowed {
+				outcome = "allowed"
+			}
+			if script[i].mode != "peek" {
+				counted[fmt.Sprintf("outcome=%q,wire=%q", outcome, wire)]++
+			}
+		}
+	}
+	played := map[enforcement.Wire]bool{}
+	for i, way := range wireWays {
+		row, known := rows[way.row]
+		if !known {
+			t.Fatalf("docs/gateways.md has no row %s", way.row)
+		}
+		projected := row.sayable(t, script)
+		want := references[fmt.Sprint(projected)]
+		if want == nil {
+			want = node.play(t, fmt.Sprintf("reference%d", i), checkWay, projected)
+			references[fmt.Sprint(projected)] = want
+			count(enforcement.WireCheck, projected, want)
+			variedEnough(t, want, row, degraded)
+		}
+		got := node.play(t, fmt.Sprintf("way%d", i), way.play, projected)
+		count(way.wire, projected, got)
+		played[way.wire] = true
+		if len(got) != len(want) {
+			t.Fatalf("%s: %d answers, want %d", way.name, len(got), len(want))
+		}
+		comparison := wireComparison{row, time.Since(begun)}
+		for k := range got {
+			if faults := comparison.faults(got[k], want[k]); len(faults) > 0 {
+				t.Errorf("%s, check %d %+v:\n%s\nwant as POST /v1/check: %+v", way.name, k, projected[k], strings.Join(faults, "\n"), want[k])
+				break // the counters differ from here on
+			}
+		}
+	}
+	if len(played) != int(enforcement.NumWires) {
+		t.Errorf("the test plays %d wires of %d", len(played), enforcement.NumWires)
+	}
+	for row := range rows {
+		if !slices.ContainsFunc(wireWays, func(w wireWay) bool { return w.row == row }) {
+			t.Errorf("the test does not play %s of docs/gateways.md", row)
+		}
+	}
+	metrics := call(t, bootstrap, "GET", node.origin+"/metrics", "").want(t, 200).body
+	for labels, n := range counted {
+		if line := fmt.Sprintf("headgate_wire_decisions_total{%s} %d\n", labels, n); !strings.Contains(metrics, line) {
+			t.Errorf("the metrics have no line %s", line)
+		}
+	}
+}
+
+// variedEnough fails the test if the script has too few kinds of decisions.
+func variedEnough(t *testing.T, answers []wireAnswer, row wireRow, degraded bool) {
+	t.Helper()
+	reasons := map[string]int{}
+	for _, a := range answers {
+		reasons[a.Reason]++
+		if degraded && a.Reason == "over_limit" && a.Degraded != "true" {
+			t.Fatalf("decided by the limiter that is away: %+v", a)
+		}
+	}
+	want := []string{"ok", "over_limit", "tenant_suspended"}
+	if row.attributes == "all" {
+		want = append(want, "cost_exceeds_quota", "blocked", "denied_by_list", "allowed_by_list", "no_policy", "missing_attribute")
+		if degraded {
+			want = append(want, "limiter_unavailable")
+		}
+	}
+	for _, reason := range want {
+		if reasons[reason] == 0 {
+			t.Fatalf("no decision has the reason %s: %v", reason, reasons)
+		}
+	}
+}
