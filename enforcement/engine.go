@@ -25,10 +25,10 @@ type Config struct {
 	// Nodes is the number of nodes. Each node's Local allows the quota divided by
 	// Nodes. SetNodes changes it. Default: 1.
 	Nodes int
-	// JournalKeys is the largest number of counters in the journal, which charges what
+	// OutageJournalKeys is the largest number of counters in the journal, which charges what
 	// the failure modes admitted when the shared limiter is available again. A negative
 	// number disables it. Default: 100,000.
-	JournalKeys int
+	OutageJournalKeys int
 	// Recorder is called once for each decision except peeks. Default: none.
 	Recorder Recorder
 	// IdempotencyKeys is the maximum number of new idempotency keys of one tenant in
@@ -60,7 +60,7 @@ type Engine struct {
 	local    Limiter
 	memory   ShareMemory
 	nodes    atomic.Int64
-	journal  *journal // nil if it is disabled
+	outage   *outageJournal // nil if it is disabled
 	recorder Recorder
 	keys     *Meter // of the counter of new idempotency keys
 	reserver Reserver
@@ -97,8 +97,8 @@ func NewEngine(limiter Limiter, cfg Config) *Engine {
 	e.logger = cmp.Or(e.logger, slog.New(slog.DiscardHandler))
 	e.calls.New = func() any { return new(call) }
 	e.SetNodes(cfg.Nodes)
-	if cfg.JournalKeys >= 0 {
-		e.journal = newJournal(cmp.Or(cfg.JournalKeys, defaultJournalKeys), e.localClock)
+	if cfg.OutageJournalKeys >= 0 {
+		e.outage = newOutageJournal(cmp.Or(cfg.OutageJournalKeys, defaultOutageJournalKeys), e.localClock)
 	}
 	return e
 }

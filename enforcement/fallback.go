@@ -71,14 +71,14 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 		e.takeLocal(ctx, request, items, spans)
 	}
 	shareDenial(items)
-	e.journalAdmitted(w, items, o)
+	e.recordAdmitted(w, items, o)
 }
 
 // startShare starts the local counter of a charge from the last known state of the shared
 // counter. The journal starts from it too. shared is the charge of the shared counter.
 func (e *Engine) startShare(s *Subject, local, shared *Charge, nodes int) {
-	if seen, first := e.memory.Start(local, shared.Meter, nodes); first && e.journal != nil {
-		e.journal.start(s, shared, seen)
+	if seen, first := e.memory.Start(local, shared.Meter, nodes); first && e.outage != nil {
+		e.outage.start(s, shared, seen)
 	}
 }
 

@@ -31,7 +31,7 @@ type CounterState struct {
 	Limit *RuleLimit
 	// Meter is Limit.Meter for the calendar of the tenant.
 	Meter *Meter
-	// State is the state of the counter, settled at the time that KeyStates returns. It must be
+	// State is the state of the counter, as of the time that KeyStates returns (see Meter.Settle). It must be
 	// used with Meter. For a log, State has all entries if the sum of the quotas of this log and of
 	// the logs before it is at most 20,000. Otherwise State may have no entries.
 	State State

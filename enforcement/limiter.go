@@ -241,7 +241,7 @@ type Outcome struct {
 
 // Charged is the result of one Charge of a request.
 type Charged struct {
-	// State is the state of the counter, settled at Outcome.At. It includes the charge
+	// State is the state of the counter, as of Outcome.At (see Meter.Settle). It includes the charge
 	// if the charge was applied. For Peek, it includes the charge if it would be
 	// applied.
 	State State

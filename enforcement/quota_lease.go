@@ -60,7 +60,7 @@ type Drawn struct {
 	// Units is the number of units that were drawn. The node may spend them until the time Until of
 	// the store's clock.
 	Units, Until int64
-	// State is the state of the counter after the draw, settled at At. In it, units that were drawn
+	// State is the state of the counter after the draw, as of At (see Meter.Settle). In it, units that were drawn
 	// and not returned count as charged. If the counter does not exist, it is the zero State.
 	State State
 }

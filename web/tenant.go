@@ -116,8 +116,9 @@ func (w *Shell) PublishedDocument(ctx context.Context, slug string) (plans.Docum
 	return v.Document, err
 }
 
-// TenantURL returns the address of a page of a tenant. It uses the id instead of the slug if
-// the slug conflicts with the address of another page.
+// TenantURL returns the address of a page of a tenant, such as /tenants/acme/keys. The page of a
+// tenant whose slug is "new" is addressed by the tenant's id, because /tenants/new is the form for a
+// new tenant.
 func TenantURL(t tenants.Tenant, path string) string {
 	if path == "" && t.Slug == problem.ReservedSlug {
 		return RouteForTenant(TenantPath, t.ID)

@@ -30,6 +30,7 @@ import (
 // for the key, because every user of the machine can read the command line of a process.
 const benchKeySetting = environmentPrefix + "BENCH_KEY"
 
+// longestBench is the maximum duration of the load of headgate bench.
 const longestBench = 5 * time.Minute
 
 // benchCommand is headgate bench. It sends checks to a running node and measures their rate and

@@ -97,7 +97,7 @@ func (n *node) standBy(work context.Context, tasks *errgroup.Group, s *serveComm
 	}
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Redis: n.redisState(), Durable: n.durableState, Leases: n.leaseState(), Journal: n.journalState(),
+		Redis: n.redisState(), Durable: n.durableState, Leases: n.leaseState(), OutageJournal: n.outageJournalState(),
 		Admission: n.admissionState, Connections: n.connectionState,
 		DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
 		Snapshot: func() metrics.SnapshotState {

@@ -56,24 +56,24 @@ type node struct {
 	limiterKind string
 	admission   *admission.Gate
 
-	recorder   *metrics.Recorder
-	flusher    *metrics.Flusher
-	analytics  *metrics.Analytics
-	tracer     *tracing.Tracer // nil if tracing is off
-	engine     *enforcement.Engine
-	journaling atomic.Pointer[enforcement.Engine] // engine, or that of the time without a database
-	tenants    *tenants.Service
-	plans      *plans.Service
-	exceptions *exceptions.Service
-	demo       *demo.Service
-	alerts     *alerts.Service
-	usage      *usage.Service
-	preview    *preview.Service
-	documents  *configuration.Service
-	people     *accounts.People
-	refusals   *accounts.DeniedAccessLog
-	fleet      *nodes.Service
-	beacon     *nodes.Beacon
+	recorder     *metrics.Recorder
+	flusher      *metrics.Flusher
+	analytics    *metrics.Analytics
+	tracer       *tracing.Tracer // nil if tracing is off
+	engine       *enforcement.Engine
+	outageEngine atomic.Pointer[enforcement.Engine] // engine, or that of the time without a database
+	tenants      *tenants.Service
+	plans        *plans.Service
+	exceptions   *exceptions.Service
+	demo         *demo.Service
+	alerts       *alerts.Service
+	usage        *usage.Service
+	preview      *preview.Service
+	documents    *configuration.Service
+	people       *accounts.People
+	refusals     *accounts.DeniedAccessLog
+	fleet        *nodes.Service
+	beacon       *nodes.Beacon
 
 	polls, trips nodes.Stopwatch // latency of polling the database's revision, and of calls to Redis
 
@@ -195,7 +195,7 @@ func (n *node) abandon(ctx context.Context) error {
 func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Snapshot: n.snapshotState, Redis: n.redisState(), Durable: n.durableState, Leases: n.leaseState(), Journal: n.journalState(),
+		Snapshot: n.snapshotState, Redis: n.redisState(), Durable: n.durableState, Leases: n.leaseState(), OutageJournal: n.outageJournalState(),
 		Admission: n.admissionState, Connections: n.connectionState, AuditLines: n.auditLines.Load,
 		DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
 		Reservations: func() enforcement.ReservationCounts { return n.engine.ReservationCounts() },
@@ -303,9 +303,9 @@ func (n *node) startEngine(work context.Context, tasks *errgroup.Group, s *serve
 
 // runEngine starts the task that charges what failure modes admitted.
 func (n *node) runEngine(work context.Context, tasks *errgroup.Group, engine *enforcement.Engine) {
-	n.journaling.Store(engine)
+	n.outageEngine.Store(engine)
 	if n.shared != nil {
-		tasks.Go(func() error { return engine.RunJournal(work) })
+		tasks.Go(func() error { return engine.RunOutageJournal(work) })
 	}
 }
 
@@ -428,13 +428,13 @@ func (n *node) connectionState() metrics.ConnectionState {
 // newEngine creates the engine that decides checks, with the node's limiter.
 func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine {
 	cfg := enforcement.Config{
-		Nodes: s.Nodes, JournalKeys: -1, Recorder: n.recorder, Logger: log,
+		Nodes: s.Nodes, OutageJournalKeys: -1, Recorder: n.recorder, Logger: log,
 		IdempotencyKeys: int64(s.MaxIdempotency), Reservations: int64(s.MaxReservations),
 	}
 	var limiter enforcement.Limiter = n.journal
 	cfg.Reserver = n.local
 	if n.shared != nil {
-		cfg.JournalKeys, cfg.Reserver = 0, n.shared
+		cfg.OutageJournalKeys, cfg.Reserver = 0, n.shared
 		limiter, cfg.Local, cfg.Memory = n.leases, n.recorder.InstrumentLocal(n.local), n.local
 	}
 	return enforcement.NewEngine(n.tracer.Limiter(n.recorder.InstrumentLimiter(limiter)), cfg)
@@ -467,15 +467,15 @@ func (n *node) snapshotState() metrics.SnapshotState {
 	return state
 }
 
-func (n *node) journalState() func() metrics.JournalState {
+func (n *node) outageJournalState() func() metrics.OutageJournalState {
 	if n.shared == nil {
 		return nil
 	}
-	return func() metrics.JournalState {
-		if engine := n.journaling.Load(); engine != nil {
-			return metrics.JournalState(engine.Journal())
+	return func() metrics.OutageJournalState {
+		if engine := n.outageEngine.Load(); engine != nil {
+			return metrics.OutageJournalState(engine.OutageJournal())
 		}
-		return metrics.JournalState{}
+		return metrics.OutageJournalState{}
 	}
 }
 

@@ -338,10 +338,10 @@ func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Reque
 	l.shared.Take(ctx, w.requests, w.outcomes)
 }
 
-// merge computes the outcome of a request whose cost is paid in part by leased units, which the
-// node holds, and in part by the shared limiter, whose outcome is o. If o is not granted, the held
-// units stay with the node for later checks. retry is true if the request was denied
-// while a draw was in flight that may bring the missing units.
+// merge computes the outcome of a request for which take reserved leased units of this node, and for
+// the rest of which the shared limiter returned the outcome o. If o is not granted, merge returns
+// the reserved units to their cells. retry is true if the request was denied while a draw was in
+// flight that may bring the missing units.
 func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforcement.Outcome) (retry bool) {
 	holds := w.holds[a.holds : a.holds+len(r.Charges)]
 	if !o.Verdict.Decided() || len(o.Charges) != len(w.requests[a.number].Charges) {

@@ -21,9 +21,9 @@ const (
 	maxMessages = 16
 )
 
-// unfolded has the names of attributes that are ignored when two warnings are compared, because
-// their values contain ports, durations, and counters.
-var unfolded = map[string]bool{"error": true, "err": true, "request_id": true, "addr": true}
+// ignoredInFold has the names of the attributes whose values may differ in equal warnings. Their
+// values contain ports, durations, and counters.
+var ignoredInFold = map[string]bool{"error": true, "err": true, "request_id": true, "addr": true}
 
 // A causer is an error whose cause, such as a database that cannot be reached, makes many
 // operations fail. CommonCause returns the cause, or "" if there is none of that kind.
@@ -35,7 +35,7 @@ type causer interface {
 // A handler is a slog.Handler that folds repeated warnings and errors into one line.
 //
 // Two records are equal if their level, their message, and their string attributes are equal. The
-// attributes in unfolded are ignored. The first of several equal records is passed on at once, and
+// attributes in ignoredInFold are ignored. The first of several equal records is passed on at once, and
 // a period begins. When the period ends, the last of the equal records is passed on with the
 // attribute repeated, which is the number of equal records after the first. Records below the level
 // of a warning are passed on unchanged.
@@ -128,7 +128,7 @@ func (h *handler) key(r slog.Record) string {
 // identity returns the part of key that stands for an attribute. It is "" for an attribute that is
 // ignored.
 func identity(a slog.Attr) string {
-	if a.Value.Kind() != slog.KindString || unfolded[a.Key] {
+	if a.Value.Kind() != slog.KindString || ignoredInFold[a.Key] {
 		return ""
 	}
 	return "\x00" + a.Key + "=" + a.Value.String()

@@ -148,8 +148,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 
 // collectStored writes the metrics of the units that failure modes admitted, and of durable limits.
 func (r *Recorder) collectStored(s sink) {
-	if r.cfg.Journal != nil {
-		state := r.cfg.Journal()
+	if r.cfg.OutageJournal != nil {
+		state := r.cfg.OutageJournal()
 		s.gauge("journal_counters", "Counters for which costs wait that failure modes admitted while Redis was away.", float64(state.Keys))
 		s.counter("journal_charged_units_total", "Units that failure modes admitted and that were charged later.", state.Charged)
 		s.counter("journal_dropped_units_total",

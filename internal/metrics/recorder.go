@@ -41,8 +41,8 @@ type Config struct {
 	// Leases returns the state of the quota that this node holds on lease. Default: no metrics
 	// about it.
 	Leases func() LeaseState
-	// Journal returns the state of the journal. Default: no metrics about it.
-	Journal func() JournalState
+	// OutageJournal returns the state of the outage journal. Default: no metrics about it.
+	OutageJournal func() OutageJournalState
 	// Reservations returns the number of outstanding reservations, and how many were made and ended. Default: no metrics
 	// about them.
 	Reservations func() enforcement.ReservationCounts
@@ -138,8 +138,8 @@ type AdmissionState struct {
 	Overloaded         int64 // number of checks that were rejected since the start, because the queue was full
 }
 
-// JournalState describes what failure modes admitted while Redis was away, and what became of it.
-type JournalState struct {
+// OutageJournalState describes what failure modes admitted while Redis was away, and what became of it.
+type OutageJournalState struct {
 	Keys             int
 	Charged, Dropped int64
 }

@@ -74,8 +74,8 @@ func everySeries() *Recorder {
 		Admission: func() AdmissionState { return AdmissionState{} }, Connections: func() ConnectionState { return ConnectionState{} },
 		Reservations: func() enforcement.ReservationCounts { return enforcement.ReservationCounts{} },
 		Durable:      func() DurableState { return DurableState{} }, Leases: func() LeaseState { return LeaseState{} },
-		Journal:    func() JournalState { return JournalState{} },
-		AuditLines: func() int64 { return 0 }, DeniedRequests: func() int64 { return 0 },
+		OutageJournal: func() OutageJournalState { return OutageJournalState{} },
+		AuditLines:    func() int64 { return 0 }, DeniedRequests: func() int64 { return 0 },
 		Log: func() logging.Status { return logging.Status{} },
 	})
 }

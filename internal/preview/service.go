@@ -391,7 +391,7 @@ func (r *run) replayTenants(ctx context.Context) error {
 			return err
 		}
 		for i := range r.verdicts {
-			m.parts[i] = r.plainPart(m, i)
+			m.parts[i] = r.partFromTotals(m, i)
 		}
 		if len(r.counted) == 0 || m.total.Requests == 0 {
 			continue
@@ -430,9 +430,9 @@ func (r *run) chooseMinutes() {
 	}
 }
 
-// plainPart returns how many requests and denials one tenant adds to the figures of policy i of
+// partFromTotals returns how many requests and denials one tenant adds to the figures of policy i of
 // the draft. It uses only stored counts and does not replay requests.
-func (r *run) plainPart(m *member, i int) part {
+func (r *run) partFromTotals(m *member, i int) part {
 	v := &r.verdicts[i]
 	if v.source < 0 {
 		return counted(0, 0)

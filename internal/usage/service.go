@@ -296,11 +296,11 @@ func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64)
 	if m.Remaining(state, at) == 0 {
 		return &after
 	}
-	cost, every, ok := p.requests()
+	cost, interval, ok := p.requests()
 	if !ok {
 		return nil
 	}
-	micros, ok := m.DeniedAfter(state, at, cost, every)
+	micros, ok := m.DeniedAfter(state, at, cost, interval)
 	if !ok {
 		return nil
 	}
@@ -310,9 +310,9 @@ func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64)
 	return &after
 }
 
-// requests converts the pace to a steady stream of requests: each one costs cost units, and the
-// next one comes after every microseconds. ok is false if the pace is 0 or unknown.
-func (p *Pace) requests() (cost, every int64, ok bool) {
+// requests converts the pace to a steady stream of requests: one request of cost
+// units in each interval, which is in microseconds. ok is false if the pace is 0 or unknown.
+func (p *Pace) requests() (cost, interval int64, ok bool) {
 	minutely := p.PerMinute + p.RefusedPerMinute
 	if !p.Known || minutely <= 0 || p.Requests <= 0 {
 		return 0, 0, false

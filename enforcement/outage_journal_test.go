@@ -8,11 +8,11 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// chargeJournal makes one attempt to charge the journal of an engine.
-func chargeJournal(e *enforcement.Engine) {
+// chargeOutageJournal makes one attempt to charge the journal of an engine.
+func chargeOutageJournal(e *enforcement.Engine) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = e.RunJournal(ctx) // makes a last attempt, and returns
+	_ = e.RunOutageJournal(ctx) // makes a last attempt, and returns
 }
 
 // leftShared returns what the shared limiter has left for the only limit of a subject.
@@ -27,7 +27,7 @@ func leftShared(t *testing.T, e *enforcement.Engine, s *enforcement.Subject) int
 
 // What the failure modes admit is charged once when the shared limiter returns. The result
 // is that of a shared limiter without the outage, for each algorithm.
-func TestJournalIsChargedOnReturn(t *testing.T) {
+func TestOutageJournalIsChargedOnReturn(t *testing.T) {
 	t.Parallel()
 	for _, a := range []enforcement.Algorithm{
 		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA,
@@ -42,19 +42,19 @@ func TestJournalIsChargedOnReturn(t *testing.T) {
 			if n := admits(t, e, s, true, 20); n != 20 {
 				t.Fatalf("%s, %s: %d of 20 admitted while the limiter is away", a, mode, n)
 			}
-			chargeJournal(e)
-			if j := e.Journal(); j.Keys != 1 || j.Charged != 0 || j.Dropped != 0 {
+			chargeOutageJournal(e)
+			if j := e.OutageJournal(); j.Keys != 1 || j.Charged != 0 || j.Dropped != 0 {
 				t.Errorf("%s, %s: journal %+v while the limiter is away", a, mode, j)
 			}
 			clock.Advance(time.Second)
 			shared.down = false
 			for range 2 {
-				chargeJournal(e)
+				chargeOutageJournal(e)
 				if left := leftShared(t, e, s); left != 50 {
 					t.Errorf("%s, %s: %d of 100 left after 30 and 20, want 50", a, mode, left)
 				}
 			}
-			if j := e.Journal(); j != (enforcement.JournalState{Charged: 20}) {
+			if j := e.OutageJournal(); j != (enforcement.OutageJournalState{Charged: 20}) {
 				t.Errorf("%s, %s: journal %+v, want 20 charged", a, mode, j)
 			}
 		}
@@ -63,7 +63,7 @@ func TestJournalIsChargedOnReturn(t *testing.T) {
 
 // Only charges that still count are charged: not those of a window that has ended, and not
 // what a bucket has refilled since.
-func TestJournalForgetsEndedWindows(t *testing.T) {
+func TestOutageJournalForgetsEndedWindows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		algorithm enforcement.Algorithm
@@ -85,18 +85,18 @@ func TestJournalForgetsEndedWindows(t *testing.T) {
 		admits(t, e, s, true, 20)
 		clock.Advance(c.after)
 		shared.down = false
-		chargeJournal(e)
+		chargeOutageJournal(e)
 		if left := leftShared(t, e, s); left != c.left {
 			t.Errorf("%s, %s later: %d left, want %d", c.algorithm, c.after, left, c.left)
 		}
-		if j := e.Journal(); j.Keys != 0 || j.Dropped != 0 {
+		if j := e.OutageJournal(); j.Keys != 0 || j.Dropped != 0 {
 			t.Errorf("%s, %s later: journal %+v", c.algorithm, c.after, j)
 		}
 	}
 }
 
 // A bucket that refills during the outage is charged exactly for what it admitted.
-func TestJournalOfARefillingBucket(t *testing.T) {
+func TestOutageJournalOfARefillingBucket(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{
 		Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.TokenBucket, 100, 100*time.Second)},
@@ -113,14 +113,14 @@ func TestJournalOfARefillingBucket(t *testing.T) {
 		}
 	}
 	shared.down = false
-	chargeJournal(e)
+	chargeOutageJournal(e)
 	if left := leftShared(t, e, s); left != 0 {
 		t.Errorf("%d left of an empty bucket whose refill was spent during the outage", left)
 	}
 }
 
 // The journal has only checks that were admitted and not charged.
-func TestWhatIsNotInTheJournal(t *testing.T) {
+func TestWhatIsNotInTheOutageJournal(t *testing.T) {
 	t.Parallel()
 	rule := func(mode enforcement.OnFailure) enforcement.RuleSpec {
 		return enforcement.RuleSpec{
@@ -146,7 +146,7 @@ func TestWhatIsNotInTheJournal(t *testing.T) {
 	} {
 		e := enforcement.NewEngine(away{c.verdict}, enforcement.Config{Local: newCounters()})
 		decide(e, subject(t, rule(c.mode)), c.check)
-		if j := e.Journal(); j.Keys != c.keys || j.Dropped != 0 {
+		if j := e.OutageJournal(); j.Keys != c.keys || j.Dropped != 0 {
 			t.Errorf("%s: journal %+v, want %d keys", c.name, j, c.keys)
 		}
 	}
@@ -163,7 +163,7 @@ func (l losing) Take(ctx context.Context, requests []enforcement.Request, outcom
 }
 
 // A charge of the journal that is sent and not answered is not sent again.
-func TestJournalChargesAtMostOnce(t *testing.T) {
+func TestOutageJournalChargesAtMostOnce(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 100, time.Hour)}})
 	e, shared, _, _ := newFault(1)
@@ -171,27 +171,27 @@ func TestJournalChargesAtMostOnce(t *testing.T) {
 	admits(t, e, s, true, 20)
 	inner := shared.Limiter
 	shared.down, shared.Limiter = false, losing{inner}
-	chargeJournal(e)
+	chargeOutageJournal(e)
 	shared.Limiter = inner
-	chargeJournal(e)
+	chargeOutageJournal(e)
 	if left := leftShared(t, e, s); left != 80 {
 		t.Errorf("%d left after a lost reply, want 80", left)
 	}
-	if j := e.Journal(); j != (enforcement.JournalState{Dropped: 20}) {
+	if j := e.OutageJournal(); j != (enforcement.OutageJournalState{Dropped: 20}) {
 		t.Errorf("journal %+v, want 20 dropped", j)
 	}
 }
 
 // The journal is bounded. Entries above the bound are counted, and a log takes little
 // memory.
-func TestJournalIsBounded(t *testing.T) {
+func TestOutageJournalIsBounded(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{
 		Policy: "a", CountBy: []string{"user"}, OnFailure: enforcement.OnFailureOpen,
 		Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.SlidingWindowLog, 10_000, time.Hour)},
 	})
 	shared := &faulty{Limiter: newCounters(), down: true}
-	e := enforcement.NewEngine(shared, enforcement.Config{JournalKeys: 2})
+	e := enforcement.NewEngine(shared, enforcement.Config{OutageJournalKeys: 2})
 	user := func(name string) enforcement.Check {
 		return enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: "user", Value: name}}}
 	}
@@ -200,28 +200,28 @@ func TestJournalIsBounded(t *testing.T) {
 			decide(e, s, user(name))
 		}
 	}
-	if j := e.Journal(); j.Keys != 2 || j.Dropped != 2000 {
+	if j := e.OutageJournal(); j.Keys != 2 || j.Dropped != 2000 {
 		t.Errorf("journal %+v, want 2 keys, 2,000 dropped", j)
 	}
 	shared.down = false
-	chargeJournal(e)
-	if j := e.Journal(); j != (enforcement.JournalState{Charged: 2000, Dropped: 2000}) {
+	chargeOutageJournal(e)
+	if j := e.OutageJournal(); j != (enforcement.OutageJournalState{Charged: 2000, Dropped: 2000}) {
 		t.Errorf("journal %+v after the return", j)
 	}
 }
 
 // Admissions during the charging of the journal are not lost.
-func TestJournalRestoresWhatFailed(t *testing.T) {
+func TestOutageJournalRestoresWhatFailed(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 100, time.Hour)}})
 	e, shared, _, _ := newFault(1)
 	shared.down = true
 	for range 5 {
 		admits(t, e, s, true, 4)
-		chargeJournal(e)
+		chargeOutageJournal(e)
 	}
 	shared.down = false
-	chargeJournal(e)
+	chargeOutageJournal(e)
 	if left := leftShared(t, e, s); left != 80 {
 		t.Errorf("%d left after 5 times 4, want 80", left)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A journal has what the failure modes admitted while the shared limiter was unavailable.
+// An outageJournal has what the failure modes admitted while the shared limiter was unavailable.
 // When it is available again, the journal charges it there. It has only checks that were
 // not charged: a request that was sent and not answered may have been charged, so it is
 // not in the journal.
@@ -17,18 +17,18 @@ import (
 // state of the shared counter, and that state with the admitted costs. The difference of
 // what both have left is still to be charged. It becomes 0 when the window ends, and as a
 // bucket refills, so only what still counts is charged.
-type journal struct {
+type outageJournal struct {
 	most int // largest number of counters
 	now  func() int64
 	wake chan struct{}
 
 	mu      sync.Mutex
-	entries map[Key]*journalEntry
+	entries map[Key]*outageEntry
 
 	charged, dropped atomic.Int64
 }
 
-type journalEntry struct {
+type outageEntry struct {
 	home        string
 	maxKeys     int64
 	meter       *Meter
@@ -36,8 +36,8 @@ type journalEntry struct {
 	base, state State
 }
 
-// A JournalState describes the journal of an Engine.
-type JournalState struct {
+// An OutageJournalState describes the outage journal of an Engine.
+type OutageJournalState struct {
 	// Keys is the number of counters for which costs wait.
 	Keys int
 	// Charged is the number of units that were charged later. Dropped is the number of
@@ -46,29 +46,29 @@ type JournalState struct {
 }
 
 const (
-	// defaultJournalKeys is the default of Config.JournalKeys.
-	defaultJournalKeys = 100_000
-	// journalLog is the largest number of entries of a log in the journal.
-	journalLog = 16
-	// journalCall is the number of counters that one call charges.
-	journalCall = 64
-	// journalEvery is the time between two attempts while the limiter is unavailable.
-	journalEvery = 200 * time.Millisecond
+	// defaultOutageJournalKeys is the default of Config.OutageJournalKeys.
+	defaultOutageJournalKeys = 100_000
+	// outageLog is the largest number of entries of a log in the journal.
+	outageLog = 16
+	// outageCall is the number of counters that one call charges.
+	outageCall = 64
+	// outageRetryInterval is the time between two attempts while the limiter is unavailable.
+	outageRetryInterval = 200 * time.Millisecond
 )
 
-func newJournal(most int, now func() int64) *journal {
-	return &journal{most: most, now: now, wake: make(chan struct{}, 1), entries: map[Key]*journalEntry{}}
+func newOutageJournal(most int, now func() int64) *outageJournal {
+	return &outageJournal{most: most, now: now, wake: make(chan struct{}, 1), entries: map[Key]*outageEntry{}}
 }
 
 // entry returns the entry of a counter. It creates the entry, unless the journal is full;
 // then it returns nil. The caller holds j.mu.
-func (j *journal) entry(s *Subject, c *Charge) *journalEntry {
+func (j *outageJournal) entry(s *Subject, c *Charge) *outageEntry {
 	e := j.entries[c.Key]
 	if e == nil {
 		if len(j.entries) >= j.most {
 			return nil
 		}
-		e = &journalEntry{}
+		e = &outageEntry{}
 		j.entries[c.Key] = e
 	}
 	e.home, e.maxKeys, e.meter, e.rev = s.Home, s.MaxKeys, c.Meter, c.Rev
@@ -77,7 +77,7 @@ func (j *journal) entry(s *Subject, c *Charge) *journalEntry {
 
 // start stores the last known state of the shared counter of a charge, on the clock of
 // this node. A counter that the journal already has keeps its state.
-func (j *journal) start(s *Subject, c *Charge, seen State) {
+func (j *outageJournal) start(s *Subject, c *Charge, seen State) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.entries[c.Key] != nil {
@@ -90,7 +90,7 @@ func (j *journal) start(s *Subject, c *Charge, seen State) {
 }
 
 // admit adds an admitted charge.
-func (j *journal) admit(s *Subject, c *Charge) {
+func (j *outageJournal) admit(s *Subject, c *Charge) {
 	if c.Cost == 0 {
 		return
 	}
@@ -111,30 +111,30 @@ func (j *journal) admit(s *Subject, c *Charge) {
 
 // charge adds a cost to the state of an entry. In a long log, it merges the oldest two
 // entries, at the time of the later one.
-func (e *journalEntry) charge(now, cost int64) {
+func (e *outageEntry) charge(now, cost int64) {
 	e.state, _ = e.meter.Settle(e.state, e.rev, now)
 	e.state = e.meter.Charge(e.state, e.rev, now, cost)
-	if log := e.state.Log; len(log) > journalLog {
+	if log := e.state.Log; len(log) > outageLog {
 		merged := append([]Entry{{T: log[1].T, Units: log[0].Units + log[1].Units}}, log[2:]...)
 		e.state.Log, e.state.B = merged, int64(len(merged))
 	}
 }
 
 // owed returns the number of units that an entry must still charge at the time now.
-func (e *journalEntry) owed(now int64) int64 {
+func (e *outageEntry) owed(now int64) int64 {
 	base, _ := e.meter.Settle(e.base, e.rev, now)
 	state, _ := e.meter.Settle(e.state, e.rev, now)
 	return e.meter.Left(base, now) - e.meter.Left(state, now)
 }
 
-// take removes up to journalCall entries that owe something, and all that it finds before
+// take removes up to outageCall entries that owe something, and all that it finds before
 // them that owe nothing. owed has their units.
-func (j *journal) take() (keys []Key, entries []*journalEntry, owed []int64) {
+func (j *outageJournal) take() (keys []Key, entries []*outageEntry, owed []int64) {
 	now := j.now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for key, e := range j.entries {
-		if len(keys) == journalCall {
+		if len(keys) == outageCall {
 			break
 		}
 		delete(j.entries, key)
@@ -146,7 +146,7 @@ func (j *journal) take() (keys []Key, entries []*journalEntry, owed []int64) {
 }
 
 // restore puts an entry back that was not charged.
-func (j *journal) restore(key Key, e *journalEntry, owed int64) {
+func (j *outageJournal) restore(key Key, e *outageEntry, owed int64) {
 	now := j.now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -157,24 +157,24 @@ func (j *journal) restore(key Key, e *journalEntry, owed int64) {
 	j.entries[key] = e
 }
 
-func (j *journal) len() int {
+func (j *outageJournal) len() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.entries)
 }
 
-// Journal returns the state of the journal.
-func (e *Engine) Journal() JournalState {
-	if e.journal == nil {
-		return JournalState{}
+// OutageJournal returns the state of the journal.
+func (e *Engine) OutageJournal() OutageJournalState {
+	if e.outage == nil {
+		return OutageJournalState{}
 	}
-	return JournalState{Keys: e.journal.len(), Charged: e.journal.charged.Load(), Dropped: e.journal.dropped.Load()}
+	return OutageJournalState{Keys: e.outage.len(), Charged: e.outage.charged.Load(), Dropped: e.outage.dropped.Load()}
 }
 
-// RunJournal charges what the failure modes admitted, as soon as the shared limiter is
+// RunOutageJournal charges what the failure modes admitted, as soon as the shared limiter is
 // available again. It returns nil when ctx ends, after a last attempt.
-func (e *Engine) RunJournal(ctx context.Context) error {
-	if e.journal == nil {
+func (e *Engine) RunOutageJournal(ctx context.Context) error {
+	if e.outage == nil {
 		return nil
 	}
 	timer := time.NewTimer(0)
@@ -182,21 +182,21 @@ func (e *Engine) RunJournal(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			e.chargeJournal()
+			e.chargeOutageJournal()
 			return nil
-		case <-e.journal.wake:
+		case <-e.outage.wake:
 		case <-timer.C:
 		}
-		if !e.chargeJournal() {
-			timer.Reset(journalEvery)
+		if !e.chargeOutageJournal() {
+			timer.Reset(outageRetryInterval)
 		}
 	}
 }
 
-// chargeJournal charges the entries of the journal. It stops at the first that the limiter
+// chargeOutageJournal charges the entries of the journal. It stops at the first that the limiter
 // did not decide, and returns false if entries are left.
-func (e *Engine) chargeJournal() bool {
-	j := e.journal
+func (e *Engine) chargeOutageJournal() bool {
+	j := e.outage
 	for {
 		keys, entries, owed := j.take()
 		if len(keys) == 0 {
@@ -231,11 +231,11 @@ func (e *Engine) chargeJournal() bool {
 // notCharged reports whether a request with an undecided verdict was not charged.
 func (v Verdict) notCharged() bool { return v == Failed || v == Fenced || v == Lost }
 
-// journalAdmitted adds the enforced charges of admitted items to the journal. o is the
+// recordAdmitted adds the enforced charges of admitted items to the journal. o is the
 // outcome of the shared limiter. A charge of a policy with failure mode closed is added
 // only for a check in mode Force.
-func (e *Engine) journalAdmitted(w *call, items []item, o *Outcome) {
-	if e.journal == nil || !o.Verdict.notCharged() || errors.Is(o.Err, ErrLeft) {
+func (e *Engine) recordAdmitted(w *call, items []item, o *Outcome) {
+	if e.outage == nil || !o.Verdict.notCharged() || errors.Is(o.Err, ErrLeft) {
 		return
 	}
 	for i := range items {
@@ -244,7 +244,7 @@ func (e *Engine) journalAdmitted(w *call, items []item, o *Outcome) {
 			continue
 		}
 		for k := it.enforced.from; k < it.enforced.to; k++ {
-			e.journal.admit(it.Subject, &w.charges[k])
+			e.outage.admit(it.Subject, &w.charges[k])
 		}
 	}
 }
