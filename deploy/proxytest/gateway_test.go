@@ -98,7 +98,8 @@ func startHeadgate(t *testing.T, address, services string, settings ...string) s
 	return ""
 }
 
-// upstreamOf starts the API behind the gateway. It answers with the method, and the size of the body.
+// upstreamOf starts the API behind the gateway. It answers with the method, the size of the body, and the headers of
+// limits that it received, as Received-RateLimit and Received-RateLimit-Policy.
 func upstreamOf(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -107,6 +108,9 @@ func upstreamOf(t *testing.T) string {
 			return
 		}
 		n, _ := io.Copy(io.Discard, r.Body)
+		for _, name := range []string{"RateLimit", "RateLimit-Policy"} {
+			w.Header().Set("Received-"+name, r.Header.Get(name))
+		}
 		_, _ = fmt.Fprintf(w, "%s %d", r.Method, n)
 	}))
 	t.Cleanup(s.Close)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +22,7 @@ type gateway struct {
 	name   string
 	recipe string
 	beside []string // files that the recipe names, in its folder
-	// edits are pairs of texts that the test replaces in the recipe, besides the addresses and the key.
+	// edits are pairs of texts that the test replaces in these files, besides the addresses and the key.
 	edits   []string
 	command func(file string) []string
 	grpc    bool // it calls the gRPC services of Envoy
@@ -31,6 +32,10 @@ type gateway struct {
 	closed  int
 	// http2 are the edits with which the gateway speaks HTTP/2 without TLS, if the recipe does not do it.
 	http2 []string
+	// toAPI is set if the gateway can copy the headers of an allowed request only to the API, and not to the client.
+	toAPI bool
+	// loading is the status of requests until the gateway has loaded its routes, or 0 if it listens after that.
+	loading int
 }
 
 var gateways = []gateway{
@@ -70,6 +75,14 @@ var gateways = []gateway{
 		http2: []string{"bind 127.0.0.1:8000", "bind 127.0.0.1:8000 proto h2"},
 	},
 	{
+		name: "traefik", recipe: "traefik/forward-auth.yaml", beside: []string{"traefik.yaml"},
+		command: func(file string) []string {
+			return []string{"traefik", "--configFile=" + filepath.Join(filepath.Dir(file), "traefik.yaml")}
+		},
+		closing: []string{"service: headgate-or-pass", "service: headgate"}, closed: 502,
+		toAPI: true, loading: http.StatusNotFound,
+	},
+	{
 		name: "envoy", recipe: "envoy/envoy.yaml",
 		command: envoy,
 		closing: []string{"failure_mode_allow: true", "failure_mode_allow: false"}, closed: 403,
@@ -98,56 +111,83 @@ func (g gateway) serve(t *testing.T, headgate, upstream, key string, edits ...st
 // serveUntil is serve with a function that kills the gateway.
 func (g gateway) serveUntil(t *testing.T, headgate, upstream, key string, edits ...string) (origin string, kill func()) {
 	t.Helper()
-	recipe, err := os.ReadFile(filepath.Join("..", g.recipe))
-	if err != nil {
+	folder, address := t.TempDir(), freeAddress(t)
+	if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil { // Apache reads headgate.lua as another user
 		t.Fatal(err)
 	}
-	address, text := freeAddress(t), string(recipe)
-	for i := 0; i < len(edits); i += 2 { // before the addresses, which edits can contain
-		if !strings.Contains(text, edits[i]) {
-			t.Fatalf("the recipe of %s has no %q", g.name, edits[i])
+	g.write(t, folder, edits, headgate, upstream, address, key)
+	args := g.command(filepath.Join(folder, filepath.Base(g.recipe)))
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "HOME="+folder)
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	origin, kill = "http://"+address, start(t, address, cmd)
+	if g.loading != 0 {
+		end := time.Now().Add(deadline)
+		for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
+			if a, _ := sendAs(t, http.MethodGet, origin, ""); a.StatusCode != g.loading {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s loads no routes", g.name)
+			}
 		}
 	}
-	text = strings.NewReplacer(edits...).Replace(text)
+	return origin, kill
+}
+
+// write writes the recipe and the files beside it to a folder, with the edits and other addresses.
+func (g gateway) write(t *testing.T, folder string, edits []string, headgate, upstream, address, key string) {
+	t.Helper()
+	texts := map[string]string{}
+	for _, name := range append([]string{filepath.Base(g.recipe)}, g.beside...) {
+		text, err := os.ReadFile(filepath.Join("..", filepath.Dir(g.recipe), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[name] = string(text)
+	}
+	has := func(text string) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(texts)), func(s string) bool { return strings.Contains(s, text) })
+	}
+	replace := func(edits []string) {
+		t.Helper()
+		for i := 0; i < len(edits); i += 2 {
+			if !has(edits[i]) {
+				t.Fatalf("the recipe of %s has no %q", g.name, edits[i])
+			}
+		}
+		for name, text := range texts {
+			texts[name] = strings.NewReplacer(edits...).Replace(text)
+		}
+	}
+	replace(edits) // before the addresses, which edits can contain
 	port := "8080"
 	if g.grpc {
 		port = "8081"
 	}
-	for _, pair := range [][2]string{{port, headgate}, {"9000", upstream}, {"8000", address}} {
+	pairs := [][2]string{{port, headgate}, {"9000", upstream}, {"8000", address}}
+	if has("127.0.0.1:8001") { // where the gateway calls itself
+		pairs = append(pairs, [2]string{"8001", freeAddress(t)})
+	}
+	for _, pair := range pairs {
 		_, port, err := net.SplitHostPort(pair[1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(text, pair[0]) {
+		if !has(pair[0]) {
 			t.Fatalf("the recipe of %s has no port %s", g.name, pair[0])
 		}
-		text = strings.NewReplacer("127.0.0.1:"+pair[0], pair[1], "port_value: "+pair[0], "port_value: "+port).Replace(text)
-	}
-	edits = append([]string{"HEADGATE_KEY", key}, g.edits...)
-	for i := 0; i < len(edits); i += 2 {
-		if !strings.Contains(text, edits[i]) {
-			t.Fatalf("the recipe of %s has no %q", g.name, edits[i])
+		for name, text := range texts {
+			texts[name] = strings.NewReplacer("127.0.0.1:"+pair[0], pair[1], "port_value: "+pair[0], "port_value: "+port).Replace(text)
 		}
 	}
-	folder := t.TempDir()
-	file := filepath.Join(folder, filepath.Base(g.recipe))
-	if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil { // Apache reads headgate.lua as another user
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.NewReplacer(edits...).Replace(text)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range g.beside {
-		if err := os.Link(filepath.Join("..", filepath.Dir(g.recipe), name), filepath.Join(filepath.Dir(file), name)); err != nil {
+	replace(append([]string{"HEADGATE_KEY", key}, g.edits...))
+	for name, text := range texts {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil { //nolint:gosec // Apache reads it as another user
 			t.Fatal(err)
 		}
 	}
-	args := g.command(file)
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir = filepath.Dir(file)
-	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
-	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
-	return "http://" + address, start(t, address, cmd)
 }
 
 // Each recipe passes as many requests as the quota, with whole bodies, and then denies, for
@@ -164,8 +204,9 @@ func TestRecipes(t *testing.T) {
 			url := g.serve(t, headgate, upstream, key)
 			body := strings.Repeat("x", 1<<20)
 			for i := range 5 {
-				a, text := send(t, url+"/v1/login", body)
-				if a.StatusCode != 200 || text != "POST 1048576" || a.Header.Get("RateLimit") == "" || a.Header.Get("RateLimit-Policy") == "" {
+				a, text := send(t, url+"/v1/login", body, "RateLimit", "forged")
+				limit, policy := g.limits(a)
+				if a.StatusCode != 200 || text != "POST 1048576" || limit == "" || limit == "forged" || policy == "" {
 					t.Fatalf("%d: %d %q %v", i, a.StatusCode, text, a.Header)
 				}
 			}
@@ -186,6 +227,14 @@ func TestRecipes(t *testing.T) {
 			upgrade(t, strings.TrimPrefix(url, "http://"))
 		})
 	}
+}
+
+// limits returns the headers RateLimit and RateLimit-Policy that the gateway copied.
+func (g gateway) limits(a *http.Response) (limit, policy string) {
+	if g.toAPI && a.StatusCode == 200 {
+		return a.Header.Get("Received-RateLimit"), a.Header.Get("Received-RateLimit-Policy")
+	}
+	return a.Header.Get("RateLimit"), a.Header.Get("RateLimit-Policy")
 }
 
 // Each recipe decides requests over HTTP/2 as those over HTTP/1.1.
@@ -210,11 +259,32 @@ func TestRecipesOverHTTP2(t *testing.T) {
 				text, _ := io.ReadAll(a.Body) // a gateway may end the stream of a denied body
 				_ = a.Body.Close()
 				passed := a.StatusCode == 200 && string(text) == "POST 1048576"
-				if a.ProtoMajor != 2 || a.Header.Get("RateLimit") == "" || passed != (i < 5) || i == 5 && (a.StatusCode != 429 || a.Header.Get("Retry-After") == "") {
+				limit, _ := g.limits(a)
+				if a.ProtoMajor != 2 || limit == "" || passed != (i < 5) || i == 5 && (a.StatusCode != 429 || a.Header.Get("Retry-After") == "") {
 					t.Fatalf("%d: %s %d %.80q %v", i, a.Proto, a.StatusCode, text, a.Header)
 				}
 			}
 		})
+	}
+}
+
+// The guides name each recipe.
+func TestRecipesAreInTheGuides(t *testing.T) {
+	t.Parallel()
+	var guides strings.Builder
+	for _, name := range []string{"gateways.md", "envoy.md"} {
+		text, err := os.ReadFile(filepath.Join("../../docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		guides.Write(text)
+	}
+	for _, g := range append(slices.Clone(gateways), quotaGateway) {
+		for _, name := range append([]string{filepath.Base(g.recipe)}, g.beside...) {
+			if path := "(../deploy/" + filepath.Dir(g.recipe) + "/" + name + ")"; !strings.Contains(guides.String(), path) {
+				t.Errorf("docs/gateways.md and docs/envoy.md have no link %s", path)
+			}
+		}
 	}
 }
 
