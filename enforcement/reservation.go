@@ -16,8 +16,10 @@ const ReservationCell = math.MaxUint32
 // The mode of the request determines the operation:
 //
 //   - Enforce, Force: create the record, if the request is granted. The request has an
-//     Idempotency with the same Key. If there is a record with the same
-//     Idempotency.Request, the outcome is that of the first request.
+//     Idempotency. If its Key is that of the reservation, and there is a record with the
+//     same Idempotency.Request, the outcome is that of the first request. If its Key is
+//     another one, the limiter also stores a record of an idempotent request under it, and
+//     a repetition gets the outcome of that record.
 //   - Peek, without charges: read the record.
 //   - Adjust: change each charge from Receipt.Cost to Cost, and change the record.
 //
@@ -142,6 +144,16 @@ type Reserver interface {
 	// OutstandingTotal returns the number of listed reservations of all tenants that have not
 	// ended.
 	OutstandingTotal(ctx context.Context) (int64, error)
+}
+
+// RepeatKey returns the key of the record by which a repetition of a request that creates a
+// reservation is found. ok is false if that is the record of the reservation, and for other
+// requests.
+func (r *Request) RepeatKey() (key Key, ok bool) {
+	if r.Reservation == nil || !r.Idempotent() || r.Idempotency.Key == r.Reservation.Key {
+		return Key{}, false
+	}
+	return r.Idempotency.Key, true
 }
 
 // RecordKey returns the key of the record that the request creates, reads or changes. ok is

@@ -310,7 +310,8 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 	if len(r.Charges) > few {
 		ws = make([]work, len(r.Charges))
 	}
-	recorded := r.Idempotent() && r.Reservation == nil
+	_, recorded := r.RepeatKey()
+	recorded = recorded || r.Idempotent() && r.Reservation == nil
 	var locked shardSet
 	l.addShards(&locked, r, ws, wide)
 	if recorded {
@@ -343,12 +344,14 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 	} else {
 		l.takeGroups(r, o, ws)
 	}
-	switch {
-	case o.Verdict != enforcement.Granted || r.Mode == enforcement.Peek:
-	case r.Reservation != nil:
-		l.reserveLast(r, o)
-	case recorded:
+	if o.Verdict != enforcement.Granted || r.Mode == enforcement.Peek {
+		return true
+	}
+	if recorded {
 		l.record(r, o)
+	}
+	if r.Reservation != nil {
+		l.reserveLast(r, o)
 	}
 	return true
 }

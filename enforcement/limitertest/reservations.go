@@ -443,6 +443,38 @@ var reservationTests = []test{
 		w.clock.Advance(life)
 		w.same(w.take(ask(6))[0].Verdict, enforcement.Granted, "their time has passed")
 	}},
+	// A reservation with another idempotency key has two records, which are made in one step.
+	{"OtherKey", func(w *harness) {
+		for _, limit := range each(10, minute) {
+			w.renew()
+			m := limit.Compile(1)
+			ask := func(n, key, what byte, cost int64) enforcement.Request {
+				r := w.reservation(n, 0, w.on(m, w.key(1, 0), cost, 0))
+				r.ID[0] = n
+				r.Reservation.Life = time.Hour.Microseconds()
+				r.Idempotency.Key, r.Idempotency.Request[0] = w.key(enforcement.IdempotencyCell, key), what
+				return r
+			}
+			w.same(w.take(ask(1, 1, 1, 11))[0].Verdict, enforcement.Refused, "denied")
+			w.same(w.read(1) == nil, true, "no record of a denial")
+			r := ask(1, 1, 1, 3)
+			o := w.ask(r, ask(2, 1, 1, 3), ask(3, 1, 2, 3), ask(4, 2, 1, 3))
+			w.same([]any{o[0].Verdict, o[0].Replayed, o[0].Record.ID}, []any{enforcement.Granted, false, r.ID}, "the first")
+			w.repeats(&r, &o[0], &o[1], limit.Algorithm.String())
+			w.same([]enforcement.Verdict{o[2].Verdict, o[3].Verdict}, []enforcement.Verdict{enforcement.Reused, enforcement.Granted}, "others")
+			again := ask(5, 1, 1, 3)
+			w.repeats(&r, &o[0], &w.ask(again)[0], "in another call")
+			plain := w.idempotent(w.request(enforce, w.on(m, w.key(1, 0), 1, 0)), 1, 9)
+			w.same(w.ask(plain)[0].Verdict, enforcement.Reused, "a request without a reservation")
+			w.same([]any{w.left(m, w.key(1, 0)), w.read(2) == nil, w.read(3) == nil, w.read(5) == nil}, []any{int64(4), true, true, true}, "charged")
+			w.same(*w.read(1), *o[0].Record, "the record of the reservation")
+			w.clock.Advance(10 * minute)
+			w.same(w.take(ask(6, 1, 2, 1))[0].Replayed, false, "the key can be used again")
+			made := &reserved{w: w, record: *w.read(1), charges: r.Charges}
+			made.settle(0)
+			w.same(w.ask(made.change(true, 0))[0].Verdict, enforcement.Stale, "settled once")
+		}
+	}},
 	// Shadow groups are charged and settled too.
 	{"Shadow", func(w *harness) {
 		m, shadow := fixedWindow(10, minute, enforcement.FirstHit).Compile(1), slidingLog(3, minute).Compile(1)

@@ -61,6 +61,7 @@ type span struct {
 	from, to int // in charges
 	where    int // in where
 	record   int // in records; only valid for a request with a record
+	repeats  int // in records, from 1: the record that Request.RepeatKey names; 0: none
 
 	// repeated is the record that decides the request; set by readReply. That of an
 	// idempotent request begins with the hash of the charges, that of a reservation is whole.
@@ -207,7 +208,7 @@ func (c *call) takes(r *enforcement.Request) bool {
 	if len(c.requests) == 0 {
 		return true
 	}
-	if _, recorded := r.RecordKey(); len(c.charges)+len(r.Charges) > callCharges || recorded && len(c.records) == callCells {
+	if len(c.charges)+len(r.Charges) > callCharges || len(c.records)+recordsOf(r) > callCells {
 		return false
 	}
 	cells := len(c.cells)
@@ -262,14 +263,34 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 		if r.Reservation != nil {
 			c.reserved = append(c.reserved, at)
 		}
-		if s.record = slices.Index(c.records, at); s.record < 0 {
-			s.record = len(c.records)
-			c.records = append(c.records, at)
-		}
+		s.record = c.recordAt(at)
+	}
+	if key, ok := r.RepeatKey(); ok {
+		s.repeats = c.recordAt(place{r.Home, key}) + 1
 	}
 	c.requests = append(c.requests, s)
 	c.special = c.special || c.isSpecial(&s)
 	c.durable = c.durable || r.Durable()
+}
+
+// recordsOf returns the number of records that a request reads or writes.
+func recordsOf(r *enforcement.Request) (n int) {
+	if _, ok := r.RecordKey(); ok {
+		n++
+	}
+	if _, ok := r.RepeatKey(); ok {
+		n++
+	}
+	return n
+}
+
+// recordAt returns the index of a record in c.records. It adds the record if it is missing.
+func (c *call) recordAt(at place) int {
+	if i := slices.Index(c.records, at); i >= 0 {
+		return i
+	}
+	c.records = append(c.records, at)
+	return len(c.records) - 1
 }
 
 // isSpecial reports whether only take.lua can decide a request. That is so if its mode

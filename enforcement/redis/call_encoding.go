@@ -136,7 +136,7 @@ func (c *call) appendTake(b []byte, plain int, markers byte) []byte {
 		case r.Reservation != nil:
 			b[mode] |= 128 + 64
 			b = binary.LittleEndian.AppendUint16(b, uint16(s.record))
-			b = appendReservation(s.appendIdentity(b), r.Reservation)
+			b = appendReservation(s.appendIdentity(b), r.Reservation, s.repeats)
 		case r.Idempotent():
 			b[mode] |= 128
 			b = binary.LittleEndian.AppendUint16(b, uint16(s.record))

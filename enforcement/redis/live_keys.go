@@ -154,9 +154,8 @@ func (v *live) note(c *call, now int64) {
 		}
 		if r.Reservation != nil {
 			v.noteReservation(r, now)
-			continue
 		}
-		if !r.Idempotent() {
+		if _, repeats := r.RepeatKey(); !repeats && (r.Reservation != nil || !r.Idempotent()) {
 			continue
 		}
 		record := cell{home: r.Home, key: r.Idempotency.Key, bound: r.MaxKeys}

@@ -17,6 +17,7 @@ import (
 var _ enforcement.Reserver = (*Limiter)(nil)
 
 const (
+	idempotentKind  = 3  // the first byte of the record of an idempotent request
 	reservationKind = 5  // the first byte of the record of a reservation
 	recordHead      = 67 // bytes before its charges
 	changesSize     = 29 // bytes of the fields that change, without the applied units
@@ -53,11 +54,12 @@ func (c *call) adjust(s *span, now int64) {
 	}
 }
 
-// appendReservation appends the fields of a reservation.
-func appendReservation(b []byte, v *enforcement.Reservation) []byte {
+// appendReservation appends the fields of a reservation. repeats is span.repeats.
+func appendReservation(b []byte, v *enforcement.Reservation, repeats int) []byte {
 	b = binary.LittleEndian.AppendUint32(b, v.Version)
 	b = append(b, boolByte(v.Ends)|boolByte(v.Due)<<1)
 	b = appendInts(b, v.Life, v.Kept, v.Most)
+	b = binary.LittleEndian.AppendUint16(b, uint16(repeats))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(v.Data)))
 	return append(b, v.Data...)
 }
@@ -65,6 +67,11 @@ func appendReservation(b []byte, v *enforcement.Reservation) []byte {
 // repeatReservation sets the outcome of a request that created or read a reservation, from
 // the record that was found.
 func (c *call) repeatReservation(s *span, out *enforcement.Outcome) {
+	if s.repeated[0] == idempotentKind {
+		s.repeated = s.repeated[17:] // without the kind and the hash of the request
+		c.repeat(s, out)
+		return
+	}
 	record := readRecord(s.repeated)
 	if record == nil {
 		fail(out, enforcement.Failed, fmt.Errorf("redis: the record of a reservation is invalid"))

@@ -99,8 +99,8 @@ local added = {} -- by list: reservations that this call adds
 
 -- reserve decides the decision at pos, which has n charges and a reservation.
 reserve = function(mode, n, lease, record, identity)
-  local version, flags, life, kept, most, size
-  version, flags, life, kept, most, size, pos = read('<I4Bi8i8i8I4', arg, pos)
+  local version, flags, life, kept, most, first, size
+  version, flags, life, kept, most, first, size, pos = read('<I4Bi8i8i8I2I4', arg, pos)
   local data = sub(arg, pos, pos + size - 1)
   pos = pos + size
   number = number + 1
@@ -152,6 +152,15 @@ reserve = function(mode, n, lease, record, identity)
       .. pack(HEAD_FORM, (version + 1) % 4294967296, ends and 0 or 1, till, now, kept)
       .. table.concat(applied) .. data
   else
+    local earlier = first > 0 and recorded(first)
+    if earlier then
+      pos = skip + 4
+      if sub(earlier, 2, 17) ~= sub(identity, 1, 16) then
+        return '\4'
+      end
+      repeats[#repeats + 1] = pack('<I4', #earlier) .. earlier
+      return '\3'
+    end
     if most > 0 then
       local count = redis.pcall('ZCOUNT', of_tenant, string.format('(%.0f', now), '+inf')
       if type(count) ~= 'number' then
@@ -162,12 +171,13 @@ reserve = function(mode, n, lease, record, identity)
         return '\6'
       end
     end
-    local verdict = decide(mode, n, lease, record, identity)
+    first = first > 0 and first or record
+    local verdict = decide(mode, n, lease, first, identity)
     if verdict ~= '\1' then
       pos = skip + 4
       return verdict
     end
-    value = '\5' .. sub(new_records[record], 2) .. pack(HEAD_FORM, 1, 1, now + life, now, kept)
+    value = '\5' .. sub(new_records[first], 2) .. pack(HEAD_FORM, 1, 1, now + life, now, kept)
       .. string.rep('\0', 8 * n) .. data
     if most > 0 then
       added[of_tenant] = (added[of_tenant] or 0) + 1

@@ -23,7 +23,9 @@
 --                       has a record: its number u2, and three fields of 16 bytes: the
 --                       hash of the request, the hash of the charges, and the ID of the
 --                       request; if it has a reservation: version u4, flags u1 (1 ends, 2
---                       due), life i8, kept i8, most i8, size of the data u4, the data;
+--                       due), life i8, kept i8, most i8, the number of the record of the
+--                       idempotent request u2 (from 1; 0: that of the reservation), size of
+--                       the data u4, the data;
 --                       for each charge, in ascending order of group: cell
 --                       u2, parameter u2, group u2, cost i8, and for ADJUST the receipt: cost
 --                       i8, rev i8, a i8, b i8, t i8, capacity i8, index u4. A group
@@ -44,7 +46,7 @@
 --            it: u1 5, then the overflow counter as above. At the end is, for each
 --            decision that was repeated, its record, from the hash of the charges on; for a
 --            reservation that was repeated or read, the size of the record u4 and the
---            whole record.
+--            whole record, which can be that of its idempotent request.
 --
 -- The value of a log is u1 2, rev i6, units i7, entries u2, newest i7, sum i7, dead u4,
 -- and the entries, oldest first: t i7, sum i7. The sum of an entry includes all units
