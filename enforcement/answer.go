@@ -16,7 +16,12 @@ func (e *Engine) answerEach(ctx context.Context, w *call) {
 			if it.reserves() {
 				e.reserved.made(o)
 			}
-			if it.keyed && w.repeated(one, o, it.first) || it.reserves() && w.reserved(one, o, it.first) {
+			repeated := it.keyed && w.repeated(one, o, it.first)
+			if it.keyCharged && it.refundable() && o.Verdict == Granted {
+				it.setRefundable(w, o)
+				e.reserved.refundable.Add(1 - int64(boolByte(repeated)))
+			}
+			if repeated || it.reserves() && w.reserved(one, o, it.first) {
 				continue
 			}
 			if it.hasCharges() || it.reserves() && !o.Verdict.Decided() {

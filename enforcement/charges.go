@@ -115,7 +115,8 @@ func (w *call) request(e *Engine, items []item, charges []Charge, blocked bool) 
 		mode = Peek
 	}
 	var id *Idempotency
-	if it.keyed {
+	refundable := len(charges) > 0 && it.refundable()
+	if it.keyed || refundable {
 		id = idempotency(items, charges)
 	}
 	lease := it.Check.lease(it.Decision.ID)
@@ -125,8 +126,11 @@ func (w *call) request(e *Engine, items []item, charges []Charge, blocked bool) 
 	w.requests = append(w.requests, Request{
 		ID: it.Decision.ID, Mode: mode, Home: it.Subject.Home, MaxKeys: it.Subject.MaxKeys, Idempotency: id, Lease: lease, Charges: charges,
 	})
-	if it.reserves() {
-		w.reserve(e, &w.requests[len(w.requests)-1], it)
+	switch r := &w.requests[len(w.requests)-1]; {
+	case it.reserves():
+		w.reserve(e, r, it)
+	case refundable:
+		w.keepForRefund(r, it)
 	}
 }
 
@@ -167,7 +171,7 @@ func (w *call) charge(e *Engine, it *item, mode PolicyMode, group *uint16) span 
 				Cost:  l.Cost,
 				Group: *group,
 
-				Leased: r.Consistency == Leased && c.IdempotencyKey == "" && c.Reservation == nil,
+				Leased: r.Consistency == Leased && c.IdempotencyKey == "" && c.Reservation == nil && !c.Refundable,
 			}
 			w.positions = append(w.positions, position)
 			position++

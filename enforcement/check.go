@@ -30,6 +30,9 @@ type Check struct {
 	// Reservation is set if the check makes a reservation. Its mode is then Enforce or Force,
 	// and it has no IdempotencyKey. It is not for batches.
 	Reservation *CheckReservation
+	// Refundable is set if RefundCheck may later give back what the check charges. The engine
+	// ignores it for a check with a Reservation. It is not for atomic batches.
+	Refundable bool
 	// Lease is the caller's ID of the lease that holds the places of concurrency limits, or ""
 	// for the ID of the decision. LeaseTTL is the time to live of the lease, or 0 for the
 	// window of each limit. In an atomic batch, only those of the first check count.

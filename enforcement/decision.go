@@ -59,6 +59,10 @@ type Decision struct {
 	// Lease is the ID of the lease, as the caller wrote it, if the check was allowed and a
 	// concurrency limit applied. Otherwise it is "".
 	Lease string
+	// RefundableUntil is the time until which RefundCheck gives back what a check with
+	// Refundable charged, in microseconds since the epoch by the clock of the limiter. It is 0
+	// if there is nothing to give back.
+	RefundableUntil int64
 	// Missing is the name of the missing attribute, with ReasonMissingAttribute. Policy
 	// is the slug of the policy that denied the request for a missing attribute, or
 	// whose key is blocked.

@@ -31,9 +31,10 @@ type Config struct {
 	OutageJournalKeys int
 	// Recorder is called once for each decision except peeks. Default: none.
 	Recorder Recorder
-	// IdempotencyKeys is the maximum number of new idempotency keys of one tenant in
-	// IdempotencyPeriod. The key of an atomic batch counts as one key for every 8 limits.
-	// Default: 100,000.
+	// IdempotencyKeys is the maximum number of new idempotency keys and refundable checks of
+	// one tenant in IdempotencyPeriod. The key of an atomic batch counts as one key for every 8
+	// limits, and a refundable check once for each IdempotencyPeriod in which it can be
+	// refunded. Default: 100,000.
 	IdempotencyKeys int64
 	// Reserver lists the reservations. It is the limiter that stores them. Default: the
 	// limiter of the engine, if it is a Reserver.
@@ -62,7 +63,7 @@ type Engine struct {
 	nodes    atomic.Int64
 	outage   *outageJournal // nil if it is disabled
 	recorder Recorder
-	keys     *Meter // of the counter of new idempotency keys
+	keys     *Meter // of the counter of new records; see chargeKey
 	reserver Reserver
 	// mostReservations is Config.Reservations.
 	mostReservations int64
@@ -172,6 +173,7 @@ type item struct {
 	hasShadow        bool  // a shadow policy may apply
 	blocked          bool  // the key is blocked; the limiter only computes RetryAfter
 	keyed            bool  // the check has an idempotency key
+	keyCharged       bool  // the first charge of the request is that for a new record
 	unrecorded       bool  // not a decision of its own: the caller left before, or the check has a used idempotency key
 }
 

@@ -47,46 +47,52 @@ const (
 	Replayed
 	// KeyReused means that the key belongs to another check. The check was not decided.
 	KeyReused
-	// TooManyKeys means that the tenant used too many new keys. The check was not decided.
+	// TooManyKeys means that the tenant used too many new keys, or made too many refundable
+	// checks. The check was not decided.
 	TooManyKeys
 	// TooManyReservations means that the tenant has too many outstanding reservations. The
 	// check was not decided.
 	TooManyReservations
 )
 
-// keyMeter returns the meter of the counter that bounds the number of new idempotency
-// keys of a tenant.
+// keyMeter returns the meter of the counter that bounds the number of new records of
+// idempotent and refundable checks of a tenant.
 func keyMeter(most int64) *Meter {
 	l := Limit{Name: "idempotency-keys", Algorithm: FixedWindow, Quota: most, Window: IdempotencyPeriod}
 	return l.Compile(1)
 }
 
-// chargesPerKey is the number of charges of an idempotent request for which the counter of
-// new keys is charged one unit, because they determine the size of its record.
+// chargesPerKey is the number of charges of an idempotent or refundable request for which
+// the counter of new records is charged one unit, because they determine the size of its
+// record.
 const chargesPerKey = 8
 
-// chargeKey appends the charge for a new idempotency key, if the items have one and have
-// other charges. It must be the first charge of their request.
+// chargeKey appends the charge for a new record, if the items have an idempotency key or are
+// refundable, and have other charges. It must be the first charge of their request.
 func (w *call) chargeKey(e *Engine, it *item, charged bool) {
 	it.keyed = it.Check.IdempotencyKey != ""
-	if !it.keyed || !charged {
+	it.keyCharged = charged && (it.keyed || it.refundable())
+	if !it.keyCharged {
 		return
 	}
 	w.charges = append(w.charges, e.chargeOfKey(it.Subject))
 	w.positions = append(w.positions, -1)
 }
 
-// chargeOfKey returns the charge for a new idempotency key of a tenant.
+// chargeOfKey returns the charge for a new record of a tenant.
 func (e *Engine) chargeOfKey(s *Subject) Charge {
 	return Charge{Key: Key{Tenant: s.Number, Cell: IdempotencyCell}, Meter: e.keys, Rev: e.keys.Rev}
 }
 
 // idempotency returns the Idempotency of a request that decides items with charges. It
-// sets the cost of the first charge, that for a new key.
+// sets the cost of the first charge, that for a new record.
 func idempotency(items []item, charges []Charge) *Idempotency {
 	first := &items[0]
 	if len(charges) > 0 {
 		charges[0].Cost = int64(len(charges)-1+chargesPerKey-1) / chargesPerKey
+		if first.refundable() {
+			charges[0].Cost *= recordPeriods(charges)
+		}
 	}
 	key := sha256.Sum256([]byte(first.Check.IdempotencyKey))
 	text := make([]byte, 0, 512)
@@ -109,7 +115,7 @@ func idempotency(items []item, charges []Charge) *Idempotency {
 // appendCheck appends everything that the caller asked. Two checks have the same text only
 // if they ask the same. The order of the attributes does not count.
 func appendCheck(b []byte, c *Check) []byte {
-	b = append(b, byte(c.Mode), boolByte(c.DefaultCost))
+	b = append(b, byte(c.Mode), boolByte(c.DefaultCost)|boolByte(c.Refundable)<<1)
 	b = binary.LittleEndian.AppendUint64(b, uint64(c.Cost))
 	b = binary.LittleEndian.AppendUint64(b, uint64(c.LeaseTTL))
 	b = appendText(appendText(appendText(b, c.Lease), c.Method), c.Path)
@@ -194,10 +200,10 @@ func markRepeated(items []item, o *Outcome) bool {
 	return true
 }
 
-// tooManyKeys reports whether only the bound of new idempotency keys denies the items of
-// an outcome. base is as in answer. It then refuses their keys.
+// tooManyKeys reports whether only the bound of new records denies the items of an outcome.
+// base is as in answer. It then refuses their keys.
 func (w *call) tooManyKeys(items []item, o *Outcome, base int) bool {
-	if o.Verdict != Refused || !items[0].keyed || o.Charges[0].Fits {
+	if o.Verdict != Refused || !items[0].keyCharged || o.Charges[0].Fits {
 		return false
 	}
 	for i := range items {
@@ -211,7 +217,7 @@ func (w *call) tooManyKeys(items []item, o *Outcome, base int) bool {
 	return true
 }
 
-// refuseManyKeys refuses the keys of items whose first charge, that for a new key, did not
+// refuseManyKeys refuses the keys of items whose first charge, that for a new record, did not
 // fit.
 func refuseManyKeys(items []item, m *Meter, o *Outcome) {
 	refuseKeys(items, TooManyKeys)

@@ -13,13 +13,15 @@ type ReservationCounts struct {
 	Created, Refused int64
 	// Settled, Released and Expired count reservations by how they ended.
 	Settled, Released, Expired int64
+	// Refundable counts checks whose charges can be refunded, and Refunded those that were.
+	Refundable, Refunded int64
 }
 
 // reservationCounters has the counters of ReservationCounts.
 type reservationCounters struct {
 	looks atomic.Int64 // calls of EndReservations
 
-	outstanding, created, refused, settled, released, expired atomic.Int64
+	outstanding, created, refused, settled, released, expired, refundable, refunded atomic.Int64
 }
 
 // made counts the outcome of a check that makes a reservation.
@@ -50,5 +52,6 @@ func (e *Engine) ReservationCounts() ReservationCounts {
 	return ReservationCounts{
 		Outstanding: r.outstanding.Load(), Created: r.created.Load(), Refused: r.refused.Load(),
 		Settled: r.settled.Load(), Released: r.released.Load(), Expired: r.expired.Load(),
+		Refundable: r.refundable.Load(), Refunded: r.refunded.Load(),
 	}
 }

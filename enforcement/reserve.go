@@ -102,26 +102,7 @@ func reservationKey(s *Subject, id string) Key {
 func (w *call) reserve(e *Engine, r *Request, it *item) {
 	v := it.Check.Reservation
 	id := cmp.Or(v.ID, uuidText(it.Decision.ID))
-	data := reservationData{ID: id, State: ReservationActive, Charges: make([]reservedCharge, 0, len(r.Charges))}
-	for k := range r.Charges {
-		c, l := &r.Charges[k], &it.Decision.Limits[w.positions[it.first+k]]
-		made := reservedCharge{
-			Policy: l.Rule.Policy, Limit: l.Limit.Name, Cell: c.Key.Cell, Partition: c.Key.Partition[:], Group: c.Group, Cost: c.Cost,
-		}
-		if c.Meter.Algorithm.Bucket() {
-			made.Capacity = c.Meter.Capacity
-		}
-		data.Charges = append(data.Charges, made)
-	}
-	for _, a := range it.Check.Attributes {
-		if it.needs(a.Name) {
-			data.Attributes = append(data.Attributes, a)
-		}
-	}
-	text, err := json.Marshal(&data)
-	if err != nil {
-		panic(err) // the type has only fields that JSON can have
-	}
+	text := w.reservationData(r, it, id)
 	r.Idempotency = idempotency([]item{*it}, nil)
 	var numbers []byte
 	for k := range r.Charges {
@@ -135,6 +116,35 @@ func (w *call) reserve(e *Engine, r *Request, it *item) {
 	r.Reservation = &Reservation{
 		Key: r.Idempotency.Key, Most: e.mostReservations, Life: v.Life.Microseconds(), Kept: reservationOverdue.Microseconds(), Data: text,
 	}
+}
+
+// reservationData returns the data of the record of the request of an item. The charge for the
+// record has no policy.
+func (w *call) reservationData(r *Request, it *item, id string) []byte {
+	data := reservationData{ID: id, State: ReservationActive, Charges: make([]reservedCharge, len(r.Charges))}
+	for k := range r.Charges {
+		position := w.positions[it.first+k]
+		if position < 0 {
+			continue
+		}
+		c, l := &r.Charges[k], &it.Decision.Limits[position]
+		data.Charges[k] = reservedCharge{
+			Policy: l.Rule.Policy, Limit: l.Limit.Name, Cell: c.Key.Cell, Partition: c.Key.Partition[:], Group: c.Group, Cost: c.Cost,
+		}
+		if c.Meter.Algorithm.Bucket() {
+			data.Charges[k].Capacity = c.Meter.Capacity
+		}
+	}
+	for _, a := range it.Check.Attributes {
+		if it.needs(a.Name) {
+			data.Attributes = append(data.Attributes, a)
+		}
+	}
+	text, err := json.Marshal(&data)
+	if err != nil {
+		panic(err) // the type has only fields that JSON can have
+	}
+	return text
 }
 
 // clampEstimates reduces costs that a limit can never allow, if the policy says so.
@@ -184,7 +194,7 @@ func showReservation(r *Record) *Reserved {
 		shown.EndedAt = r.Changed
 	}
 	for i := range data.Charges {
-		if c := &data.Charges[i]; data.charged(r, i) {
+		if c := &data.Charges[i]; c.Policy != "" && data.charged(r, i) {
 			shown.Limits = append(shown.Limits, ReservedLimit{
 				Policy: c.Policy, Limit: c.Limit, Estimate: c.Cost, Cost: c.Cost + r.Applied[i],
 			})
@@ -230,10 +240,15 @@ type ReservationChange struct {
 	Attributes []Attribute
 	// Life is the time from now to the new end of a reservation that is extended.
 	Life time.Duration
+
+	repeat []byte // result of hash, if it is set
 }
 
 // hash identifies a settle or a release, so that a repetition gets the first answer.
 func (c *ReservationChange) hash() []byte {
+	if c.repeat != nil {
+		return c.repeat
+	}
 	check := Check{Attributes: c.Attributes, DefaultCost: c.Cost == nil}
 	if c.Cost != nil {
 		check.Cost = *c.Cost
@@ -324,9 +339,12 @@ func (e *Engine) ChangeReservation(ctx context.Context, s *Subject, change *Rese
 			return showReservation(record.After(&request, o)), false, nil
 		}
 	}
-	return nil, false, &problem.Problem{
-		Kind: problem.Unavailable, RetryAfter: 1, Message: "other calls change this reservation at the same time: try again",
-	}
+	return nil, false, errChangedMeanwhile
+}
+
+// errChangedMeanwhile is the error if other calls change the record each time after it was read.
+var errChangedMeanwhile = &problem.Problem{
+	Kind: problem.Unavailable, RetryAfter: 1, Message: "other calls change this reservation or check at the same time: try again",
 }
 
 // hasEnded returns the error for the change of a reservation that has ended.
@@ -420,7 +438,7 @@ func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, da
 				if change.State == ReservationExpired && r.ReservationExpiry == RefundExpired {
 					charge.Cost = 0
 				}
-				if r.Consistency == Leased && charge.Meter.Algorithm.Bucket() {
+				if r.leasedBucket(charge.Meter) {
 					charge.Cost = max(charge.Cost, c.Cost) // units that other nodes hold could exceed the burst
 				}
 				charge.Receipt = &Receipt{Cost: c.Cost, State: record.Charged[i].State, Capacity: c.Capacity, Index: uint16(i)}
@@ -430,6 +448,9 @@ func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, da
 	}
 	return request
 }
+
+// leasedBucket reports whether other nodes can hold units of a bucket of the rule.
+func (r *Rule) leasedBucket(m *Meter) bool { return r.Consistency == Leased && m.Algorithm.Bucket() }
 
 // adjustedCharge returns the charge of a rule on the counter of an earlier charge, with the
 // numbers in force now and without its cost. ok is false if the rule has no such limit.

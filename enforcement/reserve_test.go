@@ -260,13 +260,13 @@ func TestReservationCounts(t *testing.T) {
 	}
 	w.reserve("r5", "1000") // denied by the limit
 	w.is(fmt.Sprintf("%+v", w.engine.ReservationCounts()),
-		"{Outstanding:3 Created:3 Refused:1 Settled:1 Released:1 Expired:0}", "repetitions count once")
+		"{Outstanding:3 Created:3 Refused:1 Settled:1 Released:1 Expired:0 Refundable:0 Refunded:0}", "repetitions count once")
 	w.clock.Advance(time.Minute)
 	for range 10 {
 		w.sweep()
 	}
 	w.is(fmt.Sprintf("%+v", w.engine.ReservationCounts()),
-		"{Outstanding:0 Created:3 Refused:1 Settled:1 Released:1 Expired:1}", "at the end")
+		"{Outstanding:0 Created:3 Refused:1 Settled:1 Released:1 Expired:1 Refundable:0 Refunded:0}", "at the end")
 }
 
 // Without the limiter, failure modes decide, and there is no reservation that could later give

@@ -1,0 +1,190 @@
+package enforcement
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/internal/problem"
+)
+
+const (
+	// MaxRefundable is the longest time for which a check can be refunded.
+	MaxRefundable = 24 * time.Hour
+
+	// refundOverdue is how long the record of a refundable check is kept after the end of its
+	// windows, to say that a refund comes too late. After a refund it is kept for ReservationKept.
+	refundOverdue = time.Minute
+)
+
+// refundable reports whether the charges of the item are recorded, so that RefundCheck can
+// return them.
+func (it *item) refundable() bool {
+	c := it.Check
+	return c.Refundable && c.Reservation == nil && c.Mode != Peek && !it.denied && !it.blocked
+}
+
+// keepForRefund makes the limiter store the record from which RefundCheck returns the charges
+// of an item. It is the record of a reservation that is not listed.
+func (w *call) keepForRefund(r *Request, it *item) {
+	key := refundKey(it.Subject, it.Decision.ID)
+	if !it.keyed {
+		r.Idempotency.Key = key
+	}
+	r.Reservation = &Reservation{
+		Key: key, Life: refundLife(r.Charges), Kept: refundOverdue.Microseconds(), Data: w.reservationData(r, it, ""),
+	}
+}
+
+// refundKey returns the key of the record of a refundable check. No reservation has such an ID.
+func refundKey(s *Subject, decision [16]byte) Key {
+	return reservationKey(s, "refund "+string(decision[:]))
+}
+
+// refundLife returns the longest time in microseconds for which the windows of charges are
+// open, at most MaxRefundable.
+func refundLife(charges []Charge) int64 {
+	life := MinReservationLife.Microseconds()
+	for i := range charges {
+		switch m := charges[i].Meter; {
+		case charges[i].Key.Cell == IdempotencyCell || charges[i].Group != 0:
+		case m.Algorithm == SlidingWindowCounter:
+			life = max(life, 2*m.Window)
+		default:
+			life = max(life, m.horizon())
+		}
+	}
+	return min(life, MaxRefundable.Microseconds())
+}
+
+// recordPeriods returns the number of units that the counter of new records is charged for the
+// life of the record of a refundable check. So the number of such records of a tenant has a
+// bound that does not depend on the windows of its plan.
+func recordPeriods(charges []Charge) int64 {
+	period := IdempotencyPeriod.Microseconds()
+	return (refundLife(charges) + refundOverdue.Microseconds() + period - 1) / period
+}
+
+// returns reports whether an adjustment of the charge returns units that its window still has.
+// Shadow policies do not count.
+func (c *Charge) returns() bool { return c.Group == 0 && c.Receipt.Cost > c.Cost }
+
+// openUntil returns the end of the windows that charges with receipts were made in, or 0 if there
+// is nothing to return. at is the time of the first charge.
+func openUntil(charges []Charge, at int64) (until int64) {
+	for i := range charges {
+		if c := &charges[i]; c.returns() {
+			state, _ := c.Meter.Settle(c.Receipt.State, c.Rev, at)
+			until = max(until, at+c.Meter.ResetAfter(state, at))
+		}
+	}
+	return min(until, at+MaxRefundable.Microseconds())
+}
+
+// setRefundable sets RefundableUntil from the outcome of the item's request.
+func (it *item) setRefundable(w *call, o *Outcome) {
+	var charges []Charge
+	for i := it.enforced.from; i < it.enforced.to && len(o.Charges) > 0; i++ {
+		if c := w.charges[i]; !it.Decision.Limits[w.positions[i]].Rule.leasedBucket(c.Meter) {
+			c.Receipt, c.Cost = &Receipt{Cost: c.Cost, State: o.Charges[i-it.first].State}, 0
+			charges = append(charges, c)
+		}
+	}
+	it.Decision.RefundableUntil = openUntil(charges, o.At)
+}
+
+// A RefundedCheck is what RefundCheck returned of a check.
+type RefundedCheck struct {
+	Decision              [16]byte
+	CheckedAt, RefundedAt int64 // microseconds since the epoch by the clock of the limiter
+	Limits                []RefundedLimit
+}
+
+// A RefundedLimit is one limit that a refunded check had charged. Refunded is less than Charged
+// if the window has ended, or, for a bucket, if units have refilled since.
+type RefundedLimit struct {
+	Policy, Limit     string
+	Charged, Refunded int64
+}
+
+// errNotRefundable is the error for a decision that the tenant has no record of.
+var errNotRefundable = problem.New(problem.NotFound, "no check with this decision id can be refunded: it is unknown, "+
+	"was not made with refundable: true, charged nothing, was answered with degraded: true, or its windows ended more than a minute ago")
+
+// RefundCheck gives back what a refundable check charged, in the windows that it charged, once.
+// replayed is set if the check was refunded before by a call with the same idempotency key, which
+// is not "". Errors: problem.NotFound; problem.Conflict if the check was refunded before or its
+// windows have ended; problem.Unavailable if the limiter did not answer. The caller can then
+// repeat the call: it is applied at most once.
+func (e *Engine) RefundCheck(ctx context.Context, s *Subject, decision [16]byte, idempotencyKey string) (r *RefundedCheck, replayed bool, err error) {
+	key, change := refundKey(s, decision), ReservationChange{State: ReservationReleased}
+	if idempotencyKey == "" {
+		id := e.newIDAt(e.now().UnixMicro())
+		change.repeat = id[:]
+	} else {
+		sum := sha256.Sum256([]byte(idempotencyKey))
+		change.repeat = sum[:16]
+	}
+	for range changeAttempts {
+		record, data, at, err := e.readRecord(ctx, s, key)
+		switch {
+		case problem.Is(err, problem.NotFound):
+			return nil, false, errNotRefundable
+		case err != nil:
+			return nil, false, err
+		case !record.Open && string(data.Request) == string(change.repeat):
+			return showRefund(decision, record, data), true, nil
+		case !record.Open:
+			return nil, false, wasRefunded(showRefund(decision, record, data))
+		}
+		request := e.adjustment(s, s.Home, key, record, data, &change)
+		request.Reservation.Most = 0
+		end := min(openUntil(request.Charges, record.At), record.Until)
+		if at >= end {
+			return nil, false, refundTooLate(decision, end)
+		}
+		o, err := e.adjust(ctx, request)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case o.Verdict == Granted && o.At >= end: // the windows ended meanwhile, so nothing was returned
+			return nil, false, refundTooLate(decision, end)
+		case o.Verdict == Granted:
+			e.reserved.refunded.Add(1)
+			return showRefund(decision, record.After(&request, o), data), false, nil
+		}
+	}
+	return nil, false, errChangedMeanwhile
+}
+
+// wasRefunded returns the error for a second refund.
+func wasRefunded(r *RefundedCheck) error {
+	what := Instant(r.RefundedAt).Format(InstantLayout)
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		what += fmt.Sprintf("; policy %s, limit %s: %d of %d given back", l.Policy, l.Limit, l.Refunded, l.Charged)
+	}
+	return problem.WithCode(problem.Conflict, "check_refunded", "check %s was refunded at %s", uuidText(r.Decision), what)
+}
+
+// refundTooLate returns the error for a refund after the end of the windows of a check. end is 0 if
+// none of its charges can be returned.
+func refundTooLate(decision [16]byte, end int64) error {
+	why := "it charged nothing, its limits are no longer in the plan, or they are leased buckets"
+	if end != 0 {
+		why = "the windows that it charged ended at " + Instant(end).Format(InstantLayout)
+	}
+	return problem.WithCode(problem.Conflict, "refund_too_late", "check %s cannot be refunded: %s; nothing was given back", uuidText(decision), why)
+}
+
+// showRefund returns a refund from the record of its check after the refund.
+func showRefund(decision [16]byte, record *Record, data *reservationData) *RefundedCheck {
+	r := &RefundedCheck{Decision: decision, CheckedAt: record.At, RefundedAt: record.Changed}
+	for i := range data.Charges {
+		if c := &data.Charges[i]; c.Policy != "" && data.charged(record, i) {
+			r.Limits = append(r.Limits, RefundedLimit{Policy: c.Policy, Limit: c.Limit, Charged: c.Cost, Refunded: -record.Applied[i]})
+		}
+	}
+	return r
+}
