@@ -261,6 +261,8 @@ func (b *batch) checkAtomic() error {
 			return b.faults[i]
 		case b.checks[i].Mode != b.checks[0].Mode:
 			return malformedAt(at+"/mode", "must be the same in all checks of an atomic batch")
+		case b.checks[i].Refundable:
+			return malformedAt(at+"/refundable", "must be false in an atomic batch: send the checks without atomic, or a reservation")
 		}
 	}
 	return nil

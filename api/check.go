@@ -151,9 +151,9 @@ func (s *scratch) read(r *http.Request, who caller) (*enforcement.Subject, error
 	return subject, complete(subject, &s.check, -1)
 }
 
-// complete returns an error in two cases. The tenant requires a method and a path, and the check
+// complete returns an error in three cases. The tenant requires a method and a path, and the check
 // lacks one: policies for a route would not match, and the check would pass them. Or an attribute
-// must be a cost, and is none. index is that of the check in its batch, or -1.
+// must be a cost, and is none. Or a peek is refundable. index is that of the check in its batch, or -1.
 func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
 	var pointer, message string
 	switch name, fault := s.CostFault(c); {
@@ -163,6 +163,8 @@ func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
 		pointer, message = "/path", routeRequired
 	case name != "":
 		pointer, message = "/attributes/"+problem.Escape(name), fault
+	case c.Refundable && c.Mode == enforcement.Peek:
+		pointer, message = "/refundable", "must be false with the mode peek, which charges nothing"
 	default:
 		return nil
 	}
@@ -270,7 +272,13 @@ func (s *scratch) decode(text string) (tenant string, err error) {
 // decodeCheck decodes one check into c. room is the array in which it stores the attributes. The
 // strings in c are parts of the decoded text.
 func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement.Attribute) (tenant string) {
-	return decodeCheckWith(d, c, room, func(d *strictjson.Decoder, _ string) { d.Unknown() })
+	return decodeCheckWith(d, c, room, func(d *strictjson.Decoder, name string) {
+		if name != "refundable" {
+			d.Unknown()
+			return
+		}
+		c.Refundable = d.Bool()
+	})
 }
 
 // decodeCheckWith is decodeCheck for a body that has more members: it calls other with the name

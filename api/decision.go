@@ -111,6 +111,11 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 	if d.Idempotency == enforcement.Replayed {
 		b = append(b, `,"replayed":true`...)
 	}
+	if d.RefundableUntil != 0 {
+		b = append(b, `,"refundable_until":"`...)
+		b = enforcement.Instant(d.RefundableUntil).AppendFormat(b, enforcement.InstantLayout)
+		b = append(b, '"')
+	}
 	b = appendNearLimit(b, d.NearLimit())
 	b = append(b, `,"limits":[`...)
 	for i := range d.Limits {

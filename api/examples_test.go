@@ -94,6 +94,7 @@ var before = map[string][]call{
 		{method: "POST", path: "/v1/people", body: `{"email":"other@example.com","role":"editor"}`},
 	},
 	"getExplanation refusal":       someTraffic,
+	"refundCheck refunded":         {someRefundable},
 	"listReservations page":        {someReservation},
 	"getReservation active":        {someReservation},
 	"settleReservation settled":    {someReservation},
@@ -133,6 +134,10 @@ var (
 	someReservation = call{
 		method: "POST", path: "/v1/reservations",
 		body: `{"id":"job-42","ttl_ms":60000,"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.9"},"cost":4}`,
+	}
+	someRefundable = call{
+		method: "POST", path: "/v1/check", as: "01939c1e-0000-7000-8000-000000000082",
+		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.9"},"refundable":true}`,
 	}
 	someAlertRule = call{
 		method: "POST", path: "/v1/alert-rules", as: "01939c1e-0000-7000-8000-000000000091",

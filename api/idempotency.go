@@ -64,8 +64,12 @@ func keyRefused(d *enforcement.Decision) error {
 	case enforcement.KeyReused:
 		return errKeyReused
 	case enforcement.TooManyKeys:
-		p := problem.WithCode(problem.Unavailable, "too_many_idempotency_keys",
-			"the tenant has used too many new Idempotency-Keys in the last 10 minutes; this check was not decided, and nothing was charged")
+		code, what := "too_many_idempotency_keys", "used too many new Idempotency-Keys"
+		if d.Check.Refundable {
+			code, what = "too_many_refundable_checks", "made too many refundable checks, or used too many new Idempotency-Keys,"
+		}
+		p := problem.WithCode(problem.Unavailable, code,
+			"the tenant has %s in the last 10 minutes; this check was not decided, and nothing was charged", what)
 		p.RetryAfter = seconds(d.RetryAfter)
 		return p
 	}
@@ -89,11 +93,21 @@ func idempotencyKey(h http.Header) (string, error) {
 		return "", nil
 	}
 	key := lines[0]
-	visible := strings.Trim(key, "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~") == ""
-	if len(lines) > 1 || key == "" || len(key) > maxIdempotencyKey || !visible {
-		return "", malformedAt(idempotencyKeyHeader, "must be one value of 1 to 255 visible ASCII characters")
+	if len(lines) > 1 || key == "" {
+		return "", errKeyForm
 	}
-	return key, nil
+	return key, validKey(key)
+}
+
+var errKeyForm = malformedAt(idempotencyKeyHeader, "must be one value of 1 to 255 visible ASCII characters")
+
+// validKey returns an error unless key has the form of an Idempotency-Key.
+func validKey(key string) error {
+	visible := strings.Trim(key, "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~") == ""
+	if len(key) > maxIdempotencyKey || !visible {
+		return errKeyForm
+	}
+	return nil
 }
 
 // handle calls the handler of a management operation. If the request has an Idempotency-Key, it

@@ -1331,6 +1331,24 @@ type Change struct {
 // ChangeKind What happened. Later versions may add values.
 type ChangeKind string
 
+// CheckRefund What was given back of a check.
+type CheckRefund struct {
+	// CheckedAt When the check was charged, by the clock of the limiter.
+	CheckedAt Instant `json:"checked_at"`
+
+	// DecisionId The id of the decision.
+	DecisionId openapi_types.UUID `json:"decision_id"`
+
+	// Limits The limits that it charged.
+	Limits []RefundedLimit `json:"limits"`
+
+	// RefundedAt When it was given back.
+	RefundedAt Instant `json:"refunded_at"`
+
+	// Tenant Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Tenant Slug `json:"tenant"`
+}
+
 // Configuration Plans and tenants by slug. A member that is left out is not managed.
 type Configuration struct {
 	// Plans The documents of plans, which are published.
@@ -2775,6 +2793,21 @@ type RecentRefusal struct {
 // Reference An id or a slug.
 type Reference = string
 
+// RefundedLimit One limit that a check charged.
+type RefundedLimit struct {
+	// Charged The cost that was charged.
+	Charged int64 `json:"charged"`
+
+	// Limit Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy"`
+
+	// Refunded The units that were given back: less than `charged` if the window had ended, the limit is no longer in the plan, or a bucket may have refilled since.
+	Refunded int64 `json:"refunded"`
+}
+
 // RefusalPage A page of denials.
 type RefusalPage struct {
 	// Data The rows.
@@ -3316,6 +3349,9 @@ type AuditToParameter = time.Time
 // BlockParameter defines model for BlockParameter.
 type BlockParameter = openapi_types.UUID
 
+// CheckOwnerParameter An id or a slug.
+type CheckOwnerParameter = Reference
+
 // CountStepParameter The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 type CountStepParameter = CountStep
 
@@ -3396,6 +3432,12 @@ type QueryParameter = string
 
 // RankingLimitParameter defines model for RankingLimitParameter.
 type RankingLimitParameter = int
+
+// RefundIdempotencyKeyParameter defines model for RefundIdempotencyKeyParameter.
+type RefundIdempotencyKeyParameter = string
+
+// RefundedDecisionParameter defines model for RefundedDecisionParameter.
+type RefundedDecisionParameter = string
 
 // RefusalFromParameter defines model for RefusalFromParameter.
 type RefusalFromParameter = time.Time
@@ -3842,6 +3884,15 @@ type DownloadAuditParams struct {
 
 	// To Only entries before this time.
 	To AuditToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+}
+
+// RefundCheckParams defines parameters for RefundCheck.
+type RefundCheckParams struct {
+	// Tenant The tenant of the check, by id or slug. An operator key must name it; a tenant key may leave it out.
+	Tenant CheckOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// IdempotencyKey A value of your own for this refund. A repetition of the call with it gets the first answer, and other refunds of the check are `409`.
+	IdempotencyKey RefundIdempotencyKeyParameter `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // ApplyConfigurationParams defines parameters for ApplyConfiguration.
@@ -4293,6 +4344,9 @@ type ServerInterface interface {
 	// DownloadAudit Download the audit log
 	// (GET /v1/audit.csv)
 	DownloadAudit(ctx echo.Context, params DownloadAuditParams) error
+	// RefundCheck Give back what a check charged
+	// (POST /v1/checks/{decision}/refund)
+	RefundCheck(ctx echo.Context, decision RefundedDecisionParameter, params RefundCheckParams) error
 	// GetConfiguration Export plans, tenants, overrides, and lists
 	// (GET /v1/configuration)
 	GetConfiguration(ctx echo.Context) error
@@ -5685,6 +5739,48 @@ func (w *ServerInterfaceWrapper) DownloadAudit(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.DownloadAudit(ctx, params)
+	return err
+}
+
+// RefundCheck converts echo context to params.
+func (w *ServerInterfaceWrapper) RefundCheck(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "decision" -------------
+	var decision RefundedDecisionParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "decision", ctx.Param("decision"), &decision, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter decision: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RefundCheckParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey RefundIdempotencyKeyParameter
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RefundCheck(ctx, decision, params)
 	return err
 }
 
@@ -7393,6 +7489,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/analytics/traffic", wrapper.GetTraffic, options.OperationMiddlewares["getTraffic"]...)
 	router.GET(options.BaseURL+"/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
 	router.GET(options.BaseURL+"/v1/audit.csv", wrapper.DownloadAudit, options.OperationMiddlewares["downloadAudit"]...)
+	router.POST(options.BaseURL+"/v1/checks/:decision/refund", wrapper.RefundCheck, options.OperationMiddlewares["refundCheck"]...)
 	router.GET(options.BaseURL+"/v1/configuration", wrapper.GetConfiguration, options.OperationMiddlewares["getConfiguration"]...)
 	router.POST(options.BaseURL+"/v1/configuration/apply", wrapper.ApplyConfiguration, options.OperationMiddlewares["applyConfiguration"]...)
 	router.GET(options.BaseURL+"/v1/explain/:decision", wrapper.GetExplanation, options.OperationMiddlewares["getExplanation"]...)
@@ -8390,6 +8487,29 @@ func (response DownloadAudit200TextcsvResponse) VisitDownloadAuditResponse(w htt
 		defer closer.Close()
 	}
 	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type RefundCheckRequestObject struct {
+	Decision RefundedDecisionParameter `json:"decision"`
+	Params   RefundCheckParams
+}
+
+type RefundCheckResponseObject interface {
+	VisitRefundCheckResponse(w http.ResponseWriter) error
+}
+
+type RefundCheck200JSONResponse CheckRefund
+
+func (response RefundCheck200JSONResponse) VisitRefundCheckResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
 	return err
 }
 
@@ -10211,6 +10331,9 @@ type StrictServerInterface interface {
 	// DownloadAudit Download the audit log
 	// (GET /v1/audit.csv)
 	DownloadAudit(ctx context.Context, request DownloadAuditRequestObject) (DownloadAuditResponseObject, error)
+	// RefundCheck Give back what a check charged
+	// (POST /v1/checks/{decision}/refund)
+	RefundCheck(ctx context.Context, request RefundCheckRequestObject) (RefundCheckResponseObject, error)
 	// GetConfiguration Export plans, tenants, overrides, and lists
 	// (GET /v1/configuration)
 	GetConfiguration(ctx context.Context, request GetConfigurationRequestObject) (GetConfigurationResponseObject, error)
@@ -11417,6 +11540,32 @@ func (sh *strictHandler) DownloadAudit(ctx echo.Context, params DownloadAuditPar
 		return err
 	} else if validResponse, ok := response.(DownloadAuditResponseObject); ok {
 		return validResponse.VisitDownloadAuditResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RefundCheck operation middleware
+func (sh *strictHandler) RefundCheck(ctx echo.Context, decision RefundedDecisionParameter, params RefundCheckParams) error {
+	var request RefundCheckRequestObject
+
+	request.Decision = decision
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RefundCheck(ctx.Request().Context(), request.(RefundCheckRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RefundCheck")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RefundCheckResponseObject); ok {
+		return validResponse.VisitRefundCheckResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -145,6 +145,7 @@ func (a *API) routes() []route {
 	usage := needs(a.cfg.Usage != nil, "this node does not show usage or reset counters")
 	return []route{
 		post("/v1/check", "check", accounts.Check, nil).params("deny_status"), // ServeHTTP calls serveCheck instead
+		post("/v1/checks/:decision/refund", "refundCheck", accounts.Check, reservations(g.RefundCheck)).params("tenant"),
 		post("/v1/reservations", "reserve", accounts.Check, nil).decides(a.reserve),
 		get("/v1/reservations", "listReservations", accounts.TenantRead, reservations(g.ListReservations)).params("tenant limit cursor"),
 		get("/v1/reservations/:reservation", "getReservation", accounts.TenantRead, reservations(g.GetReservation)).params("tenant"),

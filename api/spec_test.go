@@ -88,7 +88,7 @@ func compareRoute(t *testing.T, r api.RouteRow, op *openapi3.Operation) {
 		t.Errorf("%s: query %v, the table says %v", r.Operation, query, r.Query)
 	}
 	creates := r.Method == "POST" && (op.Responses.Value("201") != nil || op.Responses.Value("202") != nil)
-	decides := r.Operation == "check" || r.Operation == "checkBatch" || r.Operation == "reserve" // the limiter keeps their keys
+	decides := r.Operation == "check" || r.Operation == "checkBatch" || r.Operation == "reserve" || r.Operation == "refundCheck" // the limiter keeps their keys
 	if idempotent != (r.Idempotent || decides) || idempotent != (creates || decides) {
 		t.Errorf("%s: Idempotency-Key %v, the table says %v, creates an object: %v", r.Operation, idempotent, r.Idempotent, creates)
 	}

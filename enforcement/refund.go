@@ -108,8 +108,8 @@ type RefundedLimit struct {
 	Charged, Refunded int64
 }
 
-// errNotRefundable is the error for a decision that the tenant has no record of.
-var errNotRefundable = problem.New(problem.NotFound, "no check with this decision id can be refunded: it is unknown, "+
+// ErrNotRefundable is the error for a decision that the tenant has no record of.
+var ErrNotRefundable = problem.New(problem.NotFound, "no check with this decision id can be refunded: it is unknown, "+
 	"was not made with refundable: true, charged nothing, was answered with degraded: true, or its windows ended more than a minute ago")
 
 // RefundCheck gives back what a refundable check charged, in the windows that it charged, once.
@@ -130,7 +130,7 @@ func (e *Engine) RefundCheck(ctx context.Context, s *Subject, decision [16]byte,
 		record, data, at, err := e.readRecord(ctx, s, key)
 		switch {
 		case problem.Is(err, problem.NotFound):
-			return nil, false, errNotRefundable
+			return nil, false, ErrNotRefundable
 		case err != nil:
 			return nil, false, err
 		case !record.Open && string(data.Request) == string(change.repeat):

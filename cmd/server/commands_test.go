@@ -93,12 +93,12 @@ func TestFlagsOfEveryCommand(t *testing.T) {
 	writes := []string{
 		"migrate up", "migrate down", "migrate force", "key create", "key revoke", "backup",
 		"user create", "user invite", "user link", "user role", "user disable", "user enable", "user reset-second-factor",
-		"check", "tenants create", "tenants set", "tenants delete", "plans create", "plans save", "plans publish", "plans delete",
+		"check", "refund", "reservations settle", "reservations extend", "reservations release", "tenants create", "tenants set", "tenants delete", "plans create", "plans save", "plans publish", "plans delete",
 		"keys create", "keys rotate", "keys revoke", "overrides create", "overrides delete", "lists add", "lists delete", "apply",
 	}
 	reads := []string{
 		"migrate status", "key list", "user list", "audit verify", "simulate", "doctor", "bench", "healthcheck", "version",
-		"explain", "top", "tail", "usage", "tenants list", "tenants get", "plans list", "plans get", "plans validate", "plans diff",
+		"reservations list", "reservations get", "explain", "top", "tail", "usage", "tenants list", "tenants get", "plans list", "plans get", "plans validate", "plans diff",
 		"plans versions", "keys list", "keys get", "overrides list", "overrides get", "export", "diff", "import", "lists list", "lists get",
 	}
 	parser, err := program{getenv: func(string) string { return "" }}.parser(t.Context())

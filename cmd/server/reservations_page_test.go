@@ -12,26 +12,37 @@ import (
 	"testing"
 )
 
-// The session of docs/reservations.md is played: the plan is applied, the requests are sent in
-// order, and the answers have the members that the page shows.
-func TestReservationsPage(t *testing.T) {
+// The sessions of these pages are played: the plan is applied, the requests are sent in order, and
+// the answers have the members that the page shows. {decision_id} is that of the answer before.
+func TestPagesOfRequests(t *testing.T) {
 	t.Parallel()
-	requests, answers := blocksOf(t, "docs/reservations.md", "http"), blocksOf(t, "docs/reservations.md", "json")
-	if len(requests) != 4 || len(answers) != len(requests) {
+	for page, requests := range map[string]int{"docs/reservations.md": 4, "docs/refunds.md": 3} {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			playPage(t, page, requests)
+		})
+	}
+}
+
+func playPage(t *testing.T, page string, count int) {
+	t.Helper()
+	requests, answers := blocksOf(t, page, "http"), blocksOf(t, page, "json")
+	if len(requests) != count || len(answers) != len(requests) {
 		t.Fatalf("%d requests and %d answers", len(requests), len(answers))
 	}
 	plan := filepath.Join(t.TempDir(), "plan.yaml")
-	if err := os.WriteFile(plan, []byte(blocksOf(t, "docs/reservations.md", "yaml")[0]), 0o600); err != nil {
+	if err := os.WriteFile(plan, []byte(blocksOf(t, page, "yaml")[0]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	settings := cliServer(t)
 	if _, err := command(t, settings, "", "apply", "-f", plan); err != nil {
 		t.Fatal(err)
 	}
+	decision := ""
 	for i, text := range requests {
 		line, body, _ := strings.Cut(strings.TrimSpace(text), "\n")
 		method, path, _ := strings.Cut(line, " ")
-		r, err := http.NewRequestWithContext(t.Context(), method, settings["HEADGATE_URL"]+path, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), method, settings["HEADGATE_URL"]+strings.ReplaceAll(path, "{decision_id}", decision), strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,6 +64,8 @@ func TestReservationsPage(t *testing.T) {
 		if !has(got, shown) {
 			t.Errorf("%s: %s, the page shows %s", line, out, answers[i])
 		}
+		members, _ := got.(map[string]any)
+		decision, _ = members["decision_id"].(string)
 	}
 }
 

@@ -49,6 +49,7 @@ type checkCommand struct {
 	Mode   string `default:"enforce" enum:"enforce,peek,force" setting:"false" help:"enforce charges the limits, peek charges nothing, force charges without denying."`
 	DryRun bool   `setting:"false" help:"The same as --mode peek: charge nothing."`
 
+	Refundable     bool   `setting:"false" help:"Keep what the check charges, so that headgate refund can give it back."`
 	IdempotencyKey string `setting:"false" placeholder:"KEY" help:"A value of your own for this check. A repetition with it within 10 minutes gets the same decision and charges nothing."`
 }
 
@@ -67,7 +68,11 @@ func (k checkCommand) Run(ctx context.Context, t Terminal) error {
 		k.Mode = "peek"
 	}
 	c.idempotencyKey = k.IdempotencyKey
-	a, err := c.send(ctx, http.MethodPost, path("check"), url.Values{"deny_status": {"200"}}, k.body(k.Mode), "")
+	body := k.body(k.Mode)
+	if k.Refundable && k.Mode != "peek" {
+		body["refundable"] = true
+	}
+	a, err := c.send(ctx, http.MethodPost, path("check"), url.Values{"deny_status": {"200"}}, body, "")
 	if err != nil {
 		return err
 	}
@@ -94,6 +99,9 @@ func (c *client) decision(document []byte, at string) error {
 			verdict += ", as before"
 		}
 		fmt.Fprintf(w, "%s: %s (tenant %s, plan %s)\n", verdict, cell(lookUp(d, "reason")), cell(lookUp(d, "tenant")), cell(lookUp(d, "plan")))
+		if until := lookUp(d, "refundable_until"); until != nil {
+			fmt.Fprintf(w, "refundable until %s: headgate refund %s --tenant %s\n", cell(until), cell(lookUp(d, "decision_id")), cell(lookUp(d, "tenant")))
+		}
 		limits, _ := lookUp(d, "limits").([]any)
 		if len(limits) == 0 {
 			return nil

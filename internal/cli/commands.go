@@ -12,20 +12,22 @@ import (
 
 // Commands contains the commands that call an installation over its REST API.
 type Commands struct {
-	Check     checkCommand     `cmd:"" group:"remote" help:"Decide a check: headgate check POST /v1/login --tenant acme -a user=u1"`
-	Explain   explainCommand   `cmd:"" group:"remote" help:"Explain how a check would be decided, and charge nothing: headgate explain POST /v1/login --tenant acme -a user=u1"`
-	Top       topCommand       `cmd:"" group:"remote" help:"Rank tenants, policies, routes or keys by their denials: headgate top --by keys --tenant acme"`
-	Tail      tailCommand      `cmd:"" group:"remote" help:"Print denials as they happen: headgate tail --tenant acme"`
-	Usage     usageCommand     `cmd:"" group:"remote" help:"Show what a tenant and its keys have left: headgate usage acme"`
-	Tenants   tenantsCommand   `cmd:"" group:"remote" help:"List, create, change and delete tenants."`
-	Plans     plansCommand     `cmd:"" group:"remote" help:"List, draft, publish and delete plans."`
-	Keys      keysCommand      `cmd:"" group:"remote" help:"List, create, rotate and revoke the API keys of a tenant, or of the operator."`
-	Overrides overridesCommand `cmd:"" group:"remote" help:"List, create and delete overrides of a tenant."`
-	Export    exportCommand    `cmd:"" group:"remote" help:"Print plans, tenants, overrides and lists as YAML: headgate export > plans/all.yaml"`
-	Diff      diffCommand      `cmd:"" group:"remote" help:"Compare files with an installation: headgate diff -f plans/"`
-	Apply     applyCommand     `cmd:"" group:"remote" help:"Make an installation as files say, in one transaction: headgate apply -f plans/"`
-	Import    importCommand    `cmd:"" group:"remote" help:"Convert rate limits of another product to a file for apply: headgate import nginx nginx.conf > plans/nginx.yaml"`
-	Lists     listsCommand     `cmd:"" group:"remote" help:"List, add and delete entries of the deny list and the allow list of a tenant."`
+	Check        checkCommand        `cmd:"" group:"remote" help:"Decide a check: headgate check POST /v1/login --tenant acme -a user=u1"`
+	Explain      explainCommand      `cmd:"" group:"remote" help:"Explain how a check would be decided, and charge nothing: headgate explain POST /v1/login --tenant acme -a user=u1"`
+	Refund       refundCommand       `cmd:"" group:"remote" help:"Give back what a refundable check charged: headgate refund 0190… --tenant acme"`
+	Reservations reservationsCommand `cmd:"" group:"remote" help:"List, show, settle, extend and give back the reservations of a tenant."`
+	Top          topCommand          `cmd:"" group:"remote" help:"Rank tenants, policies, routes or keys by their denials: headgate top --by keys --tenant acme"`
+	Tail         tailCommand         `cmd:"" group:"remote" help:"Print denials as they happen: headgate tail --tenant acme"`
+	Usage        usageCommand        `cmd:"" group:"remote" help:"Show what a tenant and its keys have left: headgate usage acme"`
+	Tenants      tenantsCommand      `cmd:"" group:"remote" help:"List, create, change and delete tenants."`
+	Plans        plansCommand        `cmd:"" group:"remote" help:"List, draft, publish and delete plans."`
+	Keys         keysCommand         `cmd:"" group:"remote" help:"List, create, rotate and revoke the API keys of a tenant, or of the operator."`
+	Overrides    overridesCommand    `cmd:"" group:"remote" help:"List, create and delete overrides of a tenant."`
+	Export       exportCommand       `cmd:"" group:"remote" help:"Print plans, tenants, overrides and lists as YAML: headgate export > plans/all.yaml"`
+	Diff         diffCommand         `cmd:"" group:"remote" help:"Compare files with an installation: headgate diff -f plans/"`
+	Apply        applyCommand        `cmd:"" group:"remote" help:"Make an installation as files say, in one transaction: headgate apply -f plans/"`
+	Import       importCommand       `cmd:"" group:"remote" help:"Convert rate limits of another product to a file for apply: headgate import nginx nginx.conf > plans/nginx.yaml"`
+	Lists        listsCommand        `cmd:"" group:"remote" help:"List, add and delete entries of the deny list and the allow list of a tenant."`
 }
 
 // A writing has the flags of a command that changes something. With --dry-run, the command prints

@@ -293,6 +293,9 @@ func (s sink) reservations(n enforcement.ReservationCounts) {
 	s.counter("reservations_total", help, n.Settled, "event", "settled")
 	s.counter("reservations_total", help, n.Released, "event", "released")
 	s.counter("reservations_total", help, n.Expired, "event", "expired")
+	const refunds = "Checks of this node that could be refunded, and refunds of checks, by event."
+	s.counter("refundable_checks_total", refunds, n.Refundable, "event", "charged")
+	s.counter("refundable_checks_total", refunds, n.Refunded, "event", "refunded")
 }
 
 func (s sink) snapshot(state SnapshotState) {

@@ -14,6 +14,7 @@ type Code struct {
 // Codes has every code of the API, sorted by name.
 var Codes = []Code{
 	{"already_exists", "conflict", "An object with this id exists already."},
+	{"check_refunded", "conflict", "The check was refunded before. The detail says when, and what was given back."},
 	{"commit_unknown", "unavailable", "The connection to the database broke during the commit. " +
 		"The change may have been made: read the object before you try again."},
 	{"customer_key", "unauthenticated", "The request to /v1/forward-auth has no key of a customer that a tenant has."},
@@ -37,6 +38,8 @@ var Codes = []Code{
 	{"overloaded", "overloaded", "The queue of this node has no room for the batch."},
 	{"own_account", "forbidden", "A person cannot do this to their own account."},
 	{"plan_in_use", "conflict", "The plan has tenants. Move them to another plan first."},
+	{"refund_too_late", "conflict", "The windows that the check charged have ended, or its limits are no longer in the plan. " +
+		"Nothing was given back."},
 	{"reservation_ended", "conflict", "The reservation has ended. The detail says how, and what is charged."},
 	{"reservation_exists", "conflict", "The tenant has a reservation with this id, or made one with this Idempotency-Key, " +
 		"from another request."},
@@ -52,6 +55,8 @@ var Codes = []Code{
 	{"too_many_maintenance_windows", "conflict", "The owner has the maximum number of maintenance windows. Delete one first."},
 	{"too_many_members", "conflict", "The tenant has the maximum number of people."},
 	{"too_many_overrides", "conflict", "The tenant has the maximum number of overrides."},
+	{"too_many_refundable_checks", "unavailable", "The tenant made more refundable checks in 10 minutes than " +
+		"HEADGATE_MAX_IDEMPOTENCY_KEYS allows. The check was not decided and nothing was charged."},
 	{"too_many_reservations", "unavailable", "The tenant has as many outstanding reservations as " +
 		"HEADGATE_MAX_RESERVATIONS allows. Nothing was charged."},
 	{"too_many_rules", "conflict", "The owner has the maximum number of alert rules. Delete one first."},

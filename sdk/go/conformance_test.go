@@ -50,6 +50,7 @@ type request struct {
 	Attributes           map[string]string
 	Cost                 *int64
 	Mode                 headgate.Mode
+	Refundable           bool
 	IdempotencyKey       string `json:"idempotency_key"`
 }
 
@@ -183,7 +184,7 @@ func (p *played) request(r request) headgate.CheckRequest {
 		attributes[name] = filled.Replace(value)
 	}
 	return headgate.CheckRequest{
-		Tenant: r.Tenant, Method: r.Method, Path: r.Path, Attributes: attributes, Cost: r.Cost, Mode: r.Mode,
+		Tenant: r.Tenant, Method: r.Method, Path: r.Path, Attributes: attributes, Cost: r.Cost, Mode: r.Mode, Refundable: r.Refundable,
 		IdempotencyKey: filled.Replace(r.IdempotencyKey),
 	}
 }

@@ -53,6 +53,9 @@ type Decision struct {
 	DelayMS      int64  `json:"delay_ms"`
 	Degraded     bool   `json:"degraded"` // failure modes decided
 	Replayed     bool   `json:"replayed"` // the first decision of the IdempotencyKey; nothing was charged again
+	// RefundableUntil is the time until which a check with Refundable can be refunded, in RFC 3339;
+	// empty if there is nothing to refund.
+	RefundableUntil string `json:"refundable_until"`
 	// NearLimit is the largest warn_at threshold that an enforced limit has reached, in percent;
 	// nil if there is none.
 	NearLimit        *int         `json:"near_limit"`

@@ -30,6 +30,9 @@ type CheckRequest struct {
 	Cost *int64
 	// Mode is the mode of the check. Default: Enforce.
 	Mode Mode
+	// Refundable keeps what the check charges, so that Client.RefundCheck of package manage can
+	// give it back. Not with Peek, and not in an atomic batch. Default: false.
+	Refundable bool
 	// IdempotencyKey makes the check idempotent: 1 to 255 visible ASCII characters, such as
 	// the ID of the request that you serve. A repetition within 10 minutes gets the first
 	// decision again and charges nothing. The client therefore also retries if the
@@ -67,6 +70,9 @@ func (r *CheckRequest) append(b []byte) []byte {
 		b = strconv.AppendInt(b, *r.Cost, 10)
 	}
 	b = appendMember(b, "mode", string(r.Mode))
+	if r.Refundable {
+		b = append(comma(b), `"refundable":true`...)
+	}
 	return append(b, '}')
 }
 

@@ -42,6 +42,9 @@ type CheckRequest struct {
 	Cost *int64 `json:"cost,omitzero"`
 	// `peek` charges nothing. `force` charges even if nothing is left. Default: `enforce`.
 	Mode string `json:"mode,omitzero"`
+	// Keep what the check charges, so that `POST /v1/checks/{decision}/refund` can give it back. Not
+	// with the mode `peek`, and not in an atomic batch. An explanation ignores it. Default: false.
+	Refundable *bool `json:"refundable,omitzero"`
 }
 
 // Mode: The mode of the check. Later versions may add values.
@@ -160,6 +163,10 @@ type DecisionBase struct {
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
+	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
+	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
+	// nothing that can be given back, or if `degraded` is true.
+	RefundableUntil string `json:"refundable_until,omitzero"`
 	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
@@ -199,6 +206,10 @@ type Decision struct {
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
+	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
+	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
+	// nothing that can be given back, or if `degraded` is true.
+	RefundableUntil string `json:"refundable_until,omitzero"`
 	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
@@ -240,6 +251,10 @@ type Denial struct {
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
+	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
+	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
+	// nothing that can be given back, or if `degraded` is true.
+	RefundableUntil string `json:"refundable_until,omitzero"`
 	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
@@ -291,6 +306,10 @@ type DecisionOrDenial struct {
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
+	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
+	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
+	// nothing that can be given back, or if `degraded` is true.
+	RefundableUntil string `json:"refundable_until,omitzero"`
 	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
@@ -308,6 +327,33 @@ type DecisionOrDenial struct {
 	Detail string `json:"detail,omitzero"`
 	// The names of the denying limits, as in the headers.
 	ViolatedPolicies ViolatedPolicies `json:"violated-policies,omitzero"`
+}
+
+// CheckRefund: What was given back of a check.
+type CheckRefund struct {
+	// The id of the decision.
+	DecisionID string `json:"decision_id"`
+	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Tenant Slug `json:"tenant"`
+	// When the check was charged, by the clock of the limiter.
+	CheckedAt string `json:"checked_at"`
+	// When it was given back.
+	RefundedAt string `json:"refunded_at"`
+	// The limits that it charged.
+	Limits []RefundedLimit `json:"limits"`
+}
+
+// RefundedLimit: One limit that a check charged.
+type RefundedLimit struct {
+	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy"`
+	// Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+	// The cost that was charged.
+	Charged int64 `json:"charged"`
+	// The units that were given back: less than `charged` if the window had ended, the limit is no
+	// longer in the plan, or a bucket may have refilled since.
+	Refunded int64 `json:"refunded"`
 }
 
 // ReservationRequest: A request to decide, whose cost is an estimate.
@@ -370,6 +416,10 @@ type ReservationDecision struct {
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
+	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
+	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
+	// nothing that can be given back, or if `degraded` is true.
+	RefundableUntil string `json:"refundable_until,omitzero"`
 	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
@@ -2710,6 +2760,23 @@ type SimulationResultStepsItemLimitsItem struct {
 	// Milliseconds after which the same request would pass if no other request comes, by the numbers
 	// in force now. 0 if the request is allowed. Null if waiting does not help.
 	RetryAfterMS *RetryAfter `json:"retry_after_ms"`
+}
+
+// RefundCheckParams: the optional parameters of RefundCheck; the first counts.
+type RefundCheckParams struct {
+	// The tenant of the check, by id or slug. An operator key must name it; a tenant key may leave it
+	// out.
+	Tenant Reference
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
+// RefundCheck: Give back what a check charged. POST /v1/checks/{decision}/refund
+func (c *Client) RefundCheck(ctx context.Context, decision string, params ...RefundCheckParams) (Answer[CheckRefund], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[CheckRefund](ctx, c, call{method: http.MethodPost, path: "/v1/checks/" + url.PathEscape(decision) + "/refund", idempotent: true, idempotencyKey: p.IdempotencyKey, query: q})
 }
 
 // ListReservationsParams: the optional parameters of ListReservations; the first counts.

@@ -36,6 +36,9 @@ class CheckRequest:
     #: charges nothing. The client therefore also retries if the connection breaks before the
     #: answer. In a batch, only the key of the first request counts; it is that of the whole batch.
     idempotency_key: Optional[str] = None
+    #: Keeps what the check charges, so that manage.refund_check can give it back. Not with peek,
+    #: and not in an atomic batch. Default: False.
+    refundable: bool = False
 
     def wire(self) -> Dict[str, Any]:
         """Return the members that are set, in a fixed order. Equal requests give equal JSON."""
@@ -49,6 +52,8 @@ class CheckRequest:
             found["cost"] = self.cost
         if self.mode:
             found["mode"] = self.mode
+        if self.refundable:
+            found["refundable"] = True
         return found
 
 
@@ -94,6 +99,8 @@ class Decision:
     near_limit: Optional[int] = None
     #: The first decision of the idempotency_key; nothing was charged again.
     replayed: bool = False
+    #: The time until which a check with refundable can be refunded, in RFC 3339. None: there is nothing to refund.
+    refundable_until: Optional[str] = None
 
     kind = "decision"
     allowed = True
@@ -186,4 +193,4 @@ class Reply:
         return Denial(**known, headers=headers, violated_policies=body.get("violated-policies") or [])
 
 
-_COMMON = ("decision_id", "tenant", "plan", "plan_version", "mode", "reason", "retry_after_ms", "delay_ms", "degraded", "near_limit")
+_COMMON = ("decision_id", "tenant", "plan", "plan_version", "mode", "reason", "retry_after_ms", "delay_ms", "degraded", "near_limit", "refundable_until")

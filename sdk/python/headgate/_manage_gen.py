@@ -37,6 +37,7 @@ class CheckRequest(TypedDict):
     attributes: NotRequired[Attributes]
     cost: NotRequired[int]
     mode: NotRequired[Literal["enforce", "peek", "force"]]
+    refundable: NotRequired[bool]
 
 
 # The mode of the check. Later versions may add values.
@@ -93,6 +94,7 @@ class DecisionBase(TypedDict):
     delay_ms: int
     degraded: bool
     replayed: NotRequired[bool]
+    refundable_until: NotRequired[str]
     near_limit: NotRequired[int]
     limits: List[LimitState]
 
@@ -113,6 +115,7 @@ class Decision(TypedDict):
     delay_ms: int
     degraded: bool
     replayed: NotRequired[bool]
+    refundable_until: NotRequired[str]
     near_limit: NotRequired[int]
     limits: List[LimitState]
     kind: Literal["decision"]
@@ -135,6 +138,7 @@ Denial = TypedDict(
         "delay_ms": "int",
         "degraded": "bool",
         "replayed": "NotRequired[bool]",
+        "refundable_until": "NotRequired[str]",
         "near_limit": "NotRequired[int]",
         "limits": "List[LimitState]",
         "kind": "Literal['denial']",
@@ -149,6 +153,25 @@ Denial = TypedDict(
 
 # A decision, or a denial with the members of a problem.
 DecisionOrDenial = Union["Decision", "Denial"]
+
+
+class CheckRefund(TypedDict):
+    """What was given back of a check."""
+
+    decision_id: str
+    tenant: Slug
+    checked_at: str
+    refunded_at: str
+    limits: List[RefundedLimit]
+
+
+class RefundedLimit(TypedDict):
+    """One limit that a check charged."""
+
+    policy: Slug
+    limit: LimitName
+    charged: int
+    refunded: int
 
 
 class ReservationRequest(TypedDict):
@@ -188,6 +211,7 @@ class ReservationDecision(TypedDict):
     delay_ms: int
     degraded: bool
     replayed: NotRequired[bool]
+    refundable_until: NotRequired[str]
     near_limit: NotRequired[int]
     limits: List[LimitState]
     kind: Literal["decision"]
@@ -1706,6 +1730,17 @@ class SimulationResultStepsItemLimitsItem(TypedDict):
 
 class Management(Caller):
     """The management calls. Each returns its answer, or raises ProblemError or UnreachableError."""
+
+    def refund_check(
+        self,
+        decision: str,
+        *,
+        tenant: Optional[Reference] = None,
+        idempotency_key: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[CheckRefund]:
+        """Give back what a check charged. `POST /v1/checks/{decision}/refund`"""
+        return self._send("POST", f"/v1/checks/{segment(decision)}/refund", query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def list_reservations(
         self,

@@ -25,6 +25,8 @@ export interface CheckRequest {
    * batch, only the key of the first request counts; it is that of the whole batch.
    */
   idempotencyKey?: string;
+  /** Keeps what the check charges, so that `manage.refundCheck` can give it back. Not with `peek`, and not in an atomic batch. Default: false. */
+  refundable?: boolean;
 }
 
 /** What decides if Headgate does not. */
@@ -197,6 +199,7 @@ function wireRequest(request: CheckRequest): object {
   }
   if (request.cost !== undefined) wire["cost"] = request.cost;
   if (request.mode) wire["mode"] = request.mode;
+  if (request.refundable) wire["refundable"] = true;
   return wire;
 }
 

@@ -24,6 +24,8 @@ interface Decided extends Base {
   degraded: boolean;
   /** The first decision of the `idempotencyKey`; nothing was charged again. Absent otherwise. */
   replayed?: true;
+  /** The time until which a check with `refundable` can be refunded, in RFC 3339. Absent: there is nothing to refund. */
+  refundable_until?: string;
   /** The largest `warn_at` threshold that an enforced limit has reached, in percent. Absent: none. */
   near_limit?: number;
   /** Every limit that applied. */

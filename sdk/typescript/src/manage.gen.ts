@@ -28,6 +28,8 @@ export interface CheckRequest {
   cost?: number;
   /** `peek` charges nothing. `force` charges even if nothing is left. Default: `enforce`. */
   mode?: "enforce" | "peek" | "force";
+  /** Keep what the check charges, so that `POST /v1/checks/{decision}/refund` can give it back. Not with the mode `peek`, and not in an atomic batch. An explanation ignores it. Default: false. */
+  refundable?: boolean;
 }
 
 /** The mode of the check. Later versions may add values. */
@@ -103,6 +105,8 @@ export interface DecisionBase {
   degraded: boolean;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
+  /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
+  refundable_until?: string;
   /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
   near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
@@ -137,6 +141,8 @@ export interface Decision {
   degraded: boolean;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
+  /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
+  refundable_until?: string;
   /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
   near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
@@ -173,6 +179,8 @@ export interface Denial {
   degraded: boolean;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
+  /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
+  refundable_until?: string;
   /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
   near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
@@ -193,6 +201,32 @@ export interface Denial {
 
 /** A decision, or a denial with the members of a problem. */
 export type DecisionOrDenial = Decision | Denial;
+
+/** What was given back of a check. */
+export interface CheckRefund {
+  /** The id of the decision. */
+  decision_id: string;
+  /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
+  tenant: Slug;
+  /** When the check was charged, by the clock of the limiter. */
+  checked_at: string;
+  /** When it was given back. */
+  refunded_at: string;
+  /** The limits that it charged. */
+  limits: RefundedLimit[];
+}
+
+/** One limit that a check charged. */
+export interface RefundedLimit {
+  /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
+  policy: Slug;
+  /** Unique in its policy; l1, l2, … by default. */
+  limit: LimitName;
+  /** The cost that was charged. */
+  charged: number;
+  /** The units that were given back: less than `charged` if the window had ended, the limit is no longer in the plan, or a bucket may have refilled since. */
+  refunded: number;
+}
 
 /** A request to decide, whose cost is an estimate. */
 export interface ReservationRequest {
@@ -248,6 +282,8 @@ export interface ReservationDecision {
   degraded: boolean;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
+  /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
+  refundable_until?: string;
   /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
   near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
@@ -2307,6 +2343,11 @@ export interface SimulationResult {
 
 /** The management calls. Each returns its answer, or throws a ProblemError or an UnreachableError. */
 export class Management extends Caller {
+  /** Give back what a check charged. `POST /v1/checks/{decision}/refund` */
+  async refundCheck(decision: string, query: { tenant?: Reference } = {}, options: CreateOptions = {}): Promise<Answer<CheckRefund>> {
+    return this.send({ method: "POST", path: `/v1/checks/${segment(decision)}/refund`, query, idempotent: true }, options);
+  }
+
   /** List the outstanding reservations of a tenant. `GET /v1/reservations` */
   async listReservations(query: { tenant?: Reference; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<ReservationPage>> {
     return this.send({ method: "GET", path: `/v1/reservations`, query }, options);
