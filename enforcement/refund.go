@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/internal/problem"
@@ -48,7 +49,7 @@ func refundLife(charges []Charge) int64 {
 	life := MinReservationLife.Microseconds()
 	for i := range charges {
 		switch m := charges[i].Meter; {
-		case charges[i].Key.Cell == IdempotencyCell || charges[i].Group != 0:
+		case charges[i].Key.Cell == IdempotencyCell || charges[i].Group != 0 || m.Algorithm == Concurrency:
 		case m.Algorithm == SlidingWindowCounter:
 			life = max(life, 2*m.Window)
 		default:
@@ -67,8 +68,10 @@ func recordPeriods(charges []Charge) int64 {
 }
 
 // returns reports whether an adjustment of the charge returns units that its window still has.
-// Shadow policies do not count.
-func (c *Charge) returns() bool { return c.Group == 0 && c.Receipt.Cost > c.Cost }
+// Shadow policies do not count. The places of a concurrency limit are returned by their lease.
+func (c *Charge) returns() bool {
+	return c.Group == 0 && c.Receipt.Cost > c.Cost && c.Meter.Algorithm != Concurrency
+}
 
 // openUntil returns the end of the windows that charges with receipts were made in, or 0 if there
 // is nothing to return. at is the time of the first charge.
@@ -140,6 +143,7 @@ func (e *Engine) RefundCheck(ctx context.Context, s *Subject, decision [16]byte,
 		}
 		request := e.adjustment(s, s.Home, key, record, data, &change)
 		request.Reservation.Most = 0
+		request.Charges = slices.DeleteFunc(request.Charges, func(c Charge) bool { return c.Meter.Algorithm == Concurrency })
 		end := min(openUntil(request.Charges, record.At), record.Until)
 		if at >= end {
 			return nil, false, refundTooLate(decision, end)

@@ -24,7 +24,7 @@ func (w *reserving) refundable(tokens string, change ...func(*enforcement.Check)
 func (w *reserving) refund(d *enforcement.Decision, key string) string {
 	r, replayed, err := w.engine.RefundCheck(w.Context(), w.s, d.ID, key)
 	if err != nil {
-		return strings.ReplaceAll(fmt.Sprint(problem.Of(err), " ", err.Error()), uuid(d.ID), "ID")
+		return strings.ReplaceAll(fmt.Sprint(problem.Of(err), " ", err.Error()), decisionText(d.ID), "ID")
 	}
 	text := ""
 	if replayed {
@@ -36,7 +36,7 @@ func (w *reserving) refund(d *enforcement.Decision, key string) string {
 	return text + enforcement.Instant(r.RefundedAt).Format("05.000")
 }
 
-func uuid(id [16]byte) string {
+func decisionText(id [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
@@ -79,7 +79,7 @@ func TestRefundCheck(t *testing.T) {
 	if list, err := w.engine.Reservations(t.Context(), w.s, "", 10); err != nil || len(list) != 0 {
 		t.Errorf("a refundable check is listed as a reservation: %v, %v", list, err)
 	}
-	if _, err := w.engine.Reservation(t.Context(), w.s, uuid(d.ID)); !problem.Is(err, problem.NotFound) {
+	if _, err := w.engine.Reservation(t.Context(), w.s, decisionText(d.ID)); !problem.Is(err, problem.NotFound) {
 		t.Errorf("a refundable check is a reservation: %v", err)
 	}
 }
@@ -207,6 +207,24 @@ func TestRefundAfterAChange(t *testing.T) {
 	w.s = subject(t, rules...)
 	w.s.Suspended = true
 	w.is(w.refund(third, ""), "a.l1 1 of 1 leased.b 0 of 1 s.l2 1 of 1 00.000", "of a suspended tenant")
+}
+
+// A refund leaves the places of a concurrency limit to their lease.
+func TestRefundLeavesLeases(t *testing.T) {
+	t.Parallel()
+	w := newReserving(t, enforcement.Config{})
+	w.s = subject(t,
+		enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{window(1, 5)}},
+		enforcement.RuleSpec{Policy: "c", Limits: []enforcement.RuleLimit{limit("c", 2, enforcement.Concurrency, 3, time.Hour)}},
+	)
+	d := w.refundable("1")
+	if want := w.clock.Now() + 60*second; d.RefundableUntil != want || d.Lease == "" {
+		t.Errorf("refundable until %d, want %d; lease %q", d.RefundableUntil, want, d.Lease)
+	}
+	w.clock.Advance(30 * time.Second)
+	w.is(w.refund(d, ""), "a.l1 1 of 1 c.c 0 of 1 30.000", "refunded")
+	peeked := decide(w.engine, w.s, peek(asked("", "/a")))
+	w.is(fmt.Sprint(peeked.Limits[0].Remaining, " ", peeked.Limits[1].Remaining), "4 1", "left after another check")
 }
 
 // Without the limiter nothing is recorded, and a refund can be repeated.
