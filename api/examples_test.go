@@ -69,6 +69,8 @@ var before = map[string][]call{
 	}),
 	"listOverrides page":               {someOverride},
 	"getOverride override":             {someOverride},
+	"updateOverride replace":           {someOverride},
+	"patchOverride prolong":            {someOverride},
 	"listListEntries page":             {someEntry},
 	"getListEntry entry":               {someEntry},
 	"listBlocks page":                  {someBlock},

@@ -161,6 +161,81 @@ func TestExceptionsFaults(t *testing.T) {
 	}
 }
 
+// Issue 13: an override is changed and prolonged over REST. The change has an ETag and an audit line, and applies to the next check.
+func TestChangeOverride(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.made(someOverride)
+	at := someOverride.path + "/" + id
+	read := w.do(call{method: "GET", path: at, key: w.acmeRead})
+	change := func(method, tag, body string) answer {
+		return w.do(call{method: method, path: at, key: w.operator, body: body, header: map[string]string{"If-Match": tag}})
+	}
+	tag := read.header.Get("ETag")
+	var documents []string
+	for _, c := range []struct {
+		method, body string
+		want         []string
+	}{
+		{"PATCH", `{"expires_at":"2026-12-05T09:00:00Z"}`, []string{`"value":"203.0.113.77"`, `"factor":2.5`, `"expires_at":"2026-12-05T09:00:00.000Z"`}},
+		{"PATCH", `{"factor":null,"limits":[{"name":"l1","quota":1}]}`, []string{`"limits":[{"name":"l1","quota":1}]`, `"reason":"a load test"`}},
+		{"PATCH", `{"value":null,"prefix":"203.0.113.0/24"}`, []string{`"attribute":"ip"`, `"prefix":"203.0.113.0/24"`}},
+		{"PATCH", `{}`, []string{`"prefix":"203.0.113.0/24"`, `"limits":[{"name":"l1","quota":1}]`, `"expires_at":"2026-12-05T09:00:00.000Z"`}},
+		{"PATCH", `{"expires_at":null}`, []string{`"expires_at":"2026-11-28T09:00:00.000Z"`}},
+		{"PUT", `{"factor":0.2,"reason":"r"}`, []string{`"policy":"login-per-ip","reason":"r","tenant_id"`, `"factor":0.2`, `"active":true`}},
+	} {
+		a := change(c.method, tag, c.body)
+		now := a.header.Get("ETag")
+		for _, want := range c.want {
+			if a.status != 200 || !strings.Contains(a.body, want) || now == tag || now == "" {
+				t.Fatalf("%s %s: %d %s %s, want %s", c.method, c.body, a.status, now, a.body, want)
+			}
+		}
+		if shown := w.do(call{method: "GET", path: at, key: w.acmeRead}); shown.body != a.body || shown.header.Get("ETag") != now {
+			t.Errorf("%s %s: shown is %s %s", c.method, c.body, shown.header.Get("ETag"), shown.body)
+		}
+		if a := change(c.method, tag, c.body); a.status != 412 {
+			t.Errorf("%s %s with the former ETag: %d", c.method, c.body, a.status)
+		}
+		tag, documents = now, append(documents, a.body)
+	}
+	for i, want := range []string{`"reason":"ok"`, `"reason":"over_limit"`} { // a fifth of 5 is 1
+		if a := w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: login}); !strings.Contains(a.body, want) {
+			t.Errorf("check %d: %s", i, a.body)
+		}
+	}
+	for _, c := range []struct {
+		method, tag, body string
+		status            int
+		pointer           string
+	}{
+		{"PATCH", "", `{"factor":2}`, 428, ""},
+		{"PATCH", "*", `{"factor":2,"limits":[{"name":"l1","quota":1}]}`, 422, "/factor"},
+		{"PATCH", "*", `{"limits":[{"name":"l1","quota":1}]}`, 422, "/factor"},
+		{"PATCH", "*", `{"factor":null}`, 422, "/factor"},
+		{"PATCH", "*", `{"policy":"reports-per-user"}`, 400, "/policy"},
+		{"PATCH", "*", `{"reason":null}`, 400, "/reason"},
+		{"PATCH", "*", `{"attribute":"user","value":"u"}`, 422, "/attribute"},
+		{"PATCH", "*", `{"expires_at":"2026-11-21T09:00:00Z"}`, 422, "/expires_at"},
+		{"PUT", "*", `{"factor":2}`, 400, "/reason"},
+		{"PUT", "*", `{"factor":2,"reason":"r","id":"x"}`, 400, "/id"},
+	} {
+		a := change(c.method, c.tag, c.body)
+		if a.status != c.status || c.pointer != "" && !strings.Contains(a.body, `"pointer":"`+c.pointer+`"`) {
+			t.Errorf("%s %s: %d, want %d at %q\n%s", c.method, c.body, a.status, c.status, c.pointer, a.body)
+		}
+	}
+	if a := w.do(call{method: "GET", path: at, key: w.operator}); a.body != documents[len(documents)-1] {
+		t.Errorf("a rejected change changed the override: %s", a.body)
+	}
+	lines, err := w.store.AuditEntries(t.Context(), audit.Filter{Action: "override.update", Limit: 100})
+	must(t, err)
+	if len(lines) != len(documents) || lines[0].Object != id || !strings.Contains(string(lines[0].After), `"factor":0.2`) ||
+		!strings.Contains(string(lines[0].Before), `"quota":1`) {
+		t.Errorf("%d audit lines: %+v", len(lines), lines)
+	}
+}
+
 // A value that is on the list already is a conflict with a separate code.
 func TestEntryTwice(t *testing.T) {
 	t.Parallel()
@@ -195,6 +270,17 @@ func TestExceptionsWalls(t *testing.T) {
 			a, b := ask(w.acme, id), ask(w.acme, "01939c1e-0000-7000-8000-00000000ffff")
 			if a.status != 403 || a.body != b.body {
 				t.Errorf("%s %s by acme: %s and %s", method, kind, a.body, b.body)
+			}
+		}
+		if kind == "overrides" {
+			patch := func(id string) answer {
+				return w.do(call{
+					method: "PATCH", path: "/v1/tenants/globex/overrides/" + id, key: w.operator, body: `{"reason":"r"}`,
+					header: map[string]string{"X-Request-Id": "same", "If-Match": "*"},
+				})
+			}
+			if foreign, nobodys := patch(id), patch("01939c1e-0000-7000-8000-00000000ffff"); foreign.status != 404 || foreign.body != nobodys.body {
+				t.Errorf("PATCH: %s and %s", foreign.body, nobodys.body)
 			}
 		}
 		if a := w.do(call{method: "GET", path: "/v1/tenants/globex/" + kind, key: w.globex}); a.status != 200 || !strings.Contains(a.body, `"data":[]`) {

@@ -2417,6 +2417,30 @@ type Override struct {
 	Value string `json:"value,omitempty,omitzero"`
 }
 
+// OverrideDocument What can be changed of an override.
+type OverrideDocument struct {
+	// Attribute One of the policy's `count_by` (`ip` for `ip/64`). Default: all keys of the tenant.
+	Attribute string `json:"attribute,omitempty,omitzero"`
+
+	// ExpiresAt When it expires, within 366 days. Default: 7 days after the change.
+	ExpiresAt Instant `json:"expires_at,omitempty,omitzero"`
+
+	// Factor Multiplies every quota and burst; at most 3 decimals. Either this or `limits`.
+	Factor json.Number `json:"factor,omitempty,omitzero"`
+
+	// Limits Other numbers for limits by name. Other limits stay unchanged.
+	Limits []OverrideLimit `json:"limits,omitempty,omitzero"`
+
+	// Prefix Keys whose value begins with this; for `ip` a network.
+	Prefix string `json:"prefix,omitempty,omitzero"`
+
+	// Reason The reason, as text for people.
+	Reason string `json:"reason"`
+
+	// Value Keys with this value. With an attribute, either this or `prefix`.
+	Value string `json:"value,omitempty,omitzero"`
+}
+
 // OverrideLimit Other numbers for one limit. Members that are left out stay as in the plan.
 type OverrideLimit struct {
 	// Burst Buckets: the capacity.
@@ -4141,6 +4165,12 @@ type ListOverridesParams struct {
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
+// UpdateOverrideParams defines parameters for UpdateOverride.
+type UpdateOverrideParams struct {
+	// IfMatch The `ETag` that was read, or `*`.
+	IfMatch IfMatchParameter `json:"If-Match"`
+}
+
 // GetUsageParams defines parameters for GetUsage.
 type GetUsageParams struct {
 	// Policy Only rows of the policy with this slug.
@@ -4233,6 +4263,9 @@ type UpdateMemberJSONRequestBody = Access
 
 // CreateOverrideJSONRequestBody defines body for CreateOverride for application/json ContentType.
 type CreateOverrideJSONRequestBody = NewOverride
+
+// UpdateOverrideJSONRequestBody defines body for UpdateOverride for application/json ContentType.
+type UpdateOverrideJSONRequestBody = OverrideDocument
 
 // ResetKeyJSONRequestBody defines body for ResetKey for application/json ContentType.
 type ResetKeyJSONRequestBody = Reset
@@ -4533,6 +4566,9 @@ type ServerInterface interface {
 	// GetOverride Read an override
 	// (GET /v1/tenants/{tenant}/overrides/{override})
 	GetOverride(ctx echo.Context, tenant TenantParameter, override OverrideParameter) error
+	// UpdateOverride Replace an override
+	// (PUT /v1/tenants/{tenant}/overrides/{override})
+	UpdateOverride(ctx echo.Context, tenant TenantParameter, override OverrideParameter, params UpdateOverrideParams) error
 	// ResetKey Reset a key
 	// (POST /v1/tenants/{tenant}/reset)
 	ResetKey(ctx echo.Context, tenant TenantParameter) error
@@ -7320,6 +7356,52 @@ func (w *ServerInterfaceWrapper) GetOverride(ctx echo.Context) error {
 	return err
 }
 
+// UpdateOverride converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateOverride(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "override" -------------
+	var override OverrideParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "override", ctx.Param("override"), &override, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter override: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateOverrideParams
+
+	headers := ctx.Request().Header
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatchParameter
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	} else {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Header parameter If-Match is required, but not found"))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateOverride(ctx, tenant, override, params)
+	return err
+}
+
 // ResetKey converts echo context to params.
 func (w *ServerInterfaceWrapper) ResetKey(ctx echo.Context) error {
 	var err error
@@ -7552,6 +7634,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/overrides", wrapper.CreateOverride, options.OperationMiddlewares["createOverride"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/overrides/:override", wrapper.DeleteOverride, options.OperationMiddlewares["deleteOverride"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/overrides/:override", wrapper.GetOverride, options.OperationMiddlewares["getOverride"]...)
+	router.PUT(options.BaseURL+"/v1/tenants/:tenant/overrides/:override", wrapper.UpdateOverride, options.OperationMiddlewares["updateOverride"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/reset", wrapper.ResetKey, options.OperationMiddlewares["resetKey"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/usage", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/usage.csv", wrapper.DownloadUsage, options.OperationMiddlewares["downloadUsage"]...)
@@ -10088,6 +10171,7 @@ type CreateOverrideResponseObject interface {
 }
 
 type CreateOverride201ResponseHeaders struct {
+	ETag     string
 	Location string
 }
 
@@ -10103,6 +10187,7 @@ func (response CreateOverride201JSONResponse) VisitCreateOverrideResponse(w http
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
 	_, err := buf.WriteTo(w)
@@ -10135,15 +10220,56 @@ type GetOverrideResponseObject interface {
 	VisitGetOverrideResponse(w http.ResponseWriter) error
 }
 
-type GetOverride200JSONResponse Override
+type GetOverride200ResponseHeaders struct {
+	ETag string
+}
+
+type GetOverride200JSONResponse struct {
+	Body    Override
+	Headers GetOverride200ResponseHeaders
+}
 
 func (response GetOverride200JSONResponse) VisitGetOverrideResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateOverrideRequestObject struct {
+	Tenant   TenantParameter   `json:"tenant"`
+	Override OverrideParameter `json:"override"`
+	Params   UpdateOverrideParams
+	Body     *UpdateOverrideJSONRequestBody
+}
+
+type UpdateOverrideResponseObject interface {
+	VisitUpdateOverrideResponse(w http.ResponseWriter) error
+}
+
+type UpdateOverride200ResponseHeaders struct {
+	ETag string
+}
+
+type UpdateOverride200JSONResponse struct {
+	Body    Override
+	Headers UpdateOverride200ResponseHeaders
+}
+
+func (response UpdateOverride200JSONResponse) VisitUpdateOverrideResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -10520,6 +10646,9 @@ type StrictServerInterface interface {
 	// GetOverride Read an override
 	// (GET /v1/tenants/{tenant}/overrides/{override})
 	GetOverride(ctx context.Context, request GetOverrideRequestObject) (GetOverrideResponseObject, error)
+	// UpdateOverride Replace an override
+	// (PUT /v1/tenants/{tenant}/overrides/{override})
+	UpdateOverride(ctx context.Context, request UpdateOverrideRequestObject) (UpdateOverrideResponseObject, error)
 	// ResetKey Reset a key
 	// (POST /v1/tenants/{tenant}/reset)
 	ResetKey(ctx context.Context, request ResetKeyRequestObject) (ResetKeyResponseObject, error)
@@ -13585,6 +13714,56 @@ func (sh *strictHandler) GetOverride(ctx echo.Context, tenant TenantParameter, o
 		return err
 	} else if validResponse, ok := response.(GetOverrideResponseObject); ok {
 		return validResponse.VisitGetOverrideResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateOverride operation middleware
+func (sh *strictHandler) UpdateOverride(ctx echo.Context, tenant TenantParameter, override OverrideParameter, params UpdateOverrideParams) error {
+	var request UpdateOverrideRequestObject
+
+	request.Tenant = tenant
+	request.Override = override
+	request.Params = params
+
+	var body UpdateOverrideJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateOverride(ctx.Request().Context(), request.(UpdateOverrideRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateOverride")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateOverrideResponseObject); ok {
+		return validResponse.VisitUpdateOverrideResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/problem"
@@ -114,15 +116,49 @@ func (a *API) CreateOverride(ctx context.Context, r CreateOverrideRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	o, err := written(ctx, a, a.showOverride(callerOf(ctx)))(a.cfg.Exceptions.CreateOverride(ctx, r.Tenant, n))
+	made, err := a.cfg.Exceptions.CreateOverride(ctx, r.Tenant, n)
+	o, err := written(ctx, a, a.showOverride(callerOf(ctx)))(made, err)
 	at := "/v1/tenants/" + r.Tenant + "/overrides/" + o.Id.String()
-	return CreateOverride201JSONResponse{o, CreateOverride201ResponseHeaders{at}}, err
+	return CreateOverride201JSONResponse{o, CreateOverride201ResponseHeaders{etag(made.Revision), at}}, err
 }
 
 // GetOverride is GET /v1/tenants/{tenant}/overrides/{override}.
 func (a *API) GetOverride(ctx context.Context, r GetOverrideRequestObject) (GetOverrideResponseObject, error) {
-	o, err := shown(a.showOverride(callerOf(ctx)))(a.cfg.Exceptions.Override(ctx, r.Tenant, r.Override.String()))
-	return GetOverride200JSONResponse(o), err
+	stored, err := a.cfg.Exceptions.Override(ctx, r.Tenant, r.Override.String())
+	o, err := shown(a.showOverride(callerOf(ctx)))(stored, err)
+	return GetOverride200JSONResponse{o, GetOverride200ResponseHeaders{etag(stored.Revision)}}, err
+}
+
+// overrideDocumentOf is the stored document of PATCH /v1/tenants/{tenant}/overrides/{override}.
+func (a *API) overrideDocumentOf(ctx context.Context, c echo.Context) (any, int64, error) {
+	o, err := a.cfg.Exceptions.Override(ctx, c.Param("tenant"), c.Param("override"))
+	d := OverrideDocument{
+		Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Reason: o.Reason, ExpiresAt: Instant{o.ExpiresAt},
+	}
+	d.Factor, d.Limits = showNumbers(o.Factor, o.Limits)
+	return d, o.Revision, err
+}
+
+// UpdateOverride is PUT /v1/tenants/{tenant}/overrides/{override}.
+func (a *API) UpdateOverride(ctx context.Context, r UpdateOverrideRequestObject) (UpdateOverrideResponseObject, error) {
+	before, err := a.cfg.Exceptions.Override(ctx, r.Tenant, r.Override.String())
+	if err != nil {
+		return nil, err
+	}
+	if err := ifMatch(r.Params.IfMatch, before.Revision); err != nil {
+		return nil, err
+	}
+	d := r.Body
+	n, err := newOverride(NewOverride{
+		Policy: before.Policy, Attribute: d.Attribute, Value: d.Value, Prefix: d.Prefix, Factor: d.Factor, Limits: d.Limits,
+		Reason: d.Reason, ExpiresAt: d.ExpiresAt,
+	})
+	if err != nil {
+		return nil, err
+	}
+	changed, err := a.cfg.Exceptions.UpdateOverride(ctx, r.Tenant, before.ID, n, before.Revision)
+	o, err := written(ctx, a, a.showOverride(callerOf(ctx)))(changed, err)
+	return UpdateOverride200JSONResponse{o, UpdateOverride200ResponseHeaders{etag(changed.Revision)}}, err
 }
 
 // DeleteOverride is DELETE /v1/tenants/{tenant}/overrides/{override}.

@@ -179,6 +179,10 @@ func (a *API) routes() []route {
 		post("/v1/tenants/:tenant/overrides", "createOverride", accounts.ExceptionsWrite, exceptions(g.CreateOverride)).json(body[NewOverride]()).
 			once(),
 		get("/v1/tenants/:tenant/overrides/:override", "getOverride", accounts.TenantRead, exceptions(g.GetOverride)),
+		put("/v1/tenants/:tenant/overrides/:override", "updateOverride", accounts.ExceptionsWrite, exceptions(g.UpdateOverride)).
+			json(body[OverrideDocument]()).conditional(),
+		patch("/v1/tenants/:tenant/overrides/:override", "patchOverride", accounts.ExceptionsWrite, exceptions(g.UpdateOverride)).
+			json(body[OverrideDocument]()).conditional().merges(a.overrideDocumentOf),
 		del("/v1/tenants/:tenant/overrides/:override", "deleteOverride", accounts.ExceptionsWrite, exceptions(g.DeleteOverride)),
 		get("/v1/tenants/:tenant/lists", "listListEntries", accounts.TenantRead, exceptions(g.ListListEntries)).params("list q limit cursor"),
 		post("/v1/tenants/:tenant/lists", "createListEntry", accounts.ExceptionsWrite, exceptions(g.CreateListEntry)).json(body[NewListEntry]()).

@@ -1734,6 +1734,42 @@ type NewOverride struct {
 	ExpiresAt string `json:"expires_at,omitzero"`
 }
 
+// OverrideDocument: What can be changed of an override.
+type OverrideDocument struct {
+	// One of the policy's `count_by` (`ip` for `ip/64`). Default: all keys of the tenant.
+	Attribute string `json:"attribute,omitzero"`
+	// Keys with this value. With an attribute, either this or `prefix`.
+	Value string `json:"value,omitzero"`
+	// Keys whose value begins with this; for `ip` a network.
+	Prefix string `json:"prefix,omitzero"`
+	// Multiplies every quota and burst; at most 3 decimals. Either this or `limits`.
+	Factor *float64 `json:"factor,omitzero"`
+	// Other numbers for limits by name. Other limits stay unchanged.
+	Limits []OverrideLimit `json:"limits,omitzero"`
+	// The reason, as text for people.
+	Reason string `json:"reason"`
+	// When it expires, within 366 days. Default: 7 days after the change.
+	ExpiresAt string `json:"expires_at,omitzero"`
+}
+
+// OverridePatch: Members of an override to change.
+type OverridePatch struct {
+	// One of the policy's `count_by` (`ip` for `ip/64`). Default: all keys of the tenant.
+	Attribute Nullable[string] `json:"attribute,omitzero"`
+	// Keys with this value. With an attribute, either this or `prefix`.
+	Value Nullable[string] `json:"value,omitzero"`
+	// Keys whose value begins with this; for `ip` a network.
+	Prefix Nullable[string] `json:"prefix,omitzero"`
+	// Multiplies every quota and burst; at most 3 decimals. Either this or `limits`.
+	Factor Nullable[float64] `json:"factor,omitzero"`
+	// Other numbers for limits by name. Other limits stay unchanged.
+	Limits Nullable[[]OverrideLimit] `json:"limits,omitzero"`
+	// The reason, as text for people.
+	Reason string `json:"reason,omitzero"`
+	// When it expires, within 366 days. Default: 7 days after the change.
+	ExpiresAt Nullable[string] `json:"expires_at,omitzero"`
+}
+
 // Override: Other numbers for one policy of a tenant, until a time.
 type Override struct {
 	// UUIDv7.
@@ -3041,6 +3077,16 @@ func (c *Client) CreateOverride(ctx context.Context, tenant Reference, body NewO
 // GetOverride: Read an override. GET /v1/tenants/{tenant}/overrides/{override}
 func (c *Client) GetOverride(ctx context.Context, tenant Reference, override string) (Answer[Override], error) {
 	return send[Override](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/overrides/" + url.PathEscape(override)})
+}
+
+// UpdateOverride: Replace an override. PUT /v1/tenants/{tenant}/overrides/{override}
+func (c *Client) UpdateOverride(ctx context.Context, tenant Reference, override string, body OverrideDocument, ifMatch string) (Answer[Override], error) {
+	return send[Override](ctx, c, call{method: http.MethodPut, path: "/v1/tenants/" + url.PathEscape(tenant) + "/overrides/" + url.PathEscape(override), body: body, ifMatch: ifMatch})
+}
+
+// PatchOverride: Change or prolong an override. PATCH /v1/tenants/{tenant}/overrides/{override}
+func (c *Client) PatchOverride(ctx context.Context, tenant Reference, override string, body OverridePatch, ifMatch string) (Answer[Override], error) {
+	return send[Override](ctx, c, call{method: http.MethodPatch, path: "/v1/tenants/" + url.PathEscape(tenant) + "/overrides/" + url.PathEscape(override), body: body, ifMatch: ifMatch})
 }
 
 // DeleteOverride: End an override. DELETE /v1/tenants/{tenant}/overrides/{override}

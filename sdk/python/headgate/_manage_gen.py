@@ -1066,6 +1066,30 @@ class NewOverride(TypedDict):
     expires_at: NotRequired[str]
 
 
+class OverrideDocument(TypedDict):
+    """What can be changed of an override."""
+
+    attribute: NotRequired[str]
+    value: NotRequired[str]
+    prefix: NotRequired[str]
+    factor: NotRequired[float]
+    limits: NotRequired[List[OverrideLimit]]
+    reason: str
+    expires_at: NotRequired[str]
+
+
+class OverridePatch(TypedDict):
+    """Members of an override to change."""
+
+    attribute: NotRequired[Optional[str]]
+    value: NotRequired[Optional[str]]
+    prefix: NotRequired[Optional[str]]
+    factor: NotRequired[Optional[float]]
+    limits: NotRequired[Optional[List[OverrideLimit]]]
+    reason: NotRequired[str]
+    expires_at: NotRequired[Optional[str]]
+
+
 class Override(TypedDict):
     """Other numbers for one policy of a tenant, until a time."""
 
@@ -1983,6 +2007,30 @@ class Management(Caller):
     ) -> Answer[Override]:
         """Read an override. `GET /v1/tenants/{tenant}/overrides/{override}`"""
         return self._send("GET", f"/v1/tenants/{segment(tenant)}/overrides/{segment(override)}", timeout=timeout)
+
+    def update_override(
+        self,
+        tenant: Reference,
+        override: str,
+        body: OverrideDocument,
+        *,
+        if_match: str,
+        timeout: Optional[float] = None,
+    ) -> Answer[Override]:
+        """Replace an override. `PUT /v1/tenants/{tenant}/overrides/{override}`"""
+        return self._send("PUT", f"/v1/tenants/{segment(tenant)}/overrides/{segment(override)}", body=body, if_match=if_match, timeout=timeout)
+
+    def patch_override(
+        self,
+        tenant: Reference,
+        override: str,
+        body: OverridePatch,
+        *,
+        if_match: str,
+        timeout: Optional[float] = None,
+    ) -> Answer[Override]:
+        """Change or prolong an override. `PATCH /v1/tenants/{tenant}/overrides/{override}`"""
+        return self._send("PATCH", f"/v1/tenants/{segment(tenant)}/overrides/{segment(override)}", body=body, if_match=if_match, timeout=timeout)
 
     def delete_override(
         self,

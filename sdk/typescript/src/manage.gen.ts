@@ -1435,6 +1435,42 @@ export interface NewOverride {
   expires_at?: string;
 }
 
+/** What can be changed of an override. */
+export interface OverrideDocument {
+  /** One of the policy's `count_by` (`ip` for `ip/64`). Default: all keys of the tenant. */
+  attribute?: string;
+  /** Keys with this value. With an attribute, either this or `prefix`. */
+  value?: string;
+  /** Keys whose value begins with this; for `ip` a network. */
+  prefix?: string;
+  /** Multiplies every quota and burst; at most 3 decimals. Either this or `limits`. */
+  factor?: number;
+  /** Other numbers for limits by name. Other limits stay unchanged. */
+  limits?: OverrideLimit[];
+  /** The reason, as text for people. */
+  reason: string;
+  /** When it expires, within 366 days. Default: 7 days after the change. */
+  expires_at?: string;
+}
+
+/** Members of an override to change. */
+export interface OverridePatch {
+  /** One of the policy's `count_by` (`ip` for `ip/64`). Default: all keys of the tenant. */
+  attribute?: string | null;
+  /** Keys with this value. With an attribute, either this or `prefix`. */
+  value?: string | null;
+  /** Keys whose value begins with this; for `ip` a network. */
+  prefix?: string | null;
+  /** Multiplies every quota and burst; at most 3 decimals. Either this or `limits`. */
+  factor?: number | null;
+  /** Other numbers for limits by name. Other limits stay unchanged. */
+  limits?: OverrideLimit[] | null;
+  /** The reason, as text for people. */
+  reason?: string;
+  /** When it expires, within 366 days. Default: 7 days after the change. */
+  expires_at?: string | null;
+}
+
 /** Other numbers for one policy of a tenant, until a time. */
 export interface Override {
   /** UUIDv7. */
@@ -2461,6 +2497,16 @@ export class Management extends Caller {
   /** Read an override. `GET /v1/tenants/{tenant}/overrides/{override}` */
   async getOverride(tenant: Reference, override: string, options: CallOptions = {}): Promise<Answer<Override>> {
     return this.send({ method: "GET", path: `/v1/tenants/${segment(tenant)}/overrides/${segment(override)}` }, options);
+  }
+
+  /** Replace an override. `PUT /v1/tenants/{tenant}/overrides/{override}` */
+  async updateOverride(tenant: Reference, override: string, body: OverrideDocument, ifMatch: string, options: CallOptions = {}): Promise<Answer<Override>> {
+    return this.send({ method: "PUT", path: `/v1/tenants/${segment(tenant)}/overrides/${segment(override)}`, body, ifMatch }, options);
+  }
+
+  /** Change or prolong an override. `PATCH /v1/tenants/{tenant}/overrides/{override}` */
+  async patchOverride(tenant: Reference, override: string, body: OverridePatch, ifMatch: string, options: CallOptions = {}): Promise<Answer<Override>> {
+    return this.send({ method: "PATCH", path: `/v1/tenants/${segment(tenant)}/overrides/${segment(override)}`, body, ifMatch }, options);
   }
 
   /** End an override. `DELETE /v1/tenants/{tenant}/overrides/{override}` */
