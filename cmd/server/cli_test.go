@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,7 +39,7 @@ func session(t *testing.T, name string, settings map[string]string, steps []cliS
 		p := program{
 			getenv: func(name string) string { return settings[name] }, stdin: strings.NewReader(s.stdin), stdout: &out, stderr: &talk,
 		}
-		err := p.run(t.Context(), words(s.args))
+		err := p.run(t.Context(), words(withIDs(t, settings, s.args)))
 		fmt.Fprintf(&transcript, "$ headgate %s\n%s", s.args, out.String())
 		for line := range strings.Lines(talk.String()) {
 			transcript.WriteString("2> " + line)
@@ -50,6 +53,21 @@ func session(t *testing.T, name string, settings map[string]string, steps []cliS
 		}
 	}
 	golden(t, filepath.Join("testdata", "cli", name+".golden"), steady(transcript.String(), settings))
+}
+
+// listed matches a list command in a step, whose output has the ID that the step needs.
+var listed = regexp.MustCompile(`\$\(([^)]+)\)`)
+
+// withIDs replaces each list command in the arguments of a step with the ID of the first row that it prints.
+func withIDs(t *testing.T, settings map[string]string, args string) string {
+	t.Helper()
+	return listed.ReplaceAllStringFunc(args, func(command string) string {
+		lines := strings.Split(must(t, settings, words(command[2:len(command)-1])...), "\n")
+		if len(lines) < 2 || lines[1] == "" {
+			t.Fatalf("%s has no rows", command)
+		}
+		return strings.Fields(lines[1])[0]
+	})
 }
 
 // words splits a line of arguments at spaces outside of single quotes.
@@ -84,6 +102,7 @@ func steady(text string, settings map[string]string) string {
 		text = strings.ReplaceAll(text, url, "http://SERVER")
 	}
 	for _, r := range []struct{ pattern, text string }{
+		{`whsec_[\w+/=]+`, "whsec_SECRET"},
 		{`hg_(tn|op)_\w{40,}`, "hg_${1}_TOKEN"},
 		{`hg_(tn|op)_\w+…\w+`, "hg_${1}_HINT"},
 		{`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
@@ -173,6 +192,13 @@ func TestCLISession(t *testing.T) {
 		{args: "overrides create acme --policy login --quota l1=7 --reason 'a try' --dry-run"},
 		{args: "overrides create acme --policy nosuch --factor 2 --reason x", exit: cli.ExitInvalid},
 		{args: "overrides list acme"},
+		{args: "overrides set acme $(overrides list acme) --dry-run", exit: cli.ExitUsage},
+		{args: "overrides set acme $(overrides list acme) --factor 3 --expires 48h --dry-run"},
+		{args: "overrides set acme $(overrides list acme) --quota l1=3 --prefix u --reason 'a longer test' -o json"},
+		{args: "overrides set acme $(overrides list acme) --burst l1=3", exit: cli.ExitInvalid},
+		{args: "overrides set acme $(overrides list acme) --window l1=2h"},
+		{args: "overrides set acme $(overrides list acme) --all-keys --value u1", exit: cli.ExitUsage},
+		{args: "overrides set acme $(overrides list acme) --factor 2.5 --value u1"},
 		{args: "check POST /v1/login --tenant acme -a user=u1"},
 		{args: "lists add acme deny ip 203.0.113.0/24 --reason scrapers"},
 		{args: "lists add acme deny ip 203.0.113.0/24", exit: cli.ExitConflict},
@@ -191,6 +217,112 @@ func TestCLISession(t *testing.T) {
 		{args: "plans delete pro --yes"},
 		{args: "tenants list"},
 	})
+}
+
+const denialRule = `name: Acme is limited
+metric: denial_rate
+tenant: acme
+window: 5m
+threshold: 20
+recovery: 10
+`
+
+// Issue 13: rules, channels, messages and maintenance windows are administered with commands. Each write has a dry run, and an error says what to do.
+func TestCLIAlerts(t *testing.T) {
+	t.Parallel()
+	settings := cliServer(t)
+	for _, args := range []string{"plans create pro -f -", "plans publish pro", "tenants create acme --name Acme --plan pro"} {
+		if _, err := command(t, settings, proPlan, words(args)...); err != nil {
+			t.Fatalf("headgate %s: %v", args, err)
+		}
+	}
+	const rule, channel = "$(alerts rules list)", "$(alerts channels list)"
+	session(t, "alerts", settings, []cliStep{
+		{args: "alerts rules templates"},
+		{args: "alerts rules templates --tenant acme"},
+		{args: "alerts channels create --name 'on call' --to https://hooks.example.com/headgate --dry-run"},
+		{args: "alerts channels create --name 'on call' --to https://hooks.example.com/headgate"},
+		{args: "alerts channels create --name chat --kind slack --to http://chat.example.com/x", exit: cli.ExitInvalid},
+		{args: "alerts channels create --name mail --kind email --to mailto:ops@example.com", exit: cli.ExitInvalid},
+		{args: "alerts channels list"},
+		{args: "alerts channels set " + channel, exit: cli.ExitUsage},
+		{args: "alerts channels set " + channel + " --name operations"},
+		{args: "alerts channels get " + channel + " -o yaml"},
+		{args: "alerts channels rotate-secret " + channel + " --dry-run"},
+		{args: "alerts channels rotate-secret " + channel + " -o json"},
+		{args: "alerts rules create -f -", stdin: denialRule},
+		{args: "alerts rules create -f - --template denials", stdin: denialRule, exit: cli.ExitUsage},
+		{args: "alerts rules create -f -", stdin: "[]", exit: cli.ExitInvalid},
+		{args: "alerts rules create", exit: cli.ExitUsage},
+		{args: "alerts rules create --template nosuch", exit: cli.ExitUsage},
+		{args: "alerts rules create --template denials --threshold many", exit: cli.ExitUsage},
+		{args: "alerts rules create --name x --metric denials --threshold 5", exit: cli.ExitInvalid},
+		{args: "alerts rules create --template quota-80 --watch acme --threshold 70 --recovery '' --channel " + channel + " --dry-run"},
+		{args: "alerts rules list"},
+		{args: "alerts rules set " + rule, exit: cli.ExitUsage},
+		{args: "alerts rules set " + rule + " --threshold 30 --for 2m --channel " + channel + " --dry-run"},
+		{args: "alerts rules set " + rule + " --threshold 30 --for 2m --min-requests 100 --channel " + channel + " --disabled"},
+		{args: "alerts rules set " + rule + " --for '' --channel '' --no-disabled --policy login -o json"},
+		{args: "alerts rules set " + rule + " --window 1s", exit: cli.ExitInvalid},
+		{args: "alerts rules get " + rule + " --document -o yaml"},
+		{args: "alerts rules save " + rule + " -f -", stdin: strings.Replace(denialRule, "20", "25", 1)},
+		{args: "alerts rules mute " + rule + " --for 0s", exit: cli.ExitUsage},
+		{args: "alerts rules mute " + rule + " --for 2h"},
+		{args: "alerts rules unmute " + rule},
+		{args: "alerts rules delete " + rule + " --dry-run"},
+		{args: "alerts rules delete " + rule},
+		{args: "alerts rules delete 00000000-0000-7000-8000-000000000000", exit: cli.ExitNotFound},
+		{args: "alerts rules create --tenant acme --template quota-100"},
+		{args: "alerts rules list --tenant acme"},
+		{args: "alerts rules get $(alerts rules list --tenant acme)", exit: cli.ExitNotFound},
+		{args: "alerts rules list --tenant nosuch", exit: cli.ExitNotFound},
+		{args: "alerts maintenance create --name Upgrade --lasts 0s", exit: cli.ExitUsage},
+		{args: "alerts maintenance create --name Upgrade --starts tomorrow --lasts 1h", exit: cli.ExitUsage},
+		{args: "alerts maintenance create --name Upgrade --lasts 1h"},
+		{args: "alerts maintenance create --tenant acme --name Sundays --starts 2026-11-29T02:00:00Z --lasts 2h --repeat weekly --rule $(alerts rules list --tenant acme) -o yaml"},
+		{args: "alerts maintenance list"},
+		{args: "alerts maintenance delete $(alerts maintenance list)"},
+		{args: "alerts maintenance get 00000000-0000-7000-8000-000000000000", exit: cli.ExitNotFound},
+		{args: "alerts list"},
+		{args: "alerts get 00000000-0000-7000-8000-000000000000", exit: cli.ExitNotFound},
+		{args: "alerts deliveries list --status dead"},
+		{args: "alerts channels test " + channel + " --dry-run"},
+		{args: "alerts channels delete " + channel, exit: cli.ExitUsage},
+		{args: "alerts channels delete " + channel + " --yes"},
+		{args: "alerts channels list"},
+	})
+}
+
+// A message that was given up is found, shown with its attempts, and sent again.
+func TestCLIDeadLetters(t *testing.T) {
+	t.Parallel()
+	var answer atomic.Int32
+	answer.Store(http.StatusGone)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(answer.Load())) }))
+	t.Cleanup(receiver.Close)
+	node := start(t, map[string]string{
+		"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap, "HEADGATE_SAMPLE": "false",
+		"HEADGATE_WEBHOOK_NETWORKS": "127.0.0.0/8",
+	})
+	settings := map[string]string{"HEADGATE_URL": node.origin, "HEADGATE_TOKEN": bootstrap, "HOME": t.TempDir()}
+	must(t, settings, "alerts", "channels", "create", "--name", "on call", "--to", receiver.URL)
+	must(t, settings, words(withIDs(t, settings, "alerts channels test $(alerts channels list)"))...)
+	messages := func(status string) int {
+		return strings.Count(must(t, settings, "alerts", "deliveries", "list", "--status", status), "\n") - 1
+	}
+	eventually(t, "the message is given up", func() bool { return messages("dead") == 1 })
+	shown := must(t, settings, words(withIDs(t, settings, "alerts deliveries get $(alerts deliveries list --status dead)"))...)
+	if !strings.Contains(shown, "answer=410 Gone") {
+		t.Errorf("the log of the message: %s", shown)
+	}
+	repeat := words(withIDs(t, settings, "alerts deliveries repeat $(alerts deliveries list --status dead)"))
+	must(t, settings, append(repeat, "--dry-run")...)
+	if n := messages("dead"); n != 1 {
+		t.Errorf("after the dry run, %d messages are dead", n)
+	}
+	answer.Store(http.StatusNoContent)
+	must(t, settings, repeat...)
+	eventually(t, "the message is delivered", func() bool { return messages("delivered") == 1 })
 }
 
 // Errors before the first request have one exit code, and no message contains a secret.

@@ -93,13 +93,19 @@ func TestFlagsOfEveryCommand(t *testing.T) {
 	writes := []string{
 		"migrate up", "migrate down", "migrate force", "key create", "key revoke", "backup",
 		"user create", "user invite", "user link", "user role", "user disable", "user enable", "user reset-second-factor",
-		"check", "refund", "reservations settle", "reservations extend", "reservations release", "tenants create", "tenants set", "tenants delete", "plans create", "plans save", "plans publish", "plans delete",
-		"keys create", "keys rotate", "keys revoke", "overrides create", "overrides delete", "lists add", "lists delete", "apply",
+		"check", "refund", "reservations settle", "reservations extend", "reservations release",
+		"tenants create", "tenants set", "tenants delete", "plans create", "plans save", "plans publish", "plans delete",
+		"keys create", "keys rotate", "keys revoke", "overrides create", "overrides set", "overrides delete", "lists add", "lists delete", "apply",
+		"alerts rules create", "alerts rules set", "alerts rules save", "alerts rules mute", "alerts rules unmute", "alerts rules delete",
+		"alerts channels create", "alerts channels set", "alerts channels rotate-secret", "alerts channels test", "alerts channels delete",
+		"alerts deliveries repeat", "alerts maintenance create", "alerts maintenance delete",
 	}
 	reads := []string{
 		"migrate status", "key list", "user list", "audit verify", "simulate", "doctor", "bench", "healthcheck", "version",
 		"reservations list", "reservations get", "explain", "top", "tail", "usage", "tenants list", "tenants get", "plans list", "plans get", "plans validate", "plans diff",
 		"plans versions", "keys list", "keys get", "overrides list", "overrides get", "export", "diff", "import", "lists list", "lists get",
+		"alerts list", "alerts get", "alerts rules list", "alerts rules get", "alerts rules templates", "alerts channels list",
+		"alerts channels get", "alerts deliveries list", "alerts deliveries get", "alerts maintenance list", "alerts maintenance get",
 	}
 	parser, err := program{getenv: func(string) string { return "" }}.parser(t.Context())
 	if err != nil {

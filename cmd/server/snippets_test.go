@@ -55,8 +55,8 @@ tenants:
 
 func shellPages(t *testing.T) []shellPage {
 	return []shellPage{
-		{page: "docs/alerts.md", plan: acmePlan, want: []string{`"secret"`, `"metric":"denial_rate"`}},
-		{page: "docs/exceptions.md", plan: acmePlan, want: []string{`"factor":2`, `"203.0.0.0/16"`, `"list":"allow"`, `"remaining":100`}},
+		{page: "docs/alerts.md", plan: acmePlan, want: []string{`"secret"`, `"metric":"denial_rate"`, "The login is attacked  denials", "Upgrade of the database", "the message is queued"}},
+		{page: "docs/exceptions.md", plan: acmePlan, want: []string{`"factor":2`, `"203.0.0.0/16"`, `"list":"allow"`, `"remaining":200`}},
 		{
 			page: "docs/migrating.md", files: map[string]string{"plans/.keep": ""},
 			replace: []string{"nginx -T", "cat " + fromHere(t, "../../internal/migrate/testdata/nginx.conf"), "headgate diff -f plans/", "headgate diff -f plans/ || test $? = 11"},

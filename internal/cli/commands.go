@@ -22,7 +22,8 @@ type Commands struct {
 	Tenants      tenantsCommand      `cmd:"" group:"remote" help:"List, create, change and delete tenants."`
 	Plans        plansCommand        `cmd:"" group:"remote" help:"List, draft, publish and delete plans."`
 	Keys         keysCommand         `cmd:"" group:"remote" help:"List, create, rotate and revoke the API keys of a tenant, or of the operator."`
-	Overrides    overridesCommand    `cmd:"" group:"remote" help:"List, create and delete overrides of a tenant."`
+	Overrides    overridesCommand    `cmd:"" group:"remote" help:"List, create, change and delete overrides of a tenant."`
+	Alerts       alertsCommand       `cmd:"" group:"remote" help:"List alerts; manage their rules, channels, messages and maintenance windows."`
 	Export       exportCommand       `cmd:"" group:"remote" help:"Print plans, tenants, overrides and lists as YAML: headgate export > plans/all.yaml"`
 	Diff         diffCommand         `cmd:"" group:"remote" help:"Compare files with an installation: headgate diff -f plans/"`
 	Apply        applyCommand        `cmd:"" group:"remote" help:"Make an installation as files say, in one transaction: headgate apply -f plans/"`
@@ -49,7 +50,12 @@ func (w writing) client(t Terminal) (*client, error) {
 // create sends a POST request with a body, and prints the created object as a table with the given
 // columns.
 func (c *client) create(ctx context.Context, path string, body any, columns ...Column) error {
-	a, sent, err := c.write(ctx, http.MethodPost, path, body, "")
+	return c.change(ctx, http.MethodPost, path, body, "", columns...)
+}
+
+// change sends a request that changes the object at path, and prints the object as it is then.
+func (c *client) change(ctx context.Context, method, path string, body any, ifMatch string, columns ...Column) error {
+	a, sent, err := c.write(ctx, method, path, body, ifMatch)
 	if err != nil || !sent {
 		return err
 	}

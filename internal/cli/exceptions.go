@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -13,6 +15,7 @@ type overridesCommand struct {
 	List   overridesList   `cmd:"" help:"List the overrides of a tenant: headgate overrides list acme"`
 	Get    overridesGet    `cmd:"" help:"Show an override."`
 	Create overridesCreate `cmd:"" help:"Create an override: headgate overrides create acme --policy login --attribute user --value u1 --factor 2 --reason 'load test' --expires 24h"`
+	Set    overridesSet    `cmd:"" help:"Change or prolong an override: headgate overrides set acme 0190… --expires 48h"`
 	Delete overridesDelete `cmd:"" help:"Delete an override, so that it ends at once."`
 }
 
@@ -61,10 +64,8 @@ func (g overridesGet) Run(ctx context.Context, t Terminal) error {
 	return c.show(ctx, path("tenants", g.Tenant, "overrides", g.ID), overrideColumns...)
 }
 
-type overridesCreate struct {
-	writing
-	ofTenant
-	Policy    string            `required:"" setting:"false" placeholder:"SLUG" help:"The policy of the tenant's plan."`
+// overrideFields has the flags for the keys, the numbers and the end of an override.
+type overrideFields struct {
 	Attribute string            `setting:"false" help:"One of the attributes that the policy counts by. Default: all keys of the tenant."`
 	Value     string            `setting:"false" help:"Value of the attribute."`
 	Prefix    string            `setting:"false" help:"Prefix of the value; for ip, a network."`
@@ -72,8 +73,60 @@ type overridesCreate struct {
 	Quota     map[string]int64  `setting:"false" mapsep:"none" placeholder:"LIMIT=N" help:"Quota of a limit; may be repeated."`
 	Burst     map[string]int64  `setting:"false" mapsep:"none" placeholder:"LIMIT=N" help:"Burst of a limit; may be repeated."`
 	Window    map[string]string `setting:"false" mapsep:"none" placeholder:"LIMIT=1m" help:"Window of a limit; may be repeated."`
-	Reason    string            `required:"" setting:"false" help:"Why, for the audit log."`
-	Expires   time.Duration     `setting:"false" help:"After how long it ends, like 24h. Default: the default of the server."`
+}
+
+// apply sets the members for which a flag was given. limits are those that the override has now.
+func (f overrideFields) apply(body object, limits []object) error {
+	body.set("attribute", f.Attribute)
+	body.set("value", f.Value)
+	body.set("prefix", f.Prefix)
+	if f.Factor != "" {
+		if _, err := strconv.ParseFloat(f.Factor, 64); err != nil {
+			return usage("--factor: %q is not a number", f.Factor)
+		}
+		body["factor"] = json.Number(f.Factor)
+	}
+	if limits, changed := f.limits(limits); changed {
+		body["limits"] = limits
+	}
+	return nil
+}
+
+// limits returns limits with the values from the flags, and whether there are any such flags.
+func (f overrideFields) limits(limits []object) ([]object, bool) {
+	named := map[string]object{}
+	for _, l := range limits {
+		named[fmt.Sprint(l["name"])] = l
+	}
+	at := func(name string) object {
+		if named[name] == nil {
+			named[name] = object{"name": name}
+		}
+		return named[name]
+	}
+	for name, v := range f.Quota {
+		at(name)["quota"] = v
+	}
+	for name, v := range f.Burst {
+		at(name)["burst"] = v
+	}
+	for name, v := range f.Window {
+		at(name)["window"] = v
+	}
+	var list []object
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		list = append(list, named[name])
+	}
+	return list, len(f.Quota)+len(f.Burst)+len(f.Window) > 0
+}
+
+type overridesCreate struct {
+	writing
+	ofTenant
+	Policy string `required:"" setting:"false" placeholder:"SLUG" help:"The policy of the tenant's plan."`
+	overrideFields
+	Reason  string        `required:"" setting:"false" help:"Why, for the audit log."`
+	Expires time.Duration `setting:"false" help:"After how long it ends, like 24h. Default: the default of the server."`
 }
 
 // Run creates an override.
@@ -83,17 +136,8 @@ func (n overridesCreate) Run(ctx context.Context, t Terminal) error {
 		return err
 	}
 	body := object{"policy": n.Policy, "reason": n.Reason}
-	body.set("attribute", n.Attribute)
-	body.set("value", n.Value)
-	body.set("prefix", n.Prefix)
-	if n.Factor != "" {
-		if _, err := strconv.ParseFloat(n.Factor, 64); err != nil {
-			return usage("--factor: %q is not a number", n.Factor)
-		}
-		body["factor"] = json.Number(n.Factor)
-	}
-	if limits := n.limits(); len(limits) > 0 {
-		body["limits"] = limits
+	if err := n.apply(body, nil); err != nil {
+		return err
 	}
 	if err := body.expires(n.Expires); err != nil {
 		return err
@@ -101,29 +145,61 @@ func (n overridesCreate) Run(ctx context.Context, t Terminal) error {
 	return c.create(ctx, path("tenants", n.Tenant, "overrides"), body, overrideColumns...)
 }
 
-// limits returns the limits that the override replaces, with the values from the flags.
-func (n overridesCreate) limits() []object {
-	named := map[string]object{}
-	at := func(name string) object {
-		if named[name] == nil {
-			named[name] = object{"name": name}
-		}
-		return named[name]
+type overridesSet struct {
+	writing
+	ofTenant
+	ID string `arg:"" help:"The override's id, from headgate overrides list."`
+	overrideFields
+	AllKeys bool          `setting:"false" help:"Apply it to all keys of the tenant."`
+	Reason  string        `setting:"false" help:"Why, for the audit log."`
+	Expires time.Duration `setting:"false" help:"After how long from now it ends, like 24h."`
+}
+
+// Run reads the override, and changes the fields for which a flag was given. If the override was
+// changed in between, the error is a conflict.
+func (s overridesSet) Run(ctx context.Context, t Terminal) error {
+	c, err := s.client(t)
+	if err != nil {
+		return err
 	}
-	for name, v := range n.Quota {
-		at(name)["quota"] = v
+	body := object{}
+	switch {
+	case s.AllKeys && s.Attribute+s.Value+s.Prefix != "":
+		return usage("--all-keys excludes --attribute, --value and --prefix")
+	case s.AllKeys:
+		body["attribute"], body["value"], body["prefix"] = nil, nil, nil
+	case s.Prefix != "":
+		body["value"] = nil
+	case s.Value != "":
+		body["prefix"] = nil
 	}
-	for name, v := range n.Burst {
-		at(name)["burst"] = v
+	at := path("tenants", s.Tenant, "overrides", s.ID)
+	before, err := c.get(ctx, at, nil)
+	if err != nil {
+		return err
 	}
-	for name, v := range n.Window {
-		at(name)["window"] = v
+	var is struct {
+		Limits []object `json:"limits"`
 	}
-	var limits []object
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		limits = append(limits, named[name])
+	if err := json.Unmarshal(before.body, &is); err != nil {
+		return fmt.Errorf("read override %s: %w", s.ID, err)
 	}
-	return limits
+	if err := s.apply(body, is.Limits); err != nil {
+		return err
+	}
+	if _, limits := body["limits"]; s.Factor != "" && !limits {
+		body["limits"] = nil
+	} else if limits && s.Factor == "" {
+		body["factor"] = nil
+	}
+	body.set("reason", s.Reason)
+	if err := body.expires(s.Expires); err != nil {
+		return err
+	}
+	if len(body) == 0 {
+		return usage("nothing to change: give a flag such as --expires 24h or --factor 2")
+	}
+	return c.change(ctx, http.MethodPatch, at, body, before.header.Get("ETag"), overrideColumns...)
 }
 
 type overridesDelete struct {

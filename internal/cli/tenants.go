@@ -159,11 +159,7 @@ func (s tenantsSet) Run(ctx context.Context, t Terminal) error {
 	if is.Tenant["plan"] == nil {
 		is.Tenant["plan"] = nil // PUT requires the member; null is no plan
 	}
-	a, sent, err := c.write(ctx, http.MethodPut, at, is.Tenant, before.header.Get("ETag"))
-	if err != nil || !sent {
-		return err
-	}
-	return c.output.rows(t, a.body, "", tenantColumns...)
+	return c.change(ctx, http.MethodPut, at, is.Tenant, before.header.Get("ETag"), tenantColumns...)
 }
 
 type tenantsDelete struct {
