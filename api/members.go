@@ -56,6 +56,17 @@ func (a *API) RemoveMember(ctx context.Context, r RemoveMemberRequestObject) (Re
 	return RemoveMember204Response{}, a.removePerson(ctx, t.ID, r.Member.String())
 }
 
+// ResetMemberSecondFactor is DELETE /v1/tenants/{tenant}/members/{member}/second-factor.
+func (a *API) ResetMemberSecondFactor(
+	ctx context.Context, r ResetMemberSecondFactorRequestObject,
+) (ResetMemberSecondFactorResponseObject, error) {
+	t, err := a.cfg.Tenants.Tenant(ctx, r.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	return ResetMemberSecondFactor204Response{}, a.resetSecondFactor(ctx, t.ID, r.Member.String())
+}
+
 // ListMemberInvitations is GET /v1/tenants/{tenant}/invitations.
 func (a *API) ListMemberInvitations(
 	ctx context.Context, r ListMemberInvitationsRequestObject,

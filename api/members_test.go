@@ -257,3 +257,40 @@ func TestInvitationsAreWithdrawn(t *testing.T) {
 		}
 	}
 }
+
+// Issue 13: the second factor of a person who has lost it is reset with an audit line, and only where the person is.
+func TestResetSecondFactor(t *testing.T) {
+	t.Parallel()
+	for at := range 3 {
+		w := newWorld(t)
+		p := w.places()[at]
+		_, err := w.store.AddFactor(t.Context(), accounts.Factor{ID: uuid.Must(uuid.NewV7()).String(), UserID: p.first, Kind: accounts.TOTP, Name: "phone", Data: []byte{0, 1}}, make([][32]byte, 1), "", audit.Entry{Action: "second_factor.add", Object: p.first})
+		must(t, err)
+		one := p.path + "/" + p.first
+		if a := w.do(call{method: "GET", path: one, key: p.key}); !strings.Contains(a.body, `"second_factor":true`) {
+			t.Fatal(a)
+		}
+		if a := w.do(call{method: "DELETE", path: p.path + "/" + p.other + "/second-factor", key: p.key}); a.status != 404 {
+			t.Errorf("%s: somebody else's: %+v", p.path, a)
+		}
+		if a := w.do(call{method: "DELETE", path: one + "/second-factor", key: w.operatorRead}); a.status != 403 {
+			t.Errorf("%s: without the scope manage: %+v", p.path, a)
+		}
+		if a := w.do(call{method: "DELETE", path: one + "/second-factor", key: p.key}); a.status != 204 || a.body != "" {
+			t.Errorf("%s: %+v", p.path, a)
+		}
+		if a := w.do(call{method: "GET", path: one, key: p.key}); !strings.Contains(a.body, `"second_factor":false`) {
+			t.Errorf("%s: %s", p.path, a.body)
+		}
+		if a := w.do(call{method: "DELETE", path: one + "/second-factor", key: p.key}); a.status != 409 || !strings.Contains(a.body, `"code":"no_second_factor"`) {
+			t.Errorf("%s: again: %+v", p.path, a)
+		}
+		factors, codes, err := w.store.Factors(t.Context(), p.first)
+		must(t, err)
+		lines, err := w.store.AuditEntries(t.Context(), audit.Filter{Action: "second_factor.reset", Limit: 10})
+		must(t, err)
+		if len(factors) != 0 || codes != 0 || len(lines) != 1 || lines[0].Object != p.first || string(lines[0].Actor.Kind) != p.actor {
+			t.Errorf("%s: %d factors, %d codes; %+v", p.path, len(factors), codes, lines)
+		}
+	}
+}

@@ -4428,6 +4428,9 @@ type ServerInterface interface {
 	// UpdatePerson Change the access of a person
 	// (PUT /v1/people/{person})
 	UpdatePerson(ctx echo.Context, person PersonParameter, params UpdatePersonParams) error
+	// ResetPersonSecondFactor Reset the second factor of a person
+	// (DELETE /v1/people/{person}/second-factor)
+	ResetPersonSecondFactor(ctx echo.Context, person PersonParameter) error
 	// ListPlans List plans
 	// (GET /v1/plans)
 	ListPlans(ctx echo.Context, params ListPlansParams) error
@@ -4554,6 +4557,9 @@ type ServerInterface interface {
 	// UpdateMember Change the access of a member
 	// (PUT /v1/tenants/{tenant}/members/{member})
 	UpdateMember(ctx echo.Context, tenant TenantParameter, member MemberParameter, params UpdateMemberParams) error
+	// ResetMemberSecondFactor Reset the second factor of a member
+	// (DELETE /v1/tenants/{tenant}/members/{member}/second-factor)
+	ResetMemberSecondFactor(ctx echo.Context, tenant TenantParameter, member MemberParameter) error
 	// ListOverrides List a tenant's overrides
 	// (GET /v1/tenants/{tenant}/overrides)
 	ListOverrides(ctx echo.Context, tenant TenantParameter, params ListOverridesParams) error
@@ -6122,6 +6128,22 @@ func (w *ServerInterfaceWrapper) UpdatePerson(ctx echo.Context) error {
 	return err
 }
 
+// ResetPersonSecondFactor converts echo context to params.
+func (w *ServerInterfaceWrapper) ResetPersonSecondFactor(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "person" -------------
+	var person PersonParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "person", ctx.Param("person"), &person, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter person: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ResetPersonSecondFactor(ctx, person)
+	return err
+}
+
 // ListPlans converts echo context to params.
 func (w *ServerInterfaceWrapper) ListPlans(ctx echo.Context) error {
 	var err error
@@ -7253,6 +7275,30 @@ func (w *ServerInterfaceWrapper) UpdateMember(ctx echo.Context) error {
 	return err
 }
 
+// ResetMemberSecondFactor converts echo context to params.
+func (w *ServerInterfaceWrapper) ResetMemberSecondFactor(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "member" -------------
+	var member MemberParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "member", ctx.Param("member"), &member, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter member: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ResetMemberSecondFactor(ctx, tenant, member)
+	return err
+}
+
 // ListOverrides converts echo context to params.
 func (w *ServerInterfaceWrapper) ListOverrides(ctx echo.Context) error {
 	var err error
@@ -7588,6 +7634,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/people/:person", wrapper.RemovePerson, options.OperationMiddlewares["removePerson"]...)
 	router.GET(options.BaseURL+"/v1/people/:person", wrapper.GetPerson, options.OperationMiddlewares["getPerson"]...)
 	router.PUT(options.BaseURL+"/v1/people/:person", wrapper.UpdatePerson, options.OperationMiddlewares["updatePerson"]...)
+	router.DELETE(options.BaseURL+"/v1/people/:person/second-factor", wrapper.ResetPersonSecondFactor, options.OperationMiddlewares["resetPersonSecondFactor"]...)
 	router.GET(options.BaseURL+"/v1/plans", wrapper.ListPlans, options.OperationMiddlewares["listPlans"]...)
 	router.POST(options.BaseURL+"/v1/plans", wrapper.CreatePlan, options.OperationMiddlewares["createPlan"]...)
 	router.DELETE(options.BaseURL+"/v1/plans/:plan", wrapper.DeletePlan, options.OperationMiddlewares["deletePlan"]...)
@@ -7630,6 +7677,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/members/:member", wrapper.RemoveMember, options.OperationMiddlewares["removeMember"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/members/:member", wrapper.GetMember, options.OperationMiddlewares["getMember"]...)
 	router.PUT(options.BaseURL+"/v1/tenants/:tenant/members/:member", wrapper.UpdateMember, options.OperationMiddlewares["updateMember"]...)
+	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/members/:member/second-factor", wrapper.ResetMemberSecondFactor, options.OperationMiddlewares["resetMemberSecondFactor"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/overrides", wrapper.ListOverrides, options.OperationMiddlewares["listOverrides"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/overrides", wrapper.CreateOverride, options.OperationMiddlewares["createOverride"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/overrides/:override", wrapper.DeleteOverride, options.OperationMiddlewares["deleteOverride"]...)
@@ -9001,6 +9049,22 @@ func (response UpdatePerson200JSONResponse) VisitUpdatePersonResponse(w http.Res
 	return err
 }
 
+type ResetPersonSecondFactorRequestObject struct {
+	Person PersonParameter `json:"person"`
+}
+
+type ResetPersonSecondFactorResponseObject interface {
+	VisitResetPersonSecondFactorResponse(w http.ResponseWriter) error
+}
+
+type ResetPersonSecondFactor204Response struct {
+}
+
+func (response ResetPersonSecondFactor204Response) VisitResetPersonSecondFactorResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
 type ListPlansRequestObject struct {
 	Params ListPlansParams
 }
@@ -10128,6 +10192,23 @@ func (response UpdateMember200JSONResponse) VisitUpdateMemberResponse(w http.Res
 	return err
 }
 
+type ResetMemberSecondFactorRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Member MemberParameter `json:"member"`
+}
+
+type ResetMemberSecondFactorResponseObject interface {
+	VisitResetMemberSecondFactorResponse(w http.ResponseWriter) error
+}
+
+type ResetMemberSecondFactor204Response struct {
+}
+
+func (response ResetMemberSecondFactor204Response) VisitResetMemberSecondFactorResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
 type ListOverridesRequestObject struct {
 	Tenant TenantParameter `json:"tenant"`
 	Params ListOverridesParams
@@ -10508,6 +10589,9 @@ type StrictServerInterface interface {
 	// UpdatePerson Change the access of a person
 	// (PUT /v1/people/{person})
 	UpdatePerson(ctx context.Context, request UpdatePersonRequestObject) (UpdatePersonResponseObject, error)
+	// ResetPersonSecondFactor Reset the second factor of a person
+	// (DELETE /v1/people/{person}/second-factor)
+	ResetPersonSecondFactor(ctx context.Context, request ResetPersonSecondFactorRequestObject) (ResetPersonSecondFactorResponseObject, error)
 	// ListPlans List plans
 	// (GET /v1/plans)
 	ListPlans(ctx context.Context, request ListPlansRequestObject) (ListPlansResponseObject, error)
@@ -10634,6 +10718,9 @@ type StrictServerInterface interface {
 	// UpdateMember Change the access of a member
 	// (PUT /v1/tenants/{tenant}/members/{member})
 	UpdateMember(ctx context.Context, request UpdateMemberRequestObject) (UpdateMemberResponseObject, error)
+	// ResetMemberSecondFactor Reset the second factor of a member
+	// (DELETE /v1/tenants/{tenant}/members/{member}/second-factor)
+	ResetMemberSecondFactor(ctx context.Context, request ResetMemberSecondFactorRequestObject) (ResetMemberSecondFactorResponseObject, error)
 	// ListOverrides List a tenant's overrides
 	// (GET /v1/tenants/{tenant}/overrides)
 	ListOverrides(ctx context.Context, request ListOverridesRequestObject) (ListOverridesResponseObject, error)
@@ -12213,6 +12300,31 @@ func (sh *strictHandler) UpdatePerson(ctx echo.Context, person PersonParameter, 
 	return nil
 }
 
+// ResetPersonSecondFactor operation middleware
+func (sh *strictHandler) ResetPersonSecondFactor(ctx echo.Context, person PersonParameter) error {
+	var request ResetPersonSecondFactorRequestObject
+
+	request.Person = person
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ResetPersonSecondFactor(ctx.Request().Context(), request.(ResetPersonSecondFactorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResetPersonSecondFactor")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ResetPersonSecondFactorResponseObject); ok {
+		return validResponse.VisitResetPersonSecondFactorResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListPlans operation middleware
 func (sh *strictHandler) ListPlans(ctx echo.Context, params ListPlansParams) error {
 	var request ListPlansRequestObject
@@ -13588,6 +13700,32 @@ func (sh *strictHandler) UpdateMember(ctx echo.Context, tenant TenantParameter, 
 		return err
 	} else if validResponse, ok := response.(UpdateMemberResponseObject); ok {
 		return validResponse.VisitUpdateMemberResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ResetMemberSecondFactor operation middleware
+func (sh *strictHandler) ResetMemberSecondFactor(ctx echo.Context, tenant TenantParameter, member MemberParameter) error {
+	var request ResetMemberSecondFactorRequestObject
+
+	request.Tenant = tenant
+	request.Member = member
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ResetMemberSecondFactor(ctx.Request().Context(), request.(ResetMemberSecondFactorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResetMemberSecondFactor")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ResetMemberSecondFactorResponseObject); ok {
+		return validResponse.VisitResetMemberSecondFactorResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

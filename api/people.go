@@ -109,6 +109,12 @@ func (a *API) removePerson(ctx context.Context, tenantID, id string) error {
 	return a.changed(ctx, a.cfg.People.Remove(ctx, callerOf(ctx).principal(), tenantID, id))
 }
 
+// resetSecondFactor removes the second factors of one person of a tenant, or of the operator ("").
+func (a *API) resetSecondFactor(ctx context.Context, tenantID, id string) error {
+	_, err := a.cfg.People.ResetSecondFactor(ctx, callerOf(ctx).principal(), tenantID, id)
+	return a.changed(ctx, err)
+}
+
 // ListPeople is GET /v1/people.
 func (a *API) ListPeople(ctx context.Context, r ListPeopleRequestObject) (ListPeopleResponseObject, error) {
 	p, link, err := a.listPeople(ctx, "/v1/people", "", r.Params.Q, r.Params.Limit, r.Params.Cursor)
@@ -136,6 +142,13 @@ func (a *API) UpdatePerson(ctx context.Context, r UpdatePersonRequestObject) (Up
 // RemovePerson is DELETE /v1/people/{person}.
 func (a *API) RemovePerson(ctx context.Context, r RemovePersonRequestObject) (RemovePersonResponseObject, error) {
 	return RemovePerson204Response{}, a.removePerson(ctx, "", r.Person.String())
+}
+
+// ResetPersonSecondFactor is DELETE /v1/people/{person}/second-factor.
+func (a *API) ResetPersonSecondFactor(
+	ctx context.Context, r ResetPersonSecondFactorRequestObject,
+) (ResetPersonSecondFactorResponseObject, error) {
+	return ResetPersonSecondFactor204Response{}, a.resetSecondFactor(ctx, "", r.Person.String())
 }
 
 // listInvitations returns a page of the open invitations to a tenant, or to the operator ("").

@@ -209,6 +209,8 @@ func (a *API) routes() []route {
 		patch("/v1/tenants/:tenant/members/:member", "patchMember", accounts.MembersWrite, people(g.UpdateMember)).
 			json(body[Access]()).conditional().merges(a.accessOf),
 		del("/v1/tenants/:tenant/members/:member", "removeMember", accounts.MembersWrite, people(g.RemoveMember)),
+		del("/v1/tenants/:tenant/members/:member/second-factor", "resetMemberSecondFactor", accounts.MembersWrite,
+			people(g.ResetMemberSecondFactor)),
 		get("/v1/tenants/:tenant/invitations", "listMemberInvitations", accounts.MembersRead, people(g.ListMemberInvitations)).
 			params("limit cursor"),
 		del("/v1/tenants/:tenant/invitations/:invitation", "deleteMemberInvitation", accounts.MembersWrite, people(g.DeleteMemberInvitation)),
@@ -219,6 +221,7 @@ func (a *API) routes() []route {
 		patch("/v1/people/:person", "patchPerson", accounts.PeopleWrite, people(g.UpdatePerson)).json(body[Access]()).conditional().
 			merges(a.accessOf),
 		del("/v1/people/:person", "removePerson", accounts.PeopleWrite, people(g.RemovePerson)),
+		del("/v1/people/:person/second-factor", "resetPersonSecondFactor", accounts.PeopleWrite, people(g.ResetPersonSecondFactor)),
 		get("/v1/invitations", "listInvitations", accounts.PeopleRead, people(g.ListInvitations)).params("limit cursor"),
 		del("/v1/invitations/:invitation", "deleteInvitation", accounts.PeopleWrite, people(g.DeleteInvitation)),
 

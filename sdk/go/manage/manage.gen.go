@@ -3279,6 +3279,12 @@ func (c *Client) RemoveMember(ctx context.Context, tenant Reference, member stri
 	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/tenants/" + url.PathEscape(tenant) + "/members/" + url.PathEscape(member)})
 }
 
+// ResetMemberSecondFactor: Reset the second factor of a member. DELETE
+// /v1/tenants/{tenant}/members/{member}/second-factor
+func (c *Client) ResetMemberSecondFactor(ctx context.Context, tenant Reference, member string) (Answer[struct{}], error) {
+	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/tenants/" + url.PathEscape(tenant) + "/members/" + url.PathEscape(member) + "/second-factor"})
+}
+
 // ListMemberInvitationsParams: the optional parameters of ListMemberInvitations; the first counts.
 type ListMemberInvitationsParams struct {
 	// The number of rows on a page.
@@ -3353,6 +3359,12 @@ func (c *Client) PatchPerson(ctx context.Context, person string, body AccessPatc
 // RemovePerson: Remove a person. DELETE /v1/people/{person}
 func (c *Client) RemovePerson(ctx context.Context, person string) (Answer[struct{}], error) {
 	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/people/" + url.PathEscape(person)})
+}
+
+// ResetPersonSecondFactor: Reset the second factor of a person. DELETE
+// /v1/people/{person}/second-factor
+func (c *Client) ResetPersonSecondFactor(ctx context.Context, person string) (Answer[struct{}], error) {
+	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/people/" + url.PathEscape(person) + "/second-factor"})
 }
 
 // ListInvitationsParams: the optional parameters of ListInvitations; the first counts.

@@ -2229,6 +2229,16 @@ class Management(Caller):
         """Remove a member. `DELETE /v1/tenants/{tenant}/members/{member}`"""
         return self._send("DELETE", f"/v1/tenants/{segment(tenant)}/members/{segment(member)}", timeout=timeout)
 
+    def reset_member_second_factor(
+        self,
+        tenant: Reference,
+        member: str,
+        *,
+        timeout: Optional[float] = None,
+    ) -> Answer[None]:
+        """Reset the second factor of a member. `DELETE /v1/tenants/{tenant}/members/{member}/second-factor`"""
+        return self._send("DELETE", f"/v1/tenants/{segment(tenant)}/members/{segment(member)}/second-factor", timeout=timeout)
+
     def list_member_invitations(
         self,
         tenant: Reference,
@@ -2310,6 +2320,15 @@ class Management(Caller):
     ) -> Answer[None]:
         """Remove a person. `DELETE /v1/people/{person}`"""
         return self._send("DELETE", f"/v1/people/{segment(person)}", timeout=timeout)
+
+    def reset_person_second_factor(
+        self,
+        person: str,
+        *,
+        timeout: Optional[float] = None,
+    ) -> Answer[None]:
+        """Reset the second factor of a person. `DELETE /v1/people/{person}/second-factor`"""
+        return self._send("DELETE", f"/v1/people/{segment(person)}/second-factor", timeout=timeout)
 
     def list_invitations(
         self,

@@ -2599,6 +2599,11 @@ export class Management extends Caller {
     return this.send({ method: "DELETE", path: `/v1/tenants/${segment(tenant)}/members/${segment(member)}` }, options);
   }
 
+  /** Reset the second factor of a member. `DELETE /v1/tenants/{tenant}/members/{member}/second-factor` */
+  async resetMemberSecondFactor(tenant: Reference, member: string, options: CallOptions = {}): Promise<Answer<void>> {
+    return this.send({ method: "DELETE", path: `/v1/tenants/${segment(tenant)}/members/${segment(member)}/second-factor` }, options);
+  }
+
   /** List the open invitations to a tenant. `GET /v1/tenants/{tenant}/invitations` */
   async listMemberInvitations(tenant: Reference, query: { limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<InvitationPage>> {
     return this.send({ method: "GET", path: `/v1/tenants/${segment(tenant)}/invitations`, query }, options);
@@ -2637,6 +2642,11 @@ export class Management extends Caller {
   /** Remove a person. `DELETE /v1/people/{person}` */
   async removePerson(person: string, options: CallOptions = {}): Promise<Answer<void>> {
     return this.send({ method: "DELETE", path: `/v1/people/${segment(person)}` }, options);
+  }
+
+  /** Reset the second factor of a person. `DELETE /v1/people/{person}/second-factor` */
+  async resetPersonSecondFactor(person: string, options: CallOptions = {}): Promise<Answer<void>> {
+    return this.send({ method: "DELETE", path: `/v1/people/${segment(person)}/second-factor` }, options);
   }
 
   /** List the open invitations to the operator. `GET /v1/invitations` */
