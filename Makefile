@@ -39,7 +39,7 @@ CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-helm test-proxies test-quick test-load test-faults test-cluster test-sdk test-contract fuzz screenshots bench bench-peers check current audit views release reproducible base-images
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-helm test-proxies test-quick test-load test-faults test-cluster test-sdk test-contract fuzz screenshots pictures bench bench-peers check current audit views release reproducible base-images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,7 +77,7 @@ fmt: ## format the Go code (gofumpt) and the templates
 lint: ## look for mistakes: vet, gofumpt, staticcheck, golangci-lint (.golangci.yaml)
 	go vet ./...
 	go vet -tags quick ./...
-	go vet -tags screenshots,faults ./cmd/server
+	go vet -tags screenshots,faults ./cmd/server ./web
 	go -C cmd/bench-peers vet ./...
 	@for module in $(SDK_MODULES); do echo "go -C $$module vet ./..."; go -C $$module vet ./...; done
 	go -C sdk/go vet -tags conformance ./...
@@ -210,6 +210,9 @@ fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCE
 
 screenshots: bin/with-servers ## take new screenshots of the demo for the README, in a browser
 	$(SERVERS) go test -tags screenshots -run '^TestScreenshots$$' -count=1 -timeout 10m -v ./cmd/server
+
+pictures: bin/with-servers ## save pictures of every page of the dashboard, in two widths and two themes, in FOLDER (default: bin/pictures)
+	HEADGATE_SCREENSHOTS=$(or $(FOLDER),$(CURDIR)/bin/pictures) $(SERVERS) go test -tags screenshots -run '^TestPictures$$' -count=1 -timeout 30m ./web
 
 views: ## serve every component of the dashboard in every state, at http://127.0.0.1:8090
 	go run ./cmd/views

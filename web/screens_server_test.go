@@ -101,8 +101,7 @@ const (
 )
 
 // On every page, in both themes, axe-core finds no fault, nothing is wider than 360 px, and
-// the browser has no complaint. With HEADGATE_SCREENSHOTS=folder, the test saves the
-// pictures.
+// the browser has no complaint.
 func TestEveryScreen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -114,12 +113,11 @@ func TestEveryScreen(t *testing.T) {
 			b.Do(chromedp.Navigate(origin + "/static/none")) // no page is live while nobody is signed in
 			b.Cookies(origin, map[string]string{web.ThemeCookie: theme, "headgate": w.cookies[s.by]})
 			for _, width := range []int64{1280, 360} {
-				if (width == 360) != (theme == "dark") && os.Getenv("HEADGATE_SCREENSHOTS") == "" {
+				if (width == 360) != (theme == "dark") {
 					continue // wide and light, narrow and dark: each width and each theme once
 				}
 				name := fmt.Sprintf("%s %s %d", s.name, theme, width)
 				b.Do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(origin+s.path))
-				keep(t, b, name)
 				if wide := browser.Evaluate[[]string](b, sticksOut); len(wide) > 0 {
 					t.Errorf("%s: wider than the page: %q", name, wide)
 				}
@@ -156,7 +154,7 @@ const sticksOut = `(() => {
 		.slice(0, 5).map(e => e.tagName + "." + e.className + " " + Math.round(e.getBoundingClientRect().right));
 })()`
 
-// keep takes a picture of the page, if somebody wants to look.
+// keep saves pictures of the page in the folder of HEADGATE_SCREENSHOTS, if it is set.
 func keep(t *testing.T, b *browser.Browser, name string) {
 	t.Helper()
 	folder := os.Getenv("HEADGATE_SCREENSHOTS")
@@ -165,5 +163,11 @@ func keep(t *testing.T, b *browser.Browser, name string) {
 	}
 	b.Do(chromedp.Sleep(150 * time.Millisecond)) // charts are drawn by then, for the eye; nothing is asserted of it
 	must(t, os.MkdirAll(folder, 0o755))
-	must(t, os.WriteFile(filepath.Join(folder, strings.ReplaceAll(name, " ", "-")+".png"), b.Picture(), 0o644))
+	for i, picture := range b.Pictures() {
+		part := ""
+		if i > 0 {
+			part = fmt.Sprintf("-part-%d", i+1)
+		}
+		must(t, os.WriteFile(filepath.Join(folder, strings.ReplaceAll(name, " ", "-")+part+".png"), picture, 0o644))
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
@@ -184,15 +185,33 @@ func (b *Browser) Title() string {
 	return Evaluate[string](b, `document.title`)
 }
 
-// Picture returns a screenshot of the whole page as PNG.
-func (b *Browser) Picture() []byte {
+// pictureHeight is the maximum height of a picture in CSS pixels. Chromium does not capture a page of
+// any height in one picture: the error is "Page is too large".
+const pictureHeight = 8000
+
+// Pictures returns screenshots of the whole page as PNG, from top to bottom: one, or more if the page
+// is higher than pictureHeight.
+func (b *Browser) Pictures() [][]byte {
+	b.t.Helper()
+	size := Evaluate[[2]float64](b, `[document.documentElement.clientWidth, document.documentElement.scrollHeight]`)
+	var pictures [][]byte
+	for top := 0.0; top < size[1]; top += pictureHeight {
+		pictures = append(pictures, b.capture(page.Viewport{Y: top, Width: size[0], Height: min(pictureHeight, size[1]-top), Scale: 1}))
+	}
+	return pictures
+}
+
+func (b *Browser) capture(part page.Viewport) []byte {
 	b.t.Helper()
 	defer b.step()()
-	picture, err := chromedp.Run(b.Context, chromedp.FullScreenshot(100))
+	beyond := true
+	picture, err := chromedp.Run(b.Context, func(ctx context.Context, t *chromedp.Target) (page.CaptureScreenshotResult, error) {
+		return cdp.Call(ctx, t, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: &beyond, Clip: &part})
+	})
 	if err != nil {
-		b.t.Fatal(err)
+		b.t.Fatalf("capture %.0f pixels from %.0f: %v", part.Height, part.Y, err)
 	}
-	return picture
+	return picture.Data
 }
 
 // Evaluate returns the value of an expression in the page. It awaits a promise.
