@@ -137,7 +137,7 @@ func configKeys(model *kong.Application) []string {
 			}
 		}
 	}
-	for _, secret := range []string{bootstrapSetting, adminPasswordSetting, oidcSecretSetting} {
+	for _, secret := range secretSettings {
 		add(secret, true)
 	}
 	slices.Sort(keys)
@@ -151,9 +151,7 @@ func configHasSecrets(path string) bool {
 	if err != nil || yaml.Unmarshal(text, &settings) != nil {
 		return false
 	}
-	for _, name := range []string{
-		settingName("database-url"), settingName("redis-url"), bootstrapSetting, adminPasswordSetting, oidcSecretSetting,
-	} {
+	for _, name := range append([]string{settingName("database-url"), settingName("redis-url")}, secretSettings...) {
 		value, set := settings[strings.ToLower(strings.TrimPrefix(name, environmentPrefix))]
 		if set && !strings.HasPrefix(value.Value, "sqlite:") {
 			return true

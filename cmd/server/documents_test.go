@@ -60,6 +60,7 @@ func settingsPage(t *testing.T) string {
 	row(oidcSecretSetting, true, "", "Headgate's secret at the OpenID provider; empty for a public client. No flag either.")
 	row(smtpPasswordSetting, true, "", "Password at the mail server; goes with HEADGATE_SMTP_USER. No flag either.")
 	row(secretsKeySetting, true, "", "Encrypts the secrets of authenticator apps in the database; 32 characters or more, the same on all nodes. Empty: they are stored unencrypted. No flag either.")
+	row(secretsKeyOldSetting, true, "", "The former `HEADGATE_SECRETS_KEY`, which only decrypts, until `headgate secrets reencrypt` has run (docs/production.md, Key rotation). No flag either.")
 	page.WriteString(strings.ReplaceAll(runtimeSettings+telemetrySettings, "¬", "`"))
 	return page.String()
 }

@@ -41,6 +41,7 @@ type commands struct {
 	Migrate     migrateCommand     `cmd:"" help:"Bring the database's schema up to date, or look at it."`
 	Key         keyCommand         `cmd:"" help:"Create, list and revoke operator keys."`
 	User        userCommand        `cmd:"" help:"List, create, invite and disable people who sign in."`
+	Secrets     secretsCommand     `cmd:"" help:"Encrypt secrets in the database with another key."`
 	Backup      backupCommand      `cmd:"" help:"Write a SQLite database to a new file, while a node serves it: headgate backup /backup/headgate.db"`
 	Audit       auditCommand       `cmd:"" help:"Verify the audit log."`
 	Simulate    simulateCommand    `cmd:"" help:"Run scenarios: read one JSON scenario per line from standard input, and write one JSON line for each."`

@@ -13,7 +13,6 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/oidc"
 	"github.com/headgate/headgate/internal/retry"
-	"github.com/headgate/headgate/internal/secondfactor"
 	"github.com/headgate/headgate/web/signin"
 )
 
@@ -21,9 +20,9 @@ import (
 // first owner, or the link with which the first owner creates an account. Failed sign-ins are
 // counted in the limiter that decides checks, so that all nodes share the counters.
 func (n *node) openPeople(ctx context.Context, s *serveCommand, log *slog.Logger) error {
-	sealer, err := secondfactor.NewSealer(s.SecretsKey)
+	sealer, err := sealerOf(s.SecretsKey, s.SecretsKeyOld)
 	if err != nil {
-		return fmt.Errorf("%s: %w", secretsKeySetting, err)
+		return err
 	}
 	cfg := accounts.PeopleConfig{Limiter: n.local, Logger: log, Sealer: sealer, RequireSecondFactor: rolesIn(s.RequireSecondFactor)}
 	if n.shared != nil {

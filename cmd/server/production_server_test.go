@@ -83,7 +83,7 @@ func (s *shell) run(name string, env ...string) string {
 // Each block of docs/production.md is one that a test below runs, or says why it is not run.
 func TestProductionCommandsAreRun(t *testing.T) {
 	t.Parallel()
-	tested := []string{"doctor", "sqlite-backup", "sqlite-restore", "postgres-backup", "postgres-restore", "upgrade", "keys"}
+	tested := []string{"doctor", "sqlite-backup", "sqlite-restore", "postgres-backup", "postgres-restore", "upgrade", "keys", "secrets-key"}
 	for name := range productionCommands(t) {
 		if !slices.Contains(tested, name) {
 			t.Errorf("no test runs the commands %q", name)
@@ -185,6 +185,10 @@ func TestProductionCommandsOfDoctorUpgradeAndKeys(t *testing.T) {
 	}
 	if list := must(t, settings, "key", "list"); !regexp.MustCompile(`ci-1\b.*revoked`).MatchString(list) {
 		t.Errorf("ci-1 is not revoked: %s", list)
+	}
+	out := s.run("secrets-key", "HEADGATE_SECRETS_KEY="+strings.Repeat("n", 32), "HEADGATE_SECRETS_KEY_OLD="+strings.Repeat("o", 32))
+	if !strings.Contains(out, "REENCRYPTED") {
+		t.Errorf("secrets-key: %s", out)
 	}
 }
 

@@ -24,7 +24,6 @@ import (
 	"github.com/headgate/headgate/internal/logging"
 	"github.com/headgate/headgate/internal/mail"
 	"github.com/headgate/headgate/internal/problem"
-	"github.com/headgate/headgate/internal/secondfactor"
 )
 
 // environmentPrefix is the prefix of all environment variables. Every setting is a flag and an
@@ -111,7 +110,7 @@ type serveSettings struct {
 	SMTPTLS  string `name:"smtp-tls" default:"starttls" enum:"starttls,tls,none" help:"starttls: change to TLS before anything is sent (port 587). tls: TLS from the first byte (port 465). none: for a mail server on this machine."`
 
 	// Secrets. They have no flag: secrets reads them from the environment or from files.
-	BootstrapKey, AdminPassword, OIDCClientSecret, SMTPPassword, SecretsKey string `kong:"-"`
+	BootstrapKey, AdminPassword, OIDCClientSecret, SMTPPassword, SecretsKey, SecretsKeyOld string `kong:"-"`
 
 	getenv func(string) string // for the environment variables of OpenTelemetry
 }
@@ -130,13 +129,20 @@ const (
 	oidcSecretSetting    = environmentPrefix + "OIDC_CLIENT_SECRET"
 	smtpPasswordSetting  = environmentPrefix + "SMTP_PASSWORD"
 	secretsKeySetting    = environmentPrefix + "SECRETS_KEY"
+	secretsKeyOldSetting = environmentPrefix + "SECRETS_KEY_OLD"
 )
+
+// secretSettings are the settings of a node without a flag. Each has a variant with _FILE.
+var secretSettings = []string{
+	bootstrapSetting, adminPasswordSetting, oidcSecretSetting, smtpPasswordSetting, secretsKeySetting, secretsKeyOldSetting,
+}
 
 // secrets reads the settings that have no flag.
 func (s *serveSettings) secrets(getenv func(string) string) (err error) {
 	for name, value := range map[string]*string{
 		bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword,
 		oidcSecretSetting: &s.OIDCClientSecret, smtpPasswordSetting: &s.SMTPPassword, secretsKeySetting: &s.SecretsKey,
+		secretsKeyOldSetting: &s.SecretsKeyOld,
 	} {
 		if *value, err = secretFrom(getenv, name); err != nil {
 			return err
@@ -156,8 +162,8 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 			return fmt.Errorf("%s: %w", bootstrapSetting, err)
 		}
 	}
-	if _, err := secondfactor.NewSealer(s.SecretsKey); err != nil {
-		return fmt.Errorf("%s: %w", secretsKeySetting, err)
+	if _, err := sealerOf(s.SecretsKey, s.SecretsKeyOld); err != nil {
+		return err
 	}
 	for _, check := range []struct {
 		setting string

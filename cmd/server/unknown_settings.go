@@ -54,7 +54,7 @@ func unknownSettings(model *kong.Application, environ func() []string) error {
 // settingNames returns the sorted names of all environment variables that commands read.
 func settingNames(model *kong.Application) []string {
 	names := map[string]bool{cli.TokenSetting: true}
-	for _, secret := range []string{bootstrapSetting, adminPasswordSetting, oidcSecretSetting, benchKeySetting} {
+	for _, secret := range append([]string{benchKeySetting}, secretSettings...) {
 		names[secret], names[secret+"_FILE"] = true, true
 	}
 	for _, name := range otherVariables {

@@ -96,7 +96,10 @@ type FactorStore interface {
 	// ResetFactors removes all second factors and recovery codes of a user, and ends the user's sessions.
 	// It returns the number of removed factors, and writes the audit line only if there are any.
 	ResetFactors(ctx context.Context, userID string, e audit.Entry) (int, error)
-	// UseFactor stores Data, Step and UsedAt of a used factor. The error is problem.Conflict with the
+	// ResealFactors replaces Data of each TOTP for which reseal returns other bytes. It returns the number
+	// of replaced ones, and writes the audit line only if there are any.
+	ResealFactors(ctx context.Context, reseal func(Factor) []byte, e audit.Entry) (int, error)
+	// UseFactor stores Step and UsedAt of a used factor, and Data of a passkey. The error is problem.Conflict with the
 	// code code_used if the factor is a TOTP whose stored step is not lower than f.Step, and
 	// problem.NotFound if the factor is removed.
 	UseFactor(ctx context.Context, f Factor) error

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"bytes"
 	"context"
 	"strings"
 
@@ -214,6 +215,32 @@ func (p *People) NewRecoveryCodes(ctx context.Context, u User, s Session) ([]str
 		return nil, err
 	}
 	return codes, nil
+}
+
+// A Reencryption counts the secrets of authenticator apps by what Reencrypt did with them.
+type Reencryption struct {
+	Reencrypted int // now encrypted with the current key
+	Current     int // encrypted with the current key before
+	Unreadable  int // encrypted with a key that is not known, and left as they are
+}
+
+// Reencrypt encrypts the secrets of authenticator apps of all people with the current key. It leaves those that it cannot decrypt.
+func (p *People) Reencrypt(ctx context.Context) (Reencryption, error) {
+	var done Reencryption
+	e := audit.Complete(ctx, audit.Entry{Action: "second_factor.reencrypt", Object: "authenticator apps", ObjectName: "authenticator apps"}, nil, nil)
+	_, err := p.store.ResealFactors(ctx, func(f Factor) []byte {
+		data, err := p.sealer.Reseal(f.Data, f.UserID)
+		switch {
+		case err != nil:
+			done.Unreadable++
+		case bytes.Equal(data, f.Data):
+			done.Current++
+		default:
+			done.Reencrypted++
+		}
+		return data
+	}, e)
+	return done, err
 }
 
 // ResetSecondFactor removes all second factors and recovery codes of another person, who has lost them, and ends the

@@ -20,7 +20,10 @@ const (
 const MinSealKey = 32
 
 // A Sealer encrypts TOTP secrets for the database. The zero value stores them unencrypted.
-type Sealer struct{ box cipher.AEAD }
+type Sealer struct {
+	box cipher.AEAD // encrypts and decrypts
+	old cipher.AEAD // only decrypts; nil for none
+}
 
 // NewSealer returns a Sealer whose key is derived from a text. For "" it returns the zero Sealer.
 func NewSealer(text string) (Sealer, error) {
@@ -39,7 +42,26 @@ func NewSealer(text string) (Sealer, error) {
 		return Sealer{}, err
 	}
 	box, err := cipher.NewGCM(block)
-	return Sealer{box}, err
+	return Sealer{box: box}, err
+}
+
+// WithOld returns a Sealer that also opens what the Sealer old has sealed.
+func (s Sealer) WithOld(old Sealer) Sealer {
+	s.old = old.box
+	return s
+}
+
+// Reseal returns the form in which a stored secret must be stored now: the same if it is sealed with
+// the key of s, or if s has none. The error is ErrSealed if Open cannot open the secret.
+func (s Sealer) Reseal(stored []byte, owner string) ([]byte, error) {
+	secret, err := s.Open(stored, owner)
+	if err != nil || s.box == nil {
+		return stored, err
+	}
+	if _, err := (Sealer{box: s.box}).Open(stored, owner); err == nil && stored[0] == formSealed {
+		return stored, nil
+	}
+	return s.Seal(secret, owner), nil
 }
 
 // Seal returns the stored form of a secret. Open requires the same owner, so that a row that was
@@ -62,13 +84,14 @@ func (s Sealer) Open(stored []byte, owner string) (string, error) {
 	if len(stored) > 0 && stored[0] == formPlain {
 		return string(stored[1:]), nil
 	}
-	if s.box == nil || len(stored) < 1+s.box.NonceSize() || stored[0] != formSealed {
-		return "", ErrSealed
+	for _, box := range []cipher.AEAD{s.box, s.old} {
+		if box == nil || len(stored) < 1+box.NonceSize() || stored[0] != formSealed {
+			continue
+		}
+		nonce, text := stored[1:1+box.NonceSize()], stored[1+box.NonceSize():]
+		if secret, err := box.Open(nil, nonce, text, []byte(owner)); err == nil {
+			return string(secret), nil
+		}
 	}
-	nonce, text := stored[1:1+s.box.NonceSize()], stored[1+s.box.NonceSize():]
-	secret, err := s.box.Open(nil, nonce, text, []byte(owner))
-	if err != nil {
-		return "", ErrSealed
-	}
-	return string(secret), nil
+	return "", ErrSealed
 }

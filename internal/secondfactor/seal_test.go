@@ -47,6 +47,30 @@ func TestSeal(t *testing.T) {
 	if _, err := secondfactor.NewSealer("short"); err == nil {
 		t.Error("a short key was accepted")
 	}
+
+	// Rotation of the key.
+	both := two.WithOld(one)
+	if got, err := both.Open(sealed, "ann"); got != "SECRET" || err != nil {
+		t.Errorf("with the old key: %q, %v", got, err)
+	}
+	if _, err := both.Open(sealed, "bob"); !errors.Is(err, secondfactor.ErrSealed) {
+		t.Errorf("another person with the old key: %v", err)
+	}
+	for what, stored := range map[string][]byte{"of the old key": sealed, "unencrypted": plain.Seal("SECRET", "ann")} {
+		again, err := both.Reseal(stored, "ann")
+		if got, opened := two.Open(again, "ann"); got != "SECRET" || err != nil || opened != nil || again[0] == stored[0] && what == "unencrypted" {
+			t.Errorf("%s: %q, %v, %v", what, got, err, opened)
+		}
+		if same, err := both.Reseal(again, "ann"); !bytes.Equal(same, again) || err != nil {
+			t.Errorf("%s: sealed again: %v", what, err)
+		}
+	}
+	if same, err := two.Reseal(sealed, "ann"); !errors.Is(err, secondfactor.ErrSealed) || !bytes.Equal(same, sealed) {
+		t.Errorf("without the old key: %v", err)
+	}
+	if same, err := plain.Reseal(plain.Seal("SECRET", "ann"), "ann"); err != nil || !bytes.Equal(same, plain.Seal("SECRET", "ann")) {
+		t.Errorf("without a key: %v", err)
+	}
 }
 
 func TestOrigin(t *testing.T) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -145,11 +146,44 @@ func (s *Store) ResetFactors(ctx context.Context, userID string, e audit.Entry) 
 	return int(removed), s.fail(err, "reset the second factors of user %s", userID)
 }
 
+// ResealFactors replaces the stored secrets of authenticator apps.
+func (s *Store) ResealFactors(ctx context.Context, reseal func(accounts.Factor) []byte, e audit.Entry) (int, error) {
+	replaced := 0
+	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
+		replaced = 0
+		rows, err := ed.tx.QueryContext(ctx, `
+			SELECT `+factorColumns+`
+			FROM second_factors
+			WHERE kind = 'totp'
+			ORDER BY id`)
+		list, err := collect(rows, err, scanFactor)
+		if err != nil {
+			return err
+		}
+		for _, f := range list {
+			data := reseal(f)
+			if bytes.Equal(data, f.Data) {
+				continue
+			}
+			n, err := ed.exec(ctx, `UPDATE second_factors SET data = $2 WHERE id = $1`, f.ID, data)
+			if err != nil {
+				return err
+			}
+			replaced += int(n)
+		}
+		if replaced == 0 {
+			return errUnchanged
+		}
+		return nil
+	})
+	return replaced, s.fail(err, "re-encrypt second factors")
+}
+
 // UseFactor stores what the use of a second factor changes.
 func (s *Store) UseFactor(ctx context.Context, f accounts.Factor) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		n, err := execIn(ctx, tx, `
-			UPDATE second_factors SET data = $3, step = $4, used_at = $5
+			UPDATE second_factors SET data = CASE WHEN kind = 'totp' THEN data ELSE $3 END, step = $4, used_at = $5
 			WHERE id = $1 AND user_id = $2 AND (kind <> 'totp' OR step < $4)`, f.ID, f.UserID, f.Data, f.Step, stored(f.UsedAt))
 		if err != nil || n > 0 {
 			return err

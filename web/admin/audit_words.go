@@ -72,6 +72,7 @@ var actions = map[string]string{
 	"second_factor.recovery_codes":    "made new recovery codes for",
 	"second_factor.remove":            "removed a second factor of",
 	"second_factor.reset":             "reset the second factor of",
+	"second_factor.reencrypt":         "encrypted with another key the secrets of",
 	"second_factor.use_recovery_code": "used a recovery code of",
 	"session.end":                     "ended sessions of",
 	"session.sign_in":                 "signed in as",

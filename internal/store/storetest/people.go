@@ -32,6 +32,7 @@ var peopleTests = []struct {
 	{"a link gives somebody who exists another password", testPasswordLink},
 	{"second factors are added, used and removed", testFactorLife},
 	{"second factors are refused for a reason", testFactorRefusals},
+	{"secrets of authenticator apps are replaced together", testResealFactors},
 	{"a pending sign-in becomes one session", testPendingSignIns},
 	{"a challenge is taken once", testChallenges},
 	{"writes of people leave one line each", testPeopleLines},

@@ -269,3 +269,45 @@ func testChallenges(s *suite) {
 	_, err = s.Store.TakeChallenge(s.ctx, id, s.Clock.Now())
 	s.wantKind(err, problem.NotFound, "")
 }
+
+func testResealFactors(s *suite) {
+	ann, bob := s.user(accounts.Owner, ""), s.user(accounts.Viewer, "")
+	one, err := s.totp(ann.ID, nil, "")
+	s.must(err)
+	two, err := s.totp(bob.ID, nil, "")
+	s.must(err)
+	key, err := s.passkey(ann.ID, "credential")
+	s.must(err)
+	line := entry("second_factor.reencrypt")
+	before := s.lines(audit.Filter{Limit: 1})[0]
+	n, err := s.Store.ResealFactors(s.ctx, func(f accounts.Factor) []byte { return f.Data }, line)
+	s.must(err)
+	if n != 0 || s.lines(audit.Filter{Limit: 1})[0].ID != before.ID {
+		s.Errorf("%d replaced by the same, and the line %+v", n, s.lines(audit.Filter{Limit: 1})[0])
+	}
+	n, err = s.Store.ResealFactors(s.ctx, func(f accounts.Factor) []byte {
+		if f.Kind != accounts.TOTP {
+			s.Errorf("a %s is replaced", f.Kind)
+		}
+		if f.UserID == bob.ID {
+			return f.Data
+		}
+		return append([]byte("other "), f.Data...)
+	}, line)
+	s.must(err)
+	s.same("replaced", n, 1)
+	if got := s.lines(audit.Filter{Limit: 1})[0]; got.Action != "second_factor.reencrypt" {
+		s.Errorf("the line is %+v", got)
+	}
+	list, _ := s.factors(ann.ID)
+	one.Data = []byte("other secret")
+	s.same("of ann", list, []accounts.Factor{one, key})
+	list, _ = s.factors(bob.ID)
+	s.same("of bob", list, []accounts.Factor{two})
+	// A sign-in that read the secret before it was replaced does not put it back.
+	stale := one
+	stale.Data, stale.Step, stale.UsedAt = []byte("secret"), 8, s.Clock.Now()
+	s.must(s.Store.UseFactor(s.ctx, stale))
+	list, _ = s.factors(ann.ID)
+	s.same("used meanwhile", string(list[0].Data), "other secret")
+}

@@ -34,7 +34,7 @@ var noTenant = []string{
 	"Together", "Exceptions", "Revision", "Changes", "Notify", "Empty", "EndExpired", "EndOverSessions", "VerifyAudit", "WriteAudit",
 	"PutNode", "RemoveNode", "Census",
 	"Watched", "AllMaintenances", "Advance", "ClaimDeliveries", "EndAttempt", "PruneAlerts",
-	"Once", "AddCounts", "WriteJournal", "ReadJournal", "AddKeyUses", "TakeLease", "DropLease",
+	"ResealFactors", "Once", "AddCounts", "WriteJournal", "ReadJournal", "AddKeyUses", "TakeLease", "DropLease",
 	"RollUpsDue", "RollUp", "Prune", "Kept", "Mark",
 	// Of one person, whom the service holds against its tenant.
 	"User", "UserByEmail", "UserBySubject", "CreateUser", "DeleteUser", "Sessions", "EndSession",

@@ -39,6 +39,7 @@ adminPassword: admin-password
 oidcClientSecret: oidc-client-secret
 smtpPassword: smtp-password
 secretsKey: secrets-key
+secretsKeyOld: secrets-key-old
 {{- end -}}
 
 {{- define "headgate.checkSecret" -}}
