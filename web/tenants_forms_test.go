@@ -69,6 +69,48 @@ func TestSettingsAndStaleEdits(t *testing.T) {
 	}
 }
 
+// Operator task 6: a tenant gets the zone and the day at which its months begin on its page.
+func TestTenantCalendar(t *testing.T) {
+	t.Parallel()
+	w := newMetered(t)
+	const settings = acme + "/settings"
+	page := w.get(settings, "editor")
+	if zone, day := typedIn(t, page, "time_zone"), typedIn(t, page, "billing_anchor_day"); zone != "UTC" || day != "1" {
+		t.Errorf("the form has %q and %q", zone, day)
+	}
+	form := func(zone, day string) url.Values {
+		return url.Values{
+			"name": {"Acme"}, "no_policy": {"allow"}, "require_route": {"yes"}, "redact_values": {"keep"}, "time_zone": {zone}, "billing_anchor_day": {day},
+			"version": {strconv.FormatInt(w.tenant("acme").Revision, 10)},
+		}
+	}
+	for _, c := range []struct{ zone, day, wrong string }{
+		{"Berlin", "15", "time_zone"},
+		{"Local", "15", "time_zone"},
+		{"Europe/Berlin", "32", "billing_anchor_day"},
+		{"Europe/Berlin", "0", "billing_anchor_day"},
+		{"Europe/Berlin", "the 15th", "billing_anchor_day"},
+		{"Europe/Berlin", "", "billing_anchor_day"},
+	} {
+		r := w.post(settings, "editor", form(c.zone, c.day))
+		if r.Code != http.StatusUnprocessableEntity || wrongIn(t, r) != c.wrong || typedIn(t, r, "time_zone") != c.zone || typedIn(t, r, "billing_anchor_day") != c.day {
+			t.Errorf("%q, %q: %d %q", c.zone, c.day, r.Code, wrongIn(t, r))
+		}
+	}
+	to(t, "the calendar", w.post(settings, "editor", form(" Europe/Berlin ", "15")), settings+"?done=tenant-saved")
+	if got := w.tenant("acme"); got.TimeZone != "Europe/Berlin" || got.BillingAnchorDay != 15 {
+		t.Errorf("%+v", got.Document)
+	}
+	// A form of the previous release, which has neither field, keeps both.
+	old := form("", "")
+	old.Del("time_zone")
+	old.Del("billing_anchor_day")
+	to(t, "the former form", w.post(settings, "editor", old), settings+"?done=tenant-saved")
+	if got := w.tenant("acme"); got.TimeZone != "Europe/Berlin" || got.BillingAnchorDay != 15 {
+		t.Errorf("%+v", got.Document)
+	}
+}
+
 // A change of plan first shows the differences, and the exceptions that lose their effect.
 func TestChangeOfPlan(t *testing.T) {
 	t.Parallel()

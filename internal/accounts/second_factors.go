@@ -224,10 +224,13 @@ type Reencryption struct {
 	Unreadable  int // encrypted with a key that is not known, and left as they are
 }
 
-// Reencrypt encrypts the secrets of authenticator apps of all people with the current key. It leaves those that it cannot decrypt.
+// Reencrypt encrypts the secrets of authenticator apps of all people with the current key. It leaves
+// those that it cannot decrypt.
 func (p *People) Reencrypt(ctx context.Context) (Reencryption, error) {
 	var done Reencryption
-	e := audit.Complete(ctx, audit.Entry{Action: "second_factor.reencrypt", Object: "authenticator apps", ObjectName: "authenticator apps"}, nil, nil)
+	e := audit.Complete(ctx, audit.Entry{
+		Action: "second_factor.reencrypt", Object: "authenticator apps", ObjectName: "authenticator apps",
+	}, nil, nil)
 	_, err := p.store.ResealFactors(ctx, func(f Factor) []byte {
 		data, err := p.sealer.Reseal(f.Data, f.UserID)
 		switch {

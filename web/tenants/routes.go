@@ -45,7 +45,8 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 		web.Get("/tenants/new", write, w.newTenantForm),
 
 		web.Get(settings, write, w.tenantSettings),
-		web.PostForm(settings, write, w.saveTenant, "name", "no_policy", "require_route", "redact_values", "max_keys", "version"),
+		web.PostForm(settings, write, w.saveTenant, "name", "time_zone", "billing_anchor_day", "no_policy", "require_route",
+			"redact_values", "max_keys", "version"),
 		web.Get(settings+"/plan", write, w.comparePlans),
 		web.PostForm(settings+"/plan", write, w.changePlan, "plan", "version"),
 		web.Get(settings+"/suspend", write, w.suspendForm),

@@ -54,6 +54,27 @@ func maxKeysInput(bound int64) views.Input {
 		"Above this number, new keys of a limit share one counter. Empty: HEADGATE_MAX_KEYS.")
 }
 
+// zoneInput has the zone of the tenant's calendar windows.
+func zoneInput(zone string) views.Input {
+	return views.TextInput("time_zone", "Time zone", zone,
+		"Days, weeks, months, quarters, and years of its limits begin at midnight in this zone, such as Europe/Berlin.")
+}
+
+// billingDayInput has the day on which the tenant's months, quarters, and years begin.
+func billingDayInput(day int) views.Input {
+	return views.TextInput("billing_anchor_day", "First day of the billing month", strconv.Itoa(day),
+		"Months, quarters, and years of its limits begin on this day, 1 to 31. In a shorter month, they begin on its last day.")
+}
+
+// billingDayOf reads the billing day. Text that is not a number above 0 is -1, which no tenant may have: 0 would be the default.
+func billingDayOf(f url.Values) int {
+	n, err := strconv.Atoi(strings.TrimSpace(f.Get("billing_anchor_day")))
+	if err != nil || n < 1 {
+		return -1
+	}
+	return n
+}
+
 func boundText(bound int64) string {
 	if bound == 0 {
 		return ""
@@ -83,8 +104,8 @@ func (w *pages) settingsView(c echo.Context) (views.TenantSettings, error) {
 		Created: views.NewMoment(t.CreatedAt, now), Updated: views.NewMoment(t.UpdatedAt, now), Revision: strconv.FormatInt(t.Revision, 10),
 		Name: views.TextInput("name", "Name", t.Name, ""), NoPolicy: noPolicyChoice(t.NoPolicy), Route: routeChoice(t.RouteOptional),
 		Redact:  redactChoice(t.RedactValues),
-		MaxKeys: maxKeysInput(t.MaxKeys),
-		Plan:    t.Plan, PlanURL: web.PlanURL(t.Plan), PlanForm: plan, Suspended: t.Status == tenants.Suspended,
+		MaxKeys: maxKeysInput(t.MaxKeys), Zone: zoneInput(t.TimeZone), BillingDay: billingDayInput(t.BillingAnchorDay),
+		Plan: t.Plan, PlanURL: web.PlanURL(t.Plan), PlanForm: plan, Suspended: t.Status == tenants.Suspended,
 		Confirm: views.TextInput("confirm", "Type the slug "+t.Slug+" to confirm", "", ""),
 	}, err
 }
@@ -135,6 +156,9 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	d.Name, d.NoPolicy, d.RedactValues = strings.TrimSpace(f.Get("name")), tenants.NoPolicy(f.Get("no_policy")),
 		f.Get("redact_values") == "hash"
 	d.RouteOptional, d.MaxKeys = f.Get("require_route") == "no", boundOf(f)
+	if f.Has("time_zone") { // a page of the previous release does not have them
+		d.TimeZone, d.BillingAnchorDay = strings.TrimSpace(f.Get("time_zone")), billingDayOf(f)
+	}
 	_, err = w.cfg.Tenants.UpdateTenant(c.Request().Context(), t.ID, d, revision)
 	switch {
 	case err == nil:
@@ -147,7 +171,7 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 		v.NoPolicy.Choose(f.Get("no_policy"))
 		v.Route.Choose(f.Get("require_route"))
 		v.Redact.Choose(f.Get("redact_values"))
-		v.MaxKeys.Value = f.Get("max_keys")
+		v.MaxKeys.Value, v.Zone.Value, v.BillingDay.Value = f.Get("max_keys"), f.Get("time_zone"), f.Get("billing_anchor_day")
 		return &v.Faults
 	})
 }
@@ -165,6 +189,11 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 	}
 	for _, field := range []struct{ name, label, yours, stored string }{
 		{"name", "Name", yours.Name, stored.Name},
+		{"time_zone", "Time zone", yours.TimeZone, stored.TimeZone},
+		{
+			"billing_anchor_day", "First day of the billing month", strconv.Itoa(yours.BillingAnchorDay),
+			strconv.Itoa(stored.BillingAnchorDay),
+		},
 		{"no_policy", "Requests that match no policy", string(yours.NoPolicy), string(stored.NoPolicy)},
 		{"require_route", "Checks without a method or a path", routeChoice(yours.RouteOptional).Value, routeChoice(stored.RouteOptional).Value},
 		{"redact_values", "Attribute values", redactChoice(yours.RedactValues).Value, redactChoice(stored.RedactValues).Value},

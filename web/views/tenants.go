@@ -87,25 +87,28 @@ type Fact struct{ Name, Value string }
 
 // TenantSettings are the settings of a tenant.
 type TenantSettings struct {
-	Head      TenantHead
-	Base      string // "/tenants/acme/settings"
-	Notice    string
-	Slug, ID  string
-	Created   Moment
-	Updated   Moment
-	Revision  string
-	Faults    []Fault
-	Name      Input
-	NoPolicy  Choice
-	Route     Choice
-	Redact    Choice
-	MaxKeys   Input
-	Plan      string // slug, "" without one
-	PlanURL   string
-	PlanForm  Select
-	Confirm   Input
-	DelFaults []Fault
-	Suspended bool
+	Head     TenantHead
+	Base     string // "/tenants/acme/settings"
+	Notice   string
+	Slug, ID string
+	Created  Moment
+	Updated  Moment
+	Revision string
+	Faults   []Fault
+	Name     Input
+	NoPolicy Choice
+	Route    Choice
+	Redact   Choice
+	MaxKeys  Input
+	Zone     Input
+	// BillingDay is the day on which months of limits begin.
+	BillingDay Input
+	Plan       string // slug, "" without one
+	PlanURL    string
+	PlanForm   Select
+	Confirm    Input
+	DelFaults  []Fault
+	Suspended  bool
 }
 
 // A Stale shows a visitor's edit next to the values that another person stored since. The
