@@ -34,9 +34,13 @@ func (w *Shell) jump(c echo.Context) error {
 
 // jumpFragment is GET /jump/found: the results for the palette of the script, without pages.
 func (w *Shell) jumpFragment(c echo.Context) error {
-	groups, err := w.named(c.Request().Context(), VisitorOf(c), strings.TrimSpace(c.QueryParam("q")))
+	q := strings.TrimSpace(c.QueryParam("q"))
+	groups, err := w.named(c.Request().Context(), VisitorOf(c), q)
 	if err != nil {
 		return err
+	}
+	if q != "" && len(groups) == 0 && w.pagesNamed(VisitorOf(c), q) == nil {
+		return w.Render(c, http.StatusOK, views.JumpNothing(q))
 	}
 	return w.Render(c, http.StatusOK, views.JumpFound(groups))
 }
@@ -76,10 +80,20 @@ func (w *Shell) named(ctx context.Context, v Visitor, q string) ([]views.JumpGro
 	if q == "" {
 		return nil, nil
 	}
-	for _, find := range []func(context.Context, Visitor, string) (views.JumpGroup, error){
-		w.decisionNamed, w.keyNamed, w.tenantsNamed, w.plansNamed, w.policiesNamed, w.peopleNamed, w.settingsNamed,
+	lower := strings.ToLower(q) // the values of keys differ in case; names do not
+	for _, find := range []struct {
+		named func(context.Context, Visitor, string) (views.JumpGroup, error)
+		q     string
+	}{
+		{w.decisionNamed, lower},
+		{w.keyNamed, q},
+		{w.tenantsNamed, lower},
+		{w.plansNamed, lower},
+		{w.policiesNamed, lower},
+		{w.peopleNamed, lower},
+		{w.settingsNamed, lower},
 	} {
-		g, err := find(ctx, v, q)
+		g, err := find.named(ctx, v, find.q)
 		if err != nil {
 			return nil, err
 		}

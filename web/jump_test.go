@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,6 +30,17 @@ func TestThePaletteFinds(t *testing.T) {
 		page := w.get("/jump/found?q="+strings.ReplaceAll(test.query, "=", "%3D"), test.by)
 		if got := strings.Join(hrefs(page.tree(t)), " "); page.Code != http.StatusOK || got != test.links {
 			t.Errorf("%s finds %q for %q, want %q", test.by, got, test.query, test.links)
+		}
+	}
+	// The value of a key keeps its case; names do not differ in case. Without any result, the palette says how a key is written.
+	for query, link := range map[string]string{"user%3DAnn": "/denials?k.user=Ann", "LOGIN-per": "/overview?policy=login-per-ip"} {
+		if links := hrefs(w.get("/jump/found?q="+query, "viewer").tree(t)); !slices.Contains(links, link) {
+			t.Errorf("%s finds %q", query, links)
+		}
+	}
+	for query, says := range map[string]bool{"ada": true, "overview": false, "globex": false, "": false} {
+		if got := w.get("/jump/found?q="+query, "viewer"); strings.Contains(got.body, "such as user=u1") != says {
+			t.Errorf("%q: %s", query, got.body)
 		}
 	}
 	// Every link of the palette leads to a page, and without scripts, the only one is opened at once.

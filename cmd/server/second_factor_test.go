@@ -64,11 +64,11 @@ func TestRequiredSecondFactor(t *testing.T) {
 	if page := b.get("/sign-in/second").want(t, http.StatusOK); !strings.Contains(page.body, `href="/sign-in/second/app`) || strings.Contains(page.body, `name="code"`) {
 		t.Errorf("the second step does not lead to a new second factor: %s", page.body)
 	}
-	pages := []string{"/overview", "/plans", "/tenants", "/people", "/audit", "/system", "/settings", "/operator-keys", "/alerts", "/account", "/account/second-factor"}
+	pages := []string{"/overview", "/plans", "/tenants", "/people", "/audit", "/system", "/settings", "/alerts", "/account", "/account/second-factor"}
 	for _, page := range pages {
 		leads(b.get(page), "/sign-in?next=")
 	}
-	for _, write := range []string{"/account/name", "/tenants", "/people/invite"} {
+	for _, write := range []string{"/account/name", "/tenants", "/people"} {
 		leads(b.post(write, "name", "x", "slug", "x", "email", "x@example.com", "role", "owner"), "/sign-in")
 	}
 	if a := b.post("/sign-in/second", "code", "000000"); a.status == http.StatusSeeOther {

@@ -187,14 +187,14 @@
     one("input", palette).select();
   }
   function narrow() {
-    const wanted = one("input", palette).value.trim().toLowerCase();
-    for (const item of all("#jump-list li", palette)) item.hidden = !item.textContent.toLowerCase().includes(wanted);
+    const wanted = one("input", palette).value.trim();
+    for (const item of all("#jump-list li", palette)) item.hidden = !item.textContent.toLowerCase().includes(wanted.toLowerCase());
     clearTimeout(narrow.timer);
     const found = document.getElementById("jump-found");
     if (wanted.length < 2) return found.replaceChildren();
     narrow.timer = setTimeout(async () => {
       const answer = await fetch(`/jump/found?q=${encodeURIComponent(wanted)}`, { headers: { Accept: "text/html" } });
-      if (answer.ok && !answer.redirected && one("input", palette).value.trim().toLowerCase() === wanted) {
+      if (answer.ok && !answer.redirected && one("input", palette).value.trim() === wanted) {
         found.innerHTML = await answer.text();
       }
     }, 150);
