@@ -438,15 +438,35 @@ func TestFaultsAreCounted(t *testing.T) {
 	}
 }
 
-// docs/faults.md names tests that exist.
-func TestFaultsNameTestsThatExist(t *testing.T) {
+// The first sentence of "What is tested" in docs/dashboard.md has the counts of its rows.
+func TestDashboardExpectationsAreCounted(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("docs/faults.md")
+	text, err := os.ReadFile("docs/dashboard.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, section, _ := strings.Cut(string(text), "## What is tested")
+	counts := map[string]int{}
+	for _, row := range regexp.MustCompile(`(?m)^\| [A-Z][^|]* \| \**(met|partly)\** \|`).FindAllStringSubmatch(section, -1) {
+		counts[row[1]]++
+	}
+	want := fmt.Sprintf("%d expectations that operators have of such a dashboard: %d are met, %d are partly met.",
+		counts["met"]+counts["partly"], counts["met"], counts["partly"])
+	if !strings.Contains(section, want) || len(counts) != 2 {
+		t.Errorf("the rows are %v, so the page must contain: %s", counts, want)
+	}
+	for row := range strings.Lines(section) {
+		if strings.Contains(row, "**partly**") && !strings.Contains(row, "Missing: ") {
+			t.Errorf("the row does not say what is missing: %s", row)
+		}
+	}
+}
+
+// docs/faults.md and docs/dashboard.md name tests that exist.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	t.Parallel()
 	var code strings.Builder
-	err = filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -457,17 +477,23 @@ func TestFaultsNameTestsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w*(/[\w-]+)?`).FindAllString(string(text), -1)
-	if len(names) < 100 {
-		t.Errorf("%d names of tests, want those of all goals", len(names))
-	}
-	for _, name := range names {
-		test, goal, scenario := strings.Cut(name, "/")
-		if !strings.Contains(code.String(), "func "+test+"(") {
-			t.Errorf("docs/faults.md names %s, which does not exist", name)
+	for page, least := range map[string]int{"docs/faults.md": 100, "docs/dashboard.md": 40} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if scenario && !strings.Contains(code.String(), `goal: "`+goal) {
-			t.Errorf("docs/faults.md names the scenario %s, which does not exist", goal)
+		names := regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w*(/[\w-]+)?`).FindAllString(string(text), -1)
+		if len(names) < least {
+			t.Errorf("%s: %d names of tests, want those of all rows", page, len(names))
+		}
+		for _, name := range names {
+			test, goal, scenario := strings.Cut(name, "/")
+			if !strings.Contains(code.String(), "func "+test+"(") {
+				t.Errorf("%s names %s, which does not exist", page, name)
+			}
+			if scenario && !strings.Contains(code.String(), `goal: "`+goal) {
+				t.Errorf("%s names the scenario %s, which does not exist", page, goal)
+			}
 		}
 	}
 }
