@@ -13,6 +13,8 @@ type Filter struct {
 	Limit  int    // 0 means 100
 	Status DeliveryStatus
 	Open   bool // only incidents that have not ended
+	// From and To select the incidents that began in [From, To). The zero time does not filter.
+	From, To time.Time
 	// Of is the ID of the rule of incidents, or of the incident or the channel of deliveries.
 	Of string
 }

@@ -79,10 +79,41 @@ type Filter struct {
 	Limit int
 }
 
+// An Event is a change after which checks are decided differently: a publication, an override, a
+// block, a list entry, or a reset of counters. It is the short form of a line of the audit log.
+type Event struct {
+	ID         string
+	At         time.Time
+	TenantID   string // "" for a publication
+	Action     string
+	ObjectName string // the slug of the plan or the policy, or the value of a list entry
+}
+
+// EventActions are the actions of events.
+var EventActions = [...]string{
+	"block.create", "block.delete", "block.expire", "counter.reset", "list_entry.create", "list_entry.delete", "list_entry.expire",
+	"override.create", "override.delete", "override.expire", "override.update", "plan.publish",
+}
+
+// An EventFilter selects events of the time [From, To). If TenantID is set, it selects the events
+// of this tenant, which do not include publications. If Plan is set, it selects the publications of
+// the plan with this slug.
+type EventFilter struct {
+	TenantID, Plan string
+	From, To       time.Time
+	Limit          int
+}
+
 // A Store returns lines of the audit log. The stores of the changed objects write them.
 type Store interface {
 	// AuditEntries returns the lines that match a filter, newest first.
 	AuditEntries(ctx context.Context, f Filter) ([]Entry, error)
+}
+
+// An EventStore returns events of the audit log.
+type EventStore interface {
+	// AuditEvents returns the events that match a filter, newest first.
+	AuditEvents(ctx context.Context, f EventFilter) ([]Event, error)
 }
 
 // A Verifier is a Store that can verify the hash chain of the audit log.

@@ -48,6 +48,12 @@ func ofOwner(columns, table, tenantID string, f alerts.Filter) page {
 	if f.Open {
 		where.conditions = append(where.conditions, `ended_at IS NULL`)
 	}
+	if !f.From.IsZero() {
+		where.and(`began_at >= ?`, stored(f.From))
+	}
+	if !f.To.IsZero() {
+		where.and(`began_at < ?`, stored(f.To))
+	}
 	switch {
 	case f.Of == "":
 	case table == `alert_incidents`:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/headgate/headgate/internal/audit"
 )
@@ -114,6 +115,32 @@ func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry
 	where := narrowed(f)
 	list, err := queryPage(ctx, s, scanEntry, page{entryColumns, `audit_log`, where, `revision DESC, id DESC`, f.Limit})
 	return list, s.fail(err, "list audit entries")
+}
+
+// eventActions is the condition of the indexes of events.
+var eventActions = `action IN ('` + strings.Join(audit.EventActions[:], `', '`) + `')`
+
+// AuditEvents returns the events that match f, newest first.
+func (s *Store) AuditEvents(ctx context.Context, f audit.EventFilter) ([]audit.Event, error) {
+	where := filter{conditions: []string{eventActions}}
+	if f.TenantID != "" {
+		where.and(`tenant_id = ?`, f.TenantID)
+	}
+	if f.Plan != "" {
+		where.conditions = append(where.conditions, `tenant_id IS NULL`)
+		where.and(`object_name = ?`, f.Plan)
+	}
+	where.and(`at >= ?`, stored(f.From))
+	where.and(`at < ?`, stored(f.To))
+	list, err := queryPage(ctx, s, scanEvent, page{`id, at, tenant_id, action, object_name`, `audit_log`, where, `at DESC, id DESC`, f.Limit})
+	return list, s.fail(err, "list events")
+}
+
+func scanEvent(r row) (e audit.Event, err error) {
+	var tenantID sql.NullString
+	err = r.Scan(&e.ID, &e.At, &tenantID, &e.Action, &e.ObjectName)
+	e.At, e.TenantID = e.At.UTC(), tenantID.String
+	return e, err
 }
 
 // narrowed returns the filter f of audit lines as SQL conditions.

@@ -25,6 +25,7 @@ var auditTests = []struct {
 	{"a line without a change raises no revision", testWriteAudit},
 	{"words from outside are made fit for a line", testCleanLines},
 	{"lines by who acted and what they name", testWhoActed},
+	{"events by their time, their tenant and their plan", testEvents},
 	{"without its log nothing is changed", testNoLogNoChange},
 }
 
@@ -339,6 +340,49 @@ func testWhoActed(s *suite) {
 		var got []string
 		for _, l := range s.lines(test.f) {
 			got = append(got, l.Actor.ID)
+		}
+		s.same(fmt.Sprintf("%+v", test.f), got, test.want)
+	}
+}
+
+func testEvents(s *suite) {
+	from := s.Clock.stored()
+	for i, l := range []struct{ action, tenant, name string }{
+		{"plan.publish", "", "pro"},
+		{"override.create", "t1", "api"},
+		{"plan.save_draft", "", "pro"},
+		{"block.create", "t2", "login"},
+		{"plan.publish", "", "free"},
+		{"key.create", "t1", "gateway"},
+		{"override.expire", "t1", "api"},
+	} {
+		e := entry(l.action)
+		e.Object, e.ObjectName, e.TenantID = fmt.Sprint("o", i), l.name, l.tenant
+		s.must(s.Store.WriteAudit(s.ctx, e))
+		s.Clock.Add(time.Second)
+	}
+	to := s.Clock.stored()
+	for _, test := range []struct {
+		f    audit.EventFilter
+		want []string // newest first
+	}{
+		{audit.EventFilter{From: from, To: to}, []string{
+			"override.expire t1 api", "plan.publish  free", "block.create t2 login", "override.create t1 api", "plan.publish  pro",
+		}},
+		{audit.EventFilter{From: from, To: to, Limit: 1}, []string{"override.expire t1 api"}},
+		{audit.EventFilter{From: from, To: to, TenantID: "t1"}, []string{"override.expire t1 api", "override.create t1 api"}},
+		{audit.EventFilter{From: from, To: to, Plan: "pro"}, []string{"plan.publish  pro"}},
+		{audit.EventFilter{From: from.Add(time.Second), To: from.Add(4 * time.Second)}, []string{"block.create t2 login", "override.create t1 api"}},
+		{audit.EventFilter{From: to, To: to.Add(time.Hour)}, nil},
+	} {
+		list, err := s.Store.AuditEvents(s.ctx, test.f)
+		s.must(err)
+		var got []string
+		for _, e := range list {
+			got = append(got, strings.Join([]string{e.Action, e.TenantID, e.ObjectName}, " "))
+			if e.ID == "" || e.At.Before(test.f.From) || !e.At.Before(test.f.To) {
+				s.Errorf("%+v returns %+v", test.f, e)
+			}
 		}
 		s.same(fmt.Sprintf("%+v", test.f), got, test.want)
 	}

@@ -39,6 +39,7 @@ type Store interface {
 	exceptions.Store
 	accounts.PeopleStore
 	audit.Store
+	audit.EventStore
 	audit.Verifier
 	snapshot.Source
 	metrics.Store

@@ -241,6 +241,10 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 			l, err := s.Store.AuditEntries(s.ctx, audit.Filter{TenantID: b, Object: w.key.ID})
 			return len(l), err
 		},
+		"AuditEvents": func() (int, error) {
+			l, err := s.Store.AuditEvents(s.ctx, audit.EventFilter{TenantID: b, From: s.Clock.stored().Add(-time.Hour), To: s.Clock.stored().Add(time.Hour)})
+			return len(l), err
+		},
 		"Counts":    func() (int, error) { l, err := s.Store.Counts(s.ctx, counts); return len(l), err },
 		"SumCounts": func() (int, error) { l, err := s.Store.SumCounts(s.ctx, counts); return len(l), err },
 		"Sketches":  func() (int, error) { l, err := s.Store.Sketches(s.ctx, sketches); return len(l), err },
