@@ -70,7 +70,7 @@ var imports = map[string][]string{
 	"web":         {"enforcement", "internal/accounts", "internal/admission", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
 	"web/signin":  {"internal/accounts", "internal/problem", "internal/secondfactor", "tenants", "web", "web/views"},
 	"web/docs":    {"internal/accounts", "internal/problem", "web", "web/views"},
-	"web/traffic": {"enforcement", "internal/accounts", "internal/exceptions", "internal/export", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
+	"web/traffic": {"enforcement", "internal/accounts", "internal/alerts", "internal/audit", "internal/exceptions", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
 	"web/plans":   {"enforcement", "internal/accounts", "internal/audit", "internal/nodes", "internal/preview", "internal/problem", "internal/simulation", "plans", "web", "web/views"},
 	"web/tenants": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
 	"web/admin":   {"internal/accounts", "internal/audit", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},

@@ -81,7 +81,7 @@ const unfinishedStep = `new Promise((done) => {
 		const element = document.querySelector("#traffic hg-chart");
 		const u = element?.chart;
 		if (!u) return performance.now() > until ? done({}) : requestAnimationFrame(look);
-		const rows = [...document.querySelectorAll("#traffic tbody tr")].slice(-2);
+		const rows = [...document.querySelectorAll("#traffic [sse-swap=traffic] tbody tr")].slice(-2);
 		const sums = rows.map((row) => [...row.querySelectorAll("td")].reduce((sum, cell) => sum + Number(cell.dataset.v), 0));
 		const context = u.ctx.canvas.getContext("2d");
 		const colored = (x, y) => {
@@ -151,7 +151,7 @@ const zonedChart = `new Promise((done) => {
 		const chart = document.querySelector("#traffic hg-chart");
 		if (!chart?.chart) return performance.now() > until ? done({ steps: [] }) : requestAnimationFrame(look);
 		const u = chart.chart;
-		const rows = [...document.querySelectorAll("#traffic tbody tr")];
+		const rows = [...document.querySelectorAll("#traffic [sse-swap=traffic] tbody tr")];
 		const steps = rows.flatMap((row, at) => {
 			if (![...row.querySelectorAll("td")].some((cell) => Number(cell.dataset.v) > 0)) return [];
 			chart.point(at);

@@ -318,6 +318,7 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 		signin: signin.Config{People: w.people, Tenants: w.tenants},
 		traffic: trafficpages.Config{
 			Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Usage: usages,
+			Events: w.store, Alerts: w.alerts, Nodes: nodes.NewService(w.store),
 			Snapshot: w.watcher.Current, Decider: w.engine, Answer: answered,
 		},
 		plans: planpages.Config{

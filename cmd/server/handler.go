@@ -83,6 +83,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		signin.Routes(shell, signin.Config{People: n.people, Tenants: n.tenants, Provider: provider, ProviderName: s.OIDCName}),
 		trafficpages.Routes(shell, trafficpages.Config{
 			Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage,
+			Events: n.store, Alerts: n.alerts, Nodes: n.fleet,
 			Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,
 		}),
 		planpages.Routes(shell, planpages.Config{

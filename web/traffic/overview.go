@@ -20,13 +20,17 @@ import (
 // traffic returns the counts of a tenant number, or of all tenants (0). path and also
 // are the address of the page without its time. also can have a policy or a route.
 // Concurrent calls for the same counts share one load.
-func (w *pages) traffic(ctx context.Context, s web.TimeRange, tenant uint32, path string, also url.Values) (views.Traffic, error) {
-	o, err := w.overview(ctx, trafficQuery(s, tenant, also))
+func (w *pages) traffic(c echo.Context, s web.TimeRange, tenant uint32, path string, also url.Values) (views.Traffic, error) {
+	o, err := w.overview(c.Request().Context(), trafficQuery(s, tenant, also))
 	if err != nil {
 		return views.Traffic{}, err
 	}
-	return w.drawTraffic(o, s, tenant, path, also), nil
+	d := drawing{w: w, o: o, s: s, tenant: tenant, member: isMember(c), path: path, also: also}
+	return d.traffic(), nil
 }
+
+// isMember reports whether the visitor is one of a tenant's own people.
+func isMember(c echo.Context) bool { return web.VisitorOf(c).User.TenantID != "" }
 
 // trafficFragments returns the parts of a page of traffic that change.
 func trafficFragments(t views.Traffic) []web.Fragment {
@@ -38,6 +42,7 @@ func trafficFragments(t views.Traffic) []web.Fragment {
 		{Event: t.Requests.ID, Body: views.ChartTable(t.Requests)},
 		{Event: t.Rate.ID, Body: views.ChartTable(t.Rate)},
 		{Event: t.Split.ID, Body: views.ChartTable(t.Split)},
+		{Event: views.EventsID, Body: views.EventsBody(t.Events)},
 	}
 	for _, k := range []*views.KeyTable{t.Limited, t.Allowed} {
 		if k != nil {
@@ -64,7 +69,7 @@ func trafficFragments(t views.Traffic) []web.Fragment {
 // page. The address of the stream has empty=1 if the page was drawn empty.
 func (w *pages) liveTraffic(c echo.Context, tenant uint32, path string, also url.Values) func(context.Context) ([]web.Fragment, error) {
 	params, zone := c.QueryParams(), views.Zone(c.Request().Context())
-	empty := params.Get("empty") == "1"
+	empty, member := params.Get("empty") == "1", isMember(c)
 	var drawn *overview
 	return func(ctx context.Context) ([]web.Fragment, error) {
 		s := web.ParseTimeRange(params, w.Now(), zone)
@@ -73,7 +78,8 @@ func (w *pages) liveTraffic(c echo.Context, tenant uint32, path string, also url
 			return nil, err
 		}
 		drawn = o
-		t := w.drawTraffic(o, s, tenant, path, also)
+		d := drawing{w: w, o: o, s: s, tenant: tenant, member: member, path: path, also: also}
+		t := d.traffic()
 		list := trafficFragments(t)
 		if was := empty; was != (t.Empty != nil) {
 			empty = !was
@@ -153,11 +159,11 @@ func (w *pages) showOverview(c echo.Context) error {
 	}
 	s := w.TimeRange(c)
 	var v views.Overview
-	if v.Traffic, err = w.traffic(c.Request().Context(), s, tenant, path, also); err != nil {
+	if v.Traffic, err = w.traffic(c, s, tenant, path, also); err != nil {
 		return err
 	}
 	if v.Traffic.Empty != nil && w.dropUnknown(tenant, also, faults) {
-		if v.Traffic, err = w.traffic(c.Request().Context(), s, tenant, path, also); err != nil {
+		if v.Traffic, err = w.traffic(c, s, tenant, path, also); err != nil {
 			return err
 		}
 	}

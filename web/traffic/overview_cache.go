@@ -27,6 +27,15 @@ const (
 type overview struct {
 	metrics.Overview
 	before metrics.Latency // latency of the limiter in the time before
+	// events are marked in the charts, the oldest first. moreEvents says that older ones are left out.
+	events     []event
+	moreEvents bool
+}
+
+// A freshness identifies the data that an overview was made of: the counts, and the snapshot.
+type freshness struct {
+	metrics.Mark
+	revision int64
 }
 
 // An overviewCache loads the overview for a query once for all viewers. It keeps the overview until
@@ -41,11 +50,11 @@ type overviewCache struct {
 type keptOverview struct {
 	*overview
 	loaded time.Time
-	mark   metrics.Mark
+	mark   freshness
 }
 
-// get returns the overview for a query. mark says which counts the overview must include.
-func (k *overviewCache) get(ctx context.Context, q metrics.Query, mark metrics.Mark) (*overview, error) {
+// get returns the overview for a query. mark says which data the overview must include.
+func (k *overviewCache) get(ctx context.Context, q metrics.Query, mark freshness) (*overview, error) {
 	if o := k.find(q, mark); o != nil {
 		return o, nil
 	}
@@ -67,7 +76,7 @@ func (k *overviewCache) get(ctx context.Context, q metrics.Query, mark metrics.M
 	}
 }
 
-func (k *overviewCache) find(q metrics.Query, mark metrics.Mark) *overview {
+func (k *overviewCache) find(q metrics.Query, mark freshness) *overview {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	o, found := k.kept[q]
@@ -104,7 +113,7 @@ func (w *pages) overview(ctx context.Context, q metrics.Query) (*overview, error
 	if err != nil {
 		return nil, err
 	}
-	return w.overviews.get(ctx, q, mark)
+	return w.overviews.get(ctx, q, freshness{mark, w.cfg.Snapshot().Revision()})
 }
 
 // loadOverview reads one overview: in one call for a tenant or all tenants, or
@@ -115,6 +124,7 @@ func (w *pages) loadOverview(ctx context.Context, q metrics.Query) (*overview, e
 	before.From, before.To = q.From.Add(-q.To.Sub(q.From)), q.From
 	a := w.cfg.Analytics
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { o.events, o.moreEvents, err = w.events(ctx, q.Tenant, q.From, q.To); return err })
 	if q.Policy == "" && q.Route == "" {
 		group.Go(func() (err error) { o.Overview, err = a.Overview(ctx, q); return err })
 		if q.Tenant == 0 {

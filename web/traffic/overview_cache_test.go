@@ -23,12 +23,12 @@ func TestOverviewCache(t *testing.T) {
 		}
 		return &overview{}, nil
 	}}
-	get := func(q metrics.Query, mark metrics.Mark) error {
+	get := func(q metrics.Query, mark freshness) error {
 		_, err := k.get(t.Context(), q, mark)
 		return err
 	}
 	for range 3 {
-		if err := get(metrics.Query{}, metrics.Mark{}); err != nil {
+		if err := get(metrics.Query{}, freshness{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +36,7 @@ func TestOverviewCache(t *testing.T) {
 		t.Errorf("%d loads of one overview", n)
 	}
 	for range 2 {
-		if err := get(metrics.Query{Tenant: 1}, metrics.Mark{}); !errors.Is(err, fail) {
+		if err := get(metrics.Query{Tenant: 1}, freshness{}); !errors.Is(err, fail) {
 			t.Errorf("a failed load: %v", err)
 		}
 	}
@@ -47,7 +47,7 @@ func TestOverviewCache(t *testing.T) {
 	kept := k.kept[metrics.Query{}]
 	kept.loaded = kept.loaded.Add(-time.Minute)
 	k.kept[metrics.Query{}] = kept
-	for _, mark := range []metrics.Mark{{}, {Batches: 1}, {Batches: 1}} {
+	for _, mark := range []freshness{{}, {revision: 1}, {revision: 1}} {
 		if err := get(metrics.Query{}, mark); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestOverviewCache(t *testing.T) {
 		t.Errorf("%d loads, want 4: one after more was counted", n)
 	}
 	for tenant := range uint32(2 * maxOverviews) {
-		_ = get(metrics.Query{Tenant: tenant + 2}, metrics.Mark{})
+		_ = get(metrics.Query{Tenant: tenant + 2}, freshness{})
 	}
 	if n := len(k.kept); n > maxOverviews {
 		t.Errorf("%d overviews are kept", n)

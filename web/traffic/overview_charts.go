@@ -17,6 +17,7 @@ type drawing struct {
 	o      *overview
 	s      web.TimeRange
 	tenant uint32 // number; 0: all tenants
+	member bool   // the visitor is one of a tenant's own people
 	path   string
 	also   url.Values
 	// end is the end of the time for which there are counts. elapsed is how much of the time range
@@ -26,24 +27,26 @@ type drawing struct {
 	// points are the counts that the charts show. step is the time between two points.
 	points []metrics.Point
 	step   time.Duration
+	marked views.Events // in the charts
 }
 
-func (w *pages) drawTraffic(o *overview, s web.TimeRange, tenant uint32, path string, also url.Values) views.Traffic {
-	d := drawing{w: w, o: o, s: s, tenant: tenant, path: path, also: also}
+func (d *drawing) traffic() views.Traffic {
+	o, also, tenant := d.o, d.also, d.tenant
 	if o.Traffic.Total.Requests == 0 {
 		return views.Traffic{Empty: &views.Empty{
 			Title: noRequests, Text: "Choose a longer time, or send a check. It appears here within three seconds.",
 		}}
 	}
 	d.end = o.Traffic.To
-	if now := w.Now(); now.Before(d.end) {
+	if now := d.w.Now(); now.Before(d.end) {
 		d.end = now
 	}
 	d.elapsed, d.length = d.end.Sub(o.Traffic.From), o.Before.To.Sub(o.Before.From)
 	d.points, d.step = grouped(o.Traffic.Points, o.Traffic.Step.Duration(), chartPoints)
+	d.marked = d.events()
 	quiet := d.quiet(d.points)
 	whole := also.Get("policy") == "" && also.Get("route") == ""
-	t := views.Traffic{Tiles: d.tiles(whole), Requests: d.requests(quiet), Rate: d.rate(), Split: d.split(quiet)}
+	t := views.Traffic{Tiles: d.tiles(whole), Requests: d.requests(quiet), Rate: d.rate(), Split: d.split(quiet), Events: d.marked}
 	if also.Get("route") == "" {
 		t.Limited = d.keys("limited", "Top limited keys", "Denied", "bad", &o.Limited)
 		t.Allowed = d.keys("allowed", "Top allowed keys", "Allowed", "", &o.Allowed)
@@ -341,7 +344,7 @@ const deniedSeries = "Denied by limits"
 
 func (d *drawing) requests(quiet int) views.Chart {
 	c := views.Chart{
-		ID: "traffic", Title: "Requests", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
+		ID: "traffic", Events: &d.marked, Title: "Requests", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
 		Strip: deniedSeries, Series: []views.Series{
 			{Name: "Allowed", Color: "good"}, {Name: deniedSeries, Color: "bad"}, {Name: "Other denials", Color: "warn"},
 		},
@@ -367,7 +370,7 @@ func (d *drawing) requests(quiet int) views.Chart {
 
 func (d *drawing) rate() views.Chart {
 	c := views.Chart{
-		ID: "rate", Title: "429 rate", Kind: "line", Unit: "%", Axis: "% of requests", Step: d.step, Zoom: d.zoom(),
+		ID: "rate", Events: &d.marked, Title: "429 rate", Kind: "line", Unit: "%", Axis: "% of requests", Step: d.step, Zoom: d.zoom(),
 		Series: []views.Series{{Name: "429 rate", Color: "bad"}},
 	}
 	for i := range d.points {
@@ -388,7 +391,7 @@ func (d *drawing) rate() views.Chart {
 
 func (d *drawing) split(quiet int) views.Chart {
 	c := views.Chart{
-		ID: "split", Title: "Decided by", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
+		ID: "split", Events: &d.marked, Title: "Decided by", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
 		Series: []views.Series{
 			{Name: "Shared limiter", Color: "accent"},
 			{Name: "Local share", Color: "violet"},
@@ -423,7 +426,7 @@ func (w *pages) slugOf(number uint32) string {
 func (d *drawing) latency() *views.Chart {
 	l := &d.o.Latency
 	c := &views.Chart{
-		ID: "latency", Title: "Limiter latency", Kind: "line", Unit: "µs", Axis: "time per call", Step: l.Step.Duration(), Zoom: d.zoom(),
+		ID: "latency", Events: &d.marked, Title: "Limiter latency", Kind: "line", Unit: "µs", Axis: "time per call", Step: l.Step.Duration(), Zoom: d.zoom(),
 		Series:  []views.Series{{Name: "p50", Color: "accent"}, {Name: "p95", Color: "violet"}, {Name: "p99", Color: "warn"}},
 		Summary: "No check used the limiter in this time.",
 	}

@@ -7,8 +7,11 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/alerts"
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/tenants"
@@ -22,6 +25,10 @@ type Config struct {
 	// Analytics reads the counts. Usage reads what tenants and keys have left.
 	Analytics *metrics.Analytics
 	Usage     *usage.Service
+	// Events, Alerts and Nodes have the events that charts mark.
+	Events audit.EventStore
+	Alerts *alerts.Service
+	Nodes  *nodes.Service
 	// Snapshot is in force on this node. Decider explains requests with it.
 	Snapshot func() *snapshot.Snapshot
 	Decider  enforcement.Decider
@@ -33,6 +40,7 @@ type pages struct {
 	*web.Shell
 	cfg       Config
 	overviews overviewCache
+	nodes     nodeCache
 }
 
 // Routes returns the rows of the pages.

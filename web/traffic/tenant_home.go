@@ -41,12 +41,12 @@ func (w *pages) tenantHome(c echo.Context) error {
 	if v.Beside, err = w.besides(ctx, t); err != nil {
 		return err
 	}
-	if v.Traffic, err = w.traffic(ctx, s, t.Number, path, nil); err != nil {
+	if v.Traffic, err = w.traffic(c, s, t.Number, path, nil); err != nil {
 		return err
 	}
 	if v.Traffic.Empty != nil {
 		named := "" // members of the tenant use its key, which names the tenant
-		if web.VisitorOf(c).User.TenantID == "" {
+		if !isMember(c) {
 			named = t.Slug
 		}
 		v.Traffic.Empty.Curl = checkCurl(w.Origin(c), named)

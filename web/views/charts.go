@@ -47,6 +47,8 @@ type Chart struct {
 	Zoom string
 	// Step is the time between two points.
 	Step time.Duration
+	// Events are the events that the script marks in the chart.
+	Events *Events
 	// Strip is the name of a series that the script draws as a strip above the chart, because its
 	// numbers are too low to be seen in the chart. "" means that there is no strip.
 	Strip string

@@ -1,5 +1,7 @@
 package views
 
+import "time"
+
 // A Traffic shows the decisions of a time range: of all tenants, or of one tenant, policy or route.
 // A part without data is nil.
 type Traffic struct {
@@ -18,8 +20,38 @@ type Traffic struct {
 	Latency *Chart
 	Split   Chart
 	Tenants *TenantTable
+	// Events are marked in the charts over time.
+	Events Events
 	// Note says which parts are missing and why, or is "".
 	Note string
+}
+
+// EventsID is the HTML ID of the list of events, and the name of its event in the event stream. The
+// script reads the marks of the charts from this list.
+const EventsID = "events"
+
+// Events lists what can have changed the figures of a page, the newest first.
+type Events struct {
+	Count int // of all rows
+	Rows  []EventRow
+	More  bool // older events are left out
+}
+
+// An EventRow is one event, or several of one kind in one step of the charts.
+type EventRow struct {
+	At          time.Time // of the first event
+	Mark, Label string    // the letter in the chart; what happened
+	Count       int
+	Objects     []Link // what it happened to; without a URL if the visitor may open no page about it
+	Others      int    // objects that are not in Objects
+}
+
+// summary says how many events there are, and which is the newest.
+func (e Events) summary() string {
+	if len(e.Rows) == 0 {
+		return ""
+	}
+	return Quantity(int64(e.Count), "change or alert", "changes and alerts") + " in this time"
 }
 
 // A KeyTable is a ranking of counter keys.

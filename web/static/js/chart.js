@@ -116,6 +116,132 @@
     return String(+value.toFixed(2));
   }
 
+  // Marks are the events of a chart: a bar of buttons above the chart, and a line in the chart for each. They come
+  // from the list that data-events names. Events that are close together share a button.
+  class Marks {
+    constructor(element) {
+      this.element = element;
+      this.list = document.getElementById(element.dataset.events);
+      this.shown = []; // the buttons, with the place and the rows of each
+      this.bar = document.createElement("div");
+      this.bar.className = "event-marks";
+      this.bar.setAttribute("role", "toolbar");
+      this.bar.setAttribute("aria-label", "Changes and alerts");
+      this.bar.hidden = true;
+      this.text = document.createElement("p");
+      this.text.className = "event-text";
+      this.text.setAttribute("aria-hidden", "true"); // the label of the button has the text
+      this.bar.addEventListener("keydown", (event) => this.press(event));
+      this.bar.addEventListener("mouseleave", () => this.tell(null));
+      this.bar.addEventListener("focusout", () => this.tell(null));
+    }
+
+    watch() {
+      if (this.list) new MutationObserver(() => this.element.chart?.redraw(false)).observe(this.list, { childList: true });
+    }
+
+    // place creates a button for each group of events that are at least as far apart as a button is wide.
+    place(u) {
+      const times = this.element.real[0];
+      const marks = [];
+      for (const row of [...(this.list?.querySelectorAll("tr[data-x]") ?? [])].reverse()) { // the oldest first
+        const x = Number(row.dataset.x);
+        if (!times.length || x < times[0] || x >= times.at(-1) + this.element.step) continue;
+        const left = Math.round(u.over.offsetLeft + u.valToPos(x, "x"));
+        const last = marks.at(-1);
+        if (last && left - last.left < 26) last.rows.push(row);
+        else marks.push({ left, x, rows: [row] });
+      }
+      for (const mark of marks) mark.words = this.words(mark);
+      const key = JSON.stringify(marks.map((mark) => [mark.left, mark.words]));
+      if (key === this.key) return;
+      this.key = key;
+      const focus = this.shown.findIndex((mark) => mark.button === document.activeElement);
+      for (const mark of marks) mark.button = this.button(mark);
+      this.shown = marks;
+      this.bar.replaceChildren(...marks.map((mark) => mark.button), this.text);
+      this.bar.hidden = marks.length === 0;
+      this.tell(null);
+      this.roam(Math.max(0, Math.min(focus, marks.length - 1)));
+      if (focus >= 0) marks[this.at]?.button.focus();
+    }
+
+    button(mark) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = mark.rows.length > 1 ? mark.rows.length : mark.rows[0].dataset.mark;
+      button.setAttribute("aria-label", mark.words);
+      button.style.left = `${mark.left}px`;
+      button.addEventListener("mouseenter", () => this.tell(mark));
+      button.addEventListener("focus", () => this.tell(mark));
+      button.addEventListener("click", () => this.open(mark));
+      return button;
+    }
+
+    // words describes the events of a button.
+    words(mark) {
+      const most = 4;
+      const list = mark.rows.slice(0, most).map((row) => {
+        const [time, , label, objects] = [...row.cells].map((cell) => cell.textContent.trim().replace(/\s+/g, " ").replaceAll(" ,", ","));
+        return `${time} ${label}${objects ? `: ${objects}` : ""}`;
+      });
+      if (mark.rows.length > most) list.push(`${mark.rows.length - most} more`);
+      return list.join("; ");
+    }
+
+    // tell shows the text of a button, or hides it.
+    tell(mark) {
+      this.text.hidden = !mark;
+      if (!mark) return;
+      this.text.textContent = mark.words;
+      const most = this.element.clientWidth - this.text.offsetWidth;
+      this.text.style.left = `${Math.max(0, Math.min(mark.left - 12, most))}px`;
+    }
+
+    // open shows the events of a button in the list.
+    open(mark) {
+      this.list.querySelector("details").open = true;
+      const row = mark.rows[0];
+      row.tabIndex = -1;
+      row.scrollIntoView({ block: "center" });
+      row.focus();
+    }
+
+    // roam makes one button reachable with Tab. The arrow keys lead to the others.
+    roam(at) {
+      this.shown.forEach((mark, i) => { mark.button.tabIndex = i === at ? 0 : -1; });
+      this.at = at;
+    }
+
+    press(event) {
+      if (event.key === "Escape") return this.tell(null);
+      const last = this.shown.length - 1;
+      const to = { ArrowLeft: this.at - 1, ArrowRight: this.at + 1, Home: 0, End: last }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      this.roam(Math.max(0, Math.min(to, last)));
+      this.shown[this.at].button.focus();
+    }
+
+    // draw draws a line in the chart for each button.
+    draw(u) {
+      this.place(u);
+      const { ctx } = u;
+      ctx.save();
+      ctx.strokeStyle = read(this.element, "text");
+      ctx.lineWidth = devicePixelRatio;
+      ctx.setLineDash([2 * devicePixelRatio, 2 * devicePixelRatio]);
+      for (const { x } of this.shown) {
+        const left = Math.round(u.valToPos(x, "x", true));
+        ctx.beginPath();
+        ctx.moveTo(left, u.bbox.top);
+        ctx.lineTo(left, u.bbox.top + u.bbox.height);
+        ctx.stroke();
+      }
+      ctx.restore();
+    }
+  }
+
   let sharing = false; // set while a chart moves the cursor of the others
 
   class Chart extends HTMLElement {
@@ -133,12 +259,14 @@
       this.aloud = document.createElement("p");
       this.aloud.className = "hidden";
       this.aloud.setAttribute("role", "status");
-      this.append(this.legend, this.plot, this.aloud);
+      this.marks = new Marks(this);
+      this.append(this.legend, this.marks.bar, this.plot, this.aloud);
       this.off = new Set();
       this.plot.addEventListener("keydown", (event) => this.press(event));
       this.plot.addEventListener("blur", () => this.leave());
       this.draw();
       new MutationObserver(() => this.follow()).observe(this.table().parentElement, { childList: true });
+      this.marks.watch();
       new ResizeObserver(() => this.fit()).observe(this);
       const redraw = () => this.draw();
       for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).addEventListener("change", redraw);
@@ -315,7 +443,7 @@
             { ...axis, size: 56, label: this.dataset.axis || undefined, values: (_, splits) => splits.map((v) => brief(v, unit)) },
           ],
           series: [{}, ...order.map((i) => series[i - 1])], bands,
-          hooks: { draw: [(u) => this.drawUnfinished(u, series), (u) => this.drawStrip(u, series)], setCursor: [(u) => this.share(u.cursor.idx)], setSelect: [(u) => this.zoom(u)] },
+          hooks: { draw: [(u) => this.drawUnfinished(u, series), (u) => this.drawStrip(u, series), (u) => this.marks.draw(u)], setCursor: [(u) => this.share(u.cursor.idx)], setSelect: [(u) => this.zoom(u)] },
         },
         data, this.plot,
       );

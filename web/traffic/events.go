@@ -1,0 +1,255 @@
+package traffic
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/alerts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/views"
+)
+
+const (
+	// maxEvents is the maximum number of events of one kind of source that a page reads.
+	maxEvents = 200
+	// maxEventRows is the maximum number of rows in the list of events. Events of one action in one
+	// step of the charts share a row, which names maxEventNames objects.
+	maxEventRows  = 50
+	maxEventNames = 3
+	// nodesFor is how long a node keeps the reports of the nodes, which change every five seconds.
+	nodesFor = 5 * time.Second
+)
+
+// An event is something that can change the figures of the charts: a publication, an override, a
+// block, an alert, or the start of a node.
+type event struct {
+	at     time.Time
+	action string // a key of eventWords
+	name   string // of the object; "" if the action says it all
+	tenant string // slug; "" for the operator
+	url    string // page about the object, or ""
+	staff  bool   // only for the operator's people
+}
+
+// The actions of events that are not in the audit log.
+const (
+	alertBegan  = "alert.began"
+	nodeStarted = "node.started"
+	nodeSilent  = "node.silent"
+)
+
+// An eventWord is the letter of an event in a chart, and what happened.
+type eventWord struct{ mark, label string }
+
+var eventWords = map[string]eventWord{
+	"plan.publish":      {"P", "Plan published"},
+	"override.create":   {"O", "Override created"},
+	"override.update":   {"O", "Override changed"},
+	"override.delete":   {"O", "Override ended"},
+	"override.expire":   {"O", "Override expired"},
+	"block.create":      {"B", "Key blocked"},
+	"block.delete":      {"B", "Block ended"},
+	"block.expire":      {"B", "Block expired"},
+	"list_entry.create": {"L", "List entry added"},
+	"list_entry.delete": {"L", "List entry removed"},
+	"list_entry.expire": {"L", "List entry expired"},
+	"counter.reset":     {"C", "Counters reset"},
+	alertBegan:          {"A", "Alert began"},
+	nodeStarted:         {"N", "Node started"},
+	nodeSilent:          {"N", "Node silent"},
+}
+
+// A nodeCache keeps the events of the nodes for all pages.
+type nodeCache struct {
+	mu     sync.Mutex
+	loaded time.Time
+	list   []event
+}
+
+// events returns the newest events of a time range: of one tenant, or of all tenants if the number
+// is 0. The oldest comes first. more reports whether there are further, older events.
+func (w *pages) events(ctx context.Context, tenant uint32, from, to time.Time) (list []event, more bool, err error) {
+	var subject *enforcement.Subject
+	if tenant != 0 {
+		known := false
+		if subject, known = w.cfg.Snapshot().SubjectByNumber(tenant); !known {
+			return nil, false, nil
+		}
+	}
+	var parts [4][]event
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { parts[0], err = w.auditEvents(ctx, subject, from, to); return err })
+	group.Go(func() (err error) { parts[1], err = w.alertEvents(ctx, "", subject, from, to); return err })
+	if subject != nil {
+		group.Go(func() (err error) {
+			parts[2], err = w.alertEvents(ctx, subject.TenantID, subject, from, to)
+			return err
+		})
+	}
+	group.Go(func() (err error) { parts[3], err = w.nodeEvents(ctx, from, to); return err })
+	if err := group.Wait(); err != nil {
+		return nil, false, err
+	}
+	for _, part := range parts {
+		more = more || len(part) >= maxEvents
+	}
+	list = slices.Concat(parts[:]...)
+	slices.Reverse(list) // the newest of the same time last
+	slices.SortStableFunc(list, func(a, b event) int { return a.at.Compare(b.at) })
+	return list, more, nil
+}
+
+// auditEvents returns the events of the audit log. For a tenant, these are the events of the tenant
+// and the publications of its plan.
+func (w *pages) auditEvents(ctx context.Context, subject *enforcement.Subject, from, to time.Time) ([]event, error) {
+	f := audit.EventFilter{From: from, To: to, Limit: maxEvents}
+	if subject != nil {
+		f.TenantID = subject.TenantID
+	}
+	lines, err := w.cfg.Events.AuditEvents(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if subject != nil && subject.Plan != nil {
+		f.TenantID, f.Plan = "", subject.Plan.Slug
+		published, err := w.cfg.Events.AuditEvents(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, published...)
+	}
+	list := make([]event, len(lines))
+	for i := range lines {
+		list[i] = w.auditEvent(&lines[i])
+	}
+	return list, nil
+}
+
+func (w *pages) auditEvent(l *audit.Event) event {
+	e := event{at: l.At, action: l.Action, name: l.ObjectName}
+	kind, _, _ := strings.Cut(l.Action, ".")
+	if kind == "plan" {
+		e.url = web.PlanURL(l.ObjectName)
+		return e
+	}
+	if kind == "list_entry" || kind == "counter" {
+		e.name = "" // it is a value of a request
+	}
+	if s, known := w.cfg.Snapshot().Subject(l.TenantID); known {
+		e.tenant = s.Tenant
+		page := map[string]string{"override": "/overrides", "block": "/blocks", "list_entry": "/lists"}[kind]
+		e.url = "/tenants/" + s.Tenant + page
+	}
+	return e
+}
+
+// alertEvents returns the begins of the alerts of an owner: of the operator if the ID of the tenant
+// is "". If subject is set, alerts of the operator about other tenants are left out.
+func (w *pages) alertEvents(ctx context.Context, owner string, subject *enforcement.Subject, from, to time.Time) ([]event, error) {
+	incidents, err := w.cfg.Alerts.Incidents(ctx, owner, alerts.Filter{From: from, To: to, Limit: maxEvents})
+	if err != nil {
+		return nil, err
+	}
+	var list []event
+	for i := range incidents {
+		n := &incidents[i]
+		if owner == "" && subject != nil && n.Rule.Tenant != "" && n.Rule.Tenant != subject.Tenant {
+			continue
+		}
+		e := event{at: n.BeganAt, action: alertBegan, name: n.Rule.Name, url: "/alerts/" + n.ID, staff: owner == ""}
+		if owner != "" {
+			e.url = "/tenants/" + subject.Tenant + e.url
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// nodeEvents returns the starts of the nodes that report now, and the last reports of silent nodes.
+func (w *pages) nodeEvents(ctx context.Context, from, to time.Time) ([]event, error) {
+	w.nodes.mu.Lock()
+	defer w.nodes.mu.Unlock()
+	if time.Since(w.nodes.loaded) >= nodesFor {
+		o, err := w.cfg.Nodes.Overview(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w.nodes.loaded, w.nodes.list = time.Now(), nil
+		for i := range o.Nodes {
+			n := &o.Nodes[i]
+			e := event{at: n.StartedAt, action: nodeStarted, name: n.Name, url: "/system", staff: true}
+			if !n.Unreadable {
+				w.nodes.list = append(w.nodes.list, e)
+			}
+			if n.Silent {
+				e.at, e.action = n.SeenAt, nodeSilent
+				w.nodes.list = append(w.nodes.list, e)
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(w.nodes.list), func(e event) bool { return e.at.Before(from) || !e.at.Before(to) }), nil
+}
+
+// events returns the events that the visitor may see, the newest first. Events of one action in one
+// step of the charts share a row.
+func (d *drawing) events() views.Events {
+	v := views.Events{More: d.o.moreEvents}
+	type place struct {
+		step   int64
+		action string
+	}
+	rows := map[place]int{}
+	for i := range slices.Backward(d.o.events) {
+		e := &d.o.events[i]
+		if e.staff && d.member {
+			continue
+		}
+		at := place{e.at.Truncate(d.step).Unix(), e.action}
+		row, known := rows[at]
+		if !known {
+			if len(v.Rows) == maxEventRows {
+				v.More = true
+				break
+			}
+			row = len(v.Rows)
+			rows[at] = row
+			word := eventWords[e.action]
+			v.Rows = append(v.Rows, views.EventRow{At: e.at, Mark: word.mark, Label: word.label})
+		}
+		v.Count++
+		d.addObject(&v.Rows[row], e)
+	}
+	return v
+}
+
+// addObject adds the object of an event to its row. Events of the same object are counted once.
+func (d *drawing) addObject(row *views.EventRow, e *event) {
+	row.At = e.at // the first one of the row
+	object := views.Link{Text: e.name, URL: e.url}
+	switch {
+	case e.tenant == "" || d.tenant != 0:
+	case e.name == "":
+		object.Text = e.tenant
+	default:
+		object.Text += " of " + e.tenant
+	}
+	if d.member && e.tenant == "" && e.action == "plan.publish" {
+		object.URL = "" // members have no page of the plan
+	}
+	row.Count++
+	if object.Text == "" || slices.Contains(row.Objects, object) {
+		return
+	}
+	if len(row.Objects) == maxEventNames {
+		row.Others++
+		return
+	}
+	row.Objects = append(row.Objects, object)
+}
