@@ -38,6 +38,8 @@ import (
 type Config struct {
 	// Domains has the tenant of each domain that is not named like its tenant. Default: none.
 	Domains Domains
+	// Key is the API key of calls without one. Default: none; they fail.
+	Key string
 	// TLS, if it is not nil, encrypts the connections.
 	TLS *tls.Config
 	// Logger logs panics, and domains without a tenant.
@@ -165,13 +167,17 @@ func (s *Server) panicked(cause any, method string) error {
 	return status.Error(codes.Internal, "internal error")
 }
 
-// caller returns the API and the caller with the API key in the metadata authorization.
+// caller returns the API and the caller with the API key in the metadata authorization, or with Config.Key if there is no
+// such metadata.
 func (s *Server) caller(ctx context.Context) (*api.API, api.Caller, error) {
 	decider := s.api.Load()
 	if decider == nil {
 		return nil, api.Caller{}, status.Error(codes.Unavailable, "the node is starting: it waits for its database")
 	}
 	values := metadata.ValueFromIncomingContext(ctx, "authorization")
+	if len(values) == 0 && s.cfg.Key != "" {
+		values = []string{"Bearer " + s.cfg.Key}
+	}
 	if len(values) != 1 {
 		return nil, api.Caller{}, status.Error(codes.Unauthenticated,
 			"authorization: send it once, as initial_metadata of the grpc_service: Bearer and an API key")

@@ -500,7 +500,9 @@ func TestCLITail(t *testing.T) {
 
 func TestUnknownSettings(t *testing.T) {
 	t.Parallel()
+	secrets := strings.Join(secretSettings, "=x ") + "=x " + strings.Join(secretSettings, "_FILE=x ") + "_FILE=x"
 	for variables, want := range map[string]string{
+		secrets:                        "",
 		"HEADGATE_REDSI_URL=redis://x": `HEADGATE_REDSI_URL: no setting has this name, did you mean "HEADGATE_REDIS_URL"?`,
 		"HEADGATE_LOGLEVEL=info":       `"HEADGATE_LOG_LEVEL"`,
 		"HEADGATE_TOKN=x":              `"HEADGATE_TOKEN"`,

@@ -151,7 +151,7 @@ func configHasSecrets(path string) bool {
 	if err != nil || yaml.Unmarshal(text, &settings) != nil {
 		return false
 	}
-	for _, name := range append([]string{settingName("database-url"), settingName("redis-url")}, secretSettings...) {
+	for _, name := range readableSecrets {
 		value, set := settings[strings.ToLower(strings.TrimPrefix(name, environmentPrefix))]
 		if set && !strings.HasPrefix(value.Value, "sqlite:") {
 			return true

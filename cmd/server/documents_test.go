@@ -61,6 +61,13 @@ func settingsPage(t *testing.T) string {
 	row(smtpPasswordSetting, true, "", "Password at the mail server; goes with HEADGATE_SMTP_USER. No flag either.")
 	row(secretsKeySetting, true, "", "Encrypts the secrets of authenticator apps in the database; 32 characters or more, the same on all nodes. Empty: they are stored unencrypted. No flag either.")
 	row(secretsKeyOldSetting, true, "", "The former `HEADGATE_SECRETS_KEY`, which only decrypts, until `headgate secrets reencrypt` has run (docs/production.md, Key rotation). No flag either.")
+	row(envoyKeySetting, true, "", "The API key of calls to the gRPC services of Envoy that send none, for clients that cannot send one. Use it with HEADGATE_ENVOY_CLIENT_CA_FILE or on a "+
+		"private network, because every client of the port then has this key. Empty: such calls fail. No flag either.")
+	for _, setting := range secretSettings {
+		if !strings.Contains(page.String(), "`"+setting+"`") {
+			t.Errorf("%s is not in docs/settings.md", setting)
+		}
+	}
 	page.WriteString(strings.ReplaceAll(runtimeSettings+telemetrySettings, "¬", "`"))
 	return page.String()
 }

@@ -212,6 +212,35 @@ func TestEnvoyDomains(t *testing.T) {
 	}
 }
 
+// A call without a key has that of HEADGATE_ENVOY_KEY. A key that a call sends is the only one that counts.
+func TestEnvoyKey(t *testing.T) {
+	t.Parallel()
+	node := startEnvoy(t, map[string]string{"HEADGATE_ENVOY_KEY": bootstrap})
+	service := ratelimitv3.NewRateLimitServiceClient(dialEnvoy(t, node.addr, insecure.NewCredentials()))
+	request := &ratelimitv3.RateLimitRequest{Domain: "globex", Descriptors: []*descriptorv3.RateLimitDescriptor{
+		entries("message_type", "marketing", "to_number", "1"),
+	}}
+	for i := range uint32(5) {
+		a, err := service.ShouldRateLimit(t.Context(), request)
+		if err != nil || (a.GetOverallCode() == ratelimitv3.RateLimitResponse_OK) != (i < 4) {
+			t.Errorf("call %d without a key: %v, %v", i, a, err)
+		}
+	}
+	// The key of acme ignores the domain, and its counters are other ones.
+	if a, err := service.ShouldRateLimit(with(t.Context(), node.key), request); err != nil || a.GetStatuses()[0].GetLimitRemaining() != 3 {
+		t.Errorf("with a key: %v, %v", a, err)
+	}
+	for name, ctx := range map[string]context.Context{
+		"a wrong key": with(t.Context(), "hg_tn_wrong"),
+		"two keys":    metadata.AppendToOutgoingContext(with(t.Context(), node.key), "authorization", "Bearer "+node.key),
+		"no scheme":   metadata.AppendToOutgoingContext(t.Context(), "authorization", ""),
+	} {
+		if a, err := service.ShouldRateLimit(ctx, request); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("%s: %v, %v", name, a, err)
+		}
+	}
+}
+
 // A wrong call has an error that names the field, and charges nothing.
 func TestEnvoyRefuses(t *testing.T) {
 	t.Parallel()

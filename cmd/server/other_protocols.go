@@ -48,7 +48,7 @@ func (s *serveCommand) listenWires(tasks *errgroup.Group, log *slog.Logger) (_ w
 	}{
 		{"resp-addr", s.RESPAddr, "serving the Redis protocol", resp.New(resp.Config{Version: version, TLS: config, Logger: log})},
 		{"envoy-addr", s.EnvoyAddr, "serving the gRPC services of Envoy", envoy.New(envoy.Config{
-			Domains: domains, TLS: mutualTLS(config, s.EnvoyClientCAFile), Logger: log,
+			Domains: domains, Key: s.EnvoyKey, TLS: mutualTLS(config, s.EnvoyClientCAFile), Logger: log,
 		})},
 	} {
 		if w.addr == "" {

@@ -18,7 +18,7 @@ func (s *serveSettings) openSecrets() (list []openSecret) {
 			list = append(list, openSecret{setting, file, info.Mode().Perm().String()})
 		}
 	}
-	for _, name := range append([]string{settingName("database-url"), settingName("redis-url")}, secretSettings...) {
+	for _, name := range readableSecrets {
 		if s.getenv(name) == "" { // a variable with a value overrides its file
 			check(name+"_FILE", s.getenv(name+"_FILE"))
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
@@ -110,7 +111,7 @@ type serveSettings struct {
 	SMTPTLS  string `name:"smtp-tls" default:"starttls" enum:"starttls,tls,none" help:"starttls: change to TLS before anything is sent (port 587). tls: TLS from the first byte (port 465). none: for a mail server on this machine."`
 
 	// Secrets. They have no flag: secrets reads them from the environment or from files.
-	BootstrapKey, AdminPassword, OIDCClientSecret, SMTPPassword, SecretsKey, SecretsKeyOld string `kong:"-"`
+	BootstrapKey, AdminPassword, OIDCClientSecret, SMTPPassword, SecretsKey, SecretsKeyOld, EnvoyKey string `kong:"-"`
 
 	getenv func(string) string // for the environment variables of OpenTelemetry
 }
@@ -130,20 +131,28 @@ const (
 	smtpPasswordSetting  = environmentPrefix + "SMTP_PASSWORD"
 	secretsKeySetting    = environmentPrefix + "SECRETS_KEY"
 	secretsKeyOldSetting = environmentPrefix + "SECRETS_KEY_OLD"
+	envoyKeySetting      = environmentPrefix + "ENVOY_KEY"
 )
 
-// secretSettings are the settings of a node without a flag. Each has a variant with _FILE.
-var secretSettings = []string{
-	bootstrapSetting, adminPasswordSetting, oidcSecretSetting, smtpPasswordSetting, secretsKeySetting, secretsKeyOldSetting,
+// secretFields returns the fields of these settings, by the name of the setting. A variable with the suffix _FILE can name a
+// file with the value.
+func (s *serveSettings) secretFields() map[string]*string {
+	return map[string]*string{
+		bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword, oidcSecretSetting: &s.OIDCClientSecret,
+		smtpPasswordSetting: &s.SMTPPassword, secretsKeySetting: &s.SecretsKey, secretsKeyOldSetting: &s.SecretsKeyOld,
+		envoyKeySetting: &s.EnvoyKey,
+	}
 }
+
+// secretSettings are the names of the settings that have no flag.
+var secretSettings = slices.Sorted(maps.Keys(new(serveSettings).secretFields()))
+
+// readableSecrets are all settings that may have a secret. The addresses have flags, and may have passwords.
+var readableSecrets = append([]string{settingName("database-url"), settingName("redis-url")}, secretSettings...)
 
 // secrets reads the settings that have no flag.
 func (s *serveSettings) secrets(getenv func(string) string) (err error) {
-	for name, value := range map[string]*string{
-		bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword,
-		oidcSecretSetting: &s.OIDCClientSecret, smtpPasswordSetting: &s.SMTPPassword, secretsKeySetting: &s.SecretsKey,
-		secretsKeyOldSetting: &s.SecretsKeyOld,
-	} {
+	for name, value := range s.secretFields() {
 		if *value, err = secretFrom(getenv, name); err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func unknownSettings(model *kong.Application, environ func() []string) error {
 // settingNames returns the sorted names of all environment variables that commands read.
 func settingNames(model *kong.Application) []string {
 	names := map[string]bool{cli.TokenSetting: true}
-	for _, secret := range append([]string{benchKeySetting}, secretSettings...) {
+	for _, secret := range append(slices.Clone(secretSettings), benchKeySetting) {
 		names[secret], names[secret+"_FILE"] = true, true
 	}
 	for _, name := range otherVariables {

@@ -40,6 +40,7 @@ oidcClientSecret: oidc-client-secret
 smtpPassword: smtp-password
 secretsKey: secrets-key
 secretsKeyOld: secrets-key-old
+envoyKey: envoy-key
 {{- end -}}
 
 {{- define "headgate.checkSecret" -}}
