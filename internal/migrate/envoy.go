@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -183,15 +184,13 @@ func (e *envoyDomain) policies() []Policy {
 	var list []Policy
 	for _, d := range e.found {
 		for _, o := range e.found {
-			named := false
-			for _, name := range d.replaces {
-				named = named || name != "" && name == o.name
-			}
-			if o != d && (named || moreSpecific(d.path, o.path)) {
+			named := d.replacesName(o.name)
+			if o != d && (named || covers(o.path, d.path) && !o.replacesName(d.name)) {
 				d.policy.Replaces = append(d.policy.Replaces, o.policy.Slug)
 			}
 			if len(o.path) > len(d.path) && len(d.policy.Limits) > 0 && samePath(o.path[:len(d.path)], d.path) {
-				e.note(d.line, "Envoy applies this limit to descriptors that end with %s; the policy also applies to requests with more attributes",
+				e.note(d.line, "Envoy applies this limit to descriptors that end with %s; the policy also applies to requests "+
+					"with other attributes than those of the descriptors below it",
 					d.path[len(d.path)-1].key)
 			}
 		}
@@ -213,17 +212,21 @@ func samePath(a, b []entry) bool {
 	return true
 }
 
-// moreSpecific reports whether a has the keys of b and more values.
-func moreSpecific(a, b []entry) bool {
-	if len(a) != len(b) {
+// covers reports whether requests with the path b also have the entries of a, which is above b or has fewer values.
+// Envoy applies only the limit of b to them.
+func covers(a, b []entry) bool {
+	if len(a) > len(b) {
 		return false
 	}
-	more := false
 	for i := range a {
-		if a[i].key != b[i].key || b[i].value != "" && a[i].value != b[i].value {
+		if a[i].key != b[i].key || a[i].value != "" && a[i].value != b[i].value {
 			return false
 		}
-		more = more || a[i] != b[i]
 	}
-	return more
+	return len(a) < len(b) || !samePath(a, b)
+}
+
+// replacesName reports whether the limit of a descriptor replaces the one with a name.
+func (d *descriptor) replacesName(name string) bool {
+	return name != "" && slices.Contains(d.replaces, name)
 }
