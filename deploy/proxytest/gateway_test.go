@@ -61,12 +61,15 @@ var keyPattern = regexp.MustCompile(`hg_tn_[A-Za-z0-9]+`)
 // servesPattern is in what Headgate prints when it is ready.
 var servesPattern = regexp.MustCompile(`serves https?://`)
 
+// headgateBinary is the program headgate, which make test-proxies builds.
+const headgateBinary = "../../bin/headgate"
+
 // startHeadgate starts a Headgate with its default settings, and the gRPC services of Envoy, and returns the key of its
 // first tenant. With HEADGATE_SAMPLE=false among the settings, there is none, and
 // the result has no meaning.
 func startHeadgate(t *testing.T, address, services string, settings ...string) string {
 	t.Helper()
-	binary, err := filepath.Abs("../../bin/headgate")
+	binary, err := filepath.Abs(headgateBinary)
 	if err != nil {
 		t.Fatal(err)
 	}
