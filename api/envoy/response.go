@@ -104,7 +104,8 @@ func (r *response) describe(tightest *enforcement.Decision, c *call, all []descr
 	r.degradedKind.BoolValue = tightest.Degraded
 	r.degraded.Kind = &r.degradedKind
 	r.metadata.Fields = map[string]*structpb.Value{
-		"tenant": r.tenant.of(tightest.Subject.Tenant), "reason": r.reason.of(string(tightest.Reason)), "degraded": &r.degraded, "decision_ids": &r.idsValue,
+		"tenant": r.tenant.of(tightest.Subject.Tenant), "reason": r.reason.of(string(tightest.Reason)),
+		"degraded": &r.degraded, "decision_ids": &r.idsValue,
 	}
 	if plan := tightest.Subject.Plan; plan != nil {
 		r.metadata.Fields["plan"] = r.plan.of(plan.Slug)
