@@ -410,6 +410,30 @@ func TestHangingReceiver(t *testing.T) {
 	}
 }
 
+// An attempt of a webhook ends after five seconds, whatever the client allows.
+func TestAttemptsHaveADeadline(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	_, err := s.service.Test(t.Context(), "", s.channel("https://hooks.example.com").ID)
+	s.must(err)
+	var left time.Duration
+	sender := alerts.NewSender(alerts.SenderConfig{Store: s.Store, Now: s.now, Client: &http.Client{Transport: transport(
+		func(r *http.Request) (*http.Response, error) {
+			if deadline, ok := r.Context().Deadline(); ok {
+				left = time.Until(deadline)
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+		})}})
+	_, err = sender.Send(t.Context())
+	s.must(err)
+	if left <= 0 || left > 5*time.Second {
+		t.Errorf("an attempt may take %s, want at most 5 s", left)
+	}
+	if most := alerts.NewClient(nil).Timeout; most != 5*time.Second {
+		t.Errorf("the client allows %s, want 5 s", most)
+	}
+}
+
 type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }

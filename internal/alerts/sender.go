@@ -56,10 +56,10 @@ type Mailer interface {
 }
 
 const (
-	attemptTimeout = 15 * time.Second
-	claimLife      = time.Minute // longer than an attempt, by mail also, and the write of its result
-	atOnce         = 16          // attempts of a node at the same time
-	maxAnswer      = 4 << 10     // bytes of an answer that are read
+	attemptTimeout = 5 * time.Second // of a webhook; a receiver that is slower gets the message again
+	claimLife      = time.Minute     // longer than an attempt, by mail also, and the write of its result
+	atOnce         = 16              // attempts of a node at the same time
+	maxAnswer      = 4 << 10         // bytes of an answer that are read
 )
 
 // waits are the longest times from the end of one attempt to the next; a random part of up
@@ -244,7 +244,7 @@ func reason(err error) string {
 	case errors.As(err, &dns):
 		return "the name cannot be resolved"
 	case errors.Is(err, context.DeadlineExceeded):
-		return "no answer within 15 s"
+		return fmt.Sprintf("no answer within %.0f s", attemptTimeout.Seconds())
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the connection was refused"
 	}
