@@ -18,12 +18,12 @@ const migrationWait = 5 * time.Minute
 
 // A MigrationStatus says which migrations the database has and which this program contains.
 type MigrationStatus struct {
-	// Version is the number of the last migration that was started; 0 if there was none.
+	// Version is the number of the last migration; 0 if there was none.
 	Version int
 	// Latest is the number of the newest migration that this program contains.
 	Latest int
-	// Dirty means that the migration Version was started and did not complete, or that it is still
-	// running.
+	// Dirty means that an earlier build of this program started the migration Version and did not
+	// record its end. This build records no dirty version: see atomicMigrations.
 	Dirty bool
 }
 
@@ -49,8 +49,7 @@ func (m MigrationStatus) Err() error {
 	return nil
 }
 
-// MigrationStatus reads which migrations the database has. While another process migrates, Dirty
-// may be true.
+// MigrationStatus reads which migrations the database has.
 func (s *Store) MigrationStatus(ctx context.Context) (MigrationStatus, error) {
 	m := MigrationStatus{Latest: migrations.Latest()}
 	err := s.read(ctx, func(ctx context.Context) error {
@@ -162,7 +161,7 @@ func (s *Store) migrator() (*migrate.Migrate, error) {
 		driver.Close()
 		return nil, err
 	}
-	m, err := migrate.NewWithInstance("embedded", steps, "database", driver)
+	m, err := migrate.NewWithInstance("embedded", steps, "database", &atomicMigrations{Driver: driver})
 	if err != nil {
 		driver.Close()
 		return nil, err

@@ -192,6 +192,31 @@ func testDirty(t *testing.T, s *store.Store, exec func(string, ...any) error) {
 	}
 }
 
+// testFailsInTheMiddle: a migration that fails leaves the version before it, and runs again once
+// what stood in its way is gone. A killed one is rolled back in the same way.
+func testFailsInTheMiddle(t *testing.T, s *store.Store, exec func(string, ...any) error) {
+	t.Helper()
+	// The first migration makes this table last.
+	if err := exec(`CREATE TABLE audit_log (x INTEGER)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err == nil {
+		t.Fatal("the migration passed although its table exists")
+	}
+	if m, err := s.MigrationStatus(t.Context()); err != nil || m.Version != 0 || m.Dirty {
+		t.Errorf("status after a failed migration %+v, error %v; want version 0, not dirty", m, err)
+	}
+	if err := exec(`DROP TABLE audit_log`); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.MigrationStatus(t.Context()); err != nil || !m.Current() {
+		t.Errorf("status %+v, error %v", m, err)
+	}
+}
+
 // testManyMigrate: four processes start at once on an empty database.
 func testManyMigrate(t *testing.T, url string) {
 	t.Helper()
@@ -236,6 +261,11 @@ func TestMigrateSQLite(t *testing.T) {
 		t.Parallel()
 		url, path := newFile(t)
 		testOneKeyTable(t, migrated(t, store.Config{URL: url}), file(t, path))
+	})
+	t.Run("fails in the middle", func(t *testing.T) {
+		t.Parallel()
+		url, path := newFile(t)
+		testFailsInTheMiddle(t, open(t, store.Config{URL: url}), execOn(file(t, path)))
 	})
 	t.Run("four at once", func(t *testing.T) {
 		t.Parallel()

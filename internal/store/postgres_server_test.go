@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/internal/store/storetest"
+	"github.com/headgate/headgate/migrations"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -138,10 +139,59 @@ func TestMigratePostgres(t *testing.T) {
 		url := template.Clone(t)
 		testOneKeyTable(t, open(t, store.Config{URL: url}), past(t, "pgx", url))
 	})
+	t.Run("fails in the middle", func(t *testing.T) {
+		t.Parallel()
+		url := servertest.Postgres(t)
+		testFailsInTheMiddle(t, open(t, store.Config{URL: url}), execOn(past(t, "pgx", url)))
+	})
+	t.Run("killed", func(t *testing.T) {
+		t.Parallel()
+		testKilledMigration(t, template.Clone(t))
+	})
 	t.Run("four at once", func(t *testing.T) {
 		t.Parallel()
 		testManyMigrate(t, servertest.Postgres(t))
 	})
+}
+
+// testKilledMigration: a process that is killed while it migrates leaves the schema as it was or
+// with the whole migration, and the next process migrates it.
+func testKilledMigration(t *testing.T, url string) {
+	t.Helper()
+	s, db := open(t, store.Config{URL: url}), past(t, "pgx", url)
+	if err := s.MigrateDown(t.Context(), migrations.Latest()-1); err != nil {
+		t.Fatal(err)
+	}
+	block, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = block.Rollback() }() // ended below
+	// The migration that changes this table waits.
+	if _, err := block.Exec(`LOCK TABLE audit_log IN ACCESS SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	killed := start(t, "migrate", url)
+	for began, waiting := time.Now(), 0; waiting == 0; {
+		err := db.QueryRow(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
+		if err != nil || time.Since(began) > patient {
+			t.Fatalf("the migration does not wait for the lock: %v", err)
+		}
+	}
+	_ = killed.Process.Kill()
+	_ = killed.Wait() // killed
+	if err := block.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.MigrationStatus(t.Context()); err != nil || m.Dirty {
+		t.Errorf("status after the kill %+v, error %v; want a version that is not dirty", m, err)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.MigrationStatus(t.Context()); err != nil || !m.Current() {
+		t.Errorf("status %+v, error %v", m, err)
+	}
 }
 
 func TestBothEnginesHaveTheSameSchema(t *testing.T) {
