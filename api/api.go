@@ -45,6 +45,8 @@ type Config struct {
 	// Slots bound the downloads, previews, and operations on whole configurations. Default: slots that the dashboard
 	// does not share.
 	Slots *admission.Slots
+	// Bodies bounds the memory for the bodies of requests. Default: a bound of its own.
+	Bodies *admission.Bodies
 	// Tenants and Plans are the services behind the management operations.
 	Tenants *tenants.Service
 	Plans   *plans.Service
@@ -156,7 +158,7 @@ func New(cfg Config) *API {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 10 * time.Second
 	}
-	cfg.Slots = cmp.Or(cfg.Slots, new(admission.Slots))
+	cfg.Slots, cfg.Bodies = cmp.Or(cfg.Slots, new(admission.Slots)), cmp.Or(cfg.Bodies, new(admission.Bodies))
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now

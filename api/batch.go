@@ -67,9 +67,11 @@ func (a *API) checkBatch(w http.ResponseWriter, r *http.Request, who caller) err
 	b := batches.Get().(*batch)
 	defer b.release()
 	b.body.Reset()
-	if err := readBody(&b.body, r, maxBatch); err != nil {
+	held, err := a.readBody(&b.body, r, who, maxBatch)
+	if err != nil {
 		return err
 	}
+	defer a.freeBody(who, held)
 	if err := b.decode(b.body.String(), who.key.Operator); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -24,33 +25,97 @@ const (
 // MaxBody is the size in bytes of the largest body that any operation accepts.
 const MaxBody = max(maxBody, maxBatch, maxPlan, maxConfiguration)
 
-// readBody reads a JSON body into b. It returns an error if the media type is wrong or the body has
-// more than limit bytes.
-func readBody(b *bytes.Buffer, r *http.Request, limit int64) error {
+// smallBody is the size in bytes of the largest body that needs no place in Config.Bodies. The
+// buffers of a connection have about this size.
+const smallBody = 4 << 10
+
+// readBody reads a JSON body into b. It returns an error if the media type is wrong, if the body has
+// more than limit bytes, or if the node has no memory for it. held is the part of Config.Bodies that
+// the body occupies. The caller must pass it to freeBody when it no longer uses b.
+func (a *API) readBody(b *bytes.Buffer, r *http.Request, who caller, limit int64) (held int64, err error) {
 	if err := checkMediaType(r.Header); err != nil {
-		return err
+		return 0, err
 	}
 	if r.ContentLength > limit {
-		return tooLarge(limit)
+		return 0, tooLarge(limit)
 	}
-	if r.ContentLength > 0 {
+	if r.ContentLength >= 0 && r.ContentLength <= smallBody { // the HTTP server reads at most ContentLength bytes
 		b.Grow(int(r.ContentLength) + bytes.MinRead)
+		_, err := b.ReadFrom(r.Body)
+		return 0, readError(err, limit)
 	}
-	body := io.Reader(r.Body)
-	if r.ContentLength < 0 { // otherwise the HTTP server reads at most ContentLength bytes
-		body = io.LimitReader(body, limit+1)
+	held, err = a.readLargeBody(b, r, who, limit)
+	if err != nil {
+		a.freeBody(who, held)
+		return 0, err
 	}
-	n, err := b.ReadFrom(body)
-	switch {
-	case err != nil:
-		return readError(err, limit)
-	case n > limit:
-		return tooLarge(limit)
-	}
-	return nil
+	return held, nil
 }
 
+// readLargeBody reads a body in steps that double its size, so that a client which announces a large
+// body and does not send it occupies little memory.
+func (a *API) readLargeBody(b *bytes.Buffer, r *http.Request, who caller, limit int64) (held int64, err error) {
+	whole := limit + 1 // one more byte shows that the body is too large
+	if r.ContentLength >= 0 {
+		whole = r.ContentLength
+	}
+	for size := int64(0); size < whole; size = int64(b.Len()) {
+		step := min(max(size, smallBody), whole-size)
+		if size > 0 {
+			if !a.cfg.Bodies.Take(who.party(), held, step) {
+				return held, errTooManyBodies(who)
+			}
+			held += step
+		}
+		b.Grow(int(step))
+		n, err := fill(r.Body, b.AvailableBuffer()[:step])
+		b.Write(b.AvailableBuffer()[:n])
+		switch {
+		case err == nil || int64(n) == step:
+		case errors.Is(err, io.EOF) && r.ContentLength < 0:
+			return held, nil
+		default:
+			return held, readError(err, limit)
+		}
+	}
+	if r.ContentLength < 0 {
+		return held, tooLarge(limit)
+	}
+	return held, nil
+}
+
+// fill reads from r until p is full. Unlike io.ReadFull, it returns io.EOF at the end of r, which is
+// not the error of a connection that was cut.
+func fill(r io.Reader, p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var m int
+		m, err = r.Read(p[n:])
+		n += m
+	}
+	return n, err
+}
+
+// freeBody returns the part of Config.Bodies that readBody reserved.
+func (a *API) freeBody(who caller, held int64) {
+	if held > 0 {
+		a.cfg.Bodies.Give(who.party(), held)
+	}
+}
+
+// errTooManyBodies is the error for a body for which the node has no memory.
+func errTooManyBodies(who caller) error {
+	return &problem.Problem{
+		Kind: problem.Unavailable, RetryAfter: 1,
+		Message: "this node holds as many large bodies as its memory allows: send smaller bodies, or try again in a moment",
+		Cause:   fmt.Errorf("too many large bodies at once, the last one of %s", who.party()),
+	}
+}
+
+// readError returns the problem of an error while a body is read; nil for nil.
 func readError(err error, limit int64) error {
+	if err == nil {
+		return nil
+	}
 	var big *http.MaxBytesError
 	if errors.As(err, &big) {
 		return tooLarge(limit)

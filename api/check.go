@@ -23,7 +23,8 @@ type scratch struct {
 	check      enforcement.Check
 	decision   enforcement.Decision
 	out        []byte
-	answered   bool // the status line was written, so that no error can follow
+	held       int64 // the part of Config.Bodies that body occupies
+	answered   bool  // the status line was written, so that no error can follow
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -102,7 +103,8 @@ func (a *API) checkWith(w http.ResponseWriter, r *http.Request, who caller, s *s
 	if err != nil {
 		return err
 	}
-	subject, err := s.read(r, who)
+	subject, err := a.readCheck(s, r, who)
+	defer a.freeBody(who, s.held)
 	if err != nil {
 		return err
 	}
@@ -131,10 +133,11 @@ func (a *API) decideOne(ctx context.Context, subject *enforcement.Subject, s *sc
 	return nil
 }
 
-// read decodes the body of a check into s.check. It returns the tenant of the check.
-func (s *scratch) read(r *http.Request, who caller) (*enforcement.Subject, error) {
+// readCheck decodes the body of a check into s.check. It returns the tenant of the check. The caller
+// must free s.held.
+func (a *API) readCheck(s *scratch, r *http.Request, who caller) (_ *enforcement.Subject, err error) {
 	s.body.Reset()
-	if err := readBody(&s.body, r, maxBody); err != nil {
+	if s.held, err = a.readBody(&s.body, r, who, maxBody); err != nil {
 		return nil, err
 	}
 	tenant, err := s.decode(s.body.String())

@@ -26,7 +26,8 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error 
 	if _, ok := r.Header[idempotencyKeyHeader]; ok {
 		return malformedAt(idempotencyKeyHeader, "an explanation charges nothing, so it takes no key")
 	}
-	subject, err := s.read(r, who)
+	subject, err := a.readCheck(s, r, who)
+	defer a.freeBody(who, s.held)
 	if err != nil {
 		return err
 	}

@@ -25,18 +25,10 @@ func (r route) merges(document stored) route {
 	return r
 }
 
-// patchedBody reads a merge patch, applies it to the stored document, and returns the resulting
-// document. It sets If-Match to the revision of the document that it read, so that the handler
+// patchedBody applies a merge patch to the stored document, and returns the resulting document. It sets If-Match to the revision of the document that it read, so that the handler
 // returns an error if another write comes in between.
-func patchedBody(ctx context.Context, r *route, c echo.Context) ([]byte, error) {
+func patchedBody(ctx context.Context, r *route, c echo.Context, patch []byte) ([]byte, error) {
 	req := c.Request()
-	if types := req.Header["Content-Type"]; len(types) == 1 && types[0] == mergePatchType {
-		req.Header["Content-Type"] = typeJSON
-	}
-	patch, err := readManagementBody(r, req)
-	if err != nil {
-		return nil, err
-	}
 	document, revision, err := r.document(ctx, c)
 	if err != nil {
 		return nil, err

@@ -48,7 +48,8 @@ func (a *API) reserve(w http.ResponseWriter, r *http.Request, who caller) error 
 	}
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	subject, wanted, err := s.readReservation(r, who)
+	subject, wanted, err := a.readReservation(s, r, who)
+	defer a.freeBody(who, s.held)
 	if err != nil {
 		return err
 	}
@@ -75,10 +76,10 @@ func (a *API) reserve(w http.ResponseWriter, r *http.Request, who caller) error 
 	return a.writeReserved(w, s)
 }
 
-// readReservation decodes the body of a reservation into s.check.
-func (s *scratch) readReservation(r *http.Request, who caller) (*enforcement.Subject, *enforcement.CheckReservation, error) {
+// readReservation decodes the body of a reservation into s.check. The caller must free s.held.
+func (a *API) readReservation(s *scratch, r *http.Request, who caller) (_ *enforcement.Subject, _ *enforcement.CheckReservation, err error) {
 	s.body.Reset()
-	if err := readBody(&s.body, r, maxBody); err != nil {
+	if s.held, err = a.readBody(&s.body, r, who, maxBody); err != nil {
 		return nil, nil, err
 	}
 	wanted := new(enforcement.CheckReservation)

@@ -232,7 +232,10 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	var body []byte
 	if r.body != nil {
 		var err error
-		if body, err = a.managementBody(ctx, r, c); err != nil {
+		var held int64
+		body, held, err = a.managementBody(ctx, r, c, who)
+		defer a.freeBody(who, held)
+		if err != nil {
 			return err
 		}
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -250,29 +253,35 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	return a.handle(r, who, c, body)
 }
 
-// managementBody returns the body that the handler of a management operation gets.
-func (a *API) managementBody(ctx context.Context, r *route, c echo.Context) ([]byte, error) {
-	if r.document != nil {
-		return patchedBody(ctx, r, c)
+// managementBody returns the body that the handler of a management operation gets, and the part of
+// Config.Bodies that the request occupies, also with an error.
+func (a *API) managementBody(ctx context.Context, r *route, c echo.Context, who caller) (body []byte, held int64, err error) {
+	sent, held, err := a.readManagementBody(r, c.Request(), who)
+	if err != nil || r.document == nil {
+		return sent, held, err
 	}
-	return readManagementBody(r, c.Request())
+	body, err = patchedBody(ctx, r, c, sent)
+	return body, held, err
 }
 
-func readManagementBody(r *route, req *http.Request) ([]byte, error) {
+func (a *API) readManagementBody(r *route, req *http.Request, who caller) (body []byte, held int64, err error) {
 	if r.bodyOptional && req.ContentLength == 0 {
-		return nil, nil
+		return nil, 0, nil
+	}
+	if types := req.Header["Content-Type"]; r.document != nil && len(types) == 1 && types[0] == mergePatchType {
+		req.Header["Content-Type"] = typeJSON
 	}
 	var b bytes.Buffer
-	if err := readBody(&b, req, r.maxBody()); err != nil {
-		return nil, err
+	if held, err = a.readBody(&b, req, who, r.maxBody()); err != nil {
+		return nil, 0, err
 	}
-	if r.bodyOptional && b.Len() == 0 {
-		return nil, nil
+	switch {
+	case r.bodyOptional && b.Len() == 0:
+		return nil, held, nil
+	case r.document != nil:
+		return b.Bytes(), held, conformPatch(b.Bytes(), r.body)
 	}
-	if r.document != nil {
-		return b.Bytes(), conformPatch(b.Bytes(), r.body)
-	}
-	return b.Bytes(), conform(b.Bytes(), r.body)
+	return b.Bytes(), held, conform(b.Bytes(), r.body)
 }
 
 // checkQuery returns an error if a query parameter is unknown, appears twice, is empty, or has an

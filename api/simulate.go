@@ -16,9 +16,12 @@ func (a *API) simulate(c echo.Context) error {
 		return problem.New(problem.Unavailable, "this node does not simulate")
 	}
 	var body bytes.Buffer
-	if err := readBody(&body, c.Request(), maxBody); err != nil {
+	who, _ := c.Request().Context().Value(callerKey{}).(caller)
+	held, err := a.readBody(&body, c.Request(), who, maxBody)
+	if err != nil {
 		return err
 	}
+	defer a.freeBody(who, held)
 	answer, err := a.cfg.Simulate(c.Request().Context(), body.Bytes())
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Kind == problem.Invalid {
 		fault := *p // a fault in a scenario is 400, also where the service reports 422
