@@ -1,8 +1,9 @@
 # syntax=docker/dockerfile:1
 
-# make base-images prints both with their digests, for --build-arg or to write here.
-ARG BUILD_IMAGE=golang:1.26-bookworm
-ARG RUN_IMAGE=gcr.io/distroless/static-debian12:nonroot
+# The digest decides which image it is; the tag says what it is. make base-images prints both with
+# the digests that their tags have now.
+ARG BUILD_IMAGE=golang:1.26.8-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d
+ARG RUN_IMAGE=gcr.io/distroless/static-debian12:nonroot@sha256:d093aa3e30dbadd3efe1310db061a14da60299baff8450a17fe0ccc514a16639
 
 FROM ${BUILD_IMAGE} AS build
 WORKDIR /src

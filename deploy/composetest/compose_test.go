@@ -116,13 +116,13 @@ func TestThreeNodesShareOneDatabaseAndOneRedis(t *testing.T) {
 
 func TestEveryServiceHasAHealthCheckAndAPinnedImage(t *testing.T) {
 	t.Parallel()
-	pinned := regexp.MustCompile(`^[a-z0-9./-]+:(v?\d+[\w.-]*|local)$`)
+	pinned := regexp.MustCompile(`^[a-z0-9./-]+:(v?\d+[\w.-]*@sha256:[0-9a-f]{64}|local)$`)
 	for name, s := range whole(t).Services {
 		if s.HealthCheck == nil || s.HealthCheck.Disable || len(s.HealthCheck.Test) < 2 {
 			t.Errorf("%s has no health check", name)
 		}
 		if !pinned.MatchString(s.Image) {
-			t.Errorf("%s: image %q names no version", name, s.Image)
+			t.Errorf("%s: image %q names no version or no digest", name, s.Image)
 		}
 	}
 }
@@ -287,6 +287,24 @@ func TestTheImageIsSmallUnprivilegedAndWatched(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the Dockerfile lacks %s", want)
 		}
+	}
+}
+
+// The images on which Headgate is built are named by their digests.
+func TestBaseImagesAreNamedByDigest(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := regexp.MustCompile(`(?m)^ARG [A-Z]+_IMAGE=(\S+)$`).FindAllStringSubmatch(string(text), -1)
+	for _, image := range images {
+		if !regexp.MustCompile(`^\S+:\S+@sha256:[0-9a-f]{64}$`).MatchString(image[1]) {
+			t.Errorf("the base image %s has no tag or no digest", image[1])
+		}
+	}
+	if len(images) != 2 {
+		t.Errorf("%d base images were read, want 2", len(images))
 	}
 }
 
