@@ -135,7 +135,7 @@ test-load: bin/with-servers ## show that limits stay exact under load, in full (
 
 # One scenario at a time. FAULTS=short is about three minutes and writes nothing.
 FAULTS ?= full
-test-faults: bin/with-servers ## cause each fault of docs/faults.md under load (about 25 minutes), and write the table of docs/operations.md: FAULTS=short, ONLY=F-R7b
+test-faults: bin/with-servers ## cause each fault of docs/faults.md under load (about 40 minutes), and write the table of docs/operations.md: FAULTS=short, ONLY=F-R7b
 	HEADGATE_TEST_FAULTS=$(FAULTS) $(if $(filter full,$(FAULTS)),HEADGATE_FAULTS_PAGE=$(CURDIR)/docs/operations.md) $(SERVERS) go test -tags faults -vet=off \
 		-count=1 -timeout 90m -v -run '^TestFaults$$/$(if $(ONLY),^$(ONLY)$$)' ./cmd/server
 	$(if $(filter full,$(FAULTS)),$(if $(ONLY),,HEADGATE_TEST_FAULTS=full go test -vet=off -count=1 -timeout 30m -v -run '^TestSQLiteKeepsAcknowledgedWritesOverAKill$$' ./internal/store))

@@ -18,7 +18,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -52,11 +51,13 @@ var nodeFaults = []faultScenario{
 		goal: "F-N3", fault: "a node stands still (SIGSTOP) for 5 s", short: true, direct: true, lasts: 5 * time.Second,
 		begin: func(b *faultBench) { b.signal(2, syscall.SIGSTOP) },
 		end:   func(b *faultBench) { b.signal(2, syscall.SIGCONT) },
-		holds: func(b *faultBench, m *faultMeasure) {
-			if m.degraded > len(m.ledger)/100 {
-				m.fail(b, "%d degraded answers: the node was away, not Redis", m.degraded)
-			}
-		},
+		holds: awayNotDegraded,
+	},
+	{
+		goal: "F-N3/60s", fault: "a node stands still (SIGSTOP) for 60 s", direct: true, lasts: 60 * time.Second, silent: true,
+		begin: func(b *faultBench) { b.signal(2, syscall.SIGSTOP) },
+		end:   func(b *faultBench) { b.signal(2, syscall.SIGCONT) },
+		holds: awayNotDegraded,
 	},
 	{goal: "F-N5", fault: "a node of the release before runs beside a new one, on the new schema (also F-P10)", run: oldBesideNew},
 	{goal: "F-N6", fault: "half load for a while (HEADGATE_TEST_SOAK, default 90 s)", run: soak},
@@ -90,29 +91,8 @@ var nodeFaults = []faultScenario{
 		},
 	},
 	{
-		goal: "F-O6", fault: "300 bodies of 2 MB, 50 at once", direct: true, exact: true,
-		begin: func(b *faultBench) {
-			body := `{"checks": [` + strings.Repeat(" ", 2<<20) + `]}`
-			var wrong, sent atomic.Int64
-			for range 50 {
-				b.during.Go(func() {
-					for range 6 {
-						a, err := tryCall(b.Context(), bootstrap, "POST", b.cluster.nodes[1].origin+"/v1/check/batch", body)
-						if err == nil && a.status != http.StatusRequestEntityTooLarge {
-							wrong.Add(1)
-						}
-						if err == nil {
-							sent.Add(1)
-						}
-					}
-				})
-			}
-			b.Cleanup(func() {
-				if wrong.Load() > 0 {
-					b.Errorf("%d of %d bodies above the bound are not answered 413", wrong.Load(), sent.Load())
-				}
-			})
-		},
+		goal: "F-O6", fault: "1,000 bodies of 1 MB at once, above the bound or never complete", direct: true, exact: true, lasts: 8 * time.Second,
+		begin: largeBodies,
 	},
 	{
 		goal: "F-O7", fault: "herd: Redis is away for 8 s, and two nodes start at once when it is back", direct: true, lasts: 8 * time.Second,
@@ -167,6 +147,13 @@ var nodeFaults = []faultScenario{
 	},
 }
 
+// awayNotDegraded fails if more than 1% of the answers are degraded.
+func awayNotDegraded(b *faultBench, m *faultMeasure) {
+	if m.degraded > len(m.ledger)/100 {
+		m.fail(b, "%d degraded answers: the node was away, not Redis", m.degraded)
+	}
+}
+
 func (b *faultBench) signal(node int, s syscall.Signal) {
 	b.Helper()
 	if err := b.cluster.nodes[node].command.Process.Signal(s); err != nil {
@@ -185,81 +172,6 @@ func (b *faultBench) dial(n int) (conns []net.Conn) {
 		conns = append(conns, c)
 	}
 	return conns
-}
-
-// startHot sends as many checks for one key with a small limit as the load sends for all
-// other keys. The returned function waits for the last answer and returns the number of
-// admitted checks.
-func startHot(b *faultBench) func() int64 {
-	var admitted atomic.Int64
-	var asking sync.WaitGroup
-	b.cluster.tenant("hot", "faults")
-	check := strings.Replace(faultKey{mode: "closed", narrow: true, user: 1}.check(), `"faults"`, `"hot"`, 1)
-	begin := time.Now()
-	asking.Go(func() {
-		for n := 0; b.ctx.Err() == nil; n++ {
-			await(begin.Add(time.Duration(n) * time.Second / faultRate))
-			asking.Go(func() {
-				a, err := tryCall(b.Context(), bootstrap, "POST", b.cluster.nodes[n%3].origin+"/v1/check", check)
-				if err == nil && a.status == http.StatusOK {
-					admitted.Add(1)
-				}
-			})
-		}
-	})
-	return func() int64 {
-		asking.Wait()
-		return admitted.Load()
-	}
-}
-
-// slowClients send the head of a request byte by byte, or many requests without
-// reading an answer. The nodes close all of them.
-func slowClients(b *faultBench) {
-	var open atomic.Int64
-	conns := b.dial(1000)
-	open.Store(int64(len(conns)))
-	for i, c := range conns {
-		b.during.Go(func() {
-			defer open.Add(-1)
-			defer c.Close()
-			if i < 100 {
-				_ = c.(*net.TCPConn).SetReadBuffer(4096)
-				_ = c.SetDeadline(time.Now().Add(19 * time.Second))
-				_, _ = io.WriteString(c, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: headgate\r\n\r\n", 100))
-				_, _ = c.Read(make([]byte, 1))
-				for { // a reset shows when the node has closed
-					if _, err := c.Write([]byte("\r\n")); err != nil {
-						return
-					}
-					await(time.Now().Add(100 * time.Millisecond))
-				}
-			}
-			ended := make(chan struct{})
-			go func() {
-				_, _ = io.Copy(io.Discard, c)
-				close(ended)
-			}()
-			for _, letter := range post("/v1/check", "{}") {
-				if _, err := c.Write([]byte{letter}); err != nil {
-					return
-				}
-				select {
-				case <-ended:
-					return
-				case <-b.ctx.Done():
-					return
-				case <-time.After(time.Second):
-				}
-			}
-		})
-	}
-	b.during.Go(func() {
-		await(time.Now().Add(17 * time.Second))
-		if n := open.Load(); n > 0 {
-			b.Errorf("%d of 1,000 slow clients are connected after 17 s", n)
-		}
-	})
 }
 
 // oldBesideNew runs a node of the last commit without the newest migration, and a new
