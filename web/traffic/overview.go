@@ -103,7 +103,7 @@ func trafficLive(s web.TimeRange, path string, also url.Values, t views.Traffic)
 
 // trafficQuery returns the query of a page. Its times are whole minutes, or whole points
 // of the charts for a preset, so that all viewers of a preset have the same query.
-func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) metrics.Query {
+func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) trafficQuestion {
 	unit, now := time.Minute, s.Preset != ""
 	if now {
 		unit = pointOf(s.To.Sub(s.From))
@@ -115,7 +115,11 @@ func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) metrics.Query
 	if now || q.To.Before(s.To) || !q.To.After(q.From) {
 		q.To = q.To.Add(time.Minute)
 	}
-	return q
+	question := trafficQuestion{Query: q}
+	if also.Get(compareParam) == "1" {
+		question.compare = s.To.Sub(s.From)
+	}
+	return question
 }
 
 // errNoFilter is the answer to a stream with an invalid filter.
@@ -131,6 +135,7 @@ func (w *pages) overviewOf(c echo.Context) (tenant uint32, also url.Values, faul
 			also.Set(name, v)
 		}
 	}
+	chosen(c, also)
 	if also.Get("policy") != "" && also.Get("route") != "" {
 		faults["route"] = notApplied("Choose a policy or a route, not both")
 		also.Del("route")
@@ -236,7 +241,7 @@ func (w *pages) overviewFilters(
 		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip", List: words.policies},
 		{Name: "route", Label: "Route", Placeholder: "/v1/login", List: words.routes},
 	}, faults, also.Get, func(name, value string) string { return s.Address(path, web.With(also, name, value)) })
-	f.ClearURL, f.Hidden = s.Address(path, nil), s.Hidden()
+	f.ClearURL, f.Hidden = s.Address(path, nil), append(s.Hidden(), hiddenChoices(also)...)
 	return f, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 const (
@@ -27,9 +28,22 @@ const (
 type overview struct {
 	metrics.Overview
 	before metrics.Latency // latency of the limiter in the time before
+	// past are the counts of the time before with which the charts are compared. Each of its points
+	// is by shift earlier than the point of Traffic that it is compared with. It has no points without
+	// a comparison, and if the counts of that time are kept only in longer steps.
+	past  metrics.Traffic
+	shift time.Duration
 	// events are marked in the charts, the oldest first. moreEvents says that older ones are left out.
 	events     []event
 	moreEvents bool
+}
+
+// A trafficQuestion is what a page asks. Pages with equal questions share an overview.
+type trafficQuestion struct {
+	metrics.Query
+	// compare is by how much the time before, which the charts show too, is earlier; 0: they do not
+	// show it.
+	compare time.Duration
 }
 
 // A freshness identifies the data that an overview was made of: the counts, and the snapshot.
@@ -41,10 +55,10 @@ type freshness struct {
 // An overviewCache loads the overview for a query once for all viewers. It keeps the overview until
 // there are newer counts.
 type overviewCache struct {
-	load   func(context.Context, metrics.Query) (*overview, error)
+	load   func(context.Context, trafficQuestion) (*overview, error)
 	flight singleflight.Group
 	mu     sync.Mutex
-	kept   map[metrics.Query]keptOverview
+	kept   map[trafficQuestion]keptOverview
 }
 
 type keptOverview struct {
@@ -54,7 +68,7 @@ type keptOverview struct {
 }
 
 // get returns the overview for a query. mark says which data the overview must include.
-func (k *overviewCache) get(ctx context.Context, q metrics.Query, mark freshness) (*overview, error) {
+func (k *overviewCache) get(ctx context.Context, q trafficQuestion, mark freshness) (*overview, error) {
 	if o := k.find(q, mark); o != nil {
 		return o, nil
 	}
@@ -76,7 +90,7 @@ func (k *overviewCache) get(ctx context.Context, q metrics.Query, mark freshness
 	}
 }
 
-func (k *overviewCache) find(q metrics.Query, mark freshness) *overview {
+func (k *overviewCache) find(q trafficQuestion, mark freshness) *overview {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	o, found := k.kept[q]
@@ -87,11 +101,11 @@ func (k *overviewCache) find(q metrics.Query, mark freshness) *overview {
 }
 
 // keep adds an overview to the cache. If there are then too many, it removes the oldest.
-func (k *overviewCache) keep(q metrics.Query, o keptOverview) {
+func (k *overviewCache) keep(q trafficQuestion, o keptOverview) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.kept == nil {
-		k.kept = make(map[metrics.Query]keptOverview)
+		k.kept = make(map[trafficQuestion]keptOverview)
 	}
 	k.kept[q] = o
 	if len(k.kept) <= maxOverviews {
@@ -108,7 +122,7 @@ func (k *overviewCache) keep(q metrics.Query, o keptOverview) {
 
 // overview returns what the page of a query shows. The times of the query are
 // whole minutes.
-func (w *pages) overview(ctx context.Context, q metrics.Query) (*overview, error) {
+func (w *pages) overview(ctx context.Context, q trafficQuestion) (*overview, error) {
 	mark, err := w.cfg.Analytics.Mark(ctx)
 	if err != nil {
 		return nil, err
@@ -118,7 +132,28 @@ func (w *pages) overview(ctx context.Context, q metrics.Query) (*overview, error
 
 // loadOverview reads one overview: in one call for a tenant or all tenants, or
 // what is counted of one policy or one route.
-func (w *pages) loadOverview(ctx context.Context, q metrics.Query) (*overview, error) {
+func (w *pages) loadOverview(ctx context.Context, q trafficQuestion) (*overview, error) {
+	o, err := w.loadCounts(ctx, q.Query)
+	if err == nil && q.compare > 0 {
+		err = w.loadPast(ctx, q, o)
+	}
+	return o, err
+}
+
+// loadPast reads the counts of the time before, in the steps of the charts.
+func (w *pages) loadPast(ctx context.Context, q trafficQuestion, o *overview) (err error) {
+	t := &o.Traffic
+	step := t.Step.Duration() * time.Duration(together(t.Step.Duration(), len(t.Points), chartPoints-1))
+	o.shift = (q.compare + step - 1) / step * step
+	q.From, q.To, q.Step = t.From.Add(-o.shift), t.To.Add(-o.shift), t.Step
+	o.past, err = w.cfg.Analytics.Traffic(ctx, q.Query)
+	if problem.Is(err, problem.Invalid) { // the counts of that time are kept in longer steps
+		return nil
+	}
+	return err
+}
+
+func (w *pages) loadCounts(ctx context.Context, q metrics.Query) (*overview, error) {
 	o := new(overview)
 	before := q
 	before.From, before.To = q.From.Add(-q.To.Sub(q.From)), q.From

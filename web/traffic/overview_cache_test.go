@@ -16,19 +16,19 @@ func TestOverviewCache(t *testing.T) {
 	t.Parallel()
 	var loads atomic.Int64
 	fail := errors.New("no database")
-	k := overviewCache{load: func(_ context.Context, q metrics.Query) (*overview, error) {
+	k := overviewCache{load: func(_ context.Context, q trafficQuestion) (*overview, error) {
 		loads.Add(1)
 		if q.Tenant == 1 {
 			return nil, fail
 		}
 		return &overview{}, nil
 	}}
-	get := func(q metrics.Query, mark freshness) error {
+	get := func(q trafficQuestion, mark freshness) error {
 		_, err := k.get(t.Context(), q, mark)
 		return err
 	}
 	for range 3 {
-		if err := get(metrics.Query{}, freshness{}); err != nil {
+		if err := get(trafficQuestion{}, freshness{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,7 +36,7 @@ func TestOverviewCache(t *testing.T) {
 		t.Errorf("%d loads of one overview", n)
 	}
 	for range 2 {
-		if err := get(metrics.Query{Tenant: 1}, freshness{}); !errors.Is(err, fail) {
+		if err := get(trafficQuestion{Query: metrics.Query{Tenant: 1}}, freshness{}); !errors.Is(err, fail) {
 			t.Errorf("a failed load: %v", err)
 		}
 	}
@@ -44,11 +44,11 @@ func TestOverviewCache(t *testing.T) {
 		t.Errorf("%d loads, want 3: a failed load is kept", n)
 	}
 	// An overview that is older than freshFor is loaded again once more was counted.
-	kept := k.kept[metrics.Query{}]
+	kept := k.kept[trafficQuestion{}]
 	kept.loaded = kept.loaded.Add(-time.Minute)
-	k.kept[metrics.Query{}] = kept
+	k.kept[trafficQuestion{}] = kept
 	for _, mark := range []freshness{{}, {revision: 1}, {revision: 1}} {
-		if err := get(metrics.Query{}, mark); err != nil {
+		if err := get(trafficQuestion{}, mark); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +56,7 @@ func TestOverviewCache(t *testing.T) {
 		t.Errorf("%d loads, want 4: one after more was counted", n)
 	}
 	for tenant := range uint32(2 * maxOverviews) {
-		_ = get(metrics.Query{Tenant: tenant + 2}, freshness{})
+		_ = get(trafficQuestion{Query: metrics.Query{Tenant: tenant + 2}}, freshness{})
 	}
 	if n := len(k.kept); n > maxOverviews {
 		t.Errorf("%d overviews are kept", n)

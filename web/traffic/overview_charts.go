@@ -28,6 +28,9 @@ type drawing struct {
 	points []metrics.Point
 	step   time.Duration
 	marked views.Events // in the charts
+	// comparing says that the charts show the time before. past has its counts, see pastPoints.
+	comparing bool
+	past      map[int64]*metrics.Point
 }
 
 func (d *drawing) traffic() views.Traffic {
@@ -44,6 +47,7 @@ func (d *drawing) traffic() views.Traffic {
 	d.elapsed, d.length = d.end.Sub(o.Traffic.From), o.Before.To.Sub(o.Before.From)
 	d.points, d.step = grouped(o.Traffic.Points, o.Traffic.Step.Duration(), chartPoints)
 	d.marked = d.events()
+	d.comparing, d.past = also.Get(compareParam) == "1", d.pastPoints()
 	quiet := d.quiet(d.points)
 	whole := also.Get("policy") == "" && also.Get("route") == ""
 	t := views.Traffic{Tiles: d.tiles(whole), Requests: d.requests(quiet), Rate: d.rate(), Split: d.split(quiet), Events: d.marked}
@@ -345,7 +349,7 @@ const deniedSeries = "Denied by limits"
 func (d *drawing) requests(quiet int) views.Chart {
 	c := views.Chart{
 		ID: "traffic", Events: &d.marked, Title: "Requests", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
-		Strip: deniedSeries, Series: []views.Series{
+		Choices: d.choices(), Strip: deniedSeries, Series: []views.Series{
 			{Name: "Allowed", Color: "good"}, {Name: deniedSeries, Color: "bad"}, {Name: "Other denials", Color: "warn"},
 		},
 	}
@@ -364,7 +368,9 @@ func (d *drawing) requests(quiet int) views.Chart {
 	if other > 0 {
 		c.Summary += fmt.Sprintf(", %s denied for other reasons", views.Percent(other, t.Requests).Text)
 	}
-	c.Summary += ". " + most(d.busiest(), "") + "."
+	c.Summary += ". " + most(d.busiest(), "") + "." + d.compared()
+	d.compare(&c, "All requests before", "quiet", requestsOf)
+	d.compare(&c, "Denied by limits before", "bad", func(p *metrics.Point) float64 { return float64(p.Limited()) })
 	return c
 }
 
@@ -386,6 +392,8 @@ func (d *drawing) rate() views.Chart {
 	if highest := d.highestRate(); highest != "" {
 		c.Summary = fmt.Sprintf("Limits denied %s of the requests. %s.", views.Percent(t.Limited(), t.Requests).Text, most(highest, ""))
 	}
+	c.Summary += d.compared()
+	d.compare(&c, "429 rate before", "quiet", rateOrNone)
 	return c
 }
 

@@ -3,6 +3,7 @@ package traffic
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +27,8 @@ const leftEvery = 2 * time.Second
 // tenantHome is GET /tenants/{tenant}.
 func (w *pages) tenantHome(c echo.Context) error {
 	ctx, t := c.Request().Context(), web.TenantOf(c)
-	s, path := w.TimeRange(c), web.TenantURL(t, "")
+	s, path, also := w.TimeRange(c), web.TenantURL(t, ""), url.Values{}
+	chosen(c, also)
 	v := views.TenantHome{
 		Head: w.TenantHead(c, ""), Name: t.Name, Slug: t.Slug, Plan: t.Plan, Notice: web.Notice(c),
 		CSVURL: s.Address(path+"/usage.csv", nil),
@@ -41,7 +43,7 @@ func (w *pages) tenantHome(c echo.Context) error {
 	if v.Beside, err = w.besides(ctx, t); err != nil {
 		return err
 	}
-	if v.Traffic, err = w.traffic(c, s, t.Number, path, nil); err != nil {
+	if v.Traffic, err = w.traffic(c, s, t.Number, path, also); err != nil {
 		return err
 	}
 	if v.Traffic.Empty != nil {
@@ -55,13 +57,13 @@ func (w *pages) tenantHome(c echo.Context) error {
 			v.Traffic.Empty.KeyAction = web.APIKeysURL(t)
 		}
 	}
-	v.Ranges = s.Picker(path, paused(s, nil), true)
+	v.Ranges = s.Picker(path, paused(s, also), true)
 	p := w.Page(c, t.Name)
 	p.Crumbs = w.TenantCrumbs(c, "")
 	if len(p.Crumbs) == 1 {
 		p.Crumbs = nil // only the title
 	}
-	p.Charts, p.Live = true, trafficLive(s, path+"/live", nil, v.Traffic)
+	p.Charts, p.Live = true, trafficLive(s, path+"/live", also, v.Traffic)
 	return w.Render(c, http.StatusOK, views.TenantHomePage(p, v))
 }
 
@@ -69,7 +71,9 @@ func (w *pages) tenantHome(c echo.Context) error {
 func (w *pages) tenantLive(c echo.Context) error {
 	t := web.TenantOf(c)
 	s := w.TimeRange(c)
-	traffic := w.liveTraffic(c, t.Number, web.TenantURL(t, ""), nil)
+	also := url.Values{}
+	chosen(c, also)
+	traffic := w.liveTraffic(c, t.Number, web.TenantURL(t, ""), also)
 	var asked time.Time
 	return w.Stream(c, s.Interval(), func(ctx context.Context) ([]web.Fragment, error) {
 		list, err := traffic(ctx)

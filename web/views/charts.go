@@ -49,6 +49,8 @@ type Chart struct {
 	Step time.Duration
 	// Events are the events that the script marks in the chart.
 	Events *Events
+	// Choices select what the chart shows; nil: it has no choices.
+	Choices *ChartChoices
 	// Strip is the name of a series that the script draws as a strip above the chart, because its
 	// numbers are too low to be seen in the chart. "" means that there is no strip.
 	Strip string
@@ -57,13 +59,23 @@ type Chart struct {
 // A Series is one line of a chart.
 type Series struct {
 	Name  string
-	Color string // "good", "bad", "warn", "accent", "quiet", "violet"
+	Color string // "good", "bad", "warn", "accent", "quiet", "violet", "blue", "pink"
+	// Line says that the series of a chart of areas is a line, which is not stacked. Lines come last.
+	Line bool
+}
+
+// A ChartChoices selects what the charts show. Each choice is in the address.
+type ChartChoices struct {
+	Compare []RangeLink
+	Groups  []RangeLink // empty if the requests cannot be grouped
+	Error   string      // what is wrong with the choice in the address
 }
 
 // A ChartPoint is one step of a chart.
 type ChartPoint struct {
 	At time.Time
-	// Values has a number for each series. Gap says that there is no data for this step.
+	// Values has a number for each series, or NaN if there is none. Gap says that there is no data
+	// for this step.
 	Values []float64
 	Gap    bool
 	// Unfinished says that the step has not ended yet, so that its numbers still grow.
@@ -240,7 +252,7 @@ func unixSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time
 func (c Chart) columns(ctx context.Context) []Column {
 	list := columns(timeColumn(ctx))
 	for _, s := range c.Series {
-		list = append(list, Column{Text: s.Name, Number: true, Color: s.Color})
+		list = append(list, Column{Text: s.Name, Number: true, Color: s.Color, Line: s.Line})
 	}
 	return list
 }

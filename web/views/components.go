@@ -64,6 +64,7 @@ type Column struct {
 	Head   templ.Component // the heading instead of Text; nil: Text
 	Class  string
 	Color  string // of the series of a chart
+	Line   bool   // the series is a line in a chart of areas
 	Sort   string // "ascending" or "descending" if the table is sorted by the column
 }
 

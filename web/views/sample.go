@@ -77,7 +77,7 @@ func sampleStart() time.Time { return time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC
 func sampleChart(kind string) Chart {
 	c := Chart{
 		ID: "sample-" + kind, Title: "Chart (" + kind + ")", Summary: sampleText, Kind: kind, Step: 10 * time.Minute,
-		Series: []Series{{"allowed", "good"}, {"denied", "bad"}, {"not checked", "quiet"}},
+		Series: []Series{{Name: "allowed", Color: "good"}, {Name: "denied", Color: "bad"}, {Name: "not checked", Color: "quiet"}},
 	}
 	for i := range 13 {
 		v := float64(i % 5)

@@ -18,6 +18,8 @@
     bad: (ctx) => { ctx.moveTo(-1, 7); ctx.lineTo(7, -1); },
     warn: (ctx) => ctx.rect(2, 2, 2, 2),
     violet: (ctx) => { ctx.moveTo(0, 3); ctx.lineTo(6, 3); },
+    blue: (ctx) => { ctx.moveTo(-1, -1); ctx.lineTo(7, 7); },
+    pink: (ctx) => { ctx.moveTo(0, 3); ctx.lineTo(6, 3); ctx.moveTo(3, 0); ctx.lineTo(3, 6); },
     quiet: (ctx) => { ctx.moveTo(3, 0); ctx.lineTo(3, 6); },
   };
 
@@ -51,7 +53,7 @@
     columns.forEach((_, i) => {
       data.push(rows.map((row) => (row.cells[i + 1].dataset.v === undefined ? null : Number(row.cells[i + 1].dataset.v))));
     });
-    return { data, names: columns.map((cell) => cell.textContent), colors: columns.map((cell) => cell.dataset.color || "accent") };
+    return { data, names: columns.map((cell) => cell.textContent), colors: columns.map((cell) => cell.dataset.color || "accent"), lines: columns.map((cell) => cell.dataset.line !== undefined) };
   }
 
   // Returns the cumulative sums of the series, which a stacked chart draws.
@@ -65,10 +67,11 @@
   }
 
   // Returns the values of steps without the unfinished step, whose path ends where that step starts. A path
-  // that has no unfinished step ends at the end of its last step.
-  function closed(data, step, unfinished) {
+  // that has no unfinished step ends at the end of its last step. The series after the areas are lines; their values are
+  // not unfinished.
+  function closed(data, step, unfinished, areas) {
     return data.map((values, i) => {
-      if (values.length === 0) return values;
+      if (values.length === 0 || (unfinished && i > areas)) return values;
       if (unfinished) return i ? [...values.slice(0, -1), values.at(-2) ?? null] : values;
       return [...values, values.at(-1) + (i ? 0 : step)];
     });
@@ -283,19 +286,21 @@
       const summary = table.caption?.textContent ?? "";
       this.plot.setAttribute("aria-label", `${summary} Arrow keys read the values.`);
       this.values = read.data;
-      read.data = read.data.map((values, i) => (i && this.off.has(read.names[i - 1]) ? values.map((v) => this.hidden(v)) : values));
+      read.data = read.data.map((values, i) => (i && this.off.has(read.names[i - 1]) ? values.map((v) => this.hidden(v, read.lines[i - 1])) : values));
       const shown = this.figure.querySelector("[data-summary]");
       if (shown) shown.textContent = summary;
       const area = this.dataset.kind === "area";
-      this.sums = area ? stacked(read.data) : read.data;
+      // The columns of a chart of areas are the areas, and then lines, which are not stacked.
+      this.areas = area ? read.lines.filter((line) => !line).length : 0;
+      this.sums = area ? [...stacked(read.data.slice(0, this.areas + 1)), ...read.data.slice(this.areas + 1)] : read.data;
       this.few = area ? this.fewOf(read) : undefined;
       const without = (values, i) => (i ? [...values.slice(0, -1), null] : values);
-      const drawn = area ? closed(this.sums, this.step, this.unfinished) : this.unfinished ? read.data.map(without) : read.data;
+      const drawn = area ? closed(this.sums, this.step, this.unfinished, this.areas) : this.unfinished ? read.data.map(without) : read.data;
       return { ...read, drawn };
     }
 
     // hidden returns what is drawn instead of a value of a series that is off.
-    hidden(value) { return this.dataset.kind === "area" && value !== null ? 0 : null; }
+    hidden(value, line) { return this.dataset.kind === "area" && !line && value !== null ? 0 : null; }
 
     // press moves the cursor with the keyboard, and reads the values aloud.
     press(event) {
@@ -347,6 +352,7 @@
       this.parts = this.labels.map((name, i) => {
         const part = document.createElement(this.labels.length > 1 ? "button" : "span");
         part.dataset.color = this.colors[i];
+        if (this.areas && i >= this.areas) part.dataset.line = i - this.areas + 1;
         if (this.labels.length > 1) {
           part.type = "button";
           part.setAttribute("aria-pressed", String(!this.off.has(name)));
@@ -385,7 +391,7 @@
       const at = names.indexOf(this.dataset.strip) + 1;
       if (!at) return undefined;
       const most = Math.max(0, ...data[at]);
-      const total = Math.max(0, ...this.sums.at(-1));
+      const total = Math.max(0, ...this.sums[this.areas]);
       return most > 0 && most < total / 20 ? { values: data[at], most, name: names[at - 1], color: at - 1 } : undefined;
     }
 
@@ -422,16 +428,17 @@
       const axis = { stroke: read(this, "text"), grid: { stroke: read(this, "grid"), width: 1 }, ticks: { show: false }, font, labelFont: font, labelSize: 16, labelGap: 0 };
       const series = names.map((label, i) => {
         const color = read(this, colors[i]);
+        const line = kind === "line" || (kind === "area" && i >= this.areas);
         return {
-          label, stroke: color, width: kind === "line" ? 2 : 1.5, points: { show: false, filter: kind === "line" ? isolated : undefined },
+          label, stroke: color, width: line ? 2 : 1.5, points: { show: false, filter: kind === "line" ? isolated : undefined },
           paths: kind === "bars" ? uPlot.paths.bars({ size: [0.8, 40] }) : kind === "area" ? uPlot.paths.stepped({ align: 1 }) : undefined,
-          dash: kind === "line" ? dashes[i] : undefined, fill: kind === "line" ? undefined : texture(colors[i], color),
+          dash: line ? dashes[i - this.areas + (kind === "area" ? 1 : 0)] : undefined, fill: line ? undefined : texture(colors[i], color),
         };
       });
       // uPlot paints series in this order, so that the highest sum of a stacked chart comes first.
-      const order = kind === "area" ? drawn.slice(1).map((_, i) => drawn.length - 1 - i) : drawn.slice(1).map((_, i) => i + 1);
+      const order = drawn.slice(1).map((_, i) => (i < this.areas ? this.areas - i : i + 1));
       const data = [drawn[0], ...order.map((i) => drawn[i])];
-      const bands = kind === "area" ? order.slice(1).map((_, i) => ({ series: [i + 1, i + 2] })) : undefined;
+      const bands = kind === "area" ? order.slice(1, this.areas).map((_, i) => ({ series: [i + 1, i + 2] })) : undefined;
       this.order = order;
       this.chart = new uPlot(
         {
@@ -509,7 +516,11 @@
         ctx.strokeStyle = line.stroke;
         ctx.lineWidth = line.width * devicePixelRatio;
         ctx.beginPath();
-        if (this.dataset.kind === "area") {
+        if (this.areas && i >= this.areas) {
+          ctx.setLineDash(line.dash.map((length) => length * devicePixelRatio));
+          ctx.moveTo(x(this.real[0][last]), y(value));
+          ctx.lineTo(x(this.real[0][last] + this.step), y(value));
+        } else if (this.dataset.kind === "area") {
           const below = i ? this.sums[i][last] : 0;
           if (value === below) return;
           ctx.fillStyle = line.fill;
