@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/problem"
@@ -54,7 +55,24 @@ func (c Caller) Subject(ref string, check *enforcement.Check) (*enforcement.Subj
 	if err := complete(s, check, -1); err != nil {
 		return nil, err
 	}
+	if check.SentLimit != (enforcement.SentLimit{}) {
+		if err := c.sendsLimit(s, check); err != nil {
+			return nil, err
+		}
+	}
 	return s, c.within(s, check)
+}
+
+// sendsLimit returns an error if the caller may not send a limit with a check, or if the limit would have no effect.
+func (c Caller) sendsLimit(s *enforcement.Subject, check *enforcement.Check) error {
+	if !c.key.Operator {
+		return problem.New(problem.Forbidden,
+			"limit: only an operator key may replace a limit of the plan, because a tenant could raise its own limit")
+	}
+	if !s.TakesSentLimit(check, time.Now().UnixMicro()) {
+		return malformedAt("limit", "replaces the limits of a policy, and no enforced policy of the plan applies: add one, or remove limit")
+	}
+	return nil
 }
 
 // Decide waits in the admission queue of the first item's tenant, then decides the items in order. With atomic, it

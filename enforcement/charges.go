@@ -146,15 +146,19 @@ func (w *call) charge(e *Engine, it *item, mode PolicyMode, group *uint16) span 
 	s, c, d := it.Subject, it.Check, it.Decision
 	for _, i := range d.applied {
 		r := s.Plan.Rules[i]
-		if r.Mode != mode || len(r.Limits) == 0 {
-			position += len(r.Limits)
+		end := position // after the limits of the rule: one if the check's SentLimit replaces them
+		for end < len(d.Limits) && d.Limits[end].Rule == r {
+			end++
+		}
+		if r.Mode != mode || end == position {
+			position = end
 			continue
 		}
 		if mode == PolicyShadow {
 			*group++
 		}
 		partition := w.partitionOf(r, c)
-		for range r.Limits {
+		for ; position < end; position++ {
 			l := &d.Limits[position]
 			l.Partition = partition
 			meter := l.Limit.Meter
@@ -171,10 +175,9 @@ func (w *call) charge(e *Engine, it *item, mode PolicyMode, group *uint16) span 
 				Cost:  l.Cost,
 				Group: *group,
 
-				Leased: r.Consistency == Leased && c.IdempotencyKey == "" && c.Reservation == nil && !c.Refundable,
+				Leased: r.Consistency == Leased && l.Limit.Cell <= maxCell && c.IdempotencyKey == "" && c.Reservation == nil && !c.Refundable,
 			}
 			w.positions = append(w.positions, position)
-			position++
 		}
 	}
 	return span{from, len(w.charges)}

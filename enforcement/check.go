@@ -27,6 +27,9 @@ type Check struct {
 	// that was charged gets its decision, and charges nothing. In an atomic batch, only
 	// that of the first check counts.
 	IdempotencyKey string
+	// SentLimit is a limit that the caller sends instead of the plan's. The API accepts it only
+	// with an operator key.
+	SentLimit SentLimit
 	// Reservation is set if the check makes a reservation. Its mode is then Enforce or Force,
 	// and it has no IdempotencyKey. It is not for batches.
 	Reservation *CheckReservation

@@ -122,7 +122,7 @@ type LimitState struct {
 	Shared bool
 
 	position uint16    // index of the limit in its rule
-	override *override // compiled form of Override
+	override *override // compiled form of Override, or of Check.SentLimit
 	rev      int64     // Charge.Rev
 	window   int64     // of a calendar window: the length of the current one, in milliseconds
 }

@@ -357,8 +357,12 @@ func (e *Engine) open(w *call, it *item) {
 	if c.Mode != Force && it.denyWithoutCounters(enforced) {
 		return
 	}
+	sentTo := -1
+	if c.SentLimit != (SentLimit{}) {
+		sentTo = s.Plan.sentTo(d.applied)
+	}
 	for _, i := range d.applied {
-		it.addLimits(s.Plan.Rules[i])
+		it.addLimits(s.Plan.Rules[i], int(i) == sentTo)
 	}
 	if c.Reservation != nil {
 		d.clampEstimates()
@@ -450,8 +454,11 @@ func (w *call) block(it *item) {
 func (it *item) wait(instant int64) int64 { return Milliseconds(instant - it.now) }
 
 // addLimits appends the limits of a rule to the decision, with the quotas in force for
-// the check.
-func (it *item) addLimits(r *Rule) {
+// the check. sent says that the check's SentLimit replaces the limits of the rule.
+func (it *item) addLimits(r *Rule, sent bool) {
+	if sent && it.addSentLimit(r) {
+		return
+	}
 	s, d, from, cost := it.Subject, it.Decision, len(it.Decision.Limits), r.costOf(it.Check)
 	// Growing the slice in place is faster than append, which would build the state
 	// first and then copy it.
@@ -476,6 +483,21 @@ func (it *item) addLimits(r *Rule) {
 			l.Override, l.override = n.override.Override, n.override
 		}
 	}
+}
+
+// addSentLimit appends the check's SentLimit to the decision, unless an override of the rule is in force. It reports whether
+// it did.
+func (it *item) addSentLimit(r *Rule) bool {
+	n := it.Subject.numbers(r, it.Check, it.now)
+	if n.override != nil {
+		return false
+	}
+	o := r.sent(it.Check.SentLimit)
+	limit := &o.limits[0]
+	it.Decision.Limits = append(it.Decision.Limits, LimitState{
+		Rule: r, Limit: limit, Cost: r.costOf(it.Check), override: o, rev: max(limit.Meter.Rev, it.Subject.PlanRevision),
+	})
+	return true
 }
 
 // newUUIDv7 returns a UUIDv7 from a time in microseconds since the epoch and 74 random

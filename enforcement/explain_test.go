@@ -260,7 +260,8 @@ func TestReset(t *testing.T) {
 		if err := resets.Reset(context.Background(), s, r, r.PartitionOf(&key)); err != nil {
 			t.Fatal(err)
 		}
-		if len(requests) != i+1 || requests[i].Mode != enforcement.Reset || requests[i].Home != s.Home || len(requests[i].Charges) != len(r.Limits) {
+		if len(requests) != i+1 || requests[i].Mode != enforcement.Reset || requests[i].Home != s.Home ||
+			len(requests[i].Charges) != len(r.Limits)+len(enforcement.SentWindows) {
 			t.Errorf("asked %+v", requests)
 		}
 	}

@@ -2,7 +2,7 @@ package enforcement
 
 import "context"
 
-// Reset deletes the counters of all limits of a policy for one partition, with one call of the
+// Reset deletes the counters of all limits of a policy for one partition, also those of sent limits, with one call of the
 // limiter. The policy may have any mode.
 func (e *Engine) Reset(ctx context.Context, s *Subject, r *Rule, partition [16]byte) error {
 	if len(r.Limits) == 0 {
@@ -20,6 +20,12 @@ func (e *Engine) Reset(ctx context.Context, s *Subject, r *Rule, partition [16]b
 			Key:   Key{Tenant: s.Number, Cell: l.Cell, Partition: partition},
 			Meter: l.Meter.In(s.Calendar, now),
 			Rev:   max(l.Meter.Rev, rev),
+		})
+	}
+	for _, window := range SentWindows {
+		l := r.compileSent(SentLimit{Quota: 1, Window: window})
+		request.Charges = append(request.Charges, Charge{
+			Key: Key{Tenant: s.Number, Cell: l.Cell, Partition: partition}, Meter: l.Meter, Rev: max(l.Meter.Rev, s.PlanRevision),
 		})
 	}
 	outcomes := make([]Outcome, 1)

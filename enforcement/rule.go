@@ -38,6 +38,7 @@ type Rule struct {
 	replaces   []uint16    // indexes in the plan of the rules that this rule replaces, ascending
 	rank       int         // position among the rules of the plan by how specific they are; 0 is the most specific
 	shares     shares
+	sentLimits sentLimits
 }
 
 // A Plan is one published version of a plan, compiled.
@@ -213,6 +214,8 @@ func (l *RuleLimit) check() error {
 		return fmt.Errorf("%s %s", faults[0].Pointer[1:], faults[0].Message)
 	}
 	switch {
+	case l.Cell > maxCell:
+		return fmt.Errorf("its cell %d is above %d", l.Cell, maxCell)
 	case l.Meter == nil:
 		return fmt.Errorf("has no meter")
 	case l.Meter.Algorithm != l.Algorithm || l.Meter.Numbers != l.Numbers():

@@ -8,9 +8,11 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -147,11 +149,11 @@ func (s *Server) subject(who api.Caller, d *descriptor, tenancy Tenancy) (*enfor
 
 // read reads a descriptor. path is that of a descriptor without one. The error begins with the member that it is about.
 func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.RateLimitDescriptor, tenancy Tenancy, path string) error {
-	switch {
-	case sent.GetLimit() != nil:
-		return errors.New("limit: is not supported: the limits are in the plan of the tenant, and other numbers in its overrides")
-	case sent.GetIsNegativeHits():
+	if sent.GetIsNegativeHits() {
 		return errors.New("is_negative_hits: is not supported")
+	}
+	if err := d.limit(sent.GetLimit()); err != nil {
+		return err
 	}
 	if err := d.cost(r, sent); err != nil {
 		return err
@@ -170,6 +172,25 @@ func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.Ra
 			return fmt.Errorf("domain: %w", err)
 		}
 	}
+	return nil
+}
+
+// windows are the windows of a sent limit by its unit, as in envoyproxy/ratelimit.
+var windows = map[typev3.RateLimitUnit]time.Duration{
+	typev3.RateLimitUnit_SECOND: time.Second, typev3.RateLimitUnit_MINUTE: time.Minute, typev3.RateLimitUnit_HOUR: time.Hour,
+	typev3.RateLimitUnit_DAY: 24 * time.Hour, typev3.RateLimitUnit_MONTH: 30 * 24 * time.Hour, typev3.RateLimitUnit_YEAR: 365 * 24 * time.Hour,
+}
+
+// limit sets the limit that replaces those of a policy. It is nil if the descriptor has none.
+func (d *descriptor) limit(sent *descriptorv3.RateLimitDescriptor_RateLimitOverride) error {
+	if sent == nil {
+		return nil
+	}
+	window, known := windows[sent.GetUnit()]
+	if !known {
+		return errors.New("limit.unit: must be SECOND, MINUTE, HOUR, DAY, MONTH or YEAR")
+	}
+	d.check.SentLimit = enforcement.SentLimit{Quota: int64(sent.GetRequestsPerUnit()), Window: window}
 	return nil
 }
 

@@ -271,7 +271,7 @@ func TestEnvoyRefuses(t *testing.T) {
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries(":method", "get")}, `descriptors[1].entries[0]: ":method"`},
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries("a", strings.Repeat("x", 2000))}, `descriptors[1].entries[0]: "a" must be at most 1024`},
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, hits}, "descriptors[1].hits_addend: must be at most"},
-		{"acme", []*descriptorv3.RateLimitDescriptor{good, limit}, "descriptors[1].limit: is not supported"},
+		{"acme", []*descriptorv3.RateLimitDescriptor{good, limit}, "descriptors[1].limit.unit: must be"},
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, negative}, "descriptors[1].is_negative_hits: is not supported"},
 	} {
 		_, err := service.ShouldRateLimit(with(t.Context(), node.key), &ratelimitv3.RateLimitRequest{Domain: c.domain, Descriptors: c.descriptors})

@@ -70,6 +70,23 @@ var takeTests = []test{
 			w.same(w.left(m, w.key(2, 0)), 9, "the other key is charged once")
 		}
 	}},
+	{"SameKeyWithOtherQuotas", func(w *harness) {
+		// Sent limits: requests with several quotas share a counter, in one call and in several.
+		for _, anchor := range []enforcement.Anchor{enforcement.Clock, enforcement.FirstHit} {
+			w.renew()
+			k, small, large := w.key(1<<31+5, 0), fixedWindow(3, minute, anchor).Compile(1), fixedWindow(6, minute, anchor).Compile(1)
+			ask := func(m *enforcement.Meter, cost int64) enforcement.Request {
+				return w.request(enforce, w.on(m, k, cost, 0))
+			}
+			o := w.take(ask(small, 2), ask(large, 2), ask(small, 1), ask(large, 2), ask(large, 1))
+			w.same([]enforcement.Verdict{o[0].Verdict, o[1].Verdict, o[2].Verdict, o[3].Verdict, o[4].Verdict}, []enforcement.Verdict{
+				enforcement.Granted, enforcement.Granted, enforcement.Refused, enforcement.Granted, enforcement.Refused,
+			}, "each request is decided by its own quota")
+			w.same(w.take(ask(small, 1))[0].Verdict, enforcement.Refused, "the small quota in a later call")
+			w.same([]int64{w.left(small, k), w.left(large, k)}, []int64{0, 0}, "what is left")
+			w.same(w.left(large, w.key(5, 0)), 6, "the counter of the plan's limit")
+		}
+	}},
 	{"ShadowGroups", func(w *harness) {
 		m := fixedWindow(3, minute, enforcement.FirstHit).Compile(1)
 		narrow := slidingLog(1, minute).Compile(1)

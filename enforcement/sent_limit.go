@@ -1,0 +1,99 @@
+package enforcement
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// A SentLimit is a limit that the caller of a check sends: Quota units in each Window. It replaces the limits of the most
+// specific enforced policy that applies, unless an override of the tenant is in force for the policy. The zero SentLimit
+// replaces nothing.
+//
+// It is a fixed window that begins at multiples of its length since the epoch. It counts by the count_by of the policy,
+// in a counter of its own for each window, so that it never changes a counter of the plan. Checks with another quota and
+// the same window share the counter.
+type SentLimit struct {
+	Quota  int64
+	Window time.Duration // one of SentWindows
+}
+
+// SentWindows are the windows of sent limits. The position of a window is part of the keys of its counters.
+var SentWindows = [...]time.Duration{
+	time.Second, time.Minute, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour, 365 * 24 * time.Hour,
+}
+
+const (
+	// maxCell is the largest Key.Cell of a limit of a plan.
+	maxCell = 1<<sentShift - 1
+	// sentCell is set in the Key.Cell of a sent limit. The bits between it and the cell of the policy's first limit are
+	// the position of its window.
+	sentCell  = 1 << 31
+	sentShift = 28
+)
+
+// mostSent is the number of sent limits of a rule that are kept compiled.
+const mostSent = 64
+
+// A sentLimits has compiled sent limits of a rule. A limit that is used again has the same Meter, which is what the
+// limiters compare.
+type sentLimits struct {
+	made atomic.Pointer[[]*override]
+}
+
+// sent returns a sent limit, compiled for a rule with limits.
+func (r *Rule) sent(l SentLimit) *override {
+	var known []*override
+	if made := r.sentLimits.made.Load(); made != nil {
+		known = *made
+	}
+	for _, o := range known {
+		if o.limits[0].Quota == l.Quota && o.limits[0].Window == l.Window {
+			return o
+		}
+	}
+	o := &override{limits: []RuleLimit{r.compileSent(l)}}
+	if len(known) >= mostSent {
+		known = nil
+	}
+	known = append(slices.Clip(known), o)
+	r.sentLimits.made.Store(&known)
+	return o
+}
+
+// compileSent compiles a sent limit for a rule with limits.
+func (r *Rule) compileSent(l SentLimit) RuleLimit {
+	first, window := &r.Limits[0], slices.Index(SentWindows[:], l.Window)
+	limit := Limit{
+		Name: first.Name, Algorithm: FixedWindow, Quota: l.Quota, Window: l.Window, Anchor: Clock, WarnAt: first.WarnAt, Durability: first.Durability,
+	}
+	return RuleLimit{
+		Limit: limit, Cell: sentCell | uint32(window)<<sentShift | first.Cell, Meter: limit.Compile(first.Meter.Rev), HeaderName: r.Policy,
+	}
+}
+
+// sentTo returns the index of the rule whose limits the sent limit of a check replaces, or -1. applied are the indexes of
+// the rules that apply.
+func (p *Plan) sentTo(applied []uint16) int {
+	best := -1
+	for _, i := range applied {
+		r := p.Rules[i]
+		if r.Mode == PolicyEnforce && len(r.Limits) > 0 && (best < 0 || r.rank < p.Rules[best].rank) {
+			best = int(i)
+		}
+	}
+	return best
+}
+
+// TakesSentLimit reports whether a limit that is sent with a check can take effect: an enforced policy with limits
+// applies, or the tenant's status or a list decides the check. now is in microseconds since the epoch.
+func (s *Subject) TakesSentLimit(c *Check, now int64) bool {
+	if reason, _ := s.beforePolicies(c, now); reason != "" {
+		return true
+	}
+	if s.Plan == nil {
+		return false
+	}
+	applied, _, _ := s.Plan.apply(s.Plan.match(c, nil), c, nil)
+	return s.Plan.sentTo(applied) >= 0
+}
