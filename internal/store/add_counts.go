@@ -19,12 +19,13 @@ import (
 // A transaction that adds counts does not raise the revision and writes no audit line. On Postgres,
 // edits do not wait for such transactions.
 
-// levels are the steps of counts, the finest first. A roll-up computes the rows of each step from
-// the rows of the step before it.
+// levels lists the steps of counts, the finest first. One row of counts covers one step: a
+// minute, an hour, or a day. A roll-up computes the rows of each step from the rows of the step
+// before it in this list.
 var levels = [...]metrics.Step{metrics.Minute, metrics.Hour, metrics.Day}
 
-// tableOf returns the name of the table for a step: counts_minutes for the prefix what "counts" and
-// minutes.
+// tableOf returns the name of a table. For example, the prefix "counts" and the step Minute
+// give "counts_minutes".
 func tableOf(what string, s metrics.Step) string { return what + "_" + string(s) + "s" }
 
 // AddCounts writes a batch, at most once.
@@ -53,16 +54,17 @@ func (s *Store) AddCounts(ctx context.Context, b metrics.Batch) error {
 	return s.fail(err, "add batch %d of node %s to the counts", b.Seq, b.Node)
 }
 
-// change runs fn in one transaction like repeat, with the store's timeout.
+// change calls repeat, with the store's timeout for all attempts together.
 func (s *Store) change(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return s.repeat(ctx, fn)
 }
 
-// repeat runs fn in one transaction. It runs fn again in a new transaction if there was a conflict
-// with another transaction, or if the connection was lost. A connection may be lost after the
-// database has committed, so fn must have no further effect if it runs after a successful commit.
+// repeat runs fn in one transaction. After a conflict with another transaction or a lost
+// connection, it runs fn again in a new transaction, up to maxTries times in total. If the
+// connection was lost during the commit, the database may have committed. So fn must have no
+// further effect when it runs again after a commit.
 func (s *Store) repeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	for try := 1; ; try++ {
 		err := s.attempt(ctx, fn)
@@ -110,8 +112,9 @@ func execIn(ctx context.Context, tx *sql.Tx, query string, args ...any) (int64, 
 	return result.RowsAffected()
 }
 
-// keptSince returns for minutes and hours the time from which on their rows are kept. Counts of an
-// earlier time are added to the rows of the next longer step instead. Days have no such time.
+// keptSince returns, for the steps Minute and Hour, the oldest time whose rows have not been
+// pruned. Counts of an earlier time are added to the rows of the next longer step instead. The
+// result has no entry for Day.
 func keptSince(ctx context.Context, tx *sql.Tx) (map[metrics.Step]int64, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT step, before FROM pruned`)
 	type mark struct {
@@ -129,7 +132,8 @@ func keptSince(ctx context.Context, tx *sql.Tx) (map[metrics.Step]int64, error) 
 	return kept, nil
 }
 
-// floor returns the start of the step that contains the instant at.
+// floor returns the start of the minute, hour or day that contains the time at. Both times are
+// Unix seconds.
 func floor(at int64, s metrics.Step) int64 {
 	length := int64(s.Duration() / time.Second)
 	return at - at%length
@@ -144,8 +148,9 @@ type sorted struct {
 	due      []metrics.RollUp
 }
 
-// sortOut assigns each row of a batch to a table. If the minutes of a time are already deleted, it
-// assigns counts of that time to the row of their hour or day, and drops sketches of that time.
+// sortOut assigns each row of a batch to a table. If the minute rows of a time have already
+// been pruned, it adds counts of that time to the row of the hour or the day that contains it,
+// and drops sketches of that time.
 func sortOut(b metrics.Batch, kept map[metrics.Step]int64) sorted {
 	out := sorted{counts: make(map[metrics.Step][]metrics.CountRow), refusals: b.Refusals}
 	due := make(map[metrics.RollUp]bool)
@@ -283,12 +288,14 @@ type upsert struct {
 	then    string // the ON CONFLICT clause
 }
 
-// addTo returns the upsert that adds counts to the rows of a table.
+// addTo returns the upsert that adds counts to the rows of a table, and inserts the rows that
+// do not exist yet.
 func addTo(table string) upsert {
 	return upsert{table, countColumns, countConflict(func(c string) string { return table + "." + c + " + excluded." + c })}
 }
 
-// sketchesInto returns the upsert that replaces the sketches of a step.
+// sketchesInto returns the upsert that writes the sketches of a step. A new sketch replaces the
+// stored one with the same tenant, name, time and node.
 func sketchesInto(s metrics.Step) upsert {
 	return upsert{
 		tableOf("sketches", s),
@@ -309,9 +316,9 @@ func countConflict(becomes func(column string) string) string {
 	return "ON CONFLICT (tenant, kind, at, name) DO UPDATE SET " + strings.Join(set, ", ")
 }
 
-// pieces are the numbers of rows that one statement writes. There are only two, so that a
-// transaction prepares only two statements. More rows per statement are slower on SQLite and hardly
-// faster on Postgres.
+// pieces are the numbers of rows that one statement may write: 16 rows, or one. There are only
+// two sizes, so that a transaction prepares only two statements. More rows per statement are
+// slower on SQLite and hardly faster on Postgres.
 var pieces = [...]int{16, 1}
 
 // run writes n rows. values returns the column values of the row with index i.
@@ -354,9 +361,10 @@ func (u upsert) statement(rows int) string {
 	return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s %s", u.table, strings.Join(u.columns, ", "), placeholders(rows, len(u.columns)), u.then)
 }
 
-// TakeLease acquires the lease or renews it, unless another holder has it. It compares the clocks
-// of the callers. If these differ by more than life, two callers can hold the lease at the same
-// time.
+// TakeLease acquires or renews the lease called name for holder. The lease then ends after
+// life. TakeLease returns false if another holder has the lease and it has not ended. Each
+// caller compares the end with its own clock. If two clocks differ by more than life, two
+// holders can have the lease at the same time.
 func (s *Store) TakeLease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
 	var taken bool
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {

@@ -47,7 +47,8 @@ func (s *Store) Maintenance(ctx context.Context, tenantID, id string) (alerts.Ma
 	return m, s.fail(err, "load maintenance window %s", id)
 }
 
-// CreateMaintenance adds a maintenance window. A repeated one has no end.
+// CreateMaintenance adds a maintenance window. For a window that repeats, the column ends_at is
+// NULL, so PruneAlerts never deletes the window.
 func (s *Store) CreateMaintenance(ctx context.Context, m alerts.Maintenance, e audit.Entry) (alerts.Maintenance, error) {
 	doc, err := writeJSON(m.MaintenanceDocument)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 
 var _ alerts.Store = (*Store)(nil)
 
-// Alerts are in no snapshot, so their edits are asides, except creations: these raise the
-// revision, so that they take turns and the number of rows of an owner is exact.
+// Snapshots do not contain alerts, so changes of alert objects do not raise the revision (see
+// aside). Creations are the exception: they raise it, because only one such transaction runs at
+// a time. So roomFor counts the rows of an owner correctly.
 
 const ruleColumns = `id, tenant_id, version, doc, state, seq, created_at, updated_at`
 
@@ -35,7 +36,8 @@ func scanRule(r row) (w alerts.Watched, err error) {
 	return w, nil
 }
 
-// ofOwner selects the rows of an owner for a page, newest first.
+// ofOwner returns the page of an owner's rows that match f, newest first. The owner is the
+// tenant with the ID tenantID, or the operator if tenantID is "".
 func ofOwner(columns, table, tenantID string, f alerts.Filter) page {
 	var where filter
 	where.tenant(tenantID)
@@ -79,7 +81,9 @@ func (s *Store) Rule(ctx context.Context, tenantID, id string) (alerts.Watched, 
 	return w, s.fail(err, "load alert rule %s", id)
 }
 
-// roomFor checks that an owner exists and has fewer than most rows of a table.
+// roomFor returns an error if the tenant does not exist. It also returns an error, with the
+// given code, if the owner already has most rows in the table. If tenantID is "", the owner is
+// the operator.
 func (e *edit) roomFor(ctx context.Context, tenantID, table, code string, most int) error {
 	if err := e.tenantIfAny(ctx, tenantID); err != nil {
 		return err
@@ -112,7 +116,8 @@ func (s *Store) CreateRule(ctx context.Context, r alerts.Rule, e audit.Entry) (a
 	return r, s.fail(err, "create an alert rule")
 }
 
-// ChangeRule replaces the document of a rule. The state stays.
+// ChangeRule replaces the document of a rule. It does not change the state of the rule. The
+// error is problem.Stale if the stored version is not match.
 func (s *Store) ChangeRule(ctx context.Context, r alerts.Rule, match int64, e audit.Entry) (alerts.Rule, error) {
 	doc, err := writeJSON(r.Document)
 	if err != nil {
@@ -132,7 +137,9 @@ func (s *Store) ChangeRule(ctx context.Context, r alerts.Rule, match int64, e au
 	return r, s.fail(err, "change alert rule %s", r.ID)
 }
 
-// staleOrMissing returns the error for a change that matched no row.
+// staleOrMissing returns the error for an UPDATE that matched no row. If a row with this ID
+// exists, its version differs, and the error is problem.Stale. Otherwise the error is
+// problem.NotFound.
 func (e *edit) staleOrMissing(ctx context.Context, what, table, tenantID, id string) error {
 	_, err := scanValue[string](e.tx.QueryRowContext(ctx, `
 		SELECT id FROM `+table+` WHERE tenant_id IS NOT DISTINCT FROM $1 AND id = $2`, orNull(tenantID), id))
@@ -142,7 +149,7 @@ func (e *edit) staleOrMissing(ctx context.Context, what, table, tenantID, id str
 	return stale(what)
 }
 
-// DeleteRule removes a rule and ends its incident.
+// DeleteRule removes a rule and ends its open incident, if it has one.
 func (s *Store) DeleteRule(ctx context.Context, tenantID, id string, e audit.Entry) error {
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) error {
 		n, err := ed.exec(ctx, `
@@ -169,8 +176,9 @@ func scanChannel(r row) (c alerts.Channel, err error) {
 	return c, done()
 }
 
-// channelFields returns the targets of channelColumns, and a function that completes c
-// after the scan.
+// channelFields returns the pointers into which a row with the columns channelColumns is
+// scanned. After the scan, the caller calls done, which sets the fields of c that need a
+// conversion.
 func channelFields(c *alerts.Channel, doc *string) (into []any, done func() error) {
 	var tenantID sql.NullString
 	var until sql.NullTime
@@ -219,7 +227,8 @@ func (s *Store) CreateChannel(ctx context.Context, c alerts.Channel, e audit.Ent
 	return c, s.fail(err, "create an alert channel")
 }
 
-// ChangeChannel replaces the document and the secrets of a channel.
+// ChangeChannel replaces the document and the secrets of a channel. The error is problem.Stale
+// if the stored version is not match.
 func (s *Store) ChangeChannel(ctx context.Context, c alerts.Channel, match int64, e audit.Entry) (alerts.Channel, error) {
 	doc, err := writeJSON(c.ChannelDocument)
 	if err != nil {
@@ -284,7 +293,10 @@ func (s *Store) Incident(ctx context.Context, tenantID, id string) (alerts.Incid
 	return i, s.fail(err, "load alert %s", id)
 }
 
-// Advance writes a state, its incident and its deliveries.
+// Advance writes the result of one evaluation of a rule: the new state, the incident that
+// began, changed or ended, and the deliveries. It returns false and writes nothing if the rule
+// was changed or evaluated by another node since this evaluation began, so that the stored seq
+// is not a.Seq.
 func (s *Store) Advance(ctx context.Context, a alerts.Advance) (bool, error) {
 	state, err := writeJSON(a.State)
 	if err != nil {
@@ -328,7 +340,8 @@ func (s *Store) Advance(ctx context.Context, a alerts.Advance) (bool, error) {
 const deliveryColumns = `id, tenant_id, channel_id, incident_id, invitation_id, event, body, status, attempts, answer,
 	created_at, due_at, ended_at`
 
-// addDelivery adds a delivery if its owner has the channel. It returns the number of rows.
+// addDelivery adds a delivery if its owner has the channel. It returns the number of rows
+// added: 1 or 0.
 func addDelivery(ctx context.Context, tx *sql.Tx, d *alerts.Delivery) (int64, error) {
 	return execIn(ctx, tx, `
 		INSERT INTO alert_deliveries (`+deliveryColumns+`)
@@ -348,8 +361,9 @@ func scanDelivery(r row) (d alerts.Delivery, err error) {
 	return d, nil
 }
 
-// deliveryFields returns the targets of deliveryColumns, and a function that completes d
-// after the scan.
+// deliveryFields returns the pointers into which a row with the columns deliveryColumns is
+// scanned. After the scan, the caller calls done, which sets the fields of d that need a
+// conversion.
 func deliveryFields(d *alerts.Delivery) (into []any, done func()) {
 	var tenantID, channelID, incidentID, invitationID sql.NullString
 	var due, ended sql.NullTime
@@ -386,7 +400,8 @@ func (s *Store) Delivery(ctx context.Context, tenantID, id string) (alerts.Deliv
 	return d, list, s.fail(err, "load the attempts of alert message %s", id)
 }
 
-// QueueDelivery adds a delivery to a channel of the same owner.
+// QueueDelivery adds a delivery. The error is problem.NotFound if the owner of the delivery has
+// no such channel.
 func (s *Store) QueueDelivery(ctx context.Context, d alerts.Delivery, e audit.Entry) error {
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) error {
 		n, err := addDelivery(ctx, ed.tx, &d)
@@ -398,7 +413,8 @@ func (s *Store) QueueDelivery(ctx context.Context, d alerts.Delivery, e audit.En
 	return s.fail(err, "queue an alert message")
 }
 
-// RepeatDelivery makes a delivery due, with no attempts.
+// RepeatDelivery makes a delivery due at now and sets its number of attempts to 0, so that it
+// is sent again.
 func (s *Store) RepeatDelivery(ctx context.Context, tenantID, id string, now time.Time, e audit.Entry) (alerts.Delivery, error) {
 	var d alerts.Delivery
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -411,7 +427,9 @@ func (s *Store) RepeatDelivery(ctx context.Context, tenantID, id string, now tim
 	return d, s.fail(err, "repeat alert message %s", id)
 }
 
-// ClaimDeliveries returns deliveries that are due, and makes them due again at until.
+// ClaimDeliveries returns at most limit deliveries that are due at now. It counts an attempt
+// for each of them and makes them due again at until, so that no other node claims them before
+// until.
 func (s *Store) ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) ([]alerts.Due, error) {
 	var list []alerts.Due
 	ids, err := queryAll(ctx, s, scanValue[string], `
@@ -446,7 +464,8 @@ func (s *Store) ClaimDeliveries(ctx context.Context, now, until time.Time, limit
 	return list, s.fail(err, "claim alert messages")
 }
 
-// EndAttempt writes the result of an attempt, unless another attempt has begun.
+// EndAttempt writes the result of an attempt to send d. It writes nothing if a later attempt
+// has begun, or if the delivery is no longer waiting.
 func (s *Store) EndAttempt(ctx context.Context, d alerts.Delivery, at time.Time) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		n, err := execIn(ctx, tx, `

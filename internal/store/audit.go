@@ -45,8 +45,9 @@ func (e *edit) writeLines(ctx context.Context) error {
 		return fmt.Errorf("take the head of the chain: %w", err)
 	}
 	if !e.raises {
-		// The revision is read after the row is locked. So the lines of an edit that comes earlier
-		// in the chain never have a later revision.
+		// The revision is read after the row is locked. If it were read before, another edit
+		// could append its lines in between. The chain would then have the lower revision after
+		// the higher one.
 		if err := e.tx.QueryRowContext(ctx, `SELECT n FROM revision WHERE id = 1`).Scan(&e.revision); err != nil {
 			return fmt.Errorf("read the revision: %w", err)
 		}
@@ -116,7 +117,7 @@ func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry
 	return list, s.fail(err, "list audit entries")
 }
 
-// narrowed returns the filter f of audit lines as SQL conditions.
+// narrowed returns the SQL conditions that select the audit lines matching f.
 func narrowed(f audit.Filter) (where filter) {
 	for _, column := range []struct{ condition, value string }{
 		{`id = ?`, f.ID},

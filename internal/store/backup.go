@@ -28,8 +28,9 @@ func (s *Store) CanBackup(path string) error {
 	return err
 }
 
-// Backup copies a SQLite database to a new file that only the owner can read. The copy is the state
-// of one moment; nodes may serve and edit meanwhile. Backup returns an error if the file exists.
+// Backup copies a SQLite database to a new file that only the owner can read. The copy contains
+// the state of one moment. Nodes can read and write the database while Backup runs. Backup
+// returns an error if the file exists.
 func (s *Store) Backup(ctx context.Context, path string) (err error) {
 	if err := s.CanBackup(path); err != nil {
 		return err

@@ -36,8 +36,9 @@ var taken = map[string]*problem.Problem{
 
 var slugTaken = &problem.Problem{Kind: problem.Conflict, Code: "slug_taken", Message: "the slug is taken"}
 
-// fail adds to err a description of what was being done. If it knows the class of err, it also adds
-// the matching kind of problem. If err already contains a Problem, fail returns it unchanged.
+// fail adds a description to err: doing and args say what the store was doing. If err belongs
+// to a known class of driver errors, the result is a Problem of the matching kind. If err
+// already contains a Problem, fail returns err unchanged.
 func (s *Store) fail(err error, doing string, args ...any) error {
 	if err == nil {
 		return nil
@@ -95,7 +96,8 @@ type refusal struct {
 	last time.Time // when a write was last rejected
 }
 
-// note records the result of a transaction that wrote: its error, or nil if it succeeded.
+// note updates the record with the result of a transaction that wrote. err is its error, or nil
+// if it succeeded; f is the class of err.
 func (r *refusal) note(f fault, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

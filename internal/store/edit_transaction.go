@@ -39,8 +39,8 @@ type edit struct {
 	lines []audit.Entry
 }
 
-// unknownCommit returns the error for a connection that was lost during the commit. In that case it
-// is unknown whether the transaction was committed.
+// unknownCommit returns the problem for err, a connection that was lost during the commit. The
+// caller cannot know whether the transaction was committed.
 func unknownCommit(err error) error {
 	return &problem.Problem{
 		Kind: problem.Unavailable, Code: "commit_unknown", Cause: err,
@@ -100,8 +100,8 @@ func (s *Store) writeWithin(ctx context.Context, most time.Duration, e audit.Ent
 	}
 }
 
-// tryWrite tries the transaction once. committing is true if the commit failed, so that the result
-// may be unknown.
+// tryWrite tries the transaction once. committing is true if the commit returned an error. Then
+// the transaction may have been committed or not.
 func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change func(context.Context, *edit) error) (committing bool,
 	err error,
 ) {
@@ -136,7 +136,7 @@ func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change
 			return false, fmt.Errorf("announce the revision: %w", err)
 		}
 	}
-	if open != nil { // Once commits
+	if open != nil { // Once commits the transaction
 		open.tx, open.raises = tx, raises
 		return false, nil
 	}
@@ -179,7 +179,8 @@ func (e *edit) numbers(ctx context.Context, kind string, count int) (last uint32
 	return last, err
 }
 
-// concerns sets the tenant, the object, and the name of the object in the first audit line.
+// concerns sets the tenant, the object, and the name of the object in the first audit line. It
+// does not replace an object or a name that the line already has.
 func (e *edit) concerns(tenantID, object, name string) {
 	l := &e.lines[0]
 	if tenantID != "" {

@@ -17,7 +17,7 @@ import (
 // Rows are deleted by a person or after they expire, and leave a tombstone.
 type exceptionKind[T any] struct {
 	table, columns string
-	written        string // more columns that create writes, but that are never read
+	written        string // further columns that create writes and that scan does not read
 	conflict       string // ON CONFLICT clause of the INSERT; if it inserts no row, create returns taken
 	taken          error
 	kind           string // kind of the tombstones; also the prefix of audit actions
@@ -31,8 +31,9 @@ type exceptionKind[T any] struct {
 	changed        func(context.Context, *edit, exception) error // called after each creation and removal; may be nil
 }
 
-// stamps has pointers to the fields of a new object that create sets: its ID, its creation, and its
-// revision.
+// stamps has pointers to the fields of a new object that create sets. create sets the ID (if it
+// is empty), the creation time and the revision, and rounds the expiry to the precision of the
+// database.
 type stamps struct {
 	id                 *string
 	expiresAt, created *time.Time
@@ -47,7 +48,8 @@ type exception struct {
 	json         func() (json.RawMessage, error)
 }
 
-// list returns the rows of one tenant, newest first.
+// list returns the rows of one tenant that match f, newest first. It ignores the fields of f
+// that do not apply to the kind.
 func (k *exceptionKind[T]) list(ctx context.Context, s *Store, tenantID string, f exceptions.Filter) ([]T, error) {
 	var where filter
 	where.and(`tenant_id = ?`, tenantID)
@@ -165,8 +167,8 @@ func (k *exceptionKind[T]) remove(ctx context.Context, ed *edit, is exception) e
 	return k.noteChange(ctx, ed, is)
 }
 
-// expire deletes the expired rows ended and writes an audit line for each, with the system as
-// actor.
+// expire deletes the rows in ended, all of which have expired. It writes an audit line for each
+// of them, with the system as the actor.
 func (k *exceptionKind[T]) expire(ctx context.Context, ed *edit, ended []T) error {
 	for _, v := range ended {
 		is := k.about(v)
@@ -218,13 +220,14 @@ func (k *exceptionKind[T]) room(ctx context.Context, ed *edit, tenantID string) 
 	return nil
 }
 
-// since returns the rows that were created or changed after the revision since.
+// since returns the rows of all tenants that were created or changed after a revision.
 func (k *exceptionKind[T]) since(ctx context.Context, q querier, since int64) ([]T, error) {
 	rows, err := q.QueryContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` WHERE revision > $1`, since)
 	return collect(rows, err, k.scan)
 }
 
 // Exceptions returns the overrides and the list entries of all tenants, in no particular order.
+// It does not return blocks.
 func (s *Store) Exceptions(ctx context.Context) (o []exceptions.Override, e []exceptions.Entry, err error) {
 	err = s.readWithin(ctx, 12*s.timeout, func(ctx context.Context) error {
 		if o, err = overrides.since(ctx, s.from(ctx), 0); err != nil {
@@ -236,8 +239,8 @@ func (s *Store) Exceptions(ctx context.Context) (o []exceptions.Override, e []ex
 	return o, e, s.fail(err, "read all overrides and list entries")
 }
 
-// NoteReset writes the audit line of a reset of counters. It changes nothing else, because the
-// counters are not in the database.
+// NoteReset writes the audit line of a reset of counters. Apart from the revision, it changes
+// no data, because the counters are not in the database.
 func (s *Store) NoteReset(ctx context.Context, tenantID string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		t, err := ed.tenant(ctx, tenantID)
@@ -247,8 +250,9 @@ func (s *Store) NoteReset(ctx context.Context, tenantID string, e audit.Entry) e
 	return s.fail(err, "note a reset for tenant %s", tenantID)
 }
 
-// EndExpired deletes at most limit exceptions that have expired at now, in one edit. Only one edit
-// runs at a time, so two nodes that call it do not delete the same row twice.
+// EndExpired deletes at most limit exceptions that have expired at now, in one edit, and
+// returns their number. Only one edit runs at a time, so two nodes that call EndExpired do not
+// delete the same row twice.
 func (s *Store) EndExpired(ctx context.Context, now time.Time, limit int) (int, error) {
 	now = stored(now)
 	var total int
@@ -277,9 +281,9 @@ func (s *Store) EndExpired(ctx context.Context, now time.Time, limit int) (int, 
 	return total, nil
 }
 
-// policyChanged stores the revision of this edit for a policy of a tenant, because the edit adds or
-// removes an override of the policy. Snapshots read it to know when the limits of the policy last
-// changed for this tenant.
+// policyChanged stores the revision of this edit for a policy of a tenant, because the edit
+// adds, changes or removes an override of the policy. Snapshots read the stored revision to
+// know when the limits of the policy last changed for this tenant.
 func (e *edit) policyChanged(ctx context.Context, tenantID, policy string) error {
 	_, err := e.exec(ctx, `
 		INSERT INTO policy_changes (tenant_id, policy, revision)

@@ -14,8 +14,8 @@ import (
 // answerKept is how long the stored response to a request with an Idempotency-Key is kept.
 const answerKept = 24 * time.Hour
 
-// An openEdit keeps the transaction of an edit open after the edit is complete, until Once has
-// stored the response in the same transaction.
+// An openEdit is an edit whose transaction stays open after the change is complete. Once then
+// stores the response in the same transaction and commits it.
 type openEdit struct {
 	// ctx is the context with which the transaction begins. It must not be the context of the edit,
 	// because that one is canceled when the edit returns, and then the transaction would be rolled
@@ -34,16 +34,8 @@ func openEditOf(ctx context.Context) *openEdit {
 	return o
 }
 
-// Once returns the stored response to a request with an Idempotency-Key, if there is one. Otherwise
-// it calls answer and returns its result.
-//
-// answer makes at most one edit. Once stores the result in the same transaction, so that either
-// both are committed or neither. If answer makes no edit, nothing is stored, and a repeated request
-// runs answer again.
-//
-// id identifies the caller, the URL and the key. body is the hash of the request body. The error is
-// problem.Conflict with the code idempotency_key_reused if the stored response belongs to another
-// body.
+// Once returns the stored response to a request with an Idempotency-Key, if there is one;
+// repeated is then true. Otherwise Once calls answer and returns its result.
 func (s *Store) Once(ctx context.Context, id, body [32]byte, answer func(context.Context) ([]byte, error)) (first []byte, repeated bool,
 	err error,
 ) {

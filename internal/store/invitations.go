@@ -48,7 +48,9 @@ func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e a
 	return made, s.fail(err, "create an invitation")
 }
 
-// MailInvitation gives an invitation the hash of a second link.
+// MailInvitation stores the hash of a second link for an invitation, the link that the e-mail
+// contains. The first link stays valid. The error is problem.NotFound if the invitation has
+// expired.
 func (s *Store) MailInvitation(ctx context.Context, id string, hash [32]byte, now time.Time) (accounts.Invitation, error) {
 	var i accounts.Invitation
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -104,7 +106,8 @@ func (s *Store) Invitation(ctx context.Context, hash [32]byte, now time.Time) (a
 	return i, s.fail(err, "load an invitation")
 }
 
-// Invitations lists invitations by ID, oldest first. The list includes expired invitations.
+// Invitations lists the invitations that match f by ID, oldest first. The list includes expired
+// invitations.
 func (s *Store) Invitations(ctx context.Context, f accounts.UserFilter) ([]accounts.Invitation, error) {
 	var where filter
 	where.whose(f, "")
@@ -112,10 +115,11 @@ func (s *Store) Invitations(ctx context.Context, f accounts.UserFilter) ([]accou
 	return list, s.fail(err, "list invitations")
 }
 
-// AcceptInvitation deletes an invitation. It creates the user u or, if the invitation is for an
-// existing user, sets this user's new password. A new user gets the role, the tenant and the e-mail
-// address of the invitation, whatever u contains. The set-up link has no address; it creates a user
-// only if there are no users.
+// AcceptInvitation deletes the invitation whose link has the given hash. If the invitation is
+// for an existing user, AcceptInvitation sets the new password of this user. Otherwise it
+// creates the user u. The new user gets the role, the tenant and the e-mail address of the
+// invitation, not those of u. The invitation of the set-up link has no address; it creates a
+// user only if there are no users.
 func (s *Store) AcceptInvitation(ctx context.Context, hash [32]byte, now time.Time, u accounts.User, e audit.Entry) (accounts.User, error) {
 	var made accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -142,7 +146,8 @@ func (s *Store) AcceptInvitation(ctx context.Context, hash [32]byte, now time.Ti
 	return made, s.fail(err, "accept an invitation")
 }
 
-// renewUser sets the new password of a user. A disabled user stays disabled.
+// renewUser sets the password of the user with this ID to that of u. If the user is disabled,
+// it changes nothing and returns problem.NotFound.
 func (e *edit) renewUser(ctx context.Context, id string, u accounts.User) (accounts.User, error) {
 	before, err := e.user(ctx, id)
 	if err != nil {
@@ -173,8 +178,8 @@ func (s *Store) DeleteInvitation(ctx context.Context, tenantID, id string, e aud
 	return s.fail(err, "delete invitation %s", id)
 }
 
-// endLinksOf deletes the unused invitation links that a key created. Otherwise the holder of a
-// revoked key could still use them.
+// endLinksOf deletes the unused invitation links that an actor created. kind and id identify
+// the actor, which is an API key. Otherwise the holder of a revoked key could still use them.
 func (e *edit) endLinksOf(ctx context.Context, kind, id string) error {
 	_, err := e.exec(ctx, `DELETE FROM invitations WHERE actor_kind = $1 AND actor_id = $2`, kind, id)
 	if err != nil {

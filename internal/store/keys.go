@@ -81,8 +81,9 @@ func (s *Store) CreateKey(ctx context.Context, k tenants.Key, e audit.Entry) (te
 	return created, s.fail(err, "create a key of %s", ownerName(k.TenantID))
 }
 
-// RotateKey adds the key next and sets the end of the old key to until. If the old key ends before
-// until anyway, its end stays.
+// RotateKey adds the key next and sets the end of the old key, which has the given ID, to
+// until. If the old key already ends before until, RotateKey keeps that end. If until is zero,
+// the old key ends now.
 func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.Time, next tenants.Key, e audit.Entry) (tenants.Key, error) {
 	var created tenants.Key
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -95,8 +96,8 @@ func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.T
 		}
 		ed.concerns(tenantID, id, old.Name)
 		next.TenantID = tenantID
-		// The new key is added first, so that endKey finds it among the valid keys with the scope
-		// manage.
+		// The new key is added first, so that endKey finds it when it looks for another valid
+		// key with the scope manage.
 		if created, err = ed.addKey(ctx, next); err != nil {
 			return err
 		}
@@ -123,8 +124,8 @@ func (s *Store) RevokeKey(ctx context.Context, tenantID, id string, at time.Time
 	return k, s.fail(err, "revoke key %s", id)
 }
 
-// RevokeKeyAndCreated revokes a key like RevokeKey. It also revokes the valid keys that the key created, directly or
-// through other keys.
+// RevokeKeyAndCreated revokes a key like RevokeKey. It also revokes the valid keys that the key
+// created, directly or through other keys. entry returns the audit line for each of those.
 func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry,
 	entry func(tenants.Key) audit.Entry,
 ) (tenants.Key, error) {
@@ -140,7 +141,7 @@ func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at
 				return err
 			}
 		} else {
-			ed.lines = nil // the key has already ended, so only the keys that it created change
+			ed.lines = nil // the key had ended before, so the audit log gets lines only for the keys that it created
 		}
 		created, err := keysCreatedBy(ctx, ed.tx, tenantID, id, at)
 		if err != nil {
@@ -164,9 +165,10 @@ func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at
 	return k, s.fail(err, "revoke key %s and the keys that it created", id)
 }
 
-// KeysCreatedBy returns the keys that are valid at at and that the key with the given ID created,
-// directly or through other keys. The oldest come first. If tenantID is "", the result includes
-// keys of the operator and of all tenants, otherwise only keys of this tenant.
+// KeysCreatedBy returns the keys that the key with the given ID created, directly or through
+// other keys. It leaves out keys that are revoked or expired at the time at. The oldest come
+// first. If tenantID is "", the result includes keys of the operator and of all tenants,
+// otherwise only keys of this tenant.
 func (s *Store) KeysCreatedBy(ctx context.Context, tenantID, id string, at time.Time) ([]tenants.Key, error) {
 	var list []tenants.Key
 	err := s.read(ctx, func(ctx context.Context) (err error) {
@@ -193,8 +195,8 @@ func keysCreatedBy(ctx context.Context, q querier, tenantID, id string, at time.
 // keyUsesTogether is the maximum number of keys that one statement of AddKeyUses updates.
 const keyUsesTogether = 500
 
-// AddKeyUses stores the time of the last use of keys, unless a later time is stored. It ignores
-// keys that do not exist. It is not an edit: it raises no revision and writes no audit line.
+// AddKeyUses stores, for each key in uses, the time of its last use, unless a later time is
+// stored. It ignores keys that do not exist. It raises no revision and writes no audit line.
 func (s *Store) AddKeyUses(ctx context.Context, uses []tenants.KeyUse) error {
 	for some := range slices.Chunk(uses, keyUsesTogether) {
 		rows, args := make([]string, len(some)), make([]any, 0, 2*len(some))
@@ -229,7 +231,8 @@ func (e *edit) revoke(ctx context.Context, k *tenants.Key, at time.Time) error {
 	return e.endLinksOf(ctx, actor, k.ID)
 }
 
-// ownerName returns the words for the owner of a key in error messages.
+// ownerName returns how error messages name the owner of a key: "tenant" and its ID, or "the
+// operator" if tenantID is "".
 func ownerName(tenantID string) string {
 	if tenantID == "" {
 		return "the operator"
@@ -289,8 +292,8 @@ func (e *edit) endKey(ctx context.Context, k tenants.Key, at time.Time) error {
 	return err
 }
 
-// managersBeside reports whether the operator has another valid key with the scope manage. A key
-// that was rotated does not count, because it is valid only for a while.
+// managersBeside reports whether the operator has a valid key with the scope manage other than
+// the key with this ID. A rotated key does not count, because it soon ends.
 func (e *edit) managersBeside(ctx context.Context, id string) (bool, error) {
 	var left bool
 	err := e.tx.QueryRowContext(ctx, `
@@ -301,8 +304,8 @@ func (e *edit) managersBeside(ctx context.Context, id string) (bool, error) {
 	return left, err
 }
 
-// rotationEnd returns the end of a key that is rotated: until, or now if until is zero. If the key
-// already has an end, rotationEnd returns the earlier of the two.
+// rotationEnd returns the end of a key that is rotated: until, or now if until is zero. revoked
+// is the end that the key already has, or zero. If it is earlier, rotationEnd returns revoked.
 func rotationEnd(revoked, until, now time.Time) time.Time {
 	if until.IsZero() {
 		until = now

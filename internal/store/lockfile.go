@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A lockFile is an advisory lock on a file beside the database. The operating system releases it
-// when the process ends. The file is never deleted, because then two processes could lock two
-// different files of the same name.
+// A lockFile is an advisory lock on a file in the folder of the database. The operating system
+// releases the lock when the process ends. The file is never deleted. If it were, one process
+// could hold the lock of the deleted file while another one locks a new file of the same name.
 type lockFile struct{ f *os.File }
 
 func openLockFile(path string) (*lockFile, error) {
@@ -23,8 +23,8 @@ func openLockFile(path string) (*lockFile, error) {
 
 func (l *lockFile) unlock() error { return l.f.Close() }
 
-// lockServing locks the database file for serving, so that no second process serves it. It writes
-// the ID of this process to the lock file.
+// lockServing locks the database file at path, so that no second process serves it. It writes
+// the ID of this process to the lock file. It returns an error if another process has the lock.
 func lockServing(path string) (*lockFile, error) {
 	l, err := openLockFile(path + ".serve.lock")
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 // migrationWait is the maximum time for which Migrate waits while another process migrates.
 const migrationWait = 5 * time.Minute
 
-// A MigrationStatus says which migrations the database has and which this program contains.
+// A MigrationStatus says which migrations the database has and which ones this program
+// contains.
 type MigrationStatus struct {
 	// Version is the number of the last migration that was started; 0 if there was none.
 	Version int
@@ -49,8 +50,8 @@ func (m MigrationStatus) Err() error {
 	return nil
 }
 
-// MigrationStatus reads which migrations the database has. While another process migrates, Dirty
-// may be true.
+// MigrationStatus reads which migrations the database has. While another process migrates,
+// Dirty may be true although nothing is wrong.
 func (s *Store) MigrationStatus(ctx context.Context) (MigrationStatus, error) {
 	m := MigrationStatus{Latest: migrations.Latest()}
 	err := s.read(ctx, func(ctx context.Context) error {
@@ -81,8 +82,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Up() })
 }
 
-// MigrateDown reverts the newest migrations and so deletes the data in their tables and columns.
-// steps is their number; a larger number reverts all.
+// MigrateDown reverts the newest migrations, as many as steps says, and so deletes the data in
+// their tables and columns. If steps is larger than the number of migrations, MigrateDown
+// reverts all.
 func (s *Store) MigrateDown(ctx context.Context, steps int) error {
 	if steps < 1 {
 		return errors.New("the number of migrations to revert must be at least 1")

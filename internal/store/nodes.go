@@ -24,8 +24,9 @@ func storeTimes(n *nodes.Node) {
 	}
 }
 
-// PutNode stores the report of a node in place of its previous one. In the same transaction, it
-// deletes the reports of nodes that have not reported for a long time.
+// PutNode stores the report of a node and replaces the node's previous report. In the same
+// transaction, it deletes the reports of nodes that have not reported for nodes.Keep. It also
+// deletes those of silent nodes with the same name: they are earlier processes of this node.
 func (s *Store) PutNode(ctx context.Context, n nodes.Node) error {
 	storeTimes(&n)
 	doc, err := writeJSON(&n)
@@ -84,8 +85,8 @@ func census(ctx context.Context, tx *sql.Tx, clock string) (c nodes.Census, err 
 		return nodes.Census{}, fmt.Errorf("read the nodes: %w", err)
 	}
 	slices.SortFunc(c.Nodes, nodes.Compare)
-	// The clock is read after the reports. Otherwise a report could have a later time than the
-	// clock.
+	// The database's clock is read after the reports. If it were read before, a report could
+	// have a later time than Census.At.
 	var at int64
 	if err := tx.QueryRowContext(ctx, `SELECT n, `+clock+` FROM revision WHERE id = 1`).Scan(&c.Revision, &at); err != nil {
 		return nodes.Census{}, fmt.Errorf("read the revision and the time: %w", err)

@@ -64,7 +64,8 @@ func (s *Store) UserByEmail(ctx context.Context, email string) (accounts.User, e
 	return u, s.fail(err, "load a user by e-mail")
 }
 
-// UserBySubject returns the user that is linked to an identity at an OpenID provider.
+// UserBySubject returns the user that is linked to the identity subject at the OpenID provider
+// issuer.
 func (s *Store) UserBySubject(ctx context.Context, issuer, subject string) (accounts.User, error) {
 	u, err := s.oneUser(ctx, `u.issuer = $1 AND u.subject = $2`, issuer, subject)
 	return u, s.fail(err, "load a user by subject")
@@ -78,7 +79,7 @@ func (s *Store) oneUser(ctx context.Context, condition string, args ...any) (acc
 	return u, err
 }
 
-// Users lists users by ID, oldest first.
+// Users lists the users that match f by ID, oldest first.
 func (s *Store) Users(ctx context.Context, f accounts.UserFilter) ([]accounts.User, error) {
 	var where filter
 	where.whose(f, "u.")
@@ -86,8 +87,9 @@ func (s *Store) Users(ctx context.Context, f accounts.UserFilter) ([]accounts.Us
 	return list, s.fail(err, "list users")
 }
 
-// whose adds the conditions of f. The queried table must have the columns tenant_id, search and id.
-// prefix is put before their names; it is "" or the name of the table and a dot.
+// whose adds the conditions of f. The queried table must have the columns tenant_id, search and
+// id. prefix is written before these column names. It is "", or the name of the table and a
+// dot.
 func (w *filter) whose(f accounts.UserFilter, prefix string) {
 	switch {
 	case f.TenantID != "":
@@ -103,7 +105,8 @@ func (w *filter) whose(f accounts.UserFilter, prefix string) {
 	}
 }
 
-// CreateUser adds a user. If setup is true, it returns a problem.Conflict if any user exists.
+// CreateUser adds a user. If setup is true, u must be the first user: the error is
+// problem.Conflict if any user exists.
 func (s *Store) CreateUser(ctx context.Context, u accounts.User, setup bool, e audit.Entry) (accounts.User, error) {
 	var made accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -152,8 +155,9 @@ func (e *edit) addUser(ctx context.Context, u accounts.User) (_ accounts.User, e
 	return e.user(ctx, u.ID)
 }
 
-// userTaken returns the problem.Conflict for a user whose INSERT violated a unique constraint. It
-// says which value another user already has: the e-mail address, the provider identity, or the ID.
+// userTaken returns the problem.Conflict for a new user u whose INSERT violated a unique
+// constraint. The message says which value of u another user already has: the e-mail address,
+// the provider identity, or the ID.
 func (e *edit) userTaken(ctx context.Context, u accounts.User) error {
 	taken, err := e.emailTaken(ctx, u.Email)
 	switch {
@@ -216,8 +220,9 @@ func (s *Store) UpdateUser(ctx context.Context, u accounts.User, ifRevision int6
 	return now, s.fail(err, "update user %s", u.ID)
 }
 
-// changeUser stores u. If its role, password or disabled state differ from before, it ends the
-// user's sessions and links.
+// changeUser stores u. before is the stored user. If the role, the password or the disabled
+// state differ, changeUser ends the user's sessions and deletes the user's unused links. It
+// does not end the session with the ID keep, unless u is disabled.
 func (e *edit) changeUser(ctx context.Context, before, u accounts.User, keep string) (accounts.User, error) {
 	_, err := e.exec(ctx, `
 		UPDATE users
@@ -269,9 +274,9 @@ func (e *edit) endAccess(ctx context.Context, userID, keep string) error {
 	return nil
 }
 
-// keepAnOwner returns a problem.Conflict if the user was an owner and after the change no owner is
-// left who can sign in. It runs after the change in the same transaction. Only one edit runs at a
-// time, so two owners cannot remove each other at the same time.
+// keepAnOwner returns a problem.Conflict if the user before was an owner who could sign in, and
+// no such owner is left. It runs after the change in the same transaction. Only one edit runs
+// at a time, so two owners cannot remove each other at the same time.
 func (e *edit) keepAnOwner(ctx context.Context, before accounts.User) error {
 	if before.Role != accounts.Owner || before.Disabled || before.Password == "" && before.Issuer == "" {
 		return nil
@@ -303,7 +308,8 @@ func (s *Store) DeleteUser(ctx context.Context, id string, e audit.Entry) error 
 	return s.fail(err, "delete user %s", id)
 }
 
-// ownerOf sets the user whose session changes, and the user's tenant, in the audit line.
+// ownerOf writes the user with this ID, and the user's tenant, into the first audit line.
+// Methods that change sessions or second factors of the user call it.
 func (e *edit) ownerOf(ctx context.Context, userID string) error {
 	var email string
 	var tenantID sql.NullString

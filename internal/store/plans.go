@@ -40,7 +40,7 @@ func (s *Store) Plan(ctx context.Context, idOrSlug string) (plans.Plan, error) {
 	return p, s.fail(err, "load plan %s", idOrSlug)
 }
 
-// Plans lists plans by ID, oldest first.
+// Plans lists the plans that match f by ID, oldest first.
 func (s *Store) Plans(ctx context.Context, f plans.Filter) ([]plans.Plan, error) {
 	var where filter
 	if f.Query != "" {
@@ -107,9 +107,9 @@ func (s *Store) SaveDraft(ctx context.Context, planID string, d plans.Document, 
 	return p, s.fail(err, "save the draft of plan %s", planID)
 }
 
-// DeletePlan deletes a plan, its versions and its limits. No tenant may use it. The numbers of its
-// cells stay in the database, so that no other limit gets the same number and continues their
-// counters.
+// DeletePlan deletes a plan, its versions and its limits. The error is problem.Conflict if a
+// tenant uses the plan. The cells of the plan's limits stay in the database, so that no other
+// limit gets the number of such a cell and continues its counters.
 func (s *Store) DeletePlan(ctx context.Context, planID string, ifRevision int64, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		slug, err := ed.planAt(ctx, planID, `revision`, ifRevision)
@@ -186,9 +186,9 @@ func (e *edit) plan(ctx context.Context, id string) (plans.Plan, error) {
 	return p, missing(err, "plan")
 }
 
-// planAt returns the slug of a plan. The error is problem.Stale if the given column, which contains
-// a revision, does not have the given revision. planAt does not read the draft, so that a draft
-// which cannot be decoded can still be replaced or deleted.
+// planAt returns the slug of a plan. column names a column that contains a revision. If the
+// plan has another revision there, the error is problem.Stale. planAt does not read the draft.
+// So a draft that cannot be decoded can still be replaced or deleted.
 func (e *edit) planAt(ctx context.Context, id, column string, revision int64) (slug string, err error) {
 	var now int64
 	err = e.tx.QueryRowContext(ctx, `SELECT slug, `+column+` FROM plans WHERE id = $1`, id).Scan(&slug, &now)

@@ -35,8 +35,8 @@ type postgresEngine struct {
 	log  *slog.Logger
 }
 
-// openPostgres opens a connection pool and checks that the server responds. Parameters in the URL
-// replace the defaults of this function.
+// openPostgres opens a connection pool and checks that the server responds. Parameters in the
+// URL replace the defaults that this function sets.
 func (s *Store) openPostgres(ctx context.Context, address string, reread func() (string, error)) error {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
@@ -44,8 +44,9 @@ func (s *Store) openPostgres(ctx context.Context, address string, reread func() 
 		return errors.New("the database url cannot be read: it should be postgres://user:password@host:5432/database")
 	}
 	setDefault(config, "application_name", "headgate")
-	// lock_timeout is shorter than the timeout of the caller, so that the caller gets the error of
-	// the lock. statement_timeout is longer; it ends statements whose client has gone.
+	// lock_timeout is shorter than the timeout of the caller, so that the caller gets the error
+	// of Postgres about the lock. statement_timeout is longer; it ends statements whose client
+	// is gone.
 	setDefault(config, "lock_timeout", milliseconds(s.timeout*4/5))
 	setDefault(config, "statement_timeout", milliseconds(12*s.timeout))
 	setDefault(config, "idle_in_transaction_session_timeout", milliseconds(12*s.timeout))
@@ -104,8 +105,8 @@ func (e *postgresEngine) oneMoment() *sql.TxOptions {
 	return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 }
 
-// clock returns the SQL expression for the current time. It does not use now(), which is the time
-// at which the transaction began.
+// clock returns the SQL expression for the current time. It does not use now(), because now()
+// returns the time at which the transaction began.
 func (e *postgresEngine) clock() string {
 	return `CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)`
 }
@@ -138,7 +139,8 @@ func (e *postgresEngine) notify(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// listen calls changed when it has started to listen, and then for each notification.
+// listen connects to the database and waits for notifications until the connection fails. It
+// calls changed when it has started to listen, and then for each notification.
 func (e *postgresEngine) listen(ctx context.Context, changed func()) error {
 	config := e.pool.Config()
 	if config.BeforeConnect != nil {
@@ -169,7 +171,8 @@ func (e *postgresEngine) listen(ctx context.Context, changed func()) error {
 // countsLock is the number of the advisory lock for the tables of counts.
 const countsLock = 0x6865616467617465
 
-// lockCounts acquires an advisory lock. Unlike the lock of a row, an advisory lock causes no disk
+// lockCounts acquires an advisory lock until tx ends. If shared is true, other transactions can
+// hold a shared lock at the same time. Unlike a lock of a row, an advisory lock causes no disk
 // write.
 func (e *postgresEngine) lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error {
 	lock := `SELECT pg_advisory_xact_lock($1)`
@@ -226,8 +229,8 @@ func (e *postgresEngine) fault(err error) (fault, string) {
 	return faultOther, ""
 }
 
-// migrations returns the migrations and a migration driver. The driver has its own connection
-// without timeouts, which its Close closes.
+// migrations returns the files of the migrations, their folder, and a migration driver. The
+// driver has its own connection without timeouts. Close of the driver closes the connection.
 func (e *postgresEngine) migrations() (fs.FS, string, database.Driver, error) {
 	config := e.pool.Config().ConnConfig
 	for _, name := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {

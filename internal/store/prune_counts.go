@@ -8,17 +8,18 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// pruneRows is the maximum number of rows that one call of Prune deletes from one table. The bound
-// keeps each deletion below about 100 milliseconds, because meanwhile no other transaction can
-// write to a SQLite file.
+// pruneRows is the maximum number of rows that one call of Prune deletes from one table. While
+// rows are deleted, no other transaction can write to a SQLite file. With this maximum, a
+// deletion takes less than about 100 milliseconds.
 const pruneRows = 2000
 
-// Prune deletes old rows, in one transaction for each table. It deletes at most pruneRows rows of a
-// table and then returns true.
+// Prune deletes the rows that are older than r allows, in one transaction for each table. It
+// deletes at most pruneRows rows of a table. It returns true if there may be more rows to
+// delete.
 //
-// Before it deletes minutes or hours, it raises the recorded time from which on their rows are kept
-// (see giveUp). From then on, no batch adds to the older rows, and no roll-up reads them. So they
-// can be deleted piece by piece, and the hours and days computed from them stay correct. Counts of
+// Before Prune deletes minutes or hours, it records the time before which it deletes them (see
+// giveUp). From then on, no batch adds to these rows, and no roll-up reads them. So they can be
+// deleted piece by piece, and the hours and days computed from them stay correct. Counts of
 // such an old time that arrive later are added to the row of their hour or day.
 func (s *Store) Prune(ctx context.Context, r metrics.Retention) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
@@ -58,10 +59,10 @@ func (s *Store) prune(ctx context.Context, r metrics.Retention) (more bool, err 
 	return more, nil
 }
 
-// giveUp raises the recorded times from which on the rows of minutes and hours are kept. The new
-// times follow from the retention, but never pass rows that a roll-up has not read yet. giveUp
-// returns the new times. It waits for transactions that are adding counts; transactions that begin
-// later read the new times.
+// giveUp raises the two recorded times before which rows of minutes and of hours are deleted.
+// The new times follow from the retention r, but are never later than rows that a roll-up has
+// not read yet. giveUp returns the new times. It waits for transactions that are adding counts.
+// Transactions that begin after it read the new times.
 func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metrics.Step]int64, err error) {
 	minutes, hours := floor(r.Minutes, metrics.Hour), floor(r.Hours, metrics.Day)
 	err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -72,7 +73,7 @@ func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metri
 		if err := s.engine.lockCounts(ctx, tx, false); err != nil {
 			return err
 		}
-		if kept, err = keptSince(ctx, tx); err != nil { // another process may have moved them in between
+		if kept, err = keptSince(ctx, tx); err != nil { // another process may have raised them since they were read
 			return err
 		}
 		kept[metrics.Minute], err = moveMark(ctx, tx, metrics.Minute, kept[metrics.Minute], minutes)
@@ -88,9 +89,10 @@ func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metri
 	return kept, err
 }
 
-// moveMark raises the recorded time from which on the rows of the step s are kept, from is up to at
-// most wanted. It stops at the oldest hour or day whose roll-up is due and still reads these rows.
-// It returns the new time.
+// moveMark raises the recorded time before which rows of the step s are deleted. is is the
+// recorded time. The new time is wanted, or the oldest hour or day whose roll-up is due and
+// still has to read these rows, if that is earlier. moveMark returns the recorded time after
+// the change.
 func moveMark(ctx context.Context, tx *sql.Tx, s metrics.Step, is, wanted int64) (int64, error) {
 	above, _ := aboveOf(s)
 	var due sql.NullInt64
@@ -108,9 +110,9 @@ func moveMark(ctx context.Context, tx *sql.Tx, s metrics.Step, is, wanted int64)
 	return wanted, err
 }
 
-// refusalsBefore returns the instant before which kept denials are deleted, in microseconds since
-// the epoch. It is the later of two: the one for their age, and the one for their maximum number
-// r.MaxRefusals.
+// refusalsBefore returns the time before which kept denials are deleted, in microseconds since
+// the epoch. One such time follows from their maximum age, another from their maximum number
+// r.MaxRefusals. refusalsBefore returns the later one.
 func (s *Store) refusalsBefore(ctx context.Context, r metrics.Retention) (int64, error) {
 	before := r.Refusals * 1_000_000
 	if r.MaxRefusals <= 0 {
@@ -131,14 +133,15 @@ func (s *Store) refusalsBefore(ctx context.Context, r metrics.Retention) (int64,
 	return before, err
 }
 
-// A removal describes rows to delete: the rows of a table whose time is before an instant.
+// A removal describes the rows to delete from a table: those whose column time is less than
+// before.
 type removal struct {
 	table, key, time string
 	before           int64
 }
 
-// remove deletes at most pruneRows rows of a removal, the oldest first. full is true if it deleted
-// that many, so there may be more.
+// remove deletes at most pruneRows rows that r describes, the oldest first. full is true if it
+// deleted pruneRows rows, so that there may be more.
 func (s *Store) remove(ctx context.Context, r removal) (full bool, err error) {
 	if r.before <= 0 {
 		return false, nil

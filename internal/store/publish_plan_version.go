@@ -86,8 +86,8 @@ func (e *edit) version(ctx context.Context, planID string, number int) (plans.Ve
 	return v, missing(err, "version")
 }
 
-// point makes a version of a plan current. It updates the plan, and the stored values of the plan's
-// limits.
+// point makes a version of a plan current. It updates the plan, and the stored values of the
+// plan's limits.
 func (e *edit) point(ctx context.Context, planID string, number int) (plans.Plan, plans.Version, error) {
 	var p plans.Plan
 	v, err := e.version(ctx, planID, number)
@@ -109,10 +109,10 @@ func (e *edit) point(ctx context.Context, planID string, number int) (plans.Plan
 	return p, v, err
 }
 
-// putInForce stores the quota, window and burst of every limit of a document, with the cell of the
-// limit. If these values change, the limit gets the revision of the edit, and the old values are
-// added to its former ones. A plan may have thousands of limits, so each statement writes many
-// rows.
+// putInForce stores the quota, window and burst of every limit of d, with the cell of the
+// limit. If these values differ from the stored ones, the limit gets the revision of this edit,
+// and the stored values are added to the former values of the limit. A plan may have thousands
+// of limits, so each statement writes many rows.
 func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) error {
 	cells, err := e.cells(ctx, d)
 	if err != nil {
@@ -156,8 +156,9 @@ func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) 
 	return nil
 }
 
-// formers returns the stored text of the limit's former values, to which the values that this edit
-// replaces are added. differs is false if l has the stored values; then the text is "".
+// formers returns the JSON text of the former values of a limit, to which the values in old are
+// added, because this edit replaces them. If l has the same values as old, differs is false and
+// text is "". known is false if the limit is new; then there are no former values.
 func (e *edit) formers(old storedLimit, known bool, l enforcement.Limit) (text string, differs bool, err error) {
 	if !known {
 		return "[]", true, nil
@@ -179,8 +180,8 @@ func (e *edit) formers(old storedLimit, known bool, l enforcement.Limit) (text s
 // rowsAtOnce is the maximum number of rows that one INSERT adds.
 const rowsAtOnce = 1_000
 
-// insert adds rows with the given number of columns. values contains the values of the first row,
-// then those of the second row, and so on.
+// insert adds rows with the given number of columns. values contains the values of the first
+// row, then those of the second row, and so on. conflict is the ON CONFLICT clause, or "".
 func (e *edit) insert(ctx context.Context, into string, columns int, values []any, conflict string) error {
 	for len(values) > 0 {
 		some := values[:min(len(values), rowsAtOnce*columns)]
@@ -211,9 +212,9 @@ func placeholders(rows, columns int) string {
 	return b.String()
 }
 
-// cellOf returns the cell of a limit, without its number. A cell identifies the counters of a
-// limit: as long as the cell is the same, the limit continues its counters. Anchor is "" if the
-// algorithm has none.
+// cellOf returns the cell of the limit l of the policy p; its number is not set. A cell
+// identifies the counters of a limit: as long as the cell is the same, the limit continues its
+// counters. Anchor is "" if the algorithm does not use an anchor.
 func cellOf(p plans.Policy, l enforcement.Limit) plans.Cell {
 	c := plans.Cell{Policy: p.Slug, Limit: l.Name, Algorithm: l.Algorithm, CountBy: p.CountBy}
 	if l.Algorithm.Windowed() {
@@ -230,7 +231,7 @@ func countBy(attributes []string) (string, error) {
 	return writeJSON(attributes)
 }
 
-// identityOf returns the cell of a limit in the text form of its columns.
+// identityOf returns the cell of the limit l of the policy p as the text of its five columns.
 func identityOf(p plans.Policy, l enforcement.Limit) (identity, error) {
 	c := cellOf(p, l)
 	attributes, err := countBy(c.CountBy)
@@ -271,8 +272,8 @@ func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32
 	return found, e.insert(ctx, `INSERT INTO cells (number, policy, limit_name, algorithm, count_by, anchor)`, 6, values, ``)
 }
 
-// findCells adds the cell numbers of all current and former limits of the policies to found. It
-// finds the policies by slug.
+// findCells reads the cells of all current and former limits of the policies and adds their
+// numbers to found. It finds the policies by slug.
 func (e *edit) findCells(ctx context.Context, policies []plans.Policy, found map[identity]uint32) error {
 	for some := range slices.Chunk(policies, rowsAtOnce) {
 		slugs := make([]any, len(some))
@@ -297,9 +298,9 @@ func (e *edit) findCells(ctx context.Context, policies []plans.Policy, found map
 	return nil
 }
 
-// retire adds last, the values that end now, to formers. If there are more than plans.MaxFormers,
-// it drops the oldest. Each end time is at least as late as the one before it, even if the clock
-// went back.
+// retire adds last to formers: the values that a limit has until this edit. If there are then
+// more than plans.MaxFormers, retire drops the oldest. The end of last is the time of this
+// edit, or the end of the former value before it, if that is later because the clock went back.
 func (e *edit) retire(formers []enforcement.Former, last enforcement.Former) []enforcement.Former {
 	last.Until = e.at.UnixMicro()
 	if n := len(formers); n > 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Kept returns which rows of counts are not deleted, and which roll-ups are due on the days of
-// [from, to). One SQL query reads both, so that they belong to the same moment.
+// Kept returns which rows of counts Prune has not given up, and which roll-ups are due on the
+// days of [from, to). One SQL query reads both, so that they belong to the same moment.
 func (s *Store) Kept(ctx context.Context, from, to int64) (metrics.Kept, error) {
 	type line struct {
 		due  bool
@@ -44,13 +44,13 @@ func (s *Store) Kept(ctx context.Context, from, to int64) (metrics.Kept, error) 
 	return k, s.fail(err, "read which counts are kept")
 }
 
-// dayAfter returns the first start of a day that is not before the instant at.
+// dayAfter returns the first start of a day that is not before at. Both are Unix seconds.
 func dayAfter(at int64) int64 {
 	return floor(at+int64(metrics.Day.Duration()/time.Second)-1, metrics.Day)
 }
 
-// Mark returns a value that changes whenever AddCounts adds a batch. It reads one row for each
-// process that added a batch in the last 30 days.
+// Mark returns a value that changes whenever AddCounts adds a batch. To compute it, Mark reads
+// one row for each process that added a batch in the last 30 days.
 func (s *Store) Mark(ctx context.Context) (m metrics.Mark, err error) {
 	err = s.read(ctx, func(ctx context.Context) error {
 		return s.reader.QueryRowContext(ctx, `
@@ -60,7 +60,7 @@ func (s *Store) Mark(ctx context.Context) (m metrics.Mark, err error) {
 	return m, s.fail(err, "read the mark of the counts")
 }
 
-// Counts returns rows of one step, newest first.
+// Counts returns the rows of the step q.Step that match q, newest first.
 func (s *Store) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
 	where, err := countsWhere(q)
 	if err != nil {
@@ -146,7 +146,7 @@ func countsWhere(q metrics.CountQuery) (where filter, err error) {
 	return where, nil
 }
 
-// anyOf adds the condition that the column has one of the values. arg converts a value to an
+// anyOf adds the condition that the column has one of the values. arg converts each value to an
 // argument of the statement.
 func anyOf[T any](f *filter, column string, values []T, arg func(T) any) {
 	args := make([]any, len(values))
@@ -227,14 +227,16 @@ func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metric
 
 const (
 	refusalsUsual = 100
-	// refusalsLooked is the maximum number of rows that Refusals examines if a part of the filter
-	// is not a column, so that Refusals must decode each row to see whether it matches.
+	// refusalsLooked is the maximum number of rows that Refusals decodes for one call. It
+	// matters if the filter has a part that is not a column. Refusals must then decode each row
+	// to see whether the row matches.
 	refusalsLooked = 5000
 	refusalsPiece  = 500
 )
 
-// Refusals returns the kept denials that match f in descending order of their IDs, which is newest
-// first. It leaves out rows that it cannot decode, and logs one line about all of them.
+// Refusals returns the kept denials that match f in descending order of their IDs, which is
+// newest first. It leaves out rows that it cannot decode, and logs one line about all of them
+// together.
 func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metrics.Refusal, error) {
 	if f.Limit <= 0 {
 		f.Limit = refusalsUsual
@@ -270,9 +272,9 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 	return list, nil
 }
 
-// refusalRows returns the newest rows that match the columns of the filter. It runs one query for
-// each reason: within one reason, the index has the rows in the order of their IDs. One query for
-// all reasons would have to sort every row.
+// refusalRows returns the newest rows that match those parts of f that are columns. It runs one
+// query for each reason, because the index has the rows of one reason in the order of their
+// IDs. One query for all reasons would have to sort every row.
 func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit int) (list []refusalRow, err error) {
 	if len(f.Reasons) == 0 {
 		return s.refusalRowsFor(ctx, f, f.Reason, limit)
@@ -313,7 +315,8 @@ func hasAttributes(r *metrics.Refusal, asked []enforcement.Attribute) bool {
 	return true
 }
 
-// within reports whether has is an IP address, and asked is a network that contains it.
+// within reports whether has is an IP address, and asked is an IP network that contains this
+// address.
 func within(has, asked enforcement.Attribute) bool {
 	if has.Name != "ip" || asked.Name != "ip" || !strings.Contains(asked.Value, "/") {
 		return false
@@ -326,8 +329,8 @@ func within(has, asked enforcement.Attribute) bool {
 	return err == nil && network.Contains(address)
 }
 
-// refusalRowsFor returns the newest rows that have the given reason and match the columns of the
-// filter. The reason "" matches every row.
+// refusalRowsFor returns the newest rows that have the given reason and match those parts of f
+// that are columns. If the reason is "", rows of every reason match.
 func (s *Store) refusalRowsFor(
 	ctx context.Context, f metrics.RefusalFilter, reason enforcement.Reason, limit int,
 ) (list []refusalRow, err error) {

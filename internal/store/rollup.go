@@ -12,11 +12,12 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// errNotDue stops a roll-up. Either another process has completed it, or counts were added since
-// its start, so that it must start again later.
+// errNotDue stops a roll-up. Either another process has completed it, or counts were added
+// after it began. In the second case, the roll-up stays due and starts again later.
 var errNotDue = errors.New("not due")
 
-// RollUpsDue returns the hours and days that are over and need a roll-up, hours before days.
+// RollUpsDue returns at most limit hours and days that need a roll-up and are over at now.
+// Hours come before days.
 func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]metrics.RollUp, error) {
 	scan := func(r row) (u metrics.RollUp, err error) { err = r.Scan(&u.Step, &u.At); return u, err }
 	list, err := queryAll(ctx, s, scan, `
@@ -30,15 +31,16 @@ func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]met
 // RollUp computes the rows of an hour or a day from the rows of the next finer step, if this
 // roll-up is due.
 //
-// The record that it is due (see noteDue) has a number that increases whenever counts are added.
-// RollUp works in several short transactions, so that it does not block other writers of a SQLite
-// file for long: it adds up the counts of a few tenants at a time, merges sketches outside of
-// transactions, and writes them in pieces.
+// The table roll_ups_due has one row for each roll-up that is due (see noteDue). This record
+// has a number n, which increases whenever counts are added. RollUp works in several short
+// transactions, so that it does not block other writers of a SQLite file for long. It adds up
+// the counts of a few tenants at a time, merges sketches outside of transactions, and writes
+// them in pieces.
 //
-// Each transaction locks the record and checks its number. If the number has changed, or the record
-// is gone, RollUp stops. In the first case the roll-up stays due, in the second another process has
-// done it. While a roll-up is due, queries read the rows of the finer step, so they never read a
-// partial result.
+// Each transaction locks the record and checks n. If n has changed, counts were added: RollUp
+// stops, and the roll-up stays due. If the record is gone, another process has done the
+// roll-up, and RollUp stops too. While a roll-up is due, queries read the rows of the finer
+// step, so they never read a partial result.
 func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
 	defer cancel()
@@ -72,8 +74,8 @@ func span(r metrics.RollUp) (from, to int64) {
 	return r.At, r.At + int64(r.Step.Duration()/time.Second)
 }
 
-// note returns the number of the record that the roll-up r is due. If there is no record, the error
-// is errNotDue.
+// note returns the number n of the record that the roll-up r is due (see noteDue). If there is
+// no record, the error is errNotDue.
 func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error) {
 	n, err = queryOne(ctx, s, "", scanValue[int64], `
 		SELECT n FROM roll_ups_due
@@ -134,9 +136,9 @@ func sumCounts(ctx context.Context, tx *sql.Tx, r metrics.RollUp, tenants []int6
 	return nil
 }
 
-// endRollUp deletes the record that r is due, and records that the roll-up to the next longer step
-// is due. It does not record the latter if the rows of the finer step are deleted, because then
-// RollUp has changed nothing.
+// endRollUp deletes the record that the roll-up r is due, and records that the roll-up to the
+// next longer step is due. It does not record the latter if the rows of the finer step are
+// deleted, because then RollUp has changed nothing.
 func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	ended, err := execIn(ctx, tx, `
 		DELETE FROM roll_ups_due
@@ -158,9 +160,10 @@ func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error
 	return noteDue(ctx, tx, metrics.RollUp{Step: above, At: floor(r.At, above)})
 }
 
-// sumInto returns the statement that adds up the rows of one tenant for the step s. Its parameters
-// are the start of the step, the tenant, and the start and end of the time range. The statement
-// names all kinds of rows, because only then the database uses the primary key.
+// sumInto returns the statement that adds up the rows of one tenant to rows of the step s. Its
+// parameters are the start of the new row, the tenant, and the start and the end of the time to
+// add up. The statement names all kinds of rows, because otherwise the database does not use
+// the primary key.
 func sumInto(s metrics.Step) string {
 	sums := make([]string, len(metrics.Columns))
 	for i, c := range metrics.Columns {
@@ -212,7 +215,8 @@ func (s *Store) rollUpSketches(ctx context.Context, r metrics.RollUp, n int64, m
 	return nil
 }
 
-// mergePiece reads the sketches of each ID in piece, merges them, and returns the rows to write.
+// mergePiece reads the sketches of each ID in piece for the time of r, merges them, and returns
+// the rows to write.
 func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketchID, merge func(string, [][]byte) ([]byte,
 	error),
 ) ([][]any, error) {
@@ -245,8 +249,8 @@ func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	return err
 }
 
-// rowsKept reports whether the rows of the finer step are not deleted. While r is due, they never
-// are.
+// rowsKept reports whether the rows of the finer step, from which the roll-up r is computed,
+// still exist. While r is due, they are never deleted.
 func (s *Store) rowsKept(ctx context.Context, r metrics.RollUp) (bool, error) {
 	return queryOne(ctx, s, "", scanValue[bool], `
 		SELECT before <= $1 FROM pruned

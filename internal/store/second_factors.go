@@ -22,7 +22,8 @@ func scanFactor(r row) (accounts.Factor, error) {
 	return f, err
 }
 
-// Factors returns the second factors of a user, oldest first, and the number of unused recovery codes.
+// Factors returns the second factors of a user, oldest first, and the number of the user's
+// unused recovery codes.
 func (s *Store) Factors(ctx context.Context, userID string) ([]accounts.Factor, int, error) {
 	list, err := queryAll(ctx, s, scanFactor, `
 		SELECT `+factorColumns+`
@@ -43,7 +44,9 @@ func (e *edit) factors(ctx context.Context, userID string) (n int, err error) {
 	return n, err
 }
 
-// AddFactor adds a second factor and ends the user's other sessions.
+// AddFactor adds a second factor and ends the user's sessions except the session with the ID
+// keep. If codes is not nil, it must be the first factor of the user, and codes are the hashes
+// of the new recovery codes.
 func (s *Store) AddFactor(ctx context.Context, f accounts.Factor, codes [][32]byte, keep string, e audit.Entry) (accounts.Factor, error) {
 	var made accounts.Factor
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -98,7 +101,8 @@ func (e *edit) putCodes(ctx context.Context, userID string, codes [][32]byte) er
 	return nil
 }
 
-// RemoveFactor removes a second factor of a user, and the recovery codes with the last one.
+// RemoveFactor removes a second factor of a user. With the last factor, it also removes the
+// recovery codes. If required is true, it returns an error instead of removing the last factor.
 func (s *Store) RemoveFactor(ctx context.Context, userID, id string, required bool, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		if err := ed.ownerOf(ctx, userID); err != nil {
@@ -145,7 +149,9 @@ func (s *Store) ResetFactors(ctx context.Context, userID string, e audit.Entry) 
 	return int(removed), s.fail(err, "reset the second factors of user %s", userID)
 }
 
-// UseFactor stores what the use of a second factor changes.
+// UseFactor stores what the use of a second factor changes: its data, the time of the use, and
+// for an authenticator app the step of the code. The error is problem.Conflict if a code of
+// this step or of a later one was already used.
 func (s *Store) UseFactor(ctx context.Context, f accounts.Factor) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		n, err := execIn(ctx, tx, `
@@ -185,7 +191,8 @@ func (s *Store) PutRecoveryCodes(ctx context.Context, userID string, codes [][32
 	return s.fail(err, "replace the recovery codes of user %s", userID)
 }
 
-// UseRecoveryCode deletes a recovery code of a user.
+// UseRecoveryCode deletes a recovery code of a user. The error is problem.NotFound if the user
+// has no such unused code.
 func (s *Store) UseRecoveryCode(ctx context.Context, userID string, code [32]byte, e audit.Entry) error {
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) error {
 		if err := ed.ownerOf(ctx, userID); err != nil {
@@ -202,7 +209,8 @@ func (s *Store) UseRecoveryCode(ctx context.Context, userID string, code [32]byt
 
 const pendingColumns = `p.id, p.hash, p.user_id, p.created_at, p.expires_at`
 
-// CreatePending adds a pending sign-in, and deletes the user's oldest ones above the maximum.
+// CreatePending adds a pending sign-in: the password is right, and the second factor is still
+// missing. If the user then has more than accounts.MaxPending, it deletes the oldest ones.
 func (s *Store) CreatePending(ctx context.Context, p accounts.PendingSignIn) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := execIn(ctx, tx, `
@@ -219,7 +227,8 @@ func (s *Store) CreatePending(ctx context.Context, p accounts.PendingSignIn) err
 	return s.fail(err, "create a pending sign-in of user %s", p.UserID)
 }
 
-// Pending returns a pending sign-in and its user.
+// Pending returns the pending sign-in with the given hash, and its user. The error is
+// problem.NotFound if it has expired or does not exist.
 func (s *Store) Pending(ctx context.Context, hash [32]byte, now time.Time) (accounts.PendingSignIn, accounts.User, error) {
 	type found struct {
 		accounts.PendingSignIn
@@ -240,7 +249,7 @@ func (s *Store) Pending(ctx context.Context, hash [32]byte, now time.Time) (acco
 	return f.PendingSignIn, f.User, s.fail(err, "load a pending sign-in")
 }
 
-// FinishPending replaces a pending sign-in by a session.
+// FinishPending deletes a pending sign-in and adds the session n.
 func (s *Store) FinishPending(ctx context.Context, id string, n accounts.Session, e audit.Entry) (accounts.Session, error) {
 	var made accounts.Session
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -257,7 +266,8 @@ func (s *Store) FinishPending(ctx context.Context, id string, n accounts.Session
 	return made, s.fail(err, "finish a sign-in of user %s", n.UserID)
 }
 
-// ConfirmSession sets the time at which the person of a session has last confirmed who it is.
+// ConfirmSession sets the time at which the user of a session last proved the user's identity,
+// for example by entering the password.
 func (s *Store) ConfirmSession(ctx context.Context, id string, at time.Time) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		n, err := execIn(ctx, tx, `UPDATE sessions SET confirmed_at = $2 WHERE id = $1`, id, stored(at))
@@ -269,7 +279,8 @@ func (s *Store) ConfirmSession(ctx context.Context, id string, at time.Time) err
 	return s.fail(err, "confirm session %s", id)
 }
 
-// PutChallenge stores a challenge for a session or a pending sign-in.
+// PutChallenge stores the passkey challenge data for the session or the pending sign-in with
+// the given ID. It replaces the previous challenge.
 func (s *Store) PutChallenge(ctx context.Context, id string, data []byte, expires time.Time) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := execIn(ctx, tx, `
@@ -281,7 +292,8 @@ func (s *Store) PutChallenge(ctx context.Context, id string, data []byte, expire
 	return s.fail(err, "store a passkey challenge")
 }
 
-// TakeChallenge returns a challenge and deletes it.
+// TakeChallenge returns the passkey challenge of a session or a pending sign-in, and deletes
+// it. The error is problem.NotFound if it has expired or does not exist.
 func (s *Store) TakeChallenge(ctx context.Context, id string, now time.Time) ([]byte, error) {
 	var data []byte
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {

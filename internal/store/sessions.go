@@ -38,9 +38,9 @@ func scanSession(r row) (accounts.Session, error) {
 	return n.session(), err
 }
 
-// CreateSession adds a session, sets the time of the last sign-in of its user, and writes the audit
-// line e. The error is problem.NotFound if the user is deleted or disabled. If the times in n are
-// zero, the session starts now and ends after accounts.SessionLife.
+// CreateSession adds a session, sets the time of the last sign-in of its user, and writes the
+// audit line e. The error is problem.NotFound if the user is deleted or disabled. Each time in
+// n that is zero gets a default: the session starts now and ends after accounts.SessionLife.
 func (s *Store) CreateSession(ctx context.Context, n accounts.Session, e audit.Entry) (accounts.Session, error) {
 	var made accounts.Session
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -88,12 +88,14 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 	return n, err
 }
 
-// idleSince returns a time: a session that was not used since then is idle at now.
+// idleSince returns the time that decides whether a session is idle at now. A session that was
+// last used before that time is idle.
 func idleSince(now time.Time) time.Time { return stored(now.Add(-accounts.SessionIdle)) }
 
-// Session returns a session and its user, read with one query. It then updates the session's SeenAt
-// with a second statement. It only logs an error of that statement, so that people stay signed in
-// while the database rejects writes.
+// Session returns the session with the given hash and its user, read with one query. The error
+// is problem.NotFound if the session is expired or idle, or if the user is disabled. Session
+// then sets SeenAt with a second statement. It only logs an error of that statement, so that
+// people stay signed in while the database rejects writes.
 func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time) (accounts.Session, accounts.User, error) {
 	var n sessionRow
 	var u userRow
@@ -118,8 +120,8 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time) (acco
 	return found, u.user(), nil
 }
 
-// noteSeen sets SeenAt of a session to now, unless it is later. It does nothing if the session has
-// got a new token since it was read.
+// noteSeen sets SeenAt of a session to now, unless the stored time is later. It does nothing if
+// the hash of the session was replaced since n was read.
 func (s *Store) noteSeen(ctx context.Context, n *accounts.Session, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -132,7 +134,8 @@ func (s *Store) noteSeen(ctx context.Context, n *accounts.Session, now time.Time
 	return err
 }
 
-// RenewSession replaces the hash of a session. The error is problem.NotFound if there is no such session.
+// RenewSession replaces the hash of the token of a session, so that the old token no longer
+// works. The error is problem.NotFound if there is no such session.
 func (s *Store) RenewSession(ctx context.Context, id string, hash [32]byte) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		n, err := execIn(ctx, tx, `UPDATE sessions SET hash = $2 WHERE id = $1`, id, hash[:])
@@ -182,10 +185,10 @@ func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit
 // overRows is the maximum number of rows that one transaction of EndOverSessions deletes.
 const overRows = 1000
 
-// EndOverSessions deletes sessions, pending sign-ins and passkey challenges that have expired, and
-// invitations that expired more than a week ago. Expired invitations stay for a week so that people
-// can see why a link no longer works. Each transaction deletes only a bounded number of rows, so that
-// sign-ins do not wait long.
+// EndOverSessions deletes sessions that are expired or idle, pending sign-ins and passkey
+// challenges that have expired, and invitations that expired more than a week ago. Expired
+// invitations stay for a week so that people can see why a link no longer works. Each
+// transaction deletes at most overRows rows, so that sign-ins do not wait long.
 func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
 	for _, over := range []struct {
 		table, column string

@@ -7,10 +7,11 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// togetherKey is the key under which the context of Together has the running edit.
+// togetherKey is the key under which the context of work in Together holds the running edit.
 type togetherKey struct{}
 
-// A together is an edit of a Store, which other methods of the same Store join.
+// A together is a running edit of Together. Other methods of the same Store that get its
+// context make their changes a part of it.
 type together struct {
 	store *Store
 	edit  *edit
@@ -37,7 +38,8 @@ func (s *Store) Together(ctx context.Context, work func(ctx context.Context) err
 	return s.fail(err, "change several objects")
 }
 
-// running returns the edit of Together in which ctx was created, or nil if there is none.
+// running returns the edit of Together to whose work ctx belongs, or nil if ctx belongs to
+// none.
 func (s *Store) running(ctx context.Context) *edit {
 	if t, _ := ctx.Value(togetherKey{}).(together); t.store == s {
 		return t.edit
@@ -45,8 +47,8 @@ func (s *Store) running(ctx context.Context) *edit {
 	return nil
 }
 
-// join runs change as a part of the running edit e. The part has its own audit lines, which start
-// with line.
+// join runs change as a part of the running edit e. If change succeeds, join adds the audit
+// lines of the part to those of e. The first line of the part is line.
 func (e *edit) join(ctx context.Context, line audit.Entry, change func(context.Context, *edit) error) error {
 	part := *e
 	part.lines = []audit.Entry{line}
@@ -60,7 +62,8 @@ func (e *edit) join(ctx context.Context, line audit.Entry, change func(context.C
 	return nil
 }
 
-// from returns the querier for reads with ctx: the transaction of Together, or the pool of readers.
+// from returns where reads with ctx run: in the transaction of Together if ctx belongs to one,
+// otherwise in the pool of readers.
 func (s *Store) from(ctx context.Context) querier {
 	if e := s.running(ctx); e != nil {
 		return e.tx

@@ -26,10 +26,11 @@ func (s *Store) Empty(ctx context.Context) (bool, error) {
 	return empty, s.fail(err, "check whether the database is empty")
 }
 
-// Changes returns all objects that changed after the revision since, or all objects if since is 0.
-// It reads them in one transaction, so that they belong to the same moment. If a plan cannot be
-// decoded, its field Broken contains the error. If an override or a block cannot be decoded, it has
-// values that the compiler of the snapshot rejects.
+// Changes returns all objects that changed after the revision since, or all objects if since is
+// 0. It reads them in one transaction, so that they belong to the same moment. If a plan cannot
+// be decoded, its field Broken contains the error message. If an override or a block cannot be
+// decoded, the result contains invalid values in its place, which the compiler of the snapshot
+// rejects.
 func (s *Store) Changes(ctx context.Context, since int64) (snapshot.Changes, error) {
 	var c snapshot.Changes
 	err := s.readWithin(ctx, 12*s.timeout, func(ctx context.Context) error {
@@ -150,12 +151,12 @@ func scanPublishedPlan(r row) (snapshot.PublishedPlan, error) {
 	return p, nil
 }
 
-// An identity has the five columns that identify a cell, as text. A cell has a number, which is the
-// part of a counter's key that stands for the limit.
+// An identity has the five columns that identify a cell, as text. The cell itself has a number.
+// The keys of counters contain this number as the identity of the limit.
 type identity struct{ policy, limit, algorithm, countBy, anchor string }
 
-// A storedLimit is a row of the table plan_limits, joined with its cell. Its values are not
-// validated yet.
+// A storedLimit is a row of the table plan_limits, joined with the row of its cell. Its values
+// are not validated yet.
 type storedLimit struct {
 	identity
 	planID                 string
@@ -175,8 +176,8 @@ func scanStoredLimit(r row) (storedLimit, error) {
 	return l, err
 }
 
-// limitsInForce returns the stored values of every limit of a document, in the order of the
-// document.
+// limitsInForce returns the stored values of every limit of d, in the order of d. rows contains
+// the stored limits. It returns an error if a limit has no row.
 func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Published, error) {
 	var list []plans.Published
 	for _, p := range d.Policies() {
@@ -193,14 +194,14 @@ func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Pub
 			if err != nil {
 				return nil, fmt.Errorf("limit %s of policy %s: %w", l.Name, p.Slug, err)
 			}
-			published.Limit.Period = l.Period // of the same length: Numbers has compared it
+			published.Limit.Period = l.Period // plan_limits has no column for the Period; the stored window has its length
 			list = append(list, published)
 		}
 	}
 	return list, nil
 }
 
-// read converts a stored limit. c is its cell, without the number.
+// read converts a stored limit. c is the cell of the limit; its number is not set yet.
 func (l storedLimit) read(c plans.Cell) (plans.Published, error) {
 	c.Number = l.cell
 	formers, err := readFormers(l.formers, c.Algorithm)

@@ -54,8 +54,9 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 			return err
 		}
 	}
-	// Switching a file to WAL mode needs exclusive access to it, and SQLite returns an error
-	// instead of waiting. Therefore only one process at a time does it.
+	// Switching a file to WAL mode needs exclusive access to the file. If another process uses
+	// the file, SQLite returns an error instead of waiting. Therefore only one process at a
+	// time switches it.
 	unlock, err := e.lockMigrations(ctx)
 	if err != nil {
 		return err
@@ -80,7 +81,8 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 	return nil
 }
 
-// look returns an error if the file is damaged. Serving a damaged file could increase the damage.
+// look runs a quick check of the file and returns an error if the file is damaged. Serving a
+// damaged file could increase the damage.
 func (e *sqliteEngine) look(ctx context.Context) error {
 	var verdict string
 	if err := e.reader.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
@@ -93,8 +95,8 @@ func (e *sqliteEngine) look(ctx context.Context) error {
 	return nil
 }
 
-// SQLitePath returns the path of the file in a database URL, like sqlite://data/h.db (relative path) or
-// sqlite:///abs/h.db (absolute path).
+// SQLitePath returns the path of the database file that a URL names. The URL is like
+// sqlite://data/h.db (relative path) or sqlite:///abs/h.db (absolute path).
 func SQLitePath(address string) (string, error) {
 	escaped, ok := strings.CutPrefix(address, "sqlite://")
 	path, err := url.PathUnescape(escaped)
@@ -144,9 +146,9 @@ func makeFile(path string) error {
 	return f.Close()
 }
 
-// openFile opens a pool of connections to the file and runs a test query. It sets synchronous to
-// FULL, because with NORMAL a power failure could lose committed edits. Times are stored in
-// microseconds.
+// openFile opens a pool of connections to the file and runs a test query. busy is how long a
+// statement waits for a lock of the file. openFile sets synchronous to FULL, because with
+// NORMAL a power failure could lose committed edits. Times are stored in microseconds.
 func openFile(ctx context.Context, path string, busy time.Duration, options ...string) (*sql.DB, error) {
 	options = append(options,
 		"_time_integer_format=unix_micro", "_inttotime=1", "_dqs=0",
@@ -255,8 +257,8 @@ func (e *sqliteEngine) fault(err error) (fault, string) {
 	return faultOther, ""
 }
 
-// migrations returns the migrations and a migration driver. The driver has its own connection pool,
-// which its Close closes.
+// migrations returns the files of the migrations, their folder, and a migration driver. The
+// driver has its own connection pool. Close of the driver closes the pool.
 func (e *sqliteEngine) migrations() (fs.FS, string, database.Driver, error) {
 	db, err := openFile(context.Background(), e.path, time.Minute, "_txlock=immediate")
 	if err != nil {
@@ -271,8 +273,9 @@ func (e *sqliteEngine) migrations() (fs.FS, string, database.Driver, error) {
 	return migrations.SQLite, "sqlite", driver, nil
 }
 
-// lockMigrations locks a file. If another process holds the lock, it waits. The lock of
-// golang-migrate for SQLite excludes only goroutines of the same process.
+// lockMigrations locks a file. If another process holds the lock, it waits until the lock is
+// free or ctx ends. The lock of golang-migrate is not enough: for SQLite it excludes only
+// goroutines of the same process.
 func (e *sqliteEngine) lockMigrations(ctx context.Context) (unlock func(), err error) {
 	f, err := openLockFile(e.path + ".migrate.lock")
 	if err != nil {

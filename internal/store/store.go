@@ -45,8 +45,8 @@ type Config struct {
 	// other process serves the same database, and checks the database for damage, which takes about
 	// one second for 100,000 tenants. Default: false.
 	Serve bool
-	// Timeout is the maximum time of each method call. Changes and Together may take twelve times
-	// as long. Default: 5 s.
+	// Timeout is the maximum duration of each method call. Changes, Exceptions, Prune, RollUp
+	// and Together may take twelve times as long. Default: 5 s.
 	Timeout time.Duration
 	// Logger logs lost connections. Default: no logging.
 	Logger *slog.Logger
@@ -58,7 +58,7 @@ type Config struct {
 type Store struct {
 	engine  engine
 	writer  *sql.DB
-	reader  *sql.DB // the same as writer on Postgres
+	reader  *sql.DB // on Postgres the same pool as writer
 	timeout time.Duration
 	log     *slog.Logger
 	now     func() time.Time
@@ -74,21 +74,21 @@ type engine interface {
 	clock() string
 	// version returns an SQL expression for the version of the server or the library.
 	version() string
-	// announce sends the notification about an edit, within its transaction. announced is called
-	// after the commit.
+	// announce sends the notification about an edit, within its transaction tx. The store calls
+	// announced after the commit.
 	announce(ctx context.Context, tx *sql.Tx, revision int64) error
 	announced()
 	// notify implements snapshot.Source.Notify.
 	notify(ctx context.Context, changed func()) error
 	// lockCounts locks the tables of counts until tx ends. Transactions that add counts use a
-	// shared lock. The transaction that raises the times from which on rows are kept (see giveUp)
-	// uses an exclusive lock.
+	// shared lock. The transaction that raises the times before which rows are deleted (see
+	// giveUp) uses an exclusive lock.
 	lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error
 	// fault returns the class of a driver's error, and the name of the violated constraint if the
 	// error has one.
 	fault(err error) (f fault, constraint string)
-	// migrations returns the migrations and a migration driver. The driver has a connection of its
-	// own, which its Close closes.
+	// migrations returns the files of the migrations, their folder, and a migration driver. The
+	// driver has a connection of its own. Close of the driver closes the connection.
 	migrations() (steps fs.FS, folder string, driver database.Driver, err error)
 	// lockMigrations prevents other processes from migrating until unlock is called.
 	lockMigrations(ctx context.Context) (unlock func(), err error)
@@ -127,14 +127,15 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 // methods first.
 func (s *Store) Close() error { return s.engine.close() }
 
-// Notify calls changed after edits until ctx ends. On Postgres, it calls changed for the edits of
-// all nodes (LISTEN). On SQLite, it does so only for the edits of this process. Notifications can
-// be lost, so callers must also ask for the revision now and then.
+// Notify calls changed after edits until ctx ends. On Postgres, it calls changed for the edits
+// of all nodes (LISTEN). On SQLite, it does so only for the edits of this process.
+// Notifications can be lost, so callers must also poll Revision.
 func (s *Store) Notify(ctx context.Context, changed func()) error {
 	return s.engine.notify(ctx, changed)
 }
 
-// read calls fn with the store's timeout. If the connection is lost, it calls fn once more.
+// read calls fn with the store's timeout. If the connection is lost, read calls fn once more
+// within the same timeout.
 func (s *Store) read(ctx context.Context, fn func(context.Context) error) error {
 	return s.readWithin(ctx, s.timeout, fn)
 }
@@ -168,8 +169,8 @@ func instant(t sql.NullTime) time.Time {
 // A row is a row of a query result: a *sql.Row or the current row of a *sql.Rows.
 type row interface{ Scan(dest ...any) error }
 
-// collect scans all rows into a list and closes rows. err is the error of the query, which collect
-// returns if it is not nil.
+// collect scans all rows into a list and closes rows. err is the error of the query that
+// returned rows. If it is not nil, collect returns it.
 func collect[T any](rows *sql.Rows, err error, scan func(row) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -193,7 +194,8 @@ func scanValue[T any](r row) (T, error) {
 	return v, err
 }
 
-// queryAll runs a query and returns all its rows. It uses no transaction of the caller.
+// queryAll runs a query and returns all its rows. Within Together, the query runs in the
+// transaction of Together.
 func queryAll[T any](ctx context.Context, s *Store, scan func(row) (T, error), query string, args ...any) ([]T, error) {
 	var list []T
 	err := s.read(ctx, func(ctx context.Context) error {
@@ -204,9 +206,10 @@ func queryAll[T any](ctx context.Context, s *Store, scan func(row) (T, error), q
 	return list, err
 }
 
-// queryOne runs a query and returns its only row. It uses no transaction of the caller. If there is
-// no row, the error is problem.NotFound; what names the missing object in its message. If what is
-// "", the error is sql.ErrNoRows instead.
+// queryOne runs a query and returns its only row. Within Together, the query runs in the
+// transaction of Together. If there is no row, the error is problem.NotFound, whose message
+// names the missing object with the word what. If what is "", the error is sql.ErrNoRows
+// instead.
 func queryOne[T any](ctx context.Context, s *Store, what string, scan func(row) (T, error), query string, args ...any) (T, error) {
 	var v T
 	err := s.read(ctx, func(ctx context.Context) (err error) {
@@ -249,8 +252,9 @@ func (f *filter) and(condition string, args ...any) {
 	f.conditions = append(f.conditions, condition)
 }
 
-// tenant adds the condition that a row belongs to a tenant, or to the operator if id is "". It does
-// not use the SQL operator IS NOT DISTINCT FROM, because Postgres uses no index for it.
+// tenant adds the condition that a row belongs to the tenant with the given ID, or to the
+// operator if id is "". The condition does not use the SQL operator IS NOT DISTINCT FROM,
+// because Postgres uses no index for it.
 func (f *filter) tenant(id string) {
 	if id == "" {
 		f.conditions = append(f.conditions, `tenant_id IS NULL`)
@@ -259,7 +263,7 @@ func (f *filter) tenant(id string) {
 	f.and(`tenant_id = ?`, id)
 }
 
-// where returns the WHERE clause, or "" without conditions.
+// where returns the WHERE clause, or "" if the filter has no conditions.
 func (f *filter) where() string {
 	if len(f.conditions) == 0 {
 		return ""
@@ -277,11 +281,11 @@ func (f *filter) limit(n int) string {
 	return fmt.Sprintf("LIMIT $%d", len(f.args))
 }
 
-// contains returns a pattern for LIKE with ESCAPE '\'. It matches a lower-case column that contains
-// the text anywhere.
+// contains returns a LIKE pattern for ESCAPE '\'. The pattern matches a column that contains
+// the text anywhere. The column must be in lower case; the text may be in any case.
 func contains(text string) string { return "%" + escaped(strings.ToLower(text)) + "%" }
 
-// escaped returns a pattern for LIKE with ESCAPE '\'. It matches only the text itself.
+// escaped returns a LIKE pattern for ESCAPE '\' that matches only the text itself.
 func escaped(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// Setting returns the value of a stored setting, or "" if it has none.
+// Setting returns the value of a stored setting, or "" if the setting has no stored value.
 func (s *Store) Setting(ctx context.Context, name string) (string, error) {
 	value, err := queryOne(ctx, s, "", scanValue[string], `SELECT value FROM settings WHERE name = $1`, name)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -36,9 +36,9 @@ func (e *edit) putSetting(ctx context.Context, name, value string) error {
 	return err
 }
 
-// NoteSetting stores a setting that every node determines by itself. If the setting already has
-// this value, it does nothing, so that only the first node writes an audit line. It also writes no
-// audit line if the setting had no value before.
+// NoteSetting stores the value of a setting that every node computes by itself. If the stored
+// value is the same, NoteSetting does nothing. So only the first node writes an audit line.
+// NoteSetting writes no audit line if no value was stored before.
 func (s *Store) NoteSetting(ctx context.Context, name, value string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		var was string

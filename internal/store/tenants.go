@@ -12,9 +12,10 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// homes is the default number of different Redis hash tags that all tenants share. It is large
-// enough to spread tenants over the nodes of a Redis cluster. It is small enough that one script
-// call can often decide checks of several tenants.
+// homes is the default number of different homes. The home of a tenant is the hash tag in its
+// Redis keys; many tenants share one. The number is large enough to spread tenants over the
+// nodes of a Redis cluster. It is small enough that one script call can often decide checks of
+// several tenants.
 const homes = 64
 
 const tenantColumns = `t.id, t.slug, t.number, t.home, t.name, t.status, p.slug, t.time_zone, t.billing_anchor_day,
@@ -41,7 +42,7 @@ func (s *Store) Tenant(ctx context.Context, idOrSlug string) (tenants.Tenant, er
 	return t, s.fail(err, "load tenant %s", idOrSlug)
 }
 
-// Tenants lists tenants by ID, oldest first.
+// Tenants lists the tenants that match f by ID, oldest first.
 func (s *Store) Tenants(ctx context.Context, f tenants.Filter) ([]tenants.Tenant, error) {
 	var where filter
 	if f.Query != "" {
@@ -128,12 +129,12 @@ func (s *Store) UpdateTenant(ctx context.Context, t tenants.Tenant, ifRevision i
 }
 
 // DeleteTenant deletes a tenant with its keys, members and exceptions. Its number is never used
-// again.
+// again. The error is problem.Stale if the stored revision is not ifRevision.
 //
 // Each key leaves its own tombstone, because nodes look up keys without knowing the tenant.
 // Overrides, list entries, blocks and policy changes are deleted by ON DELETE CASCADE and leave
-// none, because a snapshot drops them with their tenant. Members, sessions and invitations are
-// deleted in the same way; they are in no snapshot.
+// no tombstones, because a snapshot drops them with their tenant. Members, sessions and
+// invitations are deleted in the same way; snapshots do not contain them.
 func (s *Store) DeleteTenant(ctx context.Context, id string, ifRevision int64, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		before, err := ed.tenantAt(ctx, id, ifRevision)
@@ -169,8 +170,8 @@ func (e *edit) tenant(ctx context.Context, id string) (tenants.Tenant, error) {
 	return t, missing(err, "tenant")
 }
 
-// tenantAt returns a tenant. The error is problem.Stale if the tenant does not have the given
-// revision.
+// tenantAt returns the tenant with the given ID. The error is problem.Stale if the stored
+// revision of the tenant is not revision.
 func (e *edit) tenantAt(ctx context.Context, id string, revision int64) (tenants.Tenant, error) {
 	t, err := e.tenant(ctx, id)
 	if err == nil && t.Revision != revision {
@@ -179,8 +180,9 @@ func (e *edit) tenantAt(ctx context.Context, id string, revision int64) (tenants
 	return t, err
 }
 
-// publishedPlan returns the ID of the plan with the given slug. For the slug "", it returns NULL.
-// The error is problem.Invalid if the plan does not exist or has no published version.
+// publishedPlan returns the ID of the plan with the given slug. For the slug "", it returns
+// NULL and no error. The error is problem.Invalid if the plan does not exist or has no
+// published version.
 func (e *edit) publishedPlan(ctx context.Context, slug string) (id sql.NullString, err error) {
 	if slug == "" {
 		return id, nil

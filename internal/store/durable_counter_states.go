@@ -18,8 +18,9 @@ var durableInto = upsert{
 		WHERE excluded.at_us >= durable_states.at_us`,
 }
 
-// WriteJournal stores states of durable counters. A state replaces that of the same key unless the stored one has a
-// later time. States of deleted tenants are left out. The states must be in the order of their keys.
+// WriteJournal stores states of durable counters. A state replaces the stored state of the same
+// key, unless the stored one has a later time. WriteJournal does not store states of deleted
+// tenants. The states must be in the order of their keys.
 func (s *Store) WriteJournal(ctx context.Context, states []enforcement.Stored) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		live, err := liveTenants(ctx, tx, states)
@@ -37,7 +38,8 @@ func (s *Store) WriteJournal(ctx context.Context, states []enforcement.Stored) e
 	return s.fail(err, "write %d states of durable limits", len(states))
 }
 
-// liveTenants returns the numbers of those tenants of the states that exist.
+// liveTenants returns, for each tenant number in states, whether a tenant with that number
+// exists.
 func liveTenants(ctx context.Context, tx *sql.Tx, states []enforcement.Stored) (map[uint32]bool, error) {
 	live := map[uint32]bool{}
 	for i := range states {
@@ -54,12 +56,13 @@ func liveTenants(ctx context.Context, tx *sql.Tx, states []enforcement.Stored) (
 	return live, nil
 }
 
-// endedFor is how long the state of a counter stays after its end, because the clocks of the limiter and of this
-// node can differ.
+// endedFor is how long ReadJournal still returns the state of a counter after the state has
+// ended, because the clocks of the limiter and of this node can differ.
 const endedFor = time.Hour
 
-// ReadJournal returns up to limit states of durable counters that may still be in use, in the order of their keys,
-// beginning after a key. home selects the tenants of one home; "" selects all.
+// ReadJournal returns at most limit states of durable counters, in the order of their keys,
+// beginning after the key after. It leaves out states that ended more than endedFor ago. home
+// selects the tenants of one home; "" selects all tenants.
 func (s *Store) ReadJournal(ctx context.Context, home string, after enforcement.Key, limit int) (list []enforcement.Stored, err error) {
 	err = s.read(ctx, func(ctx context.Context) error {
 		rows, err := s.reader.QueryContext(ctx, `
@@ -82,6 +85,8 @@ func scanDurable(r row) (s enforcement.Stored, err error) {
 		return s, err
 	}
 	copy(s.Key.Partition[:], part)
-	s.Algorithm, _ = enforcement.ParseAlgorithm(algorithm) // an unknown one is that of a later release; it is no bucket
+	// a later release may have stored an algorithm that this one does not know; such a state is
+	// not a bucket
+	s.Algorithm, _ = enforcement.ParseAlgorithm(algorithm)
 	return s, nil
 }
