@@ -11,21 +11,22 @@ import (
 
 // AnalyticsConfig configures Analytics.
 type AnalyticsConfig struct {
-	// Now returns the current time. No query returns steps that begin later. Default: time.Now.
+	// Now returns the current time. A query returns no steps that begin after it. Default:
+	// time.Now.
 	Now func() time.Time
-	// Live returns the counts of a tenant by second on this node. Analytics.Live calls it. Default:
-	// none.
+	// Live returns the counts of a tenant on this node, for each second after since.
+	// Analytics.Live calls it. Default: a function that returns no counts.
 	Live func(tenant uint32, since time.Time) []Second
-	// Pending returns a kept denial that this node has not written to the store yet.
-	// Analytics.Refusal calls it. Default: none.
+	// Pending returns the kept denial with this decision ID if this node has not written it to
+	// the store yet. Analytics.Refusal calls it. Default: a function that finds none.
 	Pending func(id [16]byte) (Refusal, bool)
 	// Logger logs sketches that cannot be decoded. Default: no logging.
 	Logger *slog.Logger
 }
 
-// Analytics answers queries about counts from the Store. The results include all counts up to the
-// last flush of each node. For an unknown tenant, policy or route, the counts are zero; that is not
-// an error. Analytics is safe for concurrent use.
+// Analytics answers queries about counts from the Store. The results include all counts that
+// each node has flushed. For an unknown tenant, policy or route, the counts are zero, and there
+// is no error. Analytics is safe for concurrent use.
 type Analytics struct {
 	store  Store
 	cfg    AnalyticsConfig
@@ -70,9 +71,9 @@ func (a *Analytics) Traffic(ctx context.Context, q Query) (Traffic, error) {
 	return t, nil
 }
 
-// Total returns the same counts as Traffic for the whole time range, without points, and reads
-// fewer rows. The time range is rounded to minutes. Where the rows of minutes are deleted, it is
-// rounded to hours or days.
+// Total returns the same sums as Traffic, for the whole time range and without points. It reads
+// fewer rows than Traffic. The time range is widened to whole minutes, or to whole hours or
+// days where the rows of minutes are deleted.
 func (a *Analytics) Total(ctx context.Context, q Query) (Traffic, error) {
 	of, err := q.counts()
 	if err != nil {
@@ -119,7 +120,8 @@ func (a *Analytics) counts(ctx context.Context, r reading, of CountQuery) (list 
 // maxRefusals is the maximum number of kept denials in one result.
 const maxRefusals = 500
 
-// Refusals returns the kept denials that match a filter, newest first.
+// Refusals returns the kept denials that match f, newest first: at most f.Limit, and at most
+// maxRefusals.
 func (a *Analytics) Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, error) {
 	if !f.From.IsZero() && !f.To.IsZero() && !f.To.After(f.From) {
 		return nil, notAfter()
@@ -138,12 +140,12 @@ func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Re
 	return a.store.Refusal(ctx, id, tenant)
 }
 
-// liveSpan is the length of the time before now for which Live returns counts.
+// liveSpan is how far back the counts reach that Live returns.
 const liveSpan = 15 * time.Minute
 
-// Live returns the counts of a tenant by second for the last 15 minutes, or of all tenants if
-// tenant is 0. They are the counts of this node only: the Store has the counts of all nodes, but
-// only by minute.
+// Live returns the counts of a tenant for each second of the last 15 minutes. Tenant 0 is the
+// sum over all tenants. The counts are those of this node only, because the Store has the
+// counts of all nodes only by minute.
 func (a *Analytics) Live(tenant uint32) []Second {
 	return a.cfg.Live(tenant, a.cfg.Now().Add(-liveSpan))
 }

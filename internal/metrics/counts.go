@@ -39,9 +39,11 @@ type Kind string
 
 // The kinds of rows.
 const (
-	KindTotal  Kind = "total"  // each decision of the tenant once; Name is ""
-	KindRoute  Kind = "route"  // each decision once; Name is the most specific route pattern that matches, or "(none)"
-	KindPolicy Kind = "policy" // each decision once per applied policy; a denial counts for the limit with the longest retry time
+	KindTotal Kind = "total" // each decision of the tenant once; Name is ""
+	KindRoute Kind = "route" // each decision once; Name is the most specific route pattern that matches, or "(none)"
+	// Each decision once for each policy that applied. If several limits denied the request, the
+	// policy of the limit with the longest retry time counts the denial as its own.
+	KindPolicy Kind = "policy"
 )
 
 // A CountKey identifies a row of counts.
@@ -59,17 +61,17 @@ type Counts struct {
 	// Allowed decisions, by reason.
 	OK, Listed, Unmatched int64
 	// OverLimit and NeverFits are denials by limits, with the reasons over_limit and
-	// cost_exceeds_quota. Their sum divided by Requests is the rate of 429 responses. In a row of a
-	// policy, these fields count only the denials that this policy's limits caused. Denials that
-	// another policy caused are counted in OtherPolicy.
+	// cost_exceeds_quota. Their sum divided by Requests is the rate of 429 responses. In the
+	// row of a policy, these fields count only the denials that this policy's limits caused.
+	// OtherPolicy counts the denials that another policy caused; in other rows it is 0.
 	OverLimit, NeverFits, OtherPolicy int64
 	// Other denials, by reason.
 	Blocked, DeniedByList, MissingAttribute, DeniedUnmatched, Suspended, BatchRefused, Unavailable int64
 	// Properties of decisions. Each of these decisions is also counted in one of the fields above.
 	Forced        int64 // checks with mode force
-	ShadowRefused int64 // allowed, but a shadow policy (in a row of a policy: this one) would have denied
+	ShadowRefused int64 // allowed decisions that a shadow policy would have denied (in the row of a policy: this policy)
 	Degraded      int64 // decisions by a failure mode, because the limiter was unavailable
-	Local         int64 // the part of Degraded that the node's own limiter decided
+	Local         int64 // the part of Degraded that the node's own limiter decided; the other part was allowed or denied without a limiter
 	// Cost is the sum of the costs that allowed decisions charged to limits.
 	Cost int64
 }

@@ -10,10 +10,11 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A node keeps some denials with their explanation. Record only copies the decision; the next drain
-// computes the explanation. In each second, a node keeps the first commonRefusals denials, whatever
-// their tenants. Then it keeps fairRefusals more, but only from tenants of which it has kept fewer
-// than fairShare in this second. So one tenant cannot use up the samples of all others.
+// A node keeps some denials with their explanation. Record only copies the decision; the next
+// drain computes the explanation. In each second, a node keeps the first commonRefusals denials
+// of all tenants. After those, it keeps at most fairRefusals more in the same second, and only
+// denials of tenants of which it has kept fewer than fairShare in this second. So one tenant
+// cannot use up the samples of all others.
 const (
 	commonRefusals = 50
 	fairRefusals   = 50
@@ -27,23 +28,23 @@ const (
 // A sampler decides which denials are kept with their explanation. It is safe for concurrent use
 // and has no lock.
 type sampler struct {
-	// room packs a second and two counts of the denials kept in it: those among the first
-	// commonRefusals, and the others.
+	// room packs a second and two numbers: how many of the first commonRefusals were kept in
+	// this second, and how many of the others.
 	room atomic.Uint64
-	// Each element packs a second and the number of denials kept in it, for all tenants whose
-	// number modulo 512 is the index. These tenants share one fairShare.
+	// Each element packs a second and the number of denials kept in this second for several
+	// tenants: those whose number modulo 512 is the index. These tenants share one fairShare.
 	tenants [512]atomic.Uint64
 	held    atomic.Int64 // number of samples that wait for the next drain
 	notKept atomic.Uint64
 }
 
-// pack stores a second and two numbers of 8 bits in one word, so that one atomic operation replaces
-// all three.
+// pack stores a second and two numbers of at most 8 bits in one word, so that one atomic
+// operation can replace all three.
 func pack(at, common, fair uint64) uint64       { return at<<16 | common<<8 | fair }
 func unpack(v uint64) (at, common, fair uint64) { return v >> 16, v >> 8 & 0xff, v & 0xff }
 
-// admit decides whether a denial of a tenant in the second at is kept, and counts it. If at is
-// older than the newest second of an earlier call, the denial counts for the newest second.
+// admit decides whether to keep a denial of a tenant in the second at, and counts it as kept or
+// not kept. If an earlier call had a newer second, the denial counts for the newest second.
 func (s *sampler) admit(at int64, tenant uint32) bool {
 	if s.held.Add(1) <= maxHeldRefusals && s.takeRoom(uint64(max(at, 0)), tenant) {
 		return true
@@ -76,8 +77,8 @@ func (s *sampler) takeRoom(at uint64, tenant uint32) bool {
 	}
 }
 
-// kept returns the number of denials of a tenant that were kept in the second at. v is an element
-// of sampler.tenants.
+// kept returns the number of denials that were kept in the second at. v is an element of
+// sampler.tenants. If v is about another second, the number is 0.
 func kept(v, at uint64) uint64 {
 	if second, n, _ := unpack(v); second == at {
 		return n
@@ -85,8 +86,8 @@ func kept(v, at uint64) uint64 {
 	return 0
 }
 
-// keep adds one to the number of denials kept in the second at. own is an element of
-// sampler.tenants.
+// keep adds one to the number of denials kept in the second at. own is the element of
+// sampler.tenants for the tenant.
 func keep(own *atomic.Uint64, at uint64) {
 	for {
 		before := own.Load()
@@ -96,8 +97,8 @@ func keep(own *atomic.Uint64, at uint64) {
 	}
 }
 
-// A sample is a deep copy of a denied decision. Record must copy it, because the engine reuses the
-// memory of the decision.
+// A sample is a deep copy of a denied decision. Record must copy the decision, because the
+// engine reuses its memory.
 type sample struct {
 	decision      enforcement.Decision
 	policy, limit string // the policy and the limit that denied
@@ -108,7 +109,7 @@ func newSample(d *enforcement.Decision, o *outcome) sample {
 	if o.owner != nil {
 		s.policy = o.owner.Policy
 	}
-	check := *d.Check // the copy below clones the strings, because they are slices of the request body
+	check := *d.Check // the copy clones the strings, because they are slices of the request body
 	check.Method, check.Path = strings.Clone(check.Method), strings.Clone(check.Path)
 	check.Attributes = make([]enforcement.Attribute, len(d.Check.Attributes))
 	for i, a := range d.Check.Attributes {
@@ -118,7 +119,8 @@ func newSample(d *enforcement.Decision, o *outcome) sample {
 	return s
 }
 
-// refusal converts a sample to a kept denial and computes its explanation.
+// refusal converts a sample to a kept denial and computes the explanation. node is the ID of
+// this process.
 func (s *sample) refusal(node string) Refusal {
 	d := &s.decision
 	subject, check := d.Subject, d.Check
@@ -164,7 +166,8 @@ func refusalLimits(limits []enforcement.LimitState) []RefusalLimit {
 	return list
 }
 
-// refusalPolicies explains each policy of the plan at the instant at, in microseconds since the epoch.
+// refusalPolicies explains for each policy of the tenant's plan whether it applied to the check
+// at the time at, which is in microseconds since the epoch.
 func refusalPolicies(s *enforcement.Subject, c *enforcement.Check, at int64) []RefusalPolicy {
 	explained := enforcement.ExplainPolicies(s, c, at)
 	list := make([]RefusalPolicy, len(explained))
@@ -196,8 +199,9 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
-// PendingRefusal returns a denial that this process has recorded and not drained yet. The Flusher
-// has the drained ones.
+// PendingRefusal returns the kept denial with this decision ID if this process has recorded and
+// not drained it yet. Denials that are drained and not written yet are in the Flusher (see
+// Flusher.PendingRefusal).
 func (r *Recorder) PendingRefusal(id [16]byte) (Refusal, bool) {
 	for _, s := range r.shards {
 		if found, ok := s.sampleOf(id); ok {
@@ -207,8 +211,9 @@ func (r *Recorder) PendingRefusal(id [16]byte) (Refusal, bool) {
 	return Refusal{}, false
 }
 
-// sampleOf returns a copy of the sample with a decision ID, if the shard has it. The copy has its
-// own attributes, because refusal clears attribute values if the tenant redacts them.
+// sampleOf returns a copy of the sample with this decision ID, if the shard has it. The copy
+// has its own attributes, because sample.refusal clears the attribute values if the tenant
+// redacts them.
 func (s *shard) sampleOf(id [16]byte) (sample, bool) {
 	s.take()
 	defer s.busy.Store(false)

@@ -8,28 +8,30 @@ import (
 
 // A drained contains everything that was counted between two drains.
 type drained struct {
-	// counts are by minute and tenant. Until together is called, tenant 0 contains only decisions
-	// that are in no row of a tenant. together adds the counts of all tenants.
+	// counts are by minute and tenant. drain puts into tenant 0 only the decisions that had no
+	// room in the rows of their tenant. together then adds the counts of all tenants to tenant
+	// 0.
 	counts map[CountKey]*Counts
-	// sketches are by minute and tenant. Those of tenant 0 combine all tenants. SketchKey.Node is
-	// "".
+	// sketches are by minute and tenant. Those of tenant 0 combine all tenants. The field Node
+	// of each key is "".
 	sketches map[SketchKey]sketch
 	refusals []Refusal // oldest first
-	// folded is the number of decisions that had no room in memory. They count only in the sums of
+	// folded is the number of decisions that had no room in memory. They are counted only in
 	// tenant 0.
 	folded int64
 }
 
-// drainState is kept from one drain to the next. shared and standIn are the bucket counts of the
-// two limiters at the last drain, from which the next drain computes the new values.
+// drainState is kept from one drain to the next. shared and standIn are the bucket counts that
+// the histograms of the shared limiter and of the node's own limiter had at the last drain. The
+// next drain subtracts them.
 type drainState struct {
 	mu              sync.Mutex // serializes drains
 	shared, standIn [maxLogBuckets]uint64
 }
 
-// drain removes all counts from the shards and returns them. They include every decision whose
-// Record has returned, and no decision is returned twice. drain waits for Record calls that hold a
-// shard. A Record call waits for drain only while drain swaps two pointers.
+// drain removes all counts from the shards and returns them. The result includes each decision
+// whose Record call has returned since the previous drain, exactly once. drain waits for Record
+// calls that hold a shard. A Record call waits for drain only while drain swaps two pointers.
 func (r *Recorder) drain() *drained {
 	r.drains.mu.Lock()
 	defer r.drains.mu.Unlock()
@@ -138,8 +140,8 @@ func (o *drained) absorb(key SketchKey, s sketch) {
 	o.sketches[key] = s
 }
 
-// ranking makes the sketches SketchBusyTenants and SketchLimitedTenants from the total counts of
-// each tenant.
+// ranking makes the sketches SketchBusyTenants and SketchLimitedTenants from the total counts
+// of each tenant in each minute.
 func (o *drained) ranking() {
 	var totals []CountKey
 	for key := range o.counts {
@@ -208,7 +210,8 @@ func emptySketch(name string) sketch {
 	return new(retryTimes)
 }
 
-// together adds the counts of every tenant to tenant 0. A second call would count everything twice.
+// together adds the counts of every tenant to tenant 0. It must be called only once, because a
+// second call would count everything twice.
 func (o *drained) together() {
 	for key, counts := range o.counts {
 		if key.Tenant != 0 {

@@ -11,27 +11,29 @@ import (
 // save memory.
 const foldedName = "(folded)"
 
-// Bounds of the kept denials that wait to be written. They are enough for about one minute.
+// Bounds of the kept denials that wait to be written. At the highest rate of sampling, one
+// minute of denials reaches them.
 const (
 	maxWaitingRefusals     = 6_000
 	maxWaitingRefusalBytes = 16 << 20
 )
 
-// keptMinutes is the number of minutes for which a written sketch stays in memory after its minute
-// ends, so that counts that arrive late can still be added to it.
+// keptMinutes is how many minutes after the end of its minute a written sketch stays in memory,
+// so that counts that arrive late can still be added to it.
 const keptMinutes = 2
 
-// waiting is the backlog of drained counts that are not in a batch yet. It is not safe for concurrent use.
+// waiting is the backlog: the drained counts that are not in a batch yet. It is not safe for
+// concurrent use.
 type waiting struct {
 	counts       map[CountKey]*Counts
 	sketches     map[SketchKey]*waitingSketch
-	weight       int // of all sketches
-	allowance    int // weight of sketches that the current flush may still write before their minute ends
+	weight       int // sum over all sketches, see weightOf
+	allowance    int // weight of the sketches that the current flush may still write before their minute ends
 	refusals     []Refusal
 	refusalBytes int
-	// forgotten is the newest minute whose sketches were dropped from memory. Later sketches of
-	// this minute or an older one are discarded. Writing them would overwrite the complete sketches
-	// in the database.
+	// forgotten is the newest minute whose sketches were dropped from memory. Drained sketches
+	// of this minute or an older one are then discarded: writing them would overwrite the
+	// complete sketches in the database.
 	forgotten int64
 }
 
@@ -40,7 +42,7 @@ type waiting struct {
 type waitingSketch struct {
 	sketch
 	weight  int
-	changed bool      // it changed after it was last written
+	changed bool      // set if it has changed since it was last written
 	since   time.Time // time of the first unwritten change; only valid if changed
 }
 
@@ -48,8 +50,8 @@ func newWaiting() waiting {
 	return waiting{counts: make(map[CountKey]*Counts), sketches: make(map[SketchKey]*waitingSketch)}
 }
 
-// take adds drained counts to the backlog and takes ownership of d. It returns the number of kept
-// denials that it dropped because the backlog of denials is full.
+// take adds the drained counts d to the backlog and takes ownership of d. It returns the number
+// of kept denials that it dropped because too many were waiting.
 func (w *waiting) take(d *drained, now time.Time) (notKept int64) {
 	for key, counts := range d.counts {
 		w.add(key, counts)
@@ -96,8 +98,8 @@ func (w *waiting) absorb(key SketchKey, s sketch, now time.Time) {
 	w.weight += mine.weight
 }
 
-// weightOf returns the estimated memory of a sketch as a number of rows of counts that need the
-// same memory.
+// weightOf returns the estimated memory of a sketch. The unit is the memory of one row of
+// counts.
 func weightOf(s sketch) int {
 	const perRow = 40 // as many numbers need about the memory of one row
 	switch s := s.(type) {
@@ -132,9 +134,9 @@ func (w *waiting) unwritten() (n int) {
 	return n
 }
 
-// allow sets the allowance: the total weight of the sketches that the next flush may write before
-// they are due. The allowance is budget, or the weight of all changed sketches divided by parts if
-// that is more.
+// allow sets the allowance: the total weight of the sketches that the next flush may write
+// before they are due. The allowance is budget, or the weight of all changed sketches divided
+// by parts, whichever is more.
 func (w *waiting) allow(budget, parts int) {
 	changed := 0
 	for _, s := range w.sketches {
@@ -145,11 +147,12 @@ func (w *waiting) allow(budget, parts int) {
 	w.allowance = max(budget, changed/max(1, parts))
 }
 
-// give moves counts, kept denials and sketches from the backlog into b, oldest first, until b is
-// full.
+// give moves counts, kept denials and sketches from the backlog into b, oldest first, until b
+// is full.
 //
-// A sketch is due if its minute is over, if its oldest unwritten change is at least longest old, or
-// if all is set. Sketches that are not due are moved until the allowance is used up.
+// A sketch is due if its minute is over, if its oldest unwritten change is at least longest
+// old, or if all is set. Due sketches are always moved. Other sketches are moved until the
+// allowance is used up.
 func (w *waiting) give(b *Batch, now time.Time, longest time.Duration, all bool) {
 	keys := slices.Collect(maps.Keys(w.counts))
 	if len(keys) > batchRows {
@@ -211,10 +214,12 @@ func compareCountKeys(a, b CountKey) int {
 
 func minuteOver(at int64, now time.Time) bool { return at+60 <= now.Unix() }
 
-// forget drops written sketches whose minute is so old that no late counts can arrive for it.
+// forget drops the written sketches whose minute ended more than keptMinutes ago, because no
+// counts arrive that late.
 func (w *waiting) forget(now time.Time) { w.forgetBefore(now.Unix() - (1+keptMinutes)*60) }
 
-// forgetBefore drops the written sketches of all minutes before the instant at.
+// forgetBefore drops the written sketches of all minutes that start before at, in seconds since
+// the epoch.
 func (w *waiting) forgetBefore(at int64) {
 	for key, s := range w.sketches {
 		if key.At < at && !s.changed {
@@ -229,11 +234,11 @@ func (w *waiting) drop(key SketchKey) {
 	w.forgotten = max(w.forgotten, key.At)
 }
 
-// fold reduces the backlog to three quarters of most rows if it has more than most rows. In this
-// order, and always the oldest first, it drops sketches, combines the rows of different routes or
-// policies, and combines the rows of one hour. The sums of each tenant stay exact, and at most
-// three rows per tenant and hour remain. fold returns the number of rows that were combined or
-// dropped.
+// fold reduces the backlog if it has more than most rows, until it has three quarters of most.
+// It takes three steps, each with the oldest rows first: it drops sketches, combines the rows
+// of different routes or policies of a minute, and combines the rows of one hour. The sums of
+// each tenant stay exact. At most three rows per tenant and hour remain, even if these are more
+// than three quarters of most. fold returns the number of rows that it combined or dropped.
 func (w *waiting) fold(most int, now time.Time) (folded int64) {
 	if w.size() <= most {
 		return 0
@@ -265,7 +270,7 @@ func (w *waiting) fold(most int, now time.Time) (folded int64) {
 
 func (w *waiting) size() int { return len(w.counts) + w.weight }
 
-// minutes returns the minutes of which the backlog has sketches, oldest first.
+// minutes returns the starts of the minutes for which the backlog has sketches, oldest first.
 func (w *waiting) minutes() []int64 {
 	all := make(map[int64]bool)
 	for key := range w.sketches {
@@ -286,7 +291,7 @@ func (w *waiting) dropSketches(at int64) (dropped int64) {
 	return dropped
 }
 
-// unnamed returns key with foldedName in place of the route or policy.
+// unnamed returns key with foldedName in place of the name of the route or policy.
 func unnamed(key CountKey) CountKey {
 	if key.Kind != KindTotal {
 		key.Name = foldedName
@@ -294,7 +299,8 @@ func unnamed(key CountKey) CountKey {
 	return key
 }
 
-// hourly returns unnamed(key) with the start of the hour as its time.
+// hourly returns key with foldedName in place of the name of the route or policy, and with the
+// start of the hour as its time.
 func hourly(key CountKey) CountKey {
 	key.At -= key.At % int64(Hour.Duration()/time.Second)
 	return unnamed(key)

@@ -16,27 +16,30 @@ import (
 
 // FlusherConfig configures a Flusher. The zero value is usable.
 type FlusherConfig struct {
-	// Node is the ID of this process. Another process must not use the same ID, even after this one
-	// has ended. Default: a new UUID.
+	// Node is the ID of this process. No other process may ever use the same ID, even after
+	// this one has ended. Default: a new UUID.
 	Node string
 	// Interval is the time between two flushes. Default: 1 s.
 	Interval time.Duration
-	// SketchBudget is the total weight of the sketches that one flush writes although their minute
-	// is not over. One key of a sketch weighs 1. Default: 2,000, which is about 200 kB.
+	// SketchBudget is the total weight of the sketches that one flush writes before their
+	// minute is over. One key of a sketch weighs 1. If the changed sketches weigh more than
+	// SketchInterval allows at this rate, a flush writes more. Default: 2,000, which is about
+	// 200 kB.
 	SketchBudget int
-	// SketchInterval is the longest time for which a change of a sketch stays unwritten while its
-	// minute is not over. Default: 10 s.
+	// SketchInterval is the longest time for which a change of a sketch stays unwritten. When
+	// the minute of the sketch ends, the next flush writes it. Default: 10 s.
 	SketchInterval time.Duration
 	// Timeout is the maximum time for writing one batch. Default: 10 s.
 	Timeout time.Duration
-	// StopTimeout is the maximum time for the last flush, which begins when the ctx of Run ends.
-	// Default: 5 s.
+	// StopTimeout is the maximum duration of the last flush, which begins when the context of
+	// Run ends. Default: 5 s.
 	StopTimeout time.Duration
 	// MaxRows is the maximum number of rows in the backlog, which grows while the database is
-	// unavailable. A row takes about 320 bytes; one key of a sketch counts as one row. Default:
-	// 100,000, which is 32 MB.
+	// unavailable. When there are more, rows are combined or dropped (see fold). A row takes
+	// about 320 bytes; one key of a sketch counts as one row. Default: 100,000, which is 32 MB.
 	MaxRows int
-	// Logger logs the first failed flush and the recovery. Default: no logging.
+	// Logger logs the first of several consecutive failed flushes, and the recovery. Default:
+	// no logging.
 	Logger *slog.Logger
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
@@ -55,10 +58,10 @@ const longestPause = 5 * time.Second
 
 // A Flusher writes the counts of a Recorder to a Store, each decision exactly once.
 //
-// It sends a batch again and again until the Store confirms it. The Store has the number of the
-// node's last batch, so it does not add a batch again if only the confirmation was lost. Meanwhile,
-// new counts wait in memory. If the process crashes, the unwritten counts are lost. While the
-// database is available, these are the counts of at most one interval.
+// It repeats a batch until the Store confirms it. The Store has the number of the node's last
+// batch. So if only the confirmation was lost, the Store does not add the batch again. While a
+// batch is repeated, new counts wait in memory. If the process crashes, the unwritten counts
+// are lost. While the database is available, these are the counts of at most one interval.
 type Flusher struct {
 	recorder *Recorder
 	store    Store
@@ -68,7 +71,7 @@ type Flusher struct {
 
 	mu      sync.Mutex
 	waiting waiting
-	frozen  *Batch // the batch that is being sent or will be sent next, until the Store confirms it
+	frozen  *Batch // the batch that is being sent or will be sent next; nil after the Store has confirmed it
 	// since and frozenSince are the times at which the oldest rows of waiting and of frozen were
 	// drained. Status reports the older one.
 	since, frozenSince time.Time
@@ -77,8 +80,8 @@ type Flusher struct {
 	failing            int // number of consecutive failed flushes
 }
 
-// NewFlusher returns a Flusher that writes the counts of r to s. Each Recorder has only one
-// Flusher.
+// NewFlusher returns a Flusher that writes the counts of r to s. A Recorder must not have two
+// Flushers.
 func NewFlusher(r *Recorder, s Store, c FlusherConfig) *Flusher {
 	c.Node = cmp.Or(c.Node, uuid.NewString())
 	c.Interval, c.SketchInterval = cmp.Or(c.Interval, time.Second), cmp.Or(c.SketchInterval, 10*time.Second)
@@ -92,8 +95,8 @@ func NewFlusher(r *Recorder, s Store, c FlusherConfig) *Flusher {
 }
 
 // Run flushes every interval until ctx ends. Then it flushes everything that is left, within
-// StopTimeout. It continues to drain the Recorder while a batch is being sent. Otherwise the memory
-// of the Recorder would grow while the database is slow.
+// StopTimeout. It drains the Recorder every interval even while a batch is being sent.
+// Otherwise the memory of the Recorder would grow while the database is slow.
 func (f *Flusher) Run(ctx context.Context) error {
 	tick := time.NewTicker(f.cfg.Interval)
 	defer tick.Stop()
@@ -123,7 +126,8 @@ func (f *Flusher) Run(ctx context.Context) error {
 	}
 }
 
-// Flush writes everything that was counted so far, including sketches that are not due.
+// Flush writes everything that was counted before the call, including sketches that are not
+// due.
 func (f *Flusher) Flush(ctx context.Context) error {
 	f.collect()
 	return f.send(ctx, true)
@@ -146,8 +150,8 @@ func (f *Flusher) finish(ctx context.Context) {
 	}
 }
 
-// pause returns the time to wait before the next attempt. It doubles with each consecutive failure
-// and has jitter.
+// pause returns the time to wait after a flush before the next attempt. It is 0 after a
+// success. It doubles with each consecutive failure, up to longestPause, and has jitter.
 func (f *Flusher) pause() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,8 +161,8 @@ func (f *Flusher) pause() time.Duration {
 	return retry.Jitter(min(f.cfg.Interval<<min(f.failing, 10), longestPause))
 }
 
-// collect drains the Recorder into the backlog. If the backlog then exceeds MaxRows, collect
-// reduces it.
+// collect drains the Recorder into the backlog. If the backlog then has more than MaxRows rows,
+// collect combines or drops rows (see fold).
 func (f *Flusher) collect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,8 +177,8 @@ func (f *Flusher) collect() {
 	f.waiting.allow(f.cfg.SketchBudget, int(f.cfg.SketchInterval/f.cfg.Interval))
 }
 
-// send sends batches while counts or sketches are due. If all is set, it sends batches until the
-// backlog is empty.
+// send sends batches while counts or sketches are due. If all is set, it sends batches until
+// the backlog is empty. It stops at the first error.
 func (f *Flusher) send(ctx context.Context, all bool) error {
 	f.sending.Lock()
 	defer f.sending.Unlock()
@@ -218,9 +222,10 @@ func (f *Flusher) sendOne(ctx context.Context, b *Batch) error {
 	return err
 }
 
-// plainer replaces a batch that the Store rejected as invalid by one without names, sketches and
-// denials. Otherwise one invalid row would block all later counts. The replacement has the same
-// number, because the Store has added nothing of the rejected batch.
+// plainer is called when the Store has rejected the batch b as invalid. It replaces b by a
+// batch with the same sums, and without names, sketches and denials. Otherwise one invalid row
+// would block all later counts. The replacement has the same number, because the Store has
+// added nothing of b.
 func (f *Flusher) plainer(b *Batch, err error) {
 	f.cfg.Logger.Error("the database rejected a batch of counts; it is sent again without names, sketches and denials",
 		"batch", b.Seq, "error", err)
@@ -237,9 +242,9 @@ func (f *Flusher) plainer(b *Batch, err error) {
 	f.frozen = &plain
 }
 
-// freeze returns the batch to send next. That is the batch that the Store has not confirmed yet. If
-// there is none, freeze makes one from the backlog. It returns nil if nothing in the backlog is
-// due.
+// freeze returns the batch to send next: the batch that the Store has not confirmed yet, if
+// there is one. Otherwise freeze makes a batch from the backlog. It returns nil if nothing in
+// the backlog is due. If all is set, everything is due.
 func (f *Flusher) freeze(all bool) *Batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -287,9 +292,9 @@ func (f *Flusher) Status() FlushState {
 	return s
 }
 
-// PendingRefusal returns a kept denial that is not in the Store yet. To find a denial, call
-// PendingRefusal first and then the Store: in the other order, the denial may be written between
-// the two calls, and both would miss it.
+// PendingRefusal returns the kept denial with this decision ID if it is not in the Store yet.
+// To find a denial, call PendingRefusal first and then read the Store. In the other order, the
+// denial may be written between the two calls, and both would miss it.
 func (f *Flusher) PendingRefusal(id [16]byte) (Refusal, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,18 +8,19 @@ import (
 	"time"
 )
 
-// The histograms of retry times (milliseconds) and of durations of limiter calls (microseconds)
-// have the same buckets. Their bounds are the powers of 2^(1/8), rounded to integers, up to 2^45.
-// All nodes and releases use these bounds, so histograms can be added. A quantile is reported as
-// the upper bound of its bucket. So it is never below the true value, and at most 9.1% above it.
+// The histograms of retry times (in milliseconds) and of durations of limiter calls (in
+// microseconds) have the same buckets. Their bounds are the powers of 2^(1/8), rounded to
+// integers, up to 2^45. All nodes and releases use these bounds, so that histograms of several
+// nodes can be added. A quantile is reported as the upper bound of the bucket that contains it.
+// So the reported value is never below the true value, and at most 9.1% above it.
 
 const (
 	perOctave = 8
 	octaves   = 45 // 2^45 ms are 1,115 years; 2^45 µs are more than one year
 )
 
-// powers are 2^(i/8) in units of 2^-52, rounded down. They are constants and not computed, so that
-// every machine has the same bounds.
+// powers are 2^(i/8) in units of 2^-52, rounded down. They are written out and not computed, so
+// that every machine has the same bounds.
 var powers = [perOctave]uint64{
 	4503599627370496, 4911210218475898, 5355712719992597, 5840446135085607,
 	6369051672525772, 6945500098633947, 7574121564787629, 8259638134547591,
@@ -40,8 +41,8 @@ func makeLogBounds() []int64 {
 	return append(bounds, 1<<octaves)
 }
 
-// octaveStarts has the bucket of the smallest value with each bit length. bucketOf starts its
-// search there.
+// octaveStarts has, for each bit length, the index of the bucket that contains the smallest
+// value with this bit length. bucketOf starts its search there.
 var octaveStarts = makeOctaveStarts()
 
 func makeOctaveStarts() (starts [octaves + 2]int16) {
@@ -52,7 +53,7 @@ func makeOctaveStarts() (starts [octaves + 2]int16) {
 	return starts
 }
 
-// bucketOf returns the index of the bucket that contains a value.
+// bucketOf returns the index of the bucket that contains v.
 func bucketOf(v int64) int {
 	if v <= 0 {
 		return 0
@@ -93,7 +94,7 @@ func (h *logHistogram) merge(o *logHistogram) {
 	}
 }
 
-// count returns the number of all values.
+// count returns the number of values in the histogram.
 func (h *logHistogram) count() (n int64) {
 	for _, c := range h.counts {
 		n += c
@@ -127,7 +128,7 @@ func (h *logHistogram) buckets() []Bucket {
 	}
 	list := make([]Bucket, 0, last-first+1)
 	for i := first; i <= last; i++ {
-		b := Bucket{From: -1, To: logBounds[i], Count: h.counts[i]} // the value 0 has its own bucket
+		b := Bucket{From: -1, To: logBounds[i], Count: h.counts[i]} // the bucket of the value 0 is (-1, 0]
 		if i > 0 {
 			b.From = logBounds[i-1]
 		}
@@ -150,8 +151,8 @@ func (h *logHistogram) pairs() pairs {
 	return list
 }
 
-// histogram converts pairs to a logHistogram. It returns an error if the pairs cannot be a result
-// of logHistogram.pairs.
+// histogram converts pairs to a logHistogram. It returns an error if logHistogram.pairs cannot
+// have returned p.
 func (p pairs) histogram() (h logHistogram, err error) {
 	for i, pair := range p {
 		at, known := slices.BinarySearch(logBounds, pair[0])
@@ -178,17 +179,17 @@ func (h *histogram) observe(v int64, sum uint64) {
 	h.sum.Add(sum)
 }
 
-// observeTime counts a duration. It adds one to the bucket for the duration in microseconds,
-// rounded up, and adds the duration in nanoseconds to the sum.
+// observeTime counts a duration. Its bucket is that of the duration in microseconds, rounded
+// up. The duration in nanoseconds is added to the sum.
 func (h *histogram) observeTime(d time.Duration) {
 	d = max(d, 0)
 	h.observe(int64((d+time.Microsecond-1)/time.Microsecond), uint64(d))
 }
 
-// upTo returns in counts, for each element of bounds, the number of values that are at most this
-// bound. all is the number of all values. bounds must be ascending elements of logBounds. The sum
-// may include values that are not in the counts yet, because other goroutines observe values
-// meanwhile.
+// upTo returns, for each bound in bounds, the number of values that are at most the bound. all
+// is the number of all values. bounds must be ascending elements of logBounds. If other
+// goroutines observe values at the same time, the histogram's sum may already include values
+// that are not in counts and all.
 func (h *histogram) upTo(bounds []int64) (counts []uint64, all uint64) {
 	counts = make([]uint64, 0, len(bounds))
 	for i, upper := range logBounds {
@@ -203,8 +204,8 @@ func (h *histogram) upTo(bounds []int64) (counts []uint64, all uint64) {
 	return counts, all
 }
 
-// since returns the values that were observed since the last call with the same before. before
-// contains the bucket counts of that call; since updates them.
+// since returns the values that were observed since the previous call with the same array
+// before. before contains the bucket counts at that call, and since updates them.
 func (h *histogram) since(before *[maxLogBuckets]uint64) (fresh logHistogram) {
 	for i := range logBounds {
 		n := h.bucket[i].Load()

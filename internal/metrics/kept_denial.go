@@ -6,9 +6,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Refusal is a kept denial: a denied decision with the explanation of the policies at that time.
-// By default, denials are kept for a day. If the tenant redacts values, the attribute values are
-// "".
+// A Refusal is a kept denial: a denied decision with the explanation of every policy at the
+// time of the decision. By default, denials are kept for a day. If the tenant redacts values,
+// the attribute values are "".
 type Refusal struct {
 	ID           [16]byte // of the decision
 	At           time.Time
@@ -28,8 +28,8 @@ type Refusal struct {
 	Redacted     bool
 	Cost         int64
 	Node         string
-	// ListEntry and Block are the IDs of the list entry and of the block that denied the request;
-	// "" if it was denied otherwise.
+	// ListEntry is the ID of the list entry that denied the request. Block is the ID of the
+	// block that denied it. At most one of them is set.
 	ListEntry, Block string
 	// Limits are the states of the limits of every policy that applied, in the order of
 	// Decision.Limits.
@@ -69,7 +69,8 @@ type RefusalPolicy struct {
 	Block      string                 `json:"block,omitempty"`    // id
 }
 
-// A RefusalFilter selects kept denials. A denial is selected if all nonempty fields match it.
+// A RefusalFilter selects kept denials. A denial is selected if it matches all fields that are
+// set.
 type RefusalFilter struct {
 	Tenant   uint32
 	Policy   string
@@ -77,10 +78,10 @@ type RefusalFilter struct {
 	Reason   enforcement.Reason
 	Reasons  []enforcement.Reason // matches any of these
 	From, To time.Time
-	// Attributes selects denials that have all these attributes with these values. A value of ip
-	// may also be a network, such as 2001:db8::/64, which matches all its addresses. For each
-	// request, the store examines at most 5,000 rows and returns those that match. So a result may
-	// be shorter than its limit although older rows match.
+	// Attributes selects denials that have all these attributes with these values. A value of
+	// ip may also be a network, such as 2001:db8::/64, which matches all its addresses. For one
+	// query, the store examines at most 5,000 rows and returns those that match. So a result
+	// may have fewer denials than Limit although older rows match.
 	Attributes []enforcement.Attribute
 	// Degraded selects denials that were decided while the shared limiter was unavailable. The
 	// store examines at most 5,000 rows, as for Attributes.

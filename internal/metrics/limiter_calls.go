@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// nVerdicts is the number of verdicts of the limiter, and the length of arrays with one element for
-// each verdict. Index 0 is for an unknown verdict.
+// nVerdicts is the length of arrays with one element for each verdict of the limiter. Index 0
+// is for an unknown verdict.
 const nVerdicts = int(enforcement.Full) + 1
 
 type limiterCounts struct {
@@ -17,14 +17,15 @@ type limiterCounts struct {
 	verdicts [nVerdicts]atomic.Uint64
 }
 
-// InstrumentLimiter returns a Limiter that calls l and counts the duration of each call and the verdicts.
+// InstrumentLimiter returns a Limiter that calls l. It counts the duration of each call and the
+// verdict of each request.
 func (r *Recorder) InstrumentLimiter(l enforcement.Limiter) enforcement.Limiter {
 	return &instrumented{next: l, counts: &r.limiter}
 }
 
-// InstrumentLocal is InstrumentLimiter for the node's own limiter, which decides while the shared
-// one is unavailable. Its calls are counted as local in SketchLatency, and not in the metric
-// headgate_limiter_seconds.
+// InstrumentLocal is like InstrumentLimiter, for the node's own limiter, which decides while
+// the shared one is unavailable. Calls of this limiter are counted as local in SketchLatency.
+// The metric headgate_limiter_seconds does not include them.
 func (r *Recorder) InstrumentLocal(l enforcement.Limiter) enforcement.Limiter {
 	return &instrumented{next: l, counts: &r.standIn}
 }

@@ -38,7 +38,7 @@ func NewRecorder(cfg Config) *Recorder {
 }
 
 // Upper bounds of the buckets of the histograms at /metrics. Each one is also an element of
-// logBounds, so that upTo can count the values up to it exactly.
+// logBounds, so that upTo can count exactly the values that are at most this bound.
 var (
 	latencyBounds = powersOf2(24, 1) // in microseconds, from 1 µs to 8.4 s; each bound is twice the previous one
 	retryBounds   = powersOf2(16, 2) // in milliseconds, from 1 ms to 12.4 days; each bound is four times the previous one
@@ -146,7 +146,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		1, "version", c.r.cfg.Version, "revision", c.r.cfg.Revision, "goversion", runtime.Version())
 }
 
-// collectStored writes the metrics of the units that failure modes admitted, and of durable limits.
+// collectStored sends the metrics of the units that failure modes admitted while Redis was
+// unavailable, and the metrics of durable limits.
 func (r *Recorder) collectStored(s sink) {
 	if r.cfg.OutageJournal != nil {
 		state := r.cfg.OutageJournal()
@@ -219,8 +220,9 @@ func (r *Recorder) collectTenants(s sink) {
 	}
 }
 
-// collectKeys sends how close the tenants are to their maximum number of keys in the shared
-// limiter. Only the tenants in HEADGATE_METRICS_TENANTS have their own series.
+// collectKeys sends metrics that compare the number of keys of each tenant in the shared
+// limiter with the tenant's maximum. Only the tenants in HEADGATE_METRICS_TENANTS have their
+// own series.
 func (r *Recorder) collectKeys(s sink, tenants []TenantKeys) {
 	full, fullest, live := 0, 0.0, map[string]int64{}
 	for _, t := range tenants {
@@ -237,8 +239,8 @@ func (r *Recorder) collectKeys(s sink, tenants []TenantKeys) {
 	}
 }
 
-// collectCounts sends the number of counts that wait to be written to the database, and how many
-// were folded or dropped.
+// collectCounts sends the number of rows of counts that wait to be written to the database, the
+// results of flushes, and the number of counts that were folded or dropped.
 func (r *Recorder) collectCounts(s sink) {
 	var state FlushState
 	if r.cfg.Flush != nil {
@@ -254,8 +256,8 @@ func (r *Recorder) collectCounts(s sink) {
 		int64(r.refusals.notKept.Load())+max(state.NotKept, 0))
 }
 
-// usual reports whether decisions with this outcome and this reason normally occur, so that their
-// series exists even at 0.
+// usual reports whether decisions with this outcome and this reason normally occur. The series
+// of these decisions exist even if their value is 0.
 func usual(outcome int, reason enforcement.Reason) bool {
 	switch reason {
 	case enforcement.ReasonOK, enforcement.ReasonAllowedByList:
@@ -313,8 +315,9 @@ func (s sink) snapshot(state SnapshotState) {
 	s.gauge("snapshot_objects", "Objects in the snapshot in force.", float64(state.Keys), "kind", "key")
 }
 
-// refusing sends two gauges about a store: whether it rejects writes, and for how long it has done
-// so.
+// refusing sends two gauges about a store: whether it accepts writes, and since when it has
+// rejected them. While it accepts writes, it has no second gauge. name is the prefix of the
+// gauges, and store is the name in their help texts.
 func (s sink) refusing(name, store string, r Refusing) {
 	s.gauge(name+"_writable", "1 unless the "+store+" is reachable and rejects writes.", truth(r.Since.IsZero()))
 	if !r.Since.IsZero() {
@@ -346,8 +349,8 @@ func (s sink) send(kind prometheus.ValueType, name, help string, v float64, labe
 	s <- prometheus.MustNewConstMetric(prometheus.NewDesc("headgate_"+name, help, names, nil), kind, v, values...)
 }
 
-// histogram sends a histogram whose unit is the second. bounds and sum are given in units of
-// 1/parts seconds.
+// histogram sends a histogram of durations in seconds. bounds are in units of 1/parts seconds,
+// and sum is in seconds. upTo has the number of values up to each bound.
 func (s sink) histogram(name, help string, count uint64, sum float64, bounds []int64, upTo []uint64, parts float64) {
 	buckets := make(map[float64]uint64, len(bounds))
 	for i, bound := range bounds {

@@ -68,7 +68,8 @@ type tallies struct {
 	wires     [enforcement.NumWires][nOutcomes]atomic.Uint64
 }
 
-// The causes for which no policy matched a check, as array indexes.
+// The causes for which no policy matched a check: the tenant has no plan, or no policy of the
+// plan matches. They are array indexes.
 const (
 	noPlan = iota
 	noMatch
@@ -77,7 +78,7 @@ const (
 
 var causeNames = [nCauses]string{"no_plan", "no_match"}
 
-// tally adds one decision to the counters of t.
+// tally adds one decision to the counters of t. mode is the index of the check's mode.
 func (t *tallies) tally(d *enforcement.Decision, o *outcome, mode int) {
 	outcome := outcomeIndex(d)
 	t.decisions[outcome][reasonIndex(d.Reason)][mode].Add(uint64(o.requests))
@@ -134,7 +135,7 @@ type tenantTally struct {
 	unmatched atomic.Uint64            // checks that matched no policy
 }
 
-// tenantSeries returns an empty tenantTally for each of the slugs.
+// tenantSeries returns an empty tenantTally for each of the slugs, up to maxTenantSeries.
 func tenantSeries(slugs []string) map[string]*tenantTally {
 	series := make(map[string]*tenantTally)
 	for _, slug := range slugs {

@@ -4,20 +4,20 @@ import (
 	"time"
 )
 
-// A Query selects counts of a time range. From is rounded down and To is rounded up to whole steps. To is at most the
-// end of the current step.
+// A Query selects the counts of a time range. From is rounded down and To is rounded up to
+// whole steps. If To is in the future, the range ends with the current step.
 type Query struct {
 	Tenant   uint32 // the tenant's number; 0: the sum over all tenants
-	Policy   string // slug; "": all; at most one of Policy and Route may be set, and some queries support only one of them
+	Policy   string // slug; "": all. At most one of Policy and Route may be set. Some queries support only one of them or none.
 	Route    string
 	From, To time.Time // after From, by at most 3 years
-	// Step is the length of one point. If it is "", the query uses the finest step for which the
-	// number of points and rows stays within the query's bounds.
+	// Step is the length of one point of the result. If it is "", the query uses the finest
+	// step whose number of points and rows is within the query's bounds.
 	Step  Step
 	Limit int // maximum number of rows of a ranking; 0: 10; at most 100
 }
 
-// A Span is the time range of a result, which consists of whole steps.
+// A Span is the time range of a result. It consists of whole steps.
 type Span struct {
 	From, To time.Time
 	Step     Step
@@ -41,7 +41,7 @@ type Point struct {
 type RouteRanking struct {
 	Span
 	Routes []RouteTraffic
-	// More is set if the span may contain further routes or policies that are not listed.
+	// More is set if routes or policies that are not listed may have counts in the span.
 	More bool
 }
 
@@ -49,18 +49,19 @@ type RouteRanking struct {
 type RouteTraffic struct {
 	Name   string
 	Total  Counts
-	Points []Point // one for each step of the span; only set for the first ten routes
+	Points []Point // one for each step of the span; only set for the first ten elements of RouteRanking.Routes
 }
 
-// A Measure says by which count tenants are ranked.
+// A Measure says by which count a ranking orders tenants.
 type Measure string
 
 // The measures.
 const (
 	ByRequests Measure = "requests"
 	ByLimited  Measure = "limited" // denials by limits
-	// ByRate selects the tenants with the most denials by limits and orders them by denial rate.
-	// Selecting by count first keeps tenants with very few requests out of the ranking.
+	// ByRate selects the tenants with the most denials by limits and orders them by their
+	// denial rate. It selects by the number of denials, because otherwise tenants with very few
+	// requests could come first.
 	ByRate Measure = "rate"
 )
 
@@ -68,8 +69,9 @@ const (
 type TenantRanking struct {
 	Span
 	Tenants []TenantTraffic
-	// Floor is an upper bound of the count of each tenant that is not listed. It bounds requests if
-	// the ranking is ByRequests, otherwise denials by limits.
+	// Floor is an upper bound of the count of each tenant that is not listed. If the ranking is
+	// ByRequests, the count is the number of requests, otherwise the number of denials by
+	// limits.
 	Floor int64
 }
 
@@ -79,43 +81,44 @@ type TenantTraffic struct {
 	Counts
 }
 
-// A KeyRanking says by which count keys are ranked.
+// A KeyRanking selects what is counted for each key.
 type KeyRanking string
 
 // The rankings of keys.
 const (
-	LimitedKeys KeyRanking = "limited" // by denials by limits
-	AllowedKeys KeyRanking = "allowed" // by allowed decisions
+	LimitedKeys KeyRanking = "limited" // denials by limits
+	AllowedKeys KeyRanking = "allowed" // allowed decisions
 )
 
-// A TopKey is one key of a ranking with its count. Count may be too high by at most Error: the true
-// count is at least Count-Error and at most Count.
+// A TopKey is one key of a ranking with its count. Count may be too high by at most Error: the
+// true count is at least Count-Error and at most Count.
 type TopKey struct {
 	Tenant uint32
 	Policy string // slug
-	// Names are the attributes in the policy's count_by. Values are their values in the same order.
-	// An element of Missing is set if the requests did not have this attribute. If Redacted is set,
-	// the values are hashes.
+	// Names are the attributes in the policy's count_by. Values are their values in the same
+	// order. An element of Missing is true if the requests did not have this attribute. If
+	// Redacted is set, the values are hashes.
 	Names    []string
 	Values   []string
 	Missing  []bool
 	Redacted bool
 	Count    int64
 	Error    int64
-	// Allowed is a lower bound of the number of allowed requests of the key; -1 if it is unknown.
-	// Trend splits Count into equal parts of the span, oldest first. Only LimitedAndAllowed sets
-	// these fields.
+	// Allowed is a lower bound of the number of allowed requests of the key; -1 if it is
+	// unknown. Trend divides the span into equal parts and has the count of each part, oldest
+	// first. Only LimitedAndAllowed sets these fields, and only for the keys in its result
+	// limited.
 	Allowed int64
 	Trend   []int64
 }
 
-// TopKeys lists the keys with the highest counts. Floor is an upper bound of the count of each key
-// that is not listed.
+// TopKeys lists the keys with the highest counts. Floor is an upper bound of the count of each
+// key that is not listed.
 type TopKeys struct {
 	Span
 	Keys  []TopKey
 	Floor int64
-	Total int64 // sum over all keys of all policies
+	Total int64 // sum of the counts of all keys of all policies, also of keys that are not listed
 }
 
 // KeyTraffic contains the counts of one key over time. Each true count is at least Count-Error and
@@ -144,11 +147,11 @@ type Histogram struct {
 	Span
 	Buckets       []Bucket // without the empty buckets at both ends
 	Count         int64
-	Never         int64 // only for RetryAfter: denials for which waiting does not help; not included in Count
+	Never         int64 // denials for which waiting does not help; they are not in Buckets; only set by RetryAfter
 	P50, P95, P99 int64 // upper bounds of their buckets; 0 without values
 }
 
-// Remaining shows how much quota was left at the time of each decision.
+// Remaining shows for each policy how much quota was left at the time of its decisions.
 type Remaining struct {
 	Span
 	Policies []PolicyRemaining // ordered by slug
@@ -163,16 +166,17 @@ type PolicyRemaining struct {
 	Buckets []Bucket
 }
 
-// LatencyPoint summarizes the duration of limiter calls in one step, in microseconds.
+// LatencyPoint summarizes the durations of the limiter calls in one step, in microseconds.
 type LatencyPoint struct {
 	At            time.Time
 	Count         int64
 	P50, P95, P99 int64
 }
 
-// Latency is the duration of limiter calls in microseconds. Histogram covers all calls. Shared
-// covers the limiter that all nodes share (on a single node without Redis, its only limiter). Local
-// covers the node's own limiter, which decides while the shared limiter is unavailable.
+// Latency has the durations of limiter calls in microseconds. Histogram covers all calls.
+// Shared covers the calls of the limiter that all nodes share; on a single node without Redis,
+// this is its only limiter. Local covers the calls of the node's own limiter, which decides
+// while the shared limiter is unavailable.
 type Latency struct {
 	Histogram
 	Shared, Local Histogram

@@ -10,16 +10,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bounds of the number of sketches that a query reads for each node. wholeSketches is for queries
-// whose result covers the time range as a whole, pointSketches for queries that return points.
+// Bounds of the number of sketches that a query reads for each node. wholeSketches is for
+// queries whose result covers the whole time range, pointSketches for queries that return
+// points.
 var (
 	wholeSketches = bounds{rows: 200}
 	pointSketches = bounds{points: 200, rows: 350}
 )
 
-// sketchRows calls each with every row of the sketch name that the plan r reads. If each returns an
-// error, sketchRows ignores this row and continues. At the end it logs one line about all ignored
-// rows.
+// sketchRows calls each with every row of the sketch called name that the plan r reads. If each
+// returns an error for a row, sketchRows ignores this row and continues. At the end, it logs
+// one line about all ignored rows.
 func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, name string, each func(s Step, row *SketchRow) error) error {
 	broken := 0
 	var first error
@@ -42,8 +43,8 @@ func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, na
 	return nil
 }
 
-// sketches calls each with every histogram that the plan r reads. each must not change them,
-// because they come from a cache.
+// sketches calls each with every sketch of a histogram that the plan r reads, and with the
+// start of its row. each must not change the sketch, because it comes from a cache.
 func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, s sketch)) error {
 	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
 		s, err := remember(&a.memory, step, row, decodeSketch)
@@ -54,8 +55,8 @@ func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name
 	})
 }
 
-// lists calls each with every ranking of keys that the plan r reads. each must not change them,
-// because they come from a cache.
+// lists calls each with every ranking of keys that the plan r reads, and with the start of its
+// row. each must not change the ranking, because it comes from a cache.
 func (a *Analytics) lists(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, t *topList)) error {
 	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
 		t, err := remember(&a.memory, step, row, decodeTopList)
@@ -79,8 +80,9 @@ func (k KeyRanking) sketch() string {
 	return SketchLimitedKeys
 }
 
-// Keys lists the keys of a tenant with the highest counts. If q names a policy, it lists only keys
-// of that policy.
+// Keys lists the keys of a tenant with the highest counts. by selects what is counted:
+// LimitedKeys counts denials by limits, AllowedKeys counts allowed decisions. If q names a
+// policy, Keys lists only keys of that policy.
 func (a *Analytics) Keys(ctx context.Context, q Query, by KeyRanking) (TopKeys, error) {
 	if q.Route != "" {
 		return TopKeys{}, notHere("route")
@@ -107,12 +109,13 @@ func (u *union) topOf(q Query, s Span) TopKeys {
 	return out
 }
 
-// trendParts is the maximum number of parts of TopKey.Trend. Long rows may allow only a few parts.
-// If they allow fewer than leastTrend, the query reads rows of a finer step.
+// trendParts is the maximum number of parts of TopKey.Trend. No part is shorter than the
+// longest row that a query reads. If that leaves fewer than leastTrend parts, the query reads
+// rows of a finer step.
 const trendParts, leastTrend = 24, 6
 
-// LimitedAndAllowed returns the same keys as Keys does for both rankings. For each key in limited,
-// it also sets Allowed and Trend.
+// LimitedAndAllowed returns the results of Keys for LimitedKeys and for AllowedKeys. For each
+// key in limited, it also sets Allowed and Trend.
 func (a *Analytics) LimitedAndAllowed(ctx context.Context, q Query) (limited, allowed TopKeys, err error) {
 	if q.Route != "" {
 		return limited, allowed, notHere("route")
@@ -167,8 +170,8 @@ func (a *Analytics) LimitedAndAllowed(ctx context.Context, q Query) (limited, al
 	return limited, allowed, nil
 }
 
-// trend returns the number of parts of a trend. No part is shorter than one row that the plan
-// reads.
+// trend returns the number of parts of TopKey.Trend: at most trendParts, and so few that no
+// part is shorter than the longest row that the plan reads.
 func (r *reading) trend() int {
 	longest, length := Minute.seconds(), r.To.Unix()-r.From.Unix()
 	for _, p := range r.parts {
@@ -177,7 +180,7 @@ func (r *reading) trend() int {
 	return int(max(1, min(trendParts, length/longest)))
 }
 
-// text returns the fields that identify the key in sketches.
+// text returns the fields that identify the key in sketches, without its counts.
 func (k *TopKey) text() topText {
 	text := topText{tenant: k.Tenant, policy: k.Policy, names: k.Names, redacted: k.Redacted}
 	for i, v := range k.Values {
@@ -198,8 +201,9 @@ func (k *ranked) key() TopKey {
 	return out
 }
 
-// Key returns the counts of one key over time. The fields Tenant, Policy, Names, Values and Missing
-// of key identify it; they have the same form as in the result of Keys.
+// Key returns the counts of one key over time. by selects what is counted: LimitedKeys counts
+// denials by limits, AllowedKeys counts allowed decisions. The fields Tenant, Policy, Names,
+// Values and Missing of key identify the key. They have the same form as in the result of Keys.
 func (a *Analytics) Key(ctx context.Context, q Query, key TopKey, by KeyRanking) (KeyTraffic, error) {
 	text := key.text()
 	mark := text.mark()
@@ -247,8 +251,8 @@ func (h *logHistogram) shown(s Span) Histogram {
 	}
 }
 
-// Remaining returns a histogram of the remaining quota for each policy of a tenant, or for the
-// policy that q names.
+// Remaining returns a histogram of the remaining quota at the time of the decisions, for each
+// policy of a tenant, or only for the policy that q names.
 func (a *Analytics) Remaining(ctx context.Context, q Query) (Remaining, error) {
 	if q.Route != "" {
 		return Remaining{}, notHere("route")
@@ -279,11 +283,12 @@ func remainingShown(policy string, counts *remainingCounts) PolicyRemaining {
 		out.Buckets[i] = Bucket{From: to - width, To: to, Count: n}
 		out.Count += n
 	}
-	out.Buckets[0].From = -1 // the first bucket counts only "nothing left"
+	out.Buckets[0].From = -1 // the first bucket is (-1, 0]: it counts decisions with nothing left
 	return out
 }
 
-// Latency returns the durations of limiter calls. They are not recorded by tenant.
+// Latency returns the durations of limiter calls. They are recorded only for all tenants
+// together.
 func (a *Analytics) Latency(ctx context.Context, q Query) (Latency, error) {
 	if err := q.whole(); err != nil {
 		return Latency{}, err

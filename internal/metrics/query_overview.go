@@ -13,18 +13,18 @@ type Overview struct {
 	Limited TopKeys
 	Allowed TopKeys
 	Routes  RouteRanking
-	// RetryAfter is about the tenant of the query. Latency is about the shared limiter and all
-	// tenants.
+	// RetryAfter is about the tenant of the query, or about all tenants if the query has none.
+	// Latency is about the limiter calls for all tenants.
 	RetryAfter Histogram
 	Latency    Latency
 	// Tenants ranks tenants by denial rate. It is set only if the query is for all tenants.
 	Tenants TenantRanking
 }
 
-// Overview returns the data of the overview page for one tenant, or for all tenants if q.Tenant is
-// 0. It runs its queries concurrently, and returns an error if one of them fails. The step of q
-// only applies to Traffic. With three nodes, Overview reads at most 5,000 rows. Each further node
-// adds at most about 200 sketches of each name.
+// Overview returns the data of the overview page for one tenant, or for all tenants if q.Tenant
+// is 0. It runs its queries concurrently, and returns an error if one of them fails. q.Step
+// applies only to Traffic; the other queries choose their step. With three nodes, Overview
+// reads at most 5,000 rows. Each further node adds at most about 200 sketches of each name.
 func (a *Analytics) Overview(ctx context.Context, q Query) (Overview, error) {
 	var o Overview
 	group, ctx := errgroup.WithContext(ctx)
@@ -48,7 +48,7 @@ func (a *Analytics) Overview(ctx context.Context, q Query) (Overview, error) {
 	return o, group.Wait()
 }
 
-// ask runs the query question with q in a goroutine of group and stores the result in into.
+// ask runs question with q in a goroutine of group and stores the result in into.
 func ask[T any](ctx context.Context, group *errgroup.Group, into *T, q Query, question func(context.Context, Query) (T, error)) {
 	group.Go(func() (err error) {
 		*into, err = question(ctx, q)

@@ -9,16 +9,17 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A query reads each decision from exactly one row. If the row of an hour is complete, the query
-// reads it. Otherwise it reads the rows of the hour's minutes: before the hour ends, before its
-// roll-up, and after a late flush. Likewise it reads the row of a day only if neither the day nor
-// one of its hours needs a roll-up. Store.Kept says which ones do. So a result includes everything
-// up to the last flush.
+// A query reads each decision from exactly one row. If the row of an hour is complete, the
+// query reads it. Otherwise it reads the rows of the minutes of that hour. The row of an hour
+// is incomplete before the hour ends, before its roll-up, and after a late flush until the next
+// roll-up. The row of a day is complete only if neither the day nor one of its hours needs a
+// roll-up. Store.Kept returns which ones need one. So a result includes everything up to the
+// last flush.
 
-// bounds are the maximum numbers of points and of rows of one query.
+// bounds are the maximum numbers of points and rows of one query.
 type bounds struct {
 	points int64 // 0 if the result has no points
-	rows   int64 // rows of one name
+	rows   int64 // for one node and one name of a route, policy or sketch
 }
 
 // maxPoints is the maximum number of points of a result. maxRows is the maximum number of rows that a query reads.
@@ -35,8 +36,8 @@ var steps = [...]Step{Minute, Hour, Day}
 
 func (s Step) seconds() int64 { return int64(s.Duration() / time.Second) }
 
-// floorTo returns the start of the step that contains the instant at. ceilTo returns the first start of a step that
-// is not before at.
+// floorTo returns the start of the step that contains at. ceilTo returns the first start of a
+// step that is not before at. All times are in seconds since the epoch.
 func floorTo(at int64, s Step) int64 { return at - at%s.seconds() }
 
 func ceilTo(at int64, s Step) int64 { return floorTo(at+s.seconds()-1, s) }
@@ -69,8 +70,8 @@ func (r *reading) points() []Point {
 	return list
 }
 
-// at returns the start time of point number place. The method place returns the number of the point
-// that contains an instant.
+// at returns the start of the point with the index place. The method place returns the index of
+// the point that contains the time at, in seconds since the epoch.
 func (r *reading) at(place int) time.Time {
 	return r.From.Add(time.Duration(place) * r.Step.Duration())
 }
@@ -98,7 +99,8 @@ func (q *Query) whole() error {
 	return nil
 }
 
-// seconds returns the time range of the query in whole seconds: from is rounded down, to is rounded up.
+// seconds returns the time range of the query in seconds since the epoch: from is rounded down,
+// to is rounded up. The error is problem.Invalid if the range is empty or longer than maxRange.
 func (q *Query) seconds() (from, to int64, err error) {
 	if !q.To.After(q.From) {
 		return 0, 0, notAfter()
@@ -113,9 +115,8 @@ func (q *Query) seconds() (from, to int64, err error) {
 	return max(0, from), max(0, to), nil
 }
 
-// reading returns the plan of a query. It uses the step of the query. If the query has none, it
-// uses the finest step whose rows are not deleted and that is within the bounds. A step of a day is
-// always within the bounds.
+// reading returns the plan of the query q. If q has no step, the plan uses the finest step that
+// is within the bounds b and whose rows are not deleted. Days are always within the bounds.
 func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, error) {
 	from, to, err := q.seconds()
 	if err != nil {
@@ -140,9 +141,9 @@ func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, er
 	return reading{}, problem.At("step", "must be %s for this time", strings.Join(allowed, " or "))
 }
 
-// planReading returns the plan for a time range and a step: which parts to read from rows of
-// minutes, hours or days, and the number of these rows. It returns false if the rows exceed the
-// bounds or are deleted.
+// planReading returns the plan for a time range and a step: for which parts of the range to
+// read rows of minutes, of hours or of days. It returns false if the number of rows or points
+// exceeds the bounds, or if rows of the step are deleted.
 func planReading(from, to int64, step Step, kept Kept, held held, b bounds) (reading, bool) {
 	from, to = floorTo(from, step), ceilTo(to, step)
 	to = max(from, to)
@@ -170,7 +171,8 @@ func planReading(from, to int64, step Step, kept Kept, held held, b bounds) (rea
 	return r, r.rows <= b.rows || step == Day
 }
 
-// held is the set of the hours and days whose rows are incomplete, because they need a roll-up.
+// held is the set of the hours and days that have an incomplete row, because they or one of
+// their hours need a roll-up.
 type held map[RollUp]bool
 
 func newHeld(due []RollUp) held {
@@ -182,8 +184,8 @@ func newHeld(due []RollUp) held {
 	return h
 }
 
-// longest returns the longest step that has a complete row which starts at at and does not end
-// after to. The step is at most most.
+// longest returns the longest step, up to most, whose row that starts at at is complete and
+// does not end after to. If there is none, it returns Minute.
 func (h held) longest(at, to int64, most Step) Step {
 	for _, s := range slices.Backward(steps[1:]) {
 		fits := at%s.seconds() == 0 && at+s.seconds() <= to && s.seconds() <= most.seconds()

@@ -25,10 +25,10 @@ var previewed = []string{
 // arguments of a statement.
 const sumTenants = 1000
 
-// Sums returns one row for each tenant and name that has counts, in no particular order. Only the
-// fields of the columns in previewed are set. Sums also returns the time range that the rows cover:
-// that of the query, widened to whole minutes, or to whole hours or days where the rows of minutes
-// are deleted.
+// Sums returns one row for each tenant and name that has counts, in no particular order. Only
+// the fields of the columns in previewed are set. Sums also returns the time range that the
+// rows cover. It is the range of the query, widened to whole minutes, or to whole hours or days
+// where the rows of minutes are deleted.
 func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, error) {
 	r, err := a.reading(ctx, Query{From: q.From, To: q.To}, bounds{rows: maxRows})
 	if err != nil {
@@ -60,8 +60,8 @@ func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, err
 	return list, r.Span, nil
 }
 
-// MinutesKept returns the earliest time in [from, to) from which on the rows of minutes are not
-// deleted.
+// MinutesKept returns from, or, if rows of minutes after from are already deleted, the start of
+// the oldest rows that are kept.
 func (a *Analytics) MinutesKept(ctx context.Context, from, to time.Time) (time.Time, error) {
 	kept, err := a.store.Kept(ctx, from.Unix(), to.Unix())
 	if err != nil {
@@ -73,9 +73,9 @@ func (a *Analytics) MinutesKept(ctx context.Context, from, to time.Time) (time.T
 	return from, nil
 }
 
-// PolicyMinutes returns the rows of counts of some policies of a tenant for each minute in [from,
-// to), in no particular order. Only the fields of the columns in previewed are set. from and to
-// must be whole minutes.
+// PolicyMinutes returns the rows of counts of the given policies of a tenant for each minute in
+// [from, to), in no particular order. Only the fields of the columns in previewed are set. from
+// and to must be whole minutes. Minutes whose rows are deleted are missing in the result.
 func (a *Analytics) PolicyMinutes(ctx context.Context, tenant uint32, policies []string, from, to time.Time) ([]CountRow, error) {
 	return a.store.Counts(ctx, CountQuery{
 		Step: Minute, From: from.Unix(), To: to.Unix(), Tenant: tenant, Kind: KindPolicy, Names: policies, Fields: previewed,
@@ -84,21 +84,22 @@ func (a *Analytics) PolicyMinutes(ctx context.Context, tenant uint32, policies [
 
 // KeyMinutes contains the top keys of one tenant, minute by minute.
 type KeyMinutes struct {
-	// Keys are the listed keys of the policies in the query. Their Count and Error are sums over
-	// all minutes.
+	// Keys are the listed keys of the policies in the query. Their Count and Error are sums
+	// over all minutes in which they are listed.
 	Keys []TopKey
 	// Minutes has one element for each minute in which at least one key was counted, oldest first.
 	Minutes []KeyMinute
-	// Cut is set if the query matches more rows than the caller allowed. Then the other fields are
-	// empty.
+	// Cut is set if more rows match the query than the caller allowed. The other fields are
+	// then empty.
 	Cut bool
 }
 
 // A KeyMinute contains the top keys of one minute, combined from the sketches of all nodes.
 type KeyMinute struct {
 	At int64 // seconds since the epoch
-	// Floor is an upper bound of the count of each key that is not in Keys. Total is the sum of the
-	// counts of all keys of the tenant. It includes keys of policies that the query does not name.
+	// Floor is an upper bound of the count of each key that is not in Keys. Total is the sum of
+	// the counts of all keys of the tenant, including keys of policies that the query does not
+	// name.
 	Floor, Total int64
 	Keys         []KeyCount
 }
@@ -110,9 +111,10 @@ type KeyCount struct {
 	Count, Error int64
 }
 
-// KeyMinutes returns the top keys of some policies of a tenant for each minute in [from, to). from
-// and to must be whole minutes. If more than most rows match, the result only has Cut set. A sketch
-// that cannot be decoded is left out, so Total may then be too low.
+// KeyMinutes returns the top keys of the given policies of a tenant for each minute in [from,
+// to). by selects what is counted: denials by limits, or allowed decisions. from and to must be
+// whole minutes. If more than most rows match, the result has only Cut set. KeyMinutes leaves
+// out a sketch that it cannot decode, so Total may then be too low.
 func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking, policies []string, from, to time.Time,
 	most int,
 ) (KeyMinutes, error) {
@@ -151,8 +153,8 @@ func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking
 	return out, nil
 }
 
-// add appends the minute that starts at at, with the combined sketches u of this minute. The counts
-// in u lack the floor of u, so add adds it to them.
+// add appends the minute that starts at at. u is the sum of the sketches of this minute. The
+// counts in u are relative to the floor of u, so add adds the floor to them.
 func (k *KeyMinutes) add(u *union, at int64, policies []string, places map[textMark]int) {
 	m := KeyMinute{At: at, Floor: u.floor, Total: u.total}
 	for mark, place := range u.places {

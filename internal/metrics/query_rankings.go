@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Policies lists the policies of a tenant with their counts, the ones with the most requests first.
+// Policies lists the policies of a tenant with their counts, the ones with the most requests
+// first. If q names a policy, it lists only this one.
 func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error) {
 	if q.Route != "" {
 		return RouteRanking{}, notHere("route")
@@ -18,6 +19,7 @@ func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error)
 }
 
 // Routes lists the routes of a tenant with their counts, the ones with the most requests first.
+// If q names a route, it lists only this one.
 func (a *Analytics) Routes(ctx context.Context, q Query) (RouteRanking, error) {
 	if q.Policy != "" {
 		return RouteRanking{}, notHere("policy")
@@ -33,12 +35,12 @@ func notHere(pointer string) error { return problem.At(pointer, "is not supporte
 
 // rankBounds bounds the number of rows that a ranking of routes or policies reads. The ranking
 // first reads the newest rows of all names, up to the bound newest. If there are more rows, it
-// reads the rest only for the names with the most requests in the rows that it has read. It may
-// exceed the bound exact for a time range of more than 90 days in steps of a day, because it reads
-// the rows of at least ten names.
+// reads the older rows only of some names: those with the most requests in the rows that it has
+// read. It reads the rows of at least ten names. For a time range of more than 90 days in steps
+// of a day, it may therefore exceed the bound exact.
 type rankBounds struct {
 	newest int // maximum number of rows of all names
-	exact  int // maximum number of rows of the busiest names
+	exact  int // maximum number of rows of the names with the most requests
 }
 
 var (
@@ -73,9 +75,9 @@ func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only strin
 	return out, nil
 }
 
-// newest returns the newest rows of all names, newest first, up to most rows. rest is the part of
-// the time range for which list may lack rows. It includes the oldest step in list. rest is nil if
-// list has all rows.
+// newest returns the newest rows of all names, newest first, at most most of them. rest has the
+// parts of the time range for which rows may be missing in list. The oldest step in list may be
+// incomplete, so rest includes it. If list has all rows, rest is nil.
 func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most int) (list []CountRow, rest []part, err error) {
 	for i, p := range r.parts {
 		of.Limit = most - len(list) + 1
@@ -93,8 +95,8 @@ func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most i
 	return list, nil, nil
 }
 
-// complete returns all rows of the names in of. It keeps the rows in newest that are not in the
-// time range rest, and reads the rows in rest from the store.
+// complete returns all rows of the names in of. It takes the rows of the time after rest from
+// newest, and reads the rows of rest from the store.
 func (a *Analytics) complete(ctx context.Context, newest []CountRow, rest []part, of CountQuery) ([]CountRow, error) {
 	older, err := a.counts(ctx, reading{parts: rest}, of)
 	if err != nil {
@@ -153,15 +155,15 @@ func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
 	}
 }
 
-// Bounds of the number of rows that a ranking of tenants reads to get exact counts. It reads the
-// rows of at least ten tenants, even if these exceed the bound.
+// Bounds of the number of rows that a ranking of tenants reads for exact counts. It reads the
+// rows of at least ten tenants, even if these are more than the bound.
 const (
 	tenantRows      = 1400
 	shortTenantRows = 600 // for Overview, which runs several queries
 )
 
-// Tenants ranks the tenants in the sketches of top tenants. The sketches only select these tenants.
-// Their order and the returned counts come from rows of counts and are exact.
+// Tenants ranks tenants by the measure by. The sketches of top tenants only select which
+// tenants are listed. Their order and their counts come from rows of counts and are exact.
 func (a *Analytics) Tenants(ctx context.Context, q Query, by Measure) (TenantRanking, error) {
 	return a.tenants(ctx, q, by, tenantRows)
 }
@@ -201,7 +203,7 @@ func (a *Analytics) tenants(ctx context.Context, q Query, by Measure, rows int) 
 	return TenantRanking{r.Span, list[:min(q.limit(), len(list))], floor}, nil
 }
 
-// tenantSums returns the exact counts of the tenants in named, by tenant number.
+// tenantSums returns the exact counts of the tenants in named, as a map by tenant number.
 func (a *Analytics) tenantSums(ctx context.Context, r reading, named []ranked) (map[uint32]*Counts, error) {
 	sums := make(map[uint32]*Counts, len(named))
 	for i := range named {

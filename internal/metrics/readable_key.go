@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A topText is the readable form of a key: its policy, and the attribute values by which the policy
-// counts. Its memory is reused when the entry of a sketch gets another key.
+// A topText is the readable form of a key: its policy, and the values of the attributes by
+// which the policy counts. When an entry of a sketch gets another key, its topText is reused.
 type topText struct {
 	tenant   uint32
 	policy   string // slug; "" if the key is the tenant itself
@@ -28,7 +28,7 @@ type topValue struct {
 }
 
 // maxTopValue is the maximum length of a readable attribute value in bytes. A longer value is
-// shortened to its beginning and a hash of the whole value, so that two values with the same
+// replaced by its beginning and a hash of the whole value, so that two values with the same
 // beginning stay distinct.
 const (
 	maxTopValue = 128
@@ -39,8 +39,8 @@ const (
 // value contains.
 const hashedDigits = 12
 
-// describe sets x to the key that the rule r computes from the check c. It uses parts as temporary
-// memory and returns it for the next call.
+// describe sets x to the key that the rule r computes from the check c. It uses parts as
+// temporary memory and returns it, so that the caller can pass it to the next call.
 func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enforcement.Check,
 	parts []enforcement.KeyPart,
 ) []enforcement.KeyPart {
@@ -60,8 +60,8 @@ func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enfor
 	return parts
 }
 
-// redact returns a hash that replaces an attribute value if the tenant has redact_values. Equal
-// values of one policy have equal hashes, so that a redacted key can still be counted.
+// redact returns a hash that replaces an attribute value if the tenant has redact_values. The
+// hashes of equal values of one policy are equal, so that a redacted key can still be counted.
 func redact(tenant uint32, policy, value string) string {
 	text := binary.BigEndian.AppendUint32(nil, tenant)
 	text = binary.BigEndian.AppendUint32(text, uint32(len(policy)))
@@ -86,8 +86,8 @@ func digits(text []byte) string {
 	return hex.EncodeToString(sum[:hashedDigits/2])
 }
 
-// id returns a hash of the text of the key, as an identifier of the key in sketches of several
-// tenants.
+// id returns a hash of the text of the key. It identifies the key in sketches that combine
+// several tenants or plan versions.
 func (x *topText) id() topID {
 	var room [512]byte
 	sum := sha256.Sum256(x.appendTo(room[:0]))
@@ -96,8 +96,8 @@ func (x *topText) id() topID {
 	return id
 }
 
-// appendTo appends the text of the key without its tenant to text. id hashes the result. Different
-// keys have different results.
+// appendTo appends the text of the key, without its tenant, to text. The text is unambiguous:
+// different keys have different texts.
 func (x *topText) appendTo(text []byte) []byte {
 	text = appendText(text, x.policy)
 	for _, name := range x.names {

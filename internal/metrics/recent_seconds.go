@@ -9,25 +9,26 @@ import (
 // ringSeconds is the number of past seconds for which a ring has counts.
 const ringSeconds = 900
 
-// maxRings is the maximum number of tenants that have counts by second. When another tenant is
-// counted, the one that was counted least recently is removed. A tenant with counts in each of the
-// last 15 minutes uses about 75 kB.
+// maxRings is the maximum number of tenants that have counts by second. When a further tenant
+// is counted, the tenant that was counted least recently is removed. A tenant with counts in
+// each of the last 15 minutes uses about 75 kB.
 const maxRings = 1_000
 
-// A ring contains the counts of the last 15 minutes by second, for each tenant, and for all tenants
-// together under the number 0. Each drain adds to it.
+// A ring contains the counts of the last 15 minutes by second: those of each tenant, and in all
+// those of all tenants together. Each drain adds to it.
 type ring struct {
 	mu      sync.Mutex
 	tenants map[uint32]*list.Element // of recent; their values are *tenantRing
 	recent  list.List                // ordered by the last count, the latest first; without tenant 0
 	all     tenantRing
-	// end is the second in which the last drain began. All decisions of earlier seconds are
-	// counted.
+	// end is the second in which the last drain began. The ring contains all decisions of
+	// earlier seconds.
 	end int64
 }
 
-// A tenantRing contains the counts of one tenant by second. Its elements are minutes; the index is
-// the minute modulo the length of the array. An element is nil if the minute has no counts.
+// A tenantRing contains the counts of one tenant by second. minutes has one element for each of
+// the last 15 minutes; the index is the minute modulo the length of the array. An element is
+// nil if the minute has no counts.
 type tenantRing struct {
 	tenant  uint32
 	minutes [ringSeconds / 60]*ringMinute
@@ -38,8 +39,8 @@ type ringMinute struct {
 	seconds [60]ringSecond
 }
 
-// A ringSecond is Counts with numbers of 32 bits, to save memory. A number that would exceed
-// 4,294,967,295 stays at this value.
+// A ringSecond has the same numbers as Counts, in 32 bits each to save memory; only cost has 64
+// bits. A number that would exceed 4,294,967,295 stays at this value.
 type ringSecond struct {
 	fields [countFields - 1]uint32
 	cost   int64
@@ -48,7 +49,8 @@ type ringSecond struct {
 // countFields is the number of fields of Counts. Cost is the last one.
 const countFields = 19
 
-// add adds the counts of a tenant in the second at.
+// add adds counts of a tenant in the second at. Tenant 0 stands for decisions that are counted
+// only in the sum over all tenants.
 func (r *ring) add(tenant uint32, at int64, counts *Counts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +60,7 @@ func (r *ring) add(tenant uint32, at int64, counts *Counts) {
 	}
 }
 
-// until sets end: the caller has added the counts of all earlier seconds.
+// until sets end. The caller has added the counts of all seconds before end.
 func (r *ring) until(end int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +93,7 @@ func (t *tenantRing) add(at int64, counts *Counts) {
 	case *place == nil:
 		*place = &ringMinute{at: minute}
 	case (*place).at > minute:
-		return // the counts are older than the ring, which has overwritten their minute
+		return // the element has a newer minute, so these counts are more than 15 minutes old
 	case (*place).at < minute:
 		**place = ringMinute{at: minute}
 	}
@@ -110,10 +112,10 @@ func (s *ringSecond) counts() (c Counts) {
 	return c
 }
 
-// Seconds returns this node's counts of a tenant for each second after since, oldest first, for at
-// most the last 15 minutes. Tenant 0 is the sum over all tenants. Seconds without decisions are
-// included. The newest second in the result is one or two seconds old, and the next drain may still
-// add counts to it.
+// Seconds returns this node's counts of a tenant for each second after since, oldest first, at
+// most those of the last 15 minutes. Tenant 0 is the sum over all tenants. Seconds without
+// decisions are included. The newest second in the result is one or two seconds old, and the
+// next drain may still add counts to it.
 func (r *Recorder) Seconds(tenant uint32, since time.Time) []Second {
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()

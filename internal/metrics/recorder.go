@@ -24,29 +24,31 @@ type Config struct {
 	Snapshot func() SnapshotState
 	// Redis returns the state of the shared limiter. Default: no metrics about it.
 	Redis func() RedisState
-	// Database returns whether the database rejects writes, and since when. Default: no metrics
-	// about it.
+	// Database returns since when the database has rejected writes, and the zero value if it
+	// accepts them. Default: no metrics about it.
 	Database func() Refusing
-	// Admission returns the number of checks in the queue in front of the limiter. Default: no
-	// metrics about it.
+	// Admission returns the load of the queue in front of the limiter. Default: no metrics
+	// about it.
 	Admission func() AdmissionState
-	// Connections returns the number of open connections of the listener. Default: no metrics about
-	// it.
+	// Connections returns the load of the HTTP listener. Default: no metrics about it.
 	Connections func() ConnectionState
-	// DeniedRequests returns the number of requests that the limits of the API denied. Default: no metric about them.
+	// DeniedRequests returns the number of API requests that were denied by the rate limits of
+	// the API itself. Default: no metric about them.
 	DeniedRequests func() int64
-	// AuditLines returns the number of lines that the audit log had when this node last logged the
-	// hash of its newest line. Default: no metric about it.
+	// AuditLines returns the number of lines that the audit log had when this node last logged
+	// the hash of the newest line. Default: no metric about it.
 	AuditLines func() int64
 	// Leases returns the state of the quota that this node holds on lease. Default: no metrics
 	// about it.
 	Leases func() LeaseState
-	// OutageJournal returns the state of the outage journal. Default: no metrics about it.
+	// OutageJournal returns the state of the journal of units that failure modes admitted. Default:
+	// no metrics about it.
 	OutageJournal func() OutageJournalState
-	// Reservations returns the number of outstanding reservations, and how many were made and ended. Default: no metrics
-	// about them.
+	// Reservations returns the number of outstanding reservations, and how many this node has
+	// created and ended. Default: no metrics about them.
 	Reservations func() enforcement.ReservationCounts
-	// Log returns how many log lines could not be written. Default: no metrics about it.
+	// Log returns the number of log lines that could not be written. Default: no metrics about
+	// it.
 	Log func() logging.Status
 	// Durable returns the state of the durable counters. Default: no metrics about it.
 	Durable func() DurableState
@@ -64,9 +66,9 @@ type SnapshotState struct {
 	Revision  int64
 	Age       time.Duration // time since the database last confirmed that the snapshot is the newest
 	Problems  int           // number of tenants, plans, keys and exceptions that cannot be used as stored
-	FromDisk  bool          // the snapshot is from the disk, because the database has been unavailable since the start
-	Held      bool          // a newer state of the database waits for an operator's confirmation
-	Listening bool          // the node receives notifications of changes
+	FromDisk  bool          // the snapshot was read from the disk, and the database has been unavailable since the start of the node
+	Held      bool          // a newer state of the database exists that takes effect only when an operator confirms it
+	Listening bool          // the node receives notifications of changes; otherwise it only polls
 	Swaps     int64
 	Tenants   int
 	Planless  int // tenants without a plan
@@ -76,17 +78,17 @@ type SnapshotState struct {
 
 // RedisState describes the limiter that all nodes share, and its memory.
 type RedisState struct {
-	Reachable   bool // the last call succeeded
-	BreakerOpen bool // the node makes no calls; failure modes decide immediately
-	// Mismatches is the number of requests for which the decision of the script differs from that
-	// of the Go code.
+	Reachable   bool // the last call of Redis succeeded
+	BreakerOpen bool // the node does not call Redis for a while; failure modes decide immediately
+	// Mismatches is the number of requests for which the script and the Go code made different
+	// decisions.
 	Mismatches int64
 	// Calls is the number of successful script calls. Concurrent checks may share one call.
 	Calls int64
-	// Recalled is the number of requests that this node denied without a call of Redis, because a
-	// recent call for the same counter was denied.
+	// Recalled is the number of requests that this node denied without a call of Redis, because
+	// a recent call had denied a request for the same counter.
 	Recalled int64
-	// Refusing is nonzero while the shared limiter is reachable and rejects writes.
+	// Refusing has a nonzero Since while the shared limiter is reachable and rejects writes.
 	Refusing Refusing
 	// Losses is the number of times that the node detected a loss of data in the shared limiter,
 	// for example after a restart.
@@ -98,21 +100,25 @@ type RedisState struct {
 	Keys []TenantKeys
 }
 
-// DurableState is the state of the durable counters of a node and of their states in the database.
+// DurableState describes the durable counters of a node and their states that wait for the
+// database.
 type DurableState struct {
-	// Waiting is the number of states that are not in the database yet; WaitingFor is the age of the oldest change.
+	// Waiting is the number of states that are not in the database yet. WaitingFor is the age
+	// of the oldest change among them.
 	Waiting    int
 	WaitingFor time.Duration
-	// Written and NotKept count states since the start: those that were written, and changes that were dropped because
-	// too many states waited.
+	// Written is the number of states that were written to the database since the start of the
+	// node. NotKept is the number of changes that were dropped because too many states waited.
 	Written, NotKept int64
-	// Restoring is set while the counters are lost and not restored yet. Restored counts restorations since the start.
+	// Restoring is set while the counters in the limiter are lost and not restored yet.
+	// Restored is the number of restorations since the start.
 	Restoring bool
 	Restored  int64
 }
 
-// TenantKeys is the estimated number of live counters that a tenant has in the shared limiter, and
-// the maximum. When the maximum is reached, all new partitions of a limit share one counter.
+// TenantKeys compares the estimated number of live counters that a tenant has in the shared
+// limiter (Live) with the maximum (Max). When the maximum is reached, Full is set, and all new
+// partitions of a limit share one counter.
 type TenantKeys struct {
 	Tenant    string // slug
 	Live, Max int64
@@ -134,20 +140,25 @@ type ConnectionState struct {
 
 // AdmissionState is the load of the queue in front of the limiter.
 type AdmissionState struct {
-	InService, Waiting int64 // total weight of the checks in service, and of the waiting ones
-	Overloaded         int64 // number of checks that were rejected since the start, because the queue was full
+	// InService is the total weight of the checks that the limiter is deciding, Waiting that of
+	// the checks in the queue.
+	InService, Waiting int64
+	Overloaded         int64 // number of checks rejected since the start of the node because the queue was full
 }
 
-// OutageJournalState describes what failure modes admitted while Redis was away, and what became of it.
+// OutageJournalState counts the units that failure modes admitted while Redis was unavailable. Keys
+// is the number of counters for which such units wait to be charged. Charged is the number of
+// units that were charged later, Dropped that of the units that never will be.
 type OutageJournalState struct {
 	Keys             int
 	Charged, Dropped int64
 }
 
-// LeaseState describes the quota that this node holds on lease: it charged the quota ahead and may
-// allow it without asking Redis.
+// LeaseState describes the quota that this node holds on lease. The node charged this quota
+// ahead and may allow requests from it without a call of Redis.
 type LeaseState struct {
-	// Drawn, Spent and Returned are the numbers of units since the start of the process.
+	// Drawn, Spent and Returned are the numbers of units that were leased, used for allowed
+	// requests, and given back since the start of the process.
 	Drawn, Spent, Returned int64
 	// Answered is the number of checks that this node decided from leased quota, without a call of
 	// Redis.
@@ -157,20 +168,20 @@ type LeaseState struct {
 	Held, Counters int64
 }
 
-// FlushState describes the counts that are not in the database yet, and the recent flushes.
+// FlushState describes the rows that are not in the database yet, and the recent flushes.
 type FlushState struct {
 	WaitingRows     int           // number of rows that are not in the database yet
 	Waiting         time.Duration // age of the oldest count that is not in the database yet; 0 if there is none
 	Flushed, Failed int64         // numbers of successful and failed flushes since the start
 	// WaitingRefusals is the number of kept denials that are not in the database yet.
 	WaitingRefusals int
-	// FlushedAt is the time of the last successful write; zero if there was none. FailingSince is
-	// the time of the first failure since then; zero if the last write succeeded.
+	// FlushedAt is the time of the last successful write; zero if there was none. FailingSince
+	// is the time of the first failure after that write; zero if no write has failed since.
 	FlushedAt, FailingSince time.Time
 	// Failure is the error of the last write; nil if it succeeded.
 	Failure error
-	// Folded is the number of rows that were combined with other rows, or dropped, to save memory.
-	// NotKept is the number of denials that were dropped.
+	// Folded is the number of rows that were combined with other rows, or dropped, to save
+	// memory. NotKept is the number of denials that were dropped. Both count since the start.
 	Folded, NotKept int64
 }
 
@@ -180,25 +191,25 @@ type Recorder struct {
 	cfg      Config
 	registry *prometheus.Registry
 	shards   []*shard
-	next     atomic.Uint32 // index of the shard for the next goroutine whose processor has none
+	next     atomic.Uint32 // index of the shard that the next new element of pool gets
 	pool     sync.Pool     // of *shard; a sync.Pool, so that each processor keeps using the same shard
 	limiter  limiterCounts
 	standIn  limiterCounts
 	retry    histogram               // retry times of denials by limits and blocks, in milliseconds
 	tenants  map[string]*tenantTally // by slug; the set of tenants does not change
 	refusals sampler
-	folded   atomic.Uint64 // number of decisions that did not get their own rows
+	folded   atomic.Uint64 // number of decisions that are counted only in the sums of all tenants
 	ring     ring
 	drains   drainState
 }
 
-// An outcome has the properties of a decision that all rows counting this decision need. Record
-// computes it once.
+// An outcome has the properties of a decision that each row which counts the decision needs.
+// Record computes it once for all rows.
 type outcome struct {
 	field field
 	owner *enforcement.Rule // the policy that denied; nil if no policy denied
-	limit string            // name of the owner's limit that denied
-	key   [16]byte          // partition of the owner's counter
+	limit string            // name of the owner's limit that denied; "" if no limit denied
+	key   [16]byte          // partition of the owner's counter for this check
 	marks
 }
 
@@ -210,11 +221,11 @@ type marks struct {
 	degraded bool
 	local    bool
 	cost     int64 // cost that was charged
-	requests int64 // number of requests that the decision allowed, or 1 if it denied
+	requests int64 // number of requests that the decision allowed; 1 if it denied
 }
 
-// Record counts a decision. It ignores decisions of checks in mode peek. It keeps no reference to
-// d.
+// Record counts a decision. It ignores decisions of checks in mode peek. It keeps no reference
+// to d.
 func (r *Recorder) Record(d *enforcement.Decision) {
 	mode := modeEnforce
 	switch d.Check.Mode {
@@ -274,8 +285,8 @@ func outcomeOf(d *enforcement.Decision) outcome {
 	return o
 }
 
-// largestCost returns the largest cost in limits. The limits of one decision can have different
-// costs, because each policy computes its own.
+// largestCost returns the largest cost in limits. One decision can have different costs, because
+// each policy computes its own cost.
 func largestCost(limits []enforcement.LimitState) (largest int64) {
 	for i := range limits {
 		largest = max(largest, limits[i].Cost)
@@ -293,7 +304,7 @@ func allFit(limits []enforcement.LimitState) bool {
 	return true
 }
 
-// limitsOf returns the number of limits at the start of the list that belong to the policy of rule.
+// limitsOf returns how many elements at the start of limits belong to the policy rule.
 func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
 	for n < len(limits) && limits[n].Rule == rule {
 		n++
@@ -301,8 +312,9 @@ func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
 	return n
 }
 
-// find sets the policy, the limit and the partition that caused a denial. If several limits denied
-// the request, it uses the one that Decision.DenyingLimit returns.
+// find sets owner, limit and key to the policy, the limit and the partition that caused a
+// denial. If several limits denied the request, find uses the one that Decision.DenyingLimit
+// returns.
 func (o *outcome) find(d *enforcement.Decision) {
 	switch d.Reason {
 	case enforcement.ReasonOverLimit, enforcement.ReasonCostExceedsQuota:
@@ -322,9 +334,9 @@ func (o *outcome) find(d *enforcement.Decision) {
 	}
 }
 
-// partitionOf returns the partition of the policy rule for a decision. The policy's limits in the
-// decision have it. If they do not, because the limiter was not called, partitionOf computes it
-// from the check.
+// partitionOf returns the partition that the policy rule has for a decision. It reads the
+// partition from the limits in the decision. If the decision has none, because the limiter was
+// not called, partitionOf computes the partition from the check.
 func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
 	for i := range d.Limits {
 		if d.Limits[i].Rule == rule && d.Limits[i].Partition != ([16]byte{}) {
@@ -334,7 +346,9 @@ func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
 	return rule.PartitionOf(d.Check)
 }
 
-// record adds a decision of the second at to all rows that count it.
+// record adds a decision of the second at to all rows that count it: those of the tenant, the
+// route and the policies. If there is no room for the tenant, it adds the decision only to
+// together.
 func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 	p := c.minute(minuteOf(at), d.Subject)
 	if p == nil {
@@ -361,10 +375,11 @@ func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 	}
 }
 
-// sampledOf is how rarely the remaining quota is sampled: for one of sampledOf decisions.
+// sampledOf says which part of the decisions is sampled for the remaining quota: one of
+// sampledOf.
 const sampledOf = 16
 
-// policies adds a decision to the row of each policy that applied. m contains these rows.
+// policies adds a decision to the row of each policy that applied. p contains these rows.
 func (c *content) policies(p *tenantMinute, d *enforcement.Decision, o *outcome) {
 	sampled := d.ID[15]%sampledOf == 0 // the last byte of the ID is random
 	limits := d.Limits
@@ -392,8 +407,9 @@ func (c *content) policies(p *tenantMinute, d *enforcement.Decision, o *outcome)
 	}
 }
 
-// of returns the marks of a decision for the row of the policy rule. limits are the limits of this
-// policy in the decision.
+// of returns the marks of a decision for the row of the policy rule. They differ from o.marks:
+// cost and shadow are those of this policy. limits are the limits of this policy in the
+// decision.
 func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d *enforcement.Decision) marks {
 	own := o.marks
 	own.local = o.local && len(limits) > 0
@@ -409,8 +425,8 @@ func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d 
 	return own
 }
 
-// leastRemaining returns the bucket of remaining quota for the limit that has the smallest part of
-// its quota left.
+// leastRemaining returns the bucket of remaining quota for one of the limits: the one with the
+// smallest part of its quota left.
 func leastRemaining(limits []enforcement.LimitState) int {
 	least := remainingBuckets - 1
 	for i := range limits {
@@ -424,11 +440,11 @@ func leastRemaining(limits []enforcement.LimitState) int {
 	return least
 }
 
-// A field selects the field of Counts in which a decision is counted by its reason.
+// A field selects a field of Counts: the one that counts decisions with a certain reason.
 type field func(*Counts) *int64
 
-// fieldsByReason has the field of each reason that occurs either only in allowed decisions or only
-// in denied ones. fieldOf handles the other reasons.
+// fieldsByReason has the field of each reason that occurs either only in allowed decisions or
+// only in denied ones. fieldOf handles the other reasons, ok and no_policy.
 var fieldsByReason = map[enforcement.Reason]field{
 	enforcement.ReasonAllowedByList:    func(c *Counts) *int64 { return &c.Listed },
 	enforcement.ReasonOverLimit:        func(c *Counts) *int64 { return &c.OverLimit },
@@ -463,8 +479,7 @@ func fieldOf(d *enforcement.Decision) field {
 	return func(c *Counts) *int64 { return &c.Unavailable }
 }
 
-// hasRetry reports whether the retry times of denials with this reason are counted in
-// SketchRetryAfter.
+// hasRetry reports whether SketchRetryAfter counts the retry times of denials with this reason.
 func hasRetry(r enforcement.Reason) bool {
 	return r == enforcement.ReasonOverLimit || r == enforcement.ReasonCostExceedsQuota || r == enforcement.ReasonBlocked
 }

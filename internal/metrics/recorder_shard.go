@@ -8,15 +8,16 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A shard is memory in which one goroutine at a time counts decisions, without a lock. A goroutine
-// that finds a shard busy tries the next one. There are more shards than processors, so waiting is
-// rare. A drain holds a shard only while it swaps content and spare.
+// A shard is memory in which one goroutine at a time counts decisions. A goroutine reserves it
+// with the atomic flag busy. If the shard is busy, the goroutine tries the next shard. There
+// are more shards than processors, so waiting is rare. A drain holds a shard only while it
+// swaps content and spare.
 type shard struct {
 	busy  atomic.Bool
 	index int
 	tallies
 	content *content
-	spare   *content // empty; the next drain swaps it with content
+	spare   *content // an empty content; the next drain swaps it with content
 }
 
 // acquire reserves a shard for the caller until the caller passes it to release.
@@ -36,32 +37,35 @@ func (r *Recorder) release(s *shard) {
 	r.pool.Put(s)
 }
 
-// take waits until no goroutine uses the shard and then reserves it for the caller. drain calls it.
+// take waits until no goroutine uses the shard and then reserves it for the caller, who must
+// reset busy. drain calls it.
 func (s *shard) take() {
 	for !s.busy.CompareAndSwap(false, true) {
 		runtime.Gosched()
 	}
 }
 
-// A content contains the counts of a shard since the last drain. A drain empties it but keeps its
-// memory, because a tenant probably needs the same rows again in the next second.
+// A content contains the counts of a shard since the last drain. A drain empties the content
+// and keeps its memory, because a tenant probably needs the same rows again in the next second.
 type content struct {
 	minutes map[minuteKey]*tenantMinute
-	last    *tenantMinute // the one that was used last
-	// size is the estimated memory of all tenantMinutes in bytes. No row is added that would raise
-	// it above max.
+	last    *tenantMinute // the element of minutes that was used last
+	// size is the estimated memory of all tenantMinutes in bytes. No row is added if size would
+	// then exceed max.
 	size, max int
-	// together counts, by second, the decisions for which no tenantMinute fit in memory.
+	// together counts, by second, the decisions for whose tenant no tenantMinute fit in memory.
+	// folded is their number.
 	together []secondCounts
 	folded   int64
 	samples  []sample
 	parts    []enforcement.KeyPart // scratch memory for describe
 }
 
-// maxContents is the maximum memory of the contents of all shards in bytes. It is enough for 50,000
-// tenants in one second, each with three policies and one route. When it is full, a decision for a
-// new tenant, route or policy is only added to the sums of all tenants. Sketches of top keys stop
-// growing; their counts stay correct, with a larger error.
+// maxContents is the maximum memory of the contents of all shards in bytes. It is enough for
+// 50,000 tenants in one second, each with three policies and one route. When it is used up, a
+// decision of a new tenant is counted only in the sum of all tenants, and a decision for a new
+// route or policy only in the sum of its tenant. Sketches of top keys stop growing. Their
+// counts stay valid, with a larger error.
 const maxContents = 128 << 20
 
 // Estimated sizes in bytes: of a tenantMinute, of a row of counts, and of a key in a sketch.
@@ -82,11 +86,11 @@ type minuteKey struct {
 // plan.
 type tenantMinute struct {
 	minuteKey
-	used    bool // since the previous drain
+	used    bool // set if decisions were counted since the previous drain
 	size    int
 	seconds []secondCounts // of all decisions
 	routes  map[string]*Counts
-	route   string // the route that was used last
+	route   string // the route that was used last; routed has its counts
 	routed  *Counts
 	rules   []*ruleCounts // index: Rule.Index
 	limited topKeys
@@ -111,8 +115,8 @@ func newContent(size int) *content {
 	return &content{minutes: make(map[minuteKey]*tenantMinute), max: size}
 }
 
-// minute returns the tenantMinute in which a decision of a tenant is counted, and creates it if
-// needed. It returns nil if a new one does not fit in memory.
+// minute returns the tenantMinute in which a decision of the tenant s is counted. It creates
+// the tenantMinute if needed. It returns nil if a new one does not fit in memory.
 func (c *content) minute(minute uint32, s *enforcement.Subject) *tenantMinute {
 	key := minuteKey{minute, s.Number, s.Plan}
 	p := c.last
@@ -143,8 +147,8 @@ func (c *content) grow(p *tenantMinute, size int) {
 	p.size += size
 }
 
-// second returns the counts of the second at in list. If list has none for this second, it appends
-// an empty element.
+// second returns the counts of the second at in list. If list has none for this second, it
+// appends an element.
 func second(list *[]secondCounts, at int64) *Counts {
 	l := *list
 	for i := len(l) - 1; i >= 0; i-- {
@@ -156,8 +160,8 @@ func second(list *[]secondCounts, at int64) *Counts {
 	return &(*list)[len(*list)-1].Counts
 }
 
-// onRoute returns the row of counts of a route in m. If there is no row yet, onRoute adds one. It
-// returns nil if a new row does not fit in memory.
+// onRoute returns the row of counts of a route in p. It creates the row if needed. It returns
+// nil if a new row does not fit in memory.
 func (c *content) onRoute(p *tenantMinute, route string) *Counts {
 	if p.routed != nil && p.route == route {
 		return p.routed
@@ -175,8 +179,8 @@ func (c *content) onRoute(p *tenantMinute, route string) *Counts {
 	return counts
 }
 
-// ofRule returns the row of counts of a policy in m. If there is no row yet, ofRule adds one. It
-// returns nil if a new row does not fit in memory.
+// ofRule returns the row of counts of a policy in p. It creates the row if needed. It returns
+// nil if a new row does not fit in memory.
 func (c *content) ofRule(p *tenantMinute, r *enforcement.Rule) *ruleCounts {
 	if r.Index >= len(p.rules) || p.rules[r.Index] == nil {
 		if r.Index >= len(p.rules) || !c.fits(rowSize) {
@@ -188,8 +192,8 @@ func (c *content) ofRule(p *tenantMinute, r *enforcement.Rule) *ruleCounts {
 	return p.rules[r.Index]
 }
 
-// key adds one decision to the sketch top, for the key that a policy computes from the decision. m
-// is the tenantMinute that contains top.
+// key adds one decision to the sketch top, which belongs to p. The key is the one that the
+// policy r computes from the decision; partition identifies its counter.
 func (c *content) key(p *tenantMinute, top *topKeys, r *enforcement.Rule, partition [16]byte, d *enforcement.Decision) {
 	held := cap(top.entries)
 	if n := len(top.entries); n == held && n > 0 && !c.fits(keySize*n) {
@@ -202,8 +206,8 @@ func (c *content) key(p *tenantMinute, top *topKeys, r *enforcement.Rule, partit
 	c.grow(p, keySize*(cap(top.entries)-held))
 }
 
-// reset empties c after a drain. It deletes each tenantMinute that was not used since the previous
-// drain, and keeps the memory of the others.
+// reset empties c after a drain. It keeps the memory of each tenantMinute that was used since
+// the previous drain, and deletes the others.
 func (c *content) reset() {
 	for key, p := range c.minutes {
 		if !p.used {
@@ -235,5 +239,6 @@ func (p *tenantMinute) reset() {
 	p.retry.never = 0
 }
 
-// minuteOf returns the minute that contains the second at. Both are counted from the epoch.
+// minuteOf returns the number of the minute that contains the second at. Both are counted from
+// the epoch.
 func minuteOf(at int64) uint32 { return uint32(min(max(at/60, 0), math.MaxUint32)) }

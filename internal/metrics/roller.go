@@ -19,27 +19,29 @@ type RollerConfig struct {
 	Holder string
 	// Every is the time between two calls of Turn. Default: 10 s.
 	Every time.Duration
-	// Minutes, Hours and Days are how long the rows of these steps are kept, Refusals how long kept
-	// denials are. Default: 48 h, 90 days, 3 years, and 24 h.
+	// Minutes, Hours and Days are how long the rows of these steps are kept. Refusals is how
+	// long kept denials are kept. Defaults: 48 h, 90 days, 3 years, and 24 h.
 	Minutes, Hours, Days, Refusals time.Duration
-	// MaxRefusals is the maximum number of kept denials. Default: 100,000.
+	// MaxRefusals is the maximum number of kept denials; the oldest ones above it are deleted.
+	// Default: 100,000.
 	MaxRefusals int
-	// Logger logs the first failure and the recovery. Default: no logging.
+	// Logger logs the first of several consecutive failures, and the recovery. Default: no
+	// logging.
 	Logger *slog.Logger
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// The name and duration of the lease that one node at a time holds to roll up counts. If clock skew
-// results in two holders, the counts stay correct, because RollUp does nothing if the other holder
-// has done the roll-up.
+// The name and the duration of a lease. Only the node that holds it rolls up counts. If clock
+// skew results in two holders, the counts stay correct: RollUp does nothing if the other holder
+// has already done the roll-up.
 const (
 	rollUpLease     = "roll-up"
 	rollUpLeaseLife = 30 * time.Second
 )
 
-// nodesKept is how long the store keeps the number of the last batch of a node. If a node cannot
-// reach the database for longer than this, its last batch might be added twice.
+// nodesKept is how long the store keeps the number of the last batch of a node. If a node
+// cannot reach the database for longer, the store might add the node's last batch twice.
 const nodesKept = 30 * 24 * time.Hour
 
 // A Roller computes the rows of hours and days from rows of finer steps, and deletes expired rows.
@@ -63,7 +65,7 @@ func NewRoller(s Store, c RollerConfig) *Roller {
 	return &Roller{store: s, cfg: c}
 }
 
-// Run calls Turn at each interval until ctx ends.
+// Run calls Turn, waits about Every, and repeats this until ctx ends.
 func (r *Roller) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r.note(ctx, r.Turn(ctx))
@@ -72,7 +74,7 @@ func (r *Roller) Run(ctx context.Context) error {
 	return nil
 }
 
-// note logs the first of several consecutive failures, and the recovery.
+// note logs err if it is the first of several consecutive failures, and logs the recovery.
 func (r *Roller) note(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -84,8 +86,8 @@ func (r *Roller) note(ctx context.Context, err error) {
 	r.failing = err != nil
 }
 
-// Turn does all due roll-ups and deletes expired rows. It does nothing if another process holds the
-// lease.
+// Turn does all due roll-ups and deletes a bounded number of expired rows. It does nothing if
+// another process holds the lease.
 func (r *Roller) Turn(ctx context.Context) error {
 	mine, err := r.lease(ctx)
 	if err != nil || !mine {
@@ -103,11 +105,12 @@ func (r *Roller) lease(ctx context.Context) (bool, error) {
 	return mine, nil
 }
 
-// rollUpPiece is the number of due roll-ups that rollUp requests from the store at once.
+// rollUpPiece is the number of new roll-ups that rollUp reads from the store with one query.
 const rollUpPiece = 24
 
-// rollUp does the due roll-ups, oldest first. It renews the lease before each one. If one fails, it
-// continues with the others; the next call of Turn tries the failed ones again.
+// rollUp does the due roll-ups, oldest first. It renews the lease before each one and stops if
+// it has lost the lease. If a roll-up fails, it continues with the others; the next call of
+// Turn tries the failed ones again.
 func (r *Roller) rollUp(ctx context.Context) error {
 	done := make(map[RollUp]bool)
 	var errs []error
@@ -119,7 +122,7 @@ func (r *Roller) rollUp(ctx context.Context) error {
 		fresh := 0
 		for _, u := range due {
 			if done[u] {
-				continue // it failed, or a late flush made it due again
+				continue // the roll-up failed in this call, or a late flush made it due again
 			}
 			fresh++
 			done[u] = true
@@ -140,8 +143,9 @@ func (r *Roller) rollUp(ctx context.Context) error {
 	}
 }
 
-// merge combines the stored forms of the sketches with the same name into one. It leaves out those
-// that it cannot decode, such as those that a newer release wrote.
+// merge combines the stored forms of sketches with the same name into one stored form. It
+// leaves out those that it cannot decode, such as those that a newer release wrote. If it can
+// decode none, it returns nil.
 func (r *Roller) merge(name string, docs [][]byte) ([]byte, error) {
 	readable := make([][]byte, 0, len(docs))
 	var unread error
@@ -161,7 +165,7 @@ func (r *Roller) merge(name string, docs [][]byte) ([]byte, error) {
 	return mergeSketches(name, readable)
 }
 
-// prunePieces is the maximum number of times that one call of Turn calls Store.Prune.
+// prunePieces is the maximum number of calls of Store.Prune in one call of Turn.
 const prunePieces = 50
 
 func (r *Roller) prune(ctx context.Context) error {

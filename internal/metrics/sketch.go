@@ -9,13 +9,17 @@ import (
 // The names of sketches, which are stored as JSON. topkeys_json.go encodes, decodes and merges the
 // sketches of top keys, and histogram.go those of histograms.
 const (
-	SketchLimitedKeys    = "limited_keys"    // top keys by denials by limits of the key's policy
-	SketchAllowedKeys    = "allowed_keys"    // top keys by allowed decisions; only enforced policies with a count_by
+	SketchLimitedKeys    = "limited_keys"    // top keys by denials by limits of the policy to which the key belongs
+	SketchAllowedKeys    = "allowed_keys"    // top keys by allowed decisions; only keys of enforced policies with a count_by
 	SketchLimitedTenants = "limited_tenants" // only for tenant 0: top tenants by denials by limits
 	SketchBusyTenants    = "busy_tenants"    // only for tenant 0: top tenants by decisions
 	SketchRetryAfter     = "retry_after"     // histogram of retry_after_ms of denials by limits and blocks
-	SketchRemaining      = "remaining"       // for each policy: histogram of remaining/quota at the decision, from a sample
-	SketchLatency        = "latency"         // only for tenant 0: histograms of the duration of limiter calls (µs), shared and local
+	// For each policy: histogram of remaining divided by quota at the time of the decision,
+	// from a sample of the decisions.
+	SketchRemaining = "remaining"
+	// Only for tenant 0: histograms of the duration of limiter calls in µs, one for the shared
+	// limiter and one for the node's own.
+	SketchLatency = "latency"
 )
 
 // A SketchKey identifies a stored sketch.
@@ -34,11 +38,11 @@ type SketchRow struct {
 	Doc []byte // JSON
 }
 
-// A sketch is one of the summaries that are stored under the names Sketch…. decodeSketch decodes
-// what encode returns.
+// A sketch is one of the summaries that are stored under the names Sketch…. encode returns the
+// stored form; decodeSketch reads it.
 type sketch interface {
-	// absorb adds the counts of o, which is a sketch with the same name. Afterwards the sketch may
-	// use the memory of o.
+	// absorb adds the counts of o, which has the same name. The sketch may use the memory of o,
+	// so the caller must not use o after the call.
 	absorb(o sketch)
 	encode() []byte
 	// size returns the estimated memory of the sketch in bytes.
@@ -78,9 +82,10 @@ func decodeRetryTimes(text []byte) (*retryTimes, error) {
 	return &retryTimes{h, doc.Never}, err
 }
 
-// latencies is the sketch SketchLatency. Its values are in microseconds. shared contains the calls
-// of the limiter that all nodes share, or of the only limiter. local contains the calls of the
-// node's own limiter, which decides while the shared one is unavailable.
+// latencies is the sketch SketchLatency. Its values are in microseconds. shared has the calls
+// of the limiter that all nodes share; on a single node without Redis, this is its only
+// limiter. local has the calls of the node's own limiter, which decides while the shared one is
+// unavailable.
 type latencies struct{ shared, local logHistogram }
 
 type latencyDoc struct {
@@ -115,8 +120,8 @@ const remainingBuckets = 21
 
 type remainingCounts = [remainingBuckets]int64
 
-// remainingBucket returns the index of the bucket for a decision that left remaining units of
-// quota.
+// remainingBucket returns the index of the bucket for a decision after which remaining of quota
+// units were left.
 func remainingBucket(remaining, quota int64) int {
 	if remaining <= 0 || quota <= 0 {
 		return 0
@@ -125,7 +130,7 @@ func remainingBucket(remaining, quota int64) int {
 		return remainingBuckets - 1
 	}
 	const steps = remainingBuckets - 1
-	return int((remaining*steps + quota - 1) / quota) // does not overflow, because no quota is above 10^12
+	return int((remaining*steps + quota - 1) / quota) // does not overflow, because quota is at most 10^12
 }
 
 // remainingShares is the sketch SketchRemaining: a histogram for each policy slug.
@@ -175,8 +180,8 @@ func decodeRemaining(text []byte) (remainingShares, error) {
 	return r, nil
 }
 
-// decodeSketch decodes the stored form of the sketch with the given name. It returns an error for
-// any text that encode cannot have written.
+// decodeSketch decodes the stored form of the sketch with the given name. It returns an error
+// for any text that encode of this release cannot have written.
 func decodeSketch(name string, doc []byte) (s sketch, err error) {
 	switch name {
 	case SketchLimitedKeys, SketchAllowedKeys, SketchLimitedTenants, SketchBusyTenants:
@@ -196,8 +201,8 @@ func decodeSketch(name string, doc []byte) (s sketch, err error) {
 	return s, nil
 }
 
-// mergeSketches combines the stored forms of several sketches with the same name into one stored
-// form.
+// mergeSketches combines the stored forms of sketches with the same name into one stored form.
+// It returns an error if it cannot decode one of them.
 func mergeSketches(name string, docs [][]byte) ([]byte, error) {
 	var all sketch
 	for _, doc := range docs {

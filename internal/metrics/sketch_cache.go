@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// Decoding a sketch takes most of the time of a query. The sketches of past hours and days rarely
-// change. Therefore a memory caches decoded sketches. It returns a cached sketch only if the stored
-// text is still the same.
+// Decoding sketches takes most of the time of a query. The sketches of past hours and days
+// rarely change. Therefore a memory caches decoded sketches. The cache returns a sketch only if
+// its stored text has not changed since it was decoded.
 
 // maxRemembered is the maximum size of the cache in bytes: about 4,000 full rankings of keys.
 const maxRemembered = 64 << 20
@@ -44,8 +44,9 @@ type documentMark struct {
 // addition to its own size.
 const memoryEntry = 2*int(unsafe.Sizeof(memoryKey{})+unsafe.Sizeof(memorized{})) + 64
 
-// remember returns the decoded sketch of a row: from the cache if the stored text has not changed,
-// otherwise from decode. The caller must not change the sketch.
+// remember returns the decoded sketch of a row. If the stored text has not changed, the sketch
+// comes from the cache. Otherwise remember calls decode and adds the result to the cache. The
+// caller must not change the sketch.
 func remember[T interface{ size() int }](m *memory, step Step, r *SketchRow, decode func(name string, doc []byte) (T, error)) (T, error) {
 	key := memoryKey{step, r.SketchKey}
 	text := documentMark{maphash.Bytes(markSeeds[0], r.Doc), len(r.Doc)}
@@ -59,13 +60,13 @@ func remember[T interface{ size() int }](m *memory, step Step, r *SketchRow, dec
 	if err != nil {
 		return s, err
 	}
-	const rounding = 8 // one eighth, because the allocator rounds sizes up
+	const rounding = 8 // sizes are increased by one eighth, because the allocator rounds up
 	m.keep(key, memorized{text, s, memoryEntry + s.size() + s.size()/rounding})
 	return s, nil
 }
 
-// keep adds a sketch to the cache. If the cache would exceed its maximum size, keep removes random
-// other sketches.
+// keep adds a sketch to the cache. If the cache would then exceed its maximum size, keep first
+// removes random other sketches. It does not add a sketch that is larger than the maximum.
 func (m *memory) keep(key memoryKey, s memorized) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,20 +7,20 @@ import (
 	"unicode/utf8"
 )
 
-// Most of the time of a query is spent on decoding sketches. This decoder is several times as fast
-// as encoding/json, because it accepts only the exact form that encode writes: the same members in
+// Decoding sketches takes most of the time of a query. This decoder is several times as fast as
+// encoding/json, because it accepts only the exact form that encode writes: the same members in
 // the same order, without spaces.
 
-// A scan decodes one document. at is the position of the next byte. bad is set by the first error
-// and stays set.
+// A scan decodes one document. at is the position of the next byte in text. The first error
+// sets bad, and nothing resets it.
 type scan struct {
 	text string
 	at   int
 	bad  bool
 }
 
-// is reports whether the document continues with the text next. If so, it also advances behind this
-// text.
+// is reports whether the rest of the document begins with next. If so, is also moves the
+// position behind next.
 func (s *scan) is(next string) bool {
 	if s.bad || !strings.HasPrefix(s.text[s.at:], next) {
 		return false
@@ -29,7 +29,8 @@ func (s *scan) is(next string) bool {
 	return true
 }
 
-// want advances behind the text next. If the document does not continue with it, want sets bad.
+// want moves the position behind next. If the rest of the document does not begin with next,
+// want sets bad.
 func (s *scan) want(next string) {
 	if !s.is(next) {
 		s.bad = true
@@ -65,7 +66,7 @@ func (s *scan) string() string {
 			s.bad = true
 		case c == '\\':
 			escaped = true
-			s.at++ // also over an escaped quote
+			s.at++ // skip the escaped character, which may be a quote
 		}
 	}
 	if s.bad || s.at >= len(s.text) {
@@ -85,7 +86,8 @@ func (s *scan) string() string {
 	return piece
 }
 
-// list reads a list. It calls element at the start of each element, and element must read it.
+// list reads a list. It calls element for each element of the list, and element must read one
+// element.
 func (s *scan) list(element func()) {
 	s.want("[")
 	if s.is("]") {
@@ -191,11 +193,12 @@ func scanTop(text string) (r topRead, ok bool) {
 	return r, s.end()
 }
 
-// usualValues is the number of attribute values per key for which scanTop allocates memory. Most
-// keys have fewer.
+// usualValues is the number of attribute values for which scanTop reserves memory beyond the
+// number of keys. Most keys have fewer values.
 const usualValues = 8
 
-// key reads one key, appends it to r.keys, and appends its attribute values to values.
+// key reads one key and appends it to r.keys. It appends the attribute values of the key to
+// values and returns the result.
 func (s *scan) key(r *topRead, values []topValue) []topValue {
 	var k topReadKey
 	s.want(`{"t":`)

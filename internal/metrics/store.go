@@ -7,12 +7,12 @@ import (
 
 // A Batch contains the rows that a node writes in one transaction.
 type Batch struct {
-	// Node identifies the process that counted. It is a UUID that each process creates when it
+	// Node is the ID of the process that counted. It is a UUID that each process creates when it
 	// starts.
 	Node string
-	// Seq is 1 for the first batch of a node and increases by one with each batch. If a node does
-	// not learn whether the store has added a batch, it sends the batch again with the same Seq and
-	// content.
+	// Seq is 1 for the first batch of a node and increases by one with each batch. If a node
+	// does not know whether the store has added a batch, it sends the batch again with the same
+	// Seq and content.
 	Seq      int64
 	Counts   []CountRow  // of minutes; the store adds them to the stored rows
 	Sketches []SketchRow // of minutes; the store replaces the stored rows
@@ -26,18 +26,18 @@ type Store interface {
 	// records which hours need a roll-up.
 	AddCounts(ctx context.Context, b Batch) error
 
-	// Kept returns which rows a query must read to get the counts of [from, to), in seconds since
-	// the epoch.
+	// Kept returns which rows are not deleted, and which hours and days in [from, to) need a
+	// roll-up. from and to are in seconds since the epoch.
 	Kept(ctx context.Context, from, to int64) (Kept, error)
 	// Mark returns a value that changes whenever AddCounts adds a batch.
 	Mark(ctx context.Context) (Mark, error)
-	// Counts returns the rows of one step that match the query, newest first.
+	// Counts returns the rows that match the query, newest first.
 	Counts(ctx context.Context, q CountQuery) ([]CountRow, error)
-	// SumCounts returns one row for each tenant and name: the sum of the rows that match the query.
-	// The row with the most Requests comes first. At of each row is the query's From.
+	// SumCounts returns one row for each tenant and name: the sum of the rows that match the
+	// query. The row with the most Requests comes first. The field At of each row is q.From.
 	SumCounts(ctx context.Context, q CountQuery) ([]CountRow, error)
-	// Sketches returns the sketches that match the query. All of them have the same step, and each
-	// node has its own.
+	// Sketches returns the sketches that match the query, oldest first. For one step and one
+	// name, each node has its own sketch.
 	Sketches(ctx context.Context, q SketchQuery) ([]SketchRow, error)
 	// Refusal returns a kept denial by its decision ID. The error is problem.NotFound if the denial
 	// is not kept, or if tenant is not 0 and the denial belongs to another tenant.
@@ -48,20 +48,22 @@ type Store interface {
 	// TakeLease acquires or renews the lease with the given name. The lease then belongs to holder
 	// until now + life. TakeLease returns false if another holder has the lease.
 	TakeLease(ctx context.Context, name, holder string, life time.Duration) (bool, error)
-	// RollUpsDue returns the hours and days that ended before now and whose rows lack counts that
-	// are in rows of the next finer step. They are ordered oldest first, hours before days.
+	// RollUpsDue returns at most limit hours and days that ended before now and need a roll-up,
+	// because rows of the next finer step have changed. Hours come before days, and older ones
+	// before newer ones.
 	RollUpsDue(ctx context.Context, now time.Time, limit int) ([]RollUp, error)
-	// RollUp recomputes the rows of one hour or day from the rows of the next finer step, in one
-	// transaction. It does nothing if the roll-up is not due. It calls merge to combine the
-	// sketches with the same key into one; if merge returns nil, RollUp leaves that sketch out.
+	// RollUp recomputes the rows of one hour or day from the rows of the next finer step. It
+	// does nothing if the roll-up is not due. Queries never see a part of the result. RollUp
+	// calls merge to combine the sketches of one tenant with the same name into one. If merge
+	// returns nil, RollUp writes no such sketch.
 	RollUp(ctx context.Context, r RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error
-	// Prune deletes expired rows, up to a bounded number in each call. more reports whether there
+	// Prune deletes expired rows, at most a fixed number in each call. more is true if there
 	// may be further expired rows.
 	Prune(ctx context.Context, r Retention) (more bool, err error)
 }
 
-// A Mark identifies the batches that all nodes together have added. If two marks are equal, no
-// batch was added between them. Marks have no order.
+// A Mark identifies the set of batches that all nodes together have added. If two marks are
+// equal, no batch was added in the time between them. Marks have no order.
 type Mark struct{ Nodes, Batches, Times int64 }
 
 // A RollUp is an hour or a day whose rows must be recomputed.
@@ -74,8 +76,8 @@ type RollUp struct {
 // Due lists the hour. The row of a day is complete unless Due lists the day or one of its hours. In
 // place of an incomplete row, a query reads the rows of the next finer step.
 type Kept struct {
-	// Minutes and Hours are the starts of the oldest rows of these two steps that are not deleted,
-	// in seconds since the epoch.
+	// Minutes and Hours are the times from which on the rows of these two steps are not
+	// deleted, in seconds since the epoch.
 	Minutes, Hours int64
 	// Due lists the hours and days in the time range that need a roll-up.
 	Due []RollUp
@@ -86,10 +88,10 @@ type CountQuery struct {
 	Step     Step
 	From, To int64 // seconds since the epoch, multiples of the step
 	Tenant   uint32
-	Tenants  []uint32 // if set, used instead of Tenant
+	Tenants  []uint32 // if not empty, Tenant is ignored
 	Kind     Kind
 	Names    []string // routes or policies; nil: all
-	Fields   []string // names from Columns to read, the others are 0; nil: all; without requests, sums have no order
+	Fields   []string // names of columns to read; other fields of the result are 0; nil: all. Without "requests", SumCounts has no order.
 	Limit    int      // maximum number of rows; 0: no maximum
 }
 
@@ -102,14 +104,15 @@ type SketchQuery struct {
 	Limit    int
 }
 
-// Retention says which rows Prune deletes: the rows before an instant. Instants are in seconds
+// Retention says which rows Prune deletes: those before certain times. All times are in seconds
 // since the epoch. Prune keeps rows that a roll-up has not read yet.
 type Retention struct {
 	Minutes, Hours, Days int64
-	// Kept denials before the instant Refusals are deleted. If more than MaxRefusals are left, the
-	// oldest are deleted too.
+	// Prune deletes kept denials before the time Refusals. If more than MaxRefusals are left,
+	// it also deletes the oldest ones.
 	Refusals    int64
 	MaxRefusals int
-	// Nodes is an instant. If a node added no batch since then, its last Batch.Seq is deleted.
+	// Nodes is a time. For each node that has added no batch since then, Prune deletes the
+	// number of the last batch.
 	Nodes int64
 }

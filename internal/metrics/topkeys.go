@@ -11,21 +11,21 @@ import (
 const topCapacity = 100
 
 // topKeys finds the most frequent keys of a stream in bounded memory. It uses the Space-Saving
-// algorithm (Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements
-// in Data Streams", 2005), with a heap of the entries.
+// algorithm (Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k
+// Elements in Data Streams", 2005), with a heap of the entries.
 //
-// The true count of a listed key is at least count-error and at most count. The true count of every
-// other key is at most floor. No error and no floor exceeds total / capacity, so every key with a
-// higher count is listed. While there are at most capacity keys, all counts are exact. This also
-// holds after merges in any order: Agarwal et al., "Mergeable Summaries", 2012; Cafaro, Pulimeno
-// and Tempesta, "A parallel space saving algorithm for frequent items and the Hurwitz zeta
-// distribution", 2016.
+// The true count of a listed key is at least count-error and at most count. The true count of
+// every other key is at most floor. Neither an error nor the floor exceeds total / capacity, so
+// every key with a higher count is listed. If at most capacity different keys were added, all
+// counts are exact. All this also holds after merges in any order: Agarwal et al., "Mergeable
+// Summaries", 2012; Cafaro, Pulimeno and Tempesta, "A parallel space saving algorithm for
+// frequent items and the Hurwitz zeta distribution", 2016.
 //
 // It is not safe for concurrent use. newTopKeys creates one.
 type topKeys struct {
 	capacity int
-	total    int64 // sum over all keys
-	// absent is an upper bound of the count of each key that a merge has dropped.
+	total    int64 // sum of the counts of all keys, also of those that are not listed
+	// absent is an upper bound of the count of each key that a merge has dropped from the list.
 	absent  int64
 	entries []topEntry
 	places  map[topID]int32 // index of each key in entries
@@ -35,8 +35,9 @@ type topKeys struct {
 	steps int64 // number of changes, for topEntry.since
 }
 
-// A topID identifies a key. In a tenantMinute, it is the index of the policy and the partition of
-// the key. In the result of gathered, it is the tenant and a hash of the key's text.
+// A topID identifies a key. In a tenantMinute, scope is the index of the policy, and partition
+// is the partition of the key. In the result of gathered, scope is the tenant, and partition is
+// a hash of the key's text.
 type topID struct {
 	scope     uint32
 	partition [16]byte
@@ -67,11 +68,11 @@ func (t *topKeys) floor() int64 {
 	return t.absent
 }
 
-// add adds n to the count of a key. n is above 0. If the key is not listed and t is full, the key
-// replaces the one with the lowest count.
+// add adds n to the count of a key. n must be above 0. If the key is not listed and t is full,
+// the key replaces the key with the lowest count.
 //
-// If the key was not listed before, add returns its new entry, and the caller must set the entry's
-// text. Otherwise add returns nil.
+// If the key was not listed before, add returns its new entry, and the caller must set the text
+// of the entry. Otherwise add returns nil.
 func (t *topKeys) add(id topID, n int64) *topEntry {
 	t.total += n
 	if place, known := t.places[id]; known {
@@ -91,8 +92,8 @@ func (t *topKeys) add(id topID, n int64) *topEntry {
 	return e
 }
 
-// insert adds an entry for a key. The text of the entry may have memory of a deleted entry, which
-// the caller may reuse.
+// insert adds an entry for a key. The text of the returned entry may contain values of a
+// deleted entry. The caller overwrites them and so reuses their memory.
 func (t *topKeys) insert(id topID, count, wrong int64) *topEntry {
 	if t.places == nil {
 		t.places = make(map[topID]int32)
@@ -175,8 +176,8 @@ func sortRanked(list []ranked) []ranked {
 	return list
 }
 
-// gathered returns a copy of t that identifies keys by their text and has the given capacity. It
-// combines keys with equal texts.
+// gathered returns a copy of t that has the given capacity and identifies keys by their text.
+// Keys with equal texts become one key.
 func (t *topKeys) gathered(capacity int) *topKeys {
 	list, places := make([]ranked, 0, len(t.entries)), make(map[topID]int, len(t.entries))
 	for _, k := range t.ranking() {
@@ -196,8 +197,8 @@ func (t *topKeys) gathered(capacity int) *topKeys {
 	return out
 }
 
-// fill adds the first keys of a sorted list to t, which must be empty. absent is an upper bound of
-// the count of each key that is not in the list.
+// fill adds the first elements of a sorted list to t, up to the capacity of t. t must be empty.
+// absent is an upper bound of the count of each key that is not in the list.
 func (t *topKeys) fill(list []ranked, absent int64) {
 	t.absent = absent
 	if len(list) > t.capacity {
@@ -210,9 +211,9 @@ func (t *topKeys) fill(list []ranked, absent int64) {
 	}
 }
 
-// mergeOthers adds sketches that have no keys in common, such as those of different tenants. Each
-// key can only be in one of them. Therefore mergeOthers does not add the floors of the other
-// sketches to its count, as merge would.
+// mergeOthers adds sketches that have no keys in common, such as those of different tenants. So
+// each key has counts in only one of them. Therefore mergeOthers does not add the floors of the
+// other sketches to the count of a key, as merge would.
 func (t *topKeys) mergeOthers(others []*topKeys) {
 	others = append(slices.Clip(others), t)
 	var list []ranked
@@ -228,8 +229,9 @@ func (t *topKeys) mergeOthers(others []*topKeys) {
 	*t = *merged
 }
 
-// highest returns the n keys with the highest counts. Among equal counts, it prefers smaller
-// errors, then lower IDs. dropped is the highest count among the keys that it does not return.
+// highest returns the n keys of list with the highest counts. Among keys with equal counts, it
+// prefers those with smaller errors, then those with lower IDs. dropped is the highest count
+// among the keys that are not in kept.
 func highest(list []ranked, n int) (kept []ranked, dropped int64) {
 	if len(list) <= n {
 		return list, 0
@@ -242,9 +244,9 @@ func highest(list []ranked, n int) (kept []ranked, dropped int64) {
 	return list[:n], list[n].count
 }
 
-// merge adds the counts of o to t. If only one of the two sketches lists a key, the true count in
-// the other one may be anything up to that sketch's floor. Therefore merge adds this floor to the
-// count and to the error of the key.
+// merge adds the counts of o to t. If only one of the two sketches lists a key, the key may
+// have any count up to the floor of the other sketch there. Therefore merge adds this floor to
+// the count and to the error of the key.
 func (t *topKeys) merge(o *topKeys) {
 	mine, theirs := t.floor(), o.floor()
 	list := make([]ranked, 0, len(t.entries)+len(o.entries))

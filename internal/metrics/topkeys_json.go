@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// errDocument is the error for a stored sketch that encode of this release cannot have written.
+// errDocument is the error for a stored sketch that this release cannot have written.
 var errDocument = errors.New("not a document of this release")
 
 // topDoc is the stored JSON form of topKeys. It lists each policy once. Its keys are in the order
@@ -28,7 +28,7 @@ type topPolicy struct {
 type topKeyDoc struct {
 	Tenant   uint32    `json:"t"`
 	Policy   int       `json:"p"` // index in Policies
-	Values   []*string `json:"v"` // nil if the attribute was missing
+	Values   []*string `json:"v"` // an element is nil if the requests did not have the attribute
 	Redacted bool      `json:"r,omitempty"`
 	Count    int64     `json:"c"`
 	Error    int64     `json:"e,omitempty"`
@@ -77,8 +77,8 @@ type topReadKey struct {
 	count, error int64
 }
 
-// readTop decodes and validates the output of topKeys.encode. It does not check for duplicate keys;
-// its callers do.
+// readTop decodes the output of topKeys.encode and validates it. It does not check for
+// duplicate keys; its callers do.
 func readTop(text []byte) (r topRead, err error) {
 	r, ok := scanTop(string(text))
 	if !ok {
@@ -111,7 +111,7 @@ func (k *topReadKey) check(policies []topPolicy) error {
 	return nil
 }
 
-// text returns the text of the key with index i. readTop must have validated r.
+// text returns the text of the key with the index i in r.keys. readTop must have validated r.
 func (r *topRead) text(i int) topText {
 	k := &r.keys[i]
 	p := &r.policies[k.policy]

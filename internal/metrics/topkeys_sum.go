@@ -9,11 +9,11 @@ import (
 	"unsafe"
 )
 
-// A topList is a stored ranking of keys, decoded for queries. It needs less memory and time than a
-// topKeys, and cannot be changed.
+// A topList is a stored ranking of keys, decoded for queries. It is read-only and needs less
+// memory and time than a topKeys.
 type topList struct {
-	// floor is an upper bound of the count of each key that is not in keys. total is the sum over
-	// all keys.
+	// floor is an upper bound of the count of each key that is not in keys. total is the sum of
+	// the counts of all keys.
 	floor, total int64
 	keys         []listed // in no particular order
 	kept         int      // estimated memory in bytes
@@ -26,8 +26,8 @@ type listed struct {
 	text         topText
 }
 
-// A textMark identifies a key by two hashes of its text. The seeds of the hashes are random for
-// each process, so clients cannot construct two keys with the same mark.
+// A textMark identifies a key by two hashes of its text. Each process chooses random seeds for
+// the hashes, so that clients cannot construct two keys with the same mark.
 type textMark [2]uint64
 
 var markSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -41,7 +41,8 @@ func (x *topText) mark() (m textMark) {
 	return m
 }
 
-// decodeTopList decodes the output of topKeys.encode. It returns an error for anything else.
+// decodeTopList decodes the output of topKeys.encode. It returns an error for any other text.
+// name is the name of the sketch, for the error.
 func decodeTopList(name string, doc []byte) (*topList, error) {
 	r, err := readTop(doc)
 	if err == nil {
@@ -53,8 +54,8 @@ func decodeTopList(name string, doc []byte) (*topList, error) {
 	return nil, fmt.Errorf("sketch %q: %w", name, err)
 }
 
-// list converts r to a topList. length is the size of the stored document in bytes; list uses it to
-// estimate the memory.
+// list converts r to a topList. length is the size of the stored document in bytes, which list
+// includes in the estimate of the memory.
 func (r *topRead) list(length int) (*topList, error) {
 	t := &topList{floor: r.floor, total: r.total, keys: make([]listed, len(r.keys))}
 	known := newMarkSet(len(r.keys))
@@ -73,8 +74,8 @@ func (r *topRead) list(length int) (*topList, error) {
 	if len(t.keys) == r.capacity {
 		t.floor = max(t.floor, lowest)
 	}
-	// The texts are slices of the document, so they need no additional memory. The slice of values
-	// may have unused capacity.
+	// The texts are slices of the document, so they need no further memory beside it. The slice
+	// of values may have unused capacity.
 	t.kept = int(unsafe.Sizeof(*t)) + len(t.keys)*int(unsafe.Sizeof(listed{})) + (values+usualValues)*int(unsafe.Sizeof(topValue{})) + length
 	return t, nil
 }
@@ -90,7 +91,7 @@ func newMarkSet(n int) markSet {
 	return make(markSet, room)
 }
 
-// add adds m and reports whether it was not in the set before.
+// add adds m to the set. It returns true if m was not in the set before.
 func (s markSet) add(m textMark) bool {
 	for at := m[0]; ; at++ {
 		place := &s[at&uint64(len(s)-1)]
@@ -104,7 +105,8 @@ func (s markSet) add(m textMark) bool {
 	}
 }
 
-// of returns the count and the error of a key. If the key is not listed, both are the floor.
+// of returns the count and the error of the key with this mark. If the key is not listed, its
+// count may be anything up to the floor, so both results are the floor.
 func (t *topList) of(mark textMark) (count, wrong int64) {
 	for i := range t.keys {
 		if k := &t.keys[i]; k.mark == mark {
@@ -114,17 +116,17 @@ func (t *topList) of(mark textMark) (count, wrong int64) {
 	return t.floor, t.floor
 }
 
-// A union is the sum of many rankings. If a ranking does not list a key, its floor counts as the
-// count of the key. Adding all rankings at once results in smaller errors than merging them pair by
-// pair.
+// A union is the sum of several rankings. If one of them does not list a key, its floor counts
+// as the count of the key in it. Adding all rankings at once results in smaller errors than
+// merging them pair by pair.
 type union struct {
 	places       map[textMark]int32
-	keys         []summed // counts and errors are relative to floor, which is the sum of all floors
+	keys         []summed // counts and errors are relative to floor
 	floor, total int64
 }
 
-// A summed is one key of a union with the sums of its counts and errors, both without the floor of
-// the union.
+// A summed is one key of a union with the sums of its counts and of its errors. Both are
+// relative to the floor of the union: the true sums are higher by that floor.
 type summed struct {
 	count, error int64
 	text         *topText // from one of the added lists
@@ -149,7 +151,7 @@ func (u *union) add(t *topList) {
 	}
 }
 
-// compare returns the order of two keys, the same as in sortRanked.
+// compare orders two keys by count, error and text, like sortRanked.
 func (k *summed) compare(o *summed) int {
 	switch {
 	case k.count != o.count:
@@ -160,11 +162,11 @@ func (k *summed) compare(o *summed) int {
 	return k.text.compare(o.text)
 }
 
-// ranking returns at most limit keys for which choose returns true, in the order of sortRanked. If
-// choose is nil, it considers all keys. floor is an upper bound of the count of each considered key
-// that is not in the list.
+// ranking returns at most limit keys for which choose returns true, in the order of sortRanked.
+// If choose is nil, it considers all keys. floor is an upper bound of the count of each
+// considered key that is not in the list.
 func (u *union) ranking(choose func(*topText) bool, limit int) (list []ranked, floor int64) {
-	first := make([]*summed, 0, limit+1) // the highest so far, in order
+	first := make([]*summed, 0, limit+1) // the first limit+1 of the keys considered so far, in order
 	for i := range u.keys {
 		k := &u.keys[i]
 		full := len(first) == limit+1
