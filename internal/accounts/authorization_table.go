@@ -7,33 +7,35 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// An Action is what a request does, for authorization. The table grants says which roles and keys
+// An Action is a kind of request, for authorization. The table grants says which roles and keys
 // may do each Action.
 type Action string
 
-// The actions. Those from TenantRead to ExceptionsWrite are about one tenant. A member or a key of
-// a tenant may do them only for its own tenant.
+// The actions. Those from TenantRead to ExceptionsWrite are about one tenant. A member or a key
+// of a tenant may do them only for that tenant, its own one.
 const (
-	Public          Action = "public"             // allowed without signing in
-	Self            Action = "self"               // to use one's own account; allowed for every person who is signed in
-	Check           Action = "check"              // to decide whether a request is allowed
-	Simulate        Action = "simulate"           // to run a simulated scenario
-	TenantRead      Action = "tenant.read"        // to read a tenant, its plan, exceptions, analytics, usage and audit log
-	TenantWrite     Action = "tenant.write"       // to create, change or delete a tenant
-	KeysRead        Action = "keys.read"          // to read the API keys of a tenant
-	KeysWrite       Action = "keys.write"         // to create, change or revoke the API keys of a tenant
-	MembersRead     Action = "members.read"       // to read the members of a tenant
-	MembersWrite    Action = "members.write"      // to invite, change or remove members of a tenant
-	ExceptionsWrite Action = "steering.write"     // to change overrides, lists and blocks of a tenant, and to reset its counters
-	AlertsRead      Action = "alerts.read"        // to read one's alert rules, channels, alerts and deliveries
-	AlertsWrite     Action = "alerts.write"       // to change one's alert rules and channels
-	TenantsList     Action = "tenants.list"       // to list all tenants, and to read data that covers all tenants
-	PlansRead       Action = "plans.read"         // to read plans
-	PlansWrite      Action = "plans.write"        // to create, change, publish or delete plans
-	PeopleRead      Action = "people.read"        // to read the operator's people
-	PeopleWrite     Action = "people.write"       // to invite, change or remove the operator's people
-	OperatorKeysRd  Action = "operator_keys.read" // to read the operator's API keys
-	OperatorKeysWr  Action = "operator_keys.write"
+	Public          Action = "public"         // allowed without signing in
+	Self            Action = "self"           // to use one's own account; allowed for every person who is signed in
+	Check           Action = "check"          // to decide whether a request is allowed
+	Simulate        Action = "simulate"       // to run a simulated scenario
+	TenantRead      Action = "tenant.read"    // to read a tenant, its plan, exceptions, analytics, usage and audit log
+	TenantWrite     Action = "tenant.write"   // to create, change or delete a tenant
+	KeysRead        Action = "keys.read"      // to read the API keys of a tenant
+	KeysWrite       Action = "keys.write"     // to create, change or revoke the API keys of a tenant
+	MembersRead     Action = "members.read"   // to read the members of a tenant
+	MembersWrite    Action = "members.write"  // to invite, change or remove members of a tenant
+	ExceptionsWrite Action = "steering.write" // to change overrides, lists and blocks of a tenant, and to reset its counters
+	// To read the alert rules, channels, alerts and deliveries of one's tenant or of the
+	// operator.
+	AlertsRead     Action = "alerts.read"
+	AlertsWrite    Action = "alerts.write"       // to change the alert rules and channels of one's tenant or of the operator
+	TenantsList    Action = "tenants.list"       // to list all tenants, and to read data that covers all tenants
+	PlansRead      Action = "plans.read"         // to read plans
+	PlansWrite     Action = "plans.write"        // to create, change, publish or delete plans
+	PeopleRead     Action = "people.read"        // to read the list of the people who work for the operator
+	PeopleWrite    Action = "people.write"       // to invite, change or remove people who work for the operator
+	OperatorKeysRd Action = "operator_keys.read" // to read the operator's API keys
+	OperatorKeysWr Action = "operator_keys.write"
 )
 
 // A Principal is an authenticated caller: a key, a person, or a command. The zero value is an
@@ -60,8 +62,8 @@ var (
 	everybody = []Role{Owner, Editor, Viewer, TenantAdmin, TenantViewer}
 )
 
-// grants has a row for each action. The packages api and web ask Authorize, which reads it. Tests
-// compare the behavior of every route for every kind of caller with it.
+// grants has a row for each action except Public. Authorize reads it for the packages api and
+// web. Tests compare this table with the behavior of every route for every kind of caller.
 var grants = map[Action]grant{
 	Self:            {roles: everybody},
 	Check:           {operatorKey: tenants.ScopeCheck, tenantKey: tenants.ScopeCheck},
@@ -94,25 +96,26 @@ func Actions() []Action {
 	return list
 }
 
-// Roles returns every role: those of the operator, then those of tenants. Within each group, the
-// role with the most rights comes first.
+// Roles returns every role: first those of the operator, then those of tenants. In both groups,
+// the role with the most rights comes first.
 func Roles() []Role { return slices.Clone(everybody) }
 
-// Allowed reports whether a person with the role may do the action. A role of a tenant allows it
-// only for this tenant, which Allowed does not check; Reaches does.
+// Allowed reports whether a person with the role may do the action. A role of a tenant allows
+// the action only for that tenant. Allowed does not check the tenant; Reaches does.
 func Allowed(a Action, r Role) bool {
 	return a == Public || slices.Contains(grants[a].roles, r)
 }
 
-// NeededScopes returns the scopes that an operator key and a tenant key need for an action. ""
-// means that no key of this kind may do the action. For Public, which needs no key, both are "".
+// NeededScopes returns the scope that an operator key and the scope that a tenant key needs for
+// an action. "" means that no key of this kind may do the action. For Public, both are "",
+// because callers need no key.
 func NeededScopes(a Action) (operatorKey, tenantKey tenants.Scope) {
 	return grants[a].operatorKey, grants[a].tenantKey
 }
 
 // Authorize returns nil if the caller may do the action. Otherwise the error is
-// problem.Unauthenticated for an anonymous caller and problem.Forbidden for any other. Authorize
-// does not check which tenant the action is about; Reaches does.
+// problem.Unauthenticated for an anonymous caller and problem.Forbidden for any other caller.
+// Authorize does not check the tenant that the action is about; Reaches does.
 func Authorize(p Principal, a Action) error {
 	if a == Public {
 		return nil
@@ -145,8 +148,9 @@ func Authorize(p Principal, a Action) error {
 	return problem.New(problem.Forbidden, "this key lacks the scope %s", scope)
 }
 
-// Reaches reports whether the caller may access a tenant at all. Keys and people of the operator
-// reach all tenants. Those of a tenant reach only their own tenant.
+// Reaches reports whether the caller may access a tenant at all. Keys and people of the
+// operator reach all tenants. Those of a tenant reach only that tenant. An anonymous caller
+// reaches none.
 func (p Principal) Reaches(tenantID string) bool {
 	return p.Kind != "" && (p.TenantID == "" || p.TenantID == tenantID)
 }

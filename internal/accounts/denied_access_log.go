@@ -22,30 +22,32 @@ type DeniedAccessConfig struct {
 	// Most is the maximum number of different denied accesses that are recorded in an interval.
 	// Further ones are only counted, in one audit line for all of them. Default: 1,000.
 	Most int
-	// StopTimeout is the maximum time of the last write, when the process stops. Default: 5 s.
+	// StopTimeout is the maximum duration of the last write, when the process stops. Default: 5 s.
 	StopTimeout time.Duration
 	// Logger logs an error if denied accesses cannot be written. Default: no logging.
 	Logger *slog.Logger
 }
 
-// A DeniedAccessLog collects denied accesses in memory and writes them to the audit log now and
-// then. In a denied access, a caller tried an action that its role or scope does not allow. Equal
-// ones become one audit line with a count. It is safe for concurrent use.
+// A DeniedAccessLog writes denied accesses to the audit log. A denied access is a request for
+// an action that the caller's role or scope does not allow. The log collects them in memory and
+// writes them at intervals. Equal ones become one audit line with a count. It is safe for
+// concurrent use.
 type DeniedAccessLog struct {
 	store PeopleStore
 	cfg   DeniedAccessConfig
 
 	mu    sync.Mutex
 	noted map[deniedAccess]*deniedCount
-	named map[deniedAccess]int // number of distinct tenants recorded for a denial, keyed by the denial with tenant ""
+	named map[deniedAccess]int // number of different tenants in noted, by deniedAccess with tenant ""
 }
 
-// namedTenants is the maximum number of different tenants that audit lines name for one caller and
-// one route. Denied accesses to further tenants share a line that names no tenant. Without this
-// bound, a caller could cause any number of lines with random tenant IDs.
+// namedTenants is the maximum number of different tenants that the audit lines of one interval
+// name for one caller, action and route. Denied accesses to further tenants share a line that
+// names no tenant. Without this maximum, a caller could cause any number of lines with random
+// tenant IDs.
 const namedTenants = 10
 
-// Denied accesses are equal if they have the same deniedAccess.
+// A deniedAccess says which denied accesses are equal: those with the same fields.
 type deniedAccess struct {
 	kind, id string // kind and ID of the denied caller
 	action   Action
@@ -53,18 +55,18 @@ type deniedAccess struct {
 	tenant   string
 }
 
-// beyondMost stands for all denied accesses of an interval after the first DeniedAccessConfig.Most
-// different ones.
+// beyondMost is the entry for all denied accesses of an interval after the first
+// DeniedAccessConfig.Most different ones.
 var beyondMost = deniedAccess{}
 
 // A deniedCount counts equal denied accesses.
 type deniedCount struct {
 	who    Principal
-	origin audit.Origin // of the first denial
+	origin audit.Origin // the origin of the first of the equal requests
 	count  int
 }
 
-// auditDeniedAccess is the JSON form of denied accesses in an audit line.
+// auditDeniedAccess is the JSON form of equal denied accesses in an audit line.
 type auditDeniedAccess struct {
 	Action Action `json:"action,omitempty"`
 	Route  string `json:"route,omitempty"`
@@ -72,7 +74,7 @@ type auditDeniedAccess struct {
 	Count  int    `json:"count"`
 }
 
-// NewDeniedAccessLog returns an empty DeniedAccessLog. Nothing is written unless Run or Flush is
+// NewDeniedAccessLog returns an empty DeniedAccessLog. It writes nothing until Run or Flush is
 // called.
 func NewDeniedAccessLog(store PeopleStore, cfg DeniedAccessConfig) *DeniedAccessLog {
 	cfg.Interval = cmp.Or(cfg.Interval, time.Minute)
@@ -91,10 +93,10 @@ func (r *DeniedAccessLog) take() map[deniedAccess]*deniedCount {
 	return noted
 }
 
-// Note records that the caller who was denied an action at a route. tenant is the tenant that the
-// request named, or "". The audit line contains the origin of the first equal request, which Note
-// gets from ctx (see audit.With). Note only writes to memory and never waits for the store. It
-// ignores anonymous callers.
+// Note records that who was denied the action at a route. tenant is the tenant that the request
+// named, or "". Equal requests share an audit line, which contains the origin of the first one.
+// Note gets the origin from ctx (see audit.With). Note only writes to memory and never waits
+// for the store. It ignores anonymous callers.
 func (r *DeniedAccessLog) Note(ctx context.Context, who Principal, action Action, route, tenant string) {
 	if who.Kind == "" {
 		return
@@ -135,7 +137,7 @@ func (r *DeniedAccessLog) add(what deniedAccess, more deniedCount) {
 	}
 }
 
-// Run calls Flush at each interval, and once more when ctx ends.
+// Run calls Flush at each interval, and once more after ctx ends. It returns then.
 func (r *DeniedAccessLog) Run(ctx context.Context) error {
 	for retry.Wait(ctx, r.cfg.Interval) == nil {
 		if err := r.Flush(ctx); err != nil && ctx.Err() == nil {
@@ -150,8 +152,8 @@ func (r *DeniedAccessLog) Run(ctx context.Context) error {
 	return nil
 }
 
-// Flush writes the collected denied accesses to the audit log, one line for all equal ones. If a
-// write fails, it keeps the unwritten ones for its next call.
+// Flush writes the collected denied accesses to the audit log, one line for all equal ones. If
+// a write fails, Flush keeps the unwritten ones for the next call and returns the error.
 func (r *DeniedAccessLog) Flush(ctx context.Context) error {
 	r.mu.Lock()
 	noted := r.take()

@@ -74,7 +74,7 @@ func ReadHash(text string) (again string, memoryKiB, passes uint32, lanes uint8,
 	return h.phc(), h.cost.memory, h.cost.passes, h.cost.lanes, nil
 }
 
-// CommonWords are the words of common.txt in their order.
+// CommonWords are the words of common_passwords.txt in their order.
 func CommonWords() []string {
 	_, words, _ := strings.Cut(commonText, "password_policy.go.\n")
 	return strings.Split(strings.TrimSuffix(words, "\n"), "\n")

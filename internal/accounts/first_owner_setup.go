@@ -8,16 +8,16 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The first start. While no user exists, the server prints a set-up link with which the first owner
-// creates an account. Instead of the link, settings can contain the e-mail address and the password
-// of the first owner.
+// This file is about the first start of a server. While no user exists, the server prints a
+// set-up link with which the first owner creates an account. Instead of the link, settings can
+// contain the e-mail address and the password of the first owner.
 
-// errSetUp is the error for a set-up link if a user exists.
+// errSetUp is the error for the use of a set-up link after a user exists.
 var errSetUp = problem.WithCode(problem.Conflict, "already_set_up",
 	"this server has been set up already: sign in, or ask for an invitation")
 
-// NeedsSetup reports whether no user exists. Then the only ways to create one are a set-up link and
-// the settings.
+// NeedsSetup reports whether no user exists. In that case, only a set-up link or the settings
+// can create a user.
 func (p *People) NeedsSetup(ctx context.Context) (bool, error) {
 	some, err := p.hasUsers(ctx)
 	return !some, err
@@ -33,8 +33,9 @@ func (p *People) SetupLink(ctx context.Context) (string, error) {
 	return token, err
 }
 
-// ReadySetup returns nil if a set-up link can be used. The error is problem.NotFound if the link
-// does not work, or problem.Conflict with the code already_set_up if a user exists.
+// ReadySetup returns nil if the set-up link with this token can be used. The error is
+// problem.NotFound if the link does not work, or problem.Conflict with the code already_set_up
+// if a user exists.
 func (p *People) ReadySetup(ctx context.Context, token string) error {
 	i, err := p.open(ctx, token)
 	if err != nil {
@@ -51,8 +52,8 @@ func (p *People) ReadySetup(ctx context.Context, token string) error {
 	return nil
 }
 
-// SetUp creates the first owner with a set-up link. The error is problem.Invalid, problem.NotFound,
-// or problem.Conflict with the code already_set_up.
+// SetUp creates the first owner with the set-up link that has this token. The error is
+// problem.Invalid, problem.NotFound, or problem.Conflict with the code already_set_up.
 func (p *People) SetUp(ctx context.Context, token string, n NewPerson) (User, error) {
 	if err := p.ReadySetup(ctx, token); err != nil {
 		return User{}, err
@@ -60,9 +61,9 @@ func (p *People) SetUp(ctx context.Context, token string, n NewPerson) (User, er
 	return p.firstOwner(ctx, n)
 }
 
-// FirstOwner creates the first owner with the e-mail address and password in the settings. If a
-// user exists, it changes nothing and returns false. The error is problem.Invalid if the address or
-// the password is invalid.
+// FirstOwner creates the first owner with the e-mail address and the password from the
+// settings. If a user exists, it changes nothing and returns false. The error is
+// problem.Invalid if the address or the password is invalid.
 func (p *People) FirstOwner(ctx context.Context, email, password string) (User, bool, error) {
 	if some, err := p.hasUsers(ctx); some || err != nil {
 		return User{}, false, err
@@ -94,14 +95,14 @@ func (p *People) person(ctx context.Context, n NewPerson, role Role, tenantID st
 	return u, err
 }
 
-// ValidFirstOwner validates the e-mail address and the password of the first owner in the settings.
-// The server calls it before it opens the database. The error is problem.Invalid.
+// ValidFirstOwner validates the e-mail address and the password of the first owner in the
+// settings. The server calls it before it opens the database. The error is problem.Invalid.
 func ValidFirstOwner(email, password string) error {
 	return NewPerson{Email: email, Name: firstOwnerName, Password: password}.validate()
 }
 
-// firstOwnerName is the name of a first owner that the settings create. This person can change it
-// later.
+// firstOwnerName is the initial name of a first owner that the settings create. The owner can
+// change it.
 const firstOwnerName = "Owner"
 
 var bootstrapForm = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{32,128}$`)

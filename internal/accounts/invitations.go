@@ -11,35 +11,31 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// maxInvitations is the maximum number of open invitations of one tenant, and also of the operator.
+// maxInvitations is the maximum number of open invitations of each tenant. The operator has the
+// same maximum.
 const maxInvitations = 500
 
 // maxMembers is the maximum number of members of one tenant. Each open invitation counts as a
 // member.
 const maxMembers = 500
 
-// errNoLink is the error for every link that does not work: a used, an expired, a withdrawn or a
-// forged one. It is the same error, so that a caller does not find out which it is.
+// errNoLink is the error for every link that does not work: a used, an expired, a withdrawn or
+// a forged one. All of them have the same error, so that a caller does not find out which one
+// it is.
 var errNoLink = problem.New(problem.NotFound, "this link is used, expired or unknown: ask for a new one")
 
 // setsUp reports whether the invitation is the set-up link, with which the first owner creates an
 // account after the first start.
 func (i Invitation) setsUp() bool { return i.Email == "" && i.UserID == "" }
 
-// Invite creates a link with which a new person creates an account with the given role. It returns
-// the token of the link; only a hash of the token is stored. The error is problem.NotFound,
-// problem.Forbidden, problem.Invalid, or problem.Conflict with the code email_taken,
-// too_many_invitations or too_many_members.
-//
-// If a caller of a tenant invites an address that belongs to a user outside of the tenant, Invite
-// succeeds, but the link does not work. So the caller does not find out that the address has an
-// account.
+// If a tenant invites the address of a user who does not belong to the tenant, Invite succeeds,
+// but the link does not work. So the caller does not find out that the address has an account.
 func (p *People) Invite(ctx context.Context, by Principal, tenantID, email string, role Role) (Invitation, string, error) {
 	return p.inviteNew(ctx, by, tenantID, Invitation{Email: email, Role: role})
 }
 
-// InviteByMail is Invite, and also e-mails the link to the address. A further error is problem.Conflict with the code
-// too_many_mails.
+// InviteByMail does the same as Invite, and also e-mails the link to the address. A further
+// error is problem.Conflict with the code too_many_mails.
 func (p *People) InviteByMail(ctx context.Context, by Principal, tenantID, email string, role Role) (Invitation, string, error) {
 	return p.inviteNew(ctx, by, tenantID, Invitation{Email: email, Role: role, Mail: true})
 }
@@ -91,9 +87,11 @@ func (p *People) inviteNew(ctx context.Context, by Principal, tenantID string, i
 	return p.invite(ctx, i, InvitationLife)
 }
 
-// MailedLink returns an invitation with the token of a new link for its e-mail. The link that was e-mailed before, if
-// any, no longer works; the link that Invite returned does. So the database never holds a token, although an e-mail may
-// have to wait. The error is problem.NotFound if the invitation has ended, or if its creator may no longer create it.
+// MailedLink creates a new link for the e-mail of an invitation and returns its token. The link
+// of an earlier e-mail no longer works, but the link that Invite returned does. The token is
+// created only now, so that the database never holds one, although an e-mail may have to wait.
+// The error is problem.NotFound if the invitation has expired or is used, or if its creator no
+// longer has the right to create it.
 func (p *People) MailedLink(ctx context.Context, id string) (Invitation, string, error) {
 	token, hash := newSecret()
 	i, err := p.store.MailInvitation(ctx, id, hash, p.instant())
@@ -104,8 +102,8 @@ func (p *People) MailedLink(ctx context.Context, id string) (Invitation, string,
 }
 
 // NewLink creates a link with which an existing user sets a new password. The error is
-// problem.NotFound, problem.Conflict with the code disabled, or problem.Forbidden. It is
-// problem.Forbidden too if the user is the caller.
+// problem.NotFound, problem.Conflict with the code disabled, or problem.Forbidden. A caller
+// cannot create a link for its own account: that error is problem.Forbidden too.
 func (p *People) NewLink(ctx context.Context, by Principal, tenantID, id string) (Invitation, string, error) {
 	u, err := p.other(ctx, by, tenantID, id)
 	if err != nil {
@@ -132,9 +130,9 @@ func (p *People) invite(ctx context.Context, i Invitation, life time.Duration) (
 	return made, token, nil
 }
 
-// Invitations lists the open invitations of a tenant, or of the operator if tenantID is "", oldest
-// first. The list includes links for new passwords. The error is problem.NotFound or
-// problem.Forbidden.
+// Invitations lists the open invitations of a tenant, or of the operator if tenantID is "",
+// oldest first. The list includes links with which users set new passwords, but not the set-up
+// link. The error is problem.NotFound or problem.Forbidden.
 func (p *People) Invitations(ctx context.Context, by Principal, tenantID string) ([]Invitation, error) {
 	if err := mayRead(by, tenantID); err != nil {
 		return nil, err
@@ -153,8 +151,8 @@ func (p *People) openInvitations(ctx context.Context, tenantID string) ([]Invita
 	return open, err
 }
 
-// eachInvitation calls do for each invitation that matches f and is not expired, until do returns
-// false.
+// eachInvitation calls do for each invitation that matches f and has not expired. It stops when
+// do returns false.
 func (p *People) eachInvitation(ctx context.Context, f UserFilter, do func(Invitation) bool) error {
 	now := p.instant()
 	f.Limit = tenants.DefaultPage
@@ -175,7 +173,8 @@ func (p *People) eachInvitation(ctx context.Context, f UserFilter, do func(Invit
 	}
 }
 
-// Withdraw deletes an open invitation. The error is problem.NotFound or problem.Forbidden.
+// Withdraw deletes an open invitation, so that its link no longer works. The error is
+// problem.NotFound or problem.Forbidden.
 func (p *People) Withdraw(ctx context.Context, by Principal, tenantID, id string) error {
 	if err := mayWrite(by, tenantID); err != nil {
 		return err
@@ -194,8 +193,8 @@ func (p *People) Withdraw(ctx context.Context, by Principal, tenantID, id string
 	return problem.New(problem.NotFound, "there is no such invitation")
 }
 
-// Invitation returns the invitation to which the token of a link belongs. The error is
-// problem.NotFound for every link that does not work.
+// Invitation returns the invitation whose link has this token. The error is problem.NotFound
+// for every link that does not work, and for the set-up link.
 func (p *People) Invitation(ctx context.Context, token string) (Invitation, error) {
 	i, err := p.open(ctx, token)
 	if err != nil {
@@ -210,8 +209,8 @@ func (p *People) Invitation(ctx context.Context, token string) (Invitation, erro
 	return i, nil
 }
 
-// open returns the invitation with a token. The error is errNoLink if there is none or it has
-// expired.
+// open returns the invitation whose link has this token. The error is errNoLink if there is no
+// such invitation or it has expired.
 func (p *People) open(ctx context.Context, token string) (Invitation, error) {
 	hash, ok := hashSecret(token)
 	if !ok {
@@ -224,9 +223,9 @@ func (p *People) open(ctx context.Context, token string) (Invitation, error) {
 	return i, err
 }
 
-// stillGranted returns errNoLink if the user who created the invitation no longer has the right to
-// create it. Otherwise people who were removed, disabled or demoted could use invitations that they
-// had created for themselves.
+// stillGranted returns errNoLink if a user created the invitation who no longer has the right
+// to create it. Otherwise people who were removed, disabled or demoted could use invitations
+// that they had created for themselves.
 func (p *People) stillGranted(ctx context.Context, i Invitation) error {
 	if i.CreatedBy.Kind != "user" {
 		return nil
@@ -241,14 +240,14 @@ func (p *People) stillGranted(ctx context.Context, i Invitation) error {
 	return nil
 }
 
-// Accept creates a user with the name and the password in n, and deletes the invitation. If the
-// invitation is a link for a new password, it sets the password of the existing user instead, and
-// ends the sessions of this user. The e-mail address, the role and the tenant are those of the
-// invitation. The error is problem.Invalid, problem.NotFound, or, for an invitation of the
-// operator, problem.Conflict with the code email_taken.
+// Accept creates a user with the name and the password in n, and deletes the invitation. The
+// e-mail address, the role and the tenant are those of the invitation. If the invitation is a
+// link for a new password, Accept instead sets the password of the existing user and ends the
+// sessions of this user. The error is problem.Invalid, problem.NotFound, or, for an invitation
+// of the operator, problem.Conflict with the code email_taken.
 //
-// If the address of a tenant's invitation already belongs to a user, Accept deletes the invitation,
-// changes no user, and returns the zero User without an error.
+// If the address of a tenant's invitation already belongs to a user, Accept deletes the
+// invitation, changes no user, and returns the zero User without an error.
 func (p *People) Accept(ctx context.Context, token string, n NewPerson) (User, error) {
 	i, err := p.Invitation(ctx, token)
 	if err != nil {
@@ -265,8 +264,8 @@ func (p *People) Accept(ctx context.Context, token string, n NewPerson) (User, e
 	if u, err = p.take(ctx, i, u, "user.create", nil); i.TenantID == "" || !emailTaken(err) {
 		return u, err
 	}
-	// The address belongs to a user outside of the tenant. The response does not show that, and the
-	// link stops working like any other used link.
+	// The address belongs to a user of another tenant or of the operator. The response does not
+	// show that, and the link stops working like any other used link.
 	return User{}, p.store.DeleteInvitation(ctx, i.TenantID, i.ID, invitationEntry(ctx, "invitation.withdraw", i, i, nil))
 }
 
@@ -302,8 +301,9 @@ func (p *People) take(ctx context.Context, i Invitation, u User, action string, 
 	return u, err
 }
 
-// invited creates a user from an open invitation for the e-mail address in who, which the OpenID
-// provider has verified. If there is no such invitation, it returns the zero User.
+// invited creates a user from an open invitation for the e-mail address in who. The OpenID
+// provider must have verified this address. If there is no such invitation, invited returns the
+// zero User.
 func (p *People) invited(ctx context.Context, who Identity) (User, error) {
 	var found []Invitation
 	err := p.eachInvitation(ctx, UserFilter{Query: who.Email}, func(i Invitation) bool {
@@ -330,8 +330,8 @@ func (p *People) invited(ctx context.Context, who Identity) (User, error) {
 	return User{}, nil
 }
 
-// nameOf returns the name that the OpenID provider reports. If that is not a valid name, it returns
-// the e-mail address, shortened.
+// nameOf returns the name in who, which the OpenID provider reported. If the name is invalid,
+// nameOf returns the e-mail address, shortened to the maximum length of a name.
 func nameOf(who Identity) string {
 	var f problem.Fields
 	if f.Line("/name", who.Name, 1, tenants.MaxName); f.Err() == nil {

@@ -8,15 +8,16 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// mayWrite returns nil if the caller may change the members of a tenant, or the operator's people
-// if tenantID is "". Otherwise the error is problem.NotFound if the caller cannot access the
-// tenant, and problem.Forbidden if it can. Whoever may change members may also give them every
-// role: an owner every role, an editor and a tenant admin every role of a tenant.
+// mayWrite returns nil if the caller may change the members of a tenant, or the operator's
+// people if tenantID is "". If the caller cannot access the tenant, the error is
+// problem.NotFound. If the caller can access it but lacks the right, the error is
+// problem.Forbidden. A caller who may change members may also give them every role that exists
+// there: every role of the operator if tenantID is "", otherwise every role of a tenant.
 func mayWrite(by Principal, tenantID string) error {
 	return may(by, tenantID, PeopleWrite, MembersWrite)
 }
 
-// mayRead is like mayWrite, for reading the list of members or people.
+// mayRead is like mayWrite, for reading the list of the members or people.
 func mayRead(by Principal, tenantID string) error { return may(by, tenantID, PeopleRead, MembersRead) }
 
 func may(by Principal, tenantID string, operators, members Action) error {
@@ -33,12 +34,12 @@ func may(by Principal, tenantID string, operators, members Action) error {
 	return Authorize(by, action)
 }
 
-// errNobody is the error for a user ID that does not exist, and for a user of another tenant. It is
-// the same error, so that a caller does not find out which it is.
+// errNobody is the error for a user ID that does not exist, and for a user of another tenant.
+// Both have the same error, so that a caller does not find out which one it is.
 var errNobody = problem.New(problem.NotFound, "there is no such person")
 
-// errSelf is the error for a person who changes their own role or access. After such a change,
-// nobody might have the right to undo it.
+// errSelf is the error for people who change their own role or access. Without this rule, they
+// could take away their own rights, and perhaps nobody could give them back.
 var errSelf = problem.WithCode(problem.Forbidden, "own_account",
 	"you cannot do this to your own account: ask another person who has this right")
 
@@ -85,8 +86,8 @@ func (p *People) IsMember(ctx context.Context, tenantID, id string) (bool, error
 	return err == nil, err
 }
 
-// member returns a user of a tenant. The error is errNobody if there is no such user, or if the
-// user belongs to another tenant.
+// member returns the user with this ID if the user belongs to the tenant, or to the operator if
+// tenantID is "". Otherwise the error is errNobody.
 func (p *People) member(ctx context.Context, tenantID, id string) (User, error) {
 	u, err := orNobody(p.store.User(ctx, id))
 	if err != nil {
@@ -98,8 +99,8 @@ func (p *People) member(ctx context.Context, tenantID, id string) (User, error) 
 	return u, nil
 }
 
-// other returns the user whom the caller wants to change. If that is the caller, the error is
-// errSelf.
+// other returns the user with this ID whom the caller wants to change. The error is errSelf if
+// this user is the caller. It is the error of mayWrite if the caller lacks the right.
 func (p *People) other(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	if err := mayWrite(by, tenantID); err != nil {
 		return User{}, err
@@ -124,8 +125,9 @@ func (p *People) ChangeRole(ctx context.Context, by Principal, tenantID, id stri
 }
 
 // ChangeAccess sets the role and the disabled state of a user in one edit and ends the user's
-// sessions. The error is problem.Stale if the user's revision is not ifRevision, problem.NotFound,
-// problem.Forbidden, problem.Invalid, or problem.Conflict with the code last_owner.
+// sessions. The error is problem.Stale if the user's revision is not ifRevision. Other errors
+// are problem.NotFound, problem.Forbidden, problem.Invalid, and problem.Conflict with the code
+// last_owner.
 func (p *People) ChangeAccess(
 	ctx context.Context, by Principal, tenantID, id string, role Role, disabled bool, ifRevision int64,
 ) (User, error) {
@@ -150,8 +152,8 @@ func (p *People) Enable(ctx context.Context, by Principal, tenantID, id string) 
 	return p.change(ctx, by, tenantID, id, func(u *User) error { u.Disabled = false; return nil })
 }
 
-// change calls edit with a user and stores the result. The user must not be the caller. If edit
-// changes nothing, change writes nothing.
+// change calls edit with a copy of a user and stores the copy. The user must not be the caller.
+// If edit does not change the copy, change stores nothing.
 func (p *People) change(ctx context.Context, by Principal, tenantID, id string, edit func(*User) error) (User, error) {
 	before, err := p.other(ctx, by, tenantID, id)
 	if err != nil {
@@ -167,8 +169,8 @@ func (p *People) change(ctx context.Context, by Principal, tenantID, id string, 
 	return p.update(ctx, "user.update", before, after, "")
 }
 
-// update stores a changed user with an audit line. It ends the user's sessions, if necessary,
-// except the session with the ID keep.
+// update stores the changed user after, with an audit line. If the change ends the user's
+// sessions (see PeopleStore.UpdateUser), the session with the ID keep stays.
 func (p *People) update(ctx context.Context, action string, before, after User, keep string) (User, error) {
 	e := userEntry(ctx, audit.Actor{}, action, before, before, after)
 	return p.store.UpdateUser(ctx, after, before.Revision, keep, e)

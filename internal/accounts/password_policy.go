@@ -13,17 +13,18 @@ import (
 const (
 	minPassword      = 12   // characters
 	maxPassword      = 128  // characters
-	maxPasswordBytes = 1024 // bytes; verify does not hash longer input; 128 characters have at most 512 bytes
+	maxPasswordBytes = 1024 // bytes; verify does not hash longer passwords; a valid password has at most 512 bytes
 
 	leastDifferent = 5 // minimum number of different characters
-	ownWord        = 4 // characters; shorter words of the user's name are ignored, because they occur in many passwords
-	leastBeside    = 6 // minimum number of characters that are not part of a keyboard or alphabet sequence
+	ownWord        = 4 // characters; shorter words of the user's name or address are ignored, because they occur in many passwords
+	leastBeside    = 6 // minimum number of characters outside of keyboard and alphabet sequences
 	straight       = 4 // characters; the minimum length of such a sequence
-	mostCommon     = 2 // maximum number of common words; three words count as a passphrase
+	mostCommon     = 2 // a password of at most this many common words is invalid; three words count as a passphrase
 )
 
-// passwordFault returns a text that says what is wrong with a new password and how to fix it. For a
-// valid password it returns "". The text does not contain the password.
+// passwordFault returns a text that says what is wrong with a new password and how to fix it.
+// For a valid password, it returns "". email and name are those of the user; the password must
+// not consist of their words. The text does not contain the password.
 func passwordFault(password, email, name string) string {
 	switch n := utf8.RuneCountInString(password); {
 	case !utf8.ValidString(password):
@@ -58,8 +59,8 @@ func different(s string) int {
 	return len(seen)
 }
 
-// ownWords returns the words of an e-mail address and a name in lower case. It leaves out the
-// top-level domain of the address and words shorter than ownWord.
+// ownWords returns the words of an e-mail address and of a name in lower case. It leaves out
+// the top-level domain of the address, and words that are shorter than ownWord.
 func ownWords(email, name string) []string {
 	if dot := strings.LastIndexByte(email, '.'); dot > strings.LastIndexByte(email, '@') {
 		email = email[:dot]
@@ -68,16 +69,16 @@ func ownWords(email, name string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return utf8.RuneCountInString(w) < ownWord })
 }
 
-// rows are the rows of keys of common keyboards, the digits, and the alphabet. runLength compares
-// with them in both directions.
+// rows are the rows of keys of common keyboards, the digits, and the alphabet. runLength
+// searches them forward and backward.
 var rows = []string{
 	"01234567890", "abcdefghijklmnopqrstuvwxyz",
 	"qwertyuiop", "asdfghjkl", "zxcvbnm", "qwertzuiop", "yxcvbnm", "azertyuiop", "qsdfghjklm", "wxcvbn",
 	"1qaz2wsx3edc4rfv5tgb6yhn7ujm", "!@#$%^&*()",
 }
 
-// besideSequences returns the number of characters of s that are not part of a sequence in one of
-// the rows.
+// besideSequences returns the number of characters of s that belong to no sequence. A sequence
+// has at least straight characters and is part of one of the rows, forward or backward.
 func besideSequences(s string) int {
 	text := []rune(s)
 	beside := 0
@@ -92,8 +93,8 @@ func besideSequences(s string) int {
 	return beside
 }
 
-// runLength returns how many characters at the start of text are a sequence in one of the rows,
-// forward or backward.
+// runLength returns the number of characters at the start of text that are a part of one of the
+// rows, forward or backward.
 func runLength(text []rune) int {
 	longest := 1
 	for _, row := range rows {
@@ -112,10 +113,10 @@ func backwards(s string) string {
 	return string(r)
 }
 
-//go:embed common.txt
+//go:embed common_passwords.txt
 var commonText string
 
-// common returns the words in the file common.txt, which are often used as passwords.
+// common returns the words in the file common_passwords.txt, which are often used as passwords.
 var common = sync.OnceValue(func() map[string]bool {
 	words := map[string]bool{}
 	for line := range strings.Lines(commonText) {
@@ -126,12 +127,12 @@ var common = sync.OnceValue(func() map[string]bool {
 	return words
 })
 
-// disguises replaces digits and signs by the letters in place of which people use them in
-// passwords.
+// disguises replaces digits and signs by letters. People use these digits and signs in place of
+// the letters in passwords.
 var disguises = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!", "i", "0", "o", "$", "s", "5", "s", "7", "t")
 
-// isCommon reports whether a password in lower case consists of one or two words of common.txt and
-// otherwise only of digits and signs. It also tries the password with digits and signs replaced by
+// isCommon reports whether a password in lower case has only one or two words of common_passwords.txt,
+// apart from digits and signs. It also tries the password with digits and signs replaced by
 // letters, so that "p4ssw0rd" counts as "password".
 func isCommon(s string) bool {
 	return fewCommonWords(letters(s)) || fewCommonWords(letters(disguises.Replace(s))) ||
@@ -147,8 +148,8 @@ func letters(s string) string {
 	}, s)
 }
 
-// fewCommonWords reports whether s is a sequence of at most mostCommon words of common.txt. It is
-// true for "".
+// fewCommonWords reports whether s consists of at most mostCommon words of common_passwords.txt. For "",
+// it returns true.
 func fewCommonWords(s string) bool {
 	for most := range mostCommon + 1 {
 		if madeOf(s, "", most) {
@@ -158,8 +159,8 @@ func fewCommonWords(s string) bool {
 	return false
 }
 
-// madeOf reports whether s is a sequence of at most most words of common.txt. last is the word
-// before s. Repetitions of it do not count.
+// madeOf reports whether s consists of at most most words of common_passwords.txt. last is the word
+// before s, or "". Repetitions of last at the start of s do not count as further words.
 func madeOf(s, last string, most int) bool {
 	if s == "" {
 		return true

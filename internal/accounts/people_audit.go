@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// The JSON forms of users, invitations and sessions in the audit log. They contain no passwords,
-// hashes, tokens or cookies.
+// This file has the JSON forms of users, invitations and sessions in the audit log. They
+// contain no passwords, hashes, tokens or cookies.
 
 // JSON returns the form of the user that the audit log contains.
 func (u User) JSON() (json.RawMessage, error) {
@@ -38,7 +38,8 @@ func (i Invitation) JSON() (json.RawMessage, error) {
 	}{i.ID, i.Email, i.Role, i.TenantID, i.UserID, i.ExpiresAt.UTC()})
 }
 
-// An auditSession is the form of a session or a failed sign-in that the audit log contains.
+// An auditSession is the JSON form of a session, a failed sign-in, or the end of sessions in
+// the audit log.
 type auditSession struct {
 	Session string `json:"session,omitempty"`
 	By      string `json:"by,omitempty"` // "password" or "oidc"

@@ -21,10 +21,11 @@ import (
 type PeopleConfig struct {
 	// Limiter has the counters of failed sign-ins. Required.
 	Limiter enforcement.Limiter
-	// Local has the counters of failed sign-ins while Limiter is unavailable. Default: none; then
-	// nobody can sign in with a password while Limiter is unavailable.
+	// Local has the counters of failed sign-ins while Limiter is unavailable. Default: none;
+	// nobody can then sign in with a password while Limiter is unavailable.
 	Local enforcement.Limiter
-	// RequireSecondFactor has the roles that must use a second factor to sign in with a password.
+	// RequireSecondFactor contains the roles whose users must have a second factor to sign in
+	// with a password.
 	RequireSecondFactor []Role
 	// Sealer encrypts the secrets of authenticator apps. Default: they are stored unencrypted.
 	Sealer secondfactor.Sealer
@@ -34,13 +35,9 @@ type PeopleConfig struct {
 	Logger *slog.Logger
 }
 
-// A People implements sign-in, and all changes of users, sessions and invitations. It validates
-// input, limits failed sign-ins, authorizes the caller, and makes the entries of the audit log. It
-// is safe for concurrent use.
-//
-// Methods about other people have the Principal of the caller as parameter, and the ID of the
-// tenant of these people, or "" for the operator. If the caller may not access that tenant, the
-// error is the same as for an unknown ID.
+// Methods about other people have two parameters: the Principal of the caller, and the ID of
+// the tenant to which these people belong, or "" for the operator. If the caller may not access
+// that tenant, the error is the same as for an unknown ID.
 type People struct {
 	store     PeopleStore
 	limit     *signInLimit
@@ -77,20 +74,22 @@ func (u User) Principal() Principal {
 // Actor returns the user as an actor for the audit log.
 func (u User) Actor() audit.Actor { return audit.Actor{Kind: "user", ID: u.ID, Name: u.Email} }
 
-// CommandPrincipal returns the caller for a command of the program that accesses the database
-// directly. The command has the rights of an operator key with every scope.
+// CommandPrincipal returns the Principal of a command of the program that accesses the database
+// directly. name is the name of the command. The command has the rights of an operator key with
+// every scope.
 func CommandPrincipal(name string) Principal {
 	return Principal{Kind: "command", ID: name, Name: name, Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeManage}}
 }
 
-// instant returns the current time in UTC in milliseconds, a precision that every store supports.
+// instant returns the current time in UTC, rounded down to milliseconds. Every store can store
+// this precision.
 func (p *People) instant() time.Time { return p.now().UTC().Truncate(time.Millisecond) }
 
 // secretBytes is the number of random bytes in a session cookie, and in the token of a link.
 const secretBytes = 32
 
-// newSecret returns a random value for a session cookie or a link, and the hash under which it is
-// stored.
+// newSecret returns a random value for a session cookie or a link, and its hash. The store
+// stores only the hash.
 func newSecret() (string, [32]byte) {
 	var raw [secretBytes]byte
 	rand.Read(raw[:]) // never fails: crypto/rand ends the program instead
@@ -98,8 +97,8 @@ func newSecret() (string, [32]byte) {
 	return secret, sha256.Sum256([]byte(secret))
 }
 
-// hashSecret returns the hash under which a secret is stored. It returns false if the text cannot
-// be a result of newSecret.
+// hashSecret returns the hash under which a result of newSecret is stored. It returns false if
+// newSecret cannot have returned this text.
 func hashSecret(secret string) ([32]byte, bool) {
 	if len(secret) != base64.RawURLEncoding.EncodedLen(secretBytes) {
 		return [32]byte{}, false

@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// A Role is a set of rights of a person. The operator's roles apply to every tenant; a tenant's roles apply to that
-// tenant only.
+// A Role is a set of rights of a person. The operator's roles apply to every tenant. A tenant's
+// roles apply only to the tenant of the person.
 type Role string
 
 // The roles.
@@ -57,14 +57,17 @@ type Session struct {
 	Address   string // IP address from which the user signed in
 	Agent     string // User-Agent header, shortened
 	CreatedAt time.Time
-	SeenAt    time.Time // time of the last request; up to a minute old, because it is written at most once a minute
-	ExpiresAt time.Time // the session ends then even if it is in use
-	// ConfirmedAt is the time at which the person last typed the password in this session, and used the
-	// second factor if there is one. It is zero for a sign-in with OpenID Connect.
+	SeenAt    time.Time // time of the last request, at most one SeenGranularity too early
+	ExpiresAt time.Time // time at which the session ends even if it is in use
+	// ConfirmedAt is the time at which the person last typed the password in this session, and
+	// used the second factor if there is one. It is zero for a session that began with OpenID
+	// Connect.
 	ConfirmedAt time.Time
 }
 
-// Lifetimes of sessions and links. SeenGranularity is how often Session.SeenAt is written.
+// Lifetimes of sessions and links. A session ends SessionIdle after its last use, and at the
+// latest SessionLife after its start. Session.SeenAt is written at most once per
+// SeenGranularity.
 const (
 	SessionIdle     = 30 * time.Minute
 	SessionLife     = 12 * time.Hour
@@ -73,7 +76,8 @@ const (
 	SeenGranularity = time.Minute
 )
 
-// An Invitation is a link with which one person sets a name and a password once.
+// An Invitation is a link that one person can use once: to create an account, or to set a new
+// password.
 type Invitation struct {
 	ID   string // UUIDv7
 	Hash [32]byte
@@ -90,11 +94,11 @@ type Invitation struct {
 	Mail bool
 }
 
-// UserFilter selects users or invitations of a listing. The zero value selects those of the operator and of all
-// tenants. After is the ID of the last row of the previous page.
+// UserFilter selects users or invitations for a list. The zero value selects those of the
+// operator and of all tenants. After is the ID of the last row of the previous page.
 type UserFilter struct {
-	TenantID string // only this tenant's; "": see Operator
-	Operator bool   // only the operator's people
+	TenantID string // only those of this tenant; if "", Operator decides
+	Operator bool   // only those of the operator; ignored if TenantID is set
 	Query    string // a part of the e-mail address or the name
 	After    string
 	Limit    int
@@ -106,8 +110,9 @@ type UserFilter struct {
 type PeopleStore interface {
 	FactorStore
 
-	// User finds a user by ID. UserByEmail finds a user by address and ignores case. The error is problem.NotFound if
-	// there is no such user.
+	// User finds a user by ID. UserByEmail finds a user by e-mail address and ignores case.
+	// UserBySubject finds the user that is linked to an identity at an OpenID provider. The
+	// error is problem.NotFound if there is no such user.
 	User(ctx context.Context, id string) (User, error)
 	UserByEmail(ctx context.Context, email string) (User, error)
 	UserBySubject(ctx context.Context, issuer, subject string) (User, error)
@@ -115,24 +120,27 @@ type PeopleStore interface {
 	// CreateUser adds a user. The error is problem.Conflict with the code email_taken if the address is in use. If
 	// setup is true, the error is problem.Conflict with the code already_set_up if any user exists.
 	CreateUser(ctx context.Context, u User, setup bool, e audit.Entry) (User, error)
-	// UpdateUser writes name, role, password, provider link and disabled state. The error is problem.Stale if the
-	// user's revision is not ifRevision. If role, password or disabled state change, it ends the user's sessions
-	// except keep. Other errors: problem.NotFound, problem.Conflict with the code last_owner.
+	// UpdateUser writes the name, role, password, provider link and disabled state of a user.
+	// The error is problem.Stale if the user's revision is not ifRevision. If the role, the
+	// password or the disabled state changes, UpdateUser ends the user's sessions except the
+	// session with the ID keep. Other errors are problem.NotFound, and problem.Conflict with
+	// the code last_owner.
 	UpdateUser(ctx context.Context, u User, ifRevision int64, keep string, e audit.Entry) (User, error)
 	// DeleteUser removes a user and the user's sessions. Errors: problem.NotFound, problem.Conflict with the code
 	// last_owner.
 	DeleteUser(ctx context.Context, id string, e audit.Entry) error
 
-	// CreateInvitation adds an invitation. The error is problem.NotFound if the tenant does not exist. It does not
-	// check whether the address has an account, because a tenant must not learn who belongs to another tenant.
-	// AcceptInvitation deletes the invitation and creates the user u in one transaction. If the invitation has a
-	// UserID, it sets that user's password to that of u instead. Errors: problem.NotFound if the invitation is used,
-	// expired or unknown; problem.Conflict with the code email_taken.
+	// CreateInvitation adds an invitation. If i.Mail is set, it also queues the e-mail of the
+	// link. The error is problem.NotFound if the tenant does not exist. CreateInvitation does
+	// not check whether the address has an account, because a tenant must not find out who
+	// belongs to another tenant.
 	CreateInvitation(ctx context.Context, i Invitation, e audit.Entry) (Invitation, error)
-	// CreateInvitation also queues the e-mail of the link if i.Mail is set.
+	// Invitation finds an invitation by the hash of its link. The error is problem.NotFound if
+	// the invitation is unknown or has expired at now.
 	Invitation(ctx context.Context, hash [32]byte, now time.Time) (Invitation, error)
-	// MailInvitation gives an invitation the hash of a second link, which replaces the second link before it. The error is
-	// problem.NotFound if the invitation has ended at now.
+	// MailInvitation stores the hash of a second link for an invitation. It replaces the second
+	// link that was stored before. The error is problem.NotFound if the invitation is unknown
+	// or has expired at now.
 	MailInvitation(ctx context.Context, id string, hash [32]byte, now time.Time) (Invitation, error)
 	// Invitations lists invitations by ID, including expired ones that are not deleted yet.
 	Invitations(ctx context.Context, f UserFilter) ([]Invitation, error)
@@ -141,18 +149,20 @@ type PeopleStore interface {
 
 	// CreateSession adds a session, sets the user's SignedInAt, and writes the audit line e.
 	CreateSession(ctx context.Context, s Session, e audit.Entry) (Session, error)
-	// Session finds a session and its user. The error is problem.NotFound if the session has expired at now (absolute
-	// or idle) or its user is disabled. It updates SeenAt if the stored time is older than SeenGranularity.
+	// Session finds a session by the hash of its cookie value, and its user. The error is
+	// problem.NotFound if the session is expired or idle at now, or if its user is disabled.
+	// Session updates SeenAt if the stored time is older than SeenGranularity.
 	Session(ctx context.Context, hash [32]byte, now time.Time) (Session, User, error)
 	// RenewSession replaces the hash of a session. The error is problem.NotFound if there is no such session.
 	RenewSession(ctx context.Context, id string, hash [32]byte) error
 	Sessions(ctx context.Context, userID string, now time.Time) ([]Session, error)
-	// EndSession ends one session of a user. If id is "", it ends all sessions of the user except keep. It returns
-	// the number of sessions that it ended.
+	// EndSession ends one session of a user. If id is "", it ends all sessions of the user
+	// except the session with the ID keep. It returns the number of sessions that it ended.
 	EndSession(ctx context.Context, userID, id, keep string, e audit.Entry) (int, error)
 	// EndOverSessions deletes the sessions, the pending sign-ins and the challenges that have expired at now.
 	EndOverSessions(ctx context.Context, now time.Time) error
 
-	// WriteAudit writes an audit line that belongs to no change, for a failed sign-in or a denied access.
+	// WriteAudit writes an audit line for an event that changes no stored object, such as a
+	// failed sign-in or a denied access.
 	WriteAudit(ctx context.Context, e audit.Entry) error
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/headgate/headgate/internal/secondfactor"
 )
 
-// This file has the second step of a sign-in with a password: a code, a recovery code or a passkey,
-// or the first second factor of a person whose role requires one.
+// This file has the second step of a sign-in with a password. In this step, a person uses a
+// code, a recovery code or a passkey. A person whose role requires a second factor and who has
+// none adds the first one.
 
-// errNoPending is the error for every value of SecondFactorError.Token that does not work.
+// errNoPending is the error for a token of a SecondFactorError that is unknown or expired.
 var errNoPending = problem.WithCode(problem.Unauthenticated, "sign_in_expired",
 	"the sign-in took too long, or was finished in another tab: sign in again")
 
@@ -29,16 +30,18 @@ var errUnreadable = problem.WithCode(problem.Unavailable, "second_factor_unreada
 	"this server cannot read the secret of your authenticator app, because HEADGATE_SECRETS_KEY is missing or has changed: "+
 		"use a recovery code or a passkey")
 
-// A SignedIn is a finished sign-in.
+// A SignedIn is the result of a completed sign-in.
 type SignedIn struct {
 	Token   string // the value of the session cookie
 	Session Session
 	User    User
-	// Codes are new recovery codes, if the sign-in added the first second factor. They are not stored.
+	// Codes are new recovery codes. They are set if the sign-in added the first second factor.
+	// Only their hashes are stored.
 	Codes []string
 }
 
-// needsSecond reports whether a sign-in of the user with a password needs a second step.
+// needsSecond reports whether a sign-in of the user with a password needs a second step: the
+// user has a second factor, or the user's role requires one.
 func (p *People) needsSecond(u User) bool { return u.SecondFactor || p.requires(u.Role) }
 
 // requires reports whether a role requires a second factor.
@@ -57,9 +60,10 @@ func (p *People) pend(ctx context.Context, u User) error {
 	return &SecondFactorError{Token: token}
 }
 
-// Pending returns a pending sign-in, its user, and the user's second factors. The token is that of
-// SecondFactorError. If the user has no second factor, the sign-in can be finished with EnrollTOTP or
-// EnrollPasskey only. The error is problem.Unauthenticated if the token is unknown or has expired.
+// Pending returns a pending sign-in, its user, and the user's second factors. token is that of
+// the SecondFactorError. If the user has no second factor, only EnrollTOTP or EnrollPasskey can
+// finish the sign-in. The error is problem.Unauthenticated if the token is unknown or has
+// expired.
 func (p *People) Pending(ctx context.Context, token string) (PendingSignIn, User, Factors, error) {
 	hash, ok := hashSecret(token)
 	if !ok {
@@ -76,12 +80,14 @@ func (p *People) Pending(ctx context.Context, token string) (PendingSignIn, User
 	return pending, u, f, err
 }
 
-// FinishSignIn finishes a sign-in with a code of an authenticator app or a recovery code. browser is
-// a value of RememberBrowser, or "". The error is problem.Unauthenticated with the code sign_in_expired
-// or code_wrong, a *LimitedError, or problem.Unavailable.
+// FinishSignIn finishes a sign-in with a code of an authenticator app or a recovery code. token
+// is that of the SecondFactorError. browser is a value of RememberBrowser, or "". The error is
+// problem.Unauthenticated with the code sign_in_expired or code_wrong, a *LimitedError, or
+// problem.Unavailable.
 //
-// Wrong codes count for the account. In a browser in which the person signed in before, they count for that
-// browser only, so that somebody who knows the password cannot lock out the person.
+// Wrong codes are counted for the account. If the person signed in before in this browser, they
+// are counted for this browser only. So somebody who knows the password cannot lock out the
+// person.
 func (p *People) FinishSignIn(ctx context.Context, browser, token, code, address, agent string) (SignedIn, error) {
 	pending, u, f, err := p.Pending(ctx, token)
 	if err != nil {
@@ -99,8 +105,9 @@ func (p *People) FinishSignIn(ctx context.Context, browser, token, code, address
 	return p.finish(ctx, pending, u, by, address, agent)
 }
 
-// FinishWithPasskey finishes a sign-in with the response of the browser to BeginUsePasskey. origin is the
-// address of the pages. The error is as of FinishSignIn, with the code passkey_wrong.
+// FinishWithPasskey finishes a sign-in with a passkey. response is the browser's response to
+// BeginUsePasskey. origin is the address of the dashboard. The errors are those of
+// FinishSignIn, with the code passkey_wrong in place of code_wrong.
 func (p *People) FinishWithPasskey(
 	ctx context.Context, browser, token, origin string, response []byte, address, agent string,
 ) (SignedIn, error) {
@@ -119,7 +126,8 @@ func (p *People) FinishWithPasskey(
 	return p.finish(ctx, pending, u, "password and passkey", address, agent)
 }
 
-// codeCounter returns the key of the counter of wrong codes.
+// codeCounter returns the name of the counter for wrong codes: that of the browser if browser
+// is a valid value of RememberBrowser for this user, otherwise that of the account.
 func codeCounter(u User, browser string) string {
 	if nonce, _ := splitBrowser(browser); nonce != nil && remembers(u, browser) {
 		return "browser " + string(nonce) + " " + u.ID
@@ -127,8 +135,9 @@ func codeCounter(u User, browser string) string {
 	return "account " + u.ID
 }
 
-// wrongFactor writes the audit line of a wrong code or passkey. For other errors, it refunds the charge,
-// because the caller learned nothing about the code.
+// wrongFactor writes the audit line if err means that the code or the passkey is wrong. For any
+// other error, it refunds the charge, because the caller has not found out anything about the
+// code.
 func (p *People) wrongFactor(ctx context.Context, u User, tried *attempt, err error, s auditSession) error {
 	if !problem.Is(err, problem.Unauthenticated) {
 		tried.refund(ctx)
@@ -137,7 +146,7 @@ func (p *People) wrongFactor(ctx context.Context, u User, tried *attempt, err er
 	return p.failed(ctx, u, u.Email, s, err)
 }
 
-// finish replaces a pending sign-in by a session.
+// finish replaces a pending sign-in by a session. by says for the audit log what was used.
 func (p *People) finish(ctx context.Context, pending PendingSignIn, u User, by, address, agent string) (SignedIn, error) {
 	token, s := p.newSession(u, address, agent)
 	s.ConfirmedAt = s.CreatedAt
@@ -153,15 +162,17 @@ func (p *People) finish(ctx context.Context, pending PendingSignIn, u User, by, 
 	return SignedIn{Token: token, Session: s, User: u}, p.endOldest(ctx, u, s)
 }
 
-// EnrollTOTP finishes a sign-in of a person whose role requires a second factor and who has none: it adds the
-// authenticator app. The result has new recovery codes. Further errors are those of AddTOTP.
+// EnrollTOTP finishes a sign-in of a person who has no second factor, although the person's
+// role requires one: it adds an authenticator app. The result has new recovery codes. Further
+// errors are those of AddTOTP.
 func (p *People) EnrollTOTP(ctx context.Context, token, secret, code, name, address, agent string) (SignedIn, error) {
 	return p.enroll(ctx, token, address, agent, func(ctx context.Context, pending PendingSignIn, u User) ([]string, error) {
 		return p.addTOTP(ctx, u, pending.ID, secret, code, name)
 	})
 }
 
-// EnrollPasskey is EnrollTOTP for a passkey. response is the response of the browser to BeginAddPasskey.
+// EnrollPasskey does the same as EnrollTOTP for a passkey. response is the browser's response
+// to BeginAddPasskey.
 func (p *People) EnrollPasskey(ctx context.Context, token, origin, name string, response []byte, address, agent string) (SignedIn, error) {
 	return p.enroll(ctx, token, address, agent, func(ctx context.Context, pending PendingSignIn, u User) ([]string, error) {
 		return p.addPasskey(ctx, u, pending.ID, origin, name, response)
@@ -190,8 +201,8 @@ func (p *People) enroll(ctx context.Context, token, address, agent string,
 // errEnrolled is the error for a sign-in that adds a second factor although the account has one.
 var errEnrolled = problem.WithCode(problem.Conflict, "second_factor_exists", "the account has a second factor already: sign in with it")
 
-// verifyCode returns nil if code is a code of one of the authenticator apps of the user, or an unused
-// recovery code. It makes the code invalid. by says for the audit log what was used.
+// verifyCode returns nil if code is a code of one of the user's authenticator apps, or an
+// unused recovery code. The code then becomes invalid. by says for the audit log what was used.
 func (p *People) verifyCode(ctx context.Context, u User, f Factors, code string) (by string, err error) {
 	if hash, ok := secondfactor.RecoveryHash(code); ok {
 		e := userEntry(ctx, u.Actor(), "second_factor.use_recovery_code", u, nil, nil)
@@ -218,7 +229,7 @@ func (p *People) verifyCode(ctx context.Context, u User, f Factors, code string)
 		factor.Step, factor.UsedAt = step, p.instant()
 		err = p.store.UseFactor(ctx, factor)
 		if problem.Is(err, problem.Conflict) || problem.Is(err, problem.NotFound) {
-			err = errCode // used or removed meanwhile
+			err = errCode // another request used or removed the factor in between
 		}
 		return "password and code", err
 	}
@@ -228,8 +239,9 @@ func (p *People) verifyCode(ctx context.Context, u User, f Factors, code string)
 	return "", errCode
 }
 
-// verifyPasskey returns nil if response is a valid response of one of the user's passkeys to the challenge
-// that is stored for id, a session or a pending sign-in. It makes the challenge invalid.
+// verifyPasskey returns nil if response is a valid response of one of the user's passkeys. The
+// challenge is the one that is stored for id, which is the ID of a session or of a pending
+// sign-in. verifyPasskey makes the challenge invalid.
 func (p *People) verifyPasskey(ctx context.Context, u User, f Factors, id, origin string, response []byte) error {
 	state, err := p.store.TakeChallenge(ctx, id, p.instant())
 	if problem.Is(err, problem.NotFound) {
@@ -247,12 +259,13 @@ func (p *People) verifyPasskey(ctx context.Context, u User, f Factors, id, origi
 	factor.Data, factor.UsedAt = used.Stored, p.instant()
 	err = p.store.UseFactor(ctx, factor)
 	if problem.Is(err, problem.NotFound) {
-		err = errPasskey // removed meanwhile
+		err = errPasskey // another request removed the passkey in between
 	}
 	return err
 }
 
-// passkeyError logs why a passkey was not accepted and returns the error for the person.
+// passkeyError returns the error that is shown to the person. If err says why a passkey was not
+// accepted, passkeyError logs the reason and does not show it.
 func (p *People) passkeyError(ctx context.Context, err error) error {
 	if invalid := (*secondfactor.ErrPasskey)(nil); errors.As(err, &invalid) {
 		p.log.InfoContext(ctx, "a passkey was not accepted", "error", invalid.Cause)
@@ -261,8 +274,8 @@ func (p *People) passkeyError(ctx context.Context, err error) error {
 	return originError(err)
 }
 
-// originError returns an error of package secondfactor as a problem, if browsers allow no passkeys at the
-// address of the pages.
+// originError returns problem.Conflict if err means that browsers allow no passkeys at the
+// address of the dashboard. It returns any other error unchanged.
 func originError(err error) error {
 	if errors.Is(err, secondfactor.ErrOrigin) {
 		return problem.WithCode(problem.Conflict, "passkeys_unavailable", "%s", secondfactor.ErrOrigin.Error())
@@ -270,7 +283,7 @@ func originError(err error) error {
 	return err
 }
 
-// owner returns the user as the owner of the passkeys in f.
+// owner returns the user u in the form of package secondfactor, with the passkeys in f.
 func owner(u User, f Factors) secondfactor.Person {
 	p := secondfactor.Person{ID: u.ID, Email: u.Email, Name: u.Name}
 	for _, factor := range f.List {
@@ -281,15 +294,16 @@ func owner(u User, f Factors) secondfactor.Person {
 	return p
 }
 
-// BeginUsePasskey returns the options with which the browser uses one of the user's passkeys. id is the ID of
-// the session or of the pending sign-in. The error is problem.Conflict with the code passkeys_unavailable if
-// browsers allow no passkeys at the address origin.
+// BeginUsePasskey returns the options that the browser needs to use one of the user's passkeys.
+// id is the ID of the session or of the pending sign-in. origin is the address of the
+// dashboard. The error is problem.Conflict with the code passkeys_unavailable if browsers allow
+// no passkeys at this address.
 func (p *People) BeginUsePasskey(ctx context.Context, u User, f Factors, id, origin string) (json.RawMessage, error) {
 	return p.challenge(ctx, id, func() (secondfactor.Ceremony, error) { return secondfactor.BeginUse(origin, owner(u, f)) })
 }
 
-// BeginAddPasskey returns the options with which the browser creates a passkey. The parameters and errors are as of
-// BeginUsePasskey.
+// BeginAddPasskey returns the options that the browser needs to create a passkey. The
+// parameters and errors are those of BeginUsePasskey.
 func (p *People) BeginAddPasskey(ctx context.Context, u User, f Factors, id, origin string) (json.RawMessage, error) {
 	return p.challenge(ctx, id, func() (secondfactor.Ceremony, error) { return secondfactor.BeginCreate(origin, owner(u, f)) })
 }

@@ -13,7 +13,8 @@ import (
 // A FactorKind is a kind of second factor.
 type FactorKind string
 
-// The kinds of second factors. Recovery codes are no kind: a person has them beside a second factor.
+// The kinds of second factors. Recovery codes are not a kind: they replace a second factor that
+// is lost.
 const (
 	TOTP    FactorKind = "totp"    // codes of an authenticator app
 	Passkey FactorKind = "passkey" // a device or a password manager, by WebAuthn
@@ -27,12 +28,14 @@ type Factor struct {
 	Name   string // 1 to 200 characters
 	// Credential is the ID of a passkey; nil for TOTP.
 	Credential []byte
-	// Data is the secret of a TOTP as secondfactor.Sealer seals it, or the public key of a passkey.
+	// Data is the encrypted secret of a TOTP (see secondfactor.Sealer), or the public key of a
+	// passkey.
 	Data []byte
-	// Step is the time step of the last used code of a TOTP, which makes a code valid once.
+	// Step is the time step of the last used code of a TOTP. Codes of this step or an earlier
+	// one are invalid, so that each code works once.
 	Step      int64
 	CreatedAt time.Time
-	UsedAt    time.Time // zero if it has not been used since it was added
+	UsedAt    time.Time // zero if the factor has not been used since it was added
 }
 
 // JSON returns the form of the factor that the audit log contains.
@@ -44,8 +47,8 @@ func (f Factor) JSON() (json.RawMessage, error) {
 	}{f.ID, f.Kind, f.Name})
 }
 
-// A PendingSignIn is a sign-in whose password was right and whose second factor is missing. It is
-// no session and gives no rights.
+// A PendingSignIn is a sign-in that is waiting for the second factor, after the password was
+// right. It is not a session and gives no rights.
 type PendingSignIn struct {
 	ID        string // UUIDv7
 	Hash      [32]byte
@@ -57,8 +60,8 @@ type PendingSignIn struct {
 const (
 	// PendingLife is the time within which a person must use the second factor after the password.
 	PendingLife = 10 * time.Minute
-	// ConfirmedFor is the time for which a person may change second factors after a sign-in, or
-	// after Confirm.
+	// ConfirmedFor is how long a session may change second factors after the sign-in or after
+	// Confirm.
 	ConfirmedFor = 10 * time.Minute
 	// MaxFactors is the maximum number of second factors of a user.
 	MaxFactors = 10
@@ -66,12 +69,13 @@ const (
 	MaxPending = 20
 )
 
-// Confirmed reports whether the person has signed in, or has confirmed a password and a second
-// factor, so recently that the session may change second factors.
+// Confirmed reports whether the session may change second factors at now, because the person
+// has signed in with a password, or has called Confirm, within ConfirmedFor.
 func (s Session) Confirmed(now time.Time) bool { return now.Before(s.ConfirmedAt.Add(ConfirmedFor)) }
 
-// A SecondFactorError means that the password was right, and that a session begins only with a
-// second factor. Token is the value of a cookie for the methods that finish the sign-in.
+// A SecondFactorError means that the password was right, and that a second factor is needed
+// before a session begins. Token identifies the pending sign-in. The server sends it as a
+// cookie, and the methods that finish the sign-in need it.
 type SecondFactorError struct{ Token string }
 
 // Error returns the message for people.
@@ -85,20 +89,22 @@ type FactorStore interface {
 	// Factors returns the second factors of a user, oldest first, and the number of unused recovery
 	// codes.
 	Factors(ctx context.Context, userID string) ([]Factor, int, error)
-	// AddFactor adds a second factor and ends the user's sessions except keep, and the pending
-	// sign-ins except keep. If codes is not nil, it replaces the recovery codes, and the factor must be
-	// the user's first. Errors: problem.NotFound; problem.Conflict with the code second_factor_exists
-	// if it is not the first, too_many_second_factors, or passkey_exists.
+	// AddFactor adds a second factor. It ends the user's sessions and pending sign-ins except
+	// the one with the ID keep. If codes is not nil, the factor must be the user's first, and
+	// codes replace the recovery codes. Errors: problem.NotFound; problem.Conflict with the
+	// code second_factor_exists if the factor is not the first, too_many_second_factors, or
+	// passkey_exists.
 	AddFactor(ctx context.Context, f Factor, codes [][32]byte, keep string, e audit.Entry) (Factor, error)
-	// RemoveFactor removes a second factor of a user. With the last one, it removes the recovery codes;
-	// if required is true, the error is problem.Conflict with the code second_factor_required instead.
+	// RemoveFactor removes a second factor of a user. With the last factor, it also removes the
+	// recovery codes. But if required is true, the last factor cannot be removed: the error is
+	// problem.Conflict with the code second_factor_required.
 	RemoveFactor(ctx context.Context, userID, id string, required bool, e audit.Entry) error
 	// ResetFactors removes all second factors and recovery codes of a user, and ends the user's sessions.
 	// It returns the number of removed factors, and writes the audit line only if there are any.
 	ResetFactors(ctx context.Context, userID string, e audit.Entry) (int, error)
-	// UseFactor stores Data, Step and UsedAt of a used factor. The error is problem.Conflict with the
-	// code code_used if the factor is a TOTP whose stored step is not lower than f.Step, and
-	// problem.NotFound if the factor is removed.
+	// UseFactor stores Data, Step and UsedAt of a used factor. The error is problem.NotFound if
+	// the factor does not exist. It is problem.Conflict with the code code_used if the factor
+	// is a TOTP whose stored step is not lower than f.Step.
 	UseFactor(ctx context.Context, f Factor) error
 
 	// PutRecoveryCodes replaces the recovery codes of a user. The error is problem.Conflict with the code
@@ -109,18 +115,20 @@ type FactorStore interface {
 
 	// CreatePending adds a pending sign-in. If the user has more than MaxPending, it deletes the oldest.
 	CreatePending(ctx context.Context, p PendingSignIn) error
-	// Pending finds a pending sign-in and its user. The error is problem.NotFound if it has expired at now,
-	// or if its user is disabled.
+	// Pending finds a pending sign-in by the hash of its token, and its user. The error is
+	// problem.NotFound if the sign-in has expired at now, or if its user is disabled.
 	Pending(ctx context.Context, hash [32]byte, now time.Time) (PendingSignIn, User, error)
-	// FinishPending deletes a pending sign-in and adds the session, as CreateSession does, in one
+	// FinishPending deletes a pending sign-in and adds the session s like CreateSession, in one
 	// transaction. The error is problem.NotFound if the pending sign-in does not exist.
 	FinishPending(ctx context.Context, id string, s Session, e audit.Entry) (Session, error)
-	// ConfirmSession sets ConfirmedAt of a session. The error is problem.NotFound if there is none.
+	// ConfirmSession sets ConfirmedAt of a session to at. The error is problem.NotFound if
+	// there is no such session.
 	ConfirmSession(ctx context.Context, id string, at time.Time) error
 
-	// PutChallenge stores what a browser must answer with a passkey, for a session or a pending sign-in. It
-	// replaces the one before. TakeChallenge returns it once. The error is problem.NotFound if there is none,
-	// or if it has expired at now.
+	// PutChallenge stores the challenge that a passkey must sign, for the session or the
+	// pending sign-in with this ID. It replaces the challenge that was stored for the ID.
+	// TakeChallenge returns a challenge and deletes it. Its error is problem.NotFound if there
+	// is none, or if it has expired at now.
 	PutChallenge(ctx context.Context, id string, data []byte, expires time.Time) error
 	TakeChallenge(ctx context.Context, id string, now time.Time) ([]byte, error)
 }

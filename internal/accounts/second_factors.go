@@ -10,14 +10,14 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// This file has the methods with which people change their second factors, and with which
-// administrators reset those of others.
+// This file has two kinds of methods: those with which people change their own second factors,
+// and the one with which administrators reset the factors of others.
 
 // errUnconfirmed is the error for a change of second factors in a session that is not Confirmed.
 var errUnconfirmed = problem.WithCode(problem.Forbidden, "confirm_first",
 	"confirm your password, and your second factor if you have one, first")
 
-// errNoPassword is the error for a second factor of a person who has no password.
+// errNoPassword is the error for adding a second factor to an account without a password.
 var errNoPassword = problem.WithCode(problem.Conflict, "no_password",
 	"you sign in with the account of your organization, which asks for a second factor itself: there is none here")
 
@@ -38,9 +38,10 @@ func (p *People) mayChange(u User, s Session) error {
 	return nil
 }
 
-// Confirm records that the person of a session has typed the password, and a code if there is a second
-// factor, so that the session may change second factors. The error is problem.Invalid at /password or /code, a
-// *LimitedError, or problem.Unavailable. Failures count for the session only.
+// Confirm records that the person of a session has typed the password, and a code if the person
+// has a second factor. For ConfirmedFor, the session may then change second factors. The error
+// is problem.Invalid at /password or /code, a *LimitedError, or problem.Unavailable. Failed
+// attempts are counted for the session only.
 func (p *People) Confirm(ctx context.Context, u User, s Session, password, code string) error {
 	return p.confirm(ctx, u, s, password, func(ctx context.Context, f Factors) error {
 		if len(f.List) == 0 {
@@ -54,7 +55,8 @@ func (p *People) Confirm(ctx context.Context, u User, s Session, password, code 
 	})
 }
 
-// ConfirmWithPasskey is Confirm with the response of the browser to BeginUsePasskey.
+// ConfirmWithPasskey is like Confirm, with a passkey instead of a code. response is the
+// browser's response to BeginUsePasskey.
 func (p *People) ConfirmWithPasskey(ctx context.Context, u User, s Session, password, origin string, response []byte) error {
 	return p.confirm(ctx, u, s, password, func(ctx context.Context, f Factors) error {
 		err := p.verifyPasskey(ctx, u, f, s.ID, origin, response)
@@ -100,12 +102,14 @@ func (p *People) confirmBoth(ctx context.Context, u User, password string, secon
 	return second(ctx, f)
 }
 
-// AddTOTP adds an authenticator app. secret is that of secondfactor.NewTOTP, and code a code that the app shows for
-// it. It ends the other sessions of the user. With the first second factor, it returns new recovery codes, which
-// are not stored.
+// AddTOTP adds an authenticator app and ends the other sessions of the user. secret is a result
+// of secondfactor.NewTOTP, and code is a code that the app computed from it. If the app is the
+// user's first second factor, AddTOTP returns new recovery codes, of which only hashes are
+// stored.
 //
-// The error is problem.Forbidden with the code confirm_first, problem.Invalid at /code or /name, a *LimitedError,
-// or problem.Conflict with the code no_password, second_factor_exists or too_many_second_factors.
+// The error is problem.Forbidden with the code confirm_first, problem.Invalid at /code or
+// /name, a *LimitedError, or problem.Conflict with the code no_password, second_factor_exists
+// or too_many_second_factors.
 func (p *People) AddTOTP(ctx context.Context, u User, s Session, secret, code, name string) ([]string, error) {
 	if err := p.mayChange(u, s); err != nil {
 		return nil, err
@@ -113,7 +117,8 @@ func (p *People) AddTOTP(ctx context.Context, u User, s Session, secret, code, n
 	return p.addTOTP(ctx, u, s.ID, secret, code, name)
 }
 
-// addTOTP is AddTOTP for the session or the pending sign-in with the ID keep.
+// addTOTP does the work of AddTOTP. keep is the ID of the session or of the pending sign-in in
+// which the person adds the app.
 func (p *People) addTOTP(ctx context.Context, u User, keep, secret, code, name string) ([]string, error) {
 	if !secondfactor.ValidSecret(secret) {
 		return nil, problem.New(problem.Malformed, "the secret of the authenticator app is malformed: open the page again")
@@ -132,8 +137,9 @@ func (p *People) addTOTP(ctx context.Context, u User, keep, secret, code, name s
 	})
 }
 
-// AddPasskey adds a passkey. response is the response of the browser to BeginAddPasskey. It returns what AddTOTP
-// returns. Further errors are problem.Invalid for the passkey, and problem.Conflict with the code passkey_exists.
+// AddPasskey adds a passkey and ends the other sessions of the user. response is the browser's
+// response to BeginAddPasskey. AddPasskey returns recovery codes like AddTOTP. Further errors
+// are problem.Invalid for the passkey, and problem.Conflict with the code passkey_exists.
 func (p *People) AddPasskey(ctx context.Context, u User, s Session, origin, name string, response []byte) ([]string, error) {
 	if err := p.mayChange(u, s); err != nil {
 		return nil, err
@@ -182,9 +188,9 @@ func (p *People) add(ctx context.Context, u User, keep string, f Factor) (codes 
 	return codes, nil
 }
 
-// RemoveFactor removes one of the user's own second factors, and with the last one the recovery codes. The error is
-// problem.Forbidden with the code confirm_first, problem.NotFound, or problem.Conflict with the code
-// second_factor_required.
+// RemoveFactor removes one of the user's own second factors. With the last factor, it also
+// removes the recovery codes. The error is problem.Forbidden with the code confirm_first,
+// problem.NotFound, or problem.Conflict with the code second_factor_required.
 func (p *People) RemoveFactor(ctx context.Context, u User, s Session, id string) error {
 	if err := p.mayChange(u, s); err != nil {
 		return err
@@ -202,8 +208,9 @@ func (p *People) RemoveFactor(ctx context.Context, u User, s Session, id string)
 	return problem.New(problem.NotFound, "there is no such second factor")
 }
 
-// NewRecoveryCodes replaces the user's recovery codes and returns the new ones, which are not stored. The error is
-// problem.Forbidden with the code confirm_first, or problem.Conflict with the code no_second_factor.
+// NewRecoveryCodes replaces the user's recovery codes and returns the new ones, of which only
+// hashes are stored. The error is problem.Forbidden with the code confirm_first, or
+// problem.Conflict with the code no_second_factor.
 func (p *People) NewRecoveryCodes(ctx context.Context, u User, s Session) ([]string, error) {
 	if err := p.mayChange(u, s); err != nil {
 		return nil, err
@@ -216,9 +223,10 @@ func (p *People) NewRecoveryCodes(ctx context.Context, u User, s Session) ([]str
 	return codes, nil
 }
 
-// ResetSecondFactor removes all second factors and recovery codes of another person, who has lost them, and ends the
-// person's sessions. The person then signs in with the password. The error is problem.NotFound,
-// problem.Forbidden, or problem.Conflict with the code no_second_factor.
+// ResetSecondFactor removes all second factors and recovery codes of another person who has
+// lost them, and ends the person's sessions. The person can then sign in with the password
+// alone. The error is problem.NotFound, problem.Forbidden, or problem.Conflict with the code
+// no_second_factor.
 func (p *People) ResetSecondFactor(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	u, err := p.other(ctx, by, tenantID, id)
 	if err != nil {

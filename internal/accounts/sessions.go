@@ -11,13 +11,14 @@ import (
 
 // This file has the methods with which people change their own sessions and accounts.
 
-// errNoSession is the error for every session cookie that does not work: a forged or expired one,
-// or one whose session has ended.
+// errNoSession is the error for every session cookie that does not work: a forged one, an
+// expired one, or one of a session that was ended.
 var errNoSession = problem.New(problem.Unauthenticated, "sign in")
 
-// Session returns the session to which the value of a cookie belongs, and its user. It also records
-// that the session was used. The error is problem.Unauthenticated if there is no such session or it
-// has expired. For a malformed value, Session does not read the store.
+// Session returns the session to which the value of a cookie belongs, and its user. It also
+// stores the time as that of the session's last use. The error is problem.Unauthenticated if
+// there is no such session or it has expired. If the value is malformed, Session does not read
+// the store.
 func (p *People) Session(ctx context.Context, cookie string) (Session, User, error) {
 	hash, ok := hashSecret(cookie)
 	if !ok {
@@ -30,9 +31,9 @@ func (p *People) Session(ctx context.Context, cookie string) (Session, User, err
 	return s, u, err
 }
 
-// KeepSession records that the session s is in use, for a page that stays open without further
-// requests. The error is problem.Unauthenticated if the session has ended, or if Renew has given it
-// a new cookie value since s was read.
+// KeepSession records that the session s is in use. A page that stays open without further
+// requests calls it. The error is problem.Unauthenticated if the session has ended, or if Renew
+// has changed its cookie value since s was read.
 func (p *People) KeepSession(ctx context.Context, s Session) error {
 	_, _, err := p.store.Session(ctx, s.Hash, p.instant())
 	if problem.Is(err, problem.NotFound) {
@@ -59,7 +60,7 @@ func (p *People) Renew(ctx context.Context, s Session) (string, error) {
 func (p *People) SignOut(ctx context.Context, u User, s Session) error {
 	_, err := p.end(ctx, u, "session.sign_out", s.ID, "")
 	if problem.Is(err, problem.NotFound) {
-		return nil // the user is removed, and the session with it
+		return nil // the user was removed, and the session with the user
 	}
 	return err
 }
@@ -78,8 +79,8 @@ func (p *People) EndSession(ctx context.Context, u User, id string) error {
 	return err
 }
 
-// EndOtherSessions ends all sessions of a user except the session but. It returns the number of
-// sessions that it ended.
+// EndOtherSessions ends all sessions of a user except the session but, and returns their
+// number.
 func (p *People) EndOtherSessions(ctx context.Context, u User, but Session) (int, error) {
 	return p.end(ctx, u, "session.end", "", but.ID)
 }
@@ -92,7 +93,8 @@ func (p *People) end(ctx context.Context, u User, action, id, keep string) (int,
 	return p.store.EndSession(ctx, u.ID, id, keep, e)
 }
 
-// EndOverSessions deletes expired sessions. Any node may call it at any time.
+// EndOverSessions deletes the sessions, pending sign-ins, challenges and old invitations that
+// have expired. Any node may call it at any time.
 func (p *People) EndOverSessions(ctx context.Context) error {
 	return p.store.EndOverSessions(ctx, p.instant())
 }
@@ -113,12 +115,12 @@ func (p *People) ChangeName(ctx context.Context, u User, name string) (User, err
 	return p.update(ctx, "user.update", before, after, "")
 }
 
-// ChangePassword sets a new password for a user and ends the user's other sessions. It returns the
-// new cookie value of the session s.
+// ChangePassword sets a new password for the user of the session s and ends the user's other
+// sessions. It returns a new cookie value for s.
 //
 // The error is problem.Invalid at /current_password or /password, problem.NotFound, or
-// problem.Stale. A wrong current password counts as a failed sign-in, so the error can also be a
-// *LimitedError.
+// problem.Stale. A wrong current password counts as a failed sign-in, so the error can also be
+// a *LimitedError.
 func (p *People) ChangePassword(ctx context.Context, u User, s Session, current, next string) (string, error) {
 	_, origin := audit.Who(ctx)
 	address := origin.Address

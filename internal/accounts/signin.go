@@ -12,23 +12,24 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// errSignIn is the error for an unknown address, a wrong password and a disabled account. It is the
-// same error, so that a caller does not find out whether the account exists.
+// errSignIn is the error for an unknown address, a wrong password and a disabled account. All
+// of them have the same error, so that a caller does not find out whether the account exists.
 var errSignIn = problem.WithCode(problem.Unauthenticated, "sign_in_failed", "the e-mail address or the password is wrong")
 
-// SignIn starts a session of the user with the e-mail address and the password. It returns the
-// value of the session cookie; only a hash of it is stored. The error is problem.Unauthenticated
-// with the code sign_in_failed, a *LimitedError, or problem.Unavailable. If the user also needs a second
-// factor, no session begins: the error is a *SecondFactorError, whose token FinishSignIn needs.
+// SignIn starts a session of the user with this e-mail address and password. It returns the
+// value of the session cookie, of which only a hash is stored. The error is
+// problem.Unauthenticated with the code sign_in_failed, a *LimitedError, or
+// problem.Unavailable. If the user also needs a second factor, no session begins. The error is
+// then a *SecondFactorError, whose token FinishSignIn needs.
 //
-// An unknown address, a disabled account and a wrong password cause the same response and the same
-// work: one read of the store, one hash, and one audit line.
+// An unknown address, a disabled account and a wrong password cause the same response and the
+// same work: one read of the store, one hash, and one audit line.
 func (p *People) SignIn(ctx context.Context, email, password, address, agent string) (string, Session, User, error) {
 	return p.SignInFrom(ctx, "", email, password, address, agent)
 }
 
-// SignInFrom is SignIn for a browser that sends a value of RememberBrowser. If the value is valid
-// for this user, the failed sign-ins of this browser have a separate counter. So failed
+// SignInFrom is like SignIn, for a browser that sends a value of RememberBrowser. If the value
+// is valid for this user, the failed sign-ins of this browser have their own counter. So failed
 // sign-ins from other browsers do not lock out the user. An invalid value has no effect.
 func (p *People) SignInFrom(ctx context.Context, browser, email, password, address, agent string) (string, Session, User, error) {
 	email = strings.TrimSpace(email)
@@ -55,13 +56,14 @@ func (p *People) SignInFrom(ctx context.Context, browser, email, password, addre
 	}
 	token, session, u, err := p.begin(ctx, u, "password", address, agent)
 	if problem.Is(err, problem.NotFound) {
-		err = errSignIn // removed or disabled meanwhile
+		err = errSignIn // the user was removed or disabled in between
 	}
 	return token, session, u, err
 }
 
-// try finds the user with an e-mail address, and charges one failed sign-in. SignInFrom checks the
-// password afterwards, and refunds the charge if the password is right.
+// try finds the user with an e-mail address and charges one failed sign-in. SignInFrom checks
+// the password after that, and refunds the charge if the password is right. If there is no such
+// user, try returns the zero User.
 func (p *People) try(ctx context.Context, browser, email, address string) (User, *attempt, error) {
 	if nonce, _ := splitBrowser(browser); nonce != nil {
 		u, err := p.byEmail(ctx, email)
@@ -104,9 +106,9 @@ func orNobody(u User, err error) (User, error) {
 	return u, err
 }
 
-// failed writes the audit line of a failed sign-in and returns answer. u is the user with the typed
-// address, or the zero User. The actor in the line only has the typed name, because a failed
-// sign-in does not prove who typed it.
+// failed writes the audit line of a failed sign-in and returns answer. u is the user with the
+// typed address, or the zero User. The actor in the line has only the typed name and no ID,
+// because a failed sign-in does not prove who typed it.
 func (p *People) failed(ctx context.Context, u User, name string, s auditSession, answer error) error {
 	name = audit.Clean(name)
 	e := audit.Complete(ctx, audit.Entry{
@@ -119,8 +121,9 @@ func (p *People) failed(ctx context.Context, u User, name string, s auditSession
 	return answer
 }
 
-// rehash replaces a stored password hash whose cost is lower than that of new hashes. This ends the
-// other sessions of the user, as every change of the hash does.
+// rehash replaces the user's password hash if its cost is lower than that of new hashes. It
+// returns the user after the change. The change ends the other sessions of the user, as every
+// change of the hash does.
 func (p *People) rehash(ctx context.Context, u User, password string) (User, error) {
 	if !p.passwords.outdated(u.Password) {
 		return u, nil
@@ -159,8 +162,8 @@ func (p *People) newSession(u User, address, agent string) (string, Session) {
 	}
 }
 
-// begin creates a session. The error is problem.NotFound if the user was deleted or disabled
-// meanwhile.
+// begin creates a session of u. by is "password" or "oidc". The error is problem.NotFound if
+// the user was deleted or disabled in between.
 func (p *People) begin(ctx context.Context, u User, by, address, agent string) (string, Session, User, error) {
 	token, s := p.newSession(u, address, agent)
 	if by == "password" {
@@ -178,8 +181,8 @@ func (p *People) begin(ctx context.Context, u User, by, address, agent string) (
 // maxSessions is the maximum number of sessions of one person.
 const maxSessions = 20
 
-// endOldest ends the oldest sessions of a user until maxSessions are left. It never ends the
-// session s.
+// endOldest ends the oldest sessions of the user u if the user has more than maxSessions, until
+// maxSessions are left. It never ends the session s.
 func (p *People) endOldest(ctx context.Context, u User, s Session) error {
 	list, err := p.store.Sessions(ctx, u.ID, s.CreatedAt)
 	if err != nil || len(list) <= maxSessions {
@@ -206,16 +209,16 @@ type Identity struct {
 	Name     string
 }
 
-// errUnknownIdentity is the error for an identity that belongs to no user and no invitation, and
-// for a disabled user.
+// errUnknownIdentity is the error for an identity that is linked to no user and has no
+// invitation, and for a disabled user.
 var errUnknownIdentity = problem.WithCode(problem.Unauthenticated, "unknown_person",
 	"no user here is linked to this account: ask for an invitation to the e-mail address that your provider has verified")
 
-// SignInWith starts a session for a person whom an OpenID provider has authenticated. It uses the
-// user that is linked to the identity. If there is none, it links the user with the same verified
-// e-mail address, or accepts an open invitation for this address. It does not create users
-// otherwise. If it finds no user, the error is problem.Unauthenticated with the code
-// unknown_person.
+// SignInWith starts a session for a person whom an OpenID provider has authenticated. It uses
+// the user that is linked to the identity. If there is none, it links the identity to the user
+// with the same verified e-mail address. If there is no such user either, it accepts an open
+// invitation for the address, which creates a user. Otherwise the error is
+// problem.Unauthenticated with the code unknown_person.
 func (p *People) SignInWith(ctx context.Context, who Identity, address, agent string) (string, Session, User, error) {
 	if who.Issuer == "" || who.Subject == "" {
 		return "", Session{}, User{}, fmt.Errorf("sign in with an identity that has no issuer or subject")
@@ -231,13 +234,14 @@ func (p *People) SignInWith(ctx context.Context, who Identity, address, agent st
 	}
 	token, session, u, err := p.begin(ctx, u, "oidc", address, agent)
 	if problem.Is(err, problem.NotFound) {
-		err = errUnknownIdentity // removed or disabled meanwhile
+		err = errUnknownIdentity // the user was removed or disabled in between
 	}
 	return token, session, u, err
 }
 
-// identified returns the user of an identity. If necessary, it links a user to the identity, or
-// creates a user from an invitation. If none of this is possible, it returns the zero User.
+// identified returns the user of an identity. If no user is linked to the identity, identified
+// links a user to it, or creates a user from an invitation. If neither is possible, it returns
+// the zero User.
 func (p *People) identified(ctx context.Context, who Identity) (User, error) {
 	u, err := orNobody(p.store.UserBySubject(ctx, who.Issuer, who.Subject))
 	if err != nil || u.ID != "" || !who.Verified || !ValidEmail(who.Email) {
@@ -250,7 +254,7 @@ func (p *People) identified(ctx context.Context, who Identity) (User, error) {
 	case u.ID == "":
 		return p.invited(ctx, who)
 	case u.Issuer != "":
-		return User{}, nil // already linked to another identity: the address now belongs to another person
+		return User{}, nil // the user is linked to another identity: the address now belongs to another person
 	case u.Disabled:
 		return u, nil
 	}

@@ -11,25 +11,26 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The maximum numbers of failed sign-ins in a FailureWindow.
+// The maximum numbers of failed sign-ins within a FailureWindow, and of wrong codes.
 const (
 	FailuresPerAccount = 5
 	FailuresPerAddress = 20 // an IPv6 address counts as its /64 network
 	FailuresPerBrowser = 5  // for one user in one browser in which the user signed in before
 	FailureWindow      = 15 * time.Minute
-	WrongCodes         = 5 // of an account, or of one browser in which its user signed in before, in a FailureWindow
+	WrongCodes         = 5 // wrong codes within a FailureWindow, for an account, or for one browser in which its user signed in before
 	WrongCodesADay     = 20
 )
 
-// The maximum numbers of e-mailed links in a mailWindow, so that nobody floods a mailbox in the operator's name.
+// The maximum numbers of e-mailed links within a mailWindow, so that nobody can flood a mailbox
+// with e-mails of this server.
 const (
 	mailsPerAddress = 3
 	mailsPerParty   = 60 // from one tenant, or from the operator
 	mailWindow      = time.Hour
 )
 
-// A LimitedError means that too many sign-ins to this account or from this address have failed. It is the same
-// whether or not the account exists.
+// A LimitedError means that too many sign-ins to this account or from this address have failed.
+// The error does not depend on whether the account exists.
 type LimitedError struct {
 	// RetryAfter is the time until the next attempt is allowed; at least 1 ms.
 	RetryAfter time.Duration
@@ -52,7 +53,7 @@ type signInLimit struct {
 	codes   *enforcement.Subject
 }
 
-// The attributes of a check by which failed sign-ins are counted.
+// The attributes by which failed sign-ins, wrong codes and e-mailed links are counted.
 const (
 	byAccount = "account"
 	byAddress = enforcement.IPNetwork
@@ -100,15 +101,16 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 	}, nil
 }
 
-// An attempt is the charge of one failed sign-in. It is made before the password is verified.
+// An attempt is a charge of one failed sign-in or one wrong code. The charge is made before the
+// password or the code is verified.
 type attempt struct {
 	limit    *signInLimit
 	decision enforcement.Decision
 }
 
-// charge charges one failed sign-in to an account (in the form of FoldEmail) and to an address. It runs before the
-// password is verified, so that concurrent attempts count too. The error is *LimitedError, or problem.Unavailable if
-// no limiter is available.
+// charge charges one failed sign-in to an account (in the form of FoldEmail) and to an IP
+// address. It runs before the password is verified, so that concurrent attempts are counted
+// too. The error is *LimitedError, or problem.Unavailable if no limiter is available.
 func (l *signInLimit) charge(ctx context.Context, account, address string) (*attempt, error) {
 	check := &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: byAccount, Value: account}}}
 	if ip, canonical, err := enforcement.CanonicalIP(address); err == nil {
@@ -118,20 +120,23 @@ func (l *signInLimit) charge(ctx context.Context, account, address string) (*att
 	return l.take(ctx, l.subject, check)
 }
 
-// chargeBrowser is charge for a browser in which the user has signed in before. It counts for that browser only.
+// chargeBrowser is like charge, for a browser in which the user has signed in before. It
+// charges only the counter of that browser.
 func (l *signInLimit) chargeBrowser(ctx context.Context, nonce, userID string) (*attempt, error) {
 	return l.take(ctx, l.known, &enforcement.Check{
 		Cost: 1, Attributes: []enforcement.Attribute{{Name: byBrowser, Value: nonce + " " + userID}},
 	})
 }
 
-// chargeCode charges one wrong code to a counter. It runs before the code is verified, as charge does.
+// chargeCode charges one wrong code to the counter with this name. It runs before the code is
+// verified.
 func (l *signInLimit) chargeCode(ctx context.Context, counter string) (*attempt, error) {
 	return l.take(ctx, l.codes, &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: byAccount, Value: counter}}})
 }
 
-// chargeMail charges one e-mailed link to its recipient and to the tenant, or to the operator. The error is
-// problem.Conflict with the code too_many_mails, or problem.Unavailable if no limiter is available.
+// chargeMail charges one e-mailed link to the counter of its recipient and to that of the
+// sender: the tenant, or the operator if tenantID is "". The error is problem.Conflict with the
+// code too_many_mails, or problem.Unavailable if no limiter is available.
 func (l *signInLimit) chargeMail(ctx context.Context, recipient, tenantID string) error {
 	_, err := l.take(ctx, l.mails, &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{
 		{Name: byAccount, Value: FoldEmail(recipient)}, {Name: byParty, Value: cmp.Or(tenantID, "operator")},
@@ -156,8 +161,8 @@ func (l *signInLimit) take(ctx context.Context, subject *enforcement.Subject, ch
 	}
 }
 
-// refund takes the charge back because the sign-in did not fail. If the refund itself fails, the charge stays until
-// its window ends.
+// refund takes the charge back because the attempt did not fail. If the refund itself fails,
+// the charge stays until its window ends.
 func (a *attempt) refund(ctx context.Context) {
 	limiter := a.limit.limiter
 	if a.decision.Degraded {

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Kind is how a channel sends messages.
+// A Kind says how a channel sends messages.
 type Kind string
 
 const (
@@ -24,24 +24,25 @@ const (
 // Kinds lists every kind.
 var Kinds = []Kind{Webhook, Slack, Email}
 
-// mailto begins the address of a channel of the kind Email.
+// mailto is the prefix of the URL of a channel of the kind Email.
 const mailto = "mailto:"
 
-// A Channel is an address that gets messages.
+// A Channel is an address to which messages are sent.
 type Channel struct {
 	ID       string // UUIDv7
 	TenantID string // the owner; "" for the operator
-	Version  int64  // 1 for a new channel, and 1 more for each change
+	Version  int64  // 1 for a new channel; each change adds 1
 	ChannelDocument
-	// Secret signs the messages of a webhook. It begins with whsec_. Former also signs
-	// them until FormerUntil, so that a receiver can change the secret without a gap.
+	// Secret signs the messages of a webhook. It begins with whsec_. After a change of the
+	// secret, the previous one, Former, also signs the messages until FormerUntil, so that no
+	// receiver rejects messages in between.
 	Secret, Former       string
 	FormerUntil          time.Time
 	CreatedAt, UpdatedAt time.Time
 }
 
-// A ChannelDocument is the part of a channel that people edit. Its JSON is the form of
-// the database and of the audit log.
+// A ChannelDocument is the part of a channel that people edit. The database and the audit log
+// contain it as this JSON.
 type ChannelDocument struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
@@ -50,7 +51,8 @@ type ChannelDocument struct {
 
 const maxURL = 2000 // bytes
 
-// validate checks a document. Addresses in allowed may be reached without TLS.
+// validate adds the faults of a document to f. Addresses in the networks allowed may be private
+// and may be reached without TLS.
 func (d *ChannelDocument) validate(f *problem.Fields, allowed []netip.Prefix) {
 	f.Line("/name", d.Name, 1, MaxName)
 	switch d.Kind {
@@ -76,7 +78,7 @@ func (d *ChannelDocument) validate(f *problem.Fields, allowed []netip.Prefix) {
 	case u.Fragment != "":
 		f.Add("/url", "must have no fragment")
 	default:
-		// A host name is checked when a message is sent, after it is resolved.
+		// A host name is checked when a message is sent, after the name is resolved.
 		if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !reachable(ip, allowed) {
 			f.Add("/url", "%s is a private address; HEADGATE_WEBHOOK_NETWORKS can allow it", ip)
 		}
@@ -90,8 +92,8 @@ func (d *ChannelDocument) recipient() (string, bool) {
 	return address, is && err == nil && parsed.Address == address && len(d.URL) <= maxURL
 }
 
-// HideAddress returns the scheme and the host of an address. The path of many webhook
-// addresses is a secret.
+// HideAddress returns only the scheme and the host of an address, because the path of many
+// webhook addresses is a secret. It returns an e-mail address unchanged.
 func HideAddress(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Opaque != "" { // an e-mail address has no secret
@@ -114,7 +116,7 @@ func secretBytes(secret string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
 }
 
-// Private networks that net/netip has no method for.
+// Networks that are not public and for which net/netip has no method.
 var private = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),       // this network, RFC 791
 	netip.MustParsePrefix("100.64.0.0/10"),   // shared address space, RFC 6598
@@ -133,8 +135,8 @@ var private = []netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),       // site-local, RFC 3879
 }
 
-// reachable reports whether a message may be sent to an address: a public one, or one in
-// an allowed network.
+// reachable reports whether a message may be sent to an IP address: it is public, or it is in
+// one of the networks allowed.
 func reachable(ip netip.Addr, allowed []netip.Prefix) bool {
 	ip = ip.Unmap().WithZone("")
 	for _, network := range allowed {

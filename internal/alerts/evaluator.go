@@ -11,33 +11,37 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// EvaluatorConfig of an Evaluator.
+// EvaluatorConfig configures an Evaluator. Store, Figures and Messenger are required.
 type EvaluatorConfig struct {
 	Store     Store
 	Figures   Figures
 	Messenger Messenger
-	// Holder is the name of this process in the lease. Default a new UUID.
+	// Holder is the name of this process in the lease. Default: a new UUID.
 	Holder string
-	// Every is the interval between two evaluations. Default 10 s.
+	// Every is the time between two evaluations. Default: 10 s.
 	Every time.Duration
-	// Keep is how long ended incidents and deliveries are kept. Default 90 days.
+	// Keep is how long incidents, deliveries and maintenance windows are kept after their end.
+	// Default: 90 days.
 	Keep time.Duration
-	// Now returns the time. Default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Logger reports the first failure and the recovery. Default: none.
+	// Logger logs the first of several consecutive failures, and the recovery. Default: no
+	// logging.
 	Logger *slog.Logger
 }
 
-// The lease of the node that evaluates. Another node takes over when it has ended.
+// The name and the duration of the lease. Only the node that holds it evaluates. When it ends
+// without being renewed, another node takes over.
 const (
 	evaluationLease     = "alerts"
-	evaluationLeaseLife = 18 * time.Second // with the interval, another node evaluates within 30 s
+	evaluationLeaseLife = 18 * time.Second // together with the interval of 10 s, another node evaluates within 30 s
 )
 
-// An Evaluator evaluates all rules while its process holds the lease. Every node runs one.
+// An Evaluator evaluates all rules while its process holds the lease. Every node runs an
+// Evaluator.
 type Evaluator struct {
 	cfg     EvaluatorConfig
-	holds   bool // the last evaluation had the lease
+	holds   bool // set if the last evaluation had the lease
 	failing bool
 	pruned  time.Time
 }
@@ -53,7 +57,7 @@ func NewEvaluator(cfg EvaluatorConfig) *Evaluator {
 	return &Evaluator{cfg: cfg}
 }
 
-// Run evaluates every interval until ctx ends.
+// Run calls Evaluate at each interval until ctx ends.
 func (e *Evaluator) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := e.Evaluate(ctx)
@@ -70,10 +74,11 @@ func (e *Evaluator) Run(ctx context.Context) error {
 	return nil
 }
 
-// pruneEvery is the interval between two removals of old rows.
+// pruneEvery is the time between two removals of old rows.
 const pruneEvery = time.Hour
 
-// Evaluate evaluates every rule once, if this process has or gets the lease.
+// Evaluate evaluates every rule once, if this process holds the lease or can acquire it.
+// Otherwise it does nothing.
 func (e *Evaluator) Evaluate(ctx context.Context) error {
 	mine, err := e.lease(ctx)
 	if mine != e.holds && err == nil {
@@ -99,7 +104,8 @@ func (e *Evaluator) Evaluate(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		// A slow database must not let the lease end within one evaluation.
+		// The lease is renewed between two rules. Otherwise it could end during an evaluation
+		// if the database is slow.
 		if at := e.cfg.Now(); at.Sub(renewed) > evaluationLeaseLife/3 {
 			if mine, err := e.lease(ctx); err != nil || !mine {
 				return err
@@ -119,7 +125,8 @@ func (e *Evaluator) lease(ctx context.Context) (bool, error) {
 	return e.cfg.Store.TakeLease(ctx, evaluationLease, e.cfg.Holder, evaluationLeaseLife)
 }
 
-// evaluate advances one rule. A figure that cannot be measured changes only State.Err.
+// evaluate computes and stores the next state of one rule. If the figure cannot be measured, it
+// changes only State.Err.
 func (e *Evaluator) evaluate(ctx context.Context, m *measurement, w *Watched) error {
 	value, detail, err := float64(0), "", error(nil)
 	if !w.Disabled {
@@ -142,13 +149,14 @@ func (e *Evaluator) evaluate(ctx context.Context, m *measurement, w *Watched) er
 	if !a.State.worthWriting(&w.State) {
 		return nil
 	}
-	_, err = e.cfg.Store.Advance(ctx, a) // false: the rule was changed, or another node was faster
+	_, err = e.cfg.Store.Advance(ctx, a) // false means that the rule was changed, or that another node has evaluated it
 	return err
 }
 
-// change adds the incident and the messages of a change. The begin of an alert of a
-// silent rule is announced later, if the alert still lasts then. The end of an alert is
-// announced if its begin was, so that no receiver keeps an alert that has ended.
+// change adds the incident and the messages of a change to a. If the rule is muted or in a
+// maintenance window, change does not announce the begin of the alert. The first evaluation
+// after that announces it if the alert still fires. change announces the end only if the begin
+// was announced, even if the rule is muted then.
 func (e *Evaluator) change(ctx context.Context, w *Watched, a *Advance, change Change, m *measurement) error {
 	now := m.now
 	i := Incident{
@@ -176,7 +184,8 @@ func (e *Evaluator) change(ctx context.Context, w *Watched, a *Advance, change C
 	return e.announce(ctx, w, a, EventBegan, &i, now)
 }
 
-// announce adds a message to each channel of the rule.
+// announce adds a message about the incident of to a, one for each channel of the rule. It
+// skips channels that were deleted.
 func (e *Evaluator) announce(ctx context.Context, w *Watched, a *Advance, event Event, of *Incident, now time.Time) error {
 	for _, id := range w.Channels {
 		c, err := e.cfg.Store.Channel(ctx, w.TenantID, id)

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Maintenance is a time in which rules announce no alerts, such as that of a planned
-// upgrade.
+// A Maintenance is a time, such as that of a planned upgrade, in which rules announce no
+// alerts.
 type Maintenance struct {
 	ID       string // UUIDv7
 	TenantID string // the owner; "" for the operator
@@ -19,8 +19,8 @@ type Maintenance struct {
 	CreatedAt time.Time
 }
 
-// A MaintenanceDocument is the part of a Maintenance that people write. Its JSON is the form
-// of the database and of the audit log.
+// A MaintenanceDocument is the part of a Maintenance that people write. The database and the
+// audit log contain it as this JSON.
 type MaintenanceDocument struct {
 	Name     string    `json:"name"`
 	StartsAt time.Time `json:"starts_at"`
@@ -29,7 +29,8 @@ type MaintenanceDocument struct {
 	Rules    []string  `json:"rules,omitempty"` // IDs; empty: all rules of the owner
 }
 
-// A Repeat is how often a maintenance window is repeated, counted in UTC.
+// A Repeat says how often a maintenance window is repeated. The intervals are counted in UTC,
+// so the window does not follow daylight saving time.
 type Repeat string
 
 const (
@@ -54,11 +55,11 @@ func (r Repeat) interval() time.Duration {
 
 // Bounds of maintenance windows.
 const (
-	MaxMaintenance       = 100 // of the operator, and of each tenant
+	MaxMaintenance       = 100 // for the operator, and for each tenant
 	maxMaintenanceLength = 30 * 24 * time.Hour
 )
 
-// Covers reports whether a time is in the window.
+// Covers reports whether now is in the window or in one of its repetitions.
 func (d *MaintenanceDocument) Covers(now time.Time) bool {
 	since := now.Sub(d.StartsAt)
 	if since < 0 {
@@ -70,12 +71,13 @@ func (d *MaintenanceDocument) Covers(now time.Time) bool {
 	return since < d.EndsAt.Sub(d.StartsAt)
 }
 
-// Over reports whether the window will cover no later time.
+// Over reports whether the window and all its repetitions have ended at now. A window that
+// repeats never ends.
 func (d *MaintenanceDocument) Over(now time.Time) bool {
 	return d.Repeat == Once && !now.Before(d.EndsAt)
 }
 
-// silences reports whether a rule announces no alert at a time because of a window.
+// silences reports whether this window prevents the rule from announcing alerts at now.
 func (m *Maintenance) silences(r *Rule, now time.Time) bool {
 	return m.TenantID == r.TenantID && (len(m.Rules) == 0 || slices.Contains(m.Rules, r.ID)) && m.Covers(now)
 }
@@ -106,12 +108,12 @@ func (d *MaintenanceDocument) validate(f *problem.Fields, now time.Time) {
 	}
 }
 
-// Maintenances lists the maintenance windows of an owner, newest first.
+// Maintenances lists the maintenance windows of an owner that match f, newest first.
 func (s *Service) Maintenances(ctx context.Context, tenantID string, f Filter) ([]Maintenance, error) {
 	return s.store.Maintenances(ctx, tenantID, f)
 }
 
-// Maintenance returns a maintenance window.
+// Maintenance returns one maintenance window of an owner.
 func (s *Service) Maintenance(ctx context.Context, tenantID, id string) (Maintenance, error) {
 	return s.store.Maintenance(ctx, tenantID, id)
 }
@@ -139,7 +141,7 @@ func (s *Service) CreateMaintenance(ctx context.Context, tenantID string, d Main
 	return s.store.CreateMaintenance(ctx, m, entry(ctx, "alert_maintenance.create", tenantID, m.ID, d.Name, nil, d))
 }
 
-// DeleteMaintenance removes a maintenance window, which ends it.
+// DeleteMaintenance removes a maintenance window, so that its rules announce alerts again.
 func (s *Service) DeleteMaintenance(ctx context.Context, tenantID, id string) error {
 	m, err := s.store.Maintenance(ctx, tenantID, id)
 	if err != nil {

@@ -12,48 +12,48 @@ import (
 	"time"
 )
 
-// An Event is the reason for a message.
+// An Event says why a message is sent.
 type Event string
 
 const (
 	EventBegan    Event = "alert.began"
 	EventResolved Event = "alert.resolved"
 	EventTest     Event = "alert.test"
-	EventInvited  Event = "invitation" // no alert: an e-mail with the link of an invitation
+	EventInvited  Event = "invitation" // not about an alert: an e-mail with the link of an invitation
 )
 
-// An Incident is the time from the begin of an alert to its end.
+// An Incident is one alert, from its begin to its end.
 type Incident struct {
 	ID       string // UUIDv7
 	TenantID string // the owner of the rule; "" for the operator
 	RuleID   string
-	Rule     Document // when the alert began
+	Rule     Document // the document of the rule at the begin of the alert
 	BeganAt  time.Time
-	EndedAt  time.Time // the zero time while the alert is firing
-	Value    float64   // when the alert began
+	EndedAt  time.Time // zero while the alert is firing
+	Value    float64   // the figure at the begin of the alert
 	Peak     float64
-	Detail   string // when the alert began
+	Detail   string // sentence about the figure at the begin of the alert
 }
 
 // A Delivery is one message to one channel.
 type Delivery struct {
 	ID         string // UUIDv7: the webhook-id of every attempt
-	TenantID   string // the owner of the channel; "" for the operator
-	ChannelID  string // "" for an invitation
+	TenantID   string // the webhook-id of every attempt; a UUIDv7
+	ChannelID  string // the owner of the channel or of the invitation; "" for the operator
 	IncidentID string // "" for a test and an invitation
-	// InvitationID is the invitation whose link is sent; "" for others. Body is empty then:
-	// the link is made when the message is sent.
+	// InvitationID is the invitation whose link is sent; "" for other messages. If it is set,
+	// Body is empty, because the link is created only when the message is sent.
 	InvitationID string
 	Event        Event
-	Body         []byte // JSON for the kind of the channel
+	Body         []byte // JSON in the form that the kind of the channel requires
 	CreatedAt    time.Time
-	// DueAt is the time of the next attempt. The zero time means that there is none.
+	// DueAt is the time of the next attempt. It is zero if there will be none.
 	DueAt    time.Time
 	Attempts int
 	Status   DeliveryStatus
-	// Answer is the result of the newest attempt, such as "503 Service Unavailable".
+	// Answer is the result of the last attempt, such as "503 Service Unavailable".
 	Answer string
-	EndAt  time.Time // when the delivery succeeded or was given up
+	EndAt  time.Time // time at which the delivery succeeded or was given up
 }
 
 // An Attempt is one attempt to send a delivery.
@@ -68,7 +68,7 @@ type DeliveryStatus string
 const (
 	Waiting   DeliveryStatus = "waiting"
 	Delivered DeliveryStatus = "delivered"
-	Dead      DeliveryStatus = "dead" // given up after 24 hours, or because the receiver is gone
+	Dead      DeliveryStatus = "dead" // given up: after 24 hours, or because the receiver will never accept it
 )
 
 // DeliveryStatuses lists every status.
@@ -98,19 +98,21 @@ type bodyData struct {
 	Page      string  `json:"page,omitempty"`
 }
 
-// A letter is the body of an e-mail.
+// A letter is the Body of a delivery to a channel of the kind Email.
 type letter struct {
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
 }
 
-// A Messenger writes messages.
+// A Messenger writes the text of messages.
 type Messenger struct {
-	// URL is the address of the dashboard, without a slash at the end; "" if unknown.
+	// URL is the address of the dashboard, without a slash at the end. If it is "", messages
+	// contain no links.
 	URL string
 }
 
-// Body returns the message of an event for a kind of channel. value is the newest figure.
+// Body returns the message about an event, in the form for channels of the kind k. value is the
+// newest figure of the rule.
 func (m Messenger) Body(k Kind, e Event, i *Incident, value float64, now time.Time) []byte {
 	r := &i.Rule
 	d := bodyData{
@@ -132,8 +134,9 @@ func (m Messenger) Body(k Kind, e Event, i *Incident, value float64, now time.Ti
 	return text
 }
 
-// page returns the address of an incident in the dashboard, or "" if the address of the
-// dashboard is unknown. A test leads to the list of alerts.
+// page returns the address of an incident in the dashboard. For a test message, which has no
+// incident, it returns the address of the list of alerts. It returns "" if the address of the
+// dashboard is unknown.
 func (m Messenger) page(i *Incident) string {
 	if m.URL == "" {
 		return ""
@@ -149,7 +152,7 @@ func (m Messenger) page(i *Incident) string {
 	return at
 }
 
-// instant returns a time as the API does, or "" for none.
+// instant returns a time in the format of the API, or "" for the zero time.
 func instant(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -157,7 +160,8 @@ func instant(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// Summary returns one sentence about an event.
+// Summary returns one sentence about an event of the incident. value is the newest figure of
+// the rule.
 func (i *Incident) Summary(e Event, value float64) string {
 	r := &i.Rule
 	switch e {
@@ -176,12 +180,12 @@ var metricWords = map[Metric]string{
 	NodeAlarms:  "The number of alarms of nodes", SnapshotsHeld: "The number of nodes that hold back a snapshot",
 }
 
-// Figure returns the figure of the rule in words, such as "The 429 rate of tenant acme in
-// the last 5 min". Number returns a figure with its unit.
+// Figure returns the name of the rule's figure in words, such as "The 429 rate of tenant acme
+// in the last 5 min". Number returns the value v of the figure with its unit.
 func (d *Document) Figure() string          { return d.subject() }
 func (d *Document) Number(v float64) string { return d.number(v) }
 
-// subject returns what the figure is, as the beginning of a sentence.
+// subject returns the name of the rule's figure in words, as the beginning of a sentence.
 func (d *Document) subject() string {
 	text := metricWords[d.Metric]
 	if d.Policy != "" {
@@ -196,7 +200,7 @@ func (d *Document) subject() string {
 	return text
 }
 
-// number returns a figure with its unit.
+// number returns the value v of the rule's figure with its unit.
 func (d *Document) number(v float64) string {
 	t, _ := d.Metric.trait()
 	if d.Metric == ExhaustedIn {
@@ -208,7 +212,7 @@ func (d *Document) number(v float64) string {
 	return strconv.FormatFloat(float64(int64(v*10+0.5))/10, 'f', -1, 64) + t.unit
 }
 
-// length returns a time in words, without small parts.
+// length returns a duration in words, rounded to whole seconds, minutes, or hours and minutes.
 func length(d time.Duration) string {
 	switch d = d.Round(time.Second); {
 	case d < time.Minute:
@@ -221,8 +225,8 @@ func length(d time.Duration) string {
 	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// Sign returns the webhook-signature of a message: a signature for each secret, in the
-// form of the Standard Webhooks specification. A secret that cannot be read is left out.
+// Sign returns the value of the header webhook-signature in the form of the Standard Webhooks
+// specification: one signature for each secret. It skips secrets that cannot be decoded.
 func Sign(id string, at time.Time, body []byte, secrets ...string) string {
 	var list []string
 	for _, secret := range secrets {

@@ -9,32 +9,32 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Metric is a figure that a rule compares with its threshold.
+// A Metric is the kind of figure that a rule compares with its threshold.
 type Metric string
 
-// The metrics. Those with a window are of the decisions of the last window.
+// The metrics. Rates and counts of decisions cover the window of the rule.
 const (
 	DenialRate     Metric = "denial_rate"     // denied by limits, in percent of all requests
 	Denials        Metric = "denials"         // number of requests denied by limits
-	DegradedShare  Metric = "degraded_share"  // decided without the shared limiter, in percent of all requests
-	LimiterLatency Metric = "limiter_latency" // p99 of the limiter on all nodes, in milliseconds
-	QuotaUsed      Metric = "quota_used"      // used quota of the fullest known key, in percent
-	ExhaustedIn    Metric = "exhausted_in"    // hours until a known key has used up a quota at the present pace
-	SilentNodes    Metric = "silent_nodes"    // nodes that stopped reporting less than an hour ago
-	NodeAlarms     Metric = "node_alarms"     // alarms on the System page, silent nodes included
-	SnapshotsHeld  Metric = "snapshots_held"  // nodes that hold back a suspicious snapshot
+	DegradedShare  Metric = "degraded_share"  // requests decided without the shared limiter, in percent of all requests
+	LimiterLatency Metric = "limiter_latency" // 99th percentile of the duration of limiter calls on all nodes, in milliseconds
+	QuotaUsed      Metric = "quota_used"      // the highest used part of a quota among the known keys, in percent
+	ExhaustedIn    Metric = "exhausted_in"    // hours until the first of the known keys has used up a quota at the current pace
+	SilentNodes    Metric = "silent_nodes"    // number of nodes that stopped reporting less than an hour ago
+	NodeAlarms     Metric = "node_alarms"     // number of alarms on the System page; each silent node counts as an alarm
+	SnapshotsHeld  Metric = "snapshots_held"  // number of nodes that hold back a suspicious snapshot
 )
 
-// A metricTrait says which members a rule with a metric has.
+// A metricTrait describes a metric: its unit, and which fields a rule with this metric has.
 type metricTrait struct {
 	metric   Metric
-	unit     string  // after a number, such as "%"
+	unit     string  // text after the number, such as "%"
 	most     float64 // the largest threshold
-	window   bool    // has a window
-	tenant   need    // of a rule of the operator; a rule of a tenant watches that tenant
-	policy   bool    // can have a policy, if it has a tenant
-	operator bool    // not for rules of a tenant
-	below    bool    // the alert begins when the figure is small
+	window   bool    // set if a rule has a window
+	tenant   need    // whether a rule of the operator names a tenant; a rule of a tenant watches that tenant
+	policy   bool    // set if a rule that watches one tenant can name a policy
+	operator bool    // set if only rules of the operator can have the metric
+	below    bool    // set if the alert begins when the figure is at most the threshold
 }
 
 type need uint8
@@ -57,7 +57,7 @@ var metricTraits = []metricTrait{
 	{metric: SnapshotsHeld, most: 1000, operator: true},
 }
 
-// trait returns the trait of a metric; ok is false for an unknown metric.
+// trait returns the trait of a metric. ok is false if the metric is unknown.
 func (m Metric) trait() (t metricTrait, ok bool) {
 	at := slices.IndexFunc(metricTraits, func(t metricTrait) bool { return t.metric == m })
 	if at < 0 {
@@ -66,15 +66,15 @@ func (m Metric) trait() (t metricTrait, ok bool) {
 	return metricTraits[at], true
 }
 
-// HasWindow reports whether the figure covers a window.
+// HasWindow reports whether the figure covers a window, so that a rule needs one.
 func (m Metric) HasWindow() bool { t, _ := m.trait(); return t.window }
 
-// IsRate reports whether the figure is a part of the requests of a window, so that a rule
-// can have MinRequests.
+// IsRate reports whether the figure is a percentage of the requests of the window. Only such
+// rules can have MinRequests.
 func (m Metric) IsRate() bool { return m == DenialRate || m == DegradedShare }
 
-// WatchesTenants reports whether a rule of the operator can name a tenant, and whether it
-// must. WatchesPolicies reports whether a rule can name a policy.
+// WatchesTenants reports whether a rule of the operator can name a tenant, and whether it must
+// name one. WatchesPolicies reports whether a rule can name a policy.
 func (m Metric) WatchesTenants() (can, must bool) {
 	t, _ := m.trait()
 	return t.tenant != never, t.tenant == required
@@ -82,13 +82,16 @@ func (m Metric) WatchesTenants() (can, must bool) {
 
 func (m Metric) WatchesPolicies() bool { t, _ := m.trait(); return t.policy }
 
-// Unit returns the unit of the figure, such as "%" or " ms"; "" for numbers.
+// Unit returns the text after the figure, such as "%" or " ms". It is "" if the figure is a
+// plain number.
 func (m Metric) Unit() string { t, _ := m.trait(); return t.unit }
 
-// BeginsBelow reports whether an alert begins when the figure is small.
+// BeginsBelow reports whether an alert begins when the figure is at most the threshold. For
+// other metrics, it begins when the figure is at least the threshold.
 func (m Metric) BeginsBelow() bool { t, _ := m.trait(); return t.below }
 
-// Metrics returns all metrics, for the operator or for a tenant.
+// Metrics returns the metrics that rules of the operator can have, or, if operator is false,
+// those that rules of a tenant can have.
 func Metrics(operator bool) (list []Metric) {
 	for _, t := range metricTraits {
 		if operator || !t.operator {
@@ -98,15 +101,15 @@ func Metrics(operator bool) (list []Metric) {
 	return list
 }
 
-// maxHours is the figure of ExhaustedIn if no quota is used up within 90 days at the
-// present pace.
+// maxHours is the value of ExhaustedIn if no quota will be used up within 90 days at the
+// current pace.
 const maxHours = 90 * 24
 
 // Bounds of a rule.
 const (
 	MaxName     = 100 // characters
-	MaxRules    = 200 // of the operator, and of each tenant
-	MaxChannels = 20  // of the operator, and of each tenant; also of one rule
+	MaxRules    = 200 // for the operator, and for each tenant
+	MaxChannels = 20  // for the operator, and for each tenant; also the maximum number of channels of one rule
 	MinWindow   = time.Minute
 	MaxWindow   = 24 * time.Hour
 	MaxFor      = 24 * time.Hour
@@ -116,39 +119,44 @@ const (
 type Rule struct {
 	ID       string // UUIDv7
 	TenantID string // the owner; "" for the operator
-	Version  int64  // 1 for a new rule, and 1 more for each change
+	Version  int64  // 1 for a new rule; each change adds 1
 	Document
 	CreatedAt, UpdatedAt time.Time
 }
 
-// A Document is the part of a rule that people edit. Its JSON is the form of the
-// database and of the audit log.
+// A Document is the part of a rule that people edit. The database and the audit log contain it
+// as this JSON.
 type Document struct {
 	Name   string `json:"name"`
 	Metric Metric `json:"metric"`
-	// Tenant is the slug of the watched tenant. "" watches all tenants together. A
-	// tenant's own rule has no Tenant.
+	// Tenant is the slug of the tenant that the rule watches. If it is "", a rule of the
+	// operator watches all tenants together. A rule of a tenant watches that tenant; its Tenant
+	// is "".
 	Tenant string `json:"tenant,omitempty"`
-	Policy string `json:"policy,omitempty"` // slug; "" for all
-	// Window is the length of the time that is measured; the present minute is added to it. 0
-	// for metrics without a window.
+	Policy string `json:"policy,omitempty"` // slug; "" for all policies
+	// Window is the length of the time that the figure covers; the current minute is added to
+	// it. It is 0 for metrics without a window.
 	Window time.Duration `json:"window_ns,omitempty"`
-	// The alert begins when the figure is at least Threshold for the time For. It ends
-	// when the figure is below Recovery for the time For. Recovery is at most Threshold.
-	// ExhaustedIn is the other way round: the alert begins when the figure is at most
-	// Threshold, and ends when it is above Recovery, which is at least Threshold.
+	// The alert begins when the figure has been at least Threshold for the duration For. It
+	// ends when the figure has been below Recovery for the duration For. Recovery is at most
+	// Threshold. For ExhaustedIn, the comparisons are reversed: the alert begins when the
+	// figure is at most Threshold, and ends when the figure is above Recovery, which is at
+	// least Threshold.
 	Threshold float64       `json:"threshold"`
 	Recovery  float64       `json:"recovery"`
 	For       time.Duration `json:"for_ns,omitempty"`
-	// MinRequests is the number of requests in the window below which a rate counts as 0.
+	// MinRequests is the minimum number of requests in the window. With fewer requests, a rate
+	// counts as 0.
 	MinRequests int64    `json:"min_requests,omitempty"`
 	Channels    []string `json:"channels"` // IDs
 	Disabled    bool     `json:"disabled,omitempty"`
-	// MutedUntil is the time before which no message is sent. The zero time mutes nothing.
+	// MutedUntil is the time until which the rule announces no alerts. If it is zero, the rule
+	// is not muted.
 	MutedUntil time.Time `json:"muted_until,omitzero"`
 }
 
-// validate checks a document. Pointers are those of the REST document.
+// validate adds the faults of the document to f. The pointers of the faults are those of the
+// REST document. operator says whether the operator owns the rule.
 func (d *Document) validate(f *problem.Fields, operator bool) {
 	f.Line("/name", d.Name, 1, MaxName)
 	t, ok := d.Metric.trait()
@@ -174,7 +182,7 @@ func (d *Document) validate(f *problem.Fields, operator bool) {
 	}
 }
 
-// validateNumbers checks the thresholds and the times.
+// validateNumbers adds the faults of the thresholds and the durations to f.
 func (d *Document) validateNumbers(f *problem.Fields, t metricTrait) {
 	if !(d.Threshold > 0 && d.Threshold <= t.most) {
 		f.Add("/threshold", "must be above 0 and at most %v", t.most)

@@ -24,59 +24,60 @@ import (
 
 func isNotFound(err error) bool { return problem.Is(err, problem.NotFound) }
 
-// SenderConfig of a Sender.
+// SenderConfig configures a Sender. Store is required.
 type SenderConfig struct {
 	Store Store
-	// Networks are private networks that webhooks may reach. Default: none.
+	// Networks are private networks to which webhooks may be sent. Default: none.
 	Networks []netip.Prefix
-	// Every is the interval between two searches for due deliveries. Default 2 s.
+	// Every is the time between two searches for due deliveries. Default: 2 s.
 	Every time.Duration
-	// Mail sends e-mail. nil: this node sends none.
+	// Mail sends e-mail. Default: none; attempts to send e-mail then fail.
 	Mail Mailer
 	// Member reports whether a member of a tenant has an e-mail address. A channel of a tenant
-	// sends to no other address. Default: nobody has.
+	// sends e-mail only to such addresses. Default: no address belongs to a member.
 	Member func(ctx context.Context, tenantID, address string) (bool, error)
-	// Letter returns the e-mail of an invitation, with a new link. The error is
-	// problem.NotFound if the invitation has ended.
+	// Letter returns the e-mail for an invitation, with a new link. The error is
+	// problem.NotFound if the invitation is used, withdrawn or expired.
 	Letter func(ctx context.Context, invitationID string) (mail.Message, error)
-	// UserAgent is the User-Agent of the requests. Default "Headgate".
+	// UserAgent is the User-Agent header of webhook requests. Default: "Headgate".
 	UserAgent string
-	// Now returns the time. Default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Logger reports deliveries that are given up, and failures of the store. Default: none.
+	// Logger logs deliveries that are given up, and the first failure and the recovery of the
+	// store. Default: no logging.
 	Logger *slog.Logger
-	// Client sends the requests. Default: NewClient(Networks).
+	// Client sends webhook requests. Default: NewClient(Networks).
 	Client *http.Client
 }
 
-// A Mailer sends one e-mail. The error wraps mail.ErrRejected if another attempt is of no
-// use.
+// A Mailer sends one e-mail. The error wraps mail.ErrRejected if the server will never accept
+// this e-mail.
 type Mailer interface {
 	Send(ctx context.Context, m mail.Message) error
 }
 
 const (
 	attemptTimeout = 15 * time.Second
-	claimLife      = time.Minute // longer than an attempt, by mail also, and the write of its result
-	atOnce         = 16          // attempts of a node at the same time
-	maxAnswer      = 4 << 10     // bytes of an answer that are read
+	claimLife      = time.Minute // longer than an attempt to send a webhook or an e-mail and the write of its result
+	atOnce         = 16          // maximum number of attempts that one node makes at the same time
+	maxAnswer      = 4 << 10     // maximum number of bytes of a response that are read
 )
 
-// waits are the longest times from the end of one attempt to the next; a random part of up
-// to a tenth is subtracted. Their sum is 24 hours. After the last one, a delivery is given
-// up.
+// waits are the longest times from the end of one attempt to the next. Up to a tenth of each is
+// subtracted at random. Their sum is 24 hours. If the attempt after the last wait fails, the
+// delivery is given up.
 var waits = []time.Duration{
 	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
 	time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 10*time.Hour + 17*time.Minute + 25*time.Second,
 }
 
-// A Sender posts due deliveries. Every node runs one.
+// A Sender sends due deliveries. Every node runs a Sender.
 type Sender struct {
 	cfg    SenderConfig
 	client *http.Client
 }
 
-// errPrivate is the error for a receiver whose address is private.
+// errPrivate is the error for a webhook address that is private and not allowed.
 var errPrivate = errors.New("the address is private; HEADGATE_WEBHOOK_NETWORKS can allow it")
 
 // NewSender returns a Sender.
@@ -95,8 +96,9 @@ func NewSender(cfg SenderConfig) *Sender {
 }
 
 // NewClient returns an HTTP client that connects only to public addresses and to those in
-// networks. It checks the address of each connection after the name is resolved, so that
-// a name cannot lead to another address later. It follows no redirect and uses no proxy.
+// networks. It checks the IP address of each connection after the host name is resolved. So a
+// name that later resolves to a private address is rejected too. The client follows no
+// redirects and uses no proxy.
 func NewClient(networks []netip.Prefix) *http.Client {
 	dialer := &net.Dialer{
 		Timeout: 5 * time.Second,
@@ -118,7 +120,7 @@ func NewClient(networks []netip.Prefix) *http.Client {
 	}
 }
 
-// Run sends until ctx ends.
+// Run sends due deliveries until ctx ends.
 func (s *Sender) Run(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
@@ -138,8 +140,8 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// Send makes one attempt for each delivery that is due, at most 16, and returns their
-// number.
+// Send makes one attempt for each delivery that is due, but for at most 16. It returns the
+// number of attempts.
 func (s *Sender) Send(ctx context.Context) (int, error) {
 	now := s.now()
 	list, err := s.cfg.Store.ClaimDeliveries(ctx, now, now.Add(claimLife), atOnce)
@@ -157,17 +159,17 @@ func (s *Sender) Send(ctx context.Context) (int, error) {
 
 func (s *Sender) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
 
-// A result is what an attempt came to.
+// A result says how an attempt ended.
 type result uint8
 
 const (
-	failed  result = iota // another attempt may succeed
-	sent                  // the receiver has the message
-	refused               // the receiver will never take it
+	failed  result = iota // the message was not accepted; another attempt may succeed
+	sent                  // the receiver has accepted the message
+	refused               // the receiver will never accept the message
 )
 
-// attempt makes one attempt and writes the result. If the node stops meanwhile, another one
-// makes the attempt again when the claim ends.
+// attempt makes one attempt to send d and stores the result. If the node stops before the
+// result is stored, another node makes an attempt when the claim ends.
 func (s *Sender) attempt(ctx context.Context, d *Due) error {
 	var r result
 	switch {
@@ -179,7 +181,7 @@ func (s *Sender) attempt(ctx context.Context, d *Due) error {
 		r, d.Answer = s.post(ctx, d)
 	}
 	if stops := ctx.Err() != nil; stops && r == failed {
-		return nil // the claim ends by itself
+		return nil // when the claim ends, the delivery is due again
 	}
 	now := s.now()
 	switch {
@@ -192,12 +194,13 @@ func (s *Sender) attempt(ctx context.Context, d *Due) error {
 		wait := waits[d.Attempts-1]
 		d.DueAt = now.Add(wait - rand.N(wait/10)).Truncate(time.Millisecond)
 	}
-	// An answer is noted even if the node stops, so that the message is not sent again. The store bounds the wait.
+	// The result is stored even if ctx has ended, so that the message is not sent again. The
+	// store has its own timeout.
 	return s.cfg.Store.EndAttempt(context.WithoutCancel(ctx), d.Delivery, now)
 }
 
-// post sends the message of a webhook once. answer is the status of the receiver or the error,
-// in one line for people.
+// post tries once to send the message of a webhook. answer is the status of the response or the
+// error, in one line for people.
 func (s *Sender) post(ctx context.Context, d *Due) (_ result, answer string) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -235,7 +238,8 @@ func (s *Sender) post(ctx context.Context, d *Due) (_ result, answer string) {
 	return failed, answer
 }
 
-// reason returns why a request failed, without the address, whose path can be a secret.
+// reason says why a request failed. The text does not contain the address, whose path can be a
+// secret.
 func reason(err error) string {
 	var dns *net.DNSError
 	switch {

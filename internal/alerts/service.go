@@ -10,28 +10,29 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Config of a Service.
+// Config configures a Service.
 type Config struct {
-	// Networks are private networks that webhooks may reach. Default: none.
+	// Networks are private networks to which webhooks may be sent. Default: none.
 	Networks []netip.Prefix
-	// Mail is set if this node sends e-mail. Member is that of SenderConfig.
+	// Mail says that this node sends e-mail. Member is that of SenderConfig.
 	Mail   bool
 	Member func(ctx context.Context, tenantID, address string) (bool, error)
 	// Messenger writes test messages.
 	Messenger Messenger
-	// Now returns the time. Default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// A Service lets people edit rules and channels, and read incidents and deliveries. The
-// owner of each is the operator ("") or a tenant, by its ID. Objects of another owner are
-// problem.NotFound. A Service is safe for concurrent use.
+// A Service lets people edit rules and channels, and read incidents and deliveries. Each object
+// has an owner: the tenant with the ID tenantID, or the operator if tenantID is "". If an
+// object has another owner, the error is problem.NotFound. A Service is safe for concurrent
+// use.
 type Service struct {
 	store Store
 	cfg   Config
 }
 
-// NewService returns a Service.
+// NewService returns a Service that stores its data in s.
 func NewService(s Store, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -39,12 +40,12 @@ func NewService(s Store, cfg Config) *Service {
 	return &Service{s, cfg}
 }
 
-// Rules lists the rules of an owner, newest first.
+// Rules lists the rules of an owner that match f, newest first.
 func (s *Service) Rules(ctx context.Context, tenantID string, f Filter) ([]Watched, error) {
 	return s.store.Rules(ctx, tenantID, f)
 }
 
-// Rule returns a rule with its state.
+// Rule returns one rule of an owner with its state.
 func (s *Service) Rule(ctx context.Context, tenantID, id string) (Watched, error) {
 	return s.store.Rule(ctx, tenantID, id)
 }
@@ -61,7 +62,7 @@ func (s *Service) CreateRule(ctx context.Context, tenantID string, d Document) (
 }
 
 // ChangeRule replaces the document of a rule. Errors: problem.Invalid; problem.NotFound;
-// problem.Stale if the rule has another version than match.
+// problem.Stale if the version of the rule is not match.
 func (s *Service) ChangeRule(ctx context.Context, tenantID, id string, match int64, d Document) (Rule, error) {
 	before, err := s.store.Rule(ctx, tenantID, id)
 	if err != nil {
@@ -75,8 +76,8 @@ func (s *Service) ChangeRule(ctx context.Context, tenantID, id string, match int
 	return s.store.ChangeRule(ctx, r, match, entry(ctx, "alert_rule.change", tenantID, id, d.Name, before.Document, d))
 }
 
-// Mute sends no message about a rule before a time; the zero time ends that. Errors as
-// those of ChangeRule.
+// Mute prevents messages about a rule until a time. The zero time ends the muting. The errors
+// are those of ChangeRule.
 func (s *Service) Mute(ctx context.Context, tenantID, id string, until time.Time) (Rule, error) {
 	w, err := s.store.Rule(ctx, tenantID, id)
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *Service) Mute(ctx context.Context, tenantID, id string, until time.Time
 	return s.ChangeRule(ctx, tenantID, id, w.Version, d)
 }
 
-// DeleteRule removes a rule and ends its alert without a message.
+// DeleteRule removes a rule. It ends the rule's alert without a message.
 func (s *Service) DeleteRule(ctx context.Context, tenantID, id string) error {
 	r, err := s.store.Rule(ctx, tenantID, id)
 	if err != nil {
@@ -96,7 +97,8 @@ func (s *Service) DeleteRule(ctx context.Context, tenantID, id string) error {
 	return s.store.DeleteRule(ctx, tenantID, id, entry(ctx, "alert_rule.delete", tenantID, id, r.Name, r.Document, nil))
 }
 
-// validate checks a document, and that the owner has its channels.
+// validate returns the faults of a document. It also checks that the owner has the channels
+// that the document names.
 func (s *Service) validate(ctx context.Context, tenantID string, d *Document) error {
 	var f problem.Fields
 	d.validate(&f, tenantID == "")
@@ -114,18 +116,18 @@ func (s *Service) validate(ctx context.Context, tenantID string, d *Document) er
 	return f.Err()
 }
 
-// Channels lists the channels of an owner, newest first.
+// Channels lists the channels of an owner that match f, newest first.
 func (s *Service) Channels(ctx context.Context, tenantID string, f Filter) ([]Channel, error) {
 	return s.store.Channels(ctx, tenantID, f)
 }
 
-// Channel returns a channel.
+// Channel returns one channel of an owner.
 func (s *Service) Channel(ctx context.Context, tenantID, id string) (Channel, error) {
 	return s.store.Channel(ctx, tenantID, id)
 }
 
-// CreateChannel adds a channel. A webhook gets a secret, which is shown once. Errors:
-// problem.Invalid; problem.Conflict with the code too_many_channels.
+// CreateChannel adds a channel. The result for a webhook contains the new secret, which is
+// shown only now. Errors: problem.Invalid; problem.Conflict with the code too_many_channels.
 func (s *Service) CreateChannel(ctx context.Context, tenantID string, d ChannelDocument) (Channel, error) {
 	if err := s.validateChannel(ctx, tenantID, &d); err != nil {
 		return Channel{}, err
@@ -138,14 +140,14 @@ func (s *Service) CreateChannel(ctx context.Context, tenantID string, d ChannelD
 	return s.store.CreateChannel(ctx, c, entry(ctx, "alert_channel.create", tenantID, c.ID, d.Name, nil, d.shown()))
 }
 
-// ChangeChannel replaces the document of a channel; the kind stays. Errors as those of
-// ChangeRule.
+// ChangeChannel replaces the document of a channel. The kind cannot change. If the URL of d is
+// the hidden form of the stored address, the address stays. The errors are those of ChangeRule.
 func (s *Service) ChangeChannel(ctx context.Context, tenantID, id string, match int64, d ChannelDocument) (Channel, error) {
 	before, err := s.store.Channel(ctx, tenantID, id)
 	if err != nil {
 		return Channel{}, err
 	}
-	if d.URL == HideAddress(before.URL) { // as the API shows it
+	if d.URL == HideAddress(before.URL) { // the API shows the address in this form
 		d.URL = before.URL
 	}
 	if err := s.validateChannel(ctx, tenantID, &d); err != nil {
@@ -162,8 +164,9 @@ func (s *Service) ChangeChannel(ctx context.Context, tenantID, id string, match 
 // SendsMail reports whether this node sends e-mail.
 func (s *Service) SendsMail() bool { return s.cfg.Mail }
 
-// validateChannel checks a document. A channel of a tenant sends e-mail to members only, so
-// that nobody can send mail to other people in the name of the operator.
+// validateChannel returns the faults of a document. A channel of a tenant can send e-mail only
+// to members of the tenant. Otherwise a tenant could send e-mail to anybody in the name of the
+// operator.
 func (s *Service) validateChannel(ctx context.Context, tenantID string, d *ChannelDocument) error {
 	var f problem.Fields
 	d.validate(&f, s.cfg.Networks)
@@ -190,12 +193,12 @@ func (s *Service) validateChannel(ctx context.Context, tenantID string, d *Chann
 	return nil
 }
 
-// formerLife is how long a replaced secret also signs messages.
+// formerLife is how long the previous secret still signs messages after a rotation.
 const formerLife = 24 * time.Hour
 
-// RotateSecret gives a webhook a new secret, which is shown once. For 24 hours the former
-// one also signs its messages. Errors: problem.NotFound; problem.Conflict for a channel
-// without a secret.
+// RotateSecret gives a webhook a new secret, which is shown only now. For 24 hours, the
+// previous secret also signs the messages. Errors: problem.NotFound; problem.Conflict for a
+// channel without a secret.
 func (s *Service) RotateSecret(ctx context.Context, tenantID, id string) (Channel, error) {
 	c, err := s.store.Channel(ctx, tenantID, id)
 	if err != nil {
@@ -209,7 +212,8 @@ func (s *Service) RotateSecret(ctx context.Context, tenantID, id string) (Channe
 	return s.store.ChangeChannel(ctx, c, c.Version, entry(ctx, "alert_channel.rotate_secret", tenantID, id, c.Name, nil, nil))
 }
 
-// DeleteChannel removes a channel with its deliveries. Rules that name it stay.
+// DeleteChannel removes a channel and its deliveries. Rules that name the channel stay and skip
+// it.
 func (s *Service) DeleteChannel(ctx context.Context, tenantID, id string) error {
 	c, err := s.store.Channel(ctx, tenantID, id)
 	if err != nil {
@@ -218,7 +222,7 @@ func (s *Service) DeleteChannel(ctx context.Context, tenantID, id string) error 
 	return s.store.DeleteChannel(ctx, tenantID, id, entry(ctx, "alert_channel.delete", tenantID, id, c.Name, c.shown(), nil))
 }
 
-// Test queues a test message to a channel and returns its ID.
+// Test queues a test message to a channel and returns the delivery.
 func (s *Service) Test(ctx context.Context, tenantID, id string) (Delivery, error) {
 	c, err := s.store.Channel(ctx, tenantID, id)
 	if err != nil {
@@ -233,40 +237,42 @@ func (s *Service) Test(ctx context.Context, tenantID, id string) (Delivery, erro
 	return d, s.store.QueueDelivery(ctx, d, entry(ctx, "alert_channel.test", tenantID, id, c.Name, nil, nil))
 }
 
-// Incidents lists the incidents of an owner, newest first.
+// Incidents lists the incidents of an owner that match f, newest first.
 func (s *Service) Incidents(ctx context.Context, tenantID string, f Filter) ([]Incident, error) {
 	return s.store.Incidents(ctx, tenantID, f)
 }
 
-// Incident returns an incident.
+// Incident returns one incident of an owner.
 func (s *Service) Incident(ctx context.Context, tenantID, id string) (Incident, error) {
 	return s.store.Incident(ctx, tenantID, id)
 }
 
-// Delivery returns a delivery with its attempts, oldest first.
+// Delivery returns one delivery of an owner with its attempts, oldest first.
 func (s *Service) Delivery(ctx context.Context, tenantID, id string) (Delivery, []Attempt, error) {
 	return s.store.Delivery(ctx, tenantID, id)
 }
 
-// Deliveries lists the deliveries of an owner, newest first.
+// Deliveries lists the deliveries of an owner that match f, newest first.
 func (s *Service) Deliveries(ctx context.Context, tenantID string, f Filter) ([]Delivery, error) {
 	return s.store.Deliveries(ctx, tenantID, f)
 }
 
-// Repeat makes a delivery due again, also one that succeeded or was given up.
+// Repeat makes a delivery due now, so that it is sent again, even if it succeeded or was given
+// up.
 func (s *Service) Repeat(ctx context.Context, tenantID, id string) (Delivery, error) {
 	return s.store.RepeatDelivery(ctx, tenantID, id, s.instant(), entry(ctx, "alert_delivery.repeat", tenantID, id, id, nil, nil))
 }
 
-// instant is the present time in the precision that every store keeps.
+// instant returns the current time, rounded down to milliseconds. Every store can store this
+// precision.
 func (s *Service) instant() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
 
 func entry(ctx context.Context, action, tenantID, object, name string, before, after any) audit.Entry {
 	return audit.Complete(ctx, audit.Entry{TenantID: tenantID, Action: action, Object: object, ObjectName: name}, before, after)
 }
 
-// shown is the document without the path of its address, which is a secret of Slack and
-// of many receivers.
+// shown returns the document without the path of its address, because that path is a secret of
+// Slack and of many receivers.
 func (d ChannelDocument) shown() ChannelDocument {
 	d.URL = HideAddress(d.URL)
 	return d

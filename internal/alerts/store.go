@@ -7,42 +7,46 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// A Filter selects rows of a listing, newest first.
+// A Filter selects rows for a list, newest first. The zero value selects the newest 100 rows.
 type Filter struct {
-	After  string // the ID of the last row of the page before
+	After  string // ID of the last row of the previous page
 	Limit  int    // 0 means 100
 	Status DeliveryStatus
 	Open   bool // only incidents that have not ended
-	// Of is the ID of the rule of incidents, or of the incident or the channel of deliveries.
+	// Of selects the incidents of the rule with this ID, or the deliveries of the incident or
+	// the channel with this ID; "" selects all.
 	Of string
 }
 
-// Watched is a rule with its state. Seq is the number of the state's changes.
+// Watched is a rule with its state. Seq increases with each change of the rule or its state.
 type Watched struct {
 	Rule
 	State State
 	Seq   int64
 }
 
-// An Advance is a new state of a rule.
+// An Advance is the result of one evaluation of a rule, which Store.Advance writes.
 type Advance struct {
 	RuleID string
-	Seq    int64 // of the state that was read
+	Seq    int64 // Watched.Seq when the evaluation read the rule
 	State  State
-	// Began is the incident of an alert that begins, and Ended that of one that ends.
+	// Began is the incident of an alert that begins, Ended the incident of an alert that ends.
+	// At most one of them is set.
 	Began, Ended *Incident
 	Deliveries   []Delivery
 }
 
-// Due is a delivery with its channel, claimed for an attempt.
+// Due is a delivery with its channel. A sender has claimed it for an attempt. Channel is the
+// zero Channel for the delivery of an invitation.
 type Due struct {
 	Delivery
 	Channel Channel
 }
 
-// A Store keeps rules, channels, incidents and deliveries. tenantID is the owner: "" for
-// the operator. Rows of other owners are problem.NotFound. match is the version that a
-// change expects; problem.Stale if the row has another one.
+// A Store stores rules, channels, incidents, deliveries and maintenance windows. tenantID is
+// the ID of the owner, or "" for the operator. If an object has another owner, the error is
+// problem.NotFound. match is the version that the caller has read; if the stored version
+// differs, the error is problem.Stale.
 type Store interface {
 	Rules(ctx context.Context, tenantID string, f Filter) ([]Watched, error)
 	Rule(ctx context.Context, tenantID, id string) (Watched, error)
@@ -66,9 +70,10 @@ type Store interface {
 	// Delivery returns a delivery with its attempts, oldest first.
 	Delivery(ctx context.Context, tenantID, id string) (Delivery, []Attempt, error)
 	Deliveries(ctx context.Context, tenantID string, f Filter) ([]Delivery, error)
-	// QueueDelivery adds a test message.
+	// QueueDelivery adds a delivery. The error is problem.NotFound if its owner has no such
+	// channel.
 	QueueDelivery(ctx context.Context, d Delivery, e audit.Entry) error
-	// RepeatDelivery makes a delivery due now, with no attempts.
+	// RepeatDelivery makes a delivery due at now and sets its number of attempts to 0.
 	RepeatDelivery(ctx context.Context, tenantID, id string, now time.Time, e audit.Entry) (Delivery, error)
 
 	TakeLease(ctx context.Context, name, holder string, life time.Duration) (bool, error)
@@ -76,16 +81,18 @@ type Store interface {
 	Watched(ctx context.Context) ([]Watched, error)
 	// AllMaintenances returns the maintenance windows of all owners.
 	AllMaintenances(ctx context.Context) ([]Maintenance, error)
-	// Advance writes a state, its incident and its deliveries in one transaction. It
-	// returns false and writes nothing if the rule has another Seq.
+	// Advance writes the result of an evaluation in one transaction: the state, the incident
+	// and the deliveries. It returns false and writes nothing if the stored Seq of the rule is
+	// not a.Seq.
 	Advance(ctx context.Context, a Advance) (bool, error)
-	// ClaimDeliveries returns deliveries that are due, and makes them due again at until.
-	// Each has one attempt more.
+	// ClaimDeliveries returns at most limit deliveries that are due at now. It adds 1 to
+	// Attempts of each and makes them due again at until, so that no other node claims them
+	// before until.
 	ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) ([]Due, error)
-	// EndAttempt writes the result of an attempt that ended at a time: DueAt, Status, Answer
-	// and EndAt of d. It writes nothing if another attempt has begun.
+	// EndAttempt writes the result of an attempt that ended at the time at: DueAt, Status,
+	// Answer and EndAt of d. It writes nothing if a later attempt has begun.
 	EndAttempt(ctx context.Context, d Delivery, at time.Time) error
-	// PruneAlerts removes incidents, deliveries and maintenance windows that ended before a
-	// time.
+	// PruneAlerts removes incidents, deliveries and maintenance windows that ended before the
+	// time before.
 	PruneAlerts(ctx context.Context, before time.Time) error
 }

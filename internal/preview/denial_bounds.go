@@ -7,19 +7,22 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// The functions of this file compute bounds of the number of requests that limits deny, from the
-// number of requests in each minute. The order of the requests within a minute and the state of the
-// counters before are unknown, so the true number is between two bounds. Each request costs 1.
+// The functions of this file compute bounds of the number of requests that limits deny. Their
+// input is the number of requests in each minute. The order of the requests within a minute and
+// the earlier state of the counters are unknown, so the true number lies between two bounds.
+// Each request costs 1.
 //
-//   - Lower bound (mustRefuse): the requests that a limit admits always conform to a certain token bucket, which is at
-//     least as permissive as the limit. So all requests that do not pass this bucket are denied.
-//   - Upper bound (canRefuse): a limit that denies a request has admitted its whole quota within a known time before.
+//   - Lower bound (mustRefuse): the requests that a limit admits always conform to a certain
+//     token bucket, which is at least as permissive as the limit. So all requests that do not
+//     pass this bucket are denied.
+//   - Upper bound (canRefuse): before a limit denies a request, it must have admitted its whole
+//     quota within a known time.
 //
-// docs/preview.md has the proofs. The bounds also hold if other policies deny some of the requests
-// first.
+// docs/preview.md has the proofs. The bounds also hold if other policies deny some of the
+// requests before they reach the limit.
 
 // A series contains the number of requests in each minute, oldest first. The first warm minutes
-// only serve to find the state of the counters; denials in them are not counted.
+// only serve to find the state of the counters. Denials in these minutes are not counted.
 type series struct {
 	start time.Time
 	warm  int
@@ -36,8 +39,9 @@ func sum(n []int64) (total int64) {
 	return total
 }
 
-// warmUp returns the number of minutes before a time range that can affect decisions in it. If a
-// counter was not charged for that time, its state is the same as that of a new counter.
+// warmUp returns the number of minutes before a time range that can affect decisions in the
+// range. If no request was charged to a counter for that long, its state is the same as that of
+// a new counter.
 func warmUp(limits []enforcement.Limit) int {
 	longest := 0
 	for _, l := range limits {
@@ -50,8 +54,8 @@ func warmUp(limits []enforcement.Limit) int {
 	return longest
 }
 
-// calm returns the largest number of requests of one key of which the limits deny none, whatever
-// their order and times.
+// calm returns the largest number of requests of one key that no limit denies, whatever the
+// order and the times of the requests.
 func calm(limits []enforcement.Limit) int64 {
 	least := int64(math.MaxInt64)
 	for _, l := range limits {
@@ -67,7 +71,8 @@ func calm(limits []enforcement.Limit) int64 {
 	return least
 }
 
-// mustRefuse returns a lower bound of the number of denials of s after its warm minutes.
+// mustRefuse returns a lower bound of the number of requests in s that the limits deny after
+// the warm minutes.
 func mustRefuse(limits []enforcement.Limit, s series) int64 {
 	all, most := sum(s.n[s.warm:]), int64(0)
 	for _, l := range limits {
@@ -82,7 +87,8 @@ func mustRefuse(limits []enforcement.Limit, s series) int64 {
 	return most
 }
 
-// canRefuse returns an upper bound of the number of denials of s after its warm minutes.
+// canRefuse returns an upper bound of the number of requests in s that the limits deny after
+// the warm minutes.
 func canRefuse(limits []enforcement.Limit, s series) int64 {
 	var total int64
 	for _, l := range limits {
@@ -100,15 +106,15 @@ func canRefuse(limits []enforcement.Limit, s series) int64 {
 	return min(total, sum(s.n[s.warm:]))
 }
 
-// aligned reports whether each window of a limit begins and ends with a minute of the clock. Then
-// the order of the requests within a minute does not matter.
+// aligned reports whether each window of a limit begins and ends at the start of a minute. If
+// so, the order of the requests within a minute does not matter.
 func aligned(l enforcement.Limit) bool {
 	return l.Algorithm == enforcement.FixedWindow && l.Anchor == enforcement.Clock && l.Window%time.Minute == 0
 }
 
-// refusedByClock returns the number of requests above the quota of an aligned limit. For a window
-// that began before s, it assumes that its quota was already used up if most is true, and that it
-// was unused otherwise.
+// refusedByClock returns the number of requests in s above the quota of an aligned limit. If a
+// window began before s, it is unknown how much of its quota was used before. refusedByClock
+// assumes that all of it was used if most is true, and none of it otherwise.
 func refusedByClock(l enforcement.Limit, s series, most bool) (refused int64) {
 	minutes := int64(l.Window / time.Minute)
 	first := s.start.Unix() / 60
@@ -139,7 +145,8 @@ const (
 	exactLevel = 1 << 32
 )
 
-// slack returns the largest rounding error that a level can have. It is 0 up to exactLevel.
+// slack returns the largest rounding error that a level of this size can have. Up to
+// exactLevel, it is 0.
 func slack(level float64) float64 {
 	if math.Abs(level) <= exactLevel {
 		return 0
@@ -149,16 +156,18 @@ func slack(level float64) float64 {
 
 func floor(level float64) int64 { return int64(math.Floor(level)) }
 
-// perMinute returns a lower and an upper bound of the units that a limit gains in one minute.
+// perMinute returns a lower and an upper bound of the units that flow back to a limit in one
+// minute.
 func perMinute(l enforcement.Limit) (low, high float64) {
 	flow := float64(l.Quota) * float64(time.Minute) / float64(l.Window)
 	return math.Floor(flow*grain) / grain, math.Ceil(flow*grain) / grain
 }
 
-// capacity returns the capacity of the smallest bucket, refilled at the rate quota per window, to
-// which the requests that a limit admits always conform. That is twice the quota for a window,
-// because it can admit its quota just before and just after its start; the quota for a log; and the
-// burst for a bucket.
+// capacity returns the capacity of the token bucket of a limit (see mustRefuse), which is
+// refilled at the rate of quota per window. It is the smallest capacity for which all admitted
+// requests conform to the bucket. For a window, that is twice the quota, because a window can
+// admit its quota just before and again just after its start. For a log, it is the quota. For a
+// bucket, it is the burst.
 func capacity(l enforcement.Limit) float64 {
 	switch {
 	case l.Quota == 0:
@@ -171,9 +180,10 @@ func capacity(l enforcement.Limit) float64 {
 	return float64(l.Quota)
 }
 
-// mostAdmitted returns an upper bound of the number of requests that a limit admits. It is the
-// number that the limit's bucket (see capacity) admits if it starts full and the requests of each
-// minute come at the best time.
+// mostAdmitted returns an upper bound of the number of requests that a limit admits. n is the
+// number of requests in each minute. The bound is the number that the token bucket of the limit
+// (see capacity) admits if it starts full and the requests of each minute come at the best
+// time.
 func mostAdmitted(l enforcement.Limit, n []int64) (admitted int64) {
 	room := capacity(l)
 	_, flow := perMinute(l)
@@ -187,10 +197,10 @@ func mostAdmitted(l enforcement.Limit, n []int64) (admitted int64) {
 	return admitted
 }
 
-// mostRefusedByBucket returns an upper bound of the number of denials of a bucket. It assumes that
-// all requests of a minute come at its start, and that the bucket starts empty. If requests may
-// have been forced, it assumes that the bucket starts as far below zero as possible. During the
-// warm minutes, the level can only rise above this assumption.
+// mostRefusedByBucket returns an upper bound of the number of requests that a bucket denies. It
+// assumes that all requests of a minute come at its start, and that the bucket starts empty. If
+// requests may have been forced, it assumes that the bucket starts as far below zero as
+// possible. During the warm minutes, the true level can only be higher than the assumed one.
 func mostRefusedByBucket(l enforcement.Limit, s series) (refused int64) {
 	room := capacity(l)
 	flow, _ := perMinute(l)
@@ -211,8 +221,9 @@ func mostRefusedByBucket(l enforcement.Limit, s series) (refused int64) {
 	return refused
 }
 
-// blockOf returns the length in minutes of the time before a denial in which a limit must have
-// admitted its whole quota: one window, or two windows for a sliding window counter.
+// blockOf returns a number of minutes. Within this time before a denial, the limit must have
+// admitted its whole quota. The time is one window, or two windows for a sliding window
+// counter.
 func blockOf(l enforcement.Limit) int {
 	memory := l.Window
 	if l.Algorithm == enforcement.SlidingWindowCounter {
@@ -221,15 +232,15 @@ func blockOf(l enforcement.Limit) int {
 	return int((memory+time.Minute-1)/time.Minute) + 1
 }
 
-// mostRefusedInBlocks returns an upper bound of the number of denials of windows and logs. All
-// denials are in disjoint blocks of time, and in each block the limit admits its quota. The number
-// of denials in a block is a convex function of the requests in it. Therefore a minute at the edge
-// of two blocks can be assigned wholly to one of them, and blocks of the maximum length give the
-// maximum.
+// mostRefusedInBlocks returns an upper bound of the number of requests that a window or a log
+// denies. It divides the time into disjoint blocks of the length blockOf that contain all
+// denials. In each block, the limit admits its quota. The number of denials in a block is a
+// convex function of the requests in the block. Therefore a minute at the edge of two blocks
+// can be assigned wholly to one of them, and blocks of the maximum length give the maximum.
 func mostRefusedInBlocks(l enforcement.Limit, s series) int64 {
 	block := blockOf(l)
-	// Each of these has one sum for each minute, up to this minute: of all requests, of the
-	// requests after the warm minutes, and of the most denials.
+	// The element j of each list is a sum over the first j minutes: came of all requests, asked
+	// of the requests after the warm minutes, and best of the most possible denials.
 	came, asked, best := make([]int64, len(s.n)+1), make([]int64, len(s.n)+1), make([]int64, len(s.n)+1)
 	for i, n := range s.n {
 		j := i + 1

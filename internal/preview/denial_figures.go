@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// show adds the policies with their figures to the preview.
+// show adds the policies and their figures to the preview.
 func (r *run) show(ctx context.Context) error {
 	for i := range r.draft.policies {
 		if err := r.showPolicy(ctx, i); err != nil {
@@ -66,7 +66,7 @@ func (r *run) showPolicy(ctx context.Context, i int) (err error) {
 	return nil
 }
 
-// showRemoved adds a policy that is published and not in the draft.
+// showRemoved adds a policy that is published and that the draft does not have.
 func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
 	out := Policy{
 		Slug: p.Slug, Change: Removed, Mode: p.Mode, Was: p.Mode, CountBy: p.CountBy, Limits: p.Limits, Source: p.Slug,
@@ -80,8 +80,9 @@ func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
 	return err
 }
 
-// recorded returns the counted denials of a published policy. If the policy is in mode shadow, the
-// denials that it would have caused are in shadow.
+// recorded returns the counted denials of a published policy in published. If the policy is in
+// mode shadow, it instead returns the denials that the policy would have caused, in shadow. The
+// other result is nil. For a policy in mode off, both are nil.
 func (r *run) recorded(ctx context.Context, p *plans.Policy) (published, shadow *Figure, err error) {
 	of := (*metrics.Counts).Limited
 	if p.Mode == enforcement.PolicyShadow {
@@ -105,7 +106,7 @@ func (r *run) recorded(ctx context.Context, p *plans.Policy) (published, shadow 
 	return f, nil, nil
 }
 
-// drafted returns the denials that policy i of the draft would cause.
+// drafted returns the denials that the policy with the index i in the draft would cause.
 func (r *run) drafted(ctx context.Context, i int) (f *Figure, err error) {
 	var s sums
 	for _, m := range r.members {
@@ -121,8 +122,9 @@ func (r *run) drafted(ctx context.Context, i int) (f *Figure, err error) {
 	return f, err
 }
 
-// doubt adds a note for each kind of request that the estimate of policy i leaves out. If the
-// estimate leaves out most requests, doubt replaces it by NeedsShadow.
+// doubt adds a note to out for each kind of request that the estimate of policy i leaves out.
+// If the estimate leaves out most requests, doubt removes the estimate and sets the certainty
+// NeedsShadow.
 func (r *run) doubt(out *Policy, i int) {
 	var all, wide int64
 	why, exempt := map[string]int{}, 0
@@ -179,7 +181,8 @@ func number(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// showTotal sets the bounds of the number of requests that all enforced policies together deny.
+// showTotal sets the bounds and the estimate of the number of requests that all enforced
+// policies together deny.
 func (r *run) showTotal() {
 	if r.preview.Published == 0 {
 		return
@@ -209,7 +212,7 @@ func (r *run) showTotal() {
 	}
 }
 
-// sums adds up a Figure over tenants.
+// sums adds up the parts of all tenants to a Figure.
 type sums struct {
 	f       Figure
 	request int64
@@ -259,12 +262,15 @@ func (s *sums) topKeys() []KeyFigure {
 	return s.keys[:min(maxShown, len(s.keys))]
 }
 
-// routeTenants is the maximum number of tenants whose routes are read: the ones with the most denials.
+// routeTenants is the maximum number of tenants whose counts by route are read. These are the
+// tenants with the most denials.
 const routeTenants = 100
 
-// routes returns the routes on which the published policy p denied requests. Denials are counted by
-// route, but not by route and policy. So the number of a route is that of p only if no other policy
-// with the same mode can deny requests of the route.
+// routes returns the routes on which the published policy p may have denied requests. The
+// counts have denials by route, but not by route and policy. If another policy with the same
+// mode can deny requests of the route, the number may include its denials; then Exact is false.
+// routes reads the counts of at most routeTenants tenants. If there are more, Exact is false
+// for every route.
 func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigure, error) {
 	if len(s.numbers) == 0 {
 		return nil, nil
@@ -305,12 +311,12 @@ func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigu
 	return list[:min(maxShown, len(list))], nil
 }
 
-// refusers finds the published policies with the mode of p that can deny requests of a route. mine
-// says whether p is one of them, and others is the number of the others.
+// refusers looks for published policies that have the mode of p and can deny requests of a
+// route. mine says whether p is one of them. others is the number of the others.
 func (r *run) refusers(p *plans.Policy, route string) (mine bool, others int) {
 	pattern, err := enforcement.ParsePattern(route)
 	if err != nil {
-		return false, 0 // a name like "(none)" or "(folded)", which is no route of a policy
+		return false, 0 // a name like "(none)" or "(folded)", which is not a path pattern
 	}
 	for i := range r.published.policies {
 		q := r.published.patterned(i)

@@ -22,12 +22,12 @@ func newSide(d plans.Document) side {
 	policies := d.Policies()
 	s := side{policies, make([]enforcement.Pattern, len(policies))}
 	for i := range policies {
-		s.patterns[i], _ = enforcement.ParsePattern(policies[i].Match.Path) // an invalid pattern matches every path
+		s.patterns[i], _ = enforcement.ParsePattern(policies[i].Match.Path) // an invalid pattern is treated as one that matches every path
 	}
 	return s
 }
 
-// place returns the index of the policy with a slug, or -1 if the document does not have it.
+// place returns the index of the policy with this slug, or -1 if the document does not have it.
 func (s *side) place(slug string) int {
 	return slices.IndexFunc(s.policies, func(p plans.Policy) bool { return p.Slug == slug })
 }
@@ -40,8 +40,8 @@ type patterned struct {
 
 func (s *side) patterned(i int) patterned { return patterned{&s.policies[i], s.patterns[i]} }
 
-// overlaps reports whether some request could match both policies. It does not consider Replaces,
-// by which one policy can replace another.
+// overlaps reports whether some request could match both policies. It ignores Replaces, so one
+// of the two may still replace the other for such a request.
 func (p patterned) overlaps(q patterned) bool {
 	if !p.pattern.Overlaps(q.pattern) {
 		return false
@@ -59,7 +59,7 @@ func (p patterned) overlaps(q patterned) bool {
 }
 
 // sameRequests reports whether two policies match the same requests and count them by the same
-// attributes. Then the counts of one policy are also those of the other.
+// attributes. If so, the number of requests of one policy is also that of the other.
 func sameRequests(p, q *plans.Policy) bool {
 	return sameSet(p.Match.Methods, q.Match.Methods) && cmp.Or(p.Match.Path, "*") == cmp.Or(q.Match.Path, "*") &&
 		maps.Equal(p.Match.Attributes, q.Match.Attributes) &&
@@ -75,14 +75,14 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// sameDecisions reports whether two policies decide every request equally while the limiter is
-// available. Their failure modes and descriptions may differ.
+// sameDecisions reports whether two policies make the same decision for every request while the
+// limiter is available. Their failure modes and descriptions may differ.
 func sameDecisions(p, q *plans.Policy) bool {
 	return sameRequests(p, q) && sameCost(p, q) && p.Mode == q.Mode && sameSet(p.Replaces, q.Replaces) && sameLimits(p.Limits, q.Limits)
 }
 
-// sameLimits reports whether limits decide the same. It ignores their thresholds, and whether their counters survive a
-// loss of data.
+// sameLimits reports whether two lists of limits make the same decisions. It ignores the
+// warning thresholds of the limits, and whether their counters survive a loss of data.
 func sameLimits(p, q []enforcement.Limit) bool {
 	return slices.EqualFunc(p, q, func(a, b enforcement.Limit) bool {
 		a.WarnAt, b.WarnAt = enforcement.WarnAt{}, enforcement.WarnAt{}
@@ -91,7 +91,7 @@ func sameLimits(p, q []enforcement.Limit) bool {
 	})
 }
 
-// replacers returns the enforced policies of s that replace the policy with a slug.
+// replacers returns the enforced policies of s that replace the policy with this slug.
 func (s *side) replacers(slug string) (list []plans.Policy) {
 	for _, p := range s.policies {
 		if p.Mode == enforcement.PolicyEnforce && slices.Contains(p.Replaces, slug) {
@@ -107,31 +107,32 @@ func sameReplacers(a, b []plans.Policy) bool {
 	})
 }
 
-// A verdict says by which method the preview computes the denials of one policy of the draft, and
-// how certain the result is.
+// A verdict says how the preview computes the denials of one policy of the draft, and how
+// certain the result is.
 type verdict struct {
 	certainty Certainty
 	why       string
 	how       how
-	// source is the index of the published policy whose counts the method uses; -1 if it uses none.
+	// source is the index of the published policy whose counts are used; -1 if none are used.
 	source int
-	// moved says that the counts were recorded in mode shadow and are used for mode enforce, or the
-	// reverse. They are valid only if all denials among them were denials by limits; reconsider
-	// checks this.
+	// moved says that the modes differ: counts that were recorded in mode shadow are used for
+	// mode enforce, or the reverse. This is valid only if limits caused all denials among these
+	// counts. reconsider checks that.
 	moved bool
-	// rivals are the indexes of other enforced policies of the draft that match some of the same
-	// requests. If a rival denies a request, this policy does not count the denial.
+	// rivals are the indexes of those other enforced policies of the draft that match some of
+	// the same requests. If a rival denies a request, this policy does not count the denial as
+	// its own.
 	rivals []int
 }
 
-// how is the method by which the denials of a policy are computed.
+// how is the method by which the denials of one policy are computed.
 type how int
 
 const (
 	howNone     how = iota
 	howZero         // the policy denies nothing
-	howCounted      // the counted denials of the published policy
-	howShadow       // the counted denials that the published policy would have made in mode shadow
+	howCounted      // the counted denials of the published policy, which is enforced
+	howShadow       // the counted denials that the published policy, in mode shadow, would have caused
 	howReplayed     // the counted requests of each minute, replayed against the new limits
 )
 
@@ -189,8 +190,9 @@ func assessPolicy(draft, published *side, i int) verdict {
 	return v.replays(p, q)
 }
 
-// replays returns the verdict for a replay of the counts of q against the limits of p. If counts by
-// minute do not suffice for a replay, it returns a verdict with NeedsShadow.
+// replays returns a verdict for policy p of the draft: a replay of the counted requests of the
+// published policy q against the limits of p. If counts by minute are not enough for a replay,
+// it returns a verdict with NeedsShadow.
 func (v verdict) replays(p, q *plans.Policy) verdict {
 	next := advice
 	if p.Mode == enforcement.PolicyShadow && q.Mode == enforcement.PolicyShadow {
@@ -236,9 +238,10 @@ const advice = " Publish it in mode shadow: then it counts what it would deny, a
 const inShadowAlready = " It is already in mode shadow and stays there: after the draft is published, its live figure shows what it " +
 	"would deny."
 
-// find sets v.source to the published policy whose counts can be used for policy i of the draft:
-// the one with the same slug or, if that is impossible, another one that matches the same requests
-// and counts by the same attributes. If there is none, it returns the reason in why.
+// find sets v.source to the published policy whose counts can be used for policy i of the
+// draft. That is the policy with the same slug, or, if its counts cannot be used, another
+// policy that matches the same requests and counts by the same attributes. If there is none,
+// find returns the reason.
 func (v *verdict) find(draft, published *side, i int) (why string) {
 	p := &draft.policies[i]
 	usable := func(at int) string {
@@ -287,9 +290,9 @@ func words(countBy []string) string {
 	return strings.Join(countBy, ", ")
 }
 
-// alone reports whether nothing but the limits of policy i can deny its requests. That is the case
-// if no other enforced policy of the draft or the published version overlaps it. alone also
-// requires that the source has the same slug as policy i.
+// alone reports whether only the limits of policy i can deny its requests. That is the case if
+// no other enforced policy of the draft or of the published version overlaps it. alone also
+// returns false if the policy with the index source has another slug than policy i.
 func alone(draft, published *side, i, source int) bool {
 	p := draft.patterned(i)
 	for _, s := range []*side{draft, published} {
@@ -303,9 +306,10 @@ func alone(draft, published *side, i, source int) bool {
 	return published.policies[source].Slug == p.Slug
 }
 
-// changedBeside returns the slug of a changed policy that can affect the decisions of the unchanged
-// policy slug, or "" if there is none. Such a policy is enforced, and overlaps the unchanged one or
-// a policy that overlaps it, and so on. A change of the order of policies counts as a change.
+// changedBeside returns the slug of a changed policy that can affect the decisions of the
+// unchanged policy slug, or "" if there is none. Such a policy is enforced, and overlaps the
+// unchanged policy directly or through a chain of enforced policies that overlap each other. A
+// change of the order of policies counts as a change.
 func changedBeside(draft, published *side, slug string) string {
 	say := map[string]bool{slug: true}
 	for grown := true; grown; {

@@ -6,16 +6,17 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// slots is the maximum number of different times within a minute at which a replay sends requests.
+// slots is the maximum number of different times in a minute at which a replay sends requests.
 const slots = 6
 
-// longLog is the window of a log from which on a replay sends all requests of a minute at one time.
-// A log has an entry for each time, so more of them would be slow.
+// longLog is the shortest window of a log for which a replay sends all requests of a minute at
+// one time. A log stores an entry for each time, so a replay of a long log with more times
+// would be slow.
 const longLog = time.Hour
 
-// replay returns the number of denials of s after its warm minutes. It decides the requests with
-// the same arithmetic as real checks, with the requests of each minute spread evenly. Each request
-// costs 1, and is charged to all limits or to none.
+// replay returns the number of requests in s that the limits deny after the warm minutes. It
+// decides the requests with the same arithmetic as real checks and spreads the requests of each
+// minute evenly. Each request costs 1 and is charged to all limits or to none.
 func replay(limits []enforcement.Limit, s series) (refused int64) {
 	meters := make([]*enforcement.Meter, len(limits))
 	states := make([]enforcement.State, len(limits))

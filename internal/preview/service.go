@@ -24,16 +24,16 @@ type Config struct {
 	Tenants    *tenants.Service
 	Exceptions *exceptions.Service
 	Analytics  *metrics.Analytics
-	// Audit contains the times at which versions were published and at which tenants changed their
-	// plan.
+	// Audit contains the times at which versions were published and at which tenants changed to
+	// another plan.
 	Audit audit.Store
-	// Subject returns the compiled tenant with a number. The Service reads the overrides of a
-	// tenant from the store only if its subject has exceptions. Default: it reads the overrides of
-	// every tenant.
+	// Subject returns the compiled tenant with this number. The Service reads the overrides of
+	// a tenant from the store only if Subject returns one that has exceptions. Default: the
+	// Service reads the overrides of every tenant.
 	Subject func(number uint32) (*enforcement.Subject, bool)
-	// Rows is the maximum number of rows of minutes that one preview reads, and Rankings the
-	// maximum number of minutes for which it reads rankings of keys. The tenants with the most
-	// denials come first. Default: 30,000 and 4,500.
+	// Rows is the maximum number of rows of counts by minute that one preview reads. Rankings
+	// is the maximum number of rankings of keys by minute that it reads. If there are more, the
+	// preview reads those of the tenants with the most denials. Default: 30,000 and 4,500.
 	Rows, Rankings int
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
@@ -55,20 +55,20 @@ func NewService(c Config) *Service {
 }
 
 // Draft returns the preview of a plan's draft for the time range [from, to), widened to whole
-// minutes. If from or to is zero, the time range is the last 24 hours. The error is
+// minutes. If to is zero, it is now. If from is zero, it is 24 hours before to. The error is
 // problem.NotFound, or problem.Invalid at from or to if the time range is empty or longer than
 // seven days.
 func (s *Service) Draft(ctx context.Context, plan string, from, to time.Time) (Preview, error) {
 	return s.run(ctx, plan, nil, from, to)
 }
 
-// Document returns the preview of d, which is not stored, in place of the plan's draft. The time
-// range is the last 24 hours.
+// Document returns the preview of the document d in place of the plan's draft. d is not stored.
+// The time range is the last 24 hours.
 func (s *Service) Document(ctx context.Context, plan string, d plans.Document) (Preview, error) {
 	return s.run(ctx, plan, &d, time.Time{}, time.Time{})
 }
 
-// run returns the preview of a plan's draft or, if other is not nil, of that document.
+// run returns the preview of other if it is not nil, and otherwise that of the plan's draft.
 func (s *Service) run(ctx context.Context, plan string, other *plans.Document, from, to time.Time) (Preview, error) {
 	r, err := s.begin(ctx, plan, other, from, to)
 	if err != nil {
@@ -100,22 +100,22 @@ type run struct {
 	draft, published side
 	version          plans.Version // the published version
 	verdicts         []verdict
-	since            time.Time // when the published version came into use; zero: before the span
-	data             time.Time // start of the minutes that are read, which is before From if limits need a warm-up
-	keyed            []string  // published policies whose keys are read
-	counted          []string  // published policies whose minutes are read
+	since            time.Time // time at which all nodes had loaded the published version; zero if it is the first version
+	data             time.Time // start of the counts by minute that are read; before From if limits need a warm-up
+	keyed            []string  // slugs of the published policies whose rankings of keys are read
+	counted          []string  // slugs of the published policies whose counts by minute are read
 	members          []*member
 }
 
-// A member is a tenant of the plan with its counts in the time range.
+// A member is a tenant of the plan, with its counts in the time range.
 type member struct {
 	tenants.Tenant
 	total    metrics.Counts
 	policies map[string]*metrics.Counts
-	parts    []part // index: policies of the draft
+	parts    []part // one for each policy of the draft, in the order of the draft
 }
 
-// begin reads the plan and computes the verdicts.
+// begin reads the plan and computes the verdict of each policy of the draft.
 func (s *Service) begin(ctx context.Context, idOrSlug string, other *plans.Document, from, to time.Time) (*run, error) {
 	from, to, err := s.span(from, to)
 	if err != nil {
@@ -140,8 +140,8 @@ func (s *Service) begin(ctx context.Context, idOrSlug string, other *plans.Docum
 	return r, nil
 }
 
-// span returns the time range of a preview: zero times are replaced by defaults, and the others
-// rounded to whole minutes.
+// span returns the time range of a preview. It replaces zero times by the defaults, and widens
+// the range to whole minutes.
 func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
 	if to.IsZero() {
 		to = s.c.Now()
@@ -163,20 +163,20 @@ func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
 	return from, to, nil
 }
 
-// settling is the time within which all nodes load a newly published version.
+// settling is the longest time that nodes need to load a newly published version.
 const settling = time.Minute
 
-// maxWarmUp is the longest time before the time range for which counts are read to find the state
-// of the counters.
+// maxWarmUp is the maximum length of the time before the time range for which counts are read.
+// These counts show the state of the counters at the start of the range.
 const maxWarmUp = 24 * time.Hour
 
-// settleSpan moves the start of the time range to the publication of the current version, if that
-// is later. If the preview needs counts by minute, it also moves the start to the first minute
-// whose rows are not deleted.
+// settleSpan moves the start of the time range if it must be later. It is moved to the time at
+// which the published version came into use. If the preview needs counts by minute, it is also
+// moved to the first minute whose rows are not deleted.
 func (r *run) settleSpan(ctx context.Context) error {
 	p := &r.preview
 	if p.Plan.Latest > 1 {
-		// Another version decided the requests before the current one was published.
+		// Another version decided the requests before the published one came into use.
 		lines, err := r.service.c.Audit.AuditEntries(ctx, audit.Filter{Object: p.Plan.ID, Action: "plan.publish", Limit: 1})
 		if err != nil {
 			return err
@@ -213,7 +213,7 @@ func (r *run) settleSpan(ctx context.Context) error {
 		kept = r.since
 	}
 	if kept.After(p.From) {
-		// The rows of hours are exact only if the time range begins with a whole hour.
+		// Counts from rows of hours are exact only if the time range begins with a whole hour.
 		from := p.From.Add(time.Hour - time.Nanosecond).Truncate(time.Hour)
 		if replays || from.After(kept) {
 			from = kept
@@ -249,14 +249,15 @@ func maxTime(a, b time.Time) time.Time {
 
 const tenantPage = 1000
 
-// readTenants reads the tenants of the plan. It leaves out the tenants that changed to the plan
-// within the time range.
+// readTenants reads the tenants of the plan, up to maxTenants. It leaves out tenants that
+// changed to the plan within the time range and counts them in Joined.
 func (r *run) readTenants(ctx context.Context) error {
 	p := &r.preview
 	if p.Published == 0 {
 		return nil
 	}
-	// This audit line has the latest revision before the time range.
+	// This query finds the latest audit line before the time range. Its revision is the latest
+	// one before the time range.
 	lines, err := r.service.c.Audit.AuditEntries(ctx, audit.Filter{To: p.From, Limit: 1})
 	if err != nil {
 		return err
@@ -292,8 +293,8 @@ func (r *run) readTenants(ctx context.Context) error {
 	return nil
 }
 
-// joined reports whether a tenant changed to the plan after the revision before. A tenant that was
-// created with the plan did not change, because no other plan decided its requests.
+// joined reports whether a tenant changed to the plan after the revision before. A tenant that
+// was created with the plan did not change, because no other plan decided its requests.
 func (r *run) joined(ctx context.Context, t *tenants.Tenant, before int64) (bool, error) {
 	if t.PlanRevision <= before {
 		return false, nil
@@ -305,7 +306,8 @@ func (r *run) joined(ctx context.Context, t *tenants.Tenant, before int64) (bool
 	return len(lines) == 0 || lines[0].Revision != t.PlanRevision, err
 }
 
-// readSums reads the counts of every tenant for the whole time range.
+// readSums reads the counts of every tenant for the whole time range and stores them in the
+// members.
 func (r *run) readSums(ctx context.Context) error {
 	p := &r.preview
 	if len(r.members) == 0 || !p.To.After(p.From) {
@@ -347,7 +349,8 @@ func (r *run) readSums(ctx context.Context) error {
 	return nil
 }
 
-// counts returns the tenant's counts of a policy. If there are none, they are zero.
+// counts returns the tenant's counts of the published policy with this slug. If the tenant has
+// none, all counts are zero.
 func (m *member) counts(policy string) *metrics.Counts {
 	if c := m.policies[policy]; c != nil {
 		return c
@@ -355,8 +358,9 @@ func (m *member) counts(policy string) *metrics.Counts {
 	return new(metrics.Counts)
 }
 
-// reconsider replaces each verdict with moved set, if some tenant has denials that limits did not
-// cause. The new verdict estimates the policy by a replay, or says that it needs shadow.
+// reconsider checks each verdict with moved set. If limits did not cause all denials of some
+// tenant, it replaces the verdict. The new verdict estimates the policy by a replay, or has the
+// certainty NeedsShadow.
 func (r *run) reconsider() {
 	for i := range r.verdicts {
 		v := &r.verdicts[i]
@@ -376,8 +380,9 @@ func (r *run) reconsider() {
 	}
 }
 
-// replayTenants computes the figures of each tenant for each policy of the draft. The tenants with
-// the most denials come first, because the number of rows that a preview reads is bounded.
+// replayTenants computes for each tenant the part of each policy of the draft. It starts with
+// the tenants that have the most denials, because the number of rows that a preview reads is
+// bounded.
 func (r *run) replayTenants(ctx context.Context) error {
 	r.chooseMinutes()
 	order := slices.Clone(r.members)
@@ -404,8 +409,8 @@ func (r *run) replayTenants(ctx context.Context) error {
 	return nil
 }
 
-// chooseMinutes sets the policies whose counts by minute are read, and those whose rankings of keys
-// are read too.
+// chooseMinutes sets r.counted and r.keyed: the policies whose counts by minute are read, and
+// those whose rankings of keys are read too.
 func (r *run) chooseMinutes() {
 	add := func(list *[]string, slug string) {
 		if !slices.Contains(*list, slug) {
@@ -430,8 +435,8 @@ func (r *run) chooseMinutes() {
 	}
 }
 
-// partFromTotals returns how many requests and denials one tenant adds to the figures of policy i of
-// the draft. It uses only stored counts and does not replay requests.
+// partFromTotals returns the part of one tenant for policy i of the draft, computed from the sums of
+// the time range. It does not replay requests.
 func (r *run) partFromTotals(m *member, i int) part {
 	v := &r.verdicts[i]
 	if v.source < 0 {
@@ -449,8 +454,9 @@ func (r *run) partFromTotals(m *member, i int) part {
 	return counted(c.Requests, 0)
 }
 
-// replayMember replays the counts by minute of one tenant. It does nothing if the preview has
-// already read its maximum number of rows.
+// replayMember replays the counts by minute of one tenant. rows and rankings are the numbers of
+// rows and rankings that the preview may still read. If they are used up, replayMember does
+// nothing.
 func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) error {
 	asked := false
 	for i := range r.verdicts {
@@ -510,7 +516,7 @@ func (r *run) replayPart(
 		return mins.replayTenant(limits, source.Slug, c.Requests), nil
 	}
 	if len(overrides) == 0 && canRefuse(limits, mins.series(source.Slug, all)) == 0 {
-		return counted(c.Requests, 0), nil // not even if all requests had the same key
+		return counted(c.Requests, 0), nil // not even if all requests had the same key would a limit deny one
 	}
 	if mins.keyed == nil {
 		read, err := r.readKeys(ctx, m.Number, mins, *rankings)
@@ -525,8 +531,9 @@ func (r *run) replayPart(
 	return mins.replayKeys(limits, source, &r.published, m.Slug, c.Requests, overrides), nil
 }
 
-// leaveToRivals lowers the lower bound of each policy by the number of denials that its rivals may
-// cause first. Then it moves each estimate that is outside of its bounds to the nearer bound.
+// leaveToRivals lowers the lower bound of each policy by the number of denials that its rivals
+// may cause before it. Then it moves each estimate that is not between its bounds to the nearer
+// bound.
 func (r *run) leaveToRivals(m *member) {
 	for i := range r.verdicts {
 		v, p := &r.verdicts[i], &m.parts[i]
@@ -535,7 +542,7 @@ func (r *run) leaveToRivals(m *member) {
 		}
 		p.floor = p.low
 		if r.draft.policies[i].Mode == enforcement.PolicyShadow && m.NoPolicy == tenants.Deny {
-			p.low = 0 // requests to which no enforced policy applies are denied before they reach it
+			p.low = 0 // requests to which no enforced policy applies are denied before the shadow policy counts them
 		}
 		for _, rival := range v.rivals {
 			if r.verdicts[rival].how == howNone {

@@ -14,13 +14,13 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A part contains the denials of one tenant that belong to the figure of one policy of the draft.
+// A part is what one tenant adds to the figure of one policy of the draft.
 type part struct {
 	requests           int64
 	refused, low, high int64
 	unread             string
-	overridden         bool  // some keys have overrides: their estimate is their counted denials
-	floor              int64 // low, before other policies that may deny the same requests are considered
+	overridden         bool  // set if some keys have overrides; the estimate for these keys is the number of their counted denials
+	floor              int64 // the value of low before rivals are considered (see leaveToRivals)
 	keys               []KeyFigure
 }
 
@@ -28,21 +28,22 @@ func counted(requests, refused int64) part {
 	return part{requests: requests, refused: refused, low: refused, high: refused}
 }
 
-// Reasons for which the counts by minute of a tenant are not replayed.
+// The values of part.unread: why the counts by minute of a tenant are not replayed.
 const (
 	unreadMany      = "not among the busiest"
 	unreadCost      = "requests cost other than 1"
 	unreadOverrides = "has overrides of the policy"
 )
 
-// unread returns the part of a tenant whose counts by minute are not replayed. Its estimate is the
-// number of counted denials, and its upper bound is the number of requests.
+// unread returns the part of a tenant whose counts by minute are not replayed, for the reason
+// why. The estimate is the number of counted denials, the lower bound is 0, and the upper bound
+// is the number of requests.
 func unread(c *metrics.Counts, why string) part {
 	return part{requests: c.Requests, refused: c.Limited() + c.ShadowRefused, high: c.Requests, unread: why}
 }
 
-// costsOne reports whether the sum of the charged costs equals the number of charged requests. Then
-// each request probably had the cost 1.
+// costsOne reports whether the sum of the charged costs equals the number of charged requests.
+// If so, each request probably had the cost 1.
 func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 	charged := c.OK + c.Unmatched
 	if mode == enforcement.PolicyShadow {
@@ -54,7 +55,8 @@ func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 // maxOverrides is the maximum number of overrides of one policy and tenant that are read.
 const maxOverrides = 100
 
-// overrides returns a tenant's overrides of a policy. every says that they may apply to every key.
+// overrides returns the overrides of a policy of a tenant. every is true if there may be an
+// override for every key.
 func (s *Service) overrides(ctx context.Context, t *tenants.Tenant, policy string) (list []exceptions.Override, every bool, err error) {
 	if s.c.Subject != nil {
 		if subject, found := s.c.Subject(t.Number); found && subject.Exceptions == nil {
@@ -66,7 +68,7 @@ func (s *Service) overrides(ctx context.Context, t *tenants.Tenant, policy strin
 	return list, every, err
 }
 
-// overridden reports whether an override in list may apply to a key.
+// overridden reports whether one of the overrides in list may apply to the key k.
 func overridden(list []exceptions.Override, k *metrics.TopKey) bool {
 	return slices.ContainsFunc(list, func(o exceptions.Override) bool {
 		at := slices.Index(k.Names, o.Attribute)
@@ -87,12 +89,13 @@ func overridden(list []exceptions.Override, k *metrics.TopKey) bool {
 	})
 }
 
-// minutes contains the counts of one tenant by minute: those of policies, and those of keys.
+// minutes contains the counts of one tenant by minute: those of its policies, and in keyed
+// those of its keys.
 type minutes struct {
 	start    time.Time
-	warm     int // number of minutes before the span
+	warm     int // number of minutes before the time range of the preview
 	policies map[string][]metrics.Counts
-	keyed    *keyed // nil if the keys are not read
+	keyed    *keyed // nil if the rankings of keys are not read
 }
 
 // keyed contains the rankings of a tenant's keys for each minute.
@@ -100,8 +103,8 @@ type keyed struct {
 	allowed, limited metrics.KeyMinutes
 }
 
-// readMinutes reads the counts by minute of a tenant's policies. It also returns the number of rows
-// that it read.
+// readMinutes reads the counts by minute of the policies in r.counted of one tenant. It also
+// returns the number of rows that it read.
 func (r *run) readMinutes(ctx context.Context, number uint32) (*minutes, int, error) {
 	rows, err := r.service.c.Analytics.PolicyMinutes(ctx, number, r.counted, r.data, r.preview.To)
 	if err != nil {
@@ -119,8 +122,8 @@ func (r *run) readMinutes(ctx context.Context, number uint32) (*minutes, int, er
 	return m, len(rows), nil
 }
 
-// readKeys reads the rankings of a tenant's keys for each minute, unless there are more than most.
-// It returns the number of rankings that it read.
+// readKeys reads the rankings of a tenant's keys for each minute into m.keyed and returns their
+// number. If there are more than most, it leaves m.keyed nil and returns most.
 func (r *run) readKeys(ctx context.Context, number uint32, m *minutes, most int) (read int, err error) {
 	if most <= 0 {
 		return 0, nil
@@ -139,8 +142,8 @@ func (r *run) readKeys(ctx context.Context, number uint32, m *minutes, most int)
 	return len(k.allowed.Minutes) + len(k.limited.Minutes), nil
 }
 
-// series returns the requests of a policy by minute, for all keys together. of selects the count.
-// If the policy has no counts, the series is empty.
+// series returns the requests of a published policy by minute, for all keys together. of
+// selects which count is used. If the policy has no counts, the series is empty.
 func (m *minutes) series(policy string, of func(*metrics.Counts) int64) series {
 	list := m.policies[policy]
 	s := series{start: m.start, warm: m.warm, n: make([]int64, len(list))}
@@ -155,16 +158,17 @@ func (m *minutes) series(policy string, of func(*metrics.Counts) int64) series {
 }
 
 // all returns the number of requests that may reach the limits of a policy. certain returns the
-// number of those that reach them whatever the draft changes in other policies, because the limits
-// of this policy decided them. Forced requests may reach limits, but limits do not decide them.
+// number of those that reach the limits whatever the draft changes in other policies: the
+// requests that the limits of this policy decided. It leaves out forced requests, which limits
+// do not decide.
 func all(c *metrics.Counts) int64 { return c.Requests }
 
 func certain(c *metrics.Counts) int64 {
 	return max(0, c.OK+c.Unmatched+c.OverLimit+c.NeverFits-c.Forced)
 }
 
-// replayTenant returns the part of a tenant for a policy without count_by, which counts the whole
-// tenant by one key.
+// replayTenant returns the part of a tenant for a policy without count_by. Such a policy has
+// one counter for the whole tenant.
 func (m *minutes) replayTenant(limits []enforcement.Limit, source string, requests int64) part {
 	every := m.series(source, all)
 	p := part{requests: requests, low: mustRefuse(limits, m.series(source, certain)), high: canRefuse(limits, every)}
@@ -174,20 +178,22 @@ func (m *minutes) replayTenant(limits []enforcement.Limit, source string, reques
 	return p
 }
 
-// A keyLine contains, for one key, a lower and an upper bound of its requests in each minute in
-// which it may have any.
+// A keyLine contains the requests of one key by minute. at has the index of each minute in
+// which the key may have requests. lo and hi have a lower and an upper bound of their number in
+// this minute.
 type keyLine struct {
 	key    metrics.TopKey
 	at     []int32
 	lo, hi []int64
-	known  int64 // sum of lo, the lower bounds
-	most   int64 // sum of hi, the upper bounds
-	denied int64 // counted denials after the warm minutes
+	known  int64 // sum of lo
+	most   int64 // sum of hi
+	denied int64 // counted denials of the key after the warm minutes
 }
 
-// lines returns a keyLine for each key of a policy that is in a ranking: the bounds of its requests
-// in each minute. rest has, for each minute, the requests of the policy minus the lower bounds of
-// these keys. absent has, for each minute, an upper bound of the requests of any other key.
+// lines returns a keyLine for each key of the policy source that is in a ranking. rest has, for
+// each minute, the number of requests that cannot be assigned to these keys: the requests of
+// the policy minus the lower bounds of the keys. absent has, for each minute, an upper bound of
+// the requests of any key that is in no ranking.
 func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine, rest, absent []int64) {
 	list := m.policies[source.Slug]
 	rest, absent = make([]int64, len(list)), make([]int64, len(list))
@@ -197,7 +203,7 @@ func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine
 	for i := range list {
 		c := &list[i]
 		rest[i] = c.Requests
-		// Some requests are in no ranking: those that other policies denied, and those that no
+		// Rankings leave out some requests: those that other policies denied, and those that no
 		// limiter decided.
 		other := max(0, c.Requests-c.OK-c.Unmatched-c.OverLimit-c.NeverFits-c.Blocked) + c.Degraded
 		floorAllowed, floorLimited := allowed.floor[i]+gapAllowed[i], limited.floor[i]+gapLimited[i]
@@ -248,8 +254,9 @@ func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine
 	return lines, rest, absent
 }
 
-// gaps returns, for each minute, the number of counted requests that are not in the rankings yet.
-// Rankings are written some seconds later than counts.
+// gaps returns, for each minute, the number of counted requests that the rankings do not
+// contain yet, because rankings are written some seconds later than counts. allowed and limited
+// are the gaps of the two rankings.
 func (m *minutes) gaps(published *side) (allowed, limited []int64) {
 	for slug, list := range m.policies {
 		at := published.place(slug)
@@ -282,7 +289,8 @@ func (m *minutes) gaps(published *side) (allowed, limited []int64) {
 
 func (m *minutes) place(at int64) int { return int((at - m.start.Unix()) / 60) }
 
-// A ranked contains the keys of one policy in the rankings of all minutes.
+// A ranked contains the keys of one policy in all minutes of one ranking. floor and keys have
+// one element for each minute.
 type ranked struct {
 	list  []metrics.TopKey
 	ids   map[string]int // index in list
@@ -314,7 +322,7 @@ func rankings(k metrics.KeyMinutes, m *minutes, source *plans.Policy) ranked {
 	return r
 }
 
-// identity returns a text that distinguishes the keys of one policy.
+// identity returns a text that is different for each key of one policy.
 func identity(k *metrics.TopKey) string {
 	var b strings.Builder
 	for i, v := range k.Values {
@@ -327,7 +335,7 @@ func identity(k *metrics.TopKey) string {
 	return b.String()
 }
 
-// of returns the key with an identity, which is in r or in other.
+// of returns the key with this identity. The key is in r or in other.
 func (r ranked) of(other ranked, id string) metrics.TopKey {
 	if at, known := r.ids[id]; known {
 		return r.list[at]
@@ -335,9 +343,9 @@ func (r ranked) of(other ranked, id string) metrics.TopKey {
 	return other.list[other.ids[id]]
 }
 
-// replayKeys returns the part of a tenant for a policy with a count_by. A key with an override is
-// not replayed, because its limits differ: its estimate is its counted denials, and its upper bound
-// is its number of requests.
+// replayKeys returns the part of a tenant for a policy with a count_by. It does not replay a
+// key with an override, because this key has other limits. The estimate of such a key is the
+// number of its counted denials, and its upper bound is the number of its requests.
 func (m *minutes) replayKeys(
 	limits []enforcement.Limit, source *plans.Policy, published *side, slug string, requests int64, overrides []exceptions.Override,
 ) part {
@@ -346,11 +354,11 @@ func (m *minutes) replayKeys(
 	dense := m.series(source.Slug, all)
 	warm := m.warm >= warmUp(limits)
 	unnamed, few := sum(rest), calm(limits)
-	// sure and may lead to two upper bounds, of which the smaller one is used.
+	// sure and may are two ways to compute an upper bound. The smaller result is used.
 	//
-	// For sure, each key gets its lower bound of requests, and all other requests count as denied.
-	// For may, each key gets its upper bound of requests. The requests of unknown keys count as
-	// denied only if one key alone can have so many of them that a limit denies one.
+	// For sure, each key gets its lower bound of requests, and all other requests count as
+	// denied. For may, each key gets its upper bound of requests. The requests of unknown keys
+	// count as denied only if a single key can have so many of them that a limit denies one.
 	var sure, may int64
 	background := sum(absent)
 	for _, line := range lines {
@@ -388,10 +396,10 @@ func (m *minutes) replayKeys(
 		may += unnamed
 	}
 	if p.overridden {
-		may = requests // a key outside of the rankings may have an override
+		may = requests // a key that is in no ranking may have an override
 	}
 	p.high = min(sure+unnamed, may, requests)
-	// The counts of keys include forced and blocked requests. Limits do not deny these.
+	// The counts of keys include forced and blocked requests. Limits deny neither of them.
 	list := m.policies[source.Slug]
 	for i := m.warm; i < len(list); i++ {
 		p.low -= list[i].Forced + list[i].Blocked

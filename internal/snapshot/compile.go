@@ -15,15 +15,17 @@ import (
 
 // Options configures Compile. The zero value is usable.
 type Options struct {
-	// Full says that the changes contain all stored objects. An object of the previous snapshot
-	// that they lack is then dropped. Compile assumes Full if there is no previous snapshot.
+	// Full says that the changes contain all stored objects. Compile then drops each object of
+	// the previous snapshot that the changes lack. If there is no previous snapshot, Compile
+	// behaves as if Full were set.
 	Full bool
-	// Now returns the current time. Problem.Since and HasOperatorKey use it. Default: time.Now.
+	// Now returns the current time. It sets Problem.Since and decides which operator keys are
+	// valid. Default: time.Now.
 	Now func() time.Time
-	// The maximum numbers of objects of a snapshot, so that it cannot fill the memory. If the
-	// stored state has more, Compile rejects it. MaxExceptions is the sum of overrides, list
-	// entries, blocks and policy changes. Default: 1,000,000 each, keys 2,000,000, exceptions
-	// 5,000,000.
+	// The maximum numbers of objects in a snapshot, so that a snapshot cannot fill the memory.
+	// If the stored state has more, Compile rejects the state. MaxExceptions bounds the sum of
+	// overrides, list entries, blocks and policy changes. Default: 1,000,000 each, but
+	// 2,000,000 keys and 5,000,000 exceptions.
 	MaxTenants, MaxKeys, MaxPolicies, MaxExceptions int
 }
 
@@ -37,13 +39,13 @@ type Report struct {
 	ExceptionsCompiled int
 	// Problems is the number of objects in the new snapshot that cannot be used as stored.
 	Problems int
-	// Held is nil if Compile returned a new snapshot. Otherwise Compile rejected the stored state,
-	// returned the previous snapshot, and Held is the reason. Held wraps errHeld.
+	// Held is nil if Compile accepted the stored state. Otherwise it is the reason why Compile
+	// rejected the state and returned the previous snapshot. Held wraps errHeld.
 	Held error
 }
 
 // Compile applies changes to the snapshot previous and returns the new snapshot. If previous is
-// nil, changes must contain all objects. Compile copies and compiles only what changed. The
+// nil, changes must contain all objects. Compile copies and compiles only what has changed. The
 // previous snapshot stays usable.
 func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report) {
 	if o.Now == nil {
@@ -70,15 +72,15 @@ func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report)
 	return &b.Snapshot, b.report
 }
 
-// A builder makes a new snapshot. It edits the embedded Snapshot, which starts as a copy of
+// A builder makes a new snapshot. It edits the embedded Snapshot, which is at first a copy of
 // previous, or empty if full is set.
 type builder struct {
 	Snapshot
 	o        Options
 	changes  *Changes
 	full     bool
-	previous *Snapshot // nil for the first snapshot; if full is set, used only for the last valid versions of objects
-	oldEnds  []int64   // Snapshot.ends of the copied snapshot
+	previous *Snapshot // nil for the first snapshot; if full is set, the builder reads from it only the last valid versions of objects
+	oldEnds  []int64   // the field ends of the copied snapshot
 	report   Report
 
 	by         *cow.Owner
@@ -106,7 +108,7 @@ func newBuilder(previous *Snapshot, changes Changes, o Options) *builder {
 	return b
 }
 
-// finish sets the fields that are computed from other fields of the new snapshot.
+// finish sets the fields of the new snapshot that are computed from its other fields.
 func (b *builder) finish() {
 	b.ends, b.nextEnd, b.operatorUntil = b.chunkEnds(), 0, 0
 	for _, end := range b.ends {
@@ -117,9 +119,9 @@ func (b *builder) finish() {
 	}
 }
 
-// fault records that an object cannot be used as stored. If the previous snapshot has a fault of
-// this object, the new fault keeps the time Since. kept says that the last valid version of the
-// object stays in use.
+// fault records that an object cannot be used as stored. If the previous snapshot has a fault
+// of the same object, the new fault keeps its time Since. kept says that the last valid version
+// of the object stays in use.
 func (b *builder) fault(kind, id, name string, revision int64, kept bool, err error) {
 	p := Problem{Kind: kind, ID: id, Name: name, Revision: revision, Err: err, Since: b.o.Now(), Kept: kept}
 	if b.previous != nil {
@@ -193,8 +195,8 @@ func (b *builder) removeKey(id string) {
 	}
 }
 
-// mutable returns a record of the tenant that this builder may change: t itself if this builder
-// created it, otherwise a copy.
+// mutable returns a record of the tenant t that this builder may change: t itself if this
+// builder created it, otherwise a copy that replaces t.
 func (b *builder) mutable(t *tenant) *tenant {
 	if t.generation == b.generation {
 		return t
@@ -251,7 +253,7 @@ func (b *builder) addTenants(rows []tenants.Tenant) {
 	var later []*tenants.Tenant
 	for i := range rows {
 		if b.full && b.previous != nil && !b.settled(&rows[i]) {
-			later = append(later, &rows[i]) // so that tenants which already had their slug and number keep them
+			later = append(later, &rows[i]) // tenants that already had their slug and number keep them, because they are added first
 			continue
 		}
 		b.addTenant(&rows[i])
@@ -294,8 +296,8 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 	b.compileTenant(t)
 }
 
-// compileTenant compiles the row of a tenant to a subject. If the row is invalid, the tenant keeps
-// the subject of its last valid row.
+// compileTenant compiles the row of a tenant to a subject. If the row is invalid, the tenant
+// keeps the subject of its last valid row (see fallback).
 func (b *builder) compileTenant(t *tenant) {
 	b.report.Tenants++
 	before := b.lastSubject(t)
@@ -308,7 +310,7 @@ func (b *builder) compileTenant(t *tenant) {
 	}
 	b.release(t)
 	if next != nil && before != nil && next.Exceptions == nil && before.Exceptions.For(next.Plan, next.PlanRevision) {
-		next.Exceptions = before.Exceptions // the rows did not change, so they are not compiled again
+		next.Exceptions = before.Exceptions // the rows of the exceptions did not change, so they are not compiled again
 	}
 	t.subject = next
 	if t.rows != nil || next != nil && next.Exceptions != nil {
@@ -338,9 +340,10 @@ func (b *builder) lastSubject(t *tenant) *enforcement.Subject {
 	return t.subject
 }
 
-// fallback returns a subject for a tenant whose row is invalid: last, but suspended or with
-// redacted values if the row says so. It returns nil if last is nil, or if another tenant got the
-// slug or the number of last during a full reload.
+// fallback returns a subject for a tenant whose row is invalid. It is a copy of last, the
+// subject of the last valid row. It is suspended or redacts values if the invalid row says so.
+// fallback returns nil if last is nil, or if another tenant has the slug or the number of last
+// now.
 func (b *builder) fallback(t *tenant, last *enforcement.Subject) *enforcement.Subject {
 	if last == nil || b.taken(t, last.Tenant, last.Number) != nil {
 		return nil
@@ -396,16 +399,16 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 	}
 	s.Plan = p.compiled
 	if s.Plan == nil {
-		// No version of the plan was ever valid, so its limits are unknown. Therefore every request
-		// of the tenant is denied. Problems lists the plan.
+		// No version of the plan was ever valid, so the limits of the plan are unknown.
+		// Therefore every request of the tenant is denied. Problems lists the plan.
 		s.Plan = &enforcement.Plan{Slug: p.slug}
 		s.DenyUnmatched = true
 	}
 	return s, nil
 }
 
-// taken returns an error if another tenant has this slug or number. Both tenants would then use the
-// same counters.
+// taken returns an error if a tenant other than t has this slug or number. If both were used,
+// the two tenants would use the same counters.
 func (b *builder) taken(t *tenant, slug string, number uint32) error {
 	if id, ok := b.slugs.Get(slug); ok && id != t.row.id {
 		return fmt.Errorf("slug %s belongs to tenant %s", slug, id)

@@ -46,8 +46,8 @@ func (b *builder) addKey(row *tenants.Key) {
 	}, subject)
 }
 
-// useOf returns the variable with the time of a key's last use: that of the previous snapshot, or a
-// new one for a new key.
+// useOf returns the variable that holds the time of the last use of a key: the variable in the
+// previous snapshot, or a new one for a new key.
 func (b *builder) useOf(hash [32]byte) *atomic.Int64 {
 	if b.previous != nil {
 		if k, ok := b.previous.keys.Get(hash); ok {

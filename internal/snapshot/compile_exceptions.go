@@ -11,29 +11,31 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// A snapshot has the rows of a tenant's exceptions as enforcement types. If some rows change, the
-// builder edits Subject.Exceptions; the cost depends only on the number of changed rows. If the
-// tenant gets another plan or another version of its plan, and after a full reload, the builder
-// compiles Subject.Exceptions from all rows.
+// A snapshot has the rows of a tenant's exceptions in the form of package enforcement. If some
+// rows change, the builder edits Subject.Exceptions; the cost depends only on the number of
+// changed rows. In two cases the builder compiles Subject.Exceptions from all rows: after a
+// full reload, and if the tenant gets another plan or another version of its plan.
 
-// tenantRows contains the valid exceptions of one tenant, by ID. It does not change after its
-// snapshot is complete. The next builder copies only the parts that it changes.
+// tenantRows contains the exceptions of one tenant by ID: the valid rows, and in bad the IDs of
+// the invalid ones. It does not change after its snapshot is complete. The next builder copies
+// only the parts that it changes.
 type tenantRows struct {
 	deny, allow cow.Map[string, *enforcement.ListEntry]
 	blocks      cow.Map[string, *enforcement.Block]
 	overrides   cow.Map[string, *enforcement.Override]
-	changed     map[string]int64 // enforcement.ExceptionSpec.Changed
+	changed     map[string]int64 // revision at which the overrides of each policy last changed; see enforcement.ExceptionSpec.Changed
 	bad         cow.Map[object, struct{}]
 }
 
 func (r *tenantRows) empty() bool { return r.unset() && r.bad.Len() == 0 }
 
-// unset reports whether the tenant has no valid rows. Then there is nothing to compile.
+// unset reports whether the tenant has no valid rows, so that there is nothing to compile.
 func (r *tenantRows) unset() bool {
 	return r.deny.Len()+r.allow.Len()+r.blocks.Len()+r.overrides.Len()+len(r.changed) == 0
 }
 
-// all calls yield for every row except policy changes, until yield returns false.
+// all calls yield for every row, valid or invalid, except policy changes. It stops when yield
+// returns false.
 func (r *tenantRows) all(yield func(object) bool) {
 	for _, list := range []*cow.Map[string, *enforcement.ListEntry]{&r.deny, &r.allow} {
 		for id := range list.All {
@@ -74,7 +76,8 @@ func values[T any](m *cow.Map[string, *T]) []*T {
 	return list
 }
 
-// A rowRef says where the row of an exception is: the tenant, and the map of its tenantRows.
+// A rowRef says where the row of an exception is stored in the snapshot: the tenant, and the
+// map in its tenantRows.
 type rowRef struct {
 	tenantID string
 	place    place
@@ -82,7 +85,7 @@ type rowRef struct {
 	until int64
 }
 
-// A place is the map of tenantRows that contains a row.
+// A place is one of the maps in tenantRows.
 type place uint8
 
 const (
@@ -94,7 +97,7 @@ const (
 	places
 )
 
-// exceptionCounts are numbers of stored exceptions by kind.
+// exceptionCounts contains the numbers of stored exceptions by kind.
 type exceptionCounts struct {
 	rows    [places]int
 	changes int // number of policy changes
@@ -108,15 +111,15 @@ func (z *exceptionCounts) all() int {
 	return n
 }
 
-// A rowEdit collects the exceptions of one tenant that a builder adds and removes.
+// A rowEdit collects the changes that a builder makes to the exceptions of one tenant.
 type rowEdit struct {
-	rows           *tenantRows // after the edit; empty if the tenant was removed
+	rows           *tenantRows // the rows after the edit; empty if the tenant was removed
 	added, removed enforcement.ExceptionRows
-	changed        bool // rows.changed is a copy that this edit may write
+	changed        bool // set if rows.changed is a copy, so that this edit may write to it
 }
 
-// touch returns the rowEdit of a tenant, and creates it if needed. The builder later compiles the
-// exceptions of each tenant that has a rowEdit.
+// touch returns the rowEdit of a tenant and creates it if needed. At the end, the builder
+// compiles the exceptions of each tenant that has a rowEdit.
 func (b *builder) touch(tenantID string) *rowEdit {
 	e, ok := b.rowEdits[tenantID]
 	if !ok {
@@ -129,8 +132,8 @@ func (b *builder) touch(tenantID string) *rowEdit {
 	return e
 }
 
-// putRow stores where the row of o is. If the row was in another place before, putRow removes it
-// there.
+// putRow stores ref as the place of the row o. If the row was stored in another place before,
+// putRow removes it there.
 func (b *builder) putRow(o object, ref rowRef) *rowEdit {
 	b.dropRow(o)
 	b.rows.Put(b.by, o, ref)
@@ -160,7 +163,7 @@ func (b *builder) dropRow(o object) {
 	}
 }
 
-// take removes the row with an ID from a map and appends it to removed.
+// take removes the row with this ID from the map m and returns removed with the row appended.
 func take[T any](by *cow.Owner, m *cow.Map[string, *T], id string, removed []*T) []*T {
 	row, _ := m.Get(id)
 	m.Delete(by, id)
@@ -181,9 +184,9 @@ func (b *builder) dropRows(t *tenant) {
 	b.good("steering", t.row.id)
 }
 
-// addExceptions validates changed rows and adds the valid ones. An invalid row has no effect, and
-// Problems lists it until it is deleted. This includes entries of a deny list: an invalid entry
-// does not say which values to deny.
+// addExceptions validates the changed rows and adds the valid ones. An invalid row has no
+// effect, and Problems lists the row until it is deleted. This also holds for entries of a deny
+// list, because an invalid entry does not say which values to deny.
 func (b *builder) addExceptions(c *Changes) {
 	for i := range c.Overrides {
 		r := &c.Overrides[i]
@@ -223,8 +226,8 @@ func (b *builder) addExceptions(c *Changes) {
 	}
 }
 
-// usable reports whether a row is valid, which it is if err is nil. Otherwise it also records the
-// problem and removes an earlier version of the row.
+// usable returns true if a row is valid: err is nil, and the row has an ID and a tenant. For an
+// invalid row, it records the problem and removes an earlier version of the row.
 func (b *builder) usable(kind, id, tenantID string, revision int64, err error) bool {
 	switch {
 	case id == "":
@@ -248,9 +251,9 @@ func (b *builder) usable(kind, id, tenantID string, revision int64, err error) b
 	return false
 }
 
-// addChange records the revision at which an override of a policy was last added or removed for a
-// tenant. It rejects a revision above the newest one, because with it counters would not be
-// converted to new limits.
+// addChange records the revision at which the overrides of a policy last changed for a tenant.
+// It rejects a revision above the newest one, because counters would then not be converted to
+// new limits.
 func (b *builder) addChange(r *exceptions.Change) {
 	id := r.TenantID + "/" + r.Policy
 	var err error
@@ -288,8 +291,8 @@ func (b *builder) addChange(r *exceptions.Change) {
 	e.rows.changed[r.Policy] = r.Revision
 }
 
-// updateExceptions compiles the exceptions of each tenant of which a row, the plan, or the version
-// of the plan has changed.
+// updateExceptions compiles the exceptions of each tenant that has changed rows, another plan,
+// or another version of its plan.
 func (b *builder) updateExceptions() {
 	for id, e := range b.rowEdits {
 		t, ok := b.tenants.Get(id)
@@ -333,8 +336,8 @@ func (b *builder) updateTenantExceptions(t *tenant, e *rowEdit) {
 	}
 }
 
-// lastExceptions returns the compiled exceptions that the tenant has in the previous snapshot. It
-// returns nil if they were compiled for another plan or version.
+// lastExceptions returns the compiled exceptions of the tenant in the previous snapshot. It
+// returns nil if they were compiled for another plan or another version of the plan.
 func (b *builder) lastExceptions(t *tenant) *enforcement.Exceptions {
 	if b.previous == nil {
 		return nil
@@ -346,9 +349,9 @@ func (b *builder) lastExceptions(t *tenant) *enforcement.Exceptions {
 	return old.subject.Exceptions
 }
 
-// compileExceptions compiles the exceptions of a tenant after its rows were edited. If the
-// compilation panics, it returns an error. An override of a policy that the plan does not have is
-// not an error, because a later version of the plan may have this policy.
+// compileExceptions compiles the exceptions of a tenant after the edit e. If the compilation
+// panics, it returns an error. An override of a policy that the plan does not have is not an
+// error, because a later version of the plan may have this policy.
 func compileExceptions(t *tenant, e *rowEdit) (made *enforcement.Exceptions, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -367,8 +370,8 @@ func compileExceptions(t *tenant, e *rowEdit) (made *enforcement.Exceptions, err
 	return made, nil
 }
 
-// current returns the added rows of an edit. It leaves out rows that were added and then replaced
-// by a later row of the same edit.
+// current returns the rows that the edit added. It leaves out rows that the same edit later
+// replaced or removed.
 func (e *rowEdit) current() enforcement.ExceptionRows {
 	return enforcement.ExceptionRows{
 		Deny:      current(&e.rows.deny, e.added.Deny, func(n *enforcement.ListEntry) string { return n.ID }),
@@ -385,13 +388,14 @@ func current[T any](m *cow.Map[string, *T], added []*T, id func(*T) string) []*T
 	})
 }
 
-// chunkEnds returns the earliest end of the exceptions in each chunk of the index of rows, or 0 for
-// a chunk in which none ends. It computes only the elements of chunks that changed.
+// chunkEnds returns, for each chunk of the index of rows, the earliest end of an exception in
+// this chunk. It is 0 for a chunk in which no exception ends. chunkEnds computes only the
+// elements for changed chunks.
 func (b *builder) chunkEnds() []int64 {
 	ends := make([]int64, b.rows.NumChunks())
 	b.rows.Chunks(b.by, func(i int, rows map[object]rowRef, written bool) {
 		if !written {
-			ends[i] = b.oldEnds[i] // chunks beyond the old ones are always written
+			ends[i] = b.oldEnds[i] // a chunk that is not in oldEnds is new and therefore written
 			return
 		}
 		for _, ref := range rows {
@@ -401,7 +405,7 @@ func (b *builder) chunkEnds() []int64 {
 	return ends
 }
 
-// earlier returns the earlier of two ends. 0 means no end.
+// earlier returns the earlier of two ends. 0 means that there is no end.
 func earlier(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -409,8 +413,9 @@ func earlier(a, b int64) int64 {
 	return min(a, b)
 }
 
-// NextEnd returns when the first exception ends, or the zero time if none ends. It may be in the past, because an
-// expired exception stays in the snapshot until it is deleted from the store.
+// NextEnd returns the earliest end of an exception, or the zero time if none ends. It may be in
+// the past, because an expired exception stays in the snapshot until it is deleted from the
+// store.
 func (s *Snapshot) NextEnd() time.Time {
 	if s.nextEnd == 0 {
 		return time.Time{}

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// useStep is the precision of the last use of a key in memory. A key that authenticates many
-// requests stores the time once per useStep. Otherwise all processors would write to the same
-// memory.
+// useStep is the precision with which the last use of a key is stored in memory. A key that
+// authenticates many requests stores the time only once per useStep. Otherwise all processors
+// would write to the same memory all the time.
 const useStep = time.Second
 
 // Use records that the key authenticated a request at now. It acquires no lock and allocates no
@@ -27,8 +27,8 @@ func (k *Key) Use(now time.Time) {
 	}
 }
 
-// KeyUses returns the time of the last use of each key that this node used at or after since. They
-// are ordered by the ID of the key.
+// KeyUses returns the time of the last use of each key that this node has used at or after
+// since. The result is ordered by key ID.
 func (s *Snapshot) KeyUses(since time.Time) []tenants.KeyUse {
 	var uses []tenants.KeyUse
 	for _, k := range s.keys.All {
@@ -42,7 +42,8 @@ func (s *Snapshot) KeyUses(since time.Time) []tenants.KeyUse {
 
 // A KeyUseStore stores when keys were last used. store.Store implements it.
 type KeyUseStore interface {
-	// AddKeyUses stores the last uses of keys, except those for which a later use is stored.
+	// AddKeyUses stores the time of the last use of each key, unless the store has a later time
+	// for the key.
 	AddKeyUses(ctx context.Context, uses []tenants.KeyUse) error
 }
 
@@ -52,18 +53,18 @@ type KeyUseConfig struct {
 	Interval time.Duration
 	// Timeout is the maximum time of one flush. Default: 10 s.
 	Timeout time.Duration
-	// StopTimeout is the maximum time of the last flush, which begins when the ctx of Run ends.
-	// Default: 5 s.
+	// StopTimeout is the maximum duration of the last flush, which begins when the context of
+	// Run ends. Default: 5 s.
 	StopTimeout time.Duration
-	// Logger logs the first failed flush. Default: no logging.
+	// Logger logs the first of several consecutive failed flushes. Default: no logging.
 	Logger *slog.Logger
 	// Now returns the current time. It must use the same clock as the callers of Key.Use. Default:
 	// time.Now.
 	Now func() time.Time
 }
 
-// A KeyUseFlusher writes the last uses of keys to a KeyUseStore. Each flush writes the keys that
-// were used since the flush before, once for each key. If the process crashes, the uses since the
+// A KeyUseFlusher writes the last uses of keys to a KeyUseStore. Each flush writes one time for
+// each key that was used since the previous flush. If the process crashes, the uses since the
 // last flush are lost.
 type KeyUseFlusher struct {
 	current func() *Snapshot
@@ -73,9 +74,9 @@ type KeyUseFlusher struct {
 	failing bool
 }
 
-// useOverlap is the time before the start of the previous flush from which on a flush writes uses.
-// A request may read the clock before a flush and call Key.Use after it. The store ignores uses
-// that it already has.
+// useOverlap is how long before its start the previous flush may have missed uses. The next
+// flush writes the uses of this time again, because a request may read the clock before a flush
+// and call Key.Use after it. The store ignores uses that it already has.
 const useOverlap = 5 * time.Second
 
 // NewKeyUseFlusher returns a KeyUseFlusher for the keys of the snapshot that current returns.
@@ -104,7 +105,7 @@ func (f *KeyUseFlusher) Run(ctx context.Context) error {
 	}
 }
 
-// flush writes the uses since the last successful flush to the store.
+// flush writes to the store the uses since the last successful flush.
 func (f *KeyUseFlusher) flush(ctx context.Context, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -6,17 +6,19 @@ import (
 	"fmt"
 )
 
-// Report.Held wraps errHeld if the stored state looks like that of a lost or restored database.
-// Then the previous snapshot stays in use until the stored state changes or the node restarts.
+// errHeld means that the stored state looks like that of a lost or restored database.
+// Report.Held wraps it. The previous snapshot then stays in use until the stored state changes
+// or the node restarts.
 var errHeld = errors.New("held for an operator")
 
-// minForLossCheck is the minimum number of tenants or plans from which on a stored state that lost
-// more than half of them is rejected. With fewer, it may be a trial in which someone deleted them.
+// minForLossCheck is the number of tenants or plans from which on Compile rejects a stored
+// state that has lost more than half of them. With fewer objects, this may be a trial
+// installation in which somebody deleted them.
 const minForLossCheck = 20
 
-// implausible returns an error if the stored state must be rejected before it is compiled: its
-// revision is lower than that of the previous snapshot, or most objects vanished without
-// tombstones.
+// implausible returns an error if the stored state must be rejected before it is compiled.
+// Either its revision is lower than that of the previous snapshot, or most objects have
+// vanished without tombstones.
 func (b *builder) implausible() error {
 	if b.previous == nil {
 		return nil
@@ -64,8 +66,8 @@ func (b *builder) implausible() error {
 	return nil
 }
 
-// tooMuch returns an error if the compiled state must be rejected: it has too many objects, or
-// every quota became 0.
+// tooMuch returns an error if the new snapshot must be rejected after it is compiled: it has
+// too many objects, or all quotas of the previous snapshot became 0.
 func (b *builder) tooMuch() error {
 	c := b.Counts()
 	for _, m := range []struct {

@@ -21,8 +21,8 @@ import (
 type Saved struct {
 	// At is the time at which the rows were read from the database.
 	At time.Time
-	// Database identifies the database of the rows. A node does not use a file with the rows of
-	// another database.
+	// Database identifies the database from which the rows were read. A node does not use a
+	// file with rows of another database.
 	Database string
 	Changes  Changes
 }
@@ -30,10 +30,12 @@ type Saved struct {
 // fileForm is the version of the file format. ReadFile rejects files of other versions.
 const fileForm = 1
 
-// A fileHead is the format of the first line of the file: fileForm, and the checksum of the rest of the file.
+// fileHead is the format of the first line of the file. The line contains fileForm and the
+// checksum of the rest of the file.
 const fileHead = "headgate snapshot %d %s\n"
 
-// A savedFile is the form in which a Saved is encoded. The documents of plans are JSON texts in it.
+// A savedFile is the form in which a Saved is encoded. The documents of plans are JSON texts in
+// this form.
 type savedFile struct {
 	At            time.Time
 	Database      string
@@ -105,8 +107,8 @@ func WriteFile(path string, s Saved) (err error) {
 }
 
 // ReadFile reads a file that WriteFile wrote. It returns an error if other users can access the
-// file, if the file is damaged or has another format version, or if its rows belong to another
-// database.
+// file, if the file is damaged or has another format version, or if its rows were read from a
+// database other than database.
 func ReadFile(path, database string) (Saved, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -18,25 +18,25 @@ import (
 type Snapshot struct {
 	revision int64
 	now      func() time.Time
-	// generation is the number of this snapshot. Its builder may change a record only if the record
-	// has the same generation.
+	// generation is the number of this snapshot. A builder may change a record only if the
+	// record has the generation of the builder's snapshot.
 	generation uint64
 
-	keys    cow.Map[[32]byte, *Key]  // by the hash of the token; includes keys of unusable tenants
+	keys    cow.Map[[32]byte, *Key]  // by the hash of the token; includes keys of tenants that cannot be used
 	keyIDs  cow.Map[string, keyRef]  // by id
 	tenants cow.Map[string, *tenant] // by id
-	slugs   cow.Map[string, string]  // slugs of usable tenants to their IDs
-	numbers cow.Map[uint32, string]  // numbers of usable tenants to their IDs
-	rows    cow.Map[object, rowRef]  // places of overrides, list entries and blocks
+	slugs   cow.Map[string, string]  // IDs of usable tenants by slug
+	numbers cow.Map[uint32, string]  // IDs of usable tenants by number
+	rows    cow.Map[object, rowRef]  // where the row of each override, list entry and block is stored
 	plans   map[string]*plan         // by id
 	faults  map[object]Problem       // objects that cannot be used
-	// operators are the operator keys by ID. operatorUntil is the time at which the last of them
-	// stops to be valid, in microseconds since the epoch.
+	// operators are the operator keys by ID. operatorUntil is the time from which on none of
+	// them is valid, in microseconds since the epoch.
 	operators     map[string]*Key
 	operatorUntil int64
-	// size is the number of exceptions by kind. ends is the earliest end of an exception in each
-	// chunk of the index of rows, or 0 if none ends. nextEnd is the earliest of ends. Ends are in
-	// microseconds since the epoch.
+	// size contains the numbers of exceptions by kind. ends contains, for each chunk of the map
+	// rows, the earliest end of an exception in this chunk, or 0 if none ends. nextEnd is the
+	// earliest of ends. Ends are in microseconds since the epoch.
 	size    exceptionCounts
 	ends    []int64
 	nextEnd int64
@@ -44,7 +44,7 @@ type Snapshot struct {
 	planless int
 }
 
-// Scopes is a set of tenants.Scope values, as bits.
+// Scopes is a set of scopes. Each bit stands for one tenants.Scope.
 type Scopes uint8
 
 const (
@@ -53,7 +53,7 @@ const (
 	scopeManage
 	scopeIdentify
 
-	// NumScopes is the number of sets of scopes.
+	// NumScopes is the number of possible sets of scopes.
 	NumScopes = 1 << iota
 )
 
@@ -90,20 +90,20 @@ type Key struct {
 	Name     string
 	Operator bool
 	Scopes   Scopes
-	// ExpiresAt and RevokedAt are in microseconds since the epoch; 0 means never. A key that was
-	// rotated has a RevokedAt in the future and is valid until then.
+	// ExpiresAt and RevokedAt are in microseconds since the epoch; 0 means never. A rotated key
+	// has a RevokedAt in the future and stays valid until then.
 	ExpiresAt int64
 	RevokedAt int64
-	// Bounds restrict which checks may be sent with the key.
+	// Bounds restricts which checks may be sent with the key.
 	Bounds tenants.Bounds
 	// AllowedIPs are the addresses from which the key may be used. If it is empty, all addresses
 	// may use it.
 	AllowedIPs tenants.Networks
 	// Subject is the tenant of the key; nil for an operator key.
 	Subject *enforcement.Subject
-	// used is the time at which the key last authenticated a request on this node, in milliseconds
-	// since the epoch; 0 means never. The copies of a key in all snapshots share this variable. It
-	// is nil for a key that is not stored, such as the bootstrap key.
+	// used holds the time at which the key last authenticated a request on this node, in
+	// milliseconds since the epoch; 0 means never. The copies of a key in all snapshots share
+	// this variable. It is nil for a key that is not stored, such as the bootstrap key.
 	used *atomic.Int64
 }
 
@@ -111,7 +111,7 @@ type Key struct {
 // the epoch.
 func (k *Key) Valid(nowMicros int64) bool { return nowMicros < k.until() }
 
-// until returns the time at which the key stops to be valid, in microseconds since the epoch.
+// until returns the time from which on the key is not valid, in microseconds since the epoch.
 func (k *Key) until() int64 {
 	until := int64(math.MaxInt64)
 	if k.ExpiresAt != 0 {
@@ -123,8 +123,8 @@ func (k *Key) until() int64 {
 	return until
 }
 
-// Key returns the key whose token has this SHA-256 hash. The result may be expired or revoked, so
-// callers must check Valid.
+// Key returns the key whose token has this SHA-256 hash. The key may be expired or revoked, so
+// callers must check Valid. Key does not return keys of tenants that cannot be used.
 func (s *Snapshot) Key(hash [32]byte) (*Key, bool) {
 	k, ok := s.keys.Get(hash)
 	if !ok || k.Subject == nil && !k.Operator {
@@ -175,8 +175,8 @@ func (s *Snapshot) Plans() iter.Seq[*enforcement.Plan] {
 // Revision returns the revision of the rows that the snapshot was compiled from.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
-// HasOperatorKey reports whether an operator key is valid now. The bootstrap key is accepted only
-// while there is none.
+// HasOperatorKey reports whether at least one operator key is valid now. The bootstrap key is
+// accepted only while there is none.
 func (s *Snapshot) HasOperatorKey() bool { return s.now().UnixMicro() < s.operatorUntil }
 
 // Counts are the numbers of objects in a snapshot that can be used.
@@ -219,11 +219,12 @@ type Problem struct {
 	// Revision is the revision of the invalid row.
 	Revision int64
 	Err      error
-	// Since is the time at which this node found the problem for the first time.
+	// Since is the time at which this node first found a problem of this object that has not
+	// been solved in between.
 	Since time.Time
-	// Kept says that the last valid version of the object is still in use. If it is false, there is
-	// no such version: a tenant or key is treated as unknown, and all requests of the tenants of a
-	// plan are denied.
+	// Kept says that the last valid version of the object is still in use. If Kept is false, no
+	// version is in use. A tenant or key is then treated as unknown. All requests of the
+	// tenants of such a plan are denied. Such an exception has no effect.
 	Kept bool
 }
 
@@ -248,20 +249,22 @@ func (s *Snapshot) ProblemCount() int { return len(s.faults) }
 type plan struct {
 	slug     string
 	compiled *enforcement.Plan // nil if there never was a valid version
-	positive int               // number of limits with a quota above 0
+	positive int               // number of limits with a quota above 0; limits is the number of all limits
 	limits   int
 }
 
-// A tenant contains what the builder needs to compile the tenant again after its plan has changed.
+// A tenant contains the data from which the builder can compile the tenant again when its plan
+// changes.
 type tenant struct {
 	row     tenantRow
 	subject *enforcement.Subject // nil if the tenant cannot be used
 	keys    [][32]byte           // hashes
 	rows    *tenantRows          // its exceptions; nil if it has none
-	// exceptionsCompiled says that subject.Exceptions includes all valid rows of exceptions.
+	// exceptionsCompiled says that subject.Exceptions is compiled from all valid rows of
+	// exceptions.
 	exceptionsCompiled bool
-	// generation is the number of the snapshot whose builder created this record. Only this builder
-	// may change it.
+	// generation is the number of the snapshot whose builder created this record. Only that
+	// builder may change the record.
 	generation uint64
 }
 
@@ -274,7 +277,7 @@ type tenantRow struct {
 	planID         string
 	planRevision   int64
 	revision       int64
-	known          bool // the tenant's row was read, not only its keys or exceptions
+	known          bool // set if the row of the tenant was read; otherwise only its keys or exceptions were read
 	redact         bool
 	routeOptional  bool
 	maxKeys        int64
@@ -282,7 +285,7 @@ type tenantRow struct {
 	anchorDay      int
 }
 
-// A keyRef has the hash and the tenant of the key with an ID.
+// A keyRef has the hash and the tenant of a key. Snapshot.keyIDs maps the ID of the key to it.
 type keyRef struct {
 	hash     [32]byte
 	tenantID string // "" for an operator key

@@ -20,12 +20,12 @@ type Config struct {
 	// FullReload is the time between two full reloads, which read all rows. A full reload finds
 	// rows that vanished without a tombstone. Default: 1 h; negative: never.
 	FullReload time.Duration
-	// Timeout is the maximum time to read the revision. Reading rows may take ten times as long.
-	// Default: 5 s.
+	// Timeout is the maximum duration of a read of the revision. Reading rows may take ten
+	// times as long. Default: 5 s.
 	Timeout time.Duration
-	// RetryMin and RetryMax are the shortest and the longest wait between two attempts while the
-	// source is unavailable. The wait doubles after each attempt and has jitter. Default: 500 ms
-	// and 30 s.
+	// RetryMin is the wait after the first failed attempt to load the first snapshot or to
+	// listen. The wait doubles after each further failure, up to RetryMax, and has jitter.
+	// Default: 500 ms and 30 s.
 	RetryMin, RetryMax time.Duration
 	// Compile contains the options of Compile. The Watcher sets Full itself.
 	Compile Options
@@ -37,10 +37,11 @@ type Config struct {
 	OnSwap func(*Snapshot, Report)
 }
 
-// How says by what means the node noticed a change: a notification, a poll, or an explicit refresh.
+// How says what made the node read the revision: the start, a notification, a poll, or a call
+// of Refresh.
 type How string
 
-// The means by which a node notices a change.
+// The values of How.
 const (
 	byStart        How = "start"
 	byNotification How = "notification"
@@ -56,13 +57,14 @@ type Status struct {
 	// SwappedAt is the time at which the current snapshot came into use. ConfirmedAt is the last
 	// time at which the source confirmed that no newer revision exists.
 	SwappedAt, ConfirmedAt time.Time
-	// Learnt says by what means the node noticed the last change.
+	// Learnt says how the node noticed the change that led to the current snapshot.
 	Learnt How
 	// Listening means that the node receives notifications of changes.
 	Listening bool
 	// Swaps is the number of snapshots that came into use since the start.
 	Swaps int64
-	// Held is the reason why the stored state was rejected; nil if it was not. Held wraps errHeld.
+	// Held is the reason why the latest stored state was rejected; nil if it was accepted. Held
+	// wraps errHeld.
 	Held error
 	// Err is the error of the last attempt to load; nil if it succeeded.
 	Err error
@@ -70,20 +72,20 @@ type Status struct {
 	Problems int
 }
 
-// A Watcher keeps the current Snapshot up to date. It uses notifications about changes and also
-// polls the revision. While the source is unavailable, the last snapshot stays in use. A snapshot
-// never replaces one with a higher revision.
+// A Watcher keeps the current Snapshot up to date. It listens for notifications about changes
+// and also polls the revision. While the source is unavailable, the last snapshot stays in use.
+// A snapshot never replaces one that has a higher revision.
 type Watcher struct {
 	source  Source
 	cfg     Config
 	log     *slog.Logger
 	current atomic.Pointer[Snapshot]
-	hint    chan struct{} // has room for one notification that something changed
-	turn    chan struct{} // a channel with one element, used as a lock: only its holder loads and swaps
+	hint    chan struct{} // receives an element when something changed; has room for one
+	turn    chan struct{} // used as a lock: only the goroutine that has sent an element loads and swaps
 
 	// Only the goroutine that holds turn may access the following fields.
-	rewound  bool      // the source had a lower revision than the snapshot, so only a full reload is trusted
-	heldFull bool      // the rejected state came from a full reload, so incremental changes are still loaded
+	rewound  bool      // set if the source had a lower revision than the snapshot; only a full reload is trusted after that
+	heldFull bool      // set if the rejected state came from a full reload; incremental changes are still loaded then
 	heldAt   int64     // revision of the source at the last rejection
 	fullDue  time.Time // time of the next full reload
 	lastFail string    // the error that was logged last
@@ -126,8 +128,8 @@ func (w *Watcher) Status() Status {
 	return w.status
 }
 
-// Run loads all rows, and tries again until it succeeds. Then it keeps the snapshot up to date
-// until ctx ends. It always returns nil.
+// Run loads all rows; if that fails, it tries again until it succeeds. Then it keeps the
+// snapshot up to date until ctx ends. It always returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	var listener sync.WaitGroup
 	defer listener.Wait()
@@ -147,7 +149,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// pause waits until a notification comes or d has passed. It returns which of the two happened.
+// pause waits until a notification comes, d has passed, or ctx ends. It returns byNotification
+// in the first case, otherwise byPoll.
 func (w *Watcher) pause(ctx context.Context, d time.Duration) How {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -176,7 +179,7 @@ func (w *Watcher) listen(ctx context.Context) {
 		if time.Since(began) > w.cfg.RetryMax {
 			retries.Reset()
 		}
-		w.changed() // notifications may have been lost in between
+		w.changed() // notifications may have been lost while there was no connection
 		_ = retry.Wait(ctx, retries.Next())
 	}
 }
@@ -195,10 +198,10 @@ func (w *Watcher) changed() {
 // Refresh reads the revision from the source now, and loads what changed.
 func (w *Watcher) Refresh(ctx context.Context) error { return w.sync(ctx, byRefresh, Options{}) }
 
-// WaitFor waits until the current snapshot has the given revision or a higher one; 0 waits for the
-// first snapshot. It starts with a read of the source, so that a node sees its own edits
-// immediately. If the source is unavailable, it waits until ctx ends. If the stored state is
-// rejected, it returns an error that wraps errHeld immediately.
+// WaitFor waits until the current snapshot has the given revision or a higher one; 0 waits for
+// the first snapshot. It first calls Refresh, so that a node sees its own edits immediately. If
+// the source is unavailable, WaitFor waits until ctx ends. If the stored state is rejected, it
+// immediately returns an error that wraps errHeld.
 func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		w.mu.Lock()
@@ -221,7 +224,8 @@ func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	}
 }
 
-// await waits for the next replacement of the snapshot, but at most for the polling interval.
+// await waits until swapped is closed, which is when the next snapshot comes into use, but at
+// most for the polling interval.
 func (w *Watcher) await(ctx context.Context, swapped <-chan struct{}) error {
 	t := time.NewTimer(w.cfg.Poll)
 	defer t.Stop()
@@ -234,7 +238,7 @@ func (w *Watcher) await(ctx context.Context, swapped <-chan struct{}) error {
 }
 
 // sync loads all changes up to the latest revision. Only one goroutine at a time loads; other
-// callers wait.
+// callers wait for their turn. how is stored in Status.Learnt if a new snapshot comes into use.
 func (w *Watcher) sync(ctx context.Context, how How, o Options) error {
 	select {
 	case w.turn <- struct{}{}:
@@ -268,9 +272,9 @@ func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 			return err
 		}
 		if o.Full && !w.rewound && revision > current.revision {
-			// The changes are loaded before the full reload, because only they contain tombstones.
-			// Without the tombstones, a deleted object would look as if it had vanished from the
-			// database.
+			// The changes are loaded before the full reload, because only the changes contain
+			// tombstones. Without the tombstones, a deleted object would look as if it had
+			// vanished from the database.
 			if err := w.take(ctx, current, revision, how, Options{}); err != nil {
 				return err
 			}
@@ -280,7 +284,8 @@ func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 	return w.take(ctx, current, revision, how, o)
 }
 
-// take loads changes, compiles them, and brings the new snapshot into use.
+// take loads the changes since the snapshot current, or all rows for a full reload. It compiles
+// them and brings the new snapshot into use.
 func (w *Watcher) take(ctx context.Context, current *Snapshot, revision int64, how How, o Options) error {
 	since := int64(0)
 	if current == nil || o.Full || w.rewound {
@@ -305,8 +310,9 @@ func (w *Watcher) take(ctx context.Context, current *Snapshot, revision int64, h
 	return nil
 }
 
-// settled reports whether there is nothing to load, because the snapshot has the revision of the
-// source. If a full reload is due, it sets o.Full.
+// settled reports whether there is nothing to load, because the current snapshot has the
+// revision of the source, or because the state of this revision was rejected before. If a full
+// reload is due, settled sets o.Full.
 func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options) (done bool, err error) {
 	if revision < current.revision {
 		w.rewound = true
@@ -322,7 +328,7 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 	case o.Full:
 		return false, nil
 	case held != nil && (w.rewound || !w.heldFull):
-		// A poll does not load a rejected state again. Only a new revision or an explicit refresh
+		// A poll does not load a rejected state again. A new revision or an explicit refresh
 		// does.
 		return revision == w.heldAt && how == byPoll, held
 	case revision == current.revision:
@@ -332,7 +338,8 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 	return false, nil
 }
 
-// hold records why the stored state was rejected. The current snapshot stays in use.
+// hold records that the stored state was rejected, and why. The current snapshot stays in use.
+// hold returns why.
 func (w *Watcher) hold(why error, revision int64, full bool) error {
 	before := w.Status().Held
 	if before == nil || before.Error() != why.Error() {
@@ -372,8 +379,8 @@ func (w *Watcher) swap(next *Snapshot, report Report, how How) {
 	}
 }
 
-// logProblems logs the problems that the snapshot before does not have. It names at most ten of
-// them.
+// logProblems logs the problems in next that the snapshot before does not have. It describes at
+// most ten of them and logs the number of the others.
 func (w *Watcher) logProblems(before, next *Snapshot) {
 	const byName = 10
 	fresh := 0
@@ -393,7 +400,8 @@ func (w *Watcher) logProblems(before, next *Snapshot) {
 	}
 }
 
-// noteError stores the error for Status. It logs the error only if it differs from the last one.
+// noteError stores err for Status. It logs err only if it differs from the error that was
+// logged last.
 func (w *Watcher) noteError(err error) {
 	if errors.Is(err, errHeld) {
 		return // hold has logged it, and it is in Status.Held

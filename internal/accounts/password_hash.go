@@ -13,19 +13,19 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// hashCost has the cost parameters of an argon2id hash.
+// hashCost contains the cost parameters of an argon2id hash.
 type hashCost struct {
 	memory uint32 // KiB
 	passes uint32
 	lanes  uint8
 }
 
-// currentCost is the cost of new password hashes. If a stored hash has a lower cost, it is replaced
-// when the user next signs in.
+// currentCost is the cost of new password hashes. A stored hash with a lower cost is replaced
+// when its user next signs in.
 var currentCost = hashCost{memory: 19 * 1024, passes: 2, lanes: 1}
 
 // Upper bounds of the cost parameters in a stored hash. Without them, a manipulated row of the
-// database could make a sign-in use all memory.
+// database could make a sign-in use all memory of the server.
 const (
 	mostMemory = 256 * 1024 // KiB
 	mostPasses = 16
@@ -52,8 +52,8 @@ func (h passwordHash) phc() string {
 
 var errHashForm = errors.New("not an argon2id hash in PHC form")
 
-// parseHash parses a hash in the form that phc returns. It returns an error if the cost parameters
-// exceed the bounds above. The error does not contain the hash.
+// parseHash parses a hash in the form that phc returns. It returns an error if the form is
+// wrong or if a cost parameter exceeds its upper bound. The error does not contain the hash.
 func parseHash(text string) (passwordHash, error) {
 	parts := strings.Split(text, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(argon2.Version) {
@@ -80,8 +80,8 @@ func parseHash(text string) (passwordHash, error) {
 	return h, nil
 }
 
-// costNumber parses a cost parameter, like "m=19456". name is the letter before the sign =, and
-// most is the largest valid number.
+// costNumber parses a cost parameter, like "m=19456". name is the part up to and including the
+// sign =. most is the largest valid number. It returns false if the parameter is invalid.
 func costNumber(text, name string, most uint64) (uint32, bool) {
 	digits, named := strings.CutPrefix(text, name)
 	n, err := strconv.ParseUint(digits, 10, 32)
@@ -93,7 +93,7 @@ func costNumber(text, name string, most uint64) (uint32, bool) {
 type passwords struct {
 	cost  hashCost
 	slots chan struct{}
-	dummy passwordHash // a random hash; verify compares with it if the user has no valid hash
+	dummy passwordHash // a random hash; verify computes its key if the user has no valid hash
 	// key computes the argon2id key of a password. Tests replace it to count the calls.
 	key func(password string, salt []byte, cost hashCost, length int) []byte
 }
@@ -109,8 +109,8 @@ func argon2Key(password string, salt []byte, cost hashCost, length int) []byte {
 	return argon2.IDKey([]byte(password), salt, cost.passes, cost.memory, cost.lanes, uint32(length))
 }
 
-// derive waits until fewer than the maximum number of hashes are computed, and then calls key. It
-// returns an error if ctx ends while it waits.
+// derive calls key when fewer than hashesAtOnce hashes are being computed. If ctx ends before
+// that, it returns an error.
 func (p *passwords) derive(ctx context.Context, password string, salt []byte, cost hashCost, length int) ([]byte, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -132,9 +132,9 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	return h.phc(), nil
 }
 
-// verify reports whether a password has the stored hash. It always computes exactly one hash, even
-// if the stored hash is "" or invalid, or if the password is too long. So its duration does not
-// show which of these it was.
+// verify reports whether password matches the stored hash. It always computes exactly one hash,
+// even if stored is "" or invalid, or if the password is too long. So the duration of verify
+// does not show which of these cases it was.
 func (p *passwords) verify(ctx context.Context, stored, password string) (bool, error) {
 	h, err := parseHash(stored)
 	known := err == nil
@@ -151,7 +151,8 @@ func (p *passwords) verify(ctx context.Context, stored, password string) (bool, 
 	return subtle.ConstantTimeCompare(key, h.key) == 1 && known, nil
 }
 
-// outdated reports whether a stored hash has a lower cost than new hashes.
+// outdated reports whether a stored hash has a lower cost, a shorter salt or a shorter key than
+// new hashes.
 func (p *passwords) outdated(stored string) bool {
 	h, err := parseHash(stored)
 	return err == nil && (h.cost.memory < p.cost.memory || h.cost.passes < p.cost.passes || len(h.key) < keyBytes || len(h.salt) < saltBytes)

@@ -2,14 +2,16 @@ package alerts
 
 import "time"
 
-// A Template is a rule to begin with. Its numbers suit most installations.
+// A Template is a suggested rule. People start from it when they create a rule.
 type Template struct {
 	Slug    string
-	Summary string // one sentence: what the rule says
+	Summary string // one sentence that says when the alert begins
 	Document
 }
 
-// Complete reports whether the rule of the template needs nothing but channels.
+// Complete reports whether a person only needs to choose channels to create the rule of the
+// template. Otherwise the rule also needs a tenant. operator says whether the operator owns the
+// rule.
 func (t *Template) Complete(operator bool) bool {
 	_, must := t.Metric.WatchesTenants()
 	return !operator || !must
@@ -48,7 +50,8 @@ var templates = []Template{
 	}},
 }
 
-// Templates returns the templates for rules of the operator or of a tenant.
+// Templates returns the templates for rules of the operator, or, if operator is false, for
+// rules of a tenant.
 func Templates(operator bool) []Template {
 	var list []Template
 	for _, t := range templates {

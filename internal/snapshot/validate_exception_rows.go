@@ -12,19 +12,19 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// exceptions.Service validated these rows when it created them, but another program may have
-// changed them since. The functions of this file validate everything that does not depend on a
-// plan. Invalid numbers would break the arithmetic of the limits.
+// exceptions.Service validates the rows of exceptions when it creates them, but another program
+// may change them afterwards. The functions of this file validate everything in a row that does
+// not depend on a plan. Invalid numbers would break the arithmetic of the limits.
 
-// lastInstant is after the latest end that an exception may have, which is the end of the year
-// 9999.
+// lastInstant is the end of the year 9999, the latest time at which an exception may end.
 var lastInstant = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // maxReason is the maximum length of a reason, in bytes.
 const maxReason = exceptions.MaxReason * utf8.UTFMax
 
-// readOverride validates a stored override and converts it. newest is the newest revision in the
-// database; the override must not have a higher one.
+// readOverride validates a stored override and converts it to the form of package enforcement.
+// newest is the newest revision in the database; the revision of the override must not be
+// higher.
 func readOverride(r *exceptions.Override, newest int64) (enforcement.Override, error) {
 	o := r.Spec()
 	o.From = micros(r.CreatedAt)
@@ -62,8 +62,9 @@ func validateScope(o *enforcement.Override) (err error) {
 	return err
 }
 
-// validateNumbers validates the factor and the limits of an override without the plan. Whether they
-// fit the limits of the plan is validated when the override is compiled.
+// validateNumbers validates the factor and the limits of an override, as far as that is
+// possible without the plan. When the override is compiled, they are compared with the limits
+// of the plan.
 func validateNumbers(o *enforcement.Override) error {
 	if o.Factor < 0 || o.Factor > enforcement.MaxFactor {
 		return fmt.Errorf("factor %d is not within 1 and %d thousandths", o.Factor, enforcement.MaxFactor)
@@ -137,8 +138,8 @@ func validateReasonAndEnd(reason string, end time.Time) error {
 	return nil
 }
 
-// canonical validates the value of an attribute and returns its canonical form. networks says that
-// the value of ip may be a network.
+// canonical validates the value of an attribute and returns its canonical form. If networks is
+// true, the value of ip may also be a network.
 func canonical(attribute, value string, networks bool) (string, error) {
 	if attribute == enforcement.IPNetwork {
 		return "", fmt.Errorf("%s is not an attribute", attribute)

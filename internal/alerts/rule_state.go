@@ -2,38 +2,42 @@ package alerts
 
 import "time"
 
-// A Phase is the phase of a rule.
+// A Phase says whether the alert of a rule is firing.
 type Phase string
 
 const (
-	OK      Phase = "ok"      // the figure is below the threshold
-	Pending Phase = "pending" // at or above the threshold, for less than Document.For
+	OK      Phase = "ok"      // the figure has not reached the threshold
+	Pending Phase = "pending" // the figure has reached the threshold, for less than Document.For
 	Firing  Phase = "firing"  // the alert has begun and has not ended
 )
 
-// A State is what is known of a rule between two evaluations. The zero State is OK.
+// A State is the stored result of the last evaluation of a rule. The next evaluation continues
+// from it. The zero State has the phase OK.
 type State struct {
 	Phase Phase `json:"phase,omitempty"`
-	// Since is when the phase began.
+	// Since is the time at which the phase began.
 	Since time.Time `json:"since,omitzero"`
-	// ClearSince is since when a firing rule's figure is below its recovery threshold.
+	// ClearSince is the time since which the figure of a firing rule has been below Recovery
+	// without a break; zero if it is not below Recovery.
 	ClearSince time.Time `json:"clear_since,omitzero"`
-	// Value is the newest figure, At its time, and Peak the worst figure of the incident.
+	// Value is the figure of the last evaluation that could measure it, and At the time of that
+	// evaluation. Peak is the worst figure since the begin of the incident.
 	Value float64   `json:"value"`
 	Peak  float64   `json:"peak,omitempty"`
 	At    time.Time `json:"at,omitzero"`
-	// Incident is the ID of the open incident while Phase is Firing.
+	// Incident is the ID of the open incident. It is set while Phase is Firing.
 	Incident string `json:"incident,omitempty"`
-	// Announced is set when the messages about the begin of the incident are queued. A muted
-	// rule queues them when it is no longer muted.
+	// Announced is set when the messages about the begin of the incident are queued. If the
+	// rule is muted or in a maintenance window, that happens only when this time has ended.
 	Announced bool `json:"announced,omitempty"`
-	// Err says why the figure is not known. The phase then stays as it was.
+	// Err says why the last evaluation could not measure the figure; "" if it could. The phase
+	// does not change in such an evaluation.
 	Err string `json:"err,omitempty"`
 	// Detail is a sentence about the figure, such as when the quota is used up.
 	Detail string `json:"detail,omitempty"`
 }
 
-// A Change is what a step does to the incident of a rule.
+// A Change says how one evaluation changes the incident of a rule.
 type Change uint8
 
 const (
@@ -42,7 +46,8 @@ const (
 	Resolved        // the alert ends
 )
 
-// Step advances a state with a figure. A disabled rule is OK, and its alert ends.
+// Step returns the state after an evaluation with the figure value at now. If the rule is
+// disabled, its phase becomes OK and its alert ends.
 func (d *Document) Step(s State, value float64, now time.Time) (State, Change) {
 	s.Value, s.At, s.Err = value, now, ""
 	switch {
@@ -69,7 +74,8 @@ func (d *Document) Step(s State, value float64, now time.Time) (State, Change) {
 
 func (d *Document) stepFiring(s State, now time.Time) (State, Change) {
 	s.Peak = d.worse(s.Peak, s.Value)
-	// With equal thresholds, an alert ends below them; a recovery of 0 is reached at 0.
+	// If Recovery equals Threshold, the alert ends below both. If Recovery is 0, the figure 0
+	// ends the alert.
 	if d.reaches(s.Value, d.Recovery) && (s.Value > 0 || d.Metric.BeginsBelow()) {
 		s.ClearSince = time.Time{}
 		return s, Nothing
@@ -83,7 +89,8 @@ func (d *Document) stepFiring(s State, now time.Time) (State, Change) {
 	return d.clear(s, now)
 }
 
-// reaches reports whether a figure is as bad as a threshold, or worse.
+// reaches reports whether a figure has reached a threshold: it is at least the threshold, or at
+// most the threshold for a metric with BeginsBelow.
 func (d *Document) reaches(value, threshold float64) bool {
 	if d.Metric.BeginsBelow() {
 		return value <= threshold
@@ -91,7 +98,7 @@ func (d *Document) reaches(value, threshold float64) bool {
 	return value >= threshold
 }
 
-// worse returns the worse of two figures.
+// worse returns that one of two figures which is farther beyond a threshold.
 func (d *Document) worse(a, b float64) float64 {
 	if d.reaches(a, b) {
 		return a
@@ -99,7 +106,7 @@ func (d *Document) worse(a, b float64) float64 {
 	return b
 }
 
-// clear ends the alert, if there is one.
+// clear returns s with the phase OK. If an alert was firing, the change is Resolved.
 func (d *Document) clear(s State, now time.Time) (State, Change) {
 	change := Nothing
 	if s.Phase == Firing {
@@ -112,11 +119,12 @@ func (d *Document) clear(s State, now time.Time) (State, Change) {
 	return s, change
 }
 
-// writeEvery is how often a state is written while only its figure changes.
+// writeEvery is the time between two writes of a state of which only the figure changes.
 const writeEvery = time.Minute
 
-// worthWriting reports whether a new state is written. A figure alone is written once a
-// minute, so that thousands of rules cause few writes.
+// worthWriting reports whether the new state s must be written. before is the stored state. If
+// only the figure has changed, a state is written once a minute, so that thousands of rules
+// cause few writes.
 func (s State) worthWriting(before *State) bool {
 	if s.At.Sub(before.At) >= writeEvery {
 		return true

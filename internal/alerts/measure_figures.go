@@ -21,23 +21,26 @@ type Figures struct {
 	Tenant func(idOrSlug string) (number uint32, found bool)
 }
 
-// A measurement is the figures of one evaluation. It reads the nodes once.
+// A measurement contains the data that all rules of one evaluation share. It reads the reports
+// of the nodes only once.
 type measurement struct {
 	*Figures
 	now     time.Time
 	nodes   *nodes.Overview
-	windows []Maintenance // of all owners
+	windows []Maintenance // maintenance windows of all owners
 }
 
-// silent reports whether a rule announces no alerts now.
+// silent reports whether the rule announces no alerts now, because it is muted or in a
+// maintenance window.
 func (m *measurement) silent(r *Rule) bool {
 	return m.now.Before(r.MutedUntil) || slices.ContainsFunc(m.windows, func(w Maintenance) bool { return w.silences(r, m.now) })
 }
 
-// errNoTenant is the error for a tenant that does not exist, or not yet on this node.
+// errNoTenant is the error for a tenant that does not exist, or that this node has not loaded
+// yet.
 var errNoTenant = errors.New("the tenant does not exist")
 
-// measure returns the figure of a rule, and a sentence about it or "".
+// measure returns the figure of a rule. detail is a sentence about the figure, or "".
 func (m *measurement) measure(ctx context.Context, r *Rule) (value float64, detail string, err error) {
 	switch r.Metric {
 	case SilentNodes, NodeAlarms, SnapshotsHeld:
@@ -76,14 +79,16 @@ func percent(part, all, least int64) float64 {
 	return 100 * float64(part) / float64(all)
 }
 
-// query returns the newest window of a rule: the present minute, and as many whole minutes
-// before it as the window has. So the figure does not drop when a minute begins.
+// query returns a query for the newest window of a rule. It covers the current minute, and as
+// many whole minutes before it as the window has. So the figure does not drop at the start of a
+// minute.
 func (m *measurement) query(r *Rule, tenant uint32) metrics.Query {
 	minute := m.now.Truncate(time.Minute)
 	return metrics.Query{Tenant: tenant, Policy: r.Policy, From: minute.Add(-r.Window), To: minute.Add(time.Minute)}
 }
 
-// tenant returns the number of the watched tenant; 0 for all together.
+// tenant returns the number of the tenant that the rule watches, or 0 if the rule watches all
+// tenants together.
 func (m *measurement) tenant(r *Rule) (uint32, error) {
 	name := r.watched()
 	if name == "" {
@@ -96,7 +101,8 @@ func (m *measurement) tenant(r *Rule) (uint32, error) {
 	return n, nil
 }
 
-// watched returns the ID or the slug of the watched tenant; "" for all together.
+// watched returns the ID or the slug of the tenant that the rule watches, or "" if the rule
+// watches all tenants together.
 func (r *Rule) watched() string {
 	if r.TenantID != "" {
 		return r.TenantID
@@ -104,7 +110,8 @@ func (r *Rule) watched() string {
 	return r.Tenant
 }
 
-// verdictCodes are the codes of the node verdicts that a metric counts.
+// verdictCodes maps a metric to the code of the verdict that it counts. A verdict is what
+// package nodes finds wrong with a node.
 var verdictCodes = map[Metric]string{SilentNodes: "silent", SnapshotsHeld: "held"}
 
 func (m *measurement) ofNodes(ctx context.Context, metric Metric) (float64, error) {
@@ -126,8 +133,9 @@ func (m *measurement) ofNodes(ctx context.Context, metric Metric) (float64, erro
 	return float64(n), nil
 }
 
-// quotaUsed returns the part of the quota that the fullest known key of a tenant has
-// used, in percent, and when it is used up at the present pace.
+// quotaUsed returns how much of a quota a key of the tenant has used, in percent. It is the
+// highest part among the known keys and limits. detail says when this quota is used up at the
+// current pace.
 func (m *measurement) quotaUsed(ctx context.Context, r *Rule) (value float64, detail string, err error) {
 	err = m.eachLimit(ctx, r, func(policy string, l *usage.LimitUsage, at time.Time) {
 		if l.Capacity <= 0 {
@@ -140,12 +148,13 @@ func (m *measurement) quotaUsed(ctx context.Context, r *Rule) (value float64, de
 	return value, detail, err
 }
 
-// minForecast is the shortest window of a limit that ExhaustedIn reads. A limit of a few
-// minutes is often used up and soon free again, which no forecast can announce in time.
+// minForecast is the shortest window of the limits that ExhaustedIn reads. A limit of a few
+// minutes is often used up and soon free again. No forecast can announce this in time.
 const minForecast = time.Hour
 
-// exhaustedIn returns the hours until the first known key of a tenant has used up a quota
-// at the present pace.
+// exhaustedIn returns the hours until a known key of the tenant has used up a quota at the
+// current pace. If several will, it returns the shortest time; if none will within 90 days, it
+// returns maxHours.
 func (m *measurement) exhaustedIn(ctx context.Context, r *Rule) (value float64, detail string, err error) {
 	value = maxHours
 	err = m.eachLimit(ctx, r, func(policy string, l *usage.LimitUsage, at time.Time) {
@@ -159,7 +168,8 @@ func (m *measurement) exhaustedIn(ctx context.Context, r *Rule) (value float64, 
 	return value, detail, err
 }
 
-// eachLimit calls do for each limit of each known key of the watched tenant and policy.
+// eachLimit calls do for each limit of each known key of the tenant that the rule watches. If
+// the rule names a policy, it calls do only for the limits of this policy.
 func (m *measurement) eachLimit(ctx context.Context, r *Rule, do func(policy string, l *usage.LimitUsage, at time.Time)) error {
 	var u usage.Usage
 	var err error
@@ -179,7 +189,8 @@ func (m *measurement) eachLimit(ctx context.Context, r *Rule, do func(policy str
 	return err
 }
 
-// forecast returns a sentence about when a limit is used up.
+// forecast returns a sentence that says how much of a limit is left, and when it is used up at
+// the current pace.
 func forecast(policy string, l *usage.LimitUsage, now time.Time) string {
 	text := fmt.Sprintf("Limit %s of policy %s has %d of %d left", l.Limit.Name, policy, l.Remaining, l.Capacity)
 	switch {

@@ -8,10 +8,11 @@ import (
 	"github.com/headgate/headgate/internal/mail"
 )
 
-// noMail is the answer to an attempt on a node that sends no e-mail.
+// noMail is the stored answer of an attempt on a node that does not send e-mail.
 const noMail = "this node sends no e-mail: HEADGATE_SMTP_ADDR is not set"
 
-// mailAlert sends the message of a channel of the kind Email once.
+// mailAlert tries once to send the message of a channel of the kind Email. answer says in words
+// how the attempt ended.
 func (s *Sender) mailAlert(ctx context.Context, d *Due) (_ result, answer string) {
 	to, ok := d.Channel.recipient()
 	var l letter
@@ -36,7 +37,7 @@ func (s *Sender) member(ctx context.Context, tenantID, address string) (bool, er
 	return s.cfg.Member(ctx, tenantID, address)
 }
 
-// mailInvitation sends the link of an invitation once.
+// mailInvitation tries once to send the e-mail with the link of an invitation.
 func (s *Sender) mailInvitation(ctx context.Context, d *Due) (_ result, answer string) {
 	if s.cfg.Mail == nil || s.cfg.Letter == nil {
 		return failed, noMail
