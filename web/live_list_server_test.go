@@ -82,6 +82,7 @@ func TestLiveListHolds(t *testing.T) {
 	at := browser.Evaluate[[2]float64](b, middle)
 	b.Do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
 	become("the pointer is on the list", `document.querySelector("[data-hold]:hover") !== null`)
+	place := browser.Evaluate[float64](b, `document.querySelector("[data-hold] tbody tr").getBoundingClientRect().top`)
 	// A node keeps 50 denials of one second, so 60 need two seconds. One flush brings more than a page of them.
 	var last string
 	for range 2 {
@@ -94,6 +95,9 @@ func TestLiveListHolds(t *testing.T) {
 	become("a page of new denials", news+` === "At least 50 new: show"`)
 	if got := browser.Evaluate[string](b, first); got != newest {
 		t.Errorf("under the pointer, the list moved to %s", got)
+	}
+	if now := browser.Evaluate[float64](b, `document.querySelector("[data-hold] tbody tr").getBoundingClientRect().top`); now != place {
+		t.Errorf("the button moved the row under the pointer from %v to %v", place, now)
 	}
 	b.Do(chromedp.Click("[data-release]"))
 	become("the list again", first+` === "`+last+`" && `+news+` === ""`)
