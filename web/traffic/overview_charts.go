@@ -348,7 +348,8 @@ const deniedSeries = "Denied by limits"
 
 func (d *drawing) requests(quiet int) views.Chart {
 	c := views.Chart{
-		ID: "traffic", Events: &d.marked, Title: "Requests", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
+		ID: "traffic", Title: "Requests", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
+		Events:  &d.marked,
 		Choices: d.choices(), Strip: deniedSeries, Series: []views.Series{
 			{Name: "Allowed", Color: "good"}, {Name: deniedSeries, Color: "bad"}, {Name: "Other denials", Color: "warn"},
 		},
@@ -399,7 +400,8 @@ func (d *drawing) rate() views.Chart {
 
 func (d *drawing) split(quiet int) views.Chart {
 	c := views.Chart{
-		ID: "split", Events: &d.marked, Title: "Decided by", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
+		ID: "split", Title: "Decided by", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
+		Events: &d.marked,
 		Series: []views.Series{
 			{Name: "Shared limiter", Color: "accent"},
 			{Name: "Local share", Color: "violet"},
@@ -434,7 +436,8 @@ func (w *pages) slugOf(number uint32) string {
 func (d *drawing) latency() *views.Chart {
 	l := &d.o.Latency
 	c := &views.Chart{
-		ID: "latency", Events: &d.marked, Title: "Limiter latency", Kind: "line", Unit: "µs", Axis: "time per call", Step: l.Step.Duration(), Zoom: d.zoom(),
+		ID: "latency", Title: "Limiter latency", Kind: "line", Unit: "µs", Axis: "time per call", Step: l.Step.Duration(), Zoom: d.zoom(),
+		Events:  &d.marked,
 		Series:  []views.Series{{Name: "p50", Color: "accent"}, {Name: "p95", Color: "violet"}, {Name: "p99", Color: "warn"}},
 		Summary: "No check used the limiter in this time.",
 	}
