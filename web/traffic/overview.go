@@ -44,6 +44,9 @@ func trafficFragments(t views.Traffic) []web.Fragment {
 		{Event: t.Split.ID, Body: views.ChartTable(t.Split)},
 		{Event: views.EventsID, Body: views.EventsBody(t.Events)},
 	}
+	if t.Denied != nil {
+		list = append(list, web.Fragment{Event: t.Denied.ID, Body: views.ChartTable(*t.Denied)})
+	}
 	for _, k := range []*views.KeyTable{t.Limited, t.Allowed} {
 		if k != nil {
 			list = append(list, web.Fragment{Event: k.ID, Body: views.KeyRows(*k)})
@@ -115,7 +118,7 @@ func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) trafficQuesti
 	if now || q.To.Before(s.To) || !q.To.After(q.From) {
 		q.To = q.To.Add(time.Minute)
 	}
-	question := trafficQuestion{Query: q}
+	question := trafficQuestion{Query: q, by: groupingOf(tenant, also)}
 	if also.Get(compareParam) == "1" {
 		question.compare = s.To.Sub(s.From)
 	}
@@ -135,7 +138,9 @@ func (w *pages) overviewOf(c echo.Context) (tenant uint32, also url.Values, faul
 			also.Set(name, v)
 		}
 	}
-	chosen(c, also)
+	if by := chosen(c, also); by != "" {
+		faults[groupParam] = by
+	}
 	if also.Get("policy") != "" && also.Get("route") != "" {
 		faults["route"] = notApplied("Choose a policy or a route, not both")
 		also.Del("route")
@@ -167,6 +172,7 @@ func (w *pages) showOverview(c echo.Context) error {
 	if v.Traffic, err = w.traffic(c, s, tenant, path, also); err != nil {
 		return err
 	}
+	setChoiceFault(&v.Traffic, faults[groupParam])
 	if v.Traffic.Empty != nil && w.dropUnknown(tenant, also, faults) {
 		if v.Traffic, err = w.traffic(c, s, tenant, path, also); err != nil {
 			return err

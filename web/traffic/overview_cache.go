@@ -33,6 +33,8 @@ type overview struct {
 	// a comparison, and if the counts of that time are kept only in longer steps.
 	past  metrics.Traffic
 	shift time.Duration
+	// groups are the counts by tenant, policy or route; nil if the page does not show them.
+	groups *metrics.Groups
 	// events are marked in the charts, the oldest first. moreEvents says that older ones are left out.
 	events     []event
 	moreEvents bool
@@ -44,6 +46,7 @@ type trafficQuestion struct {
 	// compare is by how much the time before, which the charts show too, is earlier; 0: they do not
 	// show it.
 	compare time.Duration
+	by      metrics.Grouping // of the charts of requests and denials; "": they are not grouped
 }
 
 // A freshness identifies the data that an overview was made of: the counts, and the snapshot.
@@ -136,6 +139,12 @@ func (w *pages) loadOverview(ctx context.Context, q trafficQuestion) (*overview,
 	o, err := w.loadCounts(ctx, q.Query)
 	if err == nil && q.compare > 0 {
 		err = w.loadPast(ctx, q, o)
+	}
+	if err == nil && q.by != "" {
+		q.Limit = groupsShown
+		var groups metrics.Groups
+		groups, err = w.cfg.Analytics.Groups(ctx, q.Query, q.by)
+		o.groups = &groups
 	}
 	return o, err
 }

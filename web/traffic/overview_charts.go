@@ -27,7 +27,8 @@ type drawing struct {
 	// points are the counts that the charts show. step is the time between two points.
 	points []metrics.Point
 	step   time.Duration
-	marked views.Events // in the charts
+	marked views.Events     // in the charts
+	by     metrics.Grouping // of the charts of requests and denials; "": they are not grouped
 	// comparing says that the charts show the time before. past has its counts, see pastPoints.
 	comparing bool
 	past      map[int64]*metrics.Point
@@ -47,10 +48,14 @@ func (d *drawing) traffic() views.Traffic {
 	d.elapsed, d.length = d.end.Sub(o.Traffic.From), o.Before.To.Sub(o.Before.From)
 	d.points, d.step = grouped(o.Traffic.Points, o.Traffic.Step.Duration(), chartPoints)
 	d.marked = d.events()
+	d.by = groupingOf(tenant, also)
 	d.comparing, d.past = also.Get(compareParam) == "1", d.pastPoints()
 	quiet := d.quiet(d.points)
 	whole := also.Get("policy") == "" && also.Get("route") == ""
 	t := views.Traffic{Tiles: d.tiles(whole), Requests: d.requests(quiet), Rate: d.rate(), Split: d.split(quiet), Events: d.marked}
+	if d.by != "" && o.groups != nil {
+		t.Requests, t.Denied = d.requestsGrouped(), d.deniedGrouped()
+	}
 	if also.Get("route") == "" {
 		t.Limited = d.keys("limited", "Top limited keys", "Denied", "bad", &o.Limited)
 		t.Allowed = d.keys("allowed", "Top allowed keys", "Allowed", "", &o.Allowed)
@@ -371,7 +376,7 @@ func (d *drawing) requests(quiet int) views.Chart {
 	}
 	c.Summary += ". " + most(d.busiest(), "") + "." + d.compared()
 	d.compare(&c, "All requests before", "quiet", requestsOf)
-	d.compare(&c, "Denied by limits before", "bad", func(p *metrics.Point) float64 { return float64(p.Limited()) })
+	d.compare(&c, "Denied by limits before", "bad", limitedOf)
 	return c
 }
 

@@ -28,7 +28,7 @@ const leftEvery = 2 * time.Second
 func (w *pages) tenantHome(c echo.Context) error {
 	ctx, t := c.Request().Context(), web.TenantOf(c)
 	s, path, also := w.TimeRange(c), web.TenantURL(t, ""), url.Values{}
-	chosen(c, also)
+	fault := chosen(c, also)
 	v := views.TenantHome{
 		Head: w.TenantHead(c, ""), Name: t.Name, Slug: t.Slug, Plan: t.Plan, Notice: web.Notice(c),
 		CSVURL: s.Address(path+"/usage.csv", nil),
@@ -46,6 +46,7 @@ func (w *pages) tenantHome(c echo.Context) error {
 	if v.Traffic, err = w.traffic(c, s, t.Number, path, also); err != nil {
 		return err
 	}
+	setChoiceFault(&v.Traffic, fault)
 	if v.Traffic.Empty != nil {
 		named := "" // members of the tenant use its key, which names the tenant
 		if !isMember(c) {
@@ -64,7 +65,11 @@ func (w *pages) tenantHome(c echo.Context) error {
 		p.Crumbs = nil // only the title
 	}
 	p.Charts, p.Live = true, trafficLive(s, path+"/live", also, v.Traffic)
-	return w.Render(c, http.StatusOK, views.TenantHomePage(p, v))
+	status := http.StatusOK
+	if fault != "" {
+		status = http.StatusUnprocessableEntity
+	}
+	return w.Render(c, status, views.TenantHomePage(p, v))
 }
 
 // tenantLive is the stream of the page.

@@ -11,6 +11,8 @@ type Traffic struct {
 	// Requests are the decisions over time. Rate is the percentage of decisions that limits
 	// denied.
 	Requests, Rate Chart
+	// Denied are the requests that limits denied, if Requests is grouped.
+	Denied *Chart
 	// Limited and Allowed rank the keys with the most denied and the most allowed requests.
 	Limited, Allowed *KeyTable
 	Routes           *RouteTable
