@@ -263,6 +263,8 @@ func (b *batch) checkAtomic() error {
 			return b.faults[i]
 		case b.checks[i].Mode != b.checks[0].Mode:
 			return malformedAt(at+"/mode", "must be the same in all checks of an atomic batch")
+		case b.checks[i].Mode == enforcement.TakeUpTo:
+			return malformedAt(at+"/mode", "must not be take_up_to in an atomic batch, which charges whole costs: send the checks without atomic")
 		case b.checks[i].Refundable:
 			return malformedAt(at+"/refundable", "must be false in an atomic batch: send the checks without atomic, or a reservation")
 		}

@@ -156,7 +156,7 @@ func (a *API) readCheck(s *scratch, r *http.Request, who caller) (_ *enforcement
 
 // complete returns an error in three cases. The tenant requires a method and a path, and the check
 // lacks one: policies for a route would not match, and the check would pass them. Or an attribute
-// must be a cost, and is none. Or a peek is refundable. index is that of the check in its batch, or -1.
+// must be a cost, and is none. Or the mode excludes another member. index is that of the check in its batch, or -1.
 func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
 	var pointer, message string
 	switch name, fault := s.CostFault(c); {
@@ -168,6 +168,10 @@ func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
 		pointer, message = "/attributes/"+problem.Escape(name), fault
 	case c.Refundable && c.Mode == enforcement.Peek:
 		pointer, message = "/refundable", "must be false with the mode peek, which charges nothing"
+	case c.Refundable && c.Mode == enforcement.TakeUpTo:
+		pointer, message = "/refundable", "must be false with the mode take_up_to: reserve the units that you take instead"
+	case c.Mode == enforcement.TakeUpTo && c.Cost == 0:
+		pointer, message = "/cost", "must be at least 1 with the mode take_up_to: 0 takes nothing"
 	default:
 		return nil
 	}
@@ -330,8 +334,10 @@ func decodeMode(d *strictjson.Decoder, c *enforcement.Check) {
 		c.Mode = enforcement.Peek
 	case "force":
 		c.Mode = enforcement.Force
+	case "take_up_to":
+		c.Mode = enforcement.TakeUpTo
 	default:
-		d.Fail("must be enforce, peek or force")
+		d.Fail("must be enforce, peek, force or take_up_to")
 	}
 }
 

@@ -111,6 +111,10 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 	if d.Idempotency == enforcement.Replayed {
 		b = append(b, `,"replayed":true`...)
 	}
+	if d.Check.Mode == enforcement.TakeUpTo {
+		b = append(b, `,"taken":`...)
+		b = strconv.AppendInt(b, d.Taken, 10)
+	}
 	if d.RefundableUntil != 0 {
 		b = append(b, `,"refundable_until":"`...)
 		b = enforcement.Instant(d.RefundableUntil).AppendFormat(b, enforcement.InstantLayout)

@@ -33,7 +33,7 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error 
 	}
 	var x enforcement.Explanation
 	a.cfg.Decider.Explain(r.Context(), subject, &s.check, &x)
-	if s.check.Mode != enforcement.Force { // a forced check is never denied
+	if s.check.Mode <= enforcement.Peek { // a forced check is never denied, and take_up_to would take less
 		x.Decision.Check = &s.check
 	}
 	status := a.decisionStatus(&x.Decision, 0)

@@ -103,8 +103,8 @@ func (a *API) readReservation(s *scratch, r *http.Request, who caller) (_ *enfor
 	switch {
 	case wanted.Life == 0:
 		return nil, nil, malformedAt("/ttl_ms", "is required")
-	case s.check.Mode == enforcement.Peek:
-		return nil, nil, malformedAt("/mode", "must be enforce or force: a peek reserves nothing")
+	case s.check.Mode != enforcement.Enforce && s.check.Mode != enforcement.Force:
+		return nil, nil, malformedAt("/mode", "must be enforce or force: a peek reserves nothing, and take_up_to is not for reservations")
 	case tenant == "" && who.key.Operator:
 		return nil, nil, malformedAt("/tenant", "is required with an operator key")
 	}

@@ -28,6 +28,9 @@ func (e *Engine) answerEach(ctx context.Context, w *call) {
 				e.answer(ctx, w, one, o, it.first)
 			}
 		}
+		if it.Check.Mode == TakeUpTo && it.Decision.Allowed && it.enforced.len() == 0 {
+			it.Decision.Taken = it.Subject.SentCost(it.Check)
+		}
 		setNumbersUntil(one) // also of an item without charges, which blocks deny
 	}
 }
@@ -100,12 +103,21 @@ func (e *Engine) undecided(ctx context.Context, w *call, items []item, o *Outcom
 // enforced limit denies the item. retry is the longest RetryAfter of the denying
 // limits.
 func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry int64) {
-	d, forced := it.Decision, it.Check.Mode == Force
+	d, mode := it.Decision, it.Check.Mode
+	forced := mode == Force
 	d.At = o.At
+	most := int64(0) // only for TakeUpTo
+	if mode == TakeUpTo {
+		most = LargestCost(w.charges[it.enforced.from:it.enforced.to])
+	}
 	for n, part := range [...]span{it.enforced, it.shadow} {
 		for i := part.from; i < part.to; i++ {
 			l := &d.Limits[w.positions[i]]
-			l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, forced, &it.lease)
+			l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, mode, &it.lease)
+			if mode == TakeUpTo && n == 0 && o.Verdict == Granted {
+				l.Cost = ShareOf(l.Cost, o.Units, most)
+				d.Taken = o.Units
+			}
 			l.Shared = true
 			if n == 0 && !l.Allowed {
 				denied, retry = !forced, longer(retry, l.RetryAfter)
@@ -132,7 +144,7 @@ func (d *Decision) nameLease(l *Lease) {
 // fill sets the state of one limit in a decision from the result of its charge. A
 // forced charge that did not fit leaves no units, even if the counter is at its upper
 // bound.
-func (l *LimitState) fill(m *Meter, c *Charged, at int64, forced bool, lease *Lease) {
+func (l *LimitState) fill(m *Meter, c *Charged, at int64, mode Mode, lease *Lease) {
 	l.Allowed = c.Fits
 	l.Remaining = m.Remaining(c.State, at)
 	l.ResetAfter = Milliseconds(m.ResetAfter(c.State, at))
@@ -142,11 +154,15 @@ func (l *LimitState) fill(m *Meter, c *Charged, at int64, forced bool, lease *Le
 	if c.Fits {
 		return
 	}
-	if forced {
+	cost := c.Cost
+	switch mode {
+	case Force:
 		l.Remaining = 0
+	case TakeUpTo:
+		cost = min(cost, 1) // one unit is enough
 	}
 	l.RetryAfter = Never
-	if micros, ok := m.RetryAfterFor(c.State, at, c.Cost, lease); ok {
+	if micros, ok := m.RetryAfterFor(c.State, at, cost, lease); ok {
 		l.RetryAfter = Milliseconds(micros)
 	}
 }

@@ -111,8 +111,11 @@ func (w *call) requestTogether(e *Engine, denied bool) {
 func (w *call) request(e *Engine, items []item, charges []Charge, blocked bool) {
 	it := &items[0]
 	mode := it.Check.Mode
-	if blocked || len(charges) == 0 && !it.reserves() {
+	switch {
+	case blocked || len(charges) == 0 && !it.reserves():
 		mode = Peek
+	case mode == TakeUpTo && it.enforced.len() > 0 && LargestCost(w.charges[it.enforced.from:it.enforced.to]) == 0:
+		mode = Enforce // attributes with the cost 0, which take nothing
 	}
 	var id *Idempotency
 	refundable := len(charges) > 0 && it.refundable()
@@ -175,7 +178,8 @@ func (w *call) charge(e *Engine, it *item, mode PolicyMode, group *uint16) span 
 				Cost:  l.Cost,
 				Group: *group,
 
-				Leased: r.Consistency == Leased && l.Limit.Cell <= maxCell && c.IdempotencyKey == "" && c.Reservation == nil && !c.Refundable,
+				Leased: r.Consistency == Leased && l.Limit.Cell <= maxCell && c.IdempotencyKey == "" && c.Reservation == nil && !c.Refundable &&
+					c.Mode != TakeUpTo,
 			}
 			w.positions = append(w.positions, position)
 		}

@@ -19,7 +19,9 @@ type Check struct {
 	// DefaultCost is set if the caller sent no cost. Cost is then 1, and each policy that has
 	// a cost charges its cost instead.
 	DefaultCost bool
-	Mode        Mode // Enforce, Peek or Force
+	// Mode is Enforce, Peek, Force or TakeUpTo. TakeUpTo is not for reservations, refundable checks
+	// and atomic batches.
+	Mode Mode
 	// Requests is the number of equal requests that the check stands for, at most MaxCost. Each
 	// policy charges its cost that many times, at most MaxCost. 0 means 1.
 	Requests int64

@@ -54,6 +54,10 @@ type Decision struct {
 	// Idempotency says what the check's IdempotencyKey did. With KeyReused and TooManyKeys,
 	// the check was not decided.
 	Idempotency IdempotencyResult
+	// Taken is the number of units that a check in mode TakeUpTo took. It is in units of the
+	// largest cost of the enforced limits. The Cost of each of these limits is its share, which
+	// was charged. Without such limits, and where failure modes allow all, it is the whole cost.
+	Taken int64
 	// Reservation is the reservation that the check made or repeated, or nil.
 	Reservation *Reserved
 	// Lease is the ID of the lease, as the caller wrote it, if the check was allowed and a
@@ -112,7 +116,9 @@ type LimitState struct {
 	// Partition is the partition in the Key of the counter. It is zero if no counter
 	// was read.
 	Partition [16]byte
-	Cost      int64
+	// Cost is the cost of the check. If a check in mode TakeUpTo was allowed, it is the share that
+	// was charged, except for shadow policies.
+	Cost int64
 	// Remaining is the number of units left, after the charge if it was made.
 	Remaining int64
 	// ResetAfter and RetryAfter are in milliseconds, rounded up. RetryAfter may be Never.

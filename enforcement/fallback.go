@@ -31,6 +31,7 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 	if first.keyed {
 		request.Charges = append(request.Charges, e.chargeOfKey(first.Subject))
 	}
+	taken := int64(0)
 	keys := len(request.Charges) // 1 if the check has an idempotency key, otherwise 0
 	forced, closed, nodes := request.Mode == Force, false, e.nodeCount()
 	spans := make([]span, len(items)) // in request.Charges
@@ -68,10 +69,26 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 		if first.keyed {
 			request.Idempotency = idempotency(items, request.Charges)
 		}
-		e.takeLocal(ctx, request, items, spans)
+		taken = e.takeLocal(ctx, request, items, spans)
 	}
 	shareDenial(items)
+	if request.Mode == TakeUpTo && first.Decision.Allowed && first.Decision.Idempotency == NotRepeated {
+		shareAll(w.charges[first.enforced.from:first.enforced.to], first.Decision, taken, LargestCost(request.Charges))
+	}
 	e.recordAdmitted(w, items, o)
+}
+
+// shareAll sets Taken of a decision in mode TakeUpTo, and replaces the costs of all enforced charges
+// by their shares, for the outage journal. taken is the number of units of the largest cost most of
+// the local charges. Without local charges, all is taken.
+func shareAll(charges []Charge, d *Decision, taken, most int64) {
+	all := LargestCost(charges)
+	if d.Taken = all; most > 0 {
+		d.Taken = UnitsFor(taken, most, all)
+	}
+	for i := range charges {
+		charges[i].Cost = ShareOf(charges[i].Cost, d.Taken, all)
+	}
 }
 
 // startShare starts the local counter of a charge from the last known state of the shared
@@ -83,8 +100,8 @@ func (e *Engine) startShare(s *Subject, local, shared *Charge, nodes int) {
 }
 
 // takeLocal decides items together with the local limiter. spans has for each item the
-// range of its charges in the request, one charge for each limit.
-func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, spans []span) {
+// range of its charges in the request, one charge for each limit. units is Outcome.Units.
+func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, spans []span) (units int64) {
 	forced := request.Mode == Force
 	outcomes := make([]Outcome, 1)
 	// The call must not end with ctx: a deadline of the caller may be the reason why
@@ -93,7 +110,7 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 	o := &outcomes[0]
 	if markRepeated(items, o) && len(o.Charges) == 0 {
 		dropLimits(items)
-		return
+		return o.Units
 	}
 	anyDenied := false
 	for i, part := range spans {
@@ -112,9 +129,12 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 		denied, retry := false, int64(0)
 		for k := range d.Limits {
 			l, charge, charged := &d.Limits[k], &request.Charges[part.from+k], &o.Charges[part.from+k]
-			l.fill(charge.Meter, charged, o.At, forced, &request.Lease)
+			l.fill(charge.Meter, charged, o.At, request.Mode, &request.Lease)
 			if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
 				l.RetryAfter = unavailableRetry // the cost fits the limit, but is more than this node's share
+			}
+			if request.Mode == TakeUpTo && o.Verdict == Granted {
+				l.Cost = ShareOf(l.Cost, o.Units, LargestCost(request.Charges))
 			}
 			if !l.Allowed {
 				denied, retry = true, longer(retry, l.RetryAfter)
@@ -130,6 +150,7 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 	if o.Verdict == Refused && !anyDenied {
 		refuseManyKeys(items, request.Charges[0].Meter, o)
 	}
+	return o.Units
 }
 
 // remember stores the states of the shared counters of an item's policies with failure

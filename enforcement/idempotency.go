@@ -90,8 +90,11 @@ func idempotency(items []item, charges []Charge) *Idempotency {
 	first := &items[0]
 	if len(charges) > 0 {
 		charges[0].Cost = int64(len(charges)-1+chargesPerKey-1) / chargesPerKey
-		if first.refundable() {
+		switch {
+		case first.refundable():
 			charges[0].Cost *= recordPeriods(charges)
+		case first.Check.Mode == TakeUpTo: // Outcome.Units is in units of the largest cost, which must be that of a limit
+			charges[0].Cost = min(charges[0].Cost, LargestCost(charges[1:]))
 		}
 	}
 	key := sha256.Sum256([]byte(first.Check.IdempotencyKey))
@@ -166,6 +169,9 @@ func (w *call) repeated(items []item, o *Outcome, base int) bool {
 	}
 	for i := range items {
 		it, d := &items[i], items[i].Decision
+		if it.Check.Mode == TakeUpTo {
+			d.Taken = o.Units
+		}
 		if d.At = o.At; len(o.Charges) > 0 {
 			w.fillLimits(it, o, base)
 		} else {

@@ -45,9 +45,10 @@ const (
 	Refund
 	// Reset deletes the counters.
 	Reset
-	// TakeUpTo charges as much as fits: the cost, or if less is left on some counter,
-	// that number of units. It charges the same number to all counters. All charges
-	// have the same cost. If nothing is left, the verdict is Refused.
+	// TakeUpTo charges as much as fits: the largest number of units n, at most the largest
+	// cost of the group, of which each charge's share fits on its counter. The share of a
+	// charge is cost * n / largest cost, rounded up; see ShareOf. The charges of a group have
+	// different keys. If n is 0, the verdict is Refused.
 	TakeUpTo
 	// Adjust changes what an earlier request charged, in the windows that it charged, and
 	// the record of a reservation; see Reservation. Each charge has a Receipt, and the
@@ -221,7 +222,7 @@ type Outcome struct {
 	// At is the time of the decision by the store's clock, in microseconds since the
 	// epoch.
 	At int64
-	// Units is the number of units that a request with mode TakeUpTo charged. With mode
+	// Units is the number of units n that a request with mode TakeUpTo charged in group 0. With mode
 	// Release, it is the number of places that the lease held, on all counters together.
 	Units int64
 	// Err is the reason why the request was not decided. It is nil if Verdict.Decided is true.
@@ -249,7 +250,7 @@ type Charged struct {
 	// it is the number of units that the charge now has in the window of its receipt.
 	Cost int64
 	// Fits reports whether Cost was at most the number of units left before the charge.
-	// For TakeUpTo, it reports whether any unit was left. For Adjust, it is true. If a
+	// For TakeUpTo, it reports whether a share of one unit fits. For Adjust, it is true. If a
 	// charge of group 0 does not fit, the verdict is Refused.
 	Fits bool
 	// Shared is set if an overflow counter replaced the counter; see Request.MaxKeys.

@@ -472,7 +472,11 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 		w.sum += charges[i].Cost
 		w.count++
 	}
-	fits, units := true, int64(1<<62)
+	most := int64(0)
+	if r.Mode == enforcement.TakeUpTo {
+		most = enforcement.LargestCost(charges[from:to])
+	}
+	fits, units := true, most
 	for i := from; i < to; i++ {
 		c, w, out := &charges[i], &ws[ws[i].leader], &o.Charges[i]
 		left := c.Meter.LeftFor(&w.state, now, &w.lease)
@@ -481,8 +485,10 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 		case enforcement.Refund, enforcement.Reset, enforcement.Release:
 			out.Fits = true
 		case enforcement.TakeUpTo:
-			out.Fits = c.Meter.Admits(left, 1)
-			units = min(units, c.Cost, max(left, 0)/w.count)
+			if out.Fits = c.Meter.TakesAny(left, c.Cost, most); !out.Fits {
+				units = 0
+			}
+			units = min(units, enforcement.UnitsFor(left/w.count, c.Cost, most))
 		default:
 			out.Fits = c.Meter.Admits(left, w.sum)
 		}
@@ -500,16 +506,29 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 		o.Verdict = enforcement.Refused
 	}
 	if fits && o.Verdict == enforcement.Granted {
-		l.apply(r, o, ws, from, to, units)
+		if r.Mode == enforcement.TakeUpTo {
+			shareOut(charges, ws, from, to, units, most)
+		}
+		l.apply(r, o, ws, from, to)
 	}
 	for i := from; i < to; i++ {
 		handOut(&o.Charges[i], &charges[i], &ws[ws[i].leader].state, now)
 	}
 }
 
+// shareOut replaces the costs of a group with mode TakeUpTo by their shares of units.
+func shareOut(charges []enforcement.Charge, ws []work, from, to int, units, most int64) {
+	for i := from; i < to; i++ {
+		ws[ws[i].leader].sum = 0
+	}
+	for i := from; i < to; i++ {
+		ws[ws[i].leader].sum += enforcement.ShareOf(charges[i].Cost, units, most)
+	}
+}
+
 // apply changes the counters of a group that was granted, as the mode requires. It
 // changes each counter once.
-func (l *Limiter) apply(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int, units int64) {
+func (l *Limiter) apply(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int) {
 	now := o.At
 	for i := from; i < to; i++ {
 		c, w := &r.Charges[i], &ws[ws[i].leader]
@@ -517,9 +536,6 @@ func (l *Limiter) apply(r *enforcement.Request, o *enforcement.Outcome, ws []wor
 			continue // already changed at the first charge on this counter
 		}
 		cost := w.sum
-		if r.Mode == enforcement.TakeUpTo {
-			cost = units * w.count
-		}
 		w.count = 0
 		switch r.Mode {
 		case enforcement.Reset:

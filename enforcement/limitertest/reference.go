@@ -40,7 +40,10 @@ func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforce
 				}
 				c.Cost, held[c.Key] = a.Charges[i].Cost, true
 			}
-			f.apply(r, &c, a.Units, now, work, write)
+			if r.Mode == enforcement.TakeUpTo {
+				c.Cost = enforcement.ShareOf(c.Cost, a.Units, enforcement.LargestCost(r.Charges[from:to]))
+			}
+			f.apply(r, &c, now, work, write)
 		}
 		for i := from; i < to; i++ {
 			states[i] = work[r.Charges[i].Key]
@@ -57,8 +60,8 @@ func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforce
 }
 
 // apply applies the mode of a request to the state of one charge in work. It sets write
-// if the state must be stored. units is the number of units that TakeUpTo granted.
-func (f *reference) apply(r *enforcement.Request, c *enforcement.Charge, units, now int64,
+// if the state must be stored. For TakeUpTo, the cost of c is its share of what was granted.
+func (f *reference) apply(r *enforcement.Request, c *enforcement.Charge, now int64,
 	work map[enforcement.Key]enforcement.State, write map[enforcement.Key]bool,
 ) {
 	cost := c.Cost
@@ -75,8 +78,6 @@ func (f *reference) apply(r *enforcement.Request, c *enforcement.Charge, units, 
 		released, places := c.Meter.Release(work[c.Key], r.Lease.ID)
 		work[c.Key], write[c.Key] = released, write[c.Key] || places > 0
 		return
-	case enforcement.TakeUpTo:
-		cost = units
 	}
 	work[c.Key] = c.Meter.ChargeFor(work[c.Key], c.Rev, now, cost, &r.Lease)
 	write[c.Key] = write[c.Key] || cost > 0

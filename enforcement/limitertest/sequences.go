@@ -263,7 +263,9 @@ func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 			}
 		}
 		if a.mode == takeUpTo {
-			c.cost = one
+			if r.IntN(2) == 0 {
+				c.cost = one
+			}
 			if used[[2]int{c.limit, int(c.partition)}] {
 				continue
 			}

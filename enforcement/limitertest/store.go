@@ -112,16 +112,19 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 			costs[group[i].Key] += group[i].Cost
 		}
 		lefts := s.settleGroup(r, group, o.At)
-		fits, units := true, group[0].Cost
+		most := enforcement.LargestCost(group)
+		fits, units := true, most
 		for i := range group {
-			fits = fits && chargeFits(r.Mode, &group[i], lefts[i], costs[group[i].Key])
-			units = max(min(units, lefts[i]), 0)
+			fits = fits && chargeFits(r.Mode, &group[i], lefts[i], costs[group[i].Key], most)
+			units = min(units, enforcement.UnitsFor(lefts[i], group[i].Cost, most))
 		}
 		switch r.Mode {
 		case enforcement.Force:
 			fits = true
 		case enforcement.TakeUpTo:
-			o.Units, fits = units, units > 0
+			if fits = fits && units > 0; fits {
+				o.Units = units
+			}
 		}
 		applied := fits && o.Verdict == enforcement.Granted
 		if applied {
@@ -136,7 +139,7 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 				state = c.Meter.ChargeFor(state, c.Rev, o.At, costs[c.Key], &r.Lease)
 			}
 			o.Charges = append(o.Charges, enforcement.Charged{
-				State: state, Cost: costs[c.Key], Fits: chargeFits(r.Mode, c, lefts[i], costs[c.Key]),
+				State: state, Cost: costs[c.Key], Fits: chargeFits(r.Mode, c, lefts[i], costs[c.Key], most),
 			})
 		}
 	}
@@ -157,13 +160,13 @@ func (s *Store) settleGroup(r *enforcement.Request, group []enforcement.Charge, 
 }
 
 // chargeFits returns Charged.Fits of a charge. cost is the total cost of the group for
-// its key.
-func chargeFits(mode enforcement.Mode, c *enforcement.Charge, left, cost int64) bool {
+// its key, and most the largest cost of a charge of the group.
+func chargeFits(mode enforcement.Mode, c *enforcement.Charge, left, cost, most int64) bool {
 	switch mode {
 	case enforcement.Refund, enforcement.Reset, enforcement.Release:
 		return true
 	case enforcement.TakeUpTo:
-		return left > 0
+		return c.Meter.TakesAny(left, c.Cost, most)
 	}
 	return c.Meter.Admits(left, cost)
 }
@@ -197,7 +200,7 @@ func (s *Store) apply(r *enforcement.Request, group []enforcement.Charge, costs 
 			}
 			continue
 		case enforcement.TakeUpTo:
-			cost = o.Units
+			cost = enforcement.ShareOf(cost, o.Units, enforcement.LargestCost(group))
 		}
 		if cost > 0 {
 			s.states[c.Key] = c.Meter.ChargeFor(state, c.Rev, o.At, cost, &r.Lease)

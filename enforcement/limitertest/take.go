@@ -2,6 +2,7 @@ package limitertest
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/headgate/headgate/enforcement"
 )
@@ -51,6 +52,33 @@ var takeTests = []test{
 		w.same(o.Units, 0, "units of a refusal")
 		w.same([]bool{o.Charges[0].Fits, o.Charges[1].Fits}, []bool{true, false}, "the limit with units left fits")
 		w.same(w.left(a, w.key(1, 0)), 6, "a refusal charges nothing")
+	}},
+	// Each limit is charged its share of what the tightest one allows, rounded up.
+	{"TakeUpToShares", func(w *harness) {
+		for _, limit := range each(10, minute) {
+			tokens, much := fixedWindow(1000, minute, enforcement.FirstHit).Compile(1), fixedWindow(1<<40, minute, enforcement.FirstHit).Compile(1)
+			for _, c := range []struct{ used, cost, tokens, units, charged int64 }{
+				{0, 1, 1800, 1000, 1}, // the tokens are the tightest limit
+				{8, 3, 600, 400, 2},   // 2 of 3 requests are left, so 2 of 3 tokens
+				{7, 7, 9, 3, 3},       // 3 of 7 of 9 tokens are 3, whose share is 3
+				{9, 4, 7, 1, 1},       // 1 of 4 of 7 tokens is 1
+				{9, 2_147_483_647, 2_147_483_647, 1, 1},
+				{0, 5, 7, 7, 5}, // all of it
+				{3, 0, 7, 7, 0}, // a cost of 0 takes nothing
+				{10, 0, 7, 7, 0},
+				{10, 1, 7, 0, 0}, // nothing is left
+			} {
+				w.renew()
+				m := limit.Compile(1)
+				w.take(w.request(enforce, w.on(m, w.key(1, 0), c.used, 0)))
+				o := w.take(w.request(takeUpTo, w.on(m, w.key(1, 0), c.cost, 0), w.on(tokens, w.key(2, 0), min(c.tokens, 1800), 0),
+					w.on(much, w.key(3, 0), c.tokens, 0)))[0]
+				what := fmt.Sprintf("%s, %+v", limit.Algorithm, c)
+				w.same(o.Units, c.units, what)
+				w.same(o.Verdict == enforcement.Granted, c.units > 0, what)
+				w.same([]int64{w.left(m, w.key(1, 0)), 1<<40 - w.left(much, w.key(3, 0))}, []int64{10 - c.used - c.charged, c.units}, what)
+			}
+		}
 	}},
 	{"SameKeyInOneRequest", func(w *harness) {
 		for _, limit := range each(10, minute) {

@@ -247,7 +247,7 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 			to++
 		}
 		fits, units := c.checkGroup(s, from, to, now)
-		if from == s.from && s.mode == enforcement.TakeUpTo {
+		if c.charges[from].group == 0 && s.mode == enforcement.TakeUpTo {
 			out.Units = units
 		}
 		switch {
@@ -272,7 +272,8 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 // whether the group can be charged. units is the number of units to charge, which is
 // less than the cost only for TakeUpTo.
 func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units int64) {
-	fits, units = true, c.charges[from].cost
+	most := c.largestCost(from, to)
+	fits, units = true, most
 	for k := from; k < to; k++ {
 		m, u := &c.charges[k], &c.used[k-s.from]
 		p := &c.params[m.param]
@@ -287,10 +288,10 @@ func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units in
 		case enforcement.Refund, enforcement.Reset, enforcement.Release:
 			u.fits = true
 		case enforcement.TakeUpTo:
-			u.fits = p.meter.Quota > 0 && left > 0
-			if units = min(units, left); !u.fits {
+			if u.fits = p.meter.TakesAny(left, m.cost, most); !u.fits {
 				units = 0
 			}
+			units = min(units, enforcement.UnitsFor(left, m.cost, most))
 		default:
 			u.fits = p.meter.Admits(left, m.cost)
 		}
@@ -298,7 +299,6 @@ func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units in
 	}
 	switch s.mode {
 	case enforcement.TakeUpTo:
-		units = max(units, 0)
 		return units > 0, units
 	case enforcement.Force:
 		return true, units
@@ -306,9 +306,18 @@ func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units in
 	return fits, units
 }
 
+// largestCost returns the largest cost of the charges from..to.
+func (c *call) largestCost(from, to int) (most int64) {
+	for k := from; k < to; k++ {
+		most = max(most, c.charges[k].cost)
+	}
+	return most
+}
+
 // apply performs the mode of the request on the cells of one group: it charges,
 // refunds, or resets them.
 func (c *call) apply(s *span, from, to int, now, units int64, out *enforcement.Outcome) {
+	most := c.largestCost(from, to)
 	for k := from; k < to; k++ {
 		m, u := &c.charges[k], &c.used[k-s.from]
 		p := &c.params[m.param]
@@ -335,7 +344,8 @@ func (c *call) apply(s *span, from, to int, now, units int64, out *enforcement.O
 			}
 			continue
 		case enforcement.TakeUpTo:
-			u.state = p.meter.ChargeFor(u.state, p.rev, now, units, &lease)
+			cost = enforcement.ShareOf(cost, units, most)
+			fallthrough
 		default:
 			u.state = p.meter.ChargeFor(u.state, p.rev, now, cost, &lease)
 		}

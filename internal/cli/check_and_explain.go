@@ -46,7 +46,7 @@ var limitColumns = []Column{
 type checkCommand struct {
 	Connection
 	request
-	Mode   string `default:"enforce" enum:"enforce,peek,force" setting:"false" help:"enforce charges the limits, peek charges nothing, force charges without denying."`
+	Mode   string `default:"enforce" enum:"enforce,peek,force,take_up_to" setting:"false" help:"enforce charges the limits, peek charges nothing, force charges without denying, take_up_to charges as much of the cost as is left."`
 	DryRun bool   `setting:"false" help:"The same as --mode peek: charge nothing."`
 
 	Refundable     bool   `setting:"false" help:"Keep what the check charges, so that headgate refund can give it back."`
@@ -99,6 +99,9 @@ func (c *client) decision(document []byte, at string) error {
 			verdict += ", as before"
 		}
 		fmt.Fprintf(w, "%s: %s (tenant %s, plan %s)\n", verdict, cell(lookUp(d, "reason")), cell(lookUp(d, "tenant")), cell(lookUp(d, "plan")))
+		if taken := lookUp(d, "taken"); taken != nil {
+			fmt.Fprintf(w, "taken: %s\n", cell(taken))
+		}
 		if until := lookUp(d, "refundable_until"); until != nil {
 			fmt.Fprintf(w, "refundable until %s: headgate refund %s --tenant %s\n", cell(until), cell(lookUp(d, "decision_id")), cell(lookUp(d, "tenant")))
 		}

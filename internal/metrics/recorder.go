@@ -229,7 +229,7 @@ type marks struct {
 func (r *Recorder) Record(d *enforcement.Decision) {
 	mode := modeEnforce
 	switch d.Check.Mode {
-	case enforcement.Enforce:
+	case enforcement.Enforce, enforcement.TakeUpTo:
 	case enforcement.Force:
 		mode = modeForce
 	default:

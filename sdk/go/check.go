@@ -16,7 +16,7 @@ import (
 func (c *Client) Check(ctx context.Context, request CheckRequest) Decision {
 	start := time.Now()
 	body := request.append(make([]byte, 0, 256))
-	remembers := c.config.RememberDenials && request.Mode != Peek && request.Mode != Force && request.IdempotencyKey == ""
+	remembers := c.config.RememberDenials && (request.Mode == "" || request.Mode == Enforce) && request.IdempotencyKey == ""
 	if remembers {
 		if d, ok := c.denials.get(body, start); ok {
 			c.decided(ctx, request, d, start)

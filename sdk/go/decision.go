@@ -53,6 +53,8 @@ type Decision struct {
 	DelayMS      int64  `json:"delay_ms"`
 	Degraded     bool   `json:"degraded"` // failure modes decided
 	Replayed     bool   `json:"replayed"` // the first decision of the IdempotencyKey; nothing was charged again
+	// Taken is the number of units that a request with TakeUpTo took. The Cost of each limit is its share.
+	Taken int64 `json:"taken"`
 	// RefundableUntil is the time until which a check with Refundable can be refunded, in RFC 3339;
 	// empty if there is nothing to refund.
 	RefundableUntil string `json:"refundable_until"`

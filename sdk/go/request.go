@@ -13,6 +13,8 @@ const (
 	Enforce Mode = "enforce" // decide and charge
 	Peek    Mode = "peek"    // decide and charge nothing
 	Force   Mode = "force"   // charge even if nothing is left
+	// TakeUpTo charges as much of the cost as is left; see Decision.Taken.
+	TakeUpTo Mode = "take_up_to"
 )
 
 // A CheckRequest is one request to decide.

@@ -183,4 +183,4 @@ local function opened(p, v)
   return units, a, b, t, place, state, r, cut
 end
 
-return parameter, opened, plain, settle, left, calendar
+return parameter, opened, plain, settle, left, calendar, mul_add_div

@@ -57,7 +57,7 @@
 -- i7, newest grant i7, and the leases, in the order in which they end: end i7, places u4,
 -- ID of 16 bytes.
 --
--- A record is u1 3, the three fields of the decision, its time i8, the units of a
+-- A record is u1 3, the three fields of the decision, its time i8, the units of group 0 of a
 -- TAKE_UP_TO i8, the number of charges u2, and for each charge: u1 1 if it fit, and the
 -- settled state of the cell after the decision: rev i6, a i7, b i7, t i7, without the
 -- entries of a log. It has effect for 10 minutes.
@@ -89,7 +89,7 @@ end
 local marker = markers == 1 and KEYS[#KEYS]
 -- include: durable.lua
 
-local parameter, _, plain_value, settle, left_of, calendar = settling(now)
+local parameter, _, plain_value, settle, left_of, calendar, mul_add_div = settling(now)
 
 local cells, params = {}, {}
 for i = 1, param_count do
@@ -749,7 +749,7 @@ end
 -- fits reports whether all charges from..to fit. It looks at every charge even after
 -- one does not fit: clamped states must be stored, and logs need to know how many
 -- entries the reply must have.
-local function fits(from, to, mode, total)
+local function fits(from, to, mode, total, most)
   local all = true
   for k = from, to do
     local c, p, cost = cs[k], ps[k], ks[k]
@@ -761,7 +761,7 @@ local function fits(from, to, mode, total)
     end
     fs[k] = p.quota > 0 and cost <= l
     if mode == TAKE_UP_TO then
-      fs[k] = p.quota > 0 and l > 0
+      fs[k] = p.quota > 0 and l >= (most > 0 and min(cost, 1) or 1)
     end
     if p.quota == 0 or cost > l then
       all = false
@@ -815,6 +815,26 @@ local function refund(c, p, cost, id)
   keep(c, p)
 end
 
+-- take_up_to returns the largest number of units of which the shares of all charges from..to fit,
+-- and replaces their costs by these shares. most is the largest of the costs.
+local function take_up_to(from, to, most)
+  local grant = most
+  for k = from, to do
+    local l, cost = left(cs[k], ps[k], ids[k]), ks[k]
+    if not fs[k] then
+      grant = 0
+    elseif l < cost then
+      grant = min(grant, (mul_add_div(l, most, 0, cost)))
+    end
+  end
+  for k = from, to do
+    if ks[k] > 0 and grant < most then
+      ks[k] = mul_add_div(ks[k], grant, most - 1, most)
+    end
+  end
+  return grant
+end
+
 -- decide decides the decision at pos, which has n charges. With record, it stores a new
 -- record under this number; identity has the first fields of that record.
 local function decide(mode, n, id, record, identity)
@@ -843,17 +863,12 @@ local function decide(mode, n, id, record, identity)
       while to < n and gs[to + 1] == gs[from] do
         to = to + 1
       end
-      local fit = fits(from, to, mode, total) or mode == FORCE
+      local most = mode == TAKE_UP_TO and max(unpack(ks, from, to))
+      local fit = fits(from, to, mode, total, most) or mode == FORCE
       if mode == TAKE_UP_TO then
-        local grant = ks[from]
-        for k = from, to do
-          grant = min(grant, ps[k].quota > 0 and left(cs[k], ps[k], ids[k]) or 0)
-        end
+        local grant = take_up_to(from, to, most)
         fit = grant > 0
-        for k = from, to do
-          ks[k] = grant
-        end
-        if from == 1 then
+        if gs[from] == 0 then
           units = grant
         end
       end

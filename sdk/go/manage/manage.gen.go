@@ -40,7 +40,9 @@ type CheckRequest struct {
 	// the value of that attribute instead, if the check has it. Default: the `cost` of each policy,
 	// which is 1 unless the policy states another.
 	Cost *int64 `json:"cost,omitzero"`
-	// `peek` charges nothing. `force` charges even if nothing is left. Default: `enforce`.
+	// `peek` charges nothing. `force` charges even if nothing is left. `take_up_to` takes as much of
+	// the cost as is left, at least 1 unit: `taken` says how much. It is not for atomic batches, and
+	// not with `refundable`. Default: `enforce`.
 	Mode string `json:"mode,omitzero"`
 	// Keep what the check charges, so that `POST /v1/checks/{decision}/refund` can give it back. Not
 	// with the mode `peek`, and not in an atomic batch. An explanation ignores it. Default: false.
@@ -51,9 +53,10 @@ type CheckRequest struct {
 type Mode string
 
 const (
-	ModeEnforce Mode = "enforce"
-	ModePeek    Mode = "peek"
-	ModeForce   Mode = "force"
+	ModeEnforce  Mode = "enforce"
+	ModePeek     Mode = "peek"
+	ModeForce    Mode = "force"
+	ModeTakeUpTo Mode = "take_up_to"
 )
 
 // Reason: The reason of the decision. Later versions may add values.
@@ -163,6 +166,9 @@ type DecisionBase struct {
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
+	// Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the
+	// enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial.
+	Taken *int64 `json:"taken,omitzero"`
 	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
 	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
 	// nothing that can be given back, or if `degraded` is true.
@@ -206,6 +212,9 @@ type Decision struct {
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
+	// Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the
+	// enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial.
+	Taken *int64 `json:"taken,omitzero"`
 	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
 	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
 	// nothing that can be given back, or if `degraded` is true.
@@ -251,6 +260,9 @@ type Denial struct {
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
+	// Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the
+	// enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial.
+	Taken *int64 `json:"taken,omitzero"`
 	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
 	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
 	// nothing that can be given back, or if `degraded` is true.
@@ -306,6 +318,9 @@ type DecisionOrDenial struct {
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
+	// Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the
+	// enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial.
+	Taken *int64 `json:"taken,omitzero"`
 	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
 	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
 	// nothing that can be given back, or if `degraded` is true.
@@ -416,6 +431,9 @@ type ReservationDecision struct {
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
+	// Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the
+	// enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial.
+	Taken *int64 `json:"taken,omitzero"`
 	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
 	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
 	// nothing that can be given back, or if `degraded` is true.

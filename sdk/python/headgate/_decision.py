@@ -29,8 +29,9 @@ class CheckRequest:
     attributes: Mapping[str, str] = field(default_factory=dict)
     #: The quota units. 0 charges nothing. Default: 1.
     cost: Optional[int] = None
-    #: peek charges nothing; force charges even if nothing is left. Default: enforce.
-    mode: Optional[Literal["enforce", "peek", "force"]] = None
+    #: peek charges nothing; force charges even if nothing is left; take_up_to charges as much of
+    #: the cost as is left. Default: enforce.
+    mode: Optional[Literal["enforce", "peek", "force", "take_up_to"]] = None
     #: Makes the check idempotent: 1 to 255 visible ASCII characters, such as the ID of the
     #: request that you serve. A repetition within 10 minutes gets the first decision again and
     #: charges nothing. The client therefore also retries if the connection breaks before the
@@ -101,6 +102,8 @@ class Decision:
     replayed: bool = False
     #: The time until which a check with refundable can be refunded, in RFC 3339. None: there is nothing to refund.
     refundable_until: Optional[str] = None
+    #: The units that a request with take_up_to took. The cost of each limit is its share. None: another mode.
+    taken: Optional[int] = None
 
     kind = "decision"
     allowed = True
@@ -193,4 +196,4 @@ class Reply:
         return Denial(**known, headers=headers, violated_policies=body.get("violated-policies") or [])
 
 
-_COMMON = ("decision_id", "tenant", "plan", "plan_version", "mode", "reason", "retry_after_ms", "delay_ms", "degraded", "near_limit", "refundable_until")
+_COMMON = ("decision_id", "tenant", "plan", "plan_version", "mode", "reason", "retry_after_ms", "delay_ms", "degraded", "near_limit", "refundable_until", "taken")

@@ -36,7 +36,7 @@ class CheckRequest(TypedDict):
     path: NotRequired[str]
     attributes: NotRequired[Attributes]
     cost: NotRequired[int]
-    mode: NotRequired[Literal["enforce", "peek", "force"]]
+    mode: NotRequired[Literal["enforce", "peek", "force", "take_up_to"]]
     refundable: NotRequired[bool]
 
 
@@ -94,6 +94,7 @@ class DecisionBase(TypedDict):
     delay_ms: int
     degraded: bool
     replayed: NotRequired[bool]
+    taken: NotRequired[int]
     refundable_until: NotRequired[str]
     near_limit: NotRequired[int]
     limits: List[LimitState]
@@ -115,6 +116,7 @@ class Decision(TypedDict):
     delay_ms: int
     degraded: bool
     replayed: NotRequired[bool]
+    taken: NotRequired[int]
     refundable_until: NotRequired[str]
     near_limit: NotRequired[int]
     limits: List[LimitState]
@@ -138,6 +140,7 @@ Denial = TypedDict(
         "delay_ms": "int",
         "degraded": "bool",
         "replayed": "NotRequired[bool]",
+        "taken": "NotRequired[int]",
         "refundable_until": "NotRequired[str]",
         "near_limit": "NotRequired[int]",
         "limits": "List[LimitState]",
@@ -211,6 +214,7 @@ class ReservationDecision(TypedDict):
     delay_ms: int
     degraded: bool
     replayed: NotRequired[bool]
+    taken: NotRequired[int]
     refundable_until: NotRequired[str]
     near_limit: NotRequired[int]
     limits: List[LimitState]

@@ -16,8 +16,8 @@ export interface CheckRequest {
   attributes?: Record<string, string>;
   /** The quota units. 0 charges nothing. Default: 1. */
   cost?: number;
-  /** `peek` charges nothing; `force` charges even if nothing is left. Default: `enforce`. */
-  mode?: "enforce" | "peek" | "force";
+  /** `peek` charges nothing; `force` charges even if nothing is left; `take_up_to` charges as much of the cost as is left. Default: `enforce`. */
+  mode?: "enforce" | "peek" | "force" | "take_up_to";
   /**
    * Makes the check idempotent: 1 to 255 visible ASCII characters, such as the ID of the request
    * that you serve. A repetition within 10 minutes gets the first decision again and charges

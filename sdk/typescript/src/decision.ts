@@ -17,13 +17,15 @@ interface Decided extends Base {
   tenant: string;
   plan?: string;
   plan_version?: number;
-  mode: "enforce" | "peek" | "force" | (string & {});
+  mode: "enforce" | "peek" | "force" | "take_up_to" | (string & {});
   reason: Reason;
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
   /** The first decision of the `idempotencyKey`; nothing was charged again. Absent otherwise. */
   replayed?: true;
+  /** The units that a request with `take_up_to` took. The `cost` of each limit is its share. Absent in other modes. */
+  taken?: number;
   /** The time until which a check with `refundable` can be refunded, in RFC 3339. Absent: there is nothing to refund. */
   refundable_until?: string;
   /** The largest `warn_at` threshold that an enforced limit has reached, in percent. Absent: none. */

@@ -26,14 +26,14 @@ export interface CheckRequest {
   attributes?: Attributes;
   /** The quota units of the request. 0 reads and changes nothing. A policy with `cost_from` charges the value of that attribute instead, if the check has it. Default: the `cost` of each policy, which is 1 unless the policy states another. */
   cost?: number;
-  /** `peek` charges nothing. `force` charges even if nothing is left. Default: `enforce`. */
-  mode?: "enforce" | "peek" | "force";
+  /** `peek` charges nothing. `force` charges even if nothing is left. `take_up_to` takes as much of the cost as is left, at least 1 unit: `taken` says how much. It is not for atomic batches, and not with `refundable`. Default: `enforce`. */
+  mode?: "enforce" | "peek" | "force" | "take_up_to";
   /** Keep what the check charges, so that `POST /v1/checks/{decision}/refund` can give it back. Not with the mode `peek`, and not in an atomic batch. An explanation ignores it. Default: false. */
   refundable?: boolean;
 }
 
 /** The mode of the check. Later versions may add values. */
-export type Mode = "enforce" | "peek" | "force" | (string & {});
+export type Mode = "enforce" | "peek" | "force" | "take_up_to" | (string & {});
 
 /** The reason of the decision. Later versions may add values. */
 export type Reason = "ok" | "allowed_by_list" | "no_policy" | "over_limit" | "cost_exceeds_quota" | "blocked" | "denied_by_list" | "missing_attribute" | "tenant_suspended" | "batch_refused" | "limiter_unavailable" | "overloaded" | (string & {});
@@ -105,6 +105,8 @@ export interface DecisionBase {
   degraded: boolean;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
+  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
+  taken?: number;
   /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
   /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
@@ -141,6 +143,8 @@ export interface Decision {
   degraded: boolean;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
+  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
+  taken?: number;
   /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
   /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
@@ -179,6 +183,8 @@ export interface Denial {
   degraded: boolean;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
+  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
+  taken?: number;
   /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
   /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
@@ -282,6 +288,8 @@ export interface ReservationDecision {
   degraded: boolean;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
+  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
+  taken?: number;
   /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
   /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */

@@ -1,0 +1,45 @@
+package enforcement
+
+import "math/bits"
+
+// UnitsFor returns the largest number of units n, at most most, of which the share of a charge is at
+// most left. cost is the cost of the charge, and most the largest cost of its group.
+func UnitsFor(left, cost, most int64) int64 {
+	switch {
+	case left >= cost:
+		return most
+	case left <= 0:
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(left), uint64(most))
+	n, _ := bits.Div64(hi, lo, uint64(cost)) // left < cost, so n < most
+	return int64(n)
+}
+
+// ShareOf returns the share of a charge of n units: cost * n / most, rounded up.
+func ShareOf(cost, n, most int64) int64 {
+	if n >= most {
+		return cost
+	}
+	hi, lo := bits.Mul64(uint64(cost), uint64(n))
+	lo, carry := bits.Add64(lo, uint64(most-1), 0)
+	share, _ := bits.Div64(hi+carry, lo, uint64(most)) // cost <= most, so share <= n
+	return int64(share)
+}
+
+// TakesAny reports whether a charge of a request with mode TakeUpTo allows any unit. most is the
+// largest cost of its group.
+func (m *Meter) TakesAny(left, cost, most int64) bool {
+	if most > 0 {
+		return m.Admits(left, min(cost, 1))
+	}
+	return m.Admits(left, 1)
+}
+
+// LargestCost returns the largest cost of charges.
+func LargestCost(charges []Charge) (most int64) {
+	for i := range charges {
+		most = max(most, charges[i].Cost)
+	}
+	return most
+}
