@@ -19,8 +19,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// seed is the seed of the random generator for synthetic users and their requests, so that they are
-// the same in every demo.
+// seed is the seed of the random generator for synthetic users and their requests. So every
+// demo has the same users and requests.
 const seed = 20_250_301
 
 // A Node has the parts of the serving process that Fill uses.
@@ -28,20 +28,21 @@ type Node struct {
 	// Snapshot returns the current snapshot. Refresh loads the latest revision into it.
 	Snapshot func() *snapshot.Snapshot
 	Refresh  func(context.Context) error
-	// NewLimiter creates a limiter without counters, which decides the history. now is its clock,
-	// in microseconds since the epoch.
+	// NewLimiter creates a limiter without counters. Fill uses it to decide the requests of the
+	// history. now is the clock of this limiter, in microseconds since the epoch.
 	NewLimiter func(now func() int64) enforcement.Limiter
-	// Limiter is the limiter of live checks. Fill charges the usage of windows of an hour and more
-	// at the end of the history to it. Default: none; then these windows start unused.
+	// Limiter is the limiter of live checks. At the end of the history, Fill charges to it what
+	// the history used of windows of an hour and more. Default: none; these windows then start
+	// unused.
 	Limiter enforcement.Limiter
 }
 
-// Fill creates the demo in an empty database: plans, tenants, overrides, lists and blocks, and a
-// week of history. It returns an API key of one tenant.
+// Fill creates the demo in an empty database: plans, tenants, overrides, lists and blocks, and
+// a history of a week. It returns an API key of one tenant.
 //
-// If the database already has the demo, Fill only adds counts for the time since the newest count,
-// at most a week, and returns no key. For a database with other data, it returns the error of
-// Check.
+// If the database already has the demo, Fill only adds the counts that are missing since the
+// newest count, at most those of the last week, and returns no key. If the database has other
+// data, the error is that of Check.
 func (s *Service) Fill(ctx context.Context, n Node) (Key, error) {
 	holder := uuid.NewString()
 	if err := s.await(ctx, fillLease, holder); err != nil {
@@ -82,7 +83,8 @@ type filling struct {
 	key   Key
 }
 
-// make creates the plans, the tenants and the history.
+// make creates the plans, the tenants and the history. Info.Making is set until the plans and
+// tenants exist.
 func (f *filling) make(ctx context.Context) error {
 	i := Info{MadeAt: f.now().UTC().Truncate(time.Second), Making: true}
 	if err := f.note(ctx, i, "demo.begin"); err != nil {
@@ -97,7 +99,7 @@ func (f *filling) make(ctx context.Context) error {
 		return err
 	}
 	// Before the boundary, the first versions of the plans decide, without overrides and lists.
-	// Blocks are in force only in the last hours.
+	// Blocks exist only in the last fiftieth of the history.
 	end := f.now().Truncate(time.Second)
 	boundary := f.boundary(i.MadeAt)
 	return f.write(ctx, end.Add(-f.history), end, func(at time.Time) map[string]*enforcement.Subject {
@@ -111,13 +113,13 @@ func (f *filling) make(ctx context.Context) error {
 	})
 }
 
-// furnish creates the plans, the tenants and the exceptions. It returns the compiled tenants for
-// three stages of the history: with the first versions of the plans; with the second versions,
-// lists and overrides; and with blocks too.
+// furnish creates the plans, the tenants and the exceptions. It returns the compiled tenants
+// for three stages of the history: first with the first versions of the plans, then with the
+// second versions, lists and overrides, and at the end with blocks too.
 //
-// The creation times of plans and tenants are before the history. The second versions have a
-// publication time at the start of the counts by minute. So the published versions decided all
-// requests that are counted by minute, and the preview of a draft can use all these counts.
+// The plans and tenants get creation times before the history. The second versions get a
+// publication time shortly before the counts by minute start. So the published versions decided
+// all requests that are counted by minute, and the preview of a draft can use all these counts.
 func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*enforcement.Subject, err error) {
 	began := audit.Dated(ctx, i.MadeAt.Add(-f.history-time.Hour))
 	for k, draft := range samplePlans(1) {
@@ -179,12 +181,12 @@ func (f *filling) makeTenant(ctx context.Context, t sampleTenant) (Made, error) 
 	return Made{ID: made.ID, Slug: made.Slug, Number: made.Number}, err
 }
 
-// settled is the time from the publication of the second versions to the boundary. A real fleet
-// takes this long until every node uses new versions.
+// settled is the time from the publication of the second versions to the boundary. A real
+// installation also takes this long until every node uses a new version.
 const settled = time.Minute
 
-// revise publishes the second version of each sample plan, with a publication time settled before
-// the boundary. One plan then also gets a draft that is not published.
+// revise publishes the second version of each sample plan. The publication time is earlier than
+// the boundary by settled. One plan then also gets a draft that is not published.
 func (s *Service) revise(ctx context.Context, boundary time.Time) error {
 	then := audit.Dated(ctx, boundary.Add(-settled))
 	for k, document := range samplePlans(2) {
@@ -205,7 +207,8 @@ func (s *Service) revise(ctx context.Context, boundary time.Time) error {
 	return nil
 }
 
-// boundary returns the time within the history from which on counts are recorded by minute.
+// boundary returns the time in the history from which on requests are counted by minute. end is
+// the end of the history.
 func (s *Service) boundary(end time.Time) time.Time {
 	return end.Add(-min(byTheMinute, s.history/4)).Truncate(time.Hour)
 }
@@ -224,7 +227,7 @@ func (s *Service) addExceptions(ctx context.Context, t sampleTenant) error {
 	return nil
 }
 
-// subjects returns the compiled tenants of the demo in the current snapshot, by slug.
+// subjects returns the compiled tenants of the demo from the newest snapshot, by slug.
 func (f *filling) subjects(ctx context.Context, i Info) (map[string]*enforcement.Subject, error) {
 	if err := f.node.Refresh(ctx); err != nil {
 		return nil, err
@@ -242,7 +245,7 @@ func (i Info) subjects(now *snapshot.Snapshot) map[string]*enforcement.Subject {
 	return found
 }
 
-// fillGap adds counts for the time since the newest count.
+// fillGap adds the counts that are missing since the newest count.
 func (f *filling) fillGap(ctx context.Context, i Info) error {
 	end := f.now().Truncate(time.Second)
 	from, err := f.counted(ctx, i, end)
@@ -256,8 +259,8 @@ func (f *filling) fillGap(ctx context.Context, i Info) error {
 	return f.write(ctx, from, end, func(time.Time) map[string]*enforcement.Subject { return now })
 }
 
-// counted returns the end of the newest minute or hour for which the demo has counts. The result is
-// at most the length of a history before now.
+// counted returns the end of the newest minute or hour for which the demo has counts. If the
+// newest count is older than the length of a history, it returns now minus that length.
 func (f *filling) counted(ctx context.Context, i Info, now time.Time) (time.Time, error) {
 	last := now.Add(-f.history)
 	for _, step := range []metrics.Step{metrics.Hour, metrics.Minute} {
@@ -277,9 +280,9 @@ func (f *filling) counted(ctx context.Context, i Info, now time.Time) (time.Time
 	return last, nil
 }
 
-// write writes the history of [from, end) in two parts at the same time: deciding requests takes
-// most of the time of the older part, and writing counts most of the time of the newer part. Each
-// part starts without counters.
+// write writes the history of [from, end). It writes the part before the boundary and the part
+// after it at the same time. The older part spends most of its time deciding requests, the
+// newer part writing counts. Each part starts without counters.
 func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.Time) map[string]*enforcement.Subject) error {
 	began := time.Now()
 	f.log.Info("writing the demo's history; a week takes some seconds", "from", from.UTC().Format(time.RFC3339))
@@ -309,8 +312,8 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 	return nil
 }
 
-// carry charges the usage at the end of the history to the live limiter. It only logs an error, so
-// that the demo starts even if the limiter is unavailable.
+// carry charges what the history used of long windows to the live limiter. It logs an error and
+// does not return it, so that the demo starts even if the limiter is unavailable.
 func (f *filling) carry(ctx context.Context, told []*history, subjects map[string]*enforcement.Subject) {
 	if f.node.Limiter == nil {
 		return

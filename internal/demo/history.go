@@ -14,24 +14,24 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Rows of minutes are kept for two days only. Therefore all counts that are older than a day are
-// written to the first minute of their hour: the sum of the hour is the same with a sixtieth of the
-// rows. The limiter still decides with the real times.
+// Rows of minutes are kept for only two days. Therefore counts that are older than a day are
+// written to the first minute of their hour. The sums of hours stay the same, with a sixtieth
+// of the rows. The limiter still decides at the true times.
 const (
-	byTheMinute  = 25 * time.Hour // a shorter history uses a quarter of its length instead
+	byTheMinute  = 25 * time.Hour // a history shorter than four times this uses a quarter of its length instead
 	keptRefusals = 24 * time.Hour
-	// flushEvery is the simulated time between two batches where counts are recorded by minute,
-	// flushEveryOlder before that.
+	// flushEvery is the simulated time between two batches after the boundary, where counts are
+	// by minute. flushEveryOlder is that before the boundary.
 	flushEvery      = 5 * time.Minute
 	flushEveryOlder = 6 * time.Hour
 )
 
-// A history decides the requests of a past time with the real engine. The limiter and the recorder
-// use a simulated clock.
+// A history decides the requests of a past time with the real engine. The limiter and the
+// recorder use a simulated clock.
 type history struct {
 	users           *population
 	boundary, until time.Time
-	now             atomic.Int64 // the simulated clock, in microseconds since the epoch
+	now             atomic.Int64 // time of the simulated clock, in microseconds since the epoch
 	stamp           int64        // time at which the current decision is counted, in milliseconds since the epoch
 	ids             *rand.Rand
 	engine          *enforcement.Engine
@@ -43,9 +43,9 @@ type history struct {
 	decision enforcement.Decision
 }
 
-// newHistory returns a history that writes counts to the store s. Counts before the boundary are
-// written to the first minute of their hour. If observe is not nil, it is called with every
-// decision.
+// newHistory returns a history that writes counts to the store s. It writes counts before the
+// boundary to the first minute of their hour. If observe is not nil, the history calls it with
+// every decision.
 func newHistory(w *population, newLimiter func(now func() int64) enforcement.Limiter, s metrics.Store, boundary, end time.Time,
 	observe func(*enforcement.Decision),
 ) *history {
@@ -74,7 +74,8 @@ func (o observed) Record(d *enforcement.Decision) {
 	}
 }
 
-// newID returns a UUIDv7 with the simulated time, as the ID of a decision.
+// newID returns a UUIDv7 whose time is the simulated one. The engine uses it as the ID of a
+// decision.
 func (h *history) newID() (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:], uint64(h.stamp)<<16|h.ids.Uint64()&0x0fff)
 	binary.BigEndian.PutUint64(id[8:], h.ids.Uint64())
@@ -83,8 +84,8 @@ func (h *history) newID() (id [16]byte) {
 	return id
 }
 
-// tell decides the requests of the time [from, to) and writes the counts. who returns the compiled
-// tenants at a time, by slug. between is called at each flush.
+// tell decides the requests of the time [from, to) and writes the counts. who returns the
+// compiled tenants, by slug, that are valid at a time. tell calls between after each flush.
 func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Time) map[string]*enforcement.Subject,
 	between func(context.Context) error,
 ) error {
@@ -136,11 +137,12 @@ func (h *history) flush(ctx context.Context) error {
 // end waits until all counts are written.
 func (h *history) end() error { return h.behind.end() }
 
-// behind is a store that writes batches in a goroutine, in order, while the history decides the
-// next requests. It drops denials that are older than kept denials may be.
+// behind is a store that writes batches in order in a goroutine. Meanwhile the history decides
+// the next requests. behind drops denials before the time kept, because the store would soon
+// delete them.
 type behind struct {
 	metrics.Store
-	kept    time.Time // denials before this time are dropped
+	kept    time.Time // denials before this time are not written
 	batches chan work
 	failed  chan struct{} // closed at the first error
 	err     error         // the first error; valid when failed or ended is closed
@@ -158,7 +160,8 @@ func newBehind(s metrics.Store, kept time.Time) *behind {
 	return b
 }
 
-// AddCounts queues a batch. An error that it returns belongs to an earlier batch.
+// AddCounts queues a batch for writing. If it returns an error, the error belongs to an earlier
+// batch.
 func (b *behind) AddCounts(ctx context.Context, batch metrics.Batch) error {
 	kept := batch.Refusals[:0]
 	for i := range batch.Refusals {
@@ -189,8 +192,8 @@ func (b *behind) run() {
 	}
 }
 
-// write writes one batch. It tries again while the store is unavailable. The store does not add a
-// batch with the same number twice.
+// write writes one batch, in up to five attempts while the store is unavailable. The store
+// never adds a batch with the same number twice.
 func (b *behind) write(w work) (err error) {
 	for range 5 {
 		if err = b.Store.AddCounts(w.ctx, w.batch); !problem.Is(err, problem.Unavailable) {

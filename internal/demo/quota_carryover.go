@@ -10,20 +10,20 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// longWindow is the shortest window of which the usage at the end of the history is charged to the
-// live limiter.
+// longWindow is the shortest window whose usage is charged to the live limiter at the end of
+// the history.
 const longWindow = time.Hour
 
-// A used is the cost that the history has charged to a counter in the current window of the
-// counter.
+// A used is what the history has charged to a counter in the counter's current window.
 type used struct {
 	subject *enforcement.Subject
 	limit   *enforcement.RuleLimit
-	meter   *enforcement.Meter // of limit, in the calendar of the tenant
+	meter   *enforcement.Meter // meter of limit; for calendar windows, in the time zone of the tenant
 	cost    int64
 }
 
-// usage adds the usage of all counters with long windows to into, as of the end of the history.
+// usage adds to into what the history has used of each counter with a long window, as of the
+// end of the history.
 func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Subject, into map[enforcement.Key]used) {
 	h.now.Store(h.until.UnixMicro())
 	seen := make(map[enforcement.Key]bool)
@@ -57,8 +57,8 @@ func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Su
 	}
 }
 
-// carry charges the usage of the history to the live limiter. For example, the usage of the current
-// month then continues. No decisions are made, so nothing is counted.
+// carry charges what the history has used to the live limiter. So, for example, the usage of
+// the current month continues. It makes no decisions, so nothing is counted.
 func carry(ctx context.Context, to enforcement.Limiter, all map[enforcement.Key]used) error {
 	outcomes := make([]enforcement.Outcome, 1)
 	for key, u := range all {

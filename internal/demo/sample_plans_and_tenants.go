@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// The slugs of the sample plans and tenants. They tell people that these are samples. The code
-// finds them by ID.
+// The slugs of the sample plans and tenants. The prefix demo- tells people that they are
+// samples. The code finds tenants by the IDs in Info, not by slug.
 const (
 	planFree       = "demo-free"
 	planPro        = "demo-pro"
@@ -41,7 +41,7 @@ const (
 	deniedIP  = "198.51.100.23"
 )
 
-// limit and the next two functions return limits for the sample plans.
+// limit, bucket and byClock return limits for the sample plans.
 func limit(a enforcement.Algorithm, quota int64, window time.Duration) enforcement.Limit {
 	return enforcement.Limit{Algorithm: a, Quota: quota, Window: window}
 }
@@ -54,8 +54,8 @@ func byClock(quota int64, window time.Duration) enforcement.Limit {
 	return enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: quota, Window: window, Anchor: enforcement.Clock}
 }
 
-// policy returns an enforced policy. match is "*", a path, or a method and a path. countBy is an
-// attribute, or "" to count the whole tenant by one key.
+// policy returns an enforced policy. match is "*", a path, or a method and a path. countBy is
+// an attribute; if it is "", the policy counts the whole tenant as one key.
 func policy(slug, description, match, countBy string, limits ...enforcement.Limit) plans.Policy {
 	p := plans.Policy{Slug: slug, Description: description, Limits: limits}
 	if method, path, both := strings.Cut(match, " "); both {
@@ -86,7 +86,7 @@ func login(quota int64, by string) plans.Policy {
 
 const month = 30 * 24 * time.Hour
 
-// freePlan returns version 1 or 2 of the free plan.
+// freePlan returns the given version, 1 or 2, of the free plan.
 func freePlan(version int) plans.Content {
 	monthly := int64(400_000)
 	if version == 1 {
@@ -106,7 +106,7 @@ func freePlan(version int) plans.Content {
 	}
 }
 
-// proPlan returns version 1 or 2 of the pro plan.
+// proPlan returns the given version, 1 or 2, of the pro plan.
 func proPlan(version int) plans.Content {
 	searches := int64(8)
 	if version == 1 {
@@ -138,12 +138,14 @@ func proPlan(version int) plans.Content {
 	return d
 }
 
-// samplePlans returns the documents of all plans in the given version, in the order of planSlugs.
+// samplePlans returns the documents of all plans in the given version, 1 or 2, in the order of
+// planSlugs.
 func samplePlans(version int) []plans.Document {
 	return []plans.Document{plans.New(freePlan(version)), plans.New(proPlan(version)), plans.New(enterprisePlan(version))}
 }
 
-// proDraft returns a draft of the pro plan, which the demo does not publish.
+// proDraft returns the draft of the pro plan. The demo saves this draft and does not publish
+// it.
 func proDraft() plans.Document {
 	d := proPlan(2)
 	d.Policies[1].Limits[0].Burst = 15
@@ -154,7 +156,7 @@ func proDraft() plans.Document {
 	return plans.New(d)
 }
 
-// enterprisePlan returns version 1 or 2 of the enterprise plan.
+// enterprisePlan returns the given version, 1 or 2, of the enterprise plan.
 func enterprisePlan(version int) plans.Content {
 	hourly := int64(200_000)
 	if version == 1 {

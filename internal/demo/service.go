@@ -18,11 +18,12 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// setting is the name of the stored setting with the Info. A database with this setting belongs to
-// a demo.
+// setting is the name of the stored setting that contains the Info. A database with this
+// setting belongs to a demo.
 const setting = "demo"
 
-// The leases that one process at a time holds: to send live traffic, and to fill the database.
+// The leases of the demo. The process that holds trafficLease sends live traffic. The process
+// that holds fillLease runs Fill.
 const (
 	trafficLease = "demo traffic"
 	fillLease    = "demo fill"
@@ -32,14 +33,14 @@ const (
 // A Store has the methods that the demo needs in addition to the services of tenants, plans and
 // exceptions.
 type Store interface {
-	// Setting returns the value of a stored setting, or "" if it has none.
+	// Setting returns the value of a stored setting, or "" if the setting has no stored value.
 	Setting(ctx context.Context, name string) (string, error)
 	PutSetting(ctx context.Context, name, value string, e audit.Entry) error
 	// Empty reports whether the database has no tenants, no plans and no operator keys.
 	Empty(ctx context.Context) (bool, error)
 	// DropLease ends a lease if the holder has it.
 	DropLease(ctx context.Context, name, holder string) error
-	// The history is written to the store of counts, which also has the leases.
+	// The demo writes its history to the store of counts. This store also stores the leases.
 	metrics.Store
 }
 
@@ -47,8 +48,9 @@ type Store interface {
 type Config struct {
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// History is the length of the history that Fill creates, and the longest gap that it fills
-	// later. Default: a week.
+	// History is the length of the history that Fill creates. If the demo database already
+	// exists, Fill adds the counts that are missing since the newest count, but for at most the
+	// last History. Default: a week.
 	History time.Duration
 	// Logger logs the progress of Fill. Default: no logging.
 	Logger *slog.Logger
@@ -84,18 +86,20 @@ type Made struct {
 	Number uint32 `json:"number"`
 }
 
-// Info says what a database contains of the demo. It is stored as a setting.
+// Info describes the demo in a database. It is stored as a setting.
 type Info struct {
 	// Present says that this database belongs to a demo. If it is false, the other fields are
 	// empty.
 	Present bool      `json:"-"`
 	MadeAt  time.Time `json:"made_at"`
 	Tenants []Made    `json:"tenants"`
-	// Making says that not all plans and tenants exist yet. Then Tenants is empty.
+	// Making says that Fill has begun and has not created all plans and tenants yet. Tenants is
+	// then empty.
 	Making bool `json:"making,omitempty"`
 }
 
-// Present returns the Info of the database. It reads one row.
+// Present returns the Info of the database. If the database does not belong to a demo,
+// Info.Present is false.
 func (s *Service) Present(ctx context.Context) (Info, error) { return present(ctx, s.store) }
 
 func present(ctx context.Context, s Store) (Info, error) {
@@ -111,8 +115,9 @@ func present(ctx context.Context, s Store) (Info, error) {
 	return i, nil
 }
 
-// Check returns a problem.Conflict if Fill cannot use the database: the database has data that the
-// demo did not create, or Fill was interrupted before it had created everything. Check only reads.
+// Check returns a problem.Conflict if Fill cannot use the database. That is the case if the
+// database has data that the demo did not create, or if Fill is running or was interrupted
+// before it had created everything. Check only reads.
 func Check(ctx context.Context, s Store) error {
 	i, err := present(ctx, s)
 	if err != nil {
@@ -141,7 +146,7 @@ func (i Info) numbers() []uint32 {
 	return list
 }
 
-// note stores an Info and writes an audit line.
+// note stores the Info i and writes an audit line with the given action.
 func (s *Service) note(ctx context.Context, i Info, action string) error {
 	text, err := json.Marshal(i)
 	if err != nil {
@@ -152,8 +157,8 @@ func (s *Service) note(ctx context.Context, i Info, action string) error {
 	return s.store.PutSetting(ctx, setting, string(text), e)
 }
 
-// await acquires a lease, and waits while another process has it. If that process was killed, its
-// lease ends after leaseLife.
+// await acquires a lease. While another process holds the lease, await waits. If that process
+// was killed, its lease ends after leaseLife.
 func (s *Service) await(ctx context.Context, name, holder string) error {
 	for {
 		mine, err := s.store.TakeLease(ctx, name, holder, leaseLife)
@@ -166,7 +171,7 @@ func (s *Service) await(ctx context.Context, name, holder string) error {
 	}
 }
 
-// drop ends a lease. On an error, the lease ends by itself after leaseLife.
+// drop ends a lease. If that fails, the lease ends by itself after leaseLife.
 func (s *Service) drop(ctx context.Context, name, holder string) {
 	if err := s.store.DropLease(context.WithoutCancel(ctx), name, holder); err != nil {
 		s.log.Warn("cannot end the demo's lease: it ends by itself after "+leaseLife.String(), "error", err)

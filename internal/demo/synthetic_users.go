@@ -13,9 +13,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A population is the set of all synthetic users. It returns the requests of each second. They
-// depend only on the seed and the second, so the history is the same even if it is computed in
-// several parts.
+// A population is the set of all synthetic users. It generates the requests of each second.
+// These depend only on the seed and the second. So the history is the same even if several
+// parts of it are computed separately.
 type population struct {
 	seed   uint64
 	crowds []crowd
@@ -24,14 +24,15 @@ type population struct {
 // A crowd is the set of synthetic users of one tenant.
 type crowd struct {
 	tenant string // slug
-	// perSecond is the average number of requests per second of all users of the crowd together.
+	// perSecond is the average number of requests per second of all users in the crowd
+	// together.
 	perSecond float64
-	// zone is the time zone of the users, in hours from UTC. peak is the hour of the day with the
-	// most requests.
+	// zone is the difference between the users' local time and UTC, in hours. peak is the local
+	// hour with the most requests.
 	zone, peak float64
-	swing      float64 // variation of the rate over a day: 0 is constant; with 1, the rate drops to 0
-	weekend    float64 // factor of the rate on Saturday and Sunday
-	burstOf    int     // number of requests that a page sends at once
+	swing      float64 // how much the rate varies over a day: 0 is a constant rate; with 1, the rate drops to 0 at night
+	weekend    float64 // factor for the rate on Saturday and Sunday
+	burstOf    int     // number of requests that a page sends at the same time
 	users      []user
 	weights    []float64 // cumulative weights of users
 	routes     []route
@@ -48,17 +49,18 @@ type route struct {
 	method string
 	paths  []string
 	weight float64
-	// bursts says that one page of the user's client sends burstOf of these requests at once.
+	// bursts says that a user sometimes loads a page that sends burstOf of these requests at
+	// the same time.
 	bursts bool
 }
 
-// A machine is a synthetic client, such as a batch job, with a rate that does not follow
-// the day of the crowd.
+// A machine is a synthetic client, such as a batch job. Its rate does not depend on the time of
+// day of the crowd.
 type machine struct {
 	user  user
 	route route
-	// rate returns the number of requests per second at the time at. age is the time from at to the
-	// end of the history, or 0 for live traffic.
+	// rate returns the number of requests per second at the time at. age is the time from at to
+	// the end of the history; for live traffic, it is 0.
 	rate func(at time.Time, age time.Duration) float64
 }
 
@@ -69,8 +71,9 @@ type event struct {
 	check enforcement.Check
 }
 
-// density returns a factor for the average rate. It is low at the start of the history, so that the
-// history is computed quickly, and rises to 1 in the last day.
+// density returns a factor for the average rate. It is low at the start of the history, so that
+// the history is computed quickly. It rises to 1 during the last day, and to 2 during the last
+// hour and in live traffic. age is the time to the end of the history.
 func density(age time.Duration) float64 {
 	const sparse, full, live = 0.22, 1, 2
 	switch hours := age.Hours(); {
@@ -84,8 +87,8 @@ func density(age time.Duration) float64 {
 	}
 }
 
-// second appends the requests of the second at, ordered by time, to the list to. age is the time
-// from at to the end of the history, or 0 for live traffic.
+// second appends the requests of the second that starts at at to the list to, ordered by time.
+// age is the time from at to the end of the history; for live traffic, it is 0.
 func (w *population) second(to []event, at time.Time, age time.Duration) []event {
 	from := len(to)
 	second := at.Unix()
@@ -106,8 +109,8 @@ func (w *population) second(to []event, at time.Time, age time.Duration) []event
 	return to
 }
 
-// ask appends the requests with which a user loads something at a time: one request, or all
-// requests of a page.
+// ask appends the requests that one random user of the crowd sends at one time in the given
+// second: one request, or all requests of a page. crowd is the index of c.
 func (c *crowd) ask(to []event, r *rand.Rand, crowd int, second int64) []event {
 	u := &c.users[pick(r, c.weights)]
 	route := &c.routes[pick(r, c.shares)]
@@ -128,7 +131,8 @@ func checkOf(u *user, on *route, r *rand.Rand) enforcement.Check {
 	return enforcement.Check{Method: on.method, Path: on.paths[r.IntN(len(on.paths))], Attributes: u.attributes, IP: u.ip, Cost: 1}
 }
 
-// rhythm returns how active the crowd is at a time. 1 is the average of a weekday.
+// rhythm returns how active the crowd is at a time, relative to the average of a weekday, which
+// is 1.
 func (c *crowd) rhythm(at time.Time) float64 {
 	local := at.UTC().Add(time.Duration(c.zone * float64(time.Hour)))
 	hour := float64(local.Hour()) + float64(local.Minute())/60
@@ -139,8 +143,8 @@ func (c *crowd) rhythm(at time.Time) float64 {
 	return f
 }
 
-// poisson returns a random number of a Poisson distribution. It uses Knuth's algorithm, which is
-// fast for a small mean.
+// poisson returns a random number from a Poisson distribution with the given mean. It uses
+// Knuth's algorithm, which is fast for a small mean.
 func poisson(r *rand.Rand, mean float64) (n int) {
 	if mean <= 0 {
 		return 0
@@ -151,7 +155,7 @@ func poisson(r *rand.Rand, mean float64) (n int) {
 	return n
 }
 
-// pick returns a random index. sums contains the cumulative weights of the indexes.
+// pick returns a random index of sums. sums contains the cumulative weights of the indexes.
 func pick(r *rand.Rand, sums []float64) int {
 	return min(sort.SearchFloat64s(sums, r.Float64()*sums[len(sums)-1]), len(sums)-1)
 }
@@ -249,12 +253,12 @@ func cobalt() crowd {
 	}
 }
 
-// always returns a constant rate.
+// always returns a rate function with a constant rate.
 func always(perSecond float64) func(time.Time, time.Duration) float64 {
 	return func(time.Time, time.Duration) float64 { return perSecond }
 }
 
-// minutes returns a rate that is above 0 only in one minute of every hour.
+// minutes returns a rate function that is above 0 in only one minute of every hour.
 func minutes(perSecond float64, minute int) func(time.Time, time.Duration) float64 {
 	return func(at time.Time, _ time.Duration) float64 {
 		if at.Minute() != minute {
@@ -264,8 +268,8 @@ func minutes(perSecond float64, minute int) func(time.Time, time.Duration) float
 	}
 }
 
-// attacks returns a rate that is above 0 only in two of every ten minutes: in some hours of the
-// history, in its last two hours, and in live traffic.
+// attacks returns a rate function that is above 0 in only two of every ten minutes, and only in
+// some hours: some hours of the history, its last two hours, and all of live traffic.
 func attacks(perSecond float64) func(time.Time, time.Duration) float64 {
 	return func(at time.Time, age time.Duration) float64 {
 		hour := at.Unix() / 3600
@@ -287,7 +291,8 @@ var (
 	}
 )
 
-// people returns n users. The first of them have the names in named.
+// people returns n users. ip returns the IP address of the user with index i, and tier the tier
+// or "". The first users have the names in named, the others generated names.
 func people(n int, ip func(i int) string, tier func(i int) string, named ...string) []user {
 	list := make([]user, n)
 	for i := range list {

@@ -13,26 +13,28 @@ import (
 	"github.com/headgate/headgate/internal/snapshot"
 )
 
-// TrafficConfig configures a Traffic. Logger, Now and Tick are optional.
+// TrafficConfig configures a Traffic. Decider, Snapshot and Flush are required.
 type TrafficConfig struct {
-	// Decider decides the requests. It is the decider of the node's own checks, so that the
-	// requests are limited and counted like others.
+	// Decider decides the requests. It is the one that decides the node's own checks, so that
+	// demo requests are limited and counted like other requests.
 	Decider enforcement.Decider
-	// Snapshot returns the current snapshot. Each request uses it anew, so that an edit of a sample
-	// plan has an effect at once.
+	// Snapshot returns the current snapshot. Traffic calls it for each request, so that an edit
+	// of a sample plan has an effect at once.
 	Snapshot func() *snapshot.Snapshot
 	// Flush writes all counts to the database.
 	Flush func(context.Context) error
 	// Logger logs when traffic starts and when it fails. Default: no logging.
 	Logger *slog.Logger
-	// Now returns the current time. The synthetic requests depend on it. Default: time.Now.
+	// Now returns the current time, from which the synthetic requests are generated. Default:
+	// time.Now.
 	Now func() time.Time
-	// Tick is the interval at which due requests are sent. Default: 50 ms.
+	// Tick is the time between two times at which due requests are sent. Default: 50 ms.
 	Tick time.Duration
 }
 
-// A Traffic sends the requests of the synthetic users while the server runs: about ten per second,
-// more during the day, and at most maxPerSecond. Only one node at a time sends them.
+// A Traffic sends the requests of the synthetic users while the server runs. It sends about ten
+// requests per second on average, more during the day, and at most maxPerSecond. Of several
+// nodes, only the one that holds the lease sends them.
 type Traffic struct {
 	service  *Service
 	cfg      TrafficConfig
@@ -42,10 +44,11 @@ type Traffic struct {
 }
 
 const (
-	// maxPerSecond is the maximum number of requests in one second, even if the rates result in
-	// more.
+	// maxPerSecond is the maximum number of requests in one second. Further generated requests
+	// are dropped.
 	maxPerSecond = 60
-	// longestPause is how late a request may be sent. Later requests are skipped.
+	// longestPause is the longest delay with which a request is sent. A request that is later
+	// is skipped.
 	longestPause = 2 * time.Second
 )
 
@@ -59,7 +62,8 @@ func (s *Service) NewTraffic(c TrafficConfig) *Traffic {
 	return &Traffic{service: s, cfg: c, users: newPopulation(seed), holder: uuid.NewString()}
 }
 
-// Run sends requests until ctx ends, or until the last demo tenant is deleted.
+// Run sends requests until ctx ends. While the database has no demo tenant, or another process
+// holds the lease, it waits.
 func (t *Traffic) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		info, err := t.service.Present(ctx)
@@ -74,8 +78,8 @@ func (t *Traffic) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn sends requests while this process holds the lease and a demo tenant exists. Before it drops
-// the lease, it writes all counts to the database.
+// turn sends requests while this process holds the lease and a demo tenant exists. Before it
+// drops the lease, it writes all counts to the database.
 func (t *Traffic) turn(ctx context.Context, info Info) {
 	mine, err := t.service.store.TakeLease(ctx, trafficLease, t.holder, leaseLife)
 	if err != nil || !mine {
@@ -91,7 +95,9 @@ func (t *Traffic) turn(ctx context.Context, info Info) {
 	tick := time.NewTicker(t.cfg.Tick)
 	defer tick.Stop()
 	now := t.cfg.Now()
-	made, taken := now.Truncate(time.Second), now // time up to which requests are generated, and time at which the lease was acquired
+	// Made is the time up to which requests are generated; taken is the time at which the lease
+	// was last acquired.
+	made, taken := now.Truncate(time.Second), now
 	var events []event
 	for {
 		select {
@@ -108,7 +114,7 @@ func (t *Traffic) turn(ctx context.Context, info Info) {
 			taken = now
 		}
 		if behind := now.Sub(made); behind > longestPause || behind < -longestPause {
-			made, events = now.Truncate(time.Second), events[:0] // the clock was changed, or the machine was suspended
+			made, events = now.Truncate(time.Second), events[:0] // the clock was changed, or the machine was suspended: skip the time in between
 		}
 		for ; !made.After(now); made = made.Add(time.Second) {
 			from := len(events)
@@ -123,8 +129,8 @@ func (t *Traffic) turn(ctx context.Context, info Info) {
 	}
 }
 
-// ask sends the events that are due at now and returns the others. any reports whether a demo
-// tenant exists.
+// ask sends the events that are due at now, in microseconds since the epoch, and returns the
+// other events. any reports whether a demo tenant exists.
 func (t *Traffic) ask(ctx context.Context, info Info, events []event, now int64) (rest []event, any bool) {
 	subjects := info.subjects(t.cfg.Snapshot())
 	for len(events) > 0 && events[0].at <= now && ctx.Err() == nil {

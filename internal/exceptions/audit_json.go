@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// The following types are the JSON forms of exceptions in the audit log. They equal those of the
-// API.
+// The following types are the JSON forms of exceptions in the audit log. The API uses the same
+// forms.
 
 type jsonOverride struct {
 	ID        string      `json:"id,omitempty"`
@@ -30,7 +30,7 @@ type jsonLimit struct {
 	Window string `json:"window,omitempty"`
 }
 
-// JSON returns the override in the form that audit log entries contain. Times are in UTC.
+// JSON returns the form of the override that the audit log contains. Times are in UTC.
 func (o Override) JSON() (json.RawMessage, error) {
 	out := jsonOverride{
 		ID: o.ID, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix,
@@ -66,7 +66,7 @@ type jsonEntry struct {
 	CreatedAt time.Time  `json:"created_at,omitzero"`
 }
 
-// JSON returns the list entry in the form that audit log entries contain. Times are in UTC.
+// JSON returns the form of the list entry that the audit log contains. Times are in UTC.
 func (n Entry) JSON() (json.RawMessage, error) {
 	out := jsonEntry{
 		ID: n.ID, List: n.List, Attribute: n.Attribute, Value: n.Value, Reason: n.Reason, CreatedAt: n.CreatedAt.UTC(),
@@ -87,7 +87,7 @@ type jsonBlock struct {
 	CreatedAt time.Time         `json:"created_at"`
 }
 
-// JSON returns the block in the form that audit log entries contain. Times are in UTC.
+// JSON returns the form of the block that the audit log contains. Times are in UTC.
 func (b Block) JSON() (json.RawMessage, error) {
 	return enforcement.MarshalJSON(jsonBlock{
 		ID: b.ID, Policy: b.Policy, Key: notNil(b.Key), Reason: b.Reason, ExpiresAt: b.ExpiresAt.UTC(), CreatedAt: b.CreatedAt.UTC(),
@@ -100,13 +100,13 @@ type jsonReset struct {
 	Reason string            `json:"reason,omitempty"`
 }
 
-// JSON returns the reset in the form that audit log entries contain.
+// JSON returns the form of the reset that the audit log contains.
 func (r Reset) JSON() (json.RawMessage, error) {
 	return enforcement.MarshalJSON(jsonReset{Policy: r.Policy, Key: notNil(r.Key), Reason: r.Reason})
 }
 
-// notNil returns an empty map for nil, so that the JSON form is {} and not null. A block of a
-// policy without count_by has such a key.
+// notNil returns key, or an empty map if key is nil, so that the JSON form is {} and not null.
+// key is nil for a block of a policy without count_by.
 func notNil(key map[string]string) map[string]string {
 	if key == nil {
 		return map[string]string{}

@@ -18,26 +18,28 @@ import (
 
 // Bounds of the exceptions of one tenant.
 const (
-	DefaultLife  = 7 * 24 * time.Hour   // of an override or a block whose end is not given
-	MaxLife      = 366 * 24 * time.Hour // the longest time after which an override or a block ends
+	DefaultLife  = 7 * 24 * time.Hour   // time after which an override or a block ends if no end is given
+	MaxLife      = 366 * 24 * time.Hour // longest time after which an override or a block can end
 	MaxReason    = 500                  // characters
-	MaxOverrides = 100_000              // not counting expired ones
+	MaxOverrides = 100_000              // expired ones are not counted
 	MaxBlocks    = 100_000
 	MaxEntries   = 100_000 // entries of both lists together
 )
 
-// An Override replaces numbers of one policy for a tenant until it expires. If several apply, the one that was created
-// or changed last has precedence. An operator can change it, and delete it before it expires.
+// An Override replaces numbers of one policy for a tenant until it expires. If several
+// overrides apply to a key, the one that was created or changed last has precedence. An
+// operator can change an override, and delete it before it expires.
 type Override struct {
 	ID       string // UUIDv7
 	TenantID string
 	Policy   string // slug
 	// Attribute is one of the attributes by which the policy counts. If it is "", the override
-	// applies to all keys of the tenant. Otherwise either Value or Prefix is set, and the override
-	// applies to keys with this value or prefix. If Attribute is ip, Prefix is a network.
+	// applies to all keys of the tenant. If it is set, either Value or Prefix is set too, and
+	// the override applies only to keys with this value or prefix. If Attribute is ip, Prefix
+	// is a network.
 	Attribute, Value, Prefix string
-	// Factor is a factor for all quotas in thousandths, from 1 to enforcement.MaxFactor. If it is
-	// 0, Limits contains the replaced limits.
+	// Factor multiplies all quotas and bursts of the policy. It is in thousandths, from 1 to
+	// enforcement.MaxFactor. If it is 0, Limits contains the limits with other numbers.
 	Factor    int64
 	Limits    []enforcement.OverrideLimit
 	Reason    string // 1 to MaxReason characters
@@ -50,8 +52,9 @@ type Override struct {
 // A List is the deny list or the allow list of a tenant.
 type List string
 
-// The two lists of a tenant: requests with a value on the deny list are always denied, and requests
-// with a value on the allow list always allowed.
+// The two lists of a tenant. A request with a value on the deny list is denied, whatever its
+// policies decide, unless its mode is force. A request with a value on the allow list is allowed,
+// unless it is denied by the deny list.
 const (
 	Deny  List = "deny"
 	Allow List = "allow"
@@ -63,7 +66,7 @@ type Entry struct {
 	TenantID  string
 	List      List
 	Attribute string // name
-	Value     string // matches exactly; for ip, an address or a network in canonical form
+	Value     string // compared exactly; for ip, an address or a network in canonical form
 	Reason    string // up to MaxReason characters
 	ExpiresAt time.Time
 	CreatedAt time.Time
@@ -76,9 +79,9 @@ type Block struct {
 	ID       string // UUIDv7
 	TenantID string
 	Policy   string // slug
-	// Key contains a value for each attribute by which the policy counts. The value of ip/64 has
-	// the name ip. If an attribute is missing in Key, the block applies to requests that do not
-	// have it.
+	// Key contains a value for each attribute by which the policy counts. If the policy counts
+	// by ip/64, the name of the attribute in Key is ip. If Key lacks an attribute, the block
+	// applies to requests without this attribute.
 	Key       map[string]string
 	Reason    string // 1 to MaxReason characters
 	ExpiresAt time.Time
@@ -87,8 +90,8 @@ type Block struct {
 	Revision  int64
 }
 
-// A Change is the revision at which an override of a policy was last added or deleted for a tenant.
-// It stays when the override is deleted.
+// A Change is the revision at which the overrides of a policy last changed for a tenant: one
+// was added, changed or deleted. It stays stored after the override is deleted.
 type Change struct {
 	TenantID string
 	Policy   string
@@ -98,27 +101,28 @@ type Change struct {
 // A Filter selects rows of a list. After is the ID of the last row of the previous page, or "".
 type Filter struct {
 	Policy string // slug; for overrides and blocks
-	List   List   // for list entries
-	Query  string // a part of a list entry's value
+	List   List   // only for list entries; "": both lists
+	Query  string // only for list entries: a part of the value
 	After  string
 	Limit  int
 }
 
-// A Store stores exceptions. As in tenants.Store, each change is one transaction with its audit
-// line, its revision and its tombstone. The lists include expired exceptions until EndExpired
-// deletes them. Implementations pass storetest.Run.
+// A Store stores exceptions. As in tenants.Store, each change is one transaction that also
+// writes the audit line, the revision and, for a deletion, a tombstone. Lists contain expired
+// exceptions until EndExpired deletes them. Implementations pass storetest.Run.
 type Store interface {
 	// Overrides returns the overrides of one tenant, newest first.
 	Overrides(ctx context.Context, tenantID string, f Filter) ([]Override, error)
 	// Override returns one override of a tenant. The error is problem.NotFound if the tenant has no such override.
 	Override(ctx context.Context, tenantID, id string) (Override, error)
-	// CreateOverride adds an override. It sets Revision and CreatedAt, and the Change of the policy
-	// for the tenant. The error is problem.NotFound if the tenant does not exist, or
-	// problem.Conflict with the code too_many_overrides.
+	// CreateOverride adds an override. It sets Revision and CreatedAt of the override, and
+	// stores the new revision as the Change of the policy for the tenant. The error is
+	// problem.NotFound if the tenant does not exist, or problem.Conflict with the code
+	// too_many_overrides.
 	CreateOverride(ctx context.Context, o Override, e audit.Entry) (Override, error)
-	// UpdateOverride replaces the keys, the numbers, the Reason, and the ExpiresAt of an override, and sets its Revision
-	// and the tenant's Change of the policy. Errors: problem.NotFound; problem.Stale if the stored revision is not
-	// ifRevision.
+	// UpdateOverride replaces the keys, the numbers, the Reason, and the ExpiresAt of an
+	// override. It sets the Revision of the override, and the Change of the policy for the
+	// tenant. Errors: problem.NotFound; problem.Stale if the stored revision is not ifRevision.
 	UpdateOverride(ctx context.Context, o Override, ifRevision int64, e audit.Entry) (Override, error)
 	// DeleteOverride deletes an override. The error is problem.NotFound if the tenant has no such override.
 	DeleteOverride(ctx context.Context, tenantID, id string, e audit.Entry) error
@@ -139,12 +143,12 @@ type Store interface {
 	CreateBlock(ctx context.Context, b Block, e audit.Entry) (Block, error)
 	DeleteBlock(ctx context.Context, tenantID, id string, e audit.Entry) error
 
-	// NoteReset writes the audit line of a reset. It changes nothing else, because the counters are
-	// not in the database.
+	// NoteReset writes the audit line of a reset. Apart from the revision, it changes no data,
+	// because the counters are not in the database.
 	NoteReset(ctx context.Context, tenantID string, e audit.Entry) error
 
-	// EndExpired deletes at most limit exceptions that have expired at now, in one edit. Each gets
-	// a tombstone and an audit line with the actor "system". EndExpired returns the number of
-	// deleted exceptions. If there are none, it writes nothing.
+	// EndExpired deletes at most limit exceptions that have expired at now, in one edit, and
+	// returns their number. For each of them, it writes a tombstone and an audit line with the
+	// actor "system". If there are none, it writes nothing.
 	EndExpired(ctx context.Context, now time.Time, limit int) (int, error)
 }

@@ -9,18 +9,19 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A factor is stored as an integer in thousandths: 1500. People write it as a decimal number: 1.5.
-// The conversion uses no floating-point numbers, so it is exact.
+// A factor is stored as an integer in thousandths, for example 1500. People write it as a
+// decimal number, for example 1.5. The conversion uses no floating-point numbers, so it is
+// exact.
 
-// maxFactorText is the maximum length of a text that ParseFactor parses. Every valid text is
-// shorter.
+// maxFactorText is the maximum length of a text that ParseFactor accepts. No valid factor needs
+// more characters.
 const maxFactorText = 32
 
 var errFactor = errors.New("must be a decimal number from 0.001 to 1000 with at most three decimals, like 1.5")
 
-// ParseFactor parses a decimal number from 0.001 to 1000 and returns it in thousandths. The text
-// must be a JSON number without an exponent, and may have only zeros after the third decimal. The
-// error message says which values are valid.
+// ParseFactor parses a decimal number from 0.001 to 1000 and returns it in thousandths. The
+// text must be a JSON number without an exponent. After the third decimal, only zeros are
+// valid. The error message says which values are valid.
 func ParseFactor(text string) (int64, error) {
 	whole, decimals, point := strings.Cut(text, ".")
 	if len(text) > maxFactorText || !digits(whole) || point && !digits(decimals) || len(whole) > 1 && whole[0] == '0' {
@@ -39,8 +40,8 @@ func ParseFactor(text string) (int64, error) {
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// FormatFactor returns the shortest decimal number for a factor in thousandths. ParseFactor parses
-// it back.
+// FormatFactor returns the shortest decimal number for a factor in thousandths. ParseFactor
+// returns the same factor for this text.
 func FormatFactor(thousandths int64) string {
 	text := strconv.FormatInt(thousandths/1000, 10)
 	if rest := thousandths % 1000; rest != 0 {

@@ -8,9 +8,10 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// An Idle says why an exception has no effect. The zero value says that it has an effect.
+// An Idle says why an exception has no effect. The zero value means that the exception has an
+// effect.
 type Idle struct {
-	Code  string // inactive_because of the API
+	Code  string // value of inactive_because in the API
 	Words string // for pages
 }
 
@@ -23,8 +24,9 @@ var (
 	idleNotPossible = Idle{"not_possible", "no effect with the current plan"}
 )
 
-// idle returns why an exception of any kind has no effect: it has expired, or the tenant or the
-// policy is missing. If there is no such reason, idle returns the rule of the policy.
+// idle checks the reasons why an exception of any kind has no effect: it has expired, the
+// tenant has no plan, or the plan lacks the policy. If none of them applies, idle returns the
+// rule of the policy, otherwise nil.
 func idle(s *enforcement.Subject, policy string, ends, now time.Time) (Idle, *enforcement.Rule) {
 	if !now.Before(ends) {
 		return idleEnded, nil
@@ -39,8 +41,8 @@ func idle(s *enforcement.Subject, policy string, ends, now time.Time) (Idle, *en
 	return Idle{}, r
 }
 
-// compiles reports whether the exceptions in spec, or some of them, have an effect under the
-// current plan of a tenant.
+// compiles reports whether at least a part of the exceptions in spec has an effect under the
+// current plan of the tenant s.
 func compiles(s *enforcement.Subject, spec enforcement.ExceptionSpec) bool {
 	_, faults := enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
 	return !slices.ContainsFunc(faults, func(f enforcement.ExceptionFault) bool { return !f.Partial })
@@ -50,8 +52,8 @@ func countsBy(r *enforcement.Rule, attribute string) bool {
 	return slices.ContainsFunc(r.CountBy, func(entry string) bool { return enforcement.CountedAttribute(entry) == attribute })
 }
 
-// Idle returns why the override has no effect. s is the compiled tenant, or nil if the snapshot
-// does not contain it.
+// Idle returns the reason why the override has no effect. s is the compiled tenant; nil if the
+// snapshot does not contain it.
 func (o Override) Idle(s *enforcement.Subject, now time.Time) Idle {
 	why, r := idle(s, o.Policy, o.ExpiresAt, now)
 	switch {
@@ -62,7 +64,7 @@ func (o Override) Idle(s *enforcement.Subject, now time.Time) Idle {
 	case len(o.Limits) > 0 && !slices.ContainsFunc(o.Limits, func(l enforcement.OverrideLimit) bool {
 		return slices.ContainsFunc(r.Limits, func(of enforcement.RuleLimit) bool { return of.Name == l.Name })
 	}):
-		return idleNoLimit // an override of some existing limits has an effect on those
+		return idleNoLimit // an override that names at least one existing limit has an effect on that limit
 	case r.Mode == enforcement.PolicyOff:
 		return idleOff
 	case !compiles(s, enforcement.ExceptionSpec{Overrides: []enforcement.Override{o.Spec()}}):
@@ -79,8 +81,8 @@ func (o Override) Spec() enforcement.Override {
 	}
 }
 
-// Idle returns why the block has no effect. s is the compiled tenant, or nil if the snapshot does
-// not contain it.
+// Idle returns the reason why the block has no effect. s is the compiled tenant; nil if the
+// snapshot does not contain it.
 func (b Block) Idle(s *enforcement.Subject, now time.Time) Idle {
 	why, r := idle(s, b.Policy, b.ExpiresAt, now)
 	if r == nil {
@@ -102,7 +104,7 @@ func (b Block) Idle(s *enforcement.Subject, now time.Time) Idle {
 	return Idle{}
 }
 
-// Idle returns why the entry has no effect.
+// Idle returns the reason why the list entry has no effect: it can only have expired.
 func (n Entry) Idle(now time.Time) Idle {
 	if !n.ExpiresAt.IsZero() && !now.Before(n.ExpiresAt) {
 		return idleEnded

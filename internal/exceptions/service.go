@@ -17,9 +17,9 @@ type Config struct {
 	Now func() time.Time
 }
 
-// A Service manages the exceptions of tenants. It validates them against the published version of
-// the tenant's plan, sets defaults, and makes the entry for the audit log. Callers may pass the
-// slug of a tenant in place of its ID. If an ID belongs to an exception of another tenant, the
+// A Service manages the exceptions of tenants. It validates them against the published version
+// of the tenant's plan, sets defaults, and makes the entry for the audit log. The parameter
+// tenant is the ID or the slug of a tenant. If an exception belongs to another tenant, the
 // error is problem.NotFound. A Service is safe for concurrent use.
 type Service struct {
 	store   Store
@@ -68,8 +68,9 @@ func (s *Service) CreateOverride(ctx context.Context, tenant string, n NewOverri
 	return s.store.CreateOverride(ctx, o, e)
 }
 
-// UpdateOverride replaces an override except its policy; n.Policy is ignored. Errors: problem.Invalid,
-// problem.NotFound, and problem.Stale if its revision is not ifRevision.
+// UpdateOverride replaces all fields of an override except its policy. n.Policy is ignored.
+// Errors: problem.Invalid, problem.NotFound, and problem.Stale if the revision of the override
+// is not ifRevision.
 func (s *Service) UpdateOverride(ctx context.Context, tenant, id string, n NewOverride, ifRevision int64) (Override, error) {
 	before, err := s.Override(ctx, tenant, id)
 	if err != nil {
@@ -178,7 +179,7 @@ func (s *Service) DeleteBlock(ctx context.Context, tenant, id string) error {
 	return s.store.DeleteBlock(ctx, b.TenantID, b.ID, e)
 }
 
-// A Reset is a request to delete the counters of one key of a policy.
+// A Reset describes the counters to delete: those of one key of a policy.
 type Reset struct {
 	Tenant tenants.Tenant
 	Policy string            // slug
@@ -186,8 +187,8 @@ type Reset struct {
 	Reason string            // up to MaxReason characters
 }
 
-// PlanReset validates a reset and returns it. It changes nothing. The caller then calls NoteReset,
-// and after that deletes the counters in the limiter. The error is problem.Invalid or
+// PlanReset validates a reset and returns it. It changes nothing. The caller must then call
+// NoteReset, and after that delete the counters in the limiter. The error is problem.Invalid or
 // problem.NotFound.
 func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[string]string, reason string) (Reset, error) {
 	t, err := s.tenantWithPlan(ctx, tenant)
@@ -201,16 +202,16 @@ func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[
 	return r, f.Err()
 }
 
-// NoteReset writes the audit line of a reset. It must be called before the counters are deleted. If
-// the process crashes in between, the audit log has a line too many; in the other order, a line
-// would be missing.
+// NoteReset writes the audit line of a reset. The caller must call it before it deletes the
+// counters. If the process crashes in between, the audit log has a line for a reset that did
+// not happen. In the other order, a reset could happen without a line.
 func (s *Service) NoteReset(ctx context.Context, r Reset) error {
 	e := entry(ctx, "counter.reset", r.Tenant.ID, r.Policy, r.Policy, nil, r)
 	return s.store.NoteReset(ctx, r.Tenant.ID, e)
 }
 
-// A tenantWithPlan is a tenant with the policies of its published plan. policies is empty if the
-// tenant has no plan.
+// A tenantWithPlan is a tenant with the policies of its published plan. If the tenant has no
+// plan, policies is empty.
 type tenantWithPlan struct {
 	tenants.Tenant
 	policies []plans.Policy
@@ -232,7 +233,8 @@ func (s *Service) tenantWithPlan(ctx context.Context, idOrSlug string) (tenantWi
 	return tenantWithPlan{t, v.Document.Policies()}, nil
 }
 
-// instant returns the current time in milliseconds, a precision that every store supports.
+// instant returns the current time, rounded down to milliseconds. Every store can store this
+// precision.
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 func list[T any](

@@ -13,30 +13,30 @@ import (
 // SweeperConfig configures a Sweeper.
 type SweeperConfig struct {
 	Store Store
-	// Due returns the time at which the first exception in this node's snapshot expires, or the
-	// zero time if none expires.
+	// Due returns the earliest time at which an exception in this node's snapshot expires, or
+	// the zero time if none expires.
 	Due func() time.Time
-	// Every is the time between two calls of Due. Default: 1 s.
+	// Every is the time between two calls of Due, without Jitter. Default: 1 s.
 	Every time.Duration
-	// Jitter is the maximum of a random time that is added to Every, so that not all nodes sweep at
+	// Jitter is the maximum random time that is added to Every, so that not all nodes sweep at
 	// the same time. Default: a quarter of Every.
 	Jitter time.Duration
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Changed is called after each sweep. It lets the node load the changes. Default: nothing.
+	// Changed is called after each sweep, so that the node loads the changes. Default: none.
 	Changed func(context.Context)
-	// Logger logs failed sweeps. Default: no logging.
+	// Logger logs failed sweeps, at most once a minute, and the recovery. Default: no logging.
 	Logger *slog.Logger
 }
 
-// A Sweeper deletes expired exceptions from the Store. Every node has one. Without it, exceptions
-// would still end in time, because checks compare their end with the clock. But the counters of an
-// overridden policy are converted back to the limits of the plan only after the deletion, because
-// the deletion raises the revision.
+// A Sweeper deletes expired exceptions from the Store. Every node has one. Exceptions also end
+// in time without it, because checks compare the end of an exception with the clock. But
+// without the deletion, the counters of a policy with an override would not be converted back
+// to the limits of the plan: only the deletion raises the revision.
 type Sweeper struct {
 	cfg SweeperConfig
-	// failing is set after a failed sweep and cleared after a successful one. logged is the time of
-	// the last log line about failed sweeps. Only Run uses these fields.
+	// failing is set after a failed sweep and cleared after a successful one. logged is the
+	// time of the last log line about a failed sweep. Only Run uses these fields.
 	failing bool
 	logged  time.Time
 }
@@ -56,15 +56,15 @@ func NewSweeper(cfg SweeperConfig) *Sweeper {
 }
 
 const (
-	// sweepLimit is the maximum number of exceptions that one edit deletes. It is small, because
-	// other edits wait meanwhile.
+	// sweepLimit is the maximum number of exceptions that one edit deletes. It is small,
+	// because other edits must wait for this edit.
 	sweepLimit = 100
 	// logEvery is the time between two log lines while sweeps fail.
 	logEvery = time.Minute
 )
 
-// Run deletes expired exceptions until ctx ends. After an error, it continues with the next sweep,
-// and logs at most once a minute. It always returns nil.
+// Run deletes expired exceptions until ctx ends. After an error, it tries again with the next
+// sweep. It always returns nil.
 func (s *Sweeper) Run(ctx context.Context) error {
 	for retry.Wait(ctx, s.cfg.Every+rand.N(s.cfg.Jitter+1)) == nil {
 		s.sweep(ctx)
@@ -72,8 +72,8 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// sweep deletes the expired exceptions and calls Changed. If another node has already deleted them,
-// it only calls Changed.
+// sweep deletes the expired exceptions and calls Changed, if Due says that some have expired.
+// If another node has already deleted them, it only calls Changed.
 func (s *Sweeper) sweep(ctx context.Context) {
 	now := s.cfg.Now()
 	due := s.cfg.Due()
@@ -96,7 +96,8 @@ func (s *Sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// note logs a failed sweep, and the first successful one after it.
+// note logs err if a sweep failed, at most once per logEvery, and logs the first success after
+// that.
 func (s *Sweeper) note(ctx context.Context, err error) {
 	switch now := s.cfg.Now(); {
 	case err == nil && s.failing:

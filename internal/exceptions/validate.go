@@ -13,20 +13,20 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// attributeIP is the only attribute whose values have a canonical form.
+// attributeIP is the only attribute whose values have more than one form.
 const attributeIP = "ip"
 
 // A NewOverride is the input for a new override.
 type NewOverride struct {
 	Policy                   string // slug
 	Attribute, Value, Prefix string
-	Factor                   int64 // in thousandths; if 0, Limits has the numbers
+	Factor                   int64 // in thousandths; if 0, Limits contains the limits with other numbers
 	Limits                   []enforcement.OverrideLimit
 	Reason                   string    // 1 to MaxReason characters
-	ExpiresAt                time.Time // zero: after DefaultLife
+	ExpiresAt                time.Time // zero: the override ends after DefaultLife
 }
 
-// validate converts n to an override. It adds a fault to f for each invalid field.
+// validate returns the override that n describes, and adds a fault to f for each invalid field.
 func (n NewOverride) validate(f *problem.Fields, t tenantWithPlan, now time.Time) Override {
 	o := Override{
 		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix,
@@ -84,7 +84,7 @@ type NewBlock struct {
 	Policy    string // slug
 	Key       map[string]string
 	Reason    string    // 1 to MaxReason characters
-	ExpiresAt time.Time // zero: after DefaultLife
+	ExpiresAt time.Time // zero: the block ends after DefaultLife
 }
 
 func (n NewBlock) validate(f *problem.Fields, t tenantWithPlan, now time.Time) Block {
@@ -95,8 +95,8 @@ func (n NewBlock) validate(f *problem.Fields, t tenantWithPlan, now time.Time) B
 	return b
 }
 
-// policy returns the policy of the tenant's published plan with a slug. If there is none, it adds a
-// fault to f.
+// policy returns the policy with this slug from the tenant's published plan. If there is none,
+// it adds a fault to f and returns false.
 func (t tenantWithPlan) policy(f *problem.Fields, slug string) (plans.Policy, bool) {
 	if t.PlanID == "" {
 		f.Add("/policy", "the tenant has no plan, and so no policies")
@@ -110,8 +110,9 @@ func (t tenantWithPlan) policy(f *problem.Fields, slug string) (plans.Policy, bo
 	return t.policies[i], true
 }
 
-// key validates a key of a policy and returns it in canonical form. If an attribute of count_by is
-// missing in key, it is also missing in the result.
+// key validates a key of a policy and returns it in canonical form. It adds a fault to f for
+// each invalid value. key may lack attributes of count_by: the result stands for requests
+// without them.
 func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]string) map[string]string {
 	p, known := t.policy(f, policy)
 	names := attributes(p)
@@ -134,8 +135,9 @@ func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]str
 	return canonical
 }
 
-// within returns an address in the network value, if value is an IPv6 /64 network and the policy
-// counts by such networks. Rankings of keys show networks, so people copy them from there.
+// within returns value, except in one case: if value is an IPv6 /64 network and the policy
+// counts by such networks, it returns an address in this network. Rankings of keys show
+// networks, and people copy them from there.
 func within(p plans.Policy, value string) string {
 	if slices.Contains(p.CountBy, enforcement.IPNetwork) {
 		if n, err := netip.ParsePrefix(value); err == nil && n.Addr().Is6() && !n.Addr().Is4In6() && n.Bits() == 64 && n == n.Masked() {
@@ -145,7 +147,7 @@ func within(p plans.Policy, value string) string {
 	return value
 }
 
-// attributes returns the names of the attributes that a policy counts by.
+// attributes returns the names of the attributes by which a policy counts.
 func attributes(p plans.Policy) []string {
 	var names []string
 	for _, entry := range p.CountBy {
@@ -154,8 +156,9 @@ func attributes(p plans.Policy) []string {
 	return names
 }
 
-// scopeFaults adds a fault to f if the policy does not count by the attribute. Then requests with
-// different values would be counted together, but under different limits.
+// scopeFaults adds a fault to f if the policy does not count by the attribute. With such an
+// override, requests with different values would share a counter, but would have different
+// limits.
 func scopeFaults(f *problem.Fields, p plans.Policy, attribute string) {
 	names := attributes(p)
 	switch {
@@ -167,9 +170,9 @@ func scopeFaults(f *problem.Fields, p plans.Policy, attribute string) {
 	}
 }
 
-// scope validates the value and the prefix of n and returns them in canonical form. by64 says that
-// the policy counts IPv6 addresses by their /64 network. Then a single address or a smaller network
-// is invalid, because it has no counter of its own.
+// scope validates the value and the prefix of n and returns them in canonical form. by64 says
+// that the policy counts IPv6 addresses by their /64 network. If it is set, a single IPv6
+// address or a network smaller than /64 is invalid, because it has no counter of its own.
 func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) {
 	value, prefix = n.Value, n.Prefix
 	switch {
@@ -197,8 +200,9 @@ func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) 
 	return value, prefix
 }
 
-// numberFaults adds a fault to f for each invalid factor or limit of the override. If the policy is
-// not known, it checks only the bounds that hold for every policy.
+// numberFaults adds a fault to f for each invalid factor or limit of the override. known is
+// false if the plan has no such policy. numberFaults then checks only the bounds that hold for
+// every policy.
 func (n NewOverride) numberFaults(f *problem.Fields, p plans.Policy, known bool) {
 	switch {
 	case n.Factor == 0 && len(n.Limits) == 0:
@@ -220,8 +224,8 @@ func (n NewOverride) numberFaults(f *problem.Fields, p plans.Policy, known bool)
 	}
 }
 
-// factorFaults adds a fault to f if the factor is out of range, or if a limit of the policy
-// multiplied by it is invalid.
+// factorFaults adds a fault to f if the factor is out of range, or if it makes a limit of the
+// policy invalid.
 func factorFaults(f *problem.Fields, factor int64, p plans.Policy) {
 	if factor < 1 || factor > enforcement.MaxFactor {
 		f.Add("/factor", "%v", errFactor)
@@ -238,7 +242,7 @@ func factorFaults(f *problem.Fields, factor int64, p plans.Policy) {
 
 func limitFaults(f *problem.Fields, at string, l enforcement.OverrideLimit, p plans.Policy, known bool) {
 	i := slices.IndexFunc(p.Limits, func(o enforcement.Limit) bool { return o.Name == l.Name })
-	var planned enforcement.Limit // without an algorithm if the limit is not known
+	var planned enforcement.Limit // zero, without an algorithm, if the policy has no such limit
 	if i >= 0 {
 		planned = p.Limits[i]
 	} else if known && len(p.Limits) > 0 {
@@ -258,8 +262,9 @@ func limitNames(p plans.Policy) string {
 	return strings.Join(names, ", ")
 }
 
-// end returns the end of an override or a block. It adds a fault to f if the end is past or later
-// than MaxLife from now.
+// end returns the end of an override or a block. at is the requested end; if it is zero, the
+// end is DefaultLife after now. end adds a fault to f if the end is past, or later than MaxLife
+// after now.
 func end(f *problem.Fields, at, now time.Time) time.Time {
 	if at.IsZero() {
 		return now.Add(DefaultLife)
@@ -271,9 +276,9 @@ func end(f *problem.Fields, at, now time.Time) time.Time {
 	return at
 }
 
-// CanonicalValue returns the canonical form of an attribute value, as enforcement.CanonicalValue
-// does. If networks is true, the value of ip may also be a network. fault is "" if the value is
-// valid.
+// CanonicalValue validates an attribute value and returns its canonical form, like
+// enforcement.CanonicalValue. If networks is true, the value of ip may also be a network. fault
+// says what is wrong with the value; "" if it is valid.
 func CanonicalValue(attribute, value string, networks bool) (canonical, fault string) {
 	if attribute != attributeIP || !networks {
 		return enforcement.CanonicalValue(attribute, value)
@@ -285,7 +290,8 @@ func CanonicalValue(attribute, value string, networks bool) (canonical, fault st
 	return canonical, ""
 }
 
-// canonicalAt returns CanonicalValue. If the value is invalid, it adds a fault at pointer to f.
+// canonicalAt returns the canonical form of a value. If the value is invalid, canonicalAt adds
+// a fault at pointer to f.
 func canonicalAt(f *problem.Fields, pointer, attribute, value string, networks bool) string {
 	out, fault := CanonicalValue(attribute, value, networks)
 	if fault != "" {

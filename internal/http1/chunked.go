@@ -13,13 +13,15 @@ import (
 
 type passedKey struct{}
 
-// unchunk returns the handler for the server of net/http. It handles requests with
-// Transfer-Encoding itself, because net/http reports neither the sizes of chunks nor whether the
-// request also had a Content-Length. It passes all other requests to the handler of s.
+// unchunk returns the handler for the server of net/http. This handler answers requests with
+// Transfer-Encoding on its own, because net/http reports neither the sizes of chunks nor
+// whether the request also had a Content-Length. It passes all other requests to the handler of
+// s.
 //
-// A connection is closed after such a request, unless it is certain that the request had no
-// Content-Length (RFC 9112, section 6.1). In the latter case, this package serves the connection
-// again. l is the listener to which it passes connections for net/http.
+// After a request with Transfer-Encoding, the connection is closed, unless it is certain that
+// the request had no Content-Length (RFC 9112, section 6.1). If that is certain, this package
+// serves the connection again. l is the listener to which this package passes connections for
+// net/http.
 func (s *Server) unchunk(l *listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, _ := r.Context().Value(passedKey{}).(*passedConn)
@@ -34,15 +36,16 @@ func (s *Server) unchunk(l *listener) http.Handler {
 		w.Header().Set("Connection", "close")
 		switch r.Method {
 		case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		default: // handlers do not read their bodies, and their responses may be streams
+		default: // the handlers of other paths do not read the body, and their responses may be streams
 			s.handler.ServeHTTP(w, r)
-			// net/http reads the rest of the body before it closes the connection. Without this
-			// deadline, a slow client could keep the connection open for the whole ReadTimeout.
+			// After the handler, net/http reads the rest of the body before it closes the
+			// connection. Without this deadline, a slow client could keep the connection open
+			// for the whole ReadTimeout.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerFor))
 			return
 		}
 		inner, buffered, err := http.NewResponseController(w).Hijack()
-		if err != nil { // the connection does not belong to this Server
+		if err != nil { // the connection was not accepted by this Server
 			s.handler.ServeHTTP(w, r)
 			return
 		}
@@ -60,8 +63,8 @@ func (s *Server) unchunk(l *listener) http.Handler {
 	})
 }
 
-// takeOver answers the request r, whose body comes from in as chunks. If keep is true, the
-// connection then serves further requests.
+// takeOver answers the request r. Its body comes from in as chunks. If keep is true, the
+// connection then serves further requests; otherwise takeOver closes it.
 func (c *conn) takeOver(r *http.Request, in *bufio.Reader, keep bool) {
 	kept := false
 	defer func() { // this also runs after a panic, which net/http logs
@@ -95,14 +98,14 @@ func (c *conn) takeOver(r *http.Request, in *bufio.Reader, keep bool) {
 	}
 	c.pending = make([]byte, in.Buffered())
 	_, _ = io.ReadFull(in, c.pending)
-	c.head = []byte{} // not nil: the connection has had a request
+	c.head = []byte{} // not nil, because the connection has had its first request
 	if kept = c.server.giveBack(c); kept {
 		go c.serve()
 	}
 }
 
-// giveBack ends the takeover of a connection: it clears conn.taken. It returns false if the Server
-// is shutting down.
+// giveBack ends the takeover of the connection c: it clears c.taken. It returns false if the
+// Server is shutting down; the connection must then be closed.
 func (s *Server) giveBack(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,11 +113,12 @@ func (s *Server) giveBack(c *conn) bool {
 	return s.ended == nil
 }
 
-// lingerFor is the time for which linger waits while the client still sends. If a server closes a
-// connection with unread bytes, TCP sends a reset, and the client may not receive the response.
+// lingerFor is how long linger waits for the client to finish sending. If a server closes a
+// connection that has unread bytes, TCP sends a reset, and the client may not receive the
+// response.
 const lingerFor = 500 * time.Millisecond
 
-// linger closes the connection after the client had time to read the response.
+// linger closes the connection after it has given the client time to read the response.
 func (c *conn) linger() {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		_ = c.SetReadDeadline(time.Now().Add(lingerFor))
@@ -123,22 +127,22 @@ func (c *conn) linger() {
 	_ = c.Conn.Close()
 }
 
-// A chunks is the body of a request in chunked encoding. It reads the trailer and ignores it.
+// A chunks is a request body in chunked encoding. Its Read returns the data without the chunk
+// sizes. It reads the trailer of the body and ignores it.
 type chunks struct {
 	in     *bufio.Reader
-	limit  int64  // of a chunk
-	before func() // called before the first read, unless it is nil
+	limit  int64  // maximum size of one chunk, in bytes
+	before func() // called before the first read; may be nil
 
-	left     int64 // of the chunk
+	left     int64 // number of bytes of the current chunk that are not read yet
 	begun    bool
-	overhead int // bytes of chunk sizes and trailers, minus the bytes that this much data needs
+	overhead int // bytes of chunk sizes and trailers beyond those that chunks of a usual size need
 	err      error
 }
 
 var errChunk = errors.New("malformed chunked body")
 
-// maxOverhead is the maximum number of bytes of chunk sizes and trailers that exceed the data of a
-// body. net/http has the same bound.
+// maxOverhead is the maximum of chunks.overhead. net/http has the same maximum.
 const maxOverhead = 16 << 10
 
 // Read reads data of the body, without the chunk sizes.
@@ -162,7 +166,8 @@ func (b *chunks) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// next reads the line with the size of the next chunk, or the trailer at the end.
+// next reads the line with the size of the next chunk. After the last chunk, it reads the
+// trailer.
 func (b *chunks) next() error {
 	if b.begun {
 		if line, err := b.line(); err != nil || line != "" {
@@ -198,7 +203,7 @@ func (b *chunks) next() error {
 	}
 }
 
-// line reads a line that ends with CR LF.
+// line reads a line that ends with CR LF, and returns it without CR LF.
 func (b *chunks) line() (string, error) {
 	text, err := b.in.ReadSlice('\n')
 	if errors.Is(err, io.EOF) {

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// bufferSize is the size of the largest request, with headers and body, that this package
-	// serves. It passes connections with a larger request to net/http.
+	// bufferSize is the maximum size of a request that this package serves, headers and body
+	// together. It passes a connection with a larger request to net/http.
 	bufferSize = 4 << 10
-	// extendEvery is the interval at which a connection in use sets new deadlines. Each deadline is
-	// later by extendEvery than the timeouts of the Server require, so that it need not be set for
-	// each request.
+	// extendEvery is the least time between two changes of a connection's deadlines. Each
+	// deadline is later than the timeouts of the Server require, by extendEvery. So the
+	// deadlines need not be changed for each request.
 	extendEvery = 10 * time.Second
-	// bodyWithin is the time within which the body of a request must arrive. If it takes longer,
-	// the connection is passed to net/http, which applies its ReadTimeout.
+	// bodyWithin is the time within which the body of a request must arrive. If the body takes
+	// longer, this package passes the connection to net/http, which applies its ReadTimeout.
 	bodyWithin = 500 * time.Millisecond
 )
 
@@ -31,19 +31,19 @@ type conn struct {
 	socket   *socket
 	isSocket bool // set if step uses the file descriptor of socket
 	ctx      context.Context
-	tracker  idleTracker // nil: the listener does not track idle connections
-	taken    bool        // the connection came from net/http for one request
-	extended time.Time   // when the deadlines were last set; zero: set them before the next wait
+	tracker  idleTracker // nil if the listener does not track idle connections
+	taken    bool        // set while this package answers one request of a connection that net/http serves
+	extended time.Time   // time at which the deadlines were last set; zero: they must be set before the next wait
 
 	buffer   []byte
-	from, to int    // range of the bytes in buffer that belong to no request yet
-	pending  []byte // bytes to read before those of the connection
+	from, to int    // buffer[from:to] contains the bytes that belong to no request yet
+	pending  []byte // bytes that are read before those of the connection
 	state    bufferState
 
-	head    []byte       // request line and headers from which parsed was made; nil before the first request
-	parsed  http.Request // without a body
+	head    []byte       // request line and headers of the request in parsed; nil before the first request
+	parsed  http.Request // the parsed request, without a body
 	url     url.URL
-	request http.Request // passed to the handler
+	request http.Request // the request that is passed to the handler
 	body    body
 	answer  answer
 }
@@ -59,16 +59,16 @@ func newConn(s *Server, l *listener, inner net.Conn) *conn {
 	return c
 }
 
-// An idleTracker is a connection whose listener must know whether it is idle. The Server calls Idle
-// when the connection starts to wait for a request, and Busy when a request arrives. Busy returns
-// false if the listener has closed the connection meanwhile.
+// An idleTracker is a connection whose listener tracks which connections are idle. The Server
+// calls Idle when the connection starts to wait for a request, and Busy when a request arrives.
+// Busy returns false if the listener has closed the connection while it was idle.
 type idleTracker interface {
 	Idle()
 	Busy() bool
 }
 
-// A connContext is the context of all requests of a connection. It never ends. Its
-// method Left reports whether the client has left.
+// A connContext is the context of all requests of a connection. It never ends. Its method Left
+// reports whether the client has closed the connection.
 type connContext struct {
 	context.Context
 	*socket
@@ -86,7 +86,7 @@ func (c *conn) serve() {
 			c.server.HTTP.ErrorLog.Printf("http: panic serving %v: %v\n%s", c.RemoteAddr(), cause, debug.Stack())
 		}
 	}()
-	if c.head == nil { // net/http also waits this long for the first request
+	if c.head == nil { // net/http uses the same timeout for the first request
 		_ = c.SetReadDeadline(time.Now().Add(c.server.HTTP.ReadHeaderTimeout))
 	} else {
 		c.rest()
@@ -99,7 +99,7 @@ func (c *conn) serve() {
 		c.isSocket = false
 		c.step(0)
 	}
-	if c.state == part { // the rest of the request did not arrive in time
+	if c.state == part { // the rest of the body did not arrive in time
 		c.state = other
 	}
 	if c.state == other {
@@ -107,8 +107,7 @@ func (c *conn) serve() {
 	}
 }
 
-// A bufferState says what the unused bytes in the buffer of a connection contain: a complete
-// request, a part of one, or something that net/http must handle.
+// A bufferState says what the unused bytes in the buffer of a connection are.
 type bufferState int
 
 const (
@@ -119,9 +118,9 @@ const (
 	ended               // the client or the server has ended the connection
 )
 
-// step reads the bytes that have arrived and answers the requests in them. It returns true if the
-// connection ends or must be passed to net/http. If the connection has a socket, step does not wait
-// for more bytes: it returns false when it has read all.
+// step reads the bytes that have arrived and answers the requests in them. It returns true if
+// the connection has ended or must be passed to net/http. If the connection has a socket, step
+// does not wait for bytes: it returns false when it has read all that have arrived.
 func (c *conn) step(fd uintptr) (done bool) {
 	for {
 		n, wait := c.read(fd, c.buffer[c.to:])
@@ -145,8 +144,9 @@ func (c *conn) step(fd uintptr) (done bool) {
 	}
 }
 
-// read reads bytes from the connection into b. n is 0 at the end of the connection and after an
-// error. If the connection has a socket and no bytes have arrived, wait is true.
+// read reads bytes from the connection into b. n is 0 at the end of the connection, after an
+// error, and if wait is true. wait is true if the connection has a socket and no bytes have
+// arrived.
 func (c *conn) read(fd uintptr, b []byte) (n int, wait bool) {
 	if len(c.pending) > 0 {
 		n = copy(b, c.pending)
@@ -160,7 +160,7 @@ func (c *conn) read(fd uintptr, b []byte) (n int, wait bool) {
 	return n, false
 }
 
-// answerAll answers all complete requests in the buffer. Then it prepares the connection to wait
+// answerAll answers all complete requests in the buffer, and prepares the connection to wait
 // for more bytes. It returns true if nothing more must be read from the connection.
 func (c *conn) answerAll(fd uintptr) (done bool) {
 	began := c.state == part
@@ -175,12 +175,12 @@ func (c *conn) answerAll(fd uintptr) (done bool) {
 	case nothing:
 		c.from, c.to = 0, 0
 		c.rest()
-		// Shutdown sets closing first, and then a deadline that ends reads. If rest has just
-		// replaced that deadline, closing is already true here.
+		// Shutdown first sets closing, and then a deadline that ends reads. rest may have
+		// replaced this deadline by a later one. In that case, closing is already set here.
 		return c.server.closing.Load()
 	case part:
 		c.from, c.to = 0, copy(c.buffer, c.buffer[c.from:c.to])
-		if !began { // further bytes of the same body do not extend the deadline
+		if !began { // further bytes of a body do not extend the deadline for this body
 			_ = c.SetReadDeadline(time.Now().Add(min(bodyWithin, c.server.HTTP.ReadTimeout)))
 			c.extended = time.Time{}
 		}
@@ -189,7 +189,8 @@ func (c *conn) answerAll(fd uintptr) (done bool) {
 	return true
 }
 
-// next parses the next request in the buffer.
+// next looks for a complete request in the buffer and parses it into c.request. It returns the
+// state of the buffer.
 func (c *conn) next() bufferState {
 	if c.from == c.to {
 		return nothing
@@ -218,15 +219,15 @@ var (
 	lengthName = []byte("content-length")
 )
 
-// lacksLength reports whether the buffer has all headers of a request, and none of them is
-// Content-Length.
+// lacksLength reports whether the buffer has all headers of a request, and no Content-Length
+// among them.
 func (c *conn) lacksLength() bool {
 	head, _, whole := bytes.Cut(c.buffer[c.from:c.to], headEnd)
 	return whole && !bytes.Contains(bytes.ToLower(head), lengthName)
 }
 
-// rest prepares the connection to wait for the next request: it sets a deadline and reports that
-// the connection is idle.
+// rest prepares the connection to wait for the next request: it sets the deadlines and tells
+// the listener that the connection is idle.
 func (c *conn) rest() {
 	c.extend()
 	if c.tracker != nil {
@@ -234,7 +235,7 @@ func (c *conn) rest() {
 	}
 }
 
-// extend sets new deadlines if the last ones were set at least extendEvery ago.
+// extend sets new deadlines if the current ones were set at least extendEvery ago.
 func (c *conn) extend() {
 	now := time.Now()
 	if now.Sub(c.extended) < extendEvery {
@@ -245,8 +246,8 @@ func (c *conn) extend() {
 	_ = c.SetWriteDeadline(now.Add(c.server.HTTP.WriteTimeout + extendEvery))
 }
 
-// respond calls the handler for a request and writes the response. It returns false if
-// the connection must be closed.
+// respond calls the handler for c.request and writes the response. It returns false if the
+// connection must be closed.
 func (c *conn) respond(fd uintptr) bool {
 	c.answer.reset()
 	c.server.handler.ServeHTTP(&c.answer, &c.request)
@@ -263,7 +264,8 @@ func (c *conn) respond(fd uintptr) bool {
 	return !last
 }
 
-// A body is the body of the current request. It is complete and in memory.
+// A body is the body of the current request. It is complete, because requests are served only
+// after their body has arrived.
 type body struct{ bytes.Reader }
 
 // Close does nothing.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// parse parses the request line and the headers in head into c.parsed. It returns false if their
-// form is unusual, so that net/http must serve the request.
+// parse parses head, the request line and the headers of a request, into c.parsed. It returns
+// false if their form is unusual, so that net/http must serve the request.
 func (c *conn) parse(head []byte) bool {
 	c.head = c.head[:0]
 	line, rest, _ := strings.Cut(string(head), "\r\n")
@@ -36,15 +36,15 @@ func (c *conn) parse(head []byte) bool {
 	return true
 }
 
-// addHeader adds a header to a request. It returns false for a header that only net/http can
-// handle, such as one that affects where the body or the response ends.
+// addHeader adds a header to r. It returns false if only net/http can handle the header. An
+// example is a header that decides where the body or the response ends.
 func addHeader(r *http.Request, name, value string) bool {
 	switch name {
 	case "Host":
 		if r.Host != "" || !isHost(value) {
 			return false
 		}
-		r.Host = value // as in net/http, it is not in Header
+		r.Host = value // net/http also removes Host from Header
 		return true
 	case "Content-Length":
 		n, err := strconv.ParseUint(value, 10, 16)
@@ -63,7 +63,7 @@ func addHeader(r *http.Request, name, value string) bool {
 	return true
 }
 
-// isName reports whether s is a header name that consists of letters, digits, - and _.
+// isName reports whether s is a header name with only letters, digits, - and _.
 func isName(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; !isAlphanumeric(c) && c != '-' && c != '_' {

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// keptAnswer is the maximum size of a response buffer that a connection keeps for its next
-// response. Larger buffers are freed.
+// keptAnswer is the maximum size of the response buffers that a connection keeps for its next
+// response. If they are larger, they are freed.
 const keptAnswer = 16 << 10
 
-// An answer is the http.ResponseWriter for the requests of a connection. It keeps the response in
-// memory until the handler returns.
+// An answer is the http.ResponseWriter of a connection. It keeps a response in memory until the
+// handler returns.
 type answer struct {
 	header http.Header
 	status int // 0 until the handler sets it
 	body   []byte
-	names  []string // of header, sorted
-	wire   []byte   // the encoded answer
+	names  []string // the names in header, sorted
+	wire   []byte   // the encoded response
 }
 
 func (a *answer) reset() {
@@ -46,7 +46,7 @@ func (a *answer) Write(b []byte) (int, error) {
 }
 
 // encode returns the complete response in the format of HTTP/1.1. last says that the connection
-// must be closed after it.
+// must be closed after this response.
 func (a *answer) encode(now time.Time) (wire []byte, last bool) {
 	a.WriteHeader(http.StatusOK)
 	bodiless := a.status == http.StatusNoContent || a.status == http.StatusNotModified
@@ -87,7 +87,7 @@ func (a *answer) encode(now time.Time) (wire []byte, last bool) {
 	return a.wire, last
 }
 
-// appendHeader appends a header line. It replaces line breaks in the value by spaces.
+// appendHeader appends a header line to b. It replaces line breaks in the value by spaces.
 func appendHeader(b []byte, name, value string) []byte {
 	b = append(b, "\r\n"...)
 	b = append(b, name...)

@@ -12,29 +12,30 @@ import (
 	"time"
 )
 
-// A Server answers POST requests of one path. It passes connections with any other request to a
-// server of net/http.
+// A Server answers POST requests of one path. It passes each connection with another request to
+// a server of net/http.
 type Server struct {
-	// HTTP serves the connections that the Server passes to it. The Server also uses its Handler,
-	// ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout and ErrorLog, which must all be
-	// set, and its ConnContext if that is set. The Handler must not change the headers of a
-	// request.
+	// HTTP serves the connections that the Server passes to it. The Server also uses its
+	// Handler, ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout and ErrorLog, which
+	// must all be set, and its ConnContext if that is set. The Handler must not change the
+	// headers of a request.
 	HTTP *http.Server
-	// Path is the path of the requests that the Server answers itself.
+	// Path is the path of the requests that the Server answers on its own.
 	Path string
-	// MaxBody returns the maximum size of a request body in bytes. A chunk whose announced size
-	// exceeds it is rejected before its bytes arrive. nil means no maximum.
+	// MaxBody returns the maximum size of the body of a request, in bytes. The Server uses it
+	// for bodies in chunked encoding: it rejects a chunk that announces a larger size before
+	// the chunk's bytes arrive. nil means that there is no maximum.
 	MaxBody func(*http.Request) int64
 
-	handler http.Handler // HTTP's, before prepare
+	handler http.Handler // the Handler of HTTP before prepare replaced it
 	closing atomic.Bool  // set at the beginning of Shutdown and Close
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
-	ended chan struct{} // created by Shutdown and Close; closed when conns is empty
+	ended chan struct{} // created by Shutdown and Close; closed when no connection is left
 }
 
-// Serve accepts connections until Shutdown or Close. It returns the error of
+// Serve accepts connections until Shutdown or Close is called. It returns the error of
 // HTTP.Serve, which is never nil.
 func (s *Server) Serve(l net.Listener) error {
 	rest := &listener{Listener: l, conns: make(chan net.Conn), failed: make(chan error), done: make(chan struct{})}
@@ -43,15 +44,15 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.HTTP.Serve(rest)
 }
 
-// ServeTLS accepts TLS connections until Shutdown or Close. HTTP serves all of them, with the
-// certificate of HTTP.TLSConfig.
+// ServeTLS accepts TLS connections until Shutdown or Close is called. HTTP serves all of them,
+// with the certificate in HTTP.TLSConfig.
 func (s *Server) ServeTLS(l net.Listener) error {
 	s.prepare(nil)
 	return s.HTTP.ServeTLS(l, "", "")
 }
 
-// prepare installs the handlers of s and of s.HTTP. l is nil if HTTP never passes a connection back
-// to s.
+// prepare stores the Handler of s.HTTP in s, and replaces it by the handler of unchunk. l is
+// nil if HTTP never passes a connection back to s.
 func (s *Server) prepare(l *listener) {
 	s.handler = s.HTTP.Handler
 	s.HTTP.Handler = s.unchunk(l)
@@ -67,8 +68,8 @@ func (s *Server) prepare(l *listener) {
 	}
 }
 
-// Shutdown closes the listener and the idle connections. Like http.Server.Shutdown, it
-// then waits until all requests have ended, or until ctx ends.
+// Shutdown closes the listener and the idle connections. Then it waits until all requests have
+// ended, or until ctx ends, like http.Server.Shutdown.
 func (s *Server) Shutdown(ctx context.Context) error {
 	ended := s.end()
 	err := s.HTTP.Shutdown(ctx)
@@ -92,8 +93,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// end makes idle connections stop reading and prevents new connections. It returns a channel that
-// is closed when no connection is left.
+// end makes idle connections stop reading and rejects new connections. It returns a channel
+// that is closed when no connection is left.
 func (s *Server) end() <-chan struct{} {
 	s.closing.Store(true)
 	s.mu.Lock()
@@ -112,11 +113,11 @@ func (s *Server) end() <-chan struct{} {
 	return s.ended
 }
 
-// past is a time in the past. It is set as a deadline to end a read at once.
+// past is a time in the past. A deadline with this time ends a read at once.
 var past = time.Unix(1, 0)
 
 // accept accepts connections and starts a goroutine for each of them. It passes errors to
-// HTTP.Serve, which calls Accept again after a pause if the error is temporary.
+// HTTP.Serve. If an error is temporary, HTTP.Serve calls Accept again after a pause.
 func (s *Server) accept(l *listener) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -161,12 +162,12 @@ func (s *Server) remove(c *conn) {
 	}
 }
 
-// A listener is the listener that HTTP.Serve uses. Its Accept returns the connections that the
+// A listener is the listener that HTTP.Serve gets. Its Accept returns the connections that the
 // Server passes to HTTP.
 type listener struct {
 	net.Listener
 	conns  chan net.Conn
-	failed chan error // errors of the inner Accept
+	failed chan error // errors of the original listener's Accept
 	done   chan struct{}
 	once   sync.Once
 }
@@ -183,7 +184,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close makes Accept return an error, and closes the inner listener.
+// Close makes Accept return an error, and closes the original listener.
 func (l *listener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return l.Listener.Close()
@@ -199,8 +200,8 @@ func (l *listener) pass(p *passedConn) {
 	}
 }
 
-// Left returns a function that reports whether the client has closed the connection c. The function
-// does not wait and reads no bytes. It also works while HTTP serves the connection.
+// Left returns a function that reports whether the client has closed the connection c. The
+// function does not wait and consumes no bytes. It also works while HTTP serves the connection.
 func Left(c net.Conn) func() bool {
 	if p, ok := c.(*passedConn); ok {
 		c = p.Conn
@@ -209,11 +210,11 @@ func Left(c net.Conn) func() bool {
 }
 
 // A passedConn is a connection that the Server passes to HTTP. Its Read first returns the bytes
-// that the Server has read but not used.
+// that the Server has read and not used.
 type passedConn struct {
 	net.Conn
 	unused []byte
-	// framedOnce says that the first request has no Content-Length.
+	// framedOnce says that the first request in unused has no Content-Length.
 	framedOnce bool
 	requests   int // number of requests that HTTP has served
 }
@@ -230,16 +231,18 @@ func (p *passedConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// plainError is the end of the headers in the responses that net/http itself writes to requests
-// which it cannot parse. Responses of handlers never end so, because they have the header Date.
+// plainError is the end of the headers in certain responses: those that net/http writes on its
+// own to requests that it cannot parse. The headers of a handler's response never end like
+// this, because they contain Date.
 var plainError = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// plainErrorHeaders are the headers that Write adds to responses which net/http itself writes.
+// plainErrorHeaders are the headers that Write adds to the responses that net/http writes on
+// its own.
 const plainErrorHeaders = "\r\nX-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'; frame-ancestors 'none'" +
 	"\r\nCache-Control: no-store"
 
-// Write writes to the connection. It adds security headers to the responses that net/http writes
-// without calling a handler.
+// Write writes b to the connection. If b is a response that net/http writes without calling a
+// handler, it adds security headers.
 func (p *passedConn) Write(b []byte) (int, error) {
 	status, rest, found := bytes.Cut(b, []byte("\r\n"))
 	if !found || !bytes.HasPrefix(status, []byte("HTTP/1.")) || !bytes.HasPrefix(b[len(status):], plainError) {
@@ -254,8 +257,8 @@ func (p *passedConn) Write(b []byte) (int, error) {
 // NetConn returns the connection of the client.
 func (p *passedConn) NetConn() net.Conn { return p.Conn }
 
-// CloseWrite closes the sending direction, so that the client can read the last
-// response before the connection ends.
+// CloseWrite closes the sending direction, so that the client can still read the last response
+// before the connection is closed.
 func (p *passedConn) CloseWrite() error {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

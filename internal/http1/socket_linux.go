@@ -8,14 +8,14 @@ import (
 	"unsafe"
 )
 
-// A socket gives access to the file descriptor of a connection. It makes system calls that never
-// wait, and does not announce them to the Go scheduler. Otherwise the Go runtime could give the
+// A socket gives access to the file descriptor of a connection. Its system calls never wait. It
+// does not announce them to the Go scheduler. If it did, the Go runtime could give the
 // processor to another thread during each call, and its monitor thread would stay awake.
 // docs/adr/0026-system-calls-that-do-not-wait.md has the measurements.
 type socket struct {
 	raw  syscall.RawConn // nil if the connection is not a socket
 	peek func(fd uintptr)
-	left bool // set by peek
+	left bool // result of peek: the client has closed the connection
 }
 
 func newSocket(c net.Conn) *socket {
@@ -31,26 +31,27 @@ func newSocket(c net.Conn) *socket {
 	return s
 }
 
-// Left reports whether the client has closed the connection. It does not wait and reads no bytes.
+// Left reports whether the client has closed the connection. It does not wait and consumes no
+// bytes.
 func (s *socket) Left() bool {
 	return s.raw != nil && (s.raw.Control(s.peek) != nil || s.left)
 }
 
-// await calls step at once and whenever bytes arrive, until step returns true. If the connection is
-// not a socket, it returns false at once.
+// await calls step at once, and again whenever bytes arrive, until step returns true. If the
+// connection is not a socket, await returns false without calling step.
 //
-// The runtime only reports bytes that arrive after the start of the last call of step. Therefore
-// step must read all bytes before it returns false.
+// The runtime reports only bytes that arrive after the start of the last call of step.
+// Therefore step must read all bytes that have arrived before it returns false.
 func (s *socket) await(step func(fd uintptr) bool) bool {
 	if s.raw == nil {
 		return false
 	}
-	_ = s.raw.Read(step) // after an error, the connection ends anyway
+	_ = s.raw.Read(step) // after an error, the caller closes the connection anyway
 	return true
 }
 
-// read reads the bytes that have arrived. If there are none, wait is true. n is 0 at the end of the
-// connection and after an error.
+// read reads the bytes that have arrived. If none have arrived, wait is true. n is 0 at the end
+// of the connection and after an error.
 func (s *socket) read(fd uintptr, b []byte) (n int, wait bool) {
 	n, err := transfer(syscall.SYS_RECVFROM, fd, b, 0)
 	return n, err == syscall.EAGAIN

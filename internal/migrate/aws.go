@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// aws reads the output of aws apigateway get-usage-plans, or of get-usage-plan.
+// aws reads the JSON output of the command aws apigateway get-usage-plans or get-usage-plan.
 func (r *reader) aws(content []byte) error {
 	roots, err := documents(content)
 	if err != nil {
@@ -38,7 +38,8 @@ func (r *reader) aws(content []byte) error {
 	return nil
 }
 
-// usagePlan returns the plan for a usage plan. AWS counts each API key by itself.
+// usagePlan returns the Headgate plan for a usage plan of AWS. Its policies count by API key,
+// because AWS counts each API key separately.
 func (r *reader) usagePlan(n *yaml.Node) (Plan, error) {
 	p := Plan{Name: text(n, "name"), Description: text(n, "description")}
 	policy := func(slug string, line int, limit Limit) Policy {
@@ -99,7 +100,8 @@ func (r *reader) usagePlan(n *yaml.Node) (Plan, error) {
 	return p, nil
 }
 
-// method returns the match for a path and a method of an API.
+// method returns the Match for one method and path of an API. It returns false, with a note, if
+// no path pattern can express the path.
 func (r *reader) method(name *yaml.Node, path, method string) (Match, bool) {
 	path = strings.ReplaceAll(path, "{proxy+}", "*")
 	if i := strings.IndexByte(path, '*'); i >= 0 && i != len(path)-1 || strings.Contains(path, "+}") {
@@ -116,10 +118,10 @@ func (r *reader) method(name *yaml.Node, path, method string) (Match, bool) {
 	return m, true
 }
 
-// bucket returns the token bucket of a throttle.
+// bucket returns the token bucket for a throttle of AWS.
 func (r *reader) bucket(n *yaml.Node) (Limit, error) {
 	rate, err := strconv.ParseFloat(text(n, "rateLimit"), 64)
-	if err != nil || !(rate >= 0 && rate <= 1e9) { // also not NaN
+	if err != nil || !(rate >= 0 && rate <= 1e9) { // the negation also rejects NaN
 		return Limit{}, fmt.Errorf("line %d: rateLimit must be a number of requests per second", n.Line)
 	}
 	burst := int64(0)
@@ -146,10 +148,12 @@ func (r *reader) bucket(n *yaml.Node) (Limit, error) {
 	return l, nil
 }
 
-// awsAnchors are the periods of a quota. AWS begins them on days of the UTC calendar.
+// awsAnchors maps the period of a quota to the anchor of a limit. AWS begins periods at days of
+// the UTC calendar.
 var awsAnchors = map[string]string{"DAY": "calendar", "WEEK": "sunday", "MONTH": "calendar"}
 
-// usageQuota returns the limit of a quota, or nil if it is left out.
+// usageQuota returns the limit for a quota of AWS. If no limit can express the quota, it adds a
+// note and returns nil.
 func (r *reader) usageQuota(n *yaml.Node) (*Limit, error) {
 	count := member(n, "limit")
 	if count == nil {

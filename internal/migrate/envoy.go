@@ -8,22 +8,23 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The windows of envoyproxy/ratelimit begin at multiples of the unit since the epoch. A month has
-// 30 days, and a year has 365.
+// envoyUnits maps the unit of a rate limit to a window. In envoyproxy/ratelimit, windows begin
+// at multiples of the unit since the epoch. A month has 30 days, and a year has 365.
 var envoyUnits = map[string]string{
 	"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d", "year": "365d",
 }
 
-// An entry is one key of a descriptor, with its value or without.
+// An entry is one key of a descriptor. value is "" if the descriptor has no value for the key.
 type entry struct{ key, value string }
 
-// A descriptor is one descriptor of the Envoy file that has a limit or an exemption. The import makes a policy from each of them.
+// A descriptor is a descriptor of the Envoy file that has a limit or an exemption. Each becomes
+// a policy.
 type descriptor struct {
 	path     []entry
 	policy   Policy
 	line     int
-	name     string   // of the limit
-	replaces []string // names of limits
+	name     string   // name of the limit, to which replaces of other descriptors refer; may be ""
+	replaces []string // names of the limits that this one replaces
 }
 
 // envoyDomain reads the descriptors of one domain.
@@ -61,7 +62,8 @@ func (r *reader) envoy(content []byte) error {
 	return nil
 }
 
-// descriptors reads the descriptors below a node. path has the entries of the node.
+// descriptors reads the descriptors in the list of parent, and those below them. path contains
+// the entries of parent.
 func (e *envoyDomain) descriptors(parent *yaml.Node, path []entry) error {
 	for _, n := range items(parent, "descriptors") {
 		at := entry{text(n, "key"), text(n, "value")}
@@ -89,8 +91,8 @@ func (e *envoyDomain) descriptors(parent *yaml.Node, path []entry) error {
 	return nil
 }
 
-// limit adds the limit of a descriptor. If a descriptor has neither a limit nor descriptors below
-// it, its requests are exempt from other limits.
+// limit reads the limit of a descriptor. If a descriptor has neither a limit nor descriptors
+// below it, its requests are exempt from other limits.
 func (e *envoyDomain) limit(n *yaml.Node, path []entry) error {
 	limit := member(n, "rate_limit")
 	d := &descriptor{path: path, line: n.Line}
@@ -133,7 +135,8 @@ func (e *envoyDomain) limit(n *yaml.Node, path []entry) error {
 	return nil
 }
 
-// numbers returns the limit of a rate_limit, or nil if it is left out.
+// numbers returns the limit for a rate_limit. If no limit can express it, numbers adds a note
+// and returns nil.
 func (e *envoyDomain) numbers(limit *yaml.Node) (*Limit, error) {
 	count := member(limit, "requests_per_unit")
 	if count == nil {
@@ -152,7 +155,7 @@ func (e *envoyDomain) numbers(limit *yaml.Node) (*Limit, error) {
 	return &Limit{Name: unit, Algorithm: "fixed_window", Quota: q, Window: window, Anchor: "clock"}, nil
 }
 
-// attribute returns the name of the attribute for a key of a descriptor.
+// attribute returns the attribute of checks that corresponds to the key of an entry.
 func (at entry) attribute() string {
 	if at.key == "remote_address" {
 		return "ip"
@@ -160,7 +163,7 @@ func (at entry) attribute() string {
 	return at.key
 }
 
-// policies returns the policies of the domain.
+// policies converts the descriptors of the domain to policies.
 func (e *envoyDomain) policies() []Policy {
 	for _, d := range e.found {
 		match := Match{Attributes: map[string]string{}}

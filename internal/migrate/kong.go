@@ -8,8 +8,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// kongPeriods are the windows of the plugin rate-limiting, which begin at multiples of the period, or with the day, month or
-// year of the UTC calendar.
+// kongPeriods are the periods of the plugin rate-limiting with the windows and anchors that
+// correspond to them. Seconds, minutes and hours begin at multiples of the period. The others
+// begin with the day, month or year of the UTC calendar.
 var kongPeriods = []struct{ name, window, anchor string }{
 	{"second", "1s", "clock"},
 	{"minute", "1m", "clock"},
@@ -19,11 +20,12 @@ var kongPeriods = []struct{ name, window, anchor string }{
 	{"year", "year", "calendar"},
 }
 
-// A scope says to which requests a plugin applies.
+// A scope says to which requests a plugin applies. A field that is "" does not restrict the
+// requests.
 type scope struct{ service, route, consumer, group string }
 
-// rank returns the position of the scope in Kong's order of precedence. Of several plugins that
-// apply, Kong runs the one with the lowest rank.
+// rank returns the position of the scope in Kong's order of precedence. If several plugins
+// apply to a request, Kong runs the one with the lowest rank.
 func (s scope) rank() int {
 	type parts struct{ consumer, group, route, service bool }
 	order := []parts{
@@ -47,7 +49,7 @@ func (s scope) rank() int {
 	return len(order)
 }
 
-// A plugin is a rate-limiting plugin of Kong.
+// A plugin is one use of a rate-limiting plugin in a Kong configuration.
 type plugin struct {
 	node   *yaml.Node
 	name   string
@@ -62,7 +64,7 @@ type route struct {
 	paths, methods []string
 }
 
-// kongFile reads one declarative configuration.
+// kongFile reads one declarative configuration of Kong.
 type kongFile struct {
 	*reader
 	slugs   slugs
@@ -71,7 +73,7 @@ type kongFile struct {
 	plugins []*plugin
 }
 
-// kong reads a declarative configuration, as decK writes it.
+// kong reads a declarative configuration of Kong, such as decK writes.
 func (r *reader) kong(content []byte) error {
 	roots, err := documents(content)
 	if err != nil {
@@ -131,7 +133,8 @@ func (k *kongFile) addRoute(n *yaml.Node, service string) {
 	k.addPlugins(n, scope{route: name})
 }
 
-// reference returns the name of the object to which a member refers.
+// reference returns the name of the object to which a member of n refers. The member is a text,
+// or an object with a name, a username or an ID.
 func reference(n *yaml.Node, name string) string {
 	v := member(n, name)
 	for _, field := range []string{"name", "username", "id"} {
@@ -142,7 +145,8 @@ func reference(n *yaml.Node, name string) string {
 	return text(n, name)
 }
 
-// addPlugins adds the plugins of an object with a scope.
+// addPlugins adds the rate-limiting plugins of the object n. s is the scope of the object; a
+// plugin can restrict it further.
 func (k *kongFile) addPlugins(n *yaml.Node, s scope) {
 	for _, p := range items(n, "plugins") {
 		at := s
@@ -162,8 +166,8 @@ func (k *kongFile) addPlugins(n *yaml.Node, s scope) {
 	}
 }
 
-// config returns the settings of a plugin. A setting of the plugin itself has precedence over the
-// one in its _config.
+// config returns the settings of a plugin. A plugin may name shared settings in _config. Its
+// own settings have precedence over them.
 func (k *kongFile) config(p *plugin) map[string]*yaml.Node {
 	settings := map[string]*yaml.Node{}
 	for _, from := range []*yaml.Node{member(k.configs, text(p.node, "_config")), member(p.node, "config")} {
@@ -176,7 +180,8 @@ func (k *kongFile) config(p *plugin) map[string]*yaml.Node {
 	return settings
 }
 
-// kongElsewhere says, for each setting that no policy has, where Headgate has it instead.
+// kongElsewhere contains settings of Kong that no policy can express. For each of them, it says
+// what Headgate has instead.
 var kongElsewhere = map[string]string{
 	"hide_client_headers":     "the setting HEADGATE_HEADERS selects the headers",
 	"error_code":              "the gateway selects the status of a denied request",
@@ -188,14 +193,15 @@ var kongElsewhere = map[string]string{
 	"consumer_groups":         "put the plugin on the consumer group",
 }
 
-// kongCarried are the settings that convert reads, and those of Kong's own storage.
+// kongCarried contains two kinds of settings: those that convert reads, and those of Kong's own
+// storage, which need no conversion.
 var kongCarried = map[string]bool{
 	"second": true, "minute": true, "hour": true, "day": true, "month": true, "year": true, "limit": true, "window_size": true,
 	"window_type": true, "limit_by": true, "identifier": true, "header_name": true, "path": true, "fault_tolerant": true,
 	"policy": true, "strategy": true, "redis": true, "namespace": true, "dictionary_name": true, "lock_dictionary_name": true,
 }
 
-// convert sets the policy of a plugin.
+// convert sets the policy that corresponds to a plugin.
 func (k *kongFile) convert(p *plugin) error {
 	settings := k.config(p)
 	p.policy = Policy{Description: k.from(p.node.Line), Match: k.match(p), Limits: []Limit{}}
@@ -218,7 +224,7 @@ func (k *kongFile) convert(p *plugin) error {
 	}
 	p.policy.Slug = k.slugs.of(parts...)
 	if p.name == "rate-limiting" {
-		p.policy.OnFailure = "open" // the default of Kong
+		p.policy.OnFailure = "open" // the default of Kong, where fault_tolerant is true
 		if v := settings["fault_tolerant"]; v != nil && v.Value == "false" {
 			p.policy.OnFailure = "closed"
 		}
@@ -227,7 +233,7 @@ func (k *kongFile) convert(p *plugin) error {
 	return k.windows(p, settings)
 }
 
-// countBy sets the attribute that a plugin counts by.
+// countBy sets the attribute by which the policy of a plugin counts.
 func (k *kongFile) countBy(p *plugin, settings map[string]*yaml.Node) {
 	value := func(name string) string {
 		if v := settings[name]; v != nil {
@@ -272,8 +278,9 @@ func (k *kongFile) countBy(p *plugin, settings map[string]*yaml.Node) {
 	}
 }
 
-// match returns the requests of a plugin. A route with one literal path becomes that path.
-// Other routes and services become attributes, so that all their requests share counters.
+// match returns the requests to which a plugin applies, as the Match of its policy. A route
+// with one literal path becomes this path. Other routes and services become attributes, so that
+// all their requests share counters.
 func (k *kongFile) match(p *plugin) *Match {
 	m := Match{Attributes: map[string]string{}}
 	if p.scope.consumer != "" {
@@ -309,7 +316,7 @@ func (k *kongFile) match(p *plugin) *Match {
 	return m.orNil()
 }
 
-// periods sets the limits of the plugin rate-limiting.
+// periods sets the limits for a plugin rate-limiting.
 func (k *kongFile) periods(p *plugin, settings map[string]*yaml.Node) error {
 	for _, period := range kongPeriods {
 		v := settings[period.name]
@@ -327,7 +334,7 @@ func (k *kongFile) periods(p *plugin, settings map[string]*yaml.Node) error {
 	return nil
 }
 
-// windows sets the limits of the plugin rate-limiting-advanced.
+// windows sets the limits for a plugin rate-limiting-advanced.
 func (k *kongFile) windows(p *plugin, settings map[string]*yaml.Node) error {
 	list := func(name string) []*yaml.Node {
 		v := settings[name]
@@ -361,8 +368,9 @@ func (k *kongFile) windows(p *plugin, settings map[string]*yaml.Node) error {
 	return nil
 }
 
-// policies returns the policies. Of several plugins with one name, Kong runs the one with the
-// most specific scope, so that policy replaces the others.
+// policies returns the policies of all plugins. If several plugins with the same name apply to
+// a request, Kong runs only the one with the most specific scope. So the policy of that plugin
+// replaces the policies of the others.
 func (k *kongFile) policies() []Policy {
 	var list []Policy
 	for _, p := range k.plugins {
@@ -381,7 +389,7 @@ func (k *kongFile) policies() []Policy {
 	return list
 }
 
-// meet reports whether a request can be in both scopes.
+// meet reports whether some request belongs to both scopes.
 func (k *kongFile) meet(a, b scope) bool {
 	for _, s := range []*scope{&a, &b} {
 		if s.service == "" {

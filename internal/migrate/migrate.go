@@ -1,7 +1,8 @@
 // Package migrate converts the rate limits of other products to plans.
 //
-// Read returns plans as headgate apply reads them, and a Note for each line of the input that a
-// plan cannot express. The package knows the contract only; the server validates the plans.
+// Read returns plans in the form that headgate apply reads. It also returns a Note for each
+// line of the input that a plan cannot express. The package contains only this form; the server
+// validates the plans.
 package migrate
 
 import (
@@ -18,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A Configuration is a file that headgate apply reads.
+// A Configuration is the content of a file that headgate apply reads.
 type Configuration struct {
 	Plans   map[string]Plan   `json:"plans"`
 	Tenants map[string]Tenant `json:"tenants,omitempty"`
@@ -37,7 +38,8 @@ type Plan struct {
 	Policies    []Policy `json:"policies"`
 }
 
-// A Policy is one rule of a plan. Its description names the line that it comes from.
+// A Policy is one policy of a plan. Its description names the line of the input from which it
+// was made.
 type Policy struct {
 	Slug        string   `json:"slug"`
 	Description string   `json:"description,omitempty"`
@@ -67,7 +69,8 @@ type Limit struct {
 	Anchor    string `json:"anchor,omitempty"`
 }
 
-// A Note says which part of a line of the input the plans do not contain, or express differently.
+// A Note says which part of a line of the input the plans do not contain, or contain in another
+// form.
 type Note struct {
 	File string
 	Line int
@@ -84,8 +87,8 @@ var readers = map[string]func(*reader, []byte) error{
 	"nginx": (*reader).nginx,
 }
 
-// Read converts the content of a file in a format. If plan is not "", all policies are in one plan
-// with this slug.
+// Read converts the text of a file in the given format. file is the name of the file, for
+// notes. If plan is not "", all policies are put into one plan with this slug.
 func Read(format, file, plan string, text []byte) (Configuration, []Note, error) {
 	r := &reader{file: file, plans: map[string]Plan{}}
 	read, ok := readers[format]
@@ -119,10 +122,10 @@ func Read(format, file, plan string, text []byte) (Configuration, []Note, error)
 	return Configuration{Plans: r.plans}, slices.Compact(r.notes), nil
 }
 
-// A reader collects plans and notes.
+// A reader collects plans and notes while it reads a file.
 type reader struct {
-	file  string   // nginx: changes at each file of nginx -T
-	files []string // nginx: the files of nginx -T in their order
+	file  string   // name of the file; for the output of nginx -T, the name of the file whose lines are being read
+	files []string // only for the output of nginx -T: the names of its files, in order
 	plans map[string]Plan
 	notes []Note
 }
@@ -131,10 +134,12 @@ func (r *reader) note(line int, format string, args ...any) {
 	r.notes = append(r.notes, Note{r.file, line, fmt.Sprintf(format, args...)})
 }
 
-// from returns the description of a policy, which names the line of the input that it comes from.
+// from returns a description for a policy. It names the line of the input from which the policy
+// was made.
 func (r *reader) from(line int) string { return fmt.Sprintf("From %s:%d.", r.file, line) }
 
-// A slugs makes slugs that are unique within a plan or a configuration.
+// A slugs returns slugs that are unique within a plan or a configuration. It contains the slugs
+// that it has returned.
 type slugs map[string]bool
 
 var (
@@ -142,9 +147,10 @@ var (
 	uuidForm  = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 )
 
-// of returns a slug for parts of a name.
+// of returns a slug that consists of the parts of a name. If it has returned this slug before,
+// it appends a number.
 func (s slugs) of(parts ...string) string {
-	const most = 56 // of 64, with room for a number
+	const most = 56 // of 64, so that a number can be appended
 	slug := strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(strings.Join(parts, "-")), "-"), "-")
 	if len(slug) > most {
 		slug = strings.TrimRight(slug[:most], "-")
@@ -160,8 +166,9 @@ func (s slugs) of(parts ...string) string {
 	return unique
 }
 
-// withExemptions adds a policy without limits for each policy in mode shadow that replaces others.
-// A policy in mode shadow replaces nothing; the added policy does.
+// withExemptions adds a policy for each policy in mode shadow that replaces others. A policy in
+// mode shadow replaces nothing. The added policy is enforced, has no limits, and replaces those
+// others.
 func withExemptions(list []Policy, s slugs) []Policy {
 	var out []Policy
 	for _, p := range list {
@@ -176,7 +183,7 @@ func withExemptions(list []Policy, s slugs) []Policy {
 	return out
 }
 
-// orNil returns the match, or nil if it selects all requests.
+// orNil returns a pointer to the match, or nil if the match selects all requests.
 func (m Match) orNil() *Match {
 	if len(m.Methods) == 0 && m.Path == "" && len(m.Attributes) == 0 {
 		return nil
@@ -184,7 +191,7 @@ func (m Match) orNil() *Match {
 	return &m
 }
 
-// prefixed returns the pattern for a path prefix.
+// prefixed returns the path pattern for all paths with this prefix.
 func prefixed(prefix string) string {
 	if prefix = strings.TrimRight(prefix, "/"); prefix == "" {
 		return ""
@@ -192,11 +199,11 @@ func prefixed(prefix string) string {
 	return prefix + "/*"
 }
 
-// patternCharacters are characters with a meaning in a path pattern, so a literal path with one of
-// them cannot be a pattern.
+// patternCharacters are the characters with a special meaning in a path pattern. A literal path
+// that contains one of them cannot be written as a pattern.
 const patternCharacters = "{}*"
 
-// documents returns the YAML or JSON documents of a text.
+// documents returns the YAML or JSON documents that a text contains.
 func documents(text []byte) ([]*yaml.Node, error) {
 	var list []*yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -227,7 +234,7 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// members iterates over the names and values of an object.
+// members iterates over the names and values of the members of an object.
 func members(n *yaml.Node) func(yield func(name, value *yaml.Node) bool) {
 	return func(yield func(name, value *yaml.Node) bool) {
 		if n = resolve(n); n == nil || n.Kind != yaml.MappingNode {
@@ -241,7 +248,8 @@ func members(n *yaml.Node) func(yield func(name, value *yaml.Node) bool) {
 	}
 }
 
-// member returns a member of an object, or nil.
+// member returns the value of a member of an object. If there is none, or if it is null, it
+// returns nil.
 func member(n *yaml.Node, name string) *yaml.Node {
 	for k, v := range members(n) {
 		if k.Value == name && v.Tag != "!!null" {
@@ -251,7 +259,8 @@ func member(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// text returns a scalar member, or "".
+// text returns a member of an object as text. If there is none, or if it is not a scalar, it
+// returns "".
 func text(n *yaml.Node, name string) string {
 	if v := member(n, name); v != nil && v.Kind == yaml.ScalarNode {
 		return v.Value
@@ -259,7 +268,8 @@ func text(n *yaml.Node, name string) string {
 	return ""
 }
 
-// items returns the elements of a member. A scalar counts as a list with one element.
+// items returns the elements of a member that is a list. If the member is not a list, it counts
+// as a list with one element.
 func items(n *yaml.Node, name string) []*yaml.Node {
 	v := member(n, name)
 	switch {
@@ -275,7 +285,8 @@ func items(n *yaml.Node, name string) []*yaml.Node {
 	return list
 }
 
-// line returns the line of a member's name, or that of the object.
+// line returns the line at which the member of an object stands, or the line of the object if
+// it has no such member.
 func line(n *yaml.Node, name string) int {
 	for k := range members(n) {
 		if k.Value == name {
@@ -285,7 +296,8 @@ func line(n *yaml.Node, name string) int {
 	return n.Line
 }
 
-// quota returns a number of requests.
+// quota returns a node as a number of requests. It returns an error if the node is not an
+// integer from 0 to 10^12.
 func quota(n *yaml.Node) (int64, error) {
 	var v float64
 	if err := n.Decode(&v); err != nil || v < 0 || v > 1e12 || v != float64(int64(v)) {

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// A directive is a directive of nginx. A block has directives.
+// A directive is one directive of an nginx configuration. block contains the directives in its
+// braces, if it has any.
 type directive struct {
 	name  string
 	args  []string
@@ -19,14 +20,14 @@ type directive struct {
 	block []directive
 }
 
-// A zone is the state of limit_req_zone.
+// A zone contains what a limit_req_zone directive says.
 type zone struct {
 	countBy []string
 	quota   int64
 	window  string
 }
 
-// A place is a block with limit_req directives: http, a server, or a location.
+// A place is a block that can contain limit_req directives: http, a server, or a location.
 type place struct {
 	prefix string // "" outside of locations
 	exact  bool
@@ -40,25 +41,25 @@ type nginxFile struct {
 	*reader
 	slugs  slugs
 	zones  map[string]zone
-	used   map[string]int // by zone: how many limit_req directives
-	hosts  int            // server blocks with a limit
+	used   map[string]int // by zone: number of limit_req directives that use it
+	hosts  int            // number of server blocks with a limit
 	places []placed
 	free   []freeLocation
 }
 
-// A freeLocation is a location without a limit of its own.
+// A freeLocation is a location without its own limit_req directive.
 type freeLocation struct {
 	place
 	directive
 }
 
-// placed are the policies of a place.
+// A placed contains the policies of a place.
 type placed struct {
 	place
 	policies []Policy
 }
 
-// nginx reads a configuration file, or the output of nginx -T.
+// nginx reads a configuration file of nginx, or the output of nginx -T.
 func (r *reader) nginx(content []byte) error {
 	file := r.file
 	p := nginxParser{file: file, line: 1, text: string(content)}
@@ -103,7 +104,8 @@ func (r *reader) nginx(content []byte) error {
 	return nil
 }
 
-// walk calls visit for each directive.
+// walk calls visit for each directive in list and in the blocks of these directives. It stops
+// at the first error.
 func walk(list []directive, visit func(directive) error) error {
 	for _, d := range list {
 		if err := errors.Join(visit(d), walk(d.block, visit)); err != nil {
@@ -113,7 +115,7 @@ func walk(list []directive, visit func(directive) error) error {
 	return nil
 }
 
-// limited reports whether a block has a limit_req.
+// limited reports whether the block of d, or a block in it, has a limit_req directive.
 func limited(d directive) bool {
 	found := false
 	_ = walk(d.block, func(d directive) error {
@@ -123,7 +125,8 @@ func limited(d directive) bool {
 	return found
 }
 
-// parameter returns the value of a parameter name=value, or "".
+// parameter returns the value of the argument name=value of a directive, or "" if there is
+// none.
 func parameter(d directive, name string) string {
 	for _, a := range d.args {
 		if value, ok := strings.CutPrefix(a, name+"="); ok {
@@ -138,7 +141,7 @@ var (
 	variableForm = regexp.MustCompile(`\$\{?(\w+)\}?`)
 )
 
-// zone reads limit_req_zone KEY zone=NAME:SIZE rate=RATE.
+// zone reads a directive of the form limit_req_zone KEY zone=NAME:SIZE rate=RATE.
 func (n *nginxFile) zone(d directive) error {
 	name, _, _ := strings.Cut(parameter(d, "zone"), ":")
 	rate := rateForm.FindStringSubmatch(parameter(d, "rate"))
@@ -164,7 +167,7 @@ func (n *nginxFile) zone(d directive) error {
 	return nil
 }
 
-// nginxAttribute returns the attribute for a variable of nginx.
+// nginxAttribute returns the attribute of checks that corresponds to a variable of nginx.
 func nginxAttribute(variable string) string {
 	switch variable {
 	case "binary_remote_addr", "remote_addr", "realip_remote_addr":
@@ -183,7 +186,7 @@ func nginxAttribute(variable string) string {
 	return variable
 }
 
-// block reads the limits of a block and of the blocks in it.
+// block reads the limits in a block and in the blocks inside it. at is the place of the block.
 func (n *nginxFile) block(list []directive, at place) error {
 	outer := at
 	at.limits = nil
@@ -225,7 +228,8 @@ func (n *nginxFile) block(list []directive, at place) error {
 	return nil
 }
 
-// serverName returns the first name of a server.
+// serverName returns the first name of a server, or "" if the server has no name. It adds a
+// note about the name.
 func (n *nginxFile) serverName(server directive) string {
 	for _, d := range server.block {
 		if d.name == "server_name" && len(d.args) > 0 {
@@ -239,8 +243,8 @@ func (n *nginxFile) serverName(server directive) string {
 	return ""
 }
 
-// location sets the path of a location. It returns false for a location that no pattern can
-// express.
+// location sets the path of the location d in at. It returns false, with a note, if no path
+// pattern can express the location.
 func (n *nginxFile) location(d directive, at *place) bool {
 	kind, path := "", d.args[len(d.args)-1]
 	if len(d.args) > 1 {
@@ -259,7 +263,7 @@ func (n *nginxFile) location(d directive, at *place) bool {
 	return true
 }
 
-// add adds the policies of a place.
+// add adds the policies for the limits of a place.
 func (n *nginxFile) add(at place) error {
 	one := placed{place: at}
 	for _, d := range at.limits {
@@ -292,7 +296,8 @@ func (n *nginxFile) add(at place) error {
 		if at.host != "" {
 			match.Attributes = map[string]string{"host": at.host}
 		}
-		// The bucket of nginx holds the burst and one request. Requests with an empty key are not limited.
+		// The bucket of nginx has room for the burst and one more request. Requests with an
+		// empty key are not limited.
 		p := Policy{
 			Slug: n.slugs.of(at.host, at.prefix, name), Description: n.from(d.line), Match: match.orNil(), CountBy: z.countBy, Missing: "skip",
 			Limits: []Limit{{Name: "rate", Algorithm: "token_bucket", Quota: z.quota, Window: z.window, Burst: burst + 1}},
@@ -309,8 +314,9 @@ func (n *nginxFile) add(at place) error {
 	return nil
 }
 
-// policies returns the policies. The limit_req directives of a block replace those of the blocks
-// around it, and those of the locations with a shorter prefix.
+// policies returns the policies of all places. In nginx, the limit_req directives of a block
+// replace those of the blocks around it, and those of locations with a shorter prefix. So the
+// policies of the former replace those of the latter.
 func (n *nginxFile) policies() []Policy {
 	var list []Policy
 	for _, f := range n.free {

@@ -6,18 +6,20 @@ import (
 	"strings"
 )
 
-// A nginxParser splits a configuration of nginx into directives.
+// A nginxParser splits an nginx configuration into directives.
 type nginxParser struct {
-	text string // what is left
+	text string // the rest of the text that is not read yet
 	file string
 	line int
-	dump bool // the text is the output of nginx -T
+	dump bool // set if the text is the output of nginx -T
 }
 
-// The output of nginx -T has this comment before each file.
+// dumpedFile is the beginning of the comment that the output of nginx -T has before each file.
+// The name of the file follows.
 const dumpedFile = "# configuration file "
 
-// directives reads directives up to the end of the block, or to the end of the text.
+// directives reads directives up to the end of the current block, or, if inBlock is false, up
+// to the end of the text.
 func (p *nginxParser) directives(inBlock bool) ([]directive, error) {
 	var list []directive
 	var d directive
@@ -63,7 +65,7 @@ func (p *nginxParser) directives(inBlock bool) ([]directive, error) {
 	}
 }
 
-// skipBlock skips a block whose content is not of nginx.
+// skipBlock skips a block whose content is not in the language of nginx, such as Lua.
 func (p *nginxParser) skipBlock() {
 	for depth := 1; p.text != "" && depth > 0; {
 		switch p.text[0] {
@@ -78,7 +80,8 @@ func (p *nginxParser) skipBlock() {
 	}
 }
 
-// word returns the next word, or "" at the end. A word is ";", "{", "}", or an argument.
+// word returns the next word, or "" at the end of the text. A word is ";", "{", "}", or an
+// argument. quoted says that it was in quotes.
 func (p *nginxParser) word() (word string, quoted bool, err error) {
 	p.skipSpace()
 	if p.text == "" {
@@ -117,7 +120,7 @@ func (p *nginxParser) word() (word string, quoted bool, err error) {
 	return b.String(), false, nil
 }
 
-// quoted reads a word in quotes.
+// quoted reads a word in quotes. quote is the quotation mark.
 func (p *nginxParser) quoted(quote byte) (string, bool, error) {
 	var b strings.Builder
 	for i := 1; i < len(p.text); i++ {

@@ -13,8 +13,8 @@ type Stopwatch struct {
 	lap latency.Histogram
 }
 
-// Observe records the duration of a call. Durations are rounded up to microseconds, the unit of
-// reports; a negative one counts as 0.
+// Observe records the duration of a call. It rounds the duration up to microseconds, the unit
+// of reports. A negative duration counts as 0.
 func (s *Stopwatch) Observe(took time.Duration) {
 	took = (max(took, 0) + time.Microsecond - 1).Truncate(time.Microsecond)
 	s.mu.Lock()

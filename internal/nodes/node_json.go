@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Nodes of two releases read each other's reports during an upgrade. Therefore a member of the JSON
-// form must never change its meaning or unit; a changed value gets a new name. Durations are in
-// microseconds.
+// During an upgrade, nodes of two releases read each other's reports. Therefore a member of the
+// JSON form must never change its meaning or its unit. If a value changes, the new value gets a
+// new name. Durations are in microseconds.
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 

@@ -17,8 +17,8 @@ type Service struct {
 // NewService returns a Service that reads from a store.
 func NewService(s Store) *Service { return &Service{store: s} }
 
-// ShowOwn makes Overview include the last report of b, the Beacon of this process, if the database
-// rejected it.
+// ShowOwn makes Overview include the report of b, the Beacon of this process, while the
+// database rejects that report.
 func (s *Service) ShowOwn(b *Beacon) { s.own.Store(b) }
 
 // An Overview contains the reports of all nodes at one time, with warnings.
@@ -27,13 +27,13 @@ type Overview struct {
 	At time.Time
 	// Revision is the newest revision in the database.
 	Revision int64
-	// Nodes are ordered by name, then by start.
+	// Nodes is ordered by name, then by start time.
 	Nodes []Report
-	// Versions are the releases that the nodes run, without silent nodes. The most frequent comes
-	// first. If there is more than one, an upgrade is not complete.
+	// Versions contains the releases that the nodes run. Silent nodes are left out. The most
+	// frequent release comes first. If there are several, an upgrade is not complete.
 	Versions []Release
 	// Silent is the number of silent nodes. Unwell is the number of nodes with a warning or an
-	// alarm, including silent ones.
+	// alarm; silent nodes are included.
 	Silent, Unwell int
 }
 
@@ -49,19 +49,18 @@ type Release struct {
 // A Report is the report of a node with its warnings.
 type Report struct {
 	Node
-	// Silent says that so many reports of the node are missing that it probably stopped. The other
-	// fields are then out of date.
+	// Silent says that the node has not reported for so long that it probably stopped. The
+	// other fields are then out of date.
 	Silent bool
 	// SilentFor is the time since the node's last report.
 	SilentFor time.Duration
-	// Up is the time from the start of the node to its last report.
+	// Up is the time from the start of the process to its last report.
 	Up time.Duration
-	// Confirmed is the time since the database last confirmed to the node that no newer revision
-	// exists.
+	// Confirmed is the time since the database last confirmed to the node that no revision is
+	// newer than that of the node's snapshot.
 	Confirmed time.Duration
-	// Behind is the difference of the newest revision and the revision of the node's snapshot.
-	// Shortly after an edit, a small difference is normal, because reports are up to five seconds
-	// old.
+	// Behind is the newest revision minus the revision of the node's snapshot. A small
+	// difference is normal shortly after an edit, because reports are up to five seconds old.
 	Behind int64
 	// Verdicts are the notes, warnings and alarms about the node, the most severe first.
 	Verdicts []Verdict
@@ -87,8 +86,8 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	return OverviewOf(c), nil
 }
 
-// Alive returns the number of nodes that are neither silent nor stopping. This node counts as
-// one, also if its report is not written yet.
+// Alive returns the number of nodes that are neither silent nor stopping. This process is
+// included, even if its report is not written yet.
 func (s *Service) Alive(ctx context.Context) (int, error) {
 	c, err := s.store.Census(ctx)
 	if err != nil {
@@ -100,7 +99,8 @@ func (s *Service) Alive(ctx context.Context) (int, error) {
 	return max(c.live(), 1), nil
 }
 
-// put replaces the report of a node in c by n. It does nothing if n is nil.
+// put adds the report n of this process to c. It replaces the stored report of the same
+// process, if there is one. It does nothing if n is nil.
 func (c *Census) put(n *Node) {
 	if n == nil {
 		return
@@ -149,7 +149,8 @@ func (c *Census) live() (n int) {
 }
 
 // refused returns the time since which the database rejects writes, by the database's clock. It
-// returns the zero time if no node reports that, apart from silent nodes.
+// ignores silent nodes. If no other node reports that the database rejects writes, it returns
+// the zero time.
 func (c *Census) refused() (since time.Time) {
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
@@ -174,8 +175,8 @@ func report(n *Node, c Census) Report {
 	return r
 }
 
-// releases returns the releases that the nodes run, apart from silent nodes, with the number of
-// nodes for each.
+// releases returns the releases that the nodes run, and the number of nodes for each. It leaves
+// out silent nodes and nodes whose report is unreadable.
 func releases(nodes []Report) []Release {
 	var list []Release
 	for i := range nodes {

@@ -13,12 +13,13 @@ import (
 type Config struct {
 	// Store stores the reports of the Beacon.
 	Store Store
-	// Report returns a report about this process. The Beacon then sets At and Database.Report in
-	// it. Only Run calls Report, and it must not block.
+	// Report returns a report about this process. After the call, the Beacon sets At and
+	// Database.Report in it. Only Run calls Report. Report must not block.
 	Report func(context.Context) Node
 	// Every is the time between two reports. It varies randomly by up to a tenth. Default: the constant Every.
 	Every time.Duration
-	// Logger logs the first failure and the recovery. Default: no logging.
+	// Logger logs the first of several consecutive failures, and the recovery. Default: no
+	// logging.
 	Logger *slog.Logger
 }
 
@@ -41,8 +42,9 @@ func NewBeacon(cfg Config) *Beacon {
 	return &Beacon{cfg: cfg, soon: make(chan struct{}, 1)}
 }
 
-// Unwritten returns the last report if the Store rejected it, otherwise nil. Service adds it to the
-// overview, so that the pages of this process show this node while the database rejects writes.
+// Unwritten returns the last report if the Store rejected it, and nil if the Store accepted it.
+// Service adds the rejected report to the overview. So the pages of this process show this node
+// even while the database rejects writes.
 func (b *Beacon) Unwritten() *Node { return b.last.Load() }
 
 // Soon makes Run write the next report without waiting for the interval. It returns immediately.
@@ -53,9 +55,9 @@ func (b *Beacon) Soon() {
 	}
 }
 
-// Run writes reports until ctx ends, and then removes the last one. It logs errors and returns nil.
-// When ctx ends during a write, Run waits for the write, at most for putTimeout. Otherwise the
-// write could store the report again after its removal.
+// Run writes reports until ctx ends, and then removes the report of this process. It logs
+// errors and returns nil. If ctx ends during a write, Run waits for the write, at most for
+// putTimeout. Otherwise the write could store the report again after its removal.
 func (b *Beacon) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -95,7 +97,8 @@ func (b *Beacon) report(ctx context.Context) {
 	b.failing = err != nil
 }
 
-// leave removes the report of this process. Otherwise other nodes would show this node as silent.
+// leave removes the report of this process. If the report stayed, other nodes would show this
+// node as silent.
 func (b *Beacon) leave(ctx context.Context) {
 	if b.id == "" {
 		return

@@ -34,31 +34,34 @@ func (l Level) String() string {
 // A Verdict is one note, warning or alarm about a node.
 type Verdict struct {
 	Level Level
-	// Code identifies the rule that led to the verdict. Tests and links use it, so it never
-	// changes.
+	// Code identifies the rule that led to the verdict. Tests and links use it, so the code of
+	// a rule never changes.
 	Code string
 	// Text describes the problem for people, without a period at the end, like "Redis unreachable
 	// for 40 s".
 	Text string
 }
 
-// Bounds above which a value leads to a verdict.
+// Bounds of normal values. A value beyond its bound leads to a verdict.
 const (
-	// staleAfter is the longest normal time since the last confirmation of the revision. A node
-	// asks for it twice a second.
+	// staleAfter is the longest normal time since the database last confirmed the revision. A
+	// node asks for the revision twice a second.
 	staleAfter = 5 * time.Second
 	// waitingAfter is the longest normal age of unwritten counts. Nodes write them every second.
 	waitingAfter = 10 * time.Second
-	// durableAfter is the longest normal age of a change of a durable limit in memory. It is written after ten seconds.
+	// durableAfter is the longest normal age of a change of a durable limit that is only in
+	// memory. Nodes write such changes after ten seconds.
 	durableAfter = 30 * time.Second
-	// skewed is the largest normal difference of two clocks. The write of a report may take
-	// putTimeout and then looks like clock skew.
+	// skewed is the largest normal difference of two clocks. The write of a report may take up
+	// to putTimeout, and this time looks like clock skew.
 	skewed = putTimeout
-	// missed is the time for which a silent node is an alarm. After this time it is only a note.
+	// missed is how long a silent node, or a loss of data in Redis, counts as an alarm. After
+	// this time, it is only a note.
 	missed = time.Hour
-	// nearlyFull is the fraction of a maximum above which there is a warning.
+	// nearlyFull is the part of a maximum from which on a warning is given.
 	nearlyFull = 0.8
-	// mostTold is the maximum number of full tenants that the verdicts about a node name.
+	// mostTold is the maximum number of tenants with a full number of keys that the verdicts
+	// about a node name.
 	mostTold = 5
 )
 
@@ -93,7 +96,8 @@ func verdicts(r *Report, now time.Time, live int) []Verdict {
 	return list
 }
 
-// silence returns the verdict about a silent node. It names the number of counts that may be lost.
+// silence returns the verdict about a silent node. If the node's last report had counts that
+// were overdue, the text names their number, because these counts may be lost.
 func silence(r *Report) Verdict {
 	text := "silent for " + span(r.SilentFor)
 	if r.Draining {
@@ -151,8 +155,8 @@ func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 	}
 }
 
-// warnAboutLoss adds a verdict if Redis lost data the time ago ago. Limits have been exact again
-// since then.
+// warnAboutLoss adds a verdict if Redis lost data less than Keep ago. ago is how long ago that
+// was. Limits have been exact again since the loss.
 func warnAboutLoss(ago time.Duration, what string, say sayer) {
 	switch {
 	case ago < missed:
@@ -178,7 +182,8 @@ func warnAboutDurable(r *Report, now time.Time, say sayer) {
 	}
 }
 
-// because returns a text that appends a cause to a message. It returns "" if cause is "".
+// because returns the text to append to a message that has a cause: a colon and the cause. It
+// returns "" if cause is "".
 func because(cause string) string {
 	if cause == "" {
 		return ""
@@ -186,16 +191,16 @@ func because(cause string) string {
 	return ": " + cause
 }
 
-// warnAboutDatabase adds an alarm if the database rejects writes. Then neither edits nor counts can
-// be stored.
+// warnAboutDatabase adds an alarm if the database rejects writes. Neither edits nor counts can
+// then be stored.
 func warnAboutDatabase(r *Report, now time.Time, say sayer) {
 	if f := r.Database.Refusal; !f.Since.IsZero() {
 		say(Alarm, "database_refuses", "the database refuses writes for %s%s", span(max(0, r.Ago(f.Since, now))), because(f.Answer))
 	}
 }
 
-// warnAboutSnapshot adds verdicts about edits that have no effect on the node. It compares
-// revisions as of the time of the report, because the report cannot contain later edits.
+// warnAboutSnapshot adds verdicts about edits that the node does not apply. It compares
+// revisions as of the time of the report, because a report cannot contain later edits.
 func warnAboutSnapshot(r *Report, say sayer) {
 	s := &r.Snapshot
 	stale := r.At.Sub(s.ConfirmedAt) > staleAfter
