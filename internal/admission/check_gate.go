@@ -18,43 +18,46 @@ type Config struct {
 	Waiting int
 }
 
-// ErrOverloaded is the error of Enter for a check for which no slot is free and that may not wait.
+// ErrOverloaded is the error of Enter if too few slots are free for a check and too many checks
+// already wait.
 var ErrOverloaded = errors.New("more checks than this node can serve")
 
-// A Gate bounds the number of concurrent checks. It is safe for concurrent use. A nil Gate admits
-// every check at once.
+// A Gate bounds the number of concurrent checks. It is safe for concurrent use. A nil Gate
+// admits every check at once.
 //
-// While no check waits, Enter and Leave only do one compare-and-swap each and allocate no memory.
+// While no check waits, Enter and Leave each do only one compare-and-swap and allocate no
+// memory.
 type Gate struct {
 	slots, room int64
 
-	// state is twice the sum of the weights of the checks that are being served, plus 1 while
-	// checks wait. While that lowest bit is set, only a goroutine that holds mu changes state.
+	// state is twice the sum of the weights of the checks that are being served. If checks
+	// wait, 1 is added. While this lowest bit is set, only a goroutine that holds mu changes
+	// state.
 	state      atomic.Int64
-	overloaded atomic.Int64 // number of checks that ended with ErrOverloaded
+	overloaded atomic.Int64 // number of checks that were rejected with ErrOverloaded
 	waiters    sync.Pool    // of *waiter
 
 	mu      sync.Mutex
-	queues  map[uint32]*queue // queues of the tenants with waiting checks
-	turn    *queue            // the queue that is served next; nil: no check waits
+	queues  map[uint32]*queue // by tenant number; only tenants with waiting checks have a queue
+	turn    *queue            // the queue that serve visits next; nil if no check waits
 	waiting int64             // sum of the weights of all waiting checks
 }
 
-// A queue has the waiting checks of one tenant in the order of their arrival. All queues together
-// form a ring, in the order in which serve visits them.
+// A queue contains the waiting checks of one tenant in the order of their arrival. All queues
+// together form a ring, in the order in which serve visits them.
 type queue struct {
 	tenant      uint32
 	first, last *waiter
-	weight      int64 // of its checks
+	weight      int64 // sum of the weights of the checks in the queue
 	credit      int64 // number of rounds that the first check has waited for
 	prev, next  *queue
 }
 
 // A waiter is one check in a queue.
 type waiter struct {
-	answer     chan error // has capacity 1; receives the result of Enter
+	answer     chan error // has a capacity of 1; receives the result of Enter
 	weight     int64
-	queue      *queue // nil after the result was sent
+	queue      *queue // nil after the result was sent to answer
 	prev, next *waiter
 }
 
@@ -70,14 +73,17 @@ func New(cfg Config) *Gate {
 }
 
 // Enter reserves weight slots for a check of a tenant. If too few slots are free, it waits. A
-// weight below 1 counts as 1. A weight above Config.Slots counts as Config.Slots, so that every
-// check can be served. If Enter returns nil, the caller must call Leave with the same weight.
+// weight below 1 counts as 1. A weight above Config.Slots counts as Config.Slots, because
+// otherwise the check could never be served. If Enter returns nil, the caller must call Leave
+// with the same weight.
 //
-// If the check may not wait because too many checks already do, Enter returns ErrOverloaded at
-// once. If ctx ends while the check waits, Enter returns the error of ctx.
+// If too few slots are free and too many checks already wait, Enter returns ErrOverloaded at
+// once. While the check waits, it may also be rejected with ErrOverloaded to make room for
+// another tenant. If ctx ends while the check waits, Enter returns the error of ctx.
 //
-// After a wait, Enter returns context.Canceled if the client has left meanwhile. It uses the method
-// Left of ctx for this, which contexts of package http1 have.
+// If the client has closed the connection while the check waited, Enter returns
+// context.Canceled. It finds this out with the method Left of ctx, which contexts of package
+// http1 have.
 func (g *Gate) Enter(ctx context.Context, tenant uint32, weight int) error {
 	if g == nil {
 		return nil
@@ -103,7 +109,7 @@ func (g *Gate) Enter(ctx context.Context, tenant uint32, weight int) error {
 		return err
 	case <-ctx.Done():
 	}
-	if !g.withdraw(w) && <-w.answer == nil { // answered meanwhile
+	if !g.withdraw(w) && <-w.answer == nil { // the result was already sent
 		g.Leave(weight)
 	}
 	return ctx.Err()
@@ -114,7 +120,8 @@ func hasLeft(ctx context.Context) bool {
 	return ok && client.Left()
 }
 
-// Leave releases the slots that Enter reserved. weight must be the same as for Enter.
+// Leave releases the slots that Enter reserved. weight must be the weight that was passed to
+// Enter.
 func (g *Gate) Leave(weight int) {
 	if g == nil {
 		return
@@ -135,7 +142,7 @@ func (g *Gate) Leave(weight int) {
 	g.serve()
 }
 
-// A Status contains the current load of a Gate: the slots in use and the waiting checks.
+// A Status describes the current load of a Gate.
 type Status struct {
 	InService  int64 // sum of the weights of the checks in service
 	Waiting    int64 // sum of the weights of the checks that wait
@@ -149,12 +156,11 @@ func (g *Gate) Status() Status {
 	return Status{InService: g.state.Load() / 2, Waiting: g.waiting, Overloaded: g.overloaded.Load()}
 }
 
-// bounded returns the number of slots that a check with the given weight uses: at least 1 and at
-// most all.
+// bounded returns the number of slots that a check with this weight uses: at least 1 and at
+// most all slots.
 func (g *Gate) bounded(weight int) int64 { return min(max(int64(weight), 1), g.slots) }
 
-// claim reserves n slots and returns true, if they are free and no check waits. Otherwise it
-// returns false.
+// claim reserves n slots if they are free and no check waits. Otherwise it returns false.
 func (g *Gate) claim(n int64) bool {
 	for {
 		s := g.state.Load()
@@ -167,7 +173,8 @@ func (g *Gate) claim(n int64) bool {
 	}
 }
 
-// enqueue appends a check to the queue of its tenant. If the check may not wait, it returns nil.
+// enqueue appends a check of weight n to the queue of its tenant. It returns nil if the check
+// may not wait (see makeRoom).
 func (g *Gate) enqueue(tenant uint32, n int64) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -195,10 +202,11 @@ func (g *Gate) enqueue(tenant uint32, n int64) *waiter {
 	return w
 }
 
-// makeRoom reports whether a check of a tenant may wait. If the bound of waiting checks is reached,
-// each tenant with waiting checks has an equal share of the bound, and the check may wait only if
-// its tenant stays within its share. To make room, the newest checks of the tenant with the most
-// waiting checks get ErrOverloaded.
+// makeRoom reports whether a check of weight n of a tenant may wait. If the sum of the weights
+// of waiting checks would exceed its bound, the bound is divided equally among the tenants with
+// waiting checks. The check may then wait only if its tenant stays within its share. To make
+// room for it, makeRoom rejects the newest checks of the tenant with the highest waiting weight
+// with ErrOverloaded.
 func (g *Gate) makeRoom(tenant uint32, n int64) bool {
 	for g.waiting+n > g.room {
 		own, tenants := n, int64(len(g.queues))
@@ -210,8 +218,8 @@ func (g *Gate) makeRoom(tenant uint32, n int64) bool {
 		if own*tenants > g.room {
 			return false
 		}
-		// The waiting checks of all tenants exceed the bound, and those of this tenant are within
-		// its share. Therefore another tenant exceeds its share.
+		// The waiting checks of all tenants together exceed the bound, and those of this tenant
+		// are within its share. Therefore another tenant exceeds its share.
 		var most *queue
 		for _, q := range g.queues {
 			if most == nil || q.weight > most.weight {
@@ -225,8 +233,8 @@ func (g *Gate) makeRoom(tenant uint32, n int64) bool {
 	return true
 }
 
-// withdraw removes a check from its queue. If serve has already given slots to the check, or
-// rejected it, withdraw returns false.
+// withdraw removes a check from its queue. It returns false if the result of the check was
+// already sent: serve has reserved slots for it, or makeRoom has rejected it.
 func (g *Gate) withdraw(w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -238,11 +246,11 @@ func (g *Gate) withdraw(w *waiter) bool {
 	return true
 }
 
-// serve gives free slots to waiting checks, one queue after the other, by deficit round robin. In
-// each round, a queue gains the right to one slot, and a check of weight n is served after n
-// rounds. So tenants get equal shares of the slots, not of the number of checks. If too few slots
-// are free for the next check, all queues wait. Otherwise lighter checks could overtake a heavy one
-// forever.
+// serve gives free slots to waiting checks. It visits the queues in turn, by deficit round
+// robin. In each round, a queue gains the right to one slot, and a check of weight n is served
+// after n rounds. So tenants get equal numbers of slots, not of checks. If too few slots are
+// free for the next check, serve stops, and all queues wait. Otherwise lighter checks could
+// overtake a heavy check forever.
 func (g *Gate) serve() {
 	for g.turn != nil {
 		q := g.turn
@@ -264,8 +272,8 @@ func (g *Gate) serve() {
 	g.state.And(^1)
 }
 
-// remove removes a check from its queue. If the queue is then empty, remove also removes it from
-// the ring.
+// remove removes a check from its queue. If the queue is then empty, remove removes the queue
+// from the ring.
 func (g *Gate) remove(w *waiter) {
 	q := w.queue
 	if w.prev != nil {

@@ -8,22 +8,24 @@ import (
 const (
 	// MaxSlots is the maximum number of expensive requests that a node serves at the same time.
 	MaxSlots = 8
-	// MaxSlotsEach is the maximum number of expensive requests of one party at the same time.
+	// MaxSlotsEach is the maximum number of expensive requests that a node serves for one party
+	// at the same time.
 	MaxSlotsEach = 2
 )
 
-// Slots bounds how many expensive requests, such as downloads and previews, a node serves at the
-// same time, so that they do not slow down checks and other requests. The zero value has all slots
-// free.
+// Slots bounds how many expensive requests, such as downloads and previews, a node serves at
+// the same time. So they do not slow down checks and other requests. In the zero value, all
+// slots are free.
 type Slots struct {
 	mu    sync.Mutex
 	taken int
 	of    map[string]int
-	freed chan struct{} // closed when a slot becomes free; nil if no request waits
+	freed chan struct{} // closed when the next slot becomes free; nil if no request waits
 }
 
-// Take waits until a slot is free or ctx ends. party identifies who uses the slot: a tenant, or one
-// person or key of the operator. If ok is true, the caller has a slot and must call end to free it.
+// Take waits until a slot is free for the party, or until ctx ends. party identifies who uses
+// the slot: a tenant, or one person or key of the operator. If ok is true, the caller has a
+// slot and must call end to free it.
 func (t *Slots) Take(ctx context.Context, party string) (end func(), ok bool) {
 	for {
 		freed, ok := t.try(party)
@@ -38,7 +40,8 @@ func (t *Slots) Take(ctx context.Context, party string) (end func(), ok bool) {
 	}
 }
 
-// try reserves a slot. If none is free, it returns a channel that is closed when one becomes free.
+// try reserves a slot for the party. If that is not possible, freed is a channel that is closed
+// when the next slot becomes free.
 func (t *Slots) try(party string) (freed <-chan struct{}, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

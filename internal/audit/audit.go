@@ -1,8 +1,9 @@
 // Package audit defines the audit log. Every change writes an Entry to it.
 //
-// A service makes an Entry and passes it to its Store together with the change. The Store writes
-// both in one transaction, so that neither exists without the other. The package must not depend on
-// the changed objects. It contains them as JSON documents.
+// A service makes an Entry and passes the Entry to its Store together with the change. The
+// Store writes both in one transaction, so that neither exists without the other. The package
+// does not depend on the types of the changed objects. An Entry contains them as JSON
+// documents.
 package audit
 
 import (
@@ -15,8 +16,8 @@ import (
 type Actor struct {
 	// Kind is "operator_key", "tenant_key", "user", "command" or "system".
 	Kind string
-	// ID identifies the key or the user. For a command, it is the name of the command, like "key
-	// create".
+	// ID identifies the key or the user. For a command, it is the name of the command, like
+	// "key create".
 	ID string
 	// Name is the name of the actor, for people.
 	Name string
@@ -31,47 +32,49 @@ type Origin struct {
 // An Entry is one line of the audit log. Lines are never changed or removed.
 type Entry struct {
 	ID string // UUIDv7
-	// Seq is the position of the line in the hash chain, starting at 1. It is 0 for a line that was
-	// written before Headgate had the chain. Hash is the hash of the line (see Sum). The Store sets
-	// both.
+	// Seq is the position of the line in the hash chain, starting at 1. It is 0 for a line that
+	// was written by a release of Headgate without the chain. Hash is the hash of the line (see
+	// Sum). The Store sets both.
 	Seq      int64
 	Hash     Hash
 	At       time.Time
 	Revision int64
 	Actor    Actor
 	Origin   Origin
-	// TenantID is the ID of the tenant that the change is about; "" if it is about none.
+	// TenantID is the ID of the tenant that the change is about; "" if the change is about no
+	// tenant.
 	TenantID string
 	// Action names the kind of the object and a verb, like "plan.publish" or "key.revoke".
 	Action string
 	// Object is the ID of the changed object. ObjectName is its slug or name. The Store passes
-	// both, and all texts above, through Clean.
+	// these two and the texts above them through Clean.
 	Object     string
 	ObjectName string
 	// Before and After are the object before and after the change, in the JSON form of the API.
-	// Before is nil if the change created the object, and After is nil if it deleted the object.
+	// Before is nil if the change created the object. After is nil if the change deleted it.
 	// Neither contains a secret.
 	Before json.RawMessage
 	After  json.RawMessage
-	// Err is the error of Complete, or nil. If it is not nil, the Store returns it and writes
-	// nothing.
+	// Err is the error of Complete; nil if there was none. If Err is not nil, the Store returns
+	// it and writes neither the entry nor the change.
 	Err error
 }
 
-// A Filter selects lines of the audit log. A line is selected if all nonempty fields match it.
+// A Filter selects lines of the audit log. A line is selected if it matches all fields that are
+// set.
 type Filter struct {
 	// ID selects the line with this ID.
 	ID       string
 	TenantID string
-	// Action is a whole action, like "plan.publish". Group is the part of an action before the dot,
-	// like "plan".
+	// Action selects a whole action, like "plan.publish". Group selects all actions whose part
+	// before the dot is Group, like "plan".
 	Action, Group string
-	// Object is the ID of the changed object. Named is the ID of the object, or the name of the
-	// object that the line contains.
+	// Object selects by the ID of the changed object. Named selects by the ID or by the name of
+	// the object that the line contains.
 	Object, Named string
-	// Actor is the ID of the actor, or a part of its name. Upper and lower case of ASCII letters
-	// are equal. Other letters match if they are equal to those of the name, or their lower case
-	// is.
+	// Actor selects by the ID of the actor, or by a part of the actor's name. The case of ASCII
+	// letters does not matter. A letter outside ASCII matches if the name has the same letter
+	// or its lower-case form.
 	Actor    string
 	From, To time.Time // [From, To)
 	// After is the ID of the last line of the previous page.
@@ -124,14 +127,14 @@ type Verifier interface {
 	VerifyAudit(ctx context.Context, how Verification) (Verdict, error)
 }
 
-// A Verification has the parameters of VerifyAudit. With the zero value, only the lines themselves
-// are verified.
+// A Verification contains the parameters of VerifyAudit. With the zero value, VerifyAudit
+// compares the lines only with each other and with the stored head.
 type Verification struct {
-	// Noted are heads of the chain that were logged earlier. The chain must still contain these
-	// lines.
+	// Noted contains heads of the chain that were logged earlier. The chain must still contain
+	// the lines that were then the last ones.
 	Noted []Head
-	// Seen is called now and then with the position of the last verified line, to show the
-	// progress. It may be nil.
+	// Seen is called repeatedly with the position of the last verified line, so that the caller
+	// can show the progress. It may be nil.
 	Seen func(seq int64)
 }
 
@@ -142,21 +145,21 @@ type source struct {
 	origin Origin
 }
 
-// With returns a context with the actor and the origin of a request. The API and the pages call it
-// for each request. Complete and Who use these values.
+// With returns a context that contains the actor and the origin of a request. The API and the
+// pages call it for each request. Complete and Who read these values.
 func With(ctx context.Context, a Actor, o Origin) context.Context {
 	return context.WithValue(ctx, contextKey{}, source{a, o})
 }
 
 type datedKey struct{}
 
-// Dated returns a context in which new plans, versions, tenants and keys get the creation time at.
-// The demo uses it to create objects that seem older. Audit lines get the real time nevertheless.
+// Dated returns a context in which new plans, versions, tenants and keys get the creation time
+// at. The demo uses it to create objects that seem older. Audit lines still get the real time.
 func Dated(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, datedKey{}, at)
 }
 
-// When returns the time that Dated has put into ctx. If there is none, it returns now.
+// When returns the time that Dated has stored in ctx. If there is none, it returns now.
 func When(ctx context.Context, now time.Time) time.Time {
 	if at, ok := ctx.Value(datedKey{}).(time.Time); ok {
 		return at
@@ -164,8 +167,8 @@ func When(ctx context.Context, now time.Time) time.Time {
 	return now
 }
 
-// Who returns the actor and the origin that With has put into ctx. If there are none, the actor is
-// "system".
+// Who returns the actor and the origin that With has stored in ctx. If there are none, the
+// actor is "system" and the origin is empty.
 func Who(ctx context.Context) (Actor, Origin) {
 	s, ok := ctx.Value(contextKey{}).(source)
 	if !ok {

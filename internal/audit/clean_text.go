@@ -7,12 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxWord is the maximum length of a text in an audit line, in characters.
+// maxWord is the maximum number of characters of a text in an audit line.
 const maxWord = 256
 
-// Clean returns a text in a form that is safe to show. The result has at most 256 characters; a
-// shortened text ends with …. Line breaks, control characters and characters that change the text
-// direction are replaced by their numbers, like \u000a, and invalid UTF-8 by \ufffd.
+// Clean returns word in a form that is safe to show. It replaces line breaks, control
+// characters and characters that change the text direction by their numbers, like \u000a, and
+// invalid UTF-8 by \ufffd. If the result has more than 256 characters, Clean shortens it, and
+// it ends with ….
 func Clean(word string) string {
 	if isClean(word) {
 		return word
@@ -41,7 +42,7 @@ func isClean(word string) bool {
 	return utf8.RuneCountInString(word) <= maxWord && !strings.ContainsFunc(word, unfit)
 }
 
-// unfit reports whether a character could change how the text around it is shown.
+// unfit reports whether a character could change how the text around it is displayed.
 func unfit(r rune) bool {
 	return r == utf8.RuneError || unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }

@@ -17,12 +17,12 @@ type Document interface {
 	JSON() (json.RawMessage, error)
 }
 
-// Complete returns e with the origin in ctx, the documents before and after, and, if e has no
-// actor, the actor in ctx.
+// Complete returns e with three additions: the origin in ctx, the documents before and after,
+// and, if e has no actor, the actor in ctx.
 //
 // before is nil if the change created the object, and after is nil if it deleted the object.
-// Otherwise each is a Document, a json.RawMessage, or a value that is encoded as JSON. If one of
-// them cannot be encoded, the result has Err set.
+// Otherwise each is a Document, a json.RawMessage, or a value that is encoded as JSON. If one
+// of them cannot be encoded, the result has Err set.
 func Complete(ctx context.Context, e Entry, before, after any) Entry {
 	actor, origin := Who(ctx)
 	e.Origin = origin

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// A Hash is the SHA-256 hash of a line of the audit log. Each line is hashed together with the Hash
-// of the line before it; for the first line, that is the zero Hash.
+// A Hash is the SHA-256 hash of a line of the audit log. It covers the line and the Hash of the
+// line before it. For the first line, the Hash before it is the zero Hash.
 type Hash [sha256.Size]byte
 
 // String returns the hash in hexadecimal.
@@ -60,35 +60,38 @@ func appendDocument(line []byte, document json.RawMessage) []byte {
 	return appendText(appendInteger(line, 1), document)
 }
 
-// A Head is the position and the hash of the last line of the chain. The database has it in a row
-// of its own.
+// A Head contains the position and the hash of the last line of the chain. The database stores
+// it in a separate row.
 type Head struct {
-	// Seq and Hash are the position and the hash of the last line. They are zero if the chain has
+	// Seq is the position of the last line, and Hash its hash. Both are zero if the chain has
 	// no lines.
 	Seq  int64
 	Hash Hash
-	// Outside is the number of lines that were written before Headgate had the chain. They have no
-	// hash, so only their number is verified.
+	// Outside is the number of lines that were written by a release of Headgate without the
+	// chain. They have no hash, so only their number is verified.
 	Outside int64
 }
 
 // A Verdict is the result of a verification of the chain.
 type Verdict struct {
 	Head Head
-	// Lines is the number of lines that were verified without a fault, from the start of the chain.
+	// Lines is the number of lines at the start of the chain that were verified without a
+	// fault.
 	Lines int64
-	// Broken is the first fault; nil if there is none.
+	// Broken describes the first fault; nil if there is none.
 	Broken *Broken
 }
 
-// A Broken is the first fault that a verification found.
+// A Broken describes the first fault that a verification found.
 type Broken struct {
-	// Seq is the position of the faulty line. It is 0 if the fault is about the lines before the
-	// chain.
+	// Seq is the position of the faulty line. It is 0 if the fault is the number of lines
+	// outside the chain.
 	Seq int64
-	// ID is the ID of the line; "" if the line is missing.
+	// ID is the ID of the faulty line. It is set only if the line is a duplicate or does not
+	// match its hash.
 	ID string
-	// What describes the fault. In the message of Error, it follows the name of the line.
+	// What describes the fault, for example "is a duplicate". Error writes it after the name of
+	// the line.
 	What string
 }
 
@@ -106,14 +109,16 @@ func (b *Broken) Error() string {
 
 // A Walk verifies the lines of a chain one after the other, in the order of Seq.
 type Walk struct {
-	// Noted are heads that were logged earlier. The chain must still contain these lines.
+	// Noted contains heads that were logged earlier. The chain must still contain the lines
+	// that were then the last ones.
 	Noted  []Head
 	last   Hash
 	lines  int64
 	broken *Broken
 }
 
-// Next verifies the next line. It returns false after a fault. Then the caller calls End.
+// Next verifies the line e, which follows the line of the previous call. It returns false after
+// a fault; the caller then calls End.
 func (w *Walk) Next(e *Entry) bool {
 	place := w.lines + 1
 	switch {
@@ -130,8 +135,8 @@ func (w *Walk) Next(e *Entry) bool {
 	return w.broken == nil
 }
 
-// compare compares the hash of the last verified line with that of the noted head with the same
-// position, if there is one.
+// compare compares the hash of the last verified line with the noted head of the same position,
+// if there is one.
 func (w *Walk) compare() {
 	for _, h := range w.Noted {
 		if h.Seq == w.lines && h.Hash != w.last {
@@ -140,9 +145,8 @@ func (w *Walk) compare() {
 	}
 }
 
-// End returns the result. The caller calls it after the last line, or after Next returned false. h
-// is the stored head, and outside the number of lines that were written before Headgate had the
-// chain.
+// End returns the result. The caller calls it after the last line, or after Next returned
+// false. h is the stored head. outside is the counted number of lines outside the chain.
 func (w *Walk) End(h Head, outside int64) Verdict {
 	if w.broken == nil {
 		w.broken = w.against(h, outside)
@@ -150,13 +154,13 @@ func (w *Walk) End(h Head, outside int64) Verdict {
 	return Verdict{Head: h, Lines: w.lines, Broken: w.broken}
 }
 
-// shorter reports whether a noted head has a higher position than the last line, so that lines are
-// missing.
+// shorter reports whether a noted head has a higher position than the last verified line. If
+// so, lines are missing at the end.
 func (w *Walk) shorter() bool {
 	return slices.ContainsFunc(w.Noted, func(h Head) bool { return h.Seq > w.lines })
 }
 
-// ParseHead parses the text that Head.String returns.
+// ParseHead parses a text that Head.String returned.
 func ParseHead(text string) (Head, error) {
 	number, hash, _ := strings.Cut(text, ":")
 	seq, err := strconv.ParseInt(number, 10, 64)
@@ -170,8 +174,8 @@ func ParseHead(text string) (Head, error) {
 // String returns the position and the hash of the last line, like "42:0f3a…".
 func (h Head) String() string { return strconv.FormatInt(h.Seq, 10) + ":" + h.Hash.String() }
 
-// against compares the verified lines with the stored head. It returns the first difference, or
-// nil.
+// against compares the verified lines with the stored head h, and outside with h.Outside. It
+// returns the first difference, or nil.
 func (w *Walk) against(h Head, outside int64) *Broken {
 	switch {
 	case w.lines < h.Seq:

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// An application is one run of Apply inside its transaction.
+// An application is one call of Apply inside its transaction.
 type application struct {
 	service  *Service
 	document Document
@@ -28,9 +28,10 @@ type application struct {
 	result Result
 }
 
-// run makes all changes in an order in which each object exists before others need it: plans, then
-// tenants, then exceptions; last, it deletes tenants and then plans. If a step finds faults in the
-// document, run stops after this step, because the faults would cause more in the next steps.
+// run makes all changes, in an order in which each object exists before other objects need it:
+// first plans, then tenants, then exceptions. After that, it deletes tenants and then plans. If
+// a step finds faults in the document, run stops after this step, because these faults would
+// cause further ones in the next steps.
 func (a *application) run(ctx context.Context) (err error) {
 	if a.existing, err = a.service.existing(ctx); err != nil {
 		return err
@@ -46,8 +47,9 @@ func (a *application) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// note adds the invalid fields that err reports to the faults of the document, below the pointer
-// at. If err is another error, note returns it.
+// note adds the invalid fields in err to the faults of the document and returns nil. Their
+// pointers are relative to the pointer at. If err does not report invalid fields, note returns
+// err.
 func (a *application) note(at string, err error) error {
 	if err == nil {
 		return nil
@@ -60,15 +62,16 @@ func (a *application) note(at string, err error) error {
 	return nil
 }
 
-// changed adds a change of an object to the result.
+// changed adds the change of an object to the result. from or to is nil if the object does not
+// exist before or after the change.
 func (a *application) changed(pointer string, from, to any) error {
 	c, err := changeOf(pointer, from, to)
 	a.result.Changes = append(a.result.Changes, c)
 	return err
 }
 
-// extra adds an object that exists and is not in the document to the result. It reports whether to
-// delete the object.
+// extra adds an object to the result that exists and that the document does not contain. It
+// returns true if the caller must delete the object, which is the case with Options.Prune.
 func (a *application) extra(pointer string, from any) (bool, error) {
 	c, err := changeOf(pointer, from, nil)
 	if a.options.Prune {
@@ -79,8 +82,8 @@ func (a *application) extra(pointer string, from any) (bool, error) {
 	return a.options.Prune, err
 }
 
-// changeOf returns the change of an object from one value to another. nil means that the object
-// does not exist before or after the change.
+// changeOf returns the change of the object at a pointer from one value to another. from is nil
+// if the object does not exist yet, and to is nil if it is deleted.
 func changeOf(pointer string, from, to any) (c plans.Change, err error) {
 	c.Field = pointer
 	encode := func(v any) (json.RawMessage, error) {
@@ -99,13 +102,13 @@ func changeOf(pointer string, from, to any) (c plans.Change, err error) {
 	return c, err
 }
 
-// A described is a value that has a JSON form for a change.
+// A described is a value with its own JSON form for a plans.Change.
 type described interface {
 	JSON() (json.RawMessage, error)
 }
 
-// plans creates the plans that do not exist, and publishes new versions of the plans that differ
-// from the document.
+// plans creates the plans that do not exist yet, and publishes new versions of the plans that
+// differ from the document.
 func (a *application) plans(ctx context.Context) error {
 	service := a.service.c.Plans
 	for _, slug := range slices.Sorted(maps.Keys(a.document.Plans)) {
@@ -123,7 +126,7 @@ func (a *application) plans(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if len(list) == 0 { // only the order of policies differs
+			if len(list) == 0 { // the policies are the same in another order
 				list = []plans.Change{{Field: "/policies", From: json.RawMessage(`"another order"`), To: json.RawMessage(`"this order"`)}}
 			}
 			for _, c := range list {
@@ -154,7 +157,8 @@ func (a *application) plans(ctx context.Context) error {
 	return nil
 }
 
-// tenants creates the tenants that do not exist, and updates those that differ from the document.
+// tenants creates the tenants that do not exist yet, and updates those that differ from the
+// document.
 func (a *application) tenants(ctx context.Context) error {
 	service := a.service.c.Tenants
 	for _, slug := range slices.Sorted(maps.Keys(a.document.Tenants)) {
@@ -188,7 +192,8 @@ func (a *application) tenants(ctx context.Context) error {
 	return nil
 }
 
-// exceptions makes the overrides and list entries of the tenants equal to the document.
+// exceptions makes the overrides and list entries of each tenant equal to those in the
+// document, if the document manages them.
 func (a *application) exceptions(ctx context.Context) error {
 	for _, slug := range slices.Sorted(maps.Keys(a.document.Tenants)) {
 		at, want, now := "/tenants/"+problem.Escape(slug), a.document.Tenants[slug], a.existing.tenants[slug]
@@ -206,12 +211,12 @@ func (a *application) exceptions(ctx context.Context) error {
 	return nil
 }
 
-// overrides makes the overrides of a tenant equal to list. An override cannot be changed, so a
-// changed one is deleted and created again.
+// overrides makes the overrides of a tenant equal to list. It replaces a changed override by a
+// new one.
 //
-// If several overrides apply to a key, the newest has precedence. To keep the precedence of the
-// document, an override that comes after a newly created one in list is created again too, if both
-// may apply to the same key.
+// If several overrides apply to a key, the newest has precedence. The order of list is the
+// order of precedence in the document. To keep it, overrides also replaces each override that
+// comes in list after a newly created one and may apply to the same key.
 func (a *application) overrides(ctx context.Context, at string, t tenants.Tenant, list []exceptions.NewOverride) error {
 	service, exist := a.service.c.Exceptions, a.existing.overrides[t.ID]
 	byScope := make(map[scope][]int, len(exist))
@@ -219,7 +224,7 @@ func (a *application) overrides(ctx context.Context, at string, t tenants.Tenant
 		byScope[scopeOf(overrideOf(o))] = append(byScope[scopeOf(overrideOf(o))], j)
 	}
 	var order, created newest
-	var create []int // elements of list
+	var create []int // indexes of the elements of list to create
 	state := make([]fate, len(exist))
 	for n := range list {
 		want := canonical(list[n])
@@ -270,17 +275,18 @@ func (a *application) overrides(ctx context.Context, at string, t tenants.Tenant
 	return nil
 }
 
-// A fate says what happens to an object that exists: it is kept, replaced, or not wanted.
+// A fate says what happens to an existing object.
 type fate int
 
 const (
-	unwanted fate = iota // not in the document
-	kept                 // as the document says
-	replaced             // the document has another one in its place
+	unwanted fate = iota // the document does not contain it
+	kept                 // it equals the object in the document
+	replaced             // a new object from the document replaces it
 )
 
-// removeUnless deletes an object unless its fate is to be kept. It deletes an unwanted object only
-// with Options.Prune.
+// removeUnless deletes an existing object unless its fate f is kept. If the object is unwanted,
+// removeUnless only reports it, unless Options.Prune is set. pointer and is describe the object
+// in the result.
 func (a *application) removeUnless(pointer string, f fate, is any, remove func() error) error {
 	switch f {
 	case kept:
@@ -306,7 +312,7 @@ func (a *application) lists(ctx context.Context, at string, t tenants.Tenant, li
 		byValue[valueOf(entryOf(e))] = j
 	}
 	state := make([]fate, len(exist))
-	var create []int // elements of list
+	var create []int // indexes of the elements of list to create
 	for n := range list {
 		want := canonicalEntry(list[n])
 		if !want.ExpiresAt.IsZero() && !want.ExpiresAt.After(a.now) {
@@ -342,8 +348,8 @@ func (a *application) lists(ctx context.Context, at string, t tenants.Tenant, li
 	return nil
 }
 
-// pruneTenants reports the tenants that are not in the document, and deletes them with
-// Options.Prune.
+// pruneTenants reports the tenants that the document does not contain. With Options.Prune, it
+// deletes them.
 func (a *application) pruneTenants(ctx context.Context) error {
 	if a.document.Tenants == nil {
 		return nil
@@ -370,8 +376,8 @@ func (a *application) pruneTenants(ctx context.Context) error {
 	return nil
 }
 
-// prunePlans reports the published plans that are not in the document, and deletes them with
-// Options.Prune.
+// prunePlans reports the published plans that the document does not contain. With
+// Options.Prune, it deletes them.
 func (a *application) prunePlans(ctx context.Context) error {
 	if a.document.Plans == nil {
 		return nil

@@ -14,27 +14,27 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Document contains plans and tenants by slug. A nil map means that the document does not manage these objects:
-// Apply neither changes nor reports them.
+// A Document contains plans and tenants by slug. If a map is nil, the document does not manage
+// these objects: Apply neither changes nor reports them.
 type Document struct {
-	Plans   map[string]plans.Document // what is published, not the draft
+	Plans   map[string]plans.Document // the published documents, not the drafts
 	Tenants map[string]Tenant
 }
 
-// A Tenant is a tenant of a Document, with its overrides and its entries of the allow list and the
-// deny list. If Overrides or Lists is nil, the document does not manage them: Apply neither changes
-// nor reports them.
+// A Tenant is a tenant in a Document, with its overrides and its entries of the allow list and
+// the deny list. If Overrides is nil, the document does not manage the overrides of the tenant:
+// Apply neither changes nor reports them. The same holds for Lists.
 type Tenant struct {
 	tenants.Document
-	// Overrides are in the order in which they were created. If several apply to a key, the last
-	// one has precedence.
+	// Overrides is ordered by creation. If several overrides apply to a key, the last one in
+	// this order has precedence.
 	Overrides []exceptions.NewOverride
 	Lists     []exceptions.NewEntry
 }
 
-// canonical returns o in the form in which a store returns it, so that equal overrides with
-// different spellings compare as equal. It does not change invalid values; the service rejects them
-// later.
+// canonical returns o in the form in which a store returns it. So two overrides that differ
+// only in the spelling of their values are equal. canonical does not change invalid values; the
+// service rejects them when they are applied.
 func canonical(o exceptions.NewOverride) exceptions.NewOverride {
 	if v, fault := exceptions.CanonicalValue(o.Attribute, o.Value, false); o.Value != "" && fault == "" {
 		o.Value = v
@@ -53,18 +53,19 @@ func sameOverride(a, b exceptions.NewOverride) bool {
 		slices.Equal(a.Limits, b.Limits) && a.Reason == b.Reason && a.ExpiresAt.Equal(b.ExpiresAt)
 }
 
-// A scope says to which keys an override applies.
+// A scope identifies the keys to which an override applies.
 type scope struct{ policy, attribute, value, prefix string }
 
 func scopeOf(o exceptions.NewOverride) scope { return scope{o.Policy, o.Attribute, o.Value, o.Prefix} }
 
-// A newest finds, for an override, the newest of several others that may apply to the same keys.
-// Each override has a number; a newer one has a higher number. Two overrides of a policy with
-// values of the same attribute apply to the same keys only if the values are equal. All other pairs
-// of overrides of a policy are assumed to overlap. The zero value is empty.
+// A newest contains overrides, each with a number; the number of a newer override is higher.
+// For another override, it finds the newest one that may apply to the same keys. Two overrides
+// of a policy that are both for one value of the same attribute apply to the same keys only if
+// the values are equal. All other pairs of overrides of a policy are assumed to overlap. The
+// zero value is empty.
 type newest struct {
-	wide   map[string]int    // by policy: overrides that are not for one value
-	single map[[2]string]int // by policy and attribute
+	wide   map[string]int    // by policy: the highest number of an override that is not for one value
+	single map[[2]string]int // by policy and attribute: the highest number of an override for one value
 	value  map[scope]int
 }
 
@@ -72,7 +73,7 @@ func (n *newest) add(o exceptions.NewOverride, number int) {
 	if n.wide == nil {
 		*n = newest{map[string]int{}, map[[2]string]int{}, map[scope]int{}}
 	}
-	// The maps contain the numbers plus 1. So 0 means that there is no number.
+	// The maps contain each number plus 1, so that 0 means that there is none.
 	if o.Value == "" {
 		n.wide[o.Policy] = max(n.wide[o.Policy], number+1)
 		return
@@ -82,8 +83,8 @@ func (n *newest) add(o exceptions.NewOverride, number int) {
 	n.value[scopeOf(o)] = max(n.value[scopeOf(o)], number+1)
 }
 
-// overlapping returns the highest number of an added override that may apply to the same keys as o,
-// or -1 if there is none.
+// overlapping returns the highest number of an added override that may apply to the same keys
+// as o. If there is none, it returns -1.
 func (n *newest) overlapping(o exceptions.NewOverride) int {
 	found := max(n.wide[o.Policy], n.value[scopeOf(o)])
 	for at, number := range n.single {
@@ -117,11 +118,11 @@ func sameEntry(a, b exceptions.NewEntry) bool {
 	return valueOf(a) == valueOf(b) && a.Reason == b.Reason && a.ExpiresAt.Equal(b.ExpiresAt)
 }
 
-// valueOf returns the fields that identify an entry. A tenant cannot have two entries for which
-// they are equal.
+// valueOf returns the fields that identify a list entry. A tenant cannot have two entries with
+// the same values of these fields.
 func valueOf(e exceptions.NewEntry) [3]string { return [3]string{string(e.List), e.Attribute, e.Value} }
 
-// instant returns a time in UTC, with the precision with which the services store times.
+// instant returns a time in UTC, in the precision with which the services store times.
 func instant(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -129,7 +130,7 @@ func instant(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-// describeTenant returns the JSON form of a tenant that the audit log contains.
+// describeTenant returns the JSON form of a tenant document, as the audit log contains it.
 func describeTenant(d tenants.Document) (json.RawMessage, error) {
 	text, err := tenants.Tenant{Document: d}.JSON()
 	if err != nil {
@@ -142,8 +143,8 @@ func describeTenant(d tenants.Document) (json.RawMessage, error) {
 	return is.Tenant, err
 }
 
-// tenantChanges returns the changes from one tenant document to another, one for each changed
-// field.
+// tenantChanges returns the changes from one tenant document to another: one for each field
+// that differs. at is the pointer of the tenant.
 func tenantChanges(at string, from, to tenants.Document) ([]plans.Change, error) {
 	var before, after map[string]json.RawMessage
 	for fields, d := range map[*map[string]json.RawMessage]tenants.Document{&before: from, &after: to} {
@@ -166,7 +167,8 @@ func tenantChanges(at string, from, to tenants.Document) ([]plans.Change, error)
 	return out, nil
 }
 
-// describe returns the override that o would create, without an ID, to show it in a change.
+// describe returns the override that o would create, without an ID. A plans.Change contains its
+// JSON form.
 func describe(o exceptions.NewOverride) exceptions.Override {
 	return exceptions.Override{
 		Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Factor: o.Factor, Limits: o.Limits,
@@ -178,8 +180,8 @@ func describeEntry(e exceptions.NewEntry) exceptions.Entry {
 	return exceptions.Entry{List: e.List, Attribute: e.Attribute, Value: e.Value, Reason: e.Reason, ExpiresAt: e.ExpiresAt}
 }
 
-// under returns the invalid fields that a problem reports, with a prefix before their paths. It
-// returns false if err is not a problem of the kind Invalid, Malformed or Conflict.
+// under returns the invalid fields in err with prefix before their pointers. It returns false
+// if err is not a problem of the kind Invalid, Malformed or Conflict.
 func under(prefix string, err error) (problem.Fields, bool) {
 	if !problem.Is(err, problem.Invalid) && !problem.Is(err, problem.Malformed) && !problem.Is(err, problem.Conflict) {
 		return nil, false

@@ -16,12 +16,13 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Store runs several changes as one transaction.
+// A Store runs several changes in one transaction.
 type Store interface {
-	// Together runs work in one transaction with one revision. If work returns an error, nothing is
-	// changed.
+	// Together runs work in one transaction with one revision. If work returns an error, no
+	// change is made.
 	Together(ctx context.Context, work func(ctx context.Context) error) error
-	// Exceptions returns the overrides and the list entries of all tenants.
+	// Exceptions returns the overrides and the list entries of all tenants, including expired
+	// ones.
 	Exceptions(ctx context.Context) ([]exceptions.Override, []exceptions.Entry, error)
 }
 
@@ -51,33 +52,34 @@ func NewService(c Config) *Service {
 type Options struct {
 	// DryRun makes Apply compute the result and change nothing.
 	DryRun bool
-	// Prune makes Apply delete the objects that exist and are not in the document. Without it,
-	// Apply only reports them.
+	// Prune makes Apply delete the existing objects that the document does not contain. Without
+	// Prune, Apply only reports them in Result.Unmanaged.
 	Prune bool
 }
 
-// A Result says what Apply changed, or with Options.DryRun, what it would change.
+// A Result says what Apply has changed. With Options.DryRun, it says what Apply would change.
 type Result struct {
-	// Changes are the differences between the existing objects and the document. Field is a JSON
-	// pointer into the document. In a pointer, a policy has its slug and a limit its name in place
-	// of its index. An override or list entry has "-", as in "/tenants/acme/overrides/-".
+	// Changes are the differences between the existing objects and the document. The field
+	// Field of each is a JSON pointer into the document. In place of an index, the pointer
+	// contains the slug of a policy and the name of a limit. For an override or list entry, the
+	// last part is "-", as in "/tenants/acme/overrides/-".
 	Changes []plans.Change
-	// Unmanaged are the objects that exist and are not in the document. With Options.Prune, Changes
-	// contains them instead.
+	// Unmanaged are the existing objects that the document does not contain. With
+	// Options.Prune, it is empty, and Changes contains the deletion of these objects.
 	Unmanaged []plans.Change
-	// Expired are the JSON pointers of the document's overrides and list entries that have already
-	// expired. Apply ignores them.
+	// Expired contains the JSON pointers of those overrides and list entries of the document
+	// that have already expired. Apply ignores them.
 	Expired []string
-	// Previews contains, for each changed plan, how many of its tenants' counted requests the new
-	// version would have denied.
+	// Previews contains a preview for each changed plan: how many of its tenants' counted
+	// requests the new version would have denied.
 	Previews []preview.Preview
 }
 
-// errDryRun makes Together roll back the transaction of a dry run.
+// errDryRun is returned by the work of a dry run, so that Together rolls back the transaction.
 var errDryRun = errors.New("dry run")
 
-// Export returns a document of everything that exists, except plans without a published version,
-// and expired overrides and list entries.
+// Export returns a document of everything that exists. It leaves out plans without a published
+// version, and expired overrides and list entries.
 func (s *Service) Export(ctx context.Context) (Document, error) {
 	var d Document
 	err := s.c.Store.Together(ctx, func(ctx context.Context) error {
@@ -106,9 +108,9 @@ func (s *Service) Export(ctx context.Context) (Document, error) {
 	return d, err
 }
 
-// Apply makes the stored objects equal to the document. It changes everything that differs or, if
-// there is an error, nothing. The error is problem.Invalid, with a JSON pointer for each fault of
-// the document, or problem.Conflict.
+// Apply makes the stored objects equal to the document. If there is an error, it changes
+// nothing. The error is problem.Invalid, with a JSON pointer for each fault of the document, or
+// problem.Conflict.
 func (s *Service) Apply(ctx context.Context, d Document, how Options) (Result, error) {
 	if err := s.validate(d); err != nil {
 		return Result{}, err
@@ -136,9 +138,9 @@ func (s *Service) Apply(ctx context.Context, d Document, how Options) (Result, e
 	return result, err
 }
 
-// previews returns a preview for each plan that differs from the document. It runs before the
-// transaction, because it may take seconds. It leaves out invalid plans; the transaction rejects
-// them.
+// previews returns a preview for each published plan that differs from the document. It leaves
+// out invalid plans, because the transaction rejects them. It runs before the transaction,
+// because it may take seconds.
 func (s *Service) previews(ctx context.Context, d Document) ([]preview.Preview, error) {
 	var list []preview.Preview
 	for _, slug := range slices.Sorted(maps.Keys(d.Plans)) {
@@ -165,7 +167,8 @@ func (s *Service) previews(ctx context.Context, d Document) ([]preview.Preview, 
 	return list, nil
 }
 
-// validate returns the faults of the document that can be found without the existing objects.
+// validate returns the faults of the document that can be found without reading the existing
+// objects.
 func (s *Service) validate(d Document) error {
 	var f problem.Fields
 	for _, slug := range slices.Sorted(maps.Keys(d.Plans)) {
@@ -194,12 +197,12 @@ func (s *Service) validate(d Document) error {
 	return f.Err()
 }
 
-// existing contains all existing objects: plans and tenants by slug, exceptions by the ID of the
-// tenant.
+// existing contains all existing objects. The keys are slugs for plans and tenants, and tenant
+// IDs for exceptions.
 type existing struct {
 	plans     map[string]planNow
 	tenants   map[string]tenants.Tenant
-	overrides map[string][]exceptions.Override // oldest first, without expired ones
+	overrides map[string][]exceptions.Override // oldest first; expired ones are left out
 	entries   map[string][]exceptions.Entry
 }
 
@@ -249,7 +252,7 @@ func (s *Service) existing(ctx context.Context) (*existing, error) {
 	return e, s.exceptions(ctx, e)
 }
 
-// exceptions adds the existing overrides and list entries to e, except expired ones.
+// exceptions adds the existing overrides and list entries to e. It leaves out expired ones.
 func (s *Service) exceptions(ctx context.Context, e *existing) error {
 	overrides, entries, err := s.c.Store.Exceptions(ctx)
 	if err != nil {

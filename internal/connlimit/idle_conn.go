@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// evicted is the value of Conn.since after the Listener has closed an idle connection to make room
-// for a new one.
+// evicted is the value of Conn.since after the Listener has closed the idle connection to make
+// room for a new one.
 const evicted = -1
 
 // A Conn is a connection that a Listener accepted.
@@ -20,16 +20,16 @@ type Conn struct {
 	address  netip.Addr
 	reserved bool
 
-	since atomic.Int64 // when the connection became idle, in nanoseconds since the epoch; 0: it serves a request
-	used  atomic.Bool  // the connection has had a request
+	since atomic.Int64 // time at which the connection became idle, in nanoseconds since the epoch; 0 while it serves a request
+	used  atomic.Bool  // set when the connection has had a request
 }
 
-// Idle records that the connection waits for a request. From now on, the Listener may close it to
-// make room for another connection.
+// Idle records that the connection waits for a request. From then on, the Listener may close
+// the connection to make room for another one.
 func (c *Conn) Idle() { c.since.CompareAndSwap(0, time.Now().UnixNano()) }
 
-// Busy records that a request has begun. It returns false if the Listener has already closed the
-// connection to make room for another one.
+// Busy records that a request has begun on the connection. It returns false if the Listener has
+// already closed the connection to make room for another one.
 func (c *Conn) Busy() bool {
 	for {
 		since := c.since.Load()
@@ -43,11 +43,11 @@ func (c *Conn) Busy() bool {
 	}
 }
 
-// Reserved reports whether the connection was accepted from the reserve, because all others were in
-// use.
+// Reserved reports whether the connection was accepted from the reserve, because all other
+// connections were in use.
 func (c *Conn) Reserved() bool { return c.reserved }
 
-// Close closes the connection. It then no longer counts for the bounds of the Listener.
+// Close closes the connection. From then on, the bounds of the Listener no longer count it.
 func (c *Conn) Close() error {
 	err := c.Conn.Close()
 	c.listener.mu.Lock()
@@ -56,8 +56,8 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// CloseWrite closes the sending direction, so that the client can read the last
-// response before the connection ends.
+// CloseWrite closes the sending direction, so that the client can still read the last response
+// before the connection is closed.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

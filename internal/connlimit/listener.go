@@ -11,22 +11,22 @@ import (
 
 // Limits contains the bounds of a Listener.
 type Limits struct {
-	// Total is the largest number of open connections, including the reserve.
+	// Total is the maximum number of open connections, including those of the reserve.
 	Total int
-	// Reserve is the part of Total that the Listener uses only while all other connections are in
+	// Reserve is a part of Total. The Listener uses it only while all other connections are in
 	// use.
 	Reserve int
-	// PerAddress is the largest number of open connections from one IPv4 address, or
-	// from one /64 network of IPv6 addresses. 0 means no bound.
+	// PerAddress is the maximum number of open connections from one IPv4 address, or from one
+	// /64 network of IPv6 addresses. 0 means that there is no maximum.
 	PerAddress int
 }
 
 // Status contains the numbers of connections of a Listener.
 type Status struct {
-	Open    int   // connections now
-	Limit   int   // of Open
-	Evicted int64 // number of idle connections that were closed to make room for new ones
-	Refused int64 // number of new connections that were closed at once or answered with 503
+	Open    int   // number of connections that are open now
+	Limit   int   // Limits.Total
+	Evicted int64 // number of idle connections that were closed to make room for new ones, since the start
+	Refused int64 // number of new connections that were closed at once or answered with 503, since the start
 }
 
 // A Listener accepts connections within its Limits.
@@ -38,18 +38,18 @@ type Listener struct {
 	mu       sync.Mutex
 	conns    map[*Conn]struct{}
 	of       map[netip.Addr]int // number of connections of each address
-	reserved int                // number of connections of the reserve
+	reserved int                // number of open connections of the reserve
 	evicted  int64
 	refused  int64
-	reported time.Time // when pressure was last called
+	reported time.Time // time of the last call of pressure
 }
 
 // reportEvery is the minimum time between two calls of the function pressure.
 const reportEvery = time.Minute
 
-// Wrap returns a Listener that accepts connections of l within limits. It calls pressure after it
-// has closed or rejected a connection because of a bound, but at most once a minute. pressure may
-// be nil.
+// Wrap returns a Listener that accepts the connections of l within limits. After it has closed
+// or rejected a connection because of a bound, it calls pressure, but at most once a minute.
+// pressure may be nil.
 func Wrap(l net.Listener, limits Limits, pressure func(Status)) *Listener {
 	return &Listener{Listener: l, limits: limits, pressure: pressure, conns: map[*Conn]struct{}{}, of: map[netip.Addr]int{}}
 }
@@ -65,8 +65,8 @@ func (l *Listener) status() Status {
 	return Status{Open: len(l.conns), Limit: l.limits.Total, Evicted: l.evicted, Refused: l.refused}
 }
 
-// Accept waits for a connection that the bounds allow, and returns it. It closes connections that
-// the bounds do not allow.
+// Accept waits for a connection that the bounds allow, and returns it. Meanwhile it closes new
+// connections that the bounds do not allow.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -80,8 +80,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit registers a new connection and returns it as a Conn. If the bounds do not allow it, admit
-// returns nil.
+// admit registers a new connection and returns it as a Conn. If the bounds do not allow the
+// connection, admit returns nil, and the caller must close it.
 func (l *Listener) admit(inner net.Conn) *Conn {
 	c := &Conn{Conn: inner, listener: l, address: addressOf(inner.RemoteAddr())}
 	c.since.Store(time.Now().UnixNano())
@@ -114,8 +114,9 @@ func (l *Listener) admit(inner net.Conn) *Conn {
 	return c
 }
 
-// place reports whether the bounds allow a new connection. It makes room by removing idle
-// connections from the registered ones and returns them as victims. The caller must close them.
+// place reports whether the bounds allow the new connection c. If needed, it makes room: it
+// removes idle connections from the registered ones and returns them as victims. The caller
+// must close the victims.
 func (l *Listener) place(c *Conn) (victims []*Conn, ok bool) {
 	if l.limits.PerAddress > 0 && l.of[c.address] >= l.limits.PerAddress {
 		victims = l.evict(l.of[c.address], func(other *Conn) bool { return other.address == c.address })
@@ -139,13 +140,14 @@ func (l *Listener) place(c *Conn) (victims []*Conn, ok bool) {
 	return append(victims, more...), len(more) > 0
 }
 
-// evictPart says how many idle connections one search removes: up to 1/evictPart of all
-// connections. So the next searches are rarely needed, even if many new connections come.
+// evictPart says how many idle connections one call of evict removes: at most n/evictPart and one
+// more. Several are removed at once, so that new connections rarely need another search.
 const evictPart = 64
 
-// evict removes some of the idle connections for which match returns true from the registered ones,
-// and returns them. n is the number of connections for which match returns true. Connections that
-// never had a request come first, then those that have been idle for the longest time.
+// evict removes some of the idle connections for which match returns true from the registered
+// connections, and returns them. n is the number of registered connections for which match
+// returns true. Connections that never had a request are removed first, then those that have
+// been idle for the longest time.
 func (l *Listener) evict(n int, match func(*Conn) bool) []*Conn {
 	type candidate struct {
 		*Conn
@@ -172,7 +174,7 @@ func (l *Listener) evict(n int, match func(*Conn) bool) []*Conn {
 		if len(victims) > n/evictPart {
 			break
 		}
-		if c.Conn.since.CompareAndSwap(c.since, evicted) { // false: a request has arrived meanwhile
+		if c.Conn.since.CompareAndSwap(c.since, evicted) { // false if a request has arrived in between
 			l.remove(c.Conn)
 			victims = append(victims, c.Conn)
 		}
@@ -194,9 +196,9 @@ func (l *Listener) remove(c *Conn) {
 	}
 }
 
-// addressOf returns the address under which a connection is counted for Limits.PerAddress: an IPv4
-// address, or the /64 network of an IPv6 address. If a is not an IP address, it returns the zero
-// Addr.
+// addressOf returns the address by which Limits.PerAddress counts a connection: the IPv4
+// address, or the /64 network of the IPv6 address. If a is not an IP address, it returns the
+// zero Addr.
 func addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

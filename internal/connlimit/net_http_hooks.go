@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// ConnState records whether a connection of an http.Server is idle. It is the value for the field
-// http.Server.ConnState.
+// ConnState records whether a connection of an http.Server is idle. Set the field
+// http.Server.ConnState to it.
 func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	if own := find(c); own != nil {
 		switch state {
@@ -19,8 +19,8 @@ func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// find returns the Conn inside a TLS connection or another wrapper. It returns nil if there is no
-// Conn.
+// find returns the Conn inside c, which may be a TLS connection or another wrapper. It returns
+// nil if there is no Conn inside.
 func find(c net.Conn) *Conn {
 	for c != nil {
 		if own, ok := c.(*Conn); ok {
@@ -37,8 +37,8 @@ func find(c net.Conn) *Conn {
 
 type reservedKey struct{}
 
-// ConnContext adds the connection to the context of its requests, where Handler finds it. It is the
-// value for the field http.Server.ConnContext.
+// ConnContext records in the context of a connection's requests whether the connection is from
+// the reserve. Handler reads this. Set the field http.Server.ConnContext to it.
 func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if own := find(c); own != nil && own.reserved {
 		return context.WithValue(ctx, reservedKey{}, true)
@@ -47,8 +47,8 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 }
 
 // Handler returns a handler that passes requests to next. On a connection from the reserve, it
-// passes only requests for which vital returns true; it passes all others to refuse, and closes the
-// connection after one request.
+// passes only requests for which vital returns true to next. It passes all other requests to
+// refuse. Such a connection is closed after one request.
 func (l *Listener) Handler(next, refuse http.Handler, vital func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Value(reservedKey{}) == nil {

@@ -7,26 +7,28 @@ import (
 	"strings"
 )
 
-// KeyPlace is a placeholder for the number of a key. In the body of each request, a random number
-// replaces it, with as many decimal digits as KeyPlace has bytes, so that all requests have the
-// same length. In a header, it is replaced in the same way, by a random number of any value with
-// these digits.
+// KeyPlace is the placeholder for a random number in a Request. Each time the request is sent,
+// a random number with as many decimal digits as KeyPlace has bytes replaces it, so that all
+// requests have the same length. In the body, the number is below the number of keys of the
+// request. In a header, it can have any value with these digits.
 const KeyPlace = "########"
 
-// MaxKeys is the maximum number of different keys: one for each number with the digits of KeyPlace.
+// MaxKeys is the maximum number of different keys: one for each number that KeyPlace has room
+// for.
 const MaxKeys = 100_000_000
 
-// A Request has the bytes of an HTTP request, and the positions at which the numbers of keys are
-// inserted.
+// A Request contains the bytes of an HTTP request, and the positions at which random numbers
+// are inserted.
 type Request struct {
 	text   []byte
-	places []int // positions of the placeholders in text
-	header int   // number of places in headers, which are the first
+	places []int // positions of each KeyPlace in text
+	header int   // number of places that are in headers; they are the first elements of places
 	keys   int
 }
 
-// NewRequest returns a POST request with a JSON body. Each time it is sent, a random number below
-// keys replaces each KeyPlace in the body. header contains lines of the form "Name: value".
+// NewRequest returns a POST request with a JSON body. Each time the request is sent, a random
+// number below keys replaces each KeyPlace in the body. header contains lines of the form
+// "Name: value".
 func NewRequest(host, path, body string, keys int, header ...string) Request {
 	var head strings.Builder
 	fmt.Fprintf(&head, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, host)
@@ -53,7 +55,8 @@ func (r Request) copy() Request {
 	return r
 }
 
-// next returns the bytes of the request with new random keys.
+// next inserts new random numbers into the request and returns its bytes. They are valid until
+// the next call.
 func (r Request) next(random *rand.Rand) []byte {
 	for i, at := range r.places {
 		below := r.keys

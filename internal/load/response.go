@@ -10,22 +10,22 @@ import (
 	"strconv"
 )
 
-// Counts has the numbers of checks by their result.
+// Counts contains the numbers of checks by their result.
 type Counts struct {
-	// Allowed and Denied are the numbers of checks that were decided.
+	// Allowed and Denied are the numbers of checks that were decided so.
 	Allowed, Denied int64
-	// Unavailable is the number of checks with status 503, because the node was overloaded or no
+	// Unavailable is the number of checks with status 503: the node was overloaded, or no
 	// limiter could decide.
 	Unavailable int64
-	// Degraded is the number of checks that a failure mode (on_failure) decided. They are counted
-	// in the fields above too.
+	// Degraded is the number of checks that a failure mode (on_failure) decided. These checks
+	// are also counted in one of the fields above.
 	Degraded int64
-	// Failed is the number of checks with any other status, or without a response because the
-	// connection failed.
+	// Failed is the number of checks with any other status, and of checks without a response
+	// because the connection failed.
 	Failed int64
 }
 
-// Decided returns the number of checks that were decided.
+// Decided returns the number of checks that were allowed or denied.
 func (c *Counts) Decided() int64 { return c.Allowed + c.Denied }
 
 func (c *Counts) add(o Counts) {
@@ -42,9 +42,10 @@ var (
 	degraded     = []byte(`"degraded":true`)
 )
 
-// count counts the response to a request that contains checks checks. In the response to a batch,
-// each check has a status in the body. A single check has the status of the response. A denial has
-// the member "allowed" in its body, unlike the 403 response to an invalid key.
+// count counts the response to a request with a number of checks. In the response to a batch,
+// the body has a status for each check. A single check has the status of the response. A denial
+// is recognized by the member "allowed" in its body. The 403 response to an invalid key does
+// not have this member.
 func (c *Counts) count(status int, body []byte, checks int) {
 	if checks == 1 || status != 200 {
 		c.item(status, bytes.Contains(body, denied), int64(checks))
@@ -77,17 +78,17 @@ func (c *Counts) item(status int, isDenied bool, n int64) {
 	}
 }
 
-// An answer is the last response that a connection read. Its body is valid until the
+// An answer is the last response that was read from a connection. Its body is valid until the
 // next read.
 type answer struct {
 	status int
 	body   []byte
-	last   bool // the server closes the connection
+	last   bool // the server closes the connection after this response
 	buffer bytes.Buffer
 }
 
-// maxAnswer is the maximum size of a response body. The response to a batch of 1,000 checks with 10
-// limits each is smaller.
+// maxAnswer is the maximum size of a response body in bytes. The response to a batch of 1,000
+// checks with 10 limits each is smaller.
 const maxAnswer = 16 << 20
 
 var (
@@ -95,7 +96,7 @@ var (
 	errTooLarge = fmt.Errorf("an answer is larger than %d bytes", maxAnswer)
 )
 
-// read reads one complete response.
+// read reads one complete response from in.
 func (a *answer) read(in *bufio.Reader) error {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
@@ -132,8 +133,8 @@ func (a *answer) read(in *bufio.Reader) error {
 	return a.readBody(in, length, chunked)
 }
 
-// named reports whether a header has this name, ignoring case. It compares the lengths
-// first, because that is fast and most headers differ.
+// named reports whether a header has the name want, ignoring case. It compares the lengths
+// first. That is fast, and most headers have another length.
 func named(name []byte, want string) bool {
 	return len(name) == len(want) && bytes.EqualFold(name, []byte(want))
 }

@@ -20,49 +20,49 @@ type Config struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Request is the request that all connections send. Required.
 	Request Request
-	// Checks is the number of checks in a request. Default: 1.
+	// Checks is the number of checks in each request. Default: 1.
 	Checks int
 	// Connections is the number of connections. Default: 1.
 	Connections int
 	// Rate is the number of requests per second that are due on all connections together. If a
 	// request is due while all connections wait for responses, the connection that becomes free
-	// first sends it. Default: 0, which selects a closed loop.
+	// first sends it. Default: 0; the run is then a closed loop.
 	Rate float64
-	// Duration is the time for which requests are sent. Default: 1s.
+	// Duration is how long requests are sent. Default: 1s.
 	Duration time.Duration
 }
 
 // A Result has the measurements of a Run.
 type Result struct {
 	Counts
-	// Requests is the number of requests with a response.
+	// Requests is the number of requests that got a response.
 	Requests int64
-	// Unsent is the number of requests of an open loop that were due and were not sent before the
-	// end, because the server was too slow.
+	// Unsent is the number of requests of an open loop that were due before the end and not
+	// sent, because the server was too slow.
 	Unsent int64
 	// Elapsed is the time from the first request to the last response.
 	Elapsed time.Duration
-	// Latency has the latencies of requests of which at least one check was decided.
+	// Latency contains the latencies of the requests with at least one decided check.
 	Latency latency.Histogram
-	// UnavailableLatency has the latencies of requests of which no check was decided and at least
-	// one had status 503.
+	// UnavailableLatency contains the latencies of the requests without a decided check and
+	// with at least one check with status 503.
 	UnavailableLatency latency.Histogram
-	// Statuses has the number of responses by status.
+	// Statuses contains the number of responses by HTTP status.
 	Statuses map[int]int64
 	// Err is the first error of a connection, or nil.
 	Err error
 }
 
 const (
-	// patience is the maximum time after the end for which Run waits for the last responses.
+	// patience is how long Run waits for the last responses after the end of Duration.
 	patience = 30 * time.Second
-	// coarse is longer than the largest delay of a timer of the Go runtime. sleepUntil uses timers
-	// only up to this long before the due time.
+	// coarse is longer than the largest delay of a timer of the Go runtime. sleepUntil uses
+	// such a timer until coarse before the due time, and a sleeper for the rest.
 	coarse = 2 * time.Millisecond
 )
 
-// Run sends requests until Duration has passed or ctx ends, and waits for the last
-// responses. It returns an error if it cannot open the connections.
+// Run sends requests until Duration has passed or ctx ends, and then waits for the last
+// responses. It returns an error only if it cannot open the connections.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	cfg.Checks, cfg.Connections = max(cfg.Checks, 1), max(cfg.Connections, 1)
 	if cfg.Duration <= 0 {
@@ -104,7 +104,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	return sum, nil
 }
 
-// Merge adds the measurements of o to r. It does not change Elapsed and Unsent.
+// Merge adds the measurements in o to r. It does not change Elapsed and Unsent.
 func (r *Result) Merge(o *Result) {
 	r.Counts.add(o.Counts)
 	r.Requests += o.Requests
@@ -118,19 +118,19 @@ func (r *Result) Merge(o *Result) {
 	}
 }
 
-// A run has the state that all connections of a Run share.
+// A run contains the state that all connections of one call of Run share.
 type run struct {
 	Config
 	began, end time.Time
 	next       atomic.Int64 // number of the next request of an open loop
 }
 
-// dueAt returns the time at which request n of an open loop is due.
+// dueAt returns the time at which the request with the number n of an open loop is due.
 func (r *run) dueAt(n int64) time.Time {
 	return r.began.Add(time.Duration(float64(n) / r.Rate * float64(time.Second)))
 }
 
-// due returns the number of requests of an open loop that become due before the end.
+// due returns the number of requests of an open loop that are due before the end.
 func (r *run) due() int64 {
 	n := int64(r.Rate * r.Duration.Seconds())
 	for r.dueAt(n).Before(r.end) {
@@ -144,7 +144,7 @@ type connection struct {
 	run     *run
 	conn    net.Conn
 	in      *bufio.Reader
-	stop    func() bool // ends the goroutine that waits for the end of the context
+	stop    func() bool // stops watching the context
 	request Request
 	random  *rand.Rand
 	sleeper sleeper
@@ -202,7 +202,7 @@ func (c *connection) send(ctx context.Context) {
 	}
 }
 
-// record counts the response to a request with checks checks.
+// record counts the response a to a request with a number of checks.
 func (r *Result) record(latency time.Duration, a *answer, checks int) {
 	r.Requests++
 	r.Statuses[a.status]++
@@ -217,7 +217,7 @@ func (r *Result) record(latency time.Duration, a *answer, checks int) {
 	}
 }
 
-// sleepUntil returns at the time t, or when ctx ends.
+// sleepUntil returns at the time t, or earlier if ctx ends.
 func (c *connection) sleepUntil(ctx context.Context, t time.Time) {
 	if far := time.Until(t) - coarse; far > 0 {
 		timer := time.NewTimer(far)
@@ -233,7 +233,7 @@ func (c *connection) sleepUntil(ctx context.Context, t time.Time) {
 	}
 }
 
-// exchange sends one request and reads the response.
+// exchange sends one request and reads the response. It opens the connection if it is not open.
 func (c *connection) exchange(ctx context.Context) error {
 	if c.conn == nil {
 		if err := c.dial(ctx); err != nil {
@@ -246,9 +246,9 @@ func (c *connection) exchange(ctx context.Context) error {
 	return c.answer.read(c.in)
 }
 
-// fail counts a request without a response, and closes the connection. After a pause, the
-// connection is opened again, so that a server which rejects connections does not get too many
-// attempts.
+// fail counts a request without a response and closes the connection. Then it waits a moment
+// before the connection is opened again, so that a server that rejects connections does not get
+// too many attempts.
 func (c *connection) fail(ctx context.Context, err error) {
 	c.close()
 	if ctx.Err() != nil {

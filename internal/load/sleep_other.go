@@ -4,7 +4,8 @@ package load
 
 import "time"
 
-// A sleeper sleeps with timers of the Go runtime. It is for operating systems other than Linux.
+// A sleeper sleeps with the timers of the Go runtime. It is used on operating systems other
+// than Linux.
 type sleeper struct{}
 
 func (*sleeper) open() error           { return nil }

@@ -1,13 +1,14 @@
 package problem
 
-// A Type is a problem type of RFC 9457, which Headgate sends in error responses. Its page is /docs/problems/{Name}.
-// The package api takes titles and statuses from Catalog, and web shows its pages.
+// A Type is a problem type of RFC 9457. Error responses contain it. Its page is
+// /docs/problems/{Name}. The package api takes titles and statuses from Catalog, and web shows
+// the pages.
 type Type struct {
 	// Name is the last segment of the type's URI, like "missing-attribute".
 	Name string
 	// Status is the HTTP status of responses with this type.
 	Status int
-	// Title is a short summary. It never changes for the type.
+	// Title is a short summary of the type. It never changes.
 	Title string
 	// Meaning says when a response has this type. Remedy says what the caller can do.
 	Meaning, Remedy string
@@ -135,7 +136,8 @@ var Catalog = []Type{
 	},
 }
 
-// TypeByName returns the type of the catalog with a name. It returns false if there is none.
+// TypeByName returns the type with this name from the catalog. It returns false if there is
+// none.
 func TypeByName(name string) (Type, bool) {
 	for _, t := range Catalog {
 		if t.Name == name {

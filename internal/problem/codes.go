@@ -1,13 +1,14 @@
 package problem
 
-// A Code distinguishes problems of the same type. Codes never change, because SDKs compare them.
-// The page of a type lists its codes, and the enum ProblemCode of openapi.yaml lists all codes.
+// A Code distinguishes problems of the same type. The name of a code never changes, because
+// SDKs compare it. The page of a type lists its codes, and the enum ProblemCode of openapi.yaml
+// lists all codes.
 type Code struct {
-	// Name is the value of "code": "slug_taken".
+	// Name is the value of the member "code", for example "slug_taken".
 	Name string
 	// Type is the name of the type in Catalog.
 	Type string
-	// Meaning says when the code is present.
+	// Meaning says in which case a problem has the code.
 	Meaning string
 }
 
@@ -70,7 +71,7 @@ var PageCodes = []string{
 	"second_factor_unreadable", "session_exists", "sign_in_expired", "sign_in_failed", "too_many_second_factors", "unknown_person",
 }
 
-// CodesOf returns the codes of a type.
+// CodesOf returns the codes of the type with this name.
 func CodesOf(name string) []Code {
 	var out []Code
 	for _, c := range Codes {

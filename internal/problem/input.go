@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// The following functions validate slugs and texts for people. Tenants, plans, policies and keys
-// have such fields. The functions are here because this is the only package that all their packages
-// import.
+// The following functions validate slugs and texts for people. Tenants, plans, policies and
+// keys have such fields. The functions are in this package because all packages of these
+// objects import it.
 
 // MaxSlug is the maximum length of a slug, in bytes.
 const MaxSlug = 64
@@ -16,8 +16,8 @@ const MaxSlug = 64
 // SlugForm is the error message for an invalid slug. It says what ValidSlug accepts.
 const SlugForm = "must be 1 to 64 lower-case letters, digits and hyphens, begin and end with a letter or digit, and not look like a UUID"
 
-// ValidSlug reports whether s is a slug: it matches ^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$ and does not look like a
-// UUID. So a parameter can be either a slug or an ID.
+// ValidSlug reports whether s is a slug: it matches ^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$ and
+// does not look like a UUID. So a parameter that accepts a slug or an ID is never ambiguous.
 func ValidSlug(s string) bool {
 	if s == "" || len(s) > MaxSlug || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
@@ -30,8 +30,8 @@ func ValidSlug(s string) bool {
 	return !looksLikeUUID(s)
 }
 
-// looksLikeUUID reports whether s has one of the two forms of a UUID that could be a slug: with its four hyphens, or
-// as 32 hexadecimal digits.
+// looksLikeUUID reports whether s has a form of a UUID that would match a slug: 32 hexadecimal
+// digits, with four hyphens or without.
 func looksLikeUUID(s string) bool {
 	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
 		s = s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
@@ -42,8 +42,8 @@ func looksLikeUUID(s string) bool {
 	return strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// ReservedSlug is a slug that no new tenant or plan may have, because it is in the address of the
-// form for a new tenant or plan.
+// ReservedSlug is a slug that no new tenant or plan may have. The dashboard uses it in the
+// address of the form for a new tenant or plan.
 const ReservedSlug = "new"
 
 // NewSlug adds a fault at pointer if s is not valid as the slug of a new object.
@@ -62,8 +62,9 @@ func (f *Fields) Slug(pointer, s string) {
 	}
 }
 
-// Line adds a fault at pointer unless s is one line of valid UTF-8 with at least least and at most
-// most characters. It must not be blank or contain control characters.
+// Line adds a fault at pointer unless s is one line of valid UTF-8 with at least least and at
+// most most characters. If least is above 0, s must not be blank. s must not contain control
+// characters.
 func (f *Fields) Line(pointer, s string, least, most int) {
 	if least > 0 && strings.TrimSpace(s) == "" {
 		f.Add(pointer, "must have %d to %d characters", least, most)
@@ -72,7 +73,7 @@ func (f *Fields) Line(pointer, s string, least, most int) {
 	f.text(pointer, s, least, most, "")
 }
 
-// Text is like Line for longer texts: s may be empty, and may contain line breaks and tabs.
+// Text is like Line for longer texts. s may be empty, and may contain line breaks and tabs.
 func (f *Fields) Text(pointer, s string, most int) { f.text(pointer, s, 0, most, "\n\t") }
 
 func (f *Fields) text(pointer, s string, least, most int, allowed string) {
@@ -94,12 +95,12 @@ func (f *Fields) text(pointer, s string, least, most int, allowed string) {
 	}
 }
 
-// Escape returns s in the form in which it can be a segment of a JSON pointer.
+// Escape returns s in the form that a segment of a JSON pointer needs.
 func Escape(s string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
 }
 
-// Unescape returns the text for which a segment of a JSON pointer stands. It reverses Escape.
+// Unescape returns the text that a segment of a JSON pointer stands for. It reverses Escape.
 func Unescape(segment string) string {
 	return strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
 }

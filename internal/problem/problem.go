@@ -1,8 +1,9 @@
 // Package problem defines errors that may be shown to a caller.
 //
-// A Problem has a kind, which api and web turn into a status or a page, a sentence that says what to do, and the
-// invalid fields. Any other error is internal: it is logged and never shown. The package must not depend on HTTP or
-// SQL, and imports only the standard library.
+// A Problem has a kind, a sentence that says what to do, and the invalid fields. The packages
+// api and web turn the kind into a status or a page. Any other error is internal: it is logged
+// and never shown. The package must not depend on HTTP or SQL, and imports only the standard
+// library.
 package problem
 
 import (
@@ -11,7 +12,7 @@ import (
 	"strings"
 )
 
-// A Kind classifies a Problem. Callers branch on the kind, never on the text.
+// A Kind classifies a Problem. Callers decide by the kind, never by the text.
 type Kind uint8
 
 const (
@@ -19,20 +20,21 @@ const (
 	Internal Kind = iota
 	// Malformed means that the request cannot be parsed: its syntax or a type is wrong, or a field is unknown.
 	Malformed
-	// Invalid means that the request was parsed, but a value in it is not allowed.
+	// Invalid means that the request was parsed, but contains a value that is not valid.
 	Invalid
 	// Unauthenticated means that the request has no API key, or an unknown, expired or revoked one.
 	Unauthenticated
-	// Forbidden means that the caller is known, but may not do this.
+	// Forbidden means that the caller is authenticated, but may not do this.
 	Forbidden
-	// NotFound means that the object does not exist, or that the caller may not know that it exists.
+	// NotFound means that the object does not exist, or that the caller may not find out that
+	// it exists.
 	NotFound
-	// Conflict means that the state of an object does not allow the change: for example, a slug is taken or a plan is
-	// in use.
+	// Conflict means that the state of an object does not allow the change. For example, a slug
+	// is taken or a plan is in use.
 	Conflict
 	// Stale means that the object was changed after the caller read it.
 	Stale
-	// Unconditional means that a write that requires an If-Match header came without one.
+	// Unconditional means that a write has no If-Match header although it needs one.
 	Unconditional
 	// TooLarge means that the request has more bytes or items than allowed.
 	TooLarge
@@ -42,7 +44,8 @@ const (
 	NotAllowed
 	// TooMany means that the caller has sent too many requests to the API. The same request succeeds later.
 	TooMany
-	// Unavailable means that a store is unavailable. The same request may succeed later.
+	// Unavailable means that the database, Redis or another service is unavailable. The same
+	// request may succeed later.
 	Unavailable
 )
 
@@ -61,8 +64,8 @@ func (k Kind) String() string {
 
 // A Field says what is wrong at one place of the input.
 type Field struct {
-	// Pointer is the RFC 6901 JSON pointer of the place, like "/limits/0/quota". For a query parameter or a header,
-	// it is the name without a slash.
+	// Pointer is the RFC 6901 JSON pointer of the place, like "/limits/0/quota". For a query
+	// parameter or a header, it is the name of it without a slash.
 	Pointer string
 	// Message says what is wrong at the place and what is valid.
 	Message string
@@ -71,15 +74,16 @@ type Field struct {
 // A Problem is an error that may be shown to a caller.
 type Problem struct {
 	Kind Kind
-	// Code distinguishes problems of one kind, like "plan_in_use". It is "" if the kind is sufficient. Codes never
-	// change, because clients compare them.
+	// Code distinguishes problems of one kind, like "plan_in_use". It is "" if the kind says
+	// enough. Codes never change, because clients compare them.
 	Code string
-	// Message is a sentence for the caller. It starts in lower case and has no period at the end.
+	// Message is a sentence for the caller, without a capital letter at the start and without a
+	// period at the end.
 	Message string
-	// Fields are the faults of the input, in the order of their places.
+	// Fields contains the faults of the input, in the order of their places.
 	Fields []Field
-	// RetryAfter is the number of seconds after which the same request may succeed. It is set for
-	// the kind Unavailable; 0 if it is unknown.
+	// RetryAfter is the number of seconds after which the same request may succeed; 0 if it is
+	// unknown. It is set only for the kind Unavailable.
 	RetryAfter int64
 	// Cause is the underlying error. Logs contain it, but responses do not.
 	Cause error
@@ -101,9 +105,9 @@ func (p *Problem) Error() string {
 // Unwrap returns the cause.
 func (p *Problem) Unwrap() error { return p.Cause }
 
-// CommonCause returns the message of a problem of kind Unavailable with a cause, such as "the
-// database is away", and "" for any other problem. Package logging writes one line for all
-// warnings with the same common cause.
+// CommonCause returns the message of a problem, such as "the database is away", if its kind is
+// Unavailable and it has a cause. For any other problem, it returns "". Package logging writes
+// one line for all warnings with the same common cause.
 func (p *Problem) CommonCause() string {
 	if p.Kind != Unavailable || p.Cause == nil {
 		return ""
@@ -121,12 +125,12 @@ func WithCode(k Kind, code, format string, args ...any) *Problem {
 	return &Problem{Kind: k, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// At returns a Problem of the kind Invalid with one field.
+// At returns a Problem of the kind Invalid with one field, whose pointer is pointer.
 func At(pointer, format string, args ...any) *Problem {
 	return &Problem{Kind: Invalid, Message: "invalid input", Fields: []Field{{pointer, fmt.Sprintf(format, args...)}}}
 }
 
-// Of returns the kind of the first Problem that err wraps, or Internal if there is none.
+// Of returns the kind of the first Problem in the chain of err, or Internal if there is none.
 func Of(err error) Kind {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -135,7 +139,7 @@ func Of(err error) Kind {
 	return Internal
 }
 
-// Is reports whether err is a Problem of kind k. It is false for nil.
+// Is reports whether the kind of err is k (see Of). It is false if err is nil.
 func Is(err error, k Kind) bool { return err != nil && Of(err) == k }
 
 // Fields collects all faults of one input, so that one response can report all of them.
@@ -146,7 +150,8 @@ func (f *Fields) Add(pointer, format string, args ...any) {
 	*f = append(*f, Field{pointer, fmt.Sprintf(format, args...)})
 }
 
-// AddAll adds faults whose pointers are relative to the place at.
+// AddAll adds faults whose pointers are relative to the place at: each pointer becomes at
+// followed by the pointer.
 func (f *Fields) AddAll(at string, faults Fields) {
 	for _, fault := range faults {
 		*f = append(*f, Field{at + fault.Pointer, fault.Message})

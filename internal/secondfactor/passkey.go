@@ -12,15 +12,16 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 )
 
-// ChallengeLife is the time within which a browser must use a passkey after it got the options.
+// ChallengeLife is how long a browser can use or create a passkey after it has got the options.
 const ChallengeLife = 5 * time.Minute
 
-// ErrOrigin is the error for an address at which browsers allow no passkeys.
+// ErrOrigin is the error for an address of the dashboard at which browsers do not allow
+// passkeys.
 var ErrOrigin = errors.New("passkeys need https and a host name: browsers do not allow them at an IP address or over plain HTTP, " +
 	"except at http://localhost")
 
-// ErrPasskey is the error for a response of a browser that is not valid for its challenge. Its
-// cause is for the log.
+// ErrPasskey is the error for a browser's response that is not valid for its challenge. Cause
+// is for the log; people do not see it.
 type ErrPasskey struct{ Cause error }
 
 func (e *ErrPasskey) Error() string { return "the passkey was not accepted" }
@@ -32,18 +33,19 @@ type Person struct {
 	Passkeys        [][]byte // the stored forms of the person's passkeys
 }
 
-// A Ceremony is one creation or use of a passkey. Options is the JSON that the browser needs, and
-// State is what Finish needs; it is stored on the server and used once.
+// A Ceremony is the start of one creation or use of a passkey. Options is the JSON that the
+// browser needs. State is what FinishCreate or FinishUse needs; the caller stores it on the
+// server, and it must be used only once.
 type Ceremony struct{ Options, State json.RawMessage }
 
-// A NewPasskey is a passkey that a browser has created.
+// A NewPasskey is a passkey after its creation or its use.
 type NewPasskey struct {
-	ID     []byte // the ID of the credential, unique over all people
+	ID     []byte // ID of the credential, unique among all people
 	Stored []byte
 }
 
-// Origin checks the address of the pages, such as https://limits.example.com, and returns the
-// error ErrOrigin if browsers allow no passkeys there.
+// Origin returns ErrOrigin if browsers do not allow passkeys at an address of the dashboard,
+// such as https://limits.example.com.
 func Origin(address string) error {
 	_, err := relyingParty(address)
 	return err
@@ -100,7 +102,7 @@ func ceremony(options any, state *webauthn.SessionData, err error) (Ceremony, er
 	return c, err
 }
 
-// BeginCreate begins to create a passkey for a person.
+// BeginCreate starts the creation of a passkey for a person. address is that of the dashboard.
 func BeginCreate(address string, p Person) (Ceremony, error) {
 	w, u, err := parties(address, p)
 	if err != nil {
@@ -114,8 +116,8 @@ func BeginCreate(address string, p Person) (Ceremony, error) {
 	return ceremony(options, state, err)
 }
 
-// FinishCreate verifies the response of the browser and returns the passkey. The error is
-// *ErrPasskey if the response is invalid.
+// FinishCreate verifies the browser's response and returns the new passkey. If the response is
+// invalid, the error is *ErrPasskey.
 func FinishCreate(address string, p Person, state, response []byte) (NewPasskey, error) {
 	return finish(address, p, state, func(w *webauthn.WebAuthn, u person, session webauthn.SessionData) (*webauthn.Credential, error) {
 		data, err := protocol.ParseCredentialCreationResponseBytes(response)
@@ -126,7 +128,8 @@ func FinishCreate(address string, p Person, state, response []byte) (NewPasskey,
 	})
 }
 
-// BeginUse begins to verify one of the passkeys of a person.
+// BeginUse starts the verification of one of a person's passkeys. address is that of the
+// dashboard.
 func BeginUse(address string, p Person) (Ceremony, error) {
 	w, u, err := parties(address, p)
 	if err != nil {
@@ -136,9 +139,9 @@ func BeginUse(address string, p Person) (Ceremony, error) {
 	return ceremony(options, state, err)
 }
 
-// FinishUse verifies the response of the browser. It returns the ID and the new stored form of the
-// passkey that was used. The error is *ErrPasskey if the response is invalid, and also if the
-// counter of the passkey shows that there is a copy of it.
+// FinishUse verifies the browser's response. It returns the passkey that was used, with its new
+// stored form. The error is *ErrPasskey if the response is invalid, or if the counter of the
+// passkey shows that a copy of the passkey exists.
 func FinishUse(address string, p Person, state, response []byte) (NewPasskey, error) {
 	return finish(address, p, state, func(w *webauthn.WebAuthn, u person, session webauthn.SessionData) (*webauthn.Credential, error) {
 		data, err := protocol.ParseCredentialRequestResponseBytes(response)
@@ -153,8 +156,8 @@ func FinishUse(address string, p Person, state, response []byte) (NewPasskey, er
 	})
 }
 
-// parties returns the two parties of a ceremony: this server at an address of its pages, and a
-// person with the passkeys that are stored.
+// parties returns the two parties of a ceremony: w is this server at an address of the
+// dashboard, and u is the person with the stored passkeys.
 func parties(address string, p Person) (w *webauthn.WebAuthn, u person, err error) {
 	if w, err = relyingParty(address); err == nil {
 		u, err = parsed(p)
@@ -162,8 +165,8 @@ func parties(address string, p Person) (w *webauthn.WebAuthn, u person, err erro
 	return w, u, err
 }
 
-// finish calls verify with the parties and the state of a ceremony. An error of verify is an
-// *ErrPasskey.
+// finish calls verify with the parties and the decoded state of a ceremony. If verify returns
+// an error, the error of finish is an *ErrPasskey.
 func finish(address string, p Person, state []byte,
 	verify func(*webauthn.WebAuthn, person, webauthn.SessionData) (*webauthn.Credential, error),
 ) (NewPasskey, error) {

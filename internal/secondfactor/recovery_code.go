@@ -10,14 +10,14 @@ import (
 const RecoveryCodes = 10
 
 const (
-	recoveryLetters = 16 // of 5 bits each, so that a code has 80 random bits
+	recoveryLetters = 16 // a letter has 5 random bits, so a code has 80
 	recoveryGroup   = 4
-	// recoveryAlphabet has no letters that look like a digit or like each other.
+	// recoveryAlphabet contains no letters that look like a digit or like another letter.
 	recoveryAlphabet = "abcdefghijkmnpqrstuvwxyz23456789"
 )
 
-// NewRecoveryCodes returns new recovery codes and the hashes under which they are stored. A hash
-// needs no salt and no high cost, because a code has 80 random bits.
+// NewRecoveryCodes returns new recovery codes and their hashes. Only the hashes are stored. A
+// hash needs neither a salt nor a high cost, because a code has 80 random bits.
 func NewRecoveryCodes() (codes []string, hashes [][32]byte) {
 	for range RecoveryCodes {
 		var raw [recoveryLetters]byte
@@ -35,8 +35,8 @@ func NewRecoveryCodes() (codes []string, hashes [][32]byte) {
 	return codes, hashes
 }
 
-// RecoveryHash returns the hash of a recovery code as a person typed it: in any case, with or
-// without hyphens and spaces. ok is false if the text cannot be a recovery code.
+// RecoveryHash returns the hash of a recovery code that a person typed. Upper and lower case,
+// hyphens and spaces make no difference. ok is false if the text cannot be a recovery code.
 func RecoveryHash(code string) (hash [32]byte, ok bool) {
 	code = strings.NewReplacer("-", "", " ", "").Replace(strings.ToLower(strings.TrimSpace(code)))
 	if len(code) != recoveryLetters || strings.Trim(code, recoveryAlphabet) != "" {

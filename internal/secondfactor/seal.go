@@ -10,13 +10,13 @@ import (
 	"fmt"
 )
 
-// The first byte of a stored secret says how it is stored.
+// The values of the first byte of a stored secret. It says whether the secret is encrypted.
 const (
 	formPlain  = 0
 	formSealed = 1
 )
 
-// MinSealKey is the minimum length of the text from which NewSealer derives its key.
+// MinSealKey is the minimum length of the text from which NewSealer derives a key, in bytes.
 const MinSealKey = 32
 
 // A Sealer encrypts TOTP secrets for the database. The zero value stores them unencrypted.
@@ -25,7 +25,8 @@ type Sealer struct {
 	old cipher.AEAD // only decrypts; nil for none
 }
 
-// NewSealer returns a Sealer whose key is derived from a text. For "" it returns the zero Sealer.
+// NewSealer returns a Sealer whose key is derived from text. If text is "", it returns the zero
+// Sealer, which does not encrypt.
 func NewSealer(text string) (Sealer, error) {
 	if text == "" {
 		return Sealer{}, nil
@@ -64,8 +65,8 @@ func (s Sealer) Reseal(stored []byte, owner string) ([]byte, error) {
 	return s.Seal(secret, owner), nil
 }
 
-// Seal returns the stored form of a secret. Open requires the same owner, so that a row that was
-// copied to another person is invalid.
+// Seal returns the stored form of a secret. Open accepts this form only with the same owner. So
+// if somebody copies the row to another person, the secret is invalid there.
 func (s Sealer) Seal(secret, owner string) []byte {
 	if s.box == nil {
 		return append([]byte{formPlain}, secret...)
@@ -75,11 +76,12 @@ func (s Sealer) Seal(secret, owner string) []byte {
 	return s.box.Seal(append([]byte{formSealed}, nonce...), nonce, []byte(secret), []byte(owner))
 }
 
-// ErrSealed is the error for a secret that was sealed with another key.
+// ErrSealed is the error for a stored secret that cannot be decrypted with the key of the
+// Sealer.
 var ErrSealed = errors.New("the secret in the database was encrypted with another key")
 
-// Open returns the secret in a stored form. A secret that was stored without encryption stays
-// valid after a key is set.
+// Open returns the secret in a stored form. If the secret was stored without encryption, Open
+// returns it even if the Sealer now has a key.
 func (s Sealer) Open(stored []byte, owner string) (string, error) {
 	if len(stored) > 0 && stored[0] == formPlain {
 		return string(stored[1:]), nil

@@ -16,13 +16,15 @@ import (
 )
 
 const (
-	// TOTPStep is the time for which one code is valid.
+	// TOTPStep is how long the app shows one code.
 	TOTPStep = 30 * time.Second
-	// totpSkew is the number of steps by which the clock of the authenticator may differ.
+	// totpSkew is the number of steps by which the clock of the authenticator may differ from
+	// that of the server.
 	totpSkew = 1
-	// secretBytes is the length of a TOTP secret: that of a SHA-1 hash, as RFC 4226 recommends.
+	// secretBytes is the length of a TOTP secret in bytes: the length of a SHA-1 hash, as RFC
+	// 4226 recommends.
 	secretBytes = 20
-	// qrPixels is the width and height of the image of a QR code.
+	// qrPixels is the width and the height of the image of a QR code.
 	qrPixels = 240
 )
 
@@ -33,7 +35,7 @@ type TOTP struct {
 	QR     []byte // the QR code as PNG
 }
 
-// NewTOTP returns a new random secret for an account.
+// NewTOTP returns a new random secret. account is the name that the app shows for it.
 func NewTOTP(account string) (TOTP, error) {
 	key, err := totp.Generate(totp.GenerateOpts{Issuer: "Headgate", AccountName: account, SecretSize: secretBytes})
 	if err != nil {
@@ -42,8 +44,8 @@ func NewTOTP(account string) (TOTP, error) {
 	return described(key)
 }
 
-// KnownTOTP returns the TOTP of a secret that NewTOTP returned, to show it again. The error says
-// that the secret is not one.
+// KnownTOTP returns the TOTP for a secret that NewTOTP returned before, so that it can be shown
+// again. It returns an error if secret does not have the form of such a secret.
 func KnownTOTP(secret, account string) (TOTP, error) {
 	if !ValidSecret(secret) {
 		return TOTP{}, fmt.Errorf("the TOTP secret is not %d bytes in base32", secretBytes)
@@ -70,15 +72,15 @@ func described(key *otp.Key) (TOTP, error) {
 	return TOTP{Secret: key.Secret(), URI: key.URL(), QR: qr.Bytes()}, nil
 }
 
-// ValidSecret reports whether a text has the form of a secret of NewTOTP.
+// ValidSecret reports whether a text has the form of TOTP.Secret.
 func ValidSecret(secret string) bool {
 	raw, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
 	return err == nil && len(raw) == secretBytes
 }
 
-// TOTPCode returns the number of the step whose code is code. The step is the current one, the one
-// before, or the one after it. It must be later than the step after, which makes a used code
-// invalid. ok is false if there is no such step.
+// TOTPCode returns the number of the step to which code belongs. This can be the current step,
+// the one before, or the one after it. Steps up to after are not considered, so that a code
+// cannot be used again. ok is false if code belongs to none of these steps.
 func TOTPCode(secret, code string, now time.Time, after int64) (step int64, ok bool) {
 	code = Digits(code)
 	current := now.Unix() / int64(TOTPStep/time.Second)

@@ -15,12 +15,12 @@ type answer struct {
 	allowed      bool
 	allowedCount int64
 	granted      int64
-	retryAfter   int64 // milliseconds, or enforcement.Never
+	retryAfter   int64 // in milliseconds; enforcement.Never if waiting does not help
 	limits       []limitAnswer
 }
 
-// A limitAnswer is the state of one limit after a step. Times are in milliseconds,
-// rounded up.
+// A limitAnswer is the state of one limit after a step. resetAfter and retryAfter are in
+// milliseconds, rounded up.
 type limitAnswer struct {
 	name                   string
 	allowed                bool
@@ -28,8 +28,8 @@ type limitAnswer struct {
 	resetAfter, retryAfter int64
 }
 
-// A line is a line of JSON output. Each of its methods appends something and returns the longer
-// line.
+// A line is a line of JSON output. Each of its methods appends a part of the line and returns
+// the longer line.
 type line []byte
 
 func (l line) scenario(id string, answers []answer) line {
@@ -65,7 +65,7 @@ func (l line) step(a *answer) line {
 	return append(l, "]}"...)
 }
 
-// time appends a time in milliseconds, or null for Never.
+// time appends a duration in milliseconds, or null for enforcement.Never.
 func (l line) time(ms int64) line {
 	if ms == enforcement.Never {
 		return append(l, "null"...)
@@ -73,9 +73,9 @@ func (l line) time(ms int64) line {
 	return strconv.AppendInt(l, ms, 10)
 }
 
-// failed returns the output line for a scenario that cannot be played. It contains the first
-// invalid field, for example steps[2].op, and the error message. If idKnown is false, the id in the
-// line is null.
+// failed returns the error line for a scenario that cannot be played. The line contains the
+// path of the first invalid field, for example steps[2].op, and the error message. If idKnown
+// is false, the id in the line is null.
 func failed(id string, idKnown bool, err error) line {
 	field, message := "", err.Error()
 	var p *problem.Problem
@@ -96,7 +96,8 @@ func failed(id string, idKnown bool, err error) line {
 	return append(l, "}}\n"...)
 }
 
-// fieldPath converts a JSON pointer to a more readable form: /steps/2/op becomes steps[2].op.
+// fieldPath converts a JSON pointer to a form that is easier to read: /steps/2/op becomes
+// steps[2].op.
 func fieldPath(pointer string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {

@@ -15,32 +15,33 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// NewLimiter returns a new Limiter without counters. now is its clock, in microseconds since the
-// epoch. After the last use of the Limiter, the caller must call cleanup once. It deletes what the
-// Limiter has stored outside of this process, for example in Redis.
+// NewLimiter returns a new Limiter without counters. now is its clock, in microseconds since
+// the epoch. After the last use of the Limiter, the caller must call cleanup once. cleanup
+// deletes what the Limiter has stored outside of this process, for example in Redis.
 type NewLimiter func(now func() int64) (l enforcement.Limiter, cleanup func(), err error)
 
 // Config has the settings of Run and RunOne.
 type Config struct {
 	// NewLimiter creates the limiter that decides. Required.
 	NewLimiter NewLimiter
-	// MaxLine is the largest length of a line for Run, in bytes. Default: 16 MiB.
+	// MaxLine is the maximum length of an input line of Run, in bytes. Default: 16 MiB.
 	MaxLine int
 }
 
-// Bounds of a scenario for RunOne. Such scenarios come from clients over the network.
+// Bounds of a scenario for RunOne. They are low, because such scenarios come from clients over
+// the network.
 const (
-	// MaxOneBytes is the largest size of a scenario.
+	// MaxOneBytes is the maximum size of a scenario in bytes.
 	MaxOneBytes = 64 << 10
-	// MaxOneRepetitions is the largest sum of the repetitions of all steps.
+	// MaxOneRepetitions is the maximum sum of the repetitions of all steps.
 	MaxOneRepetitions = 10_000
-	// maxOneEvaluations is the largest sum, over all steps, of repetitions times
-	// limits.
+	// maxOneEvaluations is the maximum sum, over all steps, of the number of repetitions times
+	// the number of limits.
 	maxOneEvaluations = 20_000
 )
 
-// A runner plays scenarios on one limiter, one after the other, and sets the clock of the limiter.
-// Each scenario uses another tenant, so that no two scenarios share a counter.
+// A runner plays scenarios one after the other on one limiter, whose clock it sets. Each
+// scenario uses another tenant number, so that no two scenarios share a counter.
 type runner struct {
 	limiter enforcement.Limiter
 	cleanup func()
@@ -48,15 +49,15 @@ type runner struct {
 	tenant  uint32
 	// counters is an upper bound of the number of counters in the limiter.
 	counters int
-	lease    uint64 // number of the last lease without a name
+	lease    uint64 // number of the last lease that was created for a step without a lease name
 
 	charges  []enforcement.Charge
 	requests [chunk]enforcement.Request
 	outcomes [chunk]enforcement.Outcome
 }
 
-// A runner is replaced by a new one after this number of scenarios or counters, so that the memory
-// of Run does not grow with the number of scenarios.
+// Run replaces its runner by a new one after this number of scenarios or counters, so that its
+// memory does not grow with the number of scenarios.
 const (
 	runnerScenarios = 1_000
 	runnerCounters  = 200_000
@@ -71,12 +72,12 @@ func newRunner(cfg Config) (*runner, error) {
 	return s, nil
 }
 
-// Run reads scenarios from r, one per line, plays them, and writes one line for each to w, in the
-// same order. It ignores blank lines. If a scenario cannot be played, Run writes an error line and
-// continues.
+// Run reads scenarios from r, one per line. It plays them and writes one output line for each
+// to w, in the same order. It ignores blank lines. If a scenario cannot be played, Run writes
+// an error line and continues.
 //
-// Run returns an error of r, w, ctx or NewLimiter. If there were error lines, it returns Failures
-// after the last line. If ctx ends while Run waits for r, it returns at once.
+// Run returns an error of r, w, ctx or NewLimiter. If there were error lines, it returns a
+// Failures after the last line. If ctx ends while Run waits for r, Run returns at once.
 func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) {
 	if cfg.MaxLine <= 0 {
 		cfg.MaxLine = 16 << 20
@@ -119,7 +120,7 @@ func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) 
 				return fmt.Errorf("write an answer: %w", err)
 			}
 		}
-		if in.last { // no more input is available, so write what a client may wait for
+		if in.last { // no more input is available now: the client may wait for the lines written so far
 			if err := out.Flush(); err != nil {
 				return fmt.Errorf("write an answer: %w", err)
 			}
@@ -133,14 +134,15 @@ func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) 
 	}
 }
 
-// Failures is the error of Run if scenarios could not be played. Its value is their number.
+// Failures is the error of Run if scenarios could not be played. Its value is the number of
+// these scenarios.
 type Failures int
 
 func (f Failures) Error() string {
 	return fmt.Sprintf("%d of the scenarios could not be played: see the lines with an error", int(f))
 }
 
-// orNew returns s. If s is nil or has played enough scenarios, it returns a new runner.
+// orNew returns s, or a new runner if s is nil or has played enough scenarios.
 func (s *runner) orNew(cfg Config) (*runner, error) {
 	if s != nil && s.tenant < runnerScenarios && s.counters < runnerCounters {
 		return s, nil
@@ -151,8 +153,8 @@ func (s *runner) orNew(cfg Config) (*runner, error) {
 	return newRunner(cfg)
 }
 
-// line plays the scenario in one input line and returns the output line. played is false for an
-// error line. most is the maximum length of an input line.
+// line plays the scenario in one input line and returns the output line. played is false if the
+// output line is an error line. most is the maximum length of an input line in bytes.
 func (s *runner) line(ctx context.Context, in input, most int) (answer line, played bool) {
 	if in.tooLong {
 		return failed("", false, problem.New(problem.TooLarge, "a scenario may have at most %d bytes", most)), false
@@ -161,7 +163,7 @@ func (s *runner) line(ctx context.Context, in input, most int) (answer line, pla
 	if err != nil {
 		return unreadable(in.text, scenario.id, idKnown, err), false
 	}
-	answer, err = s.scenario(ctx, &scenario, idKnown) // the line contains the error
+	answer, err = s.scenario(ctx, &scenario, idKnown) // the returned line contains the error
 	return answer, err == nil
 }
 
@@ -174,8 +176,9 @@ func (s *runner) scenario(ctx context.Context, scenario *scenario, idKnown bool)
 	return line(nil).scenario(scenario.id, answers), nil
 }
 
-// unreadable returns the error line for a text that is not a valid scenario. If the id was not
-// read, it searches the whole text for it, because the id may come after the error.
+// unreadable returns the error line for a text that is not a valid scenario. The id may come
+// after the error, so that it was not read. If idKnown is false, unreadable looks for the id in
+// the whole text.
 func unreadable(text []byte, id string, idKnown bool, err error) line {
 	var p *problem.Problem
 	if errors.As(err, &p) && len(p.Fields) > 0 && p.Fields[0].Pointer == "/id" {
@@ -192,9 +195,9 @@ func unreadable(text []byte, id string, idKnown bool, err error) line {
 	return failed(id, idKnown, err)
 }
 
-// RunOne plays one scenario from a client over the network. It bounds the size of the scenario and
-// the work for it. It always returns a line of JSON. If it also returns an error, the line is an
-// error line. The error is a *problem.Problem, or an error of ctx or NewLimiter.
+// RunOne plays one scenario from a client over the network. It bounds the size of the scenario
+// and the work for it. It always returns a line of JSON. If RunOne also returns an error, the
+// line is an error line, and the error is a *problem.Problem, or an error of ctx or NewLimiter.
 func RunOne(ctx context.Context, text []byte, cfg Config) ([]byte, error) {
 	if len(text) > MaxOneBytes {
 		err := problem.New(problem.TooLarge, "a scenario may have at most %d bytes", MaxOneBytes)
@@ -224,12 +227,12 @@ func RunOne(ctx context.Context, text []byte, cfg Config) ([]byte, error) {
 type input struct {
 	text    []byte
 	tooLong bool
-	last    bool // set if no more input was available yet
+	last    bool // set if no further input was available when the line was read
 	err     error
 }
 
-// readLines reads r and sends its lines to the channel, until the end of r or an error. The last
-// input has the error.
+// readLines reads r and sends its lines to the channel, until the end of r or an error. The
+// last input contains this error, which is io.EOF at the end.
 func readLines(ctx context.Context, r io.Reader, most int, lines chan<- input) {
 	buffered := bufio.NewReaderSize(r, 64<<10)
 	for {
@@ -245,8 +248,8 @@ func readLines(ctx context.Context, r io.Reader, most int, lines chan<- input) {
 	}
 }
 
-// readLine reads up to the next line feed or the end of the input. If the line has more than most
-// bytes, it reads the rest of the line and discards the text.
+// readLine reads one line, up to a line feed or the end of the input. If the line has more than
+// most bytes, readLine reads the whole line, discards its text, and sets tooLong.
 func readLine(r *bufio.Reader, most int) (in input) {
 	for {
 		part, err := r.ReadSlice('\n')

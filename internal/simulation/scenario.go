@@ -10,22 +10,23 @@ import (
 
 // Bounds of a scenario.
 const (
-	// MaxLimits is the largest number of limits in force at the same time.
+	// MaxLimits is the maximum number of limits in force at the same time.
 	MaxLimits = 32
-	// MaxRepeat is the largest number of repetitions of a step.
+	// MaxRepeat is the maximum number of repetitions of a step.
 	MaxRepeat = 10_000_000
-	// maxInstant is the last millisecond of the year 2150, since the epoch. The
-	// arithmetic of the limiter is exact until then.
+	// maxInstant is the last millisecond of the year 2150, as milliseconds since the epoch. The
+	// arithmetic of the limiter is exact up to this time.
 	maxInstant = 5_711_817_600_000 - 1
 )
 
-// A scenario has limits, and steps that charge the limits at given times.
+// A scenario contains limits, and steps that charge these limits at given times.
 type scenario struct {
 	id    string
 	start int64 // in milliseconds since the epoch
 	zone  string
-	day   int // the billing anchor day; 0 stands for 1
-	// calendar is computed from zone and day. Calendar windows use it.
+	day   int // billing anchor day; 0 stands for 1
+	// calendar is computed from zone and day. It defines the windows of limits with the anchor
+	// calendar.
 	calendar *enforcement.Calendar
 	limits   []enforcement.Limit
 	steps    []step
@@ -48,7 +49,7 @@ const (
 
 var opNames = [...]string{"check", "peek", "force", "refund", "reset", "set_limits", "take_up_to", "acquire", "release"}
 
-// modes has the mode of the limiter request for each op. set_limits makes no request.
+// modes maps each op to the mode of the request to the limiter. set_limits makes no request.
 var modes = [...]enforcement.Mode{
 	check: enforcement.Enforce, peek: enforcement.Peek, force: enforcement.Force, refund: enforcement.Refund,
 	reset: enforcement.Reset, takeUpTo: enforcement.TakeUpTo, acquire: enforcement.Enforce, release: enforcement.Release,
@@ -60,15 +61,15 @@ type step struct {
 	cost   int64
 	repeat int64
 	key    string
-	lease  string              // "": each repetition has a lease of its own
-	ttl    int64               // time to live of the lease in milliseconds; 0: the window of each limit
-	limits []enforcement.Limit // set_limits
+	lease  string              // name of the lease; "": each repetition has its own lease
+	ttl    int64               // time to live of the lease in milliseconds; 0: the lease lives for the window of each limit
+	limits []enforcement.Limit // only for set_limits
 }
 
 const wantZone = "must be the name of an IANA time zone, like Europe/Berlin or UTC"
 
-// read decodes and validates a scenario. If the scenario is invalid, idKnown says whether s.id is
-// set nevertheless. The error is a *problem.Problem.
+// read decodes and validates a scenario. The error is a *problem.Problem. If there is an error,
+// idKnown says whether s.id was read before the error.
 func read(line []byte) (s scenario, idKnown bool, err error) {
 	var d strictjson.Decoder
 	d.Reset(string(line), strictjson.MaxDepth)
@@ -81,7 +82,7 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 		case "start_ms":
 			s.start = d.Int(0, maxInstant)
 		case "time_zone":
-			if s.zone = d.Text(); s.zone == "" || s.zone == "Local" { // the time package takes both
+			if s.zone = d.Text(); s.zone == "" || s.zone == "Local" { // time.LoadLocation would accept both
 				d.Fail(wantZone)
 			}
 		case "billing_anchor_day":
@@ -94,7 +95,7 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 			d.Unknown()
 		}
 	}
-	_ = d.End() // d keeps the error; it is the first one
+	_ = d.End() // d keeps the first error, which Err returns later
 	var unknown error
 	if s.calendar, unknown = enforcement.NewCalendar(s.zone, s.day); unknown != nil {
 		d.FailAt("/time_zone", wantZone)
@@ -157,8 +158,8 @@ func readStep(d *strictjson.Decoder) step {
 	return s
 }
 
-// validate reports members that do not fit the operation of the step. limits says whether the step
-// has limits.
+// validate reports members that do not fit the operation of the step. at is the pointer of the
+// step. limits says whether the step has the member limits.
 func (s *step) validate(d *strictjson.Decoder, at string, limits bool) {
 	switch {
 	case limits && s.op != setLimits:
@@ -174,7 +175,7 @@ func (s *step) validate(d *strictjson.Decoder, at string, limits bool) {
 	}
 }
 
-// holds reports whether the step can hold places of a concurrency limit.
+// holds reports whether the operation of the step can occupy places of a concurrency limit.
 func (s *step) holds() bool {
 	switch s.op {
 	case check, acquire, peek, force, takeUpTo:
@@ -225,9 +226,10 @@ func readLimits(d *strictjson.Decoder) []enforcement.Limit {
 	return limits
 }
 
-// within reports whether the work for a scenario is within two bounds: of the sum of the
-// repetitions of all steps, and of the sum of repetitions times limits. If it is not, at is the
-// index of the step that exceeds a bound.
+// within reports whether the work for a scenario is within two bounds. repetitions bounds the
+// sum of the repetitions of all steps. evaluations bounds the sum, over all steps, of
+// repetitions times limits. If the work is not within the bounds, at is the index of the step
+// that exceeds one.
 func (s *scenario) within(repetitions, evaluations int64) (at int, ok bool) {
 	limits := int64(len(s.limits))
 	for i := range s.steps {

@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// home is the hash tag of all keys of simulations. With Redis, it puts them in one hash slot.
+// home is the hash tag in the keys of all simulations. With Redis, it puts all of them into one
+// hash slot.
 const home = "simulation"
 
 // chunk is the maximum number of repetitions of a step in one call of the limiter.
@@ -19,8 +20,8 @@ const chunk = 64
 
 var errUndecided = errors.New("the limiter returned no reason")
 
-// play plays a scenario on the limiter of s with a new tenant, and returns one answer for each
-// step. The error is a *problem.Problem, or the error of ctx if ctx has ended.
+// play plays a scenario on the limiter of s under a new tenant number. It returns one answer
+// for each step. The error is a *problem.Problem, or the error of ctx if ctx has ended.
 func (s *runner) play(ctx context.Context, scenario *scenario) ([]answer, error) {
 	s.tenant++
 	p := newPolicy(scenario.limits, scenario.calendar)
@@ -50,9 +51,9 @@ func (s *runner) play(ctx context.Context, scenario *scenario) ([]answer, error)
 	return answers, nil
 }
 
-// step sends the request of one step to the limiter as often as the step says, all at the same
-// time. Once a repetition changes no counter, all further ones would have the same result, so step
-// does not send them.
+// step sends the request of one step to the limiter as many times as the step says, all at the
+// same simulated time. If a repetition changes no counter, all further ones have the same
+// result, and step does not send them.
 func (s *runner) step(ctx context.Context, p *policy, step *step) (answer, error) {
 	s.request(p, step)
 	a := answer{at: step.at}
@@ -90,10 +91,11 @@ func (s *runner) step(ctx context.Context, p *policy, step *step) (answer, error
 	return a, nil
 }
 
-// idle reports whether the step changes no counter, even if it is granted.
+// idle reports whether the step never changes a counter, even if the request is granted.
 func idle(s *step) bool { return s.op == peek || s.op == reset || s.cost == 0 }
 
-// request prepares s for the repetitions of a step. All of them use the same request.
+// request prepares the charges and the requests in s for the repetitions of a step. All
+// repetitions use the same request.
 func (s *runner) request(p *policy, step *step) {
 	var partition enforcement.Partition
 	partition.Add(step.key)
@@ -125,8 +127,8 @@ func (s *runner) leases(step *step, n int) {
 	}
 }
 
-// count adds times repetitions with the outcome o to the answer: the granted ones, and the units
-// that they charged.
+// count adds times repetitions with the outcome o to the answer a. It adds to the number of
+// granted repetitions and to the number of charged units.
 func (a *answer) count(step *step, o *enforcement.Outcome, times int64) {
 	a.allowedCount += times
 	switch step.op {
@@ -137,8 +139,8 @@ func (a *answer) count(step *step, o *enforcement.Outcome, times int64) {
 	}
 }
 
-// fill sets the fields of the answer that describe the state after the step. o is the outcome of
-// the last repetition.
+// fill sets the fields of the answer a that describe the state after the step. o is the outcome
+// of the last repetition.
 func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome, lease *enforcement.Lease) {
 	a.allowed = o.Verdict == enforcement.Granted || step.op == force
 	a.limits = make([]limitAnswer, len(p.limits))
@@ -163,12 +165,13 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome, lease *enfo
 		}
 	}
 	if !a.allowed && a.retryAfter == 0 {
-		a.retryAfter = enforcement.Never // take_up_to with cost 0 is never granted
+		a.retryAfter = enforcement.Never // a take_up_to with cost 0 is never granted
 	}
 }
 
-// retryAfter returns the time after which a limit would grant the step. For take_up_to, it is the
-// time until one unit is left, otherwise the time until the whole cost is.
+// retryAfter returns the time in milliseconds after which the limit would grant the step. For
+// take_up_to, that is the time until one unit is left. For other operations, it is the time
+// until the whole cost is left. It returns enforcement.Never if waiting does not help.
 func retryAfter(m *enforcement.Meter, state enforcement.State, now int64, step *step, lease *enforcement.Lease) int64 {
 	cost := step.cost
 	if step.op == takeUpTo {
@@ -181,7 +184,7 @@ func retryAfter(m *enforcement.Meter, state enforcement.State, now int64, step *
 	return enforcement.Milliseconds(micros)
 }
 
-// later returns the later of two times. Never is later than all others.
+// later returns the longer of two durations. enforcement.Never is longer than all others.
 func later(a, b int64) int64 {
 	if a == enforcement.Never || b == enforcement.Never {
 		return enforcement.Never

@@ -16,9 +16,10 @@ type NearLimit struct {
 	Limit  *LimitUsage
 }
 
-// Nearest returns the limits that are nearest to exhaustion, at most most, the nearest first: those that deny first at
-// the present pace, then those with the smallest fraction left. It leaves out unused limits, and policies that are
-// not enforced.
+// Nearest returns the limits that are nearest to exhaustion, at most most. Limits that will
+// deny at the current pace come first, in the order in which they will. The others follow, the
+// one with the smallest fraction left first. Nearest leaves out unused limits, and the limits
+// of policies that are not enforced.
 func (u *Usage) Nearest(most int) []NearLimit {
 	var list []NearLimit
 	for i := range u.Policies {
@@ -40,7 +41,7 @@ func (u *Usage) Nearest(most int) []NearLimit {
 	return list[:min(most, len(list))]
 }
 
-// exhausted returns ExhaustedAfter, or the maximum if it is nil.
+// exhausted returns ExhaustedAfter, or the largest duration if ExhaustedAfter is nil.
 func (l *LimitUsage) exhausted() time.Duration {
 	if l.ExhaustedAfter == nil {
 		return math.MaxInt64
@@ -48,7 +49,7 @@ func (l *LimitUsage) exhausted() time.Duration {
 	return *l.ExhaustedAfter
 }
 
-// Share returns the used fraction of the limit, from 0 to 1, or more after a forced charge.
+// Share returns the used fraction of the limit: from 0 to 1, or above 1 after a forced charge.
 func (l *LimitUsage) Share() float64 {
 	return float64(l.Capacity-l.Remaining) / float64(max(l.Capacity, 1))
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// A pace is measured over at most the current minute and the four minutes before it, from the first
-// of these minutes in which the tenant had requests. It is measured over at least one minute.
-// Otherwise a single request would result in a high pace.
+// A pace is measured over the current minute and the paceMinutes minutes before it. If the
+// tenant had no requests in the first of these minutes, they are left out. The time is at least
+// leastPace, because otherwise a single request would result in a high pace.
 const (
 	paceMinutes = 4
 	leastPace   = time.Minute
 )
 
-// busySpan is the length of the time, up to now, for which the busiest keys are ranked.
+// busySpan is the length of the time before now for which the busiest keys are ranked.
 const busySpan = time.Hour
 
 // rankedKeys and rankedPolicies are the maximum numbers of keys and of policies in a ranking that
@@ -31,26 +31,28 @@ const (
 	rankedPolicies = 100
 )
 
-// counted contains the recorded counts of a tenant: those of the last minutes, from which paces are
-// computed, and the busiest keys of the last hour. The zero value contains no counts.
+// counted contains the recorded counts of a tenant: the counts of the last minutes, from which
+// paces are computed, and the busiest keys of the last hour. The zero value contains no counts;
+// no pace is then known.
 type counted struct {
 	known  bool
 	redact bool
 	over   time.Duration
-	// policies contains the counts of each policy by slug. morePolicies says that there may be
-	// counts of further policies.
+	// policies contains the counts of each policy by slug. morePolicies says that policies
+	// which are missing in policies may have counts too.
 	policies     map[string]metrics.Counts
 	morePolicies bool
-	// allowed and limited contain the counts of keys in the last minutes, by keyID. allowedFloor
-	// and limitedFloor are upper bounds of the counts of all keys that they do not contain.
+	// allowed and limited contain the counts of keys in the last minutes, by keyID.
+	// allowedFloor and limitedFloor are upper bounds of the counts of keys that are missing in
+	// them.
 	allowed, limited           map[string]metrics.TopKey
 	allowedFloor, limitedFloor int64
-	busy                       []metrics.TopKey // alternates between the most denied and the most allowed keys
+	busy                       []metrics.TopKey // the most denied and the most allowed keys, alternating
 	moreBusy                   bool
 }
 
-// count returns the recorded counts of a tenant. If policy is not "", it returns only those of this
-// policy. If busy is true, they include the busiest keys of the last hour.
+// count reads the recorded counts of a tenant. If policy is not "", it reads only those of this
+// policy. If busy is true, it also reads the busiest keys of the last hour.
 func (s *Service) count(ctx context.Context, subject *enforcement.Subject, policy string, busy bool) (*counted, error) {
 	c := &counted{redact: subject.Redact}
 	if s.cfg.Analytics == nil {
@@ -104,8 +106,8 @@ func (s *Service) count(ctx context.Context, subject *enforcement.Subject, polic
 	return c, nil
 }
 
-// measured returns the length of the time over which a pace is measured. total contains the counts
-// of the last minutes.
+// measured returns the length of the time over which a pace is measured. total contains the
+// tenant's counts by minute.
 func measured(total *metrics.Traffic, now time.Time) time.Duration {
 	from := total.From
 	for i := range total.Points {
@@ -117,8 +119,8 @@ func measured(total *metrics.Traffic, now time.Time) time.Duration {
 	return max(now.Sub(from), leastPace)
 }
 
-// keyID returns a text that identifies a key of a tenant. It is the same whether the key comes from
-// a request or from a ranking.
+// keyID returns a text that identifies a key of a tenant. The text does not depend on whether
+// the key comes from a request or from a ranking.
 func keyID(policy string, key []enforcement.KeyPart) string {
 	var b strings.Builder
 	b.WriteString(policy)
@@ -150,8 +152,8 @@ func partsOf(k *metrics.TopKey) []enforcement.KeyPart {
 	return parts
 }
 
-// policy returns the usage of a policy with its busiest keys. The limits of the keys are not set
-// yet.
+// policy returns the usage of a policy with its busiest keys. The fields Limits of the keys are
+// not set yet.
 func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 	p := PolicyUsage{
 		Policy: r.Policy, Mode: r.Mode, Methods: r.Methods, Path: r.Path, Attributes: r.RuleSpec.Attributes,
@@ -167,7 +169,7 @@ func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 	for i := range c.busy {
 		k := &c.busy[i]
 		if k.Policy != r.Policy || !slices.Equal(k.Names, r.CountBy) {
-			continue // of another policy, or from before its count_by changed
+			continue // of another policy, or counted by attributes that are no longer in count_by
 		}
 		key := KeyUsage{Key: partsOf(k), Redacted: k.Redacted}
 		id := keyID(k.Policy, key.Key) + strconv.FormatBool(k.Redacted)
@@ -184,13 +186,13 @@ func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 	return p
 }
 
-// paceOf returns the sum of the paces of all keys of a policy.
+// paceOf returns the pace of all keys of a policy together.
 func (c *counted) paceOf(policy string) Pace {
 	n, found := c.policies[policy]
 	if !c.known || !found && c.morePolicies {
 		return Pace{}
 	}
-	cost := 1.0 // the cost of a denied request is not recorded; it is estimated as the average cost of the allowed requests
+	cost := 1.0 // The cost of a denied request is not recorded; the average cost of the allowed requests is used.
 	if passed := n.Allowed() - n.ShadowRefused; passed > 0 {
 		cost = float64(n.Cost) / float64(passed)
 	}
@@ -201,9 +203,9 @@ func (c *counted) paceOf(policy string) Pace {
 	}
 }
 
-// pace returns the pace of one key. If the policy counts the whole tenant by one key, it is the
-// pace of the policy. For other keys, only the number of requests is recorded, and not their cost.
-// pace assumes the average cost of the policy's requests.
+// pace returns the pace of one key. If the policy counts the whole tenant by one key, this is
+// the pace of the policy. For other keys, only the number of requests is recorded, and not the
+// cost. pace multiplies this number by the average cost of the policy's requests.
 func (c *counted) pace(p *PolicyUsage, key *KeyUsage) Pace {
 	if len(p.CountBy) == 0 {
 		return p.Pace
@@ -227,8 +229,8 @@ func (c *counted) pace(p *PolicyUsage, key *KeyUsage) Pace {
 	}
 }
 
-// of returns the count of a key in a ranking. The true count is at least count-wrong and at most
-// count.
+// of returns the count of the key with this ID in a ranking. The true count is at least
+// count-wrong and at most count. If the ranking lacks the key, both results are floor.
 func of(ranking map[string]metrics.TopKey, id string, floor int64) (count, wrong int64) {
 	if k, ranked := ranking[id]; ranked {
 		return k.Count, k.Error

@@ -8,13 +8,15 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Reset deletes the counters of one key of one policy. key has the same form as for Service.Key.
+// Reset deletes the counters of one key of one policy. key has the same form as for
+// Service.Key.
 //
-// It writes the audit line before it deletes the counters. If the process crashes in between, the
-// audit log has a line too many; in the other order, a line would be missing.
+// Reset writes the audit line before it deletes the counters. If the process crashes in
+// between, the audit log has a line for a reset that did not happen. In the other order, a
+// reset could happen without a line.
 //
-// The error is problem.NotFound or problem.Invalid as for exceptions.PlanReset. It is
-// problem.Unavailable if some or all counters were not deleted; then the caller can try again.
+// The error is problem.NotFound or problem.Invalid, as for exceptions.PlanReset. If some or all
+// counters were not deleted, the error is problem.Unavailable, and the caller can try again.
 func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[string]string, reason string) error {
 	if s.cfg.Exceptions == nil {
 		return problem.New(problem.Unavailable, "this node does not manage exceptions")
@@ -43,9 +45,9 @@ func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[stri
 	return nil
 }
 
-// counted returns the compiled tenant and the rule under which this node counts the key of a reset.
-// The error is problem.Unavailable if the snapshot of this node does not contain the policy yet,
-// because its plan was just published.
+// counted returns the compiled tenant and the rule by which this node counts the key of a
+// reset. The error is problem.Unavailable if the snapshot of this node does not contain the
+// policy yet, for example shortly after the plan was published.
 func (s *Service) counted(r exceptions.Reset) (*enforcement.Subject, *enforcement.Rule, error) {
 	if world := s.cfg.Snapshot(); world != nil {
 		if subject, ok := world.Subject(r.Tenant.ID); ok && subject.Plan != nil {

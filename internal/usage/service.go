@@ -24,14 +24,15 @@ type Config struct {
 	Snapshot func() *snapshot.Snapshot
 	// Engine reads and resets the counters.
 	Engine *enforcement.Engine
-	// Analytics returns the busiest keys and the counts for paces. Default: none. Then a result
-	// contains only the keys of whole tenants and the requested key, and no pace is known.
+	// Analytics returns the busiest keys, and the counts from which paces are computed.
+	// Default: none. A result then contains only the keys of whole tenants and the requested
+	// key, and no pace is known.
 	Analytics *metrics.Analytics
-	// Exceptions validates resets and writes their audit lines. Default: none; then Reset returns
-	// problem.Unavailable.
+	// Exceptions validates resets and writes their audit lines. Default: none; Reset then
+	// returns problem.Unavailable.
 	Exceptions *exceptions.Service
-	// Counters returns the number of live counters of a tenant in the limiter. Default: none; then
-	// Usage.Counters is nil.
+	// Counters returns the number of live counters of a tenant in the limiter. Default: none;
+	// Usage.Counters is then nil.
 	Counters func(context.Context, *enforcement.Subject) (Counters, error)
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
@@ -39,8 +40,8 @@ type Config struct {
 
 // A Service returns the usage of tenants. It is safe for concurrent use.
 //
-// The argument tenant of its methods is an ID or a slug. The methods do not check permissions; the
-// caller must.
+// The parameter tenant of its methods is an ID or a slug. The methods do not check permissions,
+// so the caller must.
 type Service struct{ cfg Config }
 
 // NewService returns a Service that reads from the parts of cfg.
@@ -80,8 +81,9 @@ func (s *Service) Tenant(ctx context.Context, tenant string) (Usage, error) {
 // wholePolicies is the maximum number of policies that WholeTenant reads.
 const wholePolicies = 50
 
-// WholeTenant returns the usage of the enforced policies that count the whole tenant, at most wholePolicies of them,
-// without paces. It reads no recorded counts, so that it suits a list of tenants. It returns the same errors as Tenant.
+// WholeTenant returns the usage of enforced policies that count the whole tenant, at most
+// wholePolicies of them. It reads no recorded counts, so all paces are unknown. It is fast
+// enough for a list of tenants. The errors are those of Tenant.
 func (s *Service) WholeTenant(ctx context.Context, tenant string) (Usage, error) {
 	subject, err := s.subject(tenant)
 	if err != nil || subject.Plan == nil {
@@ -96,7 +98,7 @@ func (s *Service) WholeTenant(ctx context.Context, tenant string) (Usage, error)
 	return u, s.fill(ctx, &u, subject, seen)
 }
 
-// Policy returns the usage of one policy of a tenant's plan. It returns the same errors as Tenant.
+// Policy returns the usage of one policy of a tenant's plan. The errors are those of Tenant.
 func (s *Service) Policy(ctx context.Context, tenant, policy string) (Usage, error) {
 	subject, rule, err := s.rule(tenant, policy)
 	if err != nil {
@@ -112,9 +114,9 @@ func (s *Service) Policy(ctx context.Context, tenant, policy string) (Usage, err
 }
 
 // Key returns the usage of one key of one policy. key contains the value of each attribute of
-// count_by, as in blocks and resets. A key without an attribute is the key of requests without this
-// attribute. Key returns the same errors as Tenant, and problem.Invalid at /key/name for a value
-// that no key of the policy can have.
+// count_by, as in blocks and resets. If an attribute is missing in key, the key is that of
+// requests without this attribute. The errors are those of Tenant, and problem.Invalid at
+// /key/name for a value that no key of the policy can have.
 func (s *Service) Key(ctx context.Context, tenant, policy string, key map[string]string) (Usage, error) {
 	subject, rule, err := s.rule(tenant, policy)
 	if err != nil {
@@ -159,7 +161,7 @@ func (s *Service) rule(tenant, policy string) (*enforcement.Subject, *enforcemen
 	return nil, nil, problem.New(problem.NotFound, "the tenant's plan has no policy with this slug")
 }
 
-// header returns the Usage of a tenant without policies.
+// header returns the Usage of a tenant with an empty list of policies.
 func (s *Service) header(subject *enforcement.Subject) Usage {
 	u := Usage{At: s.cfg.Now().UTC(), Policies: []PolicyUsage{}}
 	if subject == nil {
@@ -172,7 +174,7 @@ func (s *Service) header(subject *enforcement.Subject) Usage {
 	return u
 }
 
-// keyOf validates a key and converts it to a list with the parts of count_by in their order.
+// keyOf validates a key and returns its parts in the order of count_by.
 func keyOf(r *enforcement.Rule, key map[string]string) ([]enforcement.KeyPart, error) {
 	var f problem.Fields
 	check := enforcement.Check{}
@@ -198,8 +200,8 @@ func keyOf(r *enforcement.Rule, key map[string]string) ([]enforcement.KeyPart, e
 	return r.KeyOf(&check, nil), nil
 }
 
-// address returns the value of ip in canonical form, or adds a fault. If the policy counts by
-// ip/64, the value may also be a /64 network.
+// address returns the value of ip in canonical form. If the value is invalid, it adds a fault
+// to f. If the policy counts by ip/64, a /64 network is valid too.
 func address(f *problem.Fields, at string, r *enforcement.Rule, value string) string {
 	if n, err := netip.ParsePrefix(value); err == nil && slices.Contains(r.CountBy, enforcement.IPNetwork) && n.Addr().Is6() &&
 		n.Bits() == 64 && n == n.Masked() {
@@ -222,7 +224,7 @@ func attributesOf(r *enforcement.Rule) []string {
 	return list
 }
 
-// fill sets the limits of all keys in u from the states of their counters, which it reads with one
+// fill sets the limits of all keys in u. It reads the states of all their counters with one
 // call of the limiter.
 func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subject, seen *counted) error {
 	var asked []enforcement.CountedKey
@@ -264,8 +266,8 @@ func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subje
 	return nil
 }
 
-// setState sets the limits, the override and the block of a key from the state h of its counters at
-// the instant at.
+// setState sets the limits, the override and the block of the key k. h is the state of its
+// counters at the time at, in microseconds since the epoch.
 func (k *KeyUsage) setState(h *enforcement.KeyState, calendar *enforcement.Calendar, at int64, pace *Pace) {
 	if o := h.Override; o != nil {
 		k.Override = &InForce{ID: o.ID, Reason: o.Reason, Until: time.UnixMicro(o.Until).UTC()}
@@ -289,8 +291,9 @@ func (k *KeyUsage) setState(h *enforcement.KeyState, calendar *enforcement.Calen
 	}
 }
 
-// exhausts returns the time until the limit denies a request at the pace p. If nothing is left now,
-// it returns 0. If the limit never denies at this pace, or if the pace is unknown, it returns nil.
+// exhausts returns the time from at until the limit denies a request at the pace p. If nothing
+// is left at at, it returns 0. If the limit never denies at this pace, or if the pace is
+// unknown, it returns nil.
 func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64) *time.Duration {
 	after := time.Duration(0)
 	if m.Remaining(state, at) == 0 {
@@ -310,8 +313,8 @@ func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64)
 	return &after
 }
 
-// requests converts the pace to a steady stream of requests: one request of cost
-// units in each interval, which is in microseconds. ok is false if the pace is 0 or unknown.
+// requests converts the pace to a steady stream of requests: one request with the cost cost in
+// every interval of interval microseconds. ok is false if the pace is 0 or unknown.
 func (p *Pace) requests() (cost, interval int64, ok bool) {
 	minutely := p.PerMinute + p.RefusedPerMinute
 	if !p.Known || minutely <= 0 || p.Requests <= 0 {
@@ -323,9 +326,9 @@ func (p *Pace) requests() (cost, interval int64, ok bool) {
 	return int64(each), max(int64(math.Round(each*minute/minutely)), 1), true
 }
 
-// closest compares keys for sorting. The key that a limit denies soonest at its present pace comes
-// first. Among others, the key with the smallest fraction of a quota left comes first. Redacted
-// keys come last.
+// closest is the order of keys in a result. Keys that a limit will deny at the current pace
+// come first, the soonest at the beginning. The others follow, the one with the smallest
+// fraction of a quota left first. Redacted keys come last.
 func closest(a, b KeyUsage) int {
 	if a.Redacted != b.Redacted {
 		if a.Redacted {
@@ -339,7 +342,7 @@ func closest(a, b KeyUsage) int {
 }
 
 // exhaustion returns the shortest ExhaustedAfter of the key's limits, and the smallest fraction
-// that one of them has left.
+// that one of these limits has left.
 func (k *KeyUsage) exhaustion() (after time.Duration, left float64) {
 	after, left = math.MaxInt64, 1
 	for i := range k.Limits {

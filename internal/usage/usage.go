@@ -6,36 +6,36 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Usage contains the usage of a tenant's quotas at one moment.
+// Usage contains how much of its quotas a tenant has used at one moment.
 type Usage struct {
 	TenantID string
 	Tenant   string // slug
 	// Plan is the slug of the plan. If the tenant has no plan, it is "", and Policies is empty.
 	Plan        string
 	PlanVersion int
-	// At is the moment of the result, by the clock of the limiter. If no counter was read, it is by
-	// the clock of this node.
+	// At is the time of the result, by the clock of the limiter. If no counter was read, it is
+	// by the clock of this node.
 	At time.Time
 	// Policies contains the policies of the plan in their order, or only the requested policy.
 	Policies []PolicyUsage
-	// Counters is the number of live counters of the tenant. It is nil if the result is about one
-	// policy, or if the number is unknown.
+	// Counters contains the number of live counters of the tenant. It is nil if the result is
+	// about one policy, or if the number is unknown.
 	Counters *Counters
 }
 
-// Counters is the number of live counters of a tenant in the limiter, and their maximum. Each limit
-// has one counter for each key. With Redis, Live is an estimate.
+// Counters compares the number of live counters of a tenant in the limiter (Live) with the
+// maximum (Max). Each limit has one counter for each key. With Redis, Live is an estimate.
 type Counters struct {
 	Live, Max int64
-	Full      bool // new keys of each limit share one counter
+	Full      bool // the maximum is reached; all new keys of a limit then share one counter
 }
 
 // PolicyUsage is the usage of one policy, with some of its keys.
 type PolicyUsage struct {
 	Policy string // slug
 	Mode   enforcement.PolicyMode
-	// Methods, Path and Attributes are the conditions under which the policy applies to a request.
-	// An empty one applies to every request.
+	// Methods, Path and Attributes are the conditions under which the policy applies to a
+	// request. A condition that is empty holds for every request.
 	Methods    []string
 	Path       string
 	Attributes map[string]string
@@ -44,75 +44,78 @@ type PolicyUsage struct {
 	CountBy []string
 	// Pace is the sum of the paces of all keys of the policy.
 	Pace Pace
-	// Keys has at most MaxKeys of the busiest keys of the last hour. The keys that are closest to
-	// exhaustion come first. If the policy counts the whole tenant by one key, Keys has this key.
-	// Keys of shadow policies are not ranked, so Keys is empty for them; Service.Key returns a
-	// single one.
+	// Keys contains the busiest keys of the last hour, at most MaxKeys. Those that are closest
+	// to exhaustion come first. If the policy counts the whole tenant by one key, Keys contains
+	// this key. For a shadow policy with a count_by, Keys is empty, because its keys are not
+	// ranked; Service.Key can return one of its keys.
 	Keys []KeyUsage
-	// More says that the policy may have had further keys in the last hour.
+	// More says that the policy may have had keys in the last hour that Keys does not contain.
 	More bool
 }
 
-// MaxKeys is the largest number of keys in a PolicyUsage.
+// MaxKeys is the maximum number of keys in PolicyUsage.Keys.
 const MaxKeys = 10
 
-// KeyUsage is the usage of the limits of a policy by one key.
+// KeyUsage contains how much of a policy's limits one key has used.
 type KeyUsage struct {
-	// Key has a value for each element of CountBy, in the same order. It is empty if the policy
-	// counts the whole tenant by one key.
+	// Key contains a value for each element of CountBy, in the same order. It is empty if the
+	// policy counts the whole tenant by one key.
 	Key []enforcement.KeyPart
-	// Redacted says that the values in Key are hashes, because the tenant redacts values. Then the
-	// counters cannot be found, and Limits is empty.
+	// Redacted says that the values in Key are hashes, because the tenant redacts values. The
+	// counters of such a key cannot be found, so Limits is empty.
 	Redacted bool
 	// Limits are the limits that are in force for this key, in the order of the policy.
 	Limits []LimitUsage
-	// Override and Block are those in force for this key now; nil if there is none.
+	// Override is the override that is in force for this key now, and Block the block; nil if
+	// there is none.
 	Override, Block *InForce
 	Pace            Pace
 }
 
-// LimitUsage is the usage of one limit by one key.
+// LimitUsage contains how much of one limit one key has used.
 type LimitUsage struct {
 	// Limit is the limit in force: that of the plan, or that of an override.
 	Limit enforcement.Limit
 	// Window is the length of the window. For a calendar window, it is the length of the current
 	// one.
 	Window time.Duration
-	// Capacity, Used and Remaining are in units. Capacity is Limit.Capacity. Used can exceed
-	// Capacity, after a forced charge or after an override that lowered the limit. Remaining is
-	// what can be charged now; it is at least 0.
+	// Capacity, Used and Remaining are in units of cost. Capacity is Limit.Capacity. Used can
+	// exceed Capacity after a forced charge, or after an override that lowered the limit.
+	// Remaining is how much can be charged now; it is never below 0.
 	Capacity, Used, Remaining int64
-	// ResetAfter is the time until the counter is as if unused, if no other request comes. It is 0
-	// if that is so now.
+	// ResetAfter is the time until the counter has the state of an unused one, if no further
+	// request comes. It is 0 if the counter is unused now.
 	ResetAfter time.Duration
 	// ResetsAt is the end of the current calendar window, in the time zone of the tenant. It is
-	// zero for other limits, and if the counter is unused.
+	// zero for limits without a calendar window, and if the counter is unused.
 	ResetsAt time.Time
 	// ExhaustedAfter is the time until this limit denies a request at the current pace; 0 means
-	// now. It is nil if the limit never denies at this pace, or if the pace is unknown.
+	// that it denies now. It is nil if the limit never denies at this pace, or if the pace is
+	// unknown.
 	ExhaustedAfter *time.Duration
 }
 
-// A Pace is the average usage per minute over the last minutes: the current minute and the four
-// before it, from the first of them in which the tenant had requests. It is measured over at least
-// one minute. All fields except Requests and Over are in units of cost.
+// A Pace is the average usage per minute in the last minutes: the current minute and the four
+// minutes before it. If the tenant had no requests in the first of these minutes, they are left
+// out. A pace is measured over at least one minute. All fields except Known, Requests and Over
+// are in units of cost.
 //
-// The pace of a policy is exact, except for denied requests: their cost is not recorded, so the
-// pace uses the average cost of the allowed requests. For a key, only the number of requests is
-// recorded, so the pace uses the same average cost. The last second may be missing, because nodes
-// write counts once a second.
+// The pace of a policy is exact except for denied requests. Their cost is not recorded, so the
+// average cost of the allowed requests is used. For a key, only the number of requests is
+// recorded, so the same average cost is used for all its requests. The last second may be
+// missing, because nodes write counts once a second.
 type Pace struct {
-	// Known says that the pace can be computed. It is false for keys of a shadow policy, for keys
-	// of a tenant that redacts values, and if more than half of the count may be wrong. Then the
-	// other fields are 0.
+	// Known says that the pace could be computed. It is false for keys of a shadow policy, for
+	// keys of a tenant that redacts values, and if more than half of the count may be wrong.
+	// The other fields are then 0.
 	Known bool
-	// PerMinute is the cost that was charged per minute. RefusedPerMinute is the cost that limits
-	// denied per minute. A limit is used up at the sum of both. For a key, RefusedPerMinute
-	// includes requests that blocks denied.
+	// PerMinute is the charged cost per minute. RefusedPerMinute is the cost per minute of
+	// requests that limits denied. A limit is used up at the sum of both. For a key,
+	// RefusedPerMinute also contains requests that blocks denied.
 	PerMinute, RefusedPerMinute float64
-	// Requests is the number of requests per minute that were charged, or that limits denied.
+	// Requests is the number of requests per minute that were charged or that limits denied.
 	Requests float64
-	// Error is by how much the sum of PerMinute and RefusedPerMinute may be too high, because
+	// Error says by how much the sum of PerMinute and RefusedPerMinute may be too high, because
 	// rankings of keys are approximate.
 	Error float64
 	// Over is the length of the time over which the pace was measured.
@@ -126,14 +129,15 @@ type InForce struct {
 	Until  time.Time
 }
 
-// Attributes returns the values of the key by attribute name, in the form of blocks and resets: the
-// value of ip/64 has the name ip, and attributes that the key does not have are left out.
+// Attributes returns the values of the key by attribute name, as blocks and resets contain
+// them: the value of ip/64 has the name ip, and attributes that the requests do not have are
+// left out.
 func (k *KeyUsage) Attributes() map[string]string {
 	key := make(map[string]string, len(k.Key))
 	for _, part := range k.Key {
 		name := enforcement.CountedAttribute(part.Name)
 		if _, whole := key[name]; part.Missing || whole && name != part.Name {
-			continue // the address of ip includes ip/64
+			continue // the value of ip is more exact than that of ip/64
 		}
 		key[name] = part.Value
 	}

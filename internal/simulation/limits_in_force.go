@@ -4,12 +4,12 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// maxFormers is the maximum number of former values that a limit keeps after changes. It is the
-// same as for plans.
+// maxFormers is the maximum number of former values that a limit keeps after changes, as in
+// plans.
 const maxFormers = 4
 
-// A policy has the limits that are in force in a scenario, and the counters of all limits that were
-// in force since its start.
+// A policy contains the limits that are in force in a scenario, and a counter for each limit
+// that was in force since the start of the scenario.
 type policy struct {
 	revision int64
 	counters map[identity]*counter
@@ -17,21 +17,22 @@ type policy struct {
 	calendar *enforcement.Calendar
 }
 
-// An identity says which counter a limit uses. A limit keeps its counter if only the quota, the
-// window or the burst changes. With another algorithm or anchor, it gets a new counter. A limit
-// that is removed and added again gets its old counter back.
+// An identity says which counter a limit uses. If only the quota, the window or the burst of a
+// limit changes, it keeps its counter. If the algorithm or the anchor changes, it gets a new
+// counter. A limit that is removed and added again gets its old counter back.
 type identity struct {
 	name      string
 	algorithm enforcement.Algorithm
 	anchor    enforcement.Anchor
 }
 
-// A counter is a limit with its compiled form and the number that identifies its counters in keys.
+// A counter contains the compiled form of a limit, and the number that identifies the limit in
+// the keys of counters.
 type counter struct {
 	name  string
 	cell  uint32
 	meter *enforcement.Meter
-	now   *enforcement.Meter // meter in the calendar of the scenario, at the time of the step
+	now   *enforcement.Meter // meter in the calendar of the scenario, as of the time of the current step
 }
 
 func newPolicy(limits []enforcement.Limit, calendar *enforcement.Calendar) *policy {
@@ -40,7 +41,8 @@ func newPolicy(limits []enforcement.Limit, calendar *enforcement.Calendar) *poli
 	return p
 }
 
-// set replaces the limits that are in force. now is in microseconds since the epoch.
+// set replaces the limits that are in force. now is the time of the change, in microseconds
+// since the epoch.
 func (p *policy) set(limits []enforcement.Limit, now int64) {
 	p.revision++
 	p.limits = make([]*counter, len(limits))
