@@ -52,7 +52,7 @@ func describeNumbers(l enforcement.Limit) string {
 	return text
 }
 
-// spoken returns the English words for the length of a window, such as "minute" or "90 seconds".
+// spoken returns the length of a window in English words, such as "minute" or "90 seconds".
 func spoken(window time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration

@@ -11,20 +11,21 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Diff contains the differences between the draft of a plan and its published version.
+// A Diff contains the differences between two documents of a plan, for example between its
+// published version and its draft.
 type Diff struct {
-	// Published is the number of the published version. If it is 0, no version is published, and
-	// Added contains every policy of the draft.
+	// Published is the number of the published version. If no version is published, it is 0,
+	// and Added contains every policy of the draft.
 	Published int
-	// Fields are the changed fields of the plan outside of its policies.
+	// Fields contains the changed fields of the plan that are not in a policy.
 	Fields []Change
 	// Added contains the policies that are only in the draft, in the order of the draft. Removed
 	// contains the policies that are only in the published version.
 	Added, Removed []Policy
 	// Changed contains the policies that differ, in the order of the draft.
 	Changed []PolicyChange
-	// Reordered says that policies of both documents are in another order. The order affects only
-	// the order of limits in responses, not the decisions.
+	// Reordered says that the policies which are in both documents have another order. The
+	// order affects only the order of limits in responses, not the decisions.
 	Reordered bool
 }
 
@@ -34,8 +35,9 @@ func (d Diff) Empty() bool {
 	return len(d.Fields) == 0 && len(d.Added) == 0 && len(d.Removed) == 0 && len(d.Changed) == 0 && !d.Reordered
 }
 
-// List returns all differences as one list of changed values: those of the plan, then those of
-// changed, added and removed policies. In a pointer, a policy has its slug: "/policies/login/mode".
+// List returns all differences as one list of changed values: first those of the plan's own
+// fields, then those of changed, added and removed policies. A pointer contains the slug of a
+// policy in place of an index, like "/policies/login/mode".
 func (d Diff) List() ([]Change, error) {
 	list := slices.Clone(d.Fields)
 	for _, p := range d.Changed {
@@ -61,7 +63,7 @@ func (d Diff) List() ([]Change, error) {
 	return list, nil
 }
 
-// A PolicyChange has the changed fields of a policy that is in both documents.
+// A PolicyChange contains the changed fields of a policy that is in both documents.
 type PolicyChange struct {
 	Slug   string
 	Fields []Change
@@ -69,14 +71,16 @@ type PolicyChange struct {
 
 // A Change is a field with its old and its new value.
 type Change struct {
-	// Field is the JSON pointer of the field within the plan or policy. In it, a limit has its
-	// name: "/limits/l1/quota". "/limits" stands for the list of the names of all limits.
+	// Field is the JSON pointer of the field in the plan or policy. It contains the name of a
+	// limit in place of an index, like "/limits/l1/quota". "/limits" stands for the list of the
+	// names of all limits.
 	Field string
-	// From and To are JSON values. Each is empty if the document does not have the field.
+	// From and To are JSON values. From is empty if the old document lacks the field, To if the
+	// new one lacks it.
 	From, To json.RawMessage
 }
 
-// Compare returns the differences between two documents.
+// Compare returns the differences from one document to another.
 func Compare(from, to Document) (Diff, error) {
 	var d Diff
 	d.Fields = changes(
@@ -118,7 +122,7 @@ func bySlug(policies []Policy) map[string]Policy {
 	return out
 }
 
-// A field is a value of a document that Compare compares on its own.
+// A field is one value in a document. Compare compares documents field by field.
 type field struct {
 	pointer string
 	value   json.RawMessage
@@ -141,8 +145,8 @@ func comparePolicies(from, to Policy) ([]Change, error) {
 	return changes(old, now), nil
 }
 
-// policyFields returns the fields of a policy in the order of its JSON form. The members of match
-// and of each limit are separate fields.
+// policyFields returns the fields of a policy in the order of its JSON form. Each member of
+// match and of a limit is a separate field.
 func policyFields(p Policy) ([]field, error) {
 	whole, err := enforcement.MarshalJSON(p)
 	if err != nil {
@@ -193,7 +197,8 @@ func limitFields(limits []enforcement.Limit) ([]field, error) {
 	return slices.Insert(out, 0, field{"/limits", list}), err
 }
 
-// members returns an iterator over the names and the values in a JSON object, in order.
+// members returns an iterator over the names and the values of the members of a JSON object, in
+// their order.
 func members(object json.RawMessage) func(yield func(string, json.RawMessage) bool) {
 	return func(yield func(string, json.RawMessage) bool) {
 		d := json.NewDecoder(bytes.NewReader(object))
@@ -208,8 +213,8 @@ func members(object json.RawMessage) func(yield func(string, json.RawMessage) bo
 	}
 }
 
-// changes returns the fields that differ. The fields of to come first, in their order. After them
-// come the fields that only from contains.
+// changes returns the fields that differ. First come the fields of to, in their order, then the
+// fields that only from contains.
 func changes(from, to []field) []Change {
 	before := make(map[string]json.RawMessage, len(from))
 	for _, f := range from {

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// MaxBytes is the maximum size of a document in a request, in bytes of JSON.
+// MaxBytes is the maximum size of a document in a request: the number of bytes of its JSON.
 const MaxBytes = 1 << 20
 
 // Maximum numbers and lengths in a document.
@@ -25,23 +25,23 @@ const (
 	MaxAttributes  = enforcement.MaxAttributes
 )
 
-// Policy and Match are the types of package enforcement, because a plan adds no fields to them.
+// Policy and Match are types of package enforcement. A plan adds no fields to them.
 type (
 	Policy = enforcement.Policy
 	Match  = enforcement.Match
 )
 
-// Content contains the fields of a plan document as a person enters them. A field may have the zero
-// value if it has a default.
+// Content contains the fields of a plan document as a person enters them. If a field has a
+// default, it may have the zero value.
 type Content struct {
 	Name        string   `json:"name"`        // 1 to 200 characters
 	Description string   `json:"description"` // up to 2,000 characters
 	Policies    []Policy `json:"policies"`
 }
 
-// A Document is a draft or a published version in canonical form: every default is filled in, and
-// equal values have equal forms. New and Parse return Documents. A Document is immutable. It may
-// contain invalid values, which Validate reports.
+// A Document is a draft or a published version in canonical form: it contains every default,
+// and equal values have equal forms. New and Parse return Documents. A Document is immutable.
+// It may contain invalid values, which Validate reports.
 type Document struct{ c Content }
 
 // New returns a Document with a copy of the content, in canonical form.
@@ -64,15 +64,15 @@ func (d Document) Description() string { return d.c.Description }
 // Policies returns a copy of the policies.
 func (d Document) Policies() []Policy { return New(d.c).c.Policies }
 
-// Content returns a copy of the content, for an edit.
+// Content returns a copy of the content, which the caller may edit.
 func (d Document) Content() Content { return New(d.c).c }
 
 // Equal reports whether two documents have the same content.
 func (d Document) Equal(o Document) bool { return reflect.DeepEqual(New(d.c), New(o.c)) }
 
-// MarshalJSON returns the JSON form that the API, the editor, the audit log and the database use.
-// It includes all defaults, except a burst that equals the quota. It returns an error if a value
-// has no JSON form.
+// MarshalJSON returns the JSON form of the document, which the API, the editor, the audit log
+// and the database use. It contains all defaults, except a burst that equals the quota.
+// MarshalJSON returns an error if a value has no JSON form.
 func (d Document) MarshalJSON() ([]byte, error) {
 	if d.c.Policies == nil {
 		d = New(d.c)
@@ -86,10 +86,10 @@ func (d Document) MarshalJSON() ([]byte, error) {
 
 // Parse parses the JSON form of a document.
 //
-// It returns a problem.Malformed if the text is not exactly one document: if a member is unknown,
-// duplicate, missing or null, or has a wrong type. It returns a problem.Invalid if a Document
-// cannot contain a value, such as an unknown algorithm; the problem then also contains the faults
-// that Validate reports. It accepts all other invalid values.
+// It returns a problem.Malformed if the text does not have the form of a document: a member is
+// unknown, duplicate, missing or null, or has a wrong type. It returns a problem.Invalid if the
+// text has a value that a Document cannot contain, such as an unknown algorithm. The problem
+// then also contains the faults that Validate finds. Parse accepts all other invalid values.
 func Parse(data []byte) (Document, error) {
 	var faults problem.Fields
 	var d strictjson.Decoder
@@ -133,7 +133,7 @@ func readContent(d *strictjson.Decoder, fault enforcement.Fault) (c Content) {
 }
 
 // Validate returns a problem.Invalid with JSON pointers to all faults of the document, or nil.
-// Service.Inspect also checks the additional conditions for a publication.
+// It does not check the further conditions for a publication; Service.Inspect does.
 func (d Document) Validate() error { return d.faults().Err() }
 
 func (d Document) faults() problem.Fields {

@@ -8,18 +8,18 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Review is the result of checking a draft before its publication.
+// A Review is the result of the inspection of a draft before its publication.
 type Review struct {
 	// Faults must be fixed before the draft can be published.
 	Faults problem.Fields
-	// Warnings are about valid values that may be mistakes.
+	// Warnings are about values that are valid but may be mistakes.
 	Warnings problem.Fields
-	// Charges is the largest number of counters that one request can charge. It is 0 if other
-	// faults prevent its computation.
+	// Charges is the largest number of counters that one request can charge. It is 0 if the
+	// draft has other faults, because it is then not computed.
 	Charges int
 }
 
-// Inspect checks a document, which need not be stored.
+// Inspect inspects a document. The document need not be stored.
 func (s *Service) Inspect(d Document) Review {
 	var r Review
 	if r.Faults = d.faults(); len(r.Faults) > 0 {

@@ -11,32 +11,31 @@ import (
 )
 
 // MaxCharges is the maximum number of counters that one request may charge, because a limiter
-// charges all of them in one step. A plan with which a request could charge more cannot be
-// published.
+// charges all of them in one step. A plan cannot be published if one request could charge more.
 const MaxCharges = 32
 
 // A load says how many counters one request can charge at most.
 type load struct {
-	// charges is the largest possible number if exact is true. Otherwise it is an upper bound of
-	// it.
+	// charges is the largest possible number of charged counters. If exact is false, it is only
+	// an upper bound of that number.
 	charges int
 	exact   bool
-	// policies are the slugs of the policies that such a request is charged for, in the order of
-	// the plan.
+	// policies contains the slugs of the policies that apply to a request with this number of
+	// charges, in the order of the plan.
 	policies []string
 }
 
-// heaviest returns the load of the policies of a valid document: it finds the set of policies with
-// the most limits that can all apply to one request.
+// heaviest returns the load of the policies of a valid document. It looks for policies that can
+// all apply to one request and have the most limits together.
 //
-// Two policies can apply to the same request if a request can have a method, a path and attributes
-// that match both, and if neither policy replaces the other. For a given method, it is sufficient
-// to compare policies in pairs: path patterns that overlap in pairs have a common path, and
-// attributes that agree in pairs have common values. So for each method, the load is the heaviest
-// clique in a graph of policies.
+// Two policies can apply to the same request if a request can have a method, a path and
+// attributes that match both, and if neither policy replaces the other. For a given method, it
+// is enough to compare policies in pairs: if path patterns overlap in pairs, some path matches
+// all of them, and if attributes agree in pairs, some values match all of them. So for each
+// method, the load is the heaviest clique in a graph of policies.
 //
-// A branch-and-bound search finds the clique. It is slow only for unusual plans. After work steps,
-// heaviest stops and returns an upper bound.
+// A branch-and-bound search finds the clique. The search is slow only for unusual plans. After
+// work steps, heaviest stops and returns an upper bound.
 func heaviest(policies []Policy, work int) load {
 	var g graph
 	rules := matchers(policies)
@@ -52,7 +51,7 @@ func heaviest(policies []Policy, work int) load {
 	best := load{exact: true}
 	together := g.takenTogether()
 	for _, candidates := range together {
-		g.best, g.bestWeight = nil, best.charges // search only for heavier sets
+		g.best, g.bestWeight = nil, best.charges // search only for heavier cliques
 		g.search(nil, candidates, 0)
 		if g.work < 0 {
 			return g.loosely(together)
@@ -64,7 +63,8 @@ func heaviest(policies []Policy, work int) load {
 	return best
 }
 
-// loosely returns an upper bound of the load. heaviest returns it if the search takes too long.
+// loosely returns an upper bound of the load, for the case that the search takes too many
+// steps.
 func (g *graph) loosely(together []set) load {
 	worst := load{}
 	for _, candidates := range together {
@@ -75,8 +75,8 @@ func (g *graph) loosely(together []set) load {
 	return worst
 }
 
-// A matcher has the properties of a policy that decide to which requests it applies, in the form in
-// which meets and covers compare them.
+// A matcher contains those properties of a policy that decide to which requests the policy
+// applies. meets and covers compare matchers.
 type matcher struct {
 	Policy
 	place   int
@@ -98,7 +98,9 @@ func matchers(policies []Policy) []matcher {
 				out[i].removes.add(place)
 			}
 		}
-		out[i].pattern, _ = enforcement.ParsePattern(p.Match.Path) // an invalid pattern matches everything, which can only increase the load
+		// An invalid pattern is treated as one that matches everything, which can only increase
+		// the load.
+		out[i].pattern, _ = enforcement.ParsePattern(p.Match.Path)
 		if p.Mode != enforcement.PolicyOff {
 			out[i].charges = len(p.Limits)
 		}
@@ -107,13 +109,12 @@ func matchers(policies []Policy) []matcher {
 }
 
 // takes reports whether the policy matches requests with a method. The method "" stands for all
-// methods that no policy names.
+// methods that no policy of the plan names.
 func (m *matcher) takes(method string) bool {
 	return len(m.Match.Methods) == 0 || slices.Contains(m.Match.Methods, method)
 }
 
-// meets reports whether both policies can be charged for one request. It does not compare their
-// methods.
+// meets reports whether both policies can be charged for one request. It ignores their methods.
 func (m *matcher) meets(o *matcher) bool {
 	if m.removes.has(o.place) || o.removes.has(m.place) || !m.pattern.Overlaps(o.pattern) {
 		return false
@@ -176,8 +177,8 @@ func coversPattern(wide, narrow string) bool {
 	return true
 }
 
-// alwaysReplaced returns, for each policy, whether other policies replace it for every request.
-// Such a policy is never charged.
+// alwaysReplaced returns, for each policy, whether another policy replaces it for every
+// request. Such a policy is never charged.
 func alwaysReplaced(rules []matcher) []bool {
 	out := make([]bool, len(rules))
 	for i := range rules {
@@ -188,7 +189,7 @@ func alwaysReplaced(rules []matcher) []bool {
 	return out
 }
 
-// A set is a set of policies, as a bit for each index in the list of policies.
+// A set is a set of policies. Each bit stands for an index in a list of policies.
 type set [(MaxPolicies + 63) / 64]uint64
 
 func (s *set) add(i int)      { s[i/64] |= 1 << (i % 64) }
@@ -228,12 +229,12 @@ func (s set) members() []int {
 	return out
 }
 
-// A graph is the state of the search. Its nodes are policies. Two policies that can apply to the
-// same request have an edge.
+// A graph is the state of the search. Its nodes are policies. If two policies can apply to the
+// same request, they have an edge.
 type graph struct {
 	rules      []matcher // sorted by charges, highest first
 	edges      []set
-	work       int // remaining steps; negative after the search has stopped
+	work       int // number of steps that are left; negative if the search was stopped
 	best       []int
 	bestWeight int
 }
@@ -250,8 +251,9 @@ func (g *graph) connect() {
 	}
 }
 
-// takenTogether returns the sets of policies that match the same method: one set for each method
-// that a policy names, and one for all other methods. Equal sets are returned once.
+// takenTogether returns sets of policies: for each method that a policy names, the policies
+// that match this method, and for all other methods, the policies that match every method. If
+// several sets are equal, it returns one of them.
 func (g *graph) takenTogether() []set {
 	var others set // policies that match every method
 	named := map[string]set{}
@@ -275,9 +277,9 @@ func (g *graph) takenTogether() []set {
 	return list
 }
 
-// search looks for a clique with more charges than the best one found so far. chosen are the
-// policies that are already in the clique, and weight is the sum of their charges. candidates are
-// the policies that have edges to all of chosen.
+// search looks for a clique whose charges exceed g.bestWeight. chosen contains the policies
+// that are already in the clique, and weight is the sum of their charges. candidates are the
+// policies that have an edge to each policy in chosen.
 func (g *graph) search(chosen []int, candidates set, weight int) {
 	if weight > g.bestWeight {
 		g.best, g.bestWeight = slices.Clone(chosen), weight
@@ -291,13 +293,13 @@ func (g *graph) search(chosen []int, candidates set, weight int) {
 	}
 }
 
-// bound returns an upper bound of the charges of every clique of candidates. It divides the
-// candidates into classes without edges inside of a class. A clique has at most one policy of each
-// class, so the sum of the largest charges of all classes is an upper bound.
+// bound returns an upper bound of the charges of every clique in candidates. It divides the
+// candidates into classes without edges between members. A clique has at most one policy of
+// each class. So the sum of the largest charges of the classes is an upper bound.
 func (g *graph) bound(candidates set) int {
 	sum := 0
 	for first := candidates.first(); first >= 0; first = candidates.first() {
-		sum += g.rules[first].charges // rules are sorted by charges, so the first is the heaviest
+		sum += g.rules[first].charges // rules are sorted by charges, so the first one of a class has the most
 		free := candidates
 		for i := first; i >= 0; i = free.first() {
 			candidates.remove(i)

@@ -1,8 +1,9 @@
-// Package plans manages plans. A plan consists of policies, which define the limits of the tenants
-// with this plan. It has a draft and published versions; the latter are immutable.
+// Package plans manages plans. A plan consists of policies, which define the limits of the
+// tenants with this plan. A plan has a draft and published versions. A published version never
+// changes.
 //
-// Callers use a Service, which validates changes. A Store stores plans and writes the audit log.
-// The package does not depend on HTTP, SQL or limiters.
+// Callers use a Service, which validates changes. A Store stores plans and writes the audit
+// log. The package does not depend on HTTP, SQL or limiters.
 package plans
 
 import (
@@ -21,14 +22,15 @@ type Plan struct {
 	// DraftRevision is the revision at which the draft was last saved. The API uses it as the ETag
 	// of the draft.
 	DraftRevision int64
-	// Published is the number of the current version, which applies to the tenants of the plan. It
-	// is 0 if no version was published.
+	// Published is the number of the current version, whose policies apply to the tenants of
+	// the plan. It is 0 if no version was published.
 	Published int
 	// Latest is the highest version number. It is 0 if no version was published.
 	Latest int
-	// Tenants is the number of tenants on the plan.
+	// Tenants is the number of tenants that have the plan.
 	Tenants int
-	// Revision is the revision of the last change of the plan, its draft, or its current version.
+	// Revision is the revision of the last change of the plan: of its draft or of its current
+	// version.
 	Revision  int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
@@ -44,12 +46,13 @@ type Version struct {
 	Revision    int64 // revision of the first publication
 }
 
-// AnyVersion in the argument ifPublished means that the current version does not matter.
+// AnyVersion as the argument ifPublished means that the change is made whatever the current
+// version is.
 const AnyVersion = -1
 
-// A Cell identifies the counters of one limit. Number is the part of counter keys that stands for
-// the limit. The store allocates one Number for each combination of the other five fields, so
-// limits of several plans may share a Number.
+// A Cell identifies the counters of one limit. The keys of these counters contain Number in
+// place of the limit. The store allocates one Number for each combination of the other five
+// fields. So limits of several plans may have the same Number.
 type Cell struct {
 	Number    uint32
 	Policy    string // slug
@@ -59,15 +62,15 @@ type Cell struct {
 	Anchor    enforcement.Anchor
 }
 
-// A Published is a limit of the published version, with its cell and its former values.
+// A Published is a limit in the published version, with its cell and its former values.
 type Published struct {
 	Cell    Cell
-	Rev     int64 // revision at which the current numbers came into force
+	Rev     int64 // revision at which the limit got its current quota, window and burst
 	Limit   enforcement.Limit
 	Formers []enforcement.Former // oldest first, at most MaxFormers
 }
 
-// MaxFormers is the maximum number of former values that the store keeps for one limit.
+// MaxFormers is the maximum number of former values that are stored for one limit.
 const MaxFormers = 4
 
 // A Filter selects rows of a list. After is the ID of the last row of the previous page, or "".
@@ -77,8 +80,8 @@ type Filter struct {
 	Limit int
 }
 
-// A Store stores plans. Each method that changes something is one transaction, which also writes
-// the audit entry e and raises the revision. Implementations pass storetest.Run.
+// A Store stores plans. Each method that changes something is one transaction. The transaction
+// also writes the audit entry e and raises the revision. Implementations pass storetest.Run.
 type Store interface {
 	// Plan returns the plan with an ID or slug. The error is problem.NotFound if there is none.
 	Plan(ctx context.Context, idOrSlug string) (Plan, error)
@@ -89,17 +92,19 @@ type Store interface {
 	// SaveDraft replaces the draft. The error is problem.Stale if the draft's revision is not
 	// ifRevision, or problem.NotFound.
 	SaveDraft(ctx context.Context, planID string, d Document, ifRevision int64, e audit.Entry) (Plan, error)
-	// Publish makes the draft the next version and the current one. It allocates Cells for new
-	// limits. If the values of a limit change, it adds the old values to the limit's Formers. If
-	// the draft equals the current version, Publish returns the current version and changes
-	// nothing. The error is problem.Stale if the draft's revision is not ifRevision, or
-	// problem.NotFound.
+	// Publish makes the draft the next version, and makes this version current. It allocates
+	// Cells for new limits. If the values of a limit change, it adds the old values to the
+	// Formers of the limit. If the draft equals the current version, Publish returns the
+	// current version and changes nothing. The error is problem.Stale if the draft's revision
+	// is not ifRevision, or problem.NotFound.
 	Publish(ctx context.Context, planID string, ifRevision int64, e audit.Entry) (Plan, Version, error)
-	// PublishVersion makes an existing version current. The error is problem.Stale if the current
-	// version is not ifPublished, unless ifPublished is AnyVersion, or problem.NotFound.
+	// PublishVersion makes an existing version current. The error is problem.NotFound, or
+	// problem.Stale if the current version is not ifPublished. If ifPublished is AnyVersion,
+	// the current version can be any.
 	PublishVersion(ctx context.Context, planID string, number, ifPublished int, e audit.Entry) (Plan, Version, error)
-	// DeletePlan deletes a plan without tenants. The error is problem.Stale if the plan's revision
-	// is not ifRevision, problem.NotFound, or problem.Conflict with the code plan_in_use.
+	// DeletePlan deletes a plan that no tenant has. The error is problem.Stale if the plan's
+	// revision is not ifRevision, problem.NotFound, or problem.Conflict with the code
+	// plan_in_use.
 	DeletePlan(ctx context.Context, planID string, ifRevision int64, e audit.Entry) error
 	// Version returns one version of a plan. The error is problem.NotFound if there is none.
 	Version(ctx context.Context, planID string, number int) (Version, error)

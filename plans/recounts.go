@@ -6,18 +6,18 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Fate says what happens to the counters of a limit when a version is published.
+// A Fate says what happens to the counters of a limit when another version is published.
 type Fate string
 
 // The fates of counters.
 const (
-	// Kept means that the counters stay, and that the new quota, window and burst apply to them.
-	// The algorithm, the count_by and the anchor did not change.
+	// Kept means that the counters stay, and that the new quota, window and burst apply to
+	// them. The algorithm, the count_by and the anchor are the same as before.
 	Kept Fate = "kept"
-	// Fresh means that the limit counts from zero: it is new, or its algorithm, count_by or anchor
-	// changed.
+	// Fresh means that the limit starts with unused counters: the limit is new, or its algorithm,
+	// count_by or anchor changed.
 	Fresh Fate = "fresh"
-	// Dropped means that the new document does not contain the limit.
+	// Dropped means that the new version does not contain the limit.
 	Dropped Fate = "dropped"
 )
 
@@ -25,14 +25,14 @@ const (
 type Recount struct {
 	Policy, Limit string // slug of the policy, name of the limit
 	Fate          Fate
-	// Because lists the changed fields for which the counters are Fresh: "algorithm", "count_by" or
-	// "anchor". It is empty if the limit is new or dropped.
+	// Because lists the changed fields for which the limit gets new counters: "algorithm",
+	// "count_by" or "anchor". It is empty if the limit is new, or if Fate is not Fresh.
 	Because []string
 }
 
-// Recounts returns a Recount for each limit that differs between two documents. The limits of to
-// come first, in their order. After them come the limits that only from contains. Policies that are
-// off have no counters. If only the match or the mode of a policy changes, its counters stay.
+// Recounts returns a Recount for each limit that differs between two documents. First come the
+// limits of to, in their order, then the limits that only from contains. Policies that are off
+// have no counters. If only the match or the mode of a policy changes, its counters stay.
 func Recounts(from, to Document) []Recount {
 	before, after := counted(from), counted(to)
 	was, is := byName(before), byName(after)
@@ -64,7 +64,8 @@ type count struct {
 	limit   enforcement.Limit
 }
 
-// counted returns the limits of all policies that are not off, in canonical form.
+// counted returns the limits of all policies that are not off. A bucket without a burst gets
+// its quota as the burst.
 func counted(d Document) []count {
 	var out []count
 	for _, p := range d.c.Policies {
@@ -84,8 +85,8 @@ func counted(d Document) []count {
 	return out
 }
 
-// name returns the slug of the policy and the name of the limit. Limits of two documents with the
-// same name are compared.
+// name returns the slug of the policy and the name of the limit. Recounts compares limits of
+// two documents that have the same name.
 func (c *count) name() [2]string { return [2]string{c.policy, c.limit.Name} }
 
 func byName(list []count) map[[2]string]count {
@@ -96,7 +97,7 @@ func byName(list []count) map[[2]string]count {
 	return out
 }
 
-// parts returns which of the fields that identify counters differ between two limits with the same
+// parts returns the fields that identify counters and differ between two limits with the same
 // name.
 func parts(a, b count) []string {
 	var out []string

@@ -15,15 +15,16 @@ import (
 
 // Config configures a Service.
 type Config struct {
-	// SearchWork bounds the steps of the search for the request with the most charges. A plan
-	// that needs more steps is rejected even if it is valid. The default of 20,000 takes a
-	// fraction of a second, and usual plans need far fewer.
+	// SearchWork is the maximum number of steps of the search for the request with the most
+	// charges. A plan that needs more steps is rejected, even if it is valid. The default of
+	// 20,000 steps takes a fraction of a second. Usual plans need far fewer steps.
 	SearchWork int
 }
 
 // A Service validates changes of plans, stores them, and records them in the audit log. It
-// rejects the publication of a plan that can exceed MaxCharges. A plan's slug is accepted
-// wherever an ID is. A Service is safe for concurrent use.
+// rejects the publication of a plan with which one request could charge more than MaxCharges
+// counters. A parameter that names a plan is an ID or a slug. A Service is safe for concurrent
+// use.
 type Service struct {
 	store Store
 	work  int
@@ -35,7 +36,7 @@ func NewService(store Store, cfg Config) *Service {
 	return &Service{store: store, work: cfg.SearchWork}
 }
 
-// defaultPage is the number of rows of a listing whose filter has no limit.
+// defaultPage is the maximum number of rows in a list if the filter has no limit.
 const defaultPage = 100
 
 // Plan returns a plan. The error is problem.NotFound if there is none.
@@ -43,7 +44,7 @@ func (s *Service) Plan(ctx context.Context, idOrSlug string) (Plan, error) {
 	return s.store.Plan(ctx, idOrSlug)
 }
 
-// Plans lists plans by id, oldest first.
+// Plans lists the plans that match f by ID, oldest first.
 func (s *Service) Plans(ctx context.Context, f Filter) ([]Plan, error) {
 	if f.Limit <= 0 {
 		f.Limit = defaultPage
@@ -79,8 +80,8 @@ func (s *Service) SaveDraft(ctx context.Context, idOrSlug string, draft Document
 	return s.store.SaveDraft(ctx, p.ID, draft, ifRevision, e)
 }
 
-// ValidateDraft checks the saved draft with Inspect. It adds a warning if the draft equals the
-// published version. The error is problem.NotFound if there is no such plan.
+// ValidateDraft inspects the saved draft like Inspect. It adds a warning if the draft equals
+// the published version. The error is problem.NotFound if there is no such plan.
 func (s *Service) ValidateDraft(ctx context.Context, idOrSlug string) (Review, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -97,8 +98,9 @@ func (s *Service) ValidateDraft(ctx context.Context, idOrSlug string) (Review, e
 	return r, nil
 }
 
-// Diff returns the differences between the published version and the saved draft. Without a published version, the
-// draft is compared with an empty document. The error is problem.NotFound if there is no such plan.
+// Diff returns the differences from the published version to the saved draft. If no version is
+// published, it compares the draft with an empty document. The error is problem.NotFound if
+// there is no such plan.
 func (s *Service) Diff(ctx context.Context, idOrSlug string) (Diff, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -132,10 +134,11 @@ type Publish struct {
 	Note string
 }
 
-// Publish creates the next version from the draft and puts it into force for all tenants of the
-// plan. If the draft equals the version in force, Publish returns that version and changes
-// nothing. The error is problem.Invalid if the draft has faults or the note is too long, problem.NotFound, or problem.Stale if
-// the revision of the draft is not how.IfRevision.
+// Publish creates the next version from the draft and makes it the current version, which
+// applies to all tenants of the plan. If the draft equals the current version, Publish returns
+// that version and changes nothing. The error is problem.Invalid if the draft has faults or the
+// note is too long, problem.NotFound, or problem.Stale if the revision of the draft is not
+// how.IfRevision.
 func (s *Service) Publish(ctx context.Context, idOrSlug string, how Publish) (Plan, Version, error) {
 	note, err := cleanNote(how.Note)
 	if err != nil {
@@ -157,16 +160,17 @@ func (s *Service) Publish(ctx context.Context, idOrSlug string, how Publish) (Pl
 
 // PublishVersion contains the parameters of Service.PublishVersion.
 type PublishVersion struct {
-	Number int // of the version that comes into force
-	// IfPublished is the number of the current version that the caller has read, or 0 if any number will do.
+	Number int // number of the version to make current
+	// IfPublished is the number of the current version that the caller has read. If it is 0,
+	// the current version can be any.
 	IfPublished int
 	// Note is the reason for the publication, up to MaxNote characters. The audit log stores it.
 	Note string
 }
 
-// PublishVersion puts an earlier version back into force. The draft does not change. The
-// error is problem.Invalid if the note is too long, problem.NotFound if the plan or the version does not exist, or problem.Stale
-// if the current version is not how.IfPublished.
+// PublishVersion makes an existing version the current one. The draft does not change. The
+// error is problem.Invalid if the note is too long, problem.NotFound if the plan or the version
+// does not exist, or problem.Stale if the current version is not how.IfPublished.
 func (s *Service) PublishVersion(ctx context.Context, idOrSlug string, how PublishVersion) (Plan, Version, error) {
 	note, err := cleanNote(how.Note)
 	if err != nil {
@@ -187,7 +191,8 @@ func (s *Service) PublishVersion(ctx context.Context, idOrSlug string, how Publi
 	return s.store.PublishVersion(ctx, p.ID, how.Number, cmp.Or(how.IfPublished, AnyVersion), e)
 }
 
-// publishEntry returns the audit entry of a publication.
+// publishEntry returns the audit entry of a publication. after describes the version that
+// becomes current.
 func (s *Service) publishEntry(ctx context.Context, p Plan, after auditPlan) (audit.Entry, error) {
 	before, err := s.published(ctx, p)
 	if err != nil {
@@ -196,9 +201,9 @@ func (s *Service) publishEntry(ctx context.Context, p Plan, after auditPlan) (au
 	return entry(ctx, "plan.publish", p, before, &after), nil
 }
 
-// DeletePlan deletes a plan and its versions if no tenant is on the plan. The error is
-// problem.NotFound, problem.Stale if the revision of the plan is not ifRevision, or problem.Conflict with the code plan_in_use
-// if tenants are on the plan.
+// DeletePlan deletes a plan and its versions. The error is problem.NotFound, problem.Stale if
+// the revision of the plan is not ifRevision, or problem.Conflict with the code plan_in_use if
+// tenants have the plan.
 func (s *Service) DeletePlan(ctx context.Context, idOrSlug string, ifRevision int64) error {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -228,8 +233,9 @@ func (s *Service) Version(ctx context.Context, idOrSlug string, number int) (Ver
 	return s.store.Version(ctx, p.ID, number)
 }
 
-// Versions lists the versions of a plan with numbers lower than before, newest first. If before
-// is 0, the list starts with the newest. The error is problem.NotFound if the plan does not exist.
+// Versions lists at most limit versions of a plan whose number is lower than before, newest
+// first. If before is 0, the list starts with the newest version. The error is problem.NotFound
+// if the plan does not exist.
 func (s *Service) Versions(ctx context.Context, idOrSlug string, before, limit int) ([]Version, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -241,8 +247,9 @@ func (s *Service) Versions(ctx context.Context, idOrSlug string, before, limit i
 	return s.store.Versions(ctx, p.ID, before, limit)
 }
 
-// draftAt returns a plan if its draft has the given revision. The Store checks again during the
-// write, because the draft can change in between.
+// draftAt returns a plan if its draft has the given revision; otherwise the error is
+// problem.Stale. The Store compares the revision again when it writes, because the draft can
+// change in between.
 func (s *Service) draftAt(ctx context.Context, idOrSlug string, revision int64) (Plan, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -254,7 +261,7 @@ func (s *Service) draftAt(ctx context.Context, idOrSlug string, revision int64) 
 	return p, nil
 }
 
-// cleanNote validates a note and returns it without surrounding space.
+// cleanNote validates a note and returns it without spaces and line breaks at both ends.
 func cleanNote(note string) (string, error) {
 	note = strings.TrimSpace(strings.ReplaceAll(note, "\r\n", "\n"))
 	var f problem.Fields
@@ -262,20 +269,21 @@ func cleanNote(note string) (string, error) {
 	return note, f.Err()
 }
 
-// A Publication is an audit entry about a version that came into force.
+// A Publication says which version became current, when, and by whom. It is read from an audit
+// entry.
 type Publication struct {
 	Version int
 	Note    string // reason for the publication; may be empty
 	By      audit.Actor
 	At      time.Time
-	// Revision is the revision at which the version came into force.
+	// Revision is the revision at which the version became current.
 	Revision int64
 	// Entry is the ID of the audit entry.
 	Entry string
 }
 
 // PublicationOf converts an audit entry with the action "plan.publish". It returns false for
-// other entries and for content that it cannot parse.
+// entries with other actions, and if it cannot parse the entry.
 func PublicationOf(e audit.Entry) (Publication, bool) {
 	var after struct {
 		Version int    `json:"version"`
@@ -287,8 +295,9 @@ func PublicationOf(e audit.Entry) (Publication, bool) {
 	return Publication{Version: after.Version, Note: after.Note, By: e.Actor, At: e.At, Revision: e.Revision, Entry: e.ID}, true
 }
 
-// DraftOf returns the draft that an audit entry "plan.create" or "plan.save_draft" recorded. It
-// returns false for other entries and for content that it cannot parse.
+// DraftOf returns the draft in an audit entry with the action "plan.create" or
+// "plan.save_draft". It returns false for entries with other actions, and if it cannot parse
+// the entry.
 func DraftOf(e audit.Entry) (Document, bool) {
 	if e.Action != "plan.create" && e.Action != "plan.save_draft" {
 		return Document{}, false
@@ -307,8 +316,8 @@ func stale(slug string) error {
 	return problem.New(problem.Stale, "plan %s was changed since it was read", slug)
 }
 
-// published returns the current version for the audit log, or nil if there is none. If the
-// stored version cannot be parsed, the result has only its number, so that a new version can
+// published returns the current version for an audit entry, or nil if there is none. If the
+// stored version cannot be parsed, the result has only its number, so that another version can
 // still be published.
 func (s *Service) published(ctx context.Context, p Plan) (*auditPlan, error) {
 	if p.Published == 0 {
@@ -325,7 +334,7 @@ func (s *Service) published(ctx context.Context, p Plan) (*auditPlan, error) {
 	return out, nil
 }
 
-// An auditPlan is the form of a plan in the audit log.
+// An auditPlan is the JSON form of a plan in the audit log.
 type auditPlan struct {
 	ID      string    `json:"id"`
 	Slug    string    `json:"slug"`
@@ -335,8 +344,8 @@ type auditPlan struct {
 	Note    string    `json:"note,omitempty"`
 }
 
-// of adds the ID and the slug of plan p to a, and returns a. If a is nil, because there was nothing before the change or
-// is nothing after it, of returns nil.
+// of sets the ID and the slug in a to those of p, and returns a. a is nil if there is no plan
+// before or after the change; of then returns nil.
 func (a *auditPlan) of(p Plan) any {
 	if a == nil {
 		return nil

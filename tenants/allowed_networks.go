@@ -11,16 +11,17 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// MaxAllowedIPs is the maximum number of entries of Key.AllowedIPs.
+// MaxAllowedIPs is the maximum number of elements of Key.AllowedIPs.
 const MaxAllowedIPs = 50
 
-// Networks are ranges of IP addresses. In each range, the bits below the mask are 0, and an IPv4
-// address is not in the form of an IPv6 address. A range that is not valid contains no address.
+// Networks are ranges of IP addresses. In each range, the bits below the mask are 0. An IPv4
+// address is never written as an IPv6 address. A range that is not valid contains no address.
 type Networks []netip.Prefix
 
-// ParseNetworks parses a list of IP addresses and CIDR ranges. If some are invalid, the error is
-// problem.Invalid and names each of them by its index, like /2. An empty list means all addresses:
-// some generated clients send an empty list for a member that is not set.
+// ParseNetworks parses a list of IP addresses and CIDR ranges. If some are invalid, the error
+// is problem.Invalid, and names each of them by its index, like /2. An empty list stands for
+// all addresses, because some generated clients send an empty list for a member that is not
+// set.
 func ParseNetworks(texts []string) (Networks, error) {
 	var f problem.Fields
 	var list Networks
@@ -42,10 +43,10 @@ func ParseNetworks(texts []string) (Networks, error) {
 	return list, f.Err()
 }
 
-// parseNetwork parses an IP address or a CIDR range. For an address, it returns the range with only
-// this address.
+// parseNetwork parses an IP address or a CIDR range. For an address, it returns the range that
+// contains only this address.
 func parseNetwork(text string) (netip.Prefix, error) {
-	if strings.Contains(text, "%") { // also in what ParseAddr takes for a zone, like %eth0/64
+	if strings.Contains(text, "%") { // a % can also be in texts that ParseAddr reads as a zone, like %eth0/64
 		return netip.Prefix{}, errors.New("must not have a zone")
 	}
 	prefix, err := netip.ParsePrefix(text)
@@ -77,9 +78,9 @@ func (n Networks) Contains(ip netip.Addr) bool {
 	return false
 }
 
-// Within reports whether wide contains every address that n contains. An empty list stands for all
-// addresses. Within returns false for a range of n that only several ranges of wide together
-// contain.
+// Within reports whether wide contains every address that n contains. An empty list stands for
+// all addresses. Each range of n must be inside of a single range of wide: if only several
+// ranges of wide together contain it, Within returns false.
 func (n Networks) Within(wide Networks) bool {
 	if len(wide) == 0 {
 		return true
@@ -90,7 +91,7 @@ func (n Networks) Within(wide Networks) bool {
 	return len(n) > 0 && !slices.ContainsFunc(n, func(network netip.Prefix) bool { return !covered(network) })
 }
 
-// Texts returns the ranges as text. A range with one address is written as the address.
+// Texts returns the ranges as text. It writes a range with only one address as this address.
 func (n Networks) Texts() []string {
 	if len(n) == 0 {
 		return nil

@@ -20,7 +20,7 @@ func (s *Service) Keys(ctx context.Context, tenantID string, f Filter) ([]Key, e
 	return s.keys(ctx, s.ofTenant(tenantID), f)
 }
 
-// OperatorKeys lists the keys of the operator, as Keys does for a tenant.
+// OperatorKeys is like Keys, for the keys of the operator.
 func (s *Service) OperatorKeys(ctx context.Context, f Filter) ([]Key, error) {
 	return s.keys(ctx, ofOperator, f)
 }
@@ -31,7 +31,7 @@ func (s *Service) Key(ctx context.Context, tenantID, id string) (Key, error) {
 	return s.key(ctx, s.ofTenant(tenantID), id)
 }
 
-// OperatorKey returns a key of the operator, as Key does for a tenant.
+// OperatorKey is like Key, for a key of the operator.
 func (s *Service) OperatorKey(ctx context.Context, id string) (Key, error) {
 	return s.key(ctx, ofOperator, id)
 }
@@ -42,66 +42,68 @@ func (s *Service) CreateKey(ctx context.Context, tenantID string, n NewKey) (Key
 	return s.createKey(ctx, s.ofTenant(tenantID), n)
 }
 
-// CreateOperatorKey creates a key of the operator, as CreateKey does for a tenant.
+// CreateOperatorKey is like CreateKey, for a key of the operator.
 func (s *Service) CreateOperatorKey(ctx context.Context, n NewKey) (Key, string, error) {
 	return s.createKey(ctx, ofOperator, n)
 }
 
-// RotateKey creates a key that replaces an old one, and returns the new key with its token. The new
-// key has the name, scopes, bounds, addresses and period of validity of the old one. The old key
-// stays valid for overlap, which is at most MaxOverlap, unless it ends earlier anyway.
+// RotateKey creates a key that replaces an old one, and returns the new key with its token. The
+// new key has the name, scopes, bounds, addresses and length of validity of the old one. The
+// old key stays valid for the duration overlap, which is at most MaxOverlap. If the old key
+// expires earlier, it is valid only until then.
 //
-// The error is problem.NotFound, problem.Invalid, or problem.Conflict with the code key_ended if
-// the old key has ended, or key_rotated if it was already replaced.
+// The error is problem.NotFound, problem.Invalid, or problem.Conflict with the code key_ended
+// if the old key has ended, or key_rotated if it was replaced before.
 func (s *Service) RotateKey(ctx context.Context, tenantID, id string, overlap time.Duration) (Key, string, error) {
 	return s.rotateKey(ctx, s.ofTenant(tenantID), id, overlap)
 }
 
-// RotateOperatorKey replaces a key of the operator, as RotateKey does for a tenant.
+// RotateOperatorKey is like RotateKey, for a key of the operator.
 func (s *Service) RotateOperatorKey(ctx context.Context, id string, overlap time.Duration) (Key, string, error) {
 	return s.rotateKey(ctx, ofOperator, id, overlap)
 }
 
-// RevokeKey ends the validity of a key now. If the key is already revoked, it does nothing. The
-// error is problem.NotFound.
+// RevokeKey makes a key invalid now. If the key is already revoked, RevokeKey changes nothing.
+// The error is problem.NotFound.
 func (s *Service) RevokeKey(ctx context.Context, tenantID, id string) (Key, error) {
 	return s.revokeKey(ctx, s.ofTenant(tenantID), id)
 }
 
-// RevokeOperatorKey revokes a key of the operator, as RevokeKey does for a tenant. The error is
-// problem.Conflict with the code last_operator_key if the operator would have no valid key with the
-// scope manage.
+// RevokeOperatorKey is like RevokeKey, for a key of the operator. The error is problem.Conflict
+// with the code last_operator_key if the operator would then have no valid key with the scope
+// manage.
 func (s *Service) RevokeOperatorKey(ctx context.Context, id string) (Key, error) {
 	return s.revokeKey(ctx, ofOperator, id)
 }
 
 // RevokeKeyAndCreated revokes a key and all keys that were created with this key, directly or
-// through other keys. It revokes all of them or none.
+// through other keys. If there is an error, it revokes none of them.
 func (s *Service) RevokeKeyAndCreated(ctx context.Context, tenantID, id string) (Key, error) {
 	return s.revokeKeyAndCreated(ctx, s.ofTenant(tenantID), id)
 }
 
-// RevokeOperatorKeyAndCreated does what RevokeKeyAndCreated does, for a key of the operator. The
-// keys created with it may belong to tenants.
+// RevokeOperatorKeyAndCreated is like RevokeKeyAndCreated, for a key of the operator. The keys
+// that were created with it may belong to tenants.
 func (s *Service) RevokeOperatorKeyAndCreated(ctx context.Context, id string) (Key, error) {
 	return s.revokeKeyAndCreated(ctx, ofOperator, id)
 }
 
-// KeysCreatedBy lists the valid keys that were created with a key, directly or through other keys,
-// oldest first. The error is problem.NotFound.
+// KeysCreatedBy lists the valid keys that were created with the key with this ID, directly or
+// through other keys, oldest first. The error is problem.NotFound if there is no such key.
 func (s *Service) KeysCreatedBy(ctx context.Context, tenantID, id string) ([]Key, error) {
 	return s.keysCreatedBy(ctx, s.ofTenant(tenantID), id)
 }
 
-// KeysCreatedByOperatorKey does what KeysCreatedBy does, for a key of the operator. The list may
-// include keys of tenants.
+// KeysCreatedByOperatorKey is like KeysCreatedBy, for a key of the operator. The list may
+// contain keys of tenants.
 func (s *Service) KeysCreatedByOperatorKey(ctx context.Context, id string) ([]Key, error) {
 	return s.keysCreatedBy(ctx, ofOperator, id)
 }
 
-// An owner returns the TenantID of the keys that a method is about: "" for the operator, or the ID
-// of a tenant. The owner function of a tenant looks up the tenant in the store, so that an empty
-// argument cannot stand for the operator.
+// An owner returns the TenantID of the keys that a method is about: the ID of a tenant, or ""
+// for the operator. The owner function of a tenant looks up the tenant in the store. So if a
+// caller passes "" as a tenant, the error is problem.NotFound, and the method does not act on
+// keys of the operator.
 type owner func(ctx context.Context) (tenantID string, err error)
 
 func ofOperator(context.Context) (string, error) { return "", nil }
@@ -215,8 +217,8 @@ func revokeEntry(ctx context.Context, k Key, at time.Time) audit.Entry {
 	return keyEntry(ctx, "revoke", k, k, after)
 }
 
-// Rotatable returns a problem.Conflict if a key with these times has ended, or was already replaced
-// by a rotation.
+// Rotatable returns a problem.Conflict if a key with these times has ended at now, or if a
+// rotation has already replaced it.
 func Rotatable(expiresAt, revokedAt, now time.Time) error {
 	switch {
 	case !revokedAt.IsZero() && !revokedAt.After(now):
@@ -229,8 +231,9 @@ func Rotatable(expiresAt, revokedAt, now time.Time) error {
 	return nil
 }
 
-// Renewed returns the expiry time of a key that replaces k now. The new key is valid for a period
-// of the same length as k. If k does not expire, the new key does not either.
+// Renewed returns the time at which a key expires that replaces k at now. The new key is valid
+// for the same length of time as k. If k does not expire, neither does the new key, and the
+// time is zero.
 func (k Key) Renewed(now time.Time) time.Time {
 	if k.ExpiresAt.IsZero() {
 		return time.Time{}
@@ -238,10 +241,11 @@ func (k Key) Renewed(now time.Time) time.Time {
 	return now.Add(k.ExpiresAt.Sub(k.CreatedAt))
 }
 
-// instant returns the current time in milliseconds, a precision that every store supports.
+// instant returns the current time, rounded down to milliseconds. Every store can store this
+// precision.
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// mint returns a new key and its token. It stores nothing. The caller sets AllowedIPs.
+// mint returns a new key and its token, and stores nothing. The caller must set AllowedIPs.
 func mint(ctx context.Context, tenantID string, n NewKey, now time.Time) (Key, string) {
 	k := Key{ID: audit.NewID(), TenantID: tenantID, Name: n.Name, Scopes: n.Scopes, CreatedAt: now, CreatedBy: creator(ctx), Bounds: n.Bounds}
 	kind := TenantToken
@@ -256,8 +260,8 @@ func mint(ctx context.Context, tenantID string, n NewKey, now time.Time) (Key, s
 	return k, token
 }
 
-// creator returns the ID of the API key that sent the request of ctx. It returns "" if a person or
-// the bootstrap key sent it.
+// creator returns the ID of the API key that sent the request of ctx. If a person, a command or
+// the bootstrap key sent it, creator returns "".
 func creator(ctx context.Context) string {
 	actor, _ := audit.Who(ctx)
 	if !strings.HasSuffix(actor.Kind, "_key") || uuid.Validate(actor.ID) != nil { // the bootstrap key has no ID
@@ -272,8 +276,8 @@ func keyEntry(ctx context.Context, verb string, k Key, before, after any) audit.
 	return audit.Complete(ctx, e, before, after)
 }
 
-// JSON returns the form of the key that the API and the audit log show. It contains neither the
-// token nor its hash. Times are in UTC.
+// JSON returns the form of the key that the API and the audit log contain. It includes neither
+// the token nor its hash. Times are in UTC.
 func (k Key) JSON() (json.RawMessage, error) {
 	return json.Marshal(struct {
 		ID        string    `json:"id"`

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The kinds of tokens. A token has its kind after "hg_".
+// The kinds of tokens. The kind of a token follows the prefix "hg_".
 const (
 	OperatorToken = "op"
 	TenantToken   = "tn"
@@ -21,10 +21,10 @@ const (
 	tokenLength  = len("hg_xx_") + randomDigits + crcDigits
 )
 
-// NewToken returns a new random token: hg_, the kind, _, 256 random bits as 43 base-62 digits, and
-// 6 base-62 digits of the CRC-32 (IEEE) of all characters before. With this checksum, typing errors
-// are found without a lookup, and secret scanners can recognize tokens. The regular expression is
-// ^hg_(op|tn)_[0-9A-Za-z]{49}$.
+// NewToken returns a new random token. It consists of hg_, the kind, _, 256 random bits as 43
+// base-62 digits, and a checksum: the CRC-32 (IEEE) of all characters before it, as 6 base-62
+// digits. With the checksum, a mistyped token is found without a lookup, and secret scanners
+// can recognize tokens. The regular expression of a token is ^hg_(op|tn)_[0-9A-Za-z]{49}$.
 func NewToken(kind string) string {
 	var raw [32]byte
 	rand.Read(raw[:]) // cannot fail: crypto/rand ends the program instead
@@ -32,8 +32,9 @@ func NewToken(kind string) string {
 	return string(appendChecksum(body, string(body)))
 }
 
-// WellFormed reports whether a token has the form of NewToken and a correct checksum. It does not
-// look up the key. It allocates no memory, because every request calls it.
+// WellFormed reports whether a token has the form that NewToken returns and a correct checksum.
+// It does not look for a key with this token. It allocates no memory, because every request
+// calls it.
 func WellFormed(token string) bool {
 	if len(token) != tokenLength || !strings.HasPrefix(token, "hg_") || token[5] != '_' {
 		return false
@@ -44,15 +45,15 @@ func WellFormed(token string) bool {
 	return token[body:] == string(sum[:])
 }
 
-// HashToken returns the SHA-256 hash of a token. The hash is stored in place of the token. A slow
-// hash function is not needed, because a token contains 256 random bits.
+// HashToken returns the SHA-256 hash of a token. The store stores the hash and not the token. A
+// slow hash function is not needed, because a token contains 256 random bits.
 func HashToken(token string) [32]byte {
 	var room [128]byte // large enough for every token, so that the bytes stay on the stack
 	return sha256.Sum256(append(room[:0], token...))
 }
 
-// TokenHint returns the first and the last characters of a token. People recognize the key by them.
-// They are too few to guess the rest.
+// TokenHint returns the first and the last characters of a token, so that people can recognize
+// the key. These characters are too few to guess the rest of the token.
 func TokenHint(token string) string {
 	if len(token) < 16 {
 		return "…"
@@ -75,7 +76,7 @@ func appendChecksum(b []byte, body string) []byte {
 	return append(b, out[:]...)
 }
 
-// appendDigits appends a 256-bit number in base 62 with randomDigits digits, most significant
+// appendDigits appends a number below 2^256 as randomDigits digits in base 62, most significant
 // digit first.
 func appendDigits(b []byte, n *big.Int) []byte {
 	var out [randomDigits]byte

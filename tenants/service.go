@@ -15,9 +15,9 @@ type Config struct {
 	Now func() time.Time
 }
 
-// A Service changes tenants and API keys. For each change, it fills in defaults, validates, and
-// calls the Store, which also writes an entry of the audit log. Its methods accept the slug of a
-// tenant in place of its ID. A Service is safe for concurrent use.
+// A Service changes tenants and API keys. For each change, it fills in defaults, validates the
+// input, and calls the Store, which also writes an entry of the audit log. A parameter that
+// names a tenant is an ID or a slug. A Service is safe for concurrent use.
 type Service struct {
 	store Store
 	now   func() time.Time
@@ -39,7 +39,7 @@ func (s *Service) Tenant(ctx context.Context, idOrSlug string) (Tenant, error) {
 	return s.store.Tenant(ctx, idOrSlug)
 }
 
-// Tenants lists tenants in the order of their IDs, oldest first.
+// Tenants lists the tenants that match f in the order of their IDs, oldest first.
 func (s *Service) Tenants(ctx context.Context, f Filter) ([]Tenant, error) {
 	if f.Limit <= 0 {
 		f.Limit = DefaultPage
@@ -95,8 +95,9 @@ func (s *Service) DeleteTenant(ctx context.Context, idOrSlug string, ifRevision 
 	return s.store.DeleteTenant(ctx, t.ID, ifRevision, e)
 }
 
-// stale returns the error for a tenant whose revision is not the expected one. The Service checks
-// the revision before it validates, and the Store checks it again when it writes.
+// stale returns the error for a tenant whose revision is not the one that the caller expects.
+// The Service compares the revision before it validates the change, and the Store compares it
+// again when it writes.
 func stale(slug string) error {
 	return problem.New(problem.Stale, "tenant %s was changed since it was read", slug)
 }

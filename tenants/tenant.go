@@ -1,9 +1,9 @@
-// Package tenants manages tenants, which are the customers of the operator, and all API keys: those
-// of tenants and those of the operator.
+// Package tenants manages tenants, which are the customers of the operator, and all API keys:
+// those of tenants and those of the operator.
 //
-// Callers use a Service, which validates changes. A Store stores tenants and keys, and writes the
-// audit log. The package does not depend on HTTP, SQL or limiters. The limits of a tenant come from
-// its plan; see package plans.
+// Callers use a Service, which validates changes. A Store stores tenants and keys, and writes
+// the audit log. The package does not depend on HTTP, SQL or limiters. The limits of a tenant
+// come from its plan; see package plans.
 package tenants
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// Status is the status of a tenant: active or suspended.
+// Status says whether a tenant is active or suspended.
 type Status string
 
-// The statuses. If a tenant is suspended, its checks are denied, and its keys can only read.
+// The statuses. While a tenant is suspended, its checks are denied, and its keys can only read.
 const (
 	Active    Status = "active"
 	Suspended Status = "suspended"
 )
 
-// NoPolicy says how a check that matches no policy is decided.
+// NoPolicy says how a check is decided that no policy matches.
 type NoPolicy string
 
 // The values of NoPolicy.
@@ -40,9 +40,9 @@ type Document struct {
 	TimeZone         string   // IANA name, default UTC
 	BillingAnchorDay int      // 1 to 31, default 1
 	NoPolicy         NoPolicy // default allow
-	RedactValues     bool     // do not store attribute values of denied checks for the dashboard
-	RouteOptional    bool     // checks may leave out method and path; its inverse is require_route on the wire
-	MaxKeys          int64    // bound of live counters in Redis, MinKeys to MostKeys; 0: the setting of the nodes
+	RedactValues     bool     // do not store the attribute values of denied checks
+	RouteOptional    bool     // checks may leave out method and path; on the wire, the member require_route has the opposite value
+	MaxKeys          int64    // maximum number of live counters in Redis, from MinKeys to MostKeys; 0: the nodes' setting applies
 }
 
 // A Tenant is a customer of the operator, with its own keys, counters and members.
@@ -51,14 +51,14 @@ type Tenant struct {
 	Slug string // never changes
 	// Number identifies the tenant in counter keys. It is allocated once and never reused.
 	Number uint32
-	// Home is the hash tag in the Redis keys of all counters of the tenant. In a Redis cluster, it
-	// puts these counters on the same node. By default, it is one of 64 tags and computed from
-	// Number.
+	// Home is the hash tag in the Redis keys of all counters of the tenant. In a Redis cluster,
+	// it puts these counters on the same node. By default, it is one of 64 tags and is computed
+	// from Number.
 	Home string
 	Document
 	// PlanID is the ID of the plan whose slug is Document.Plan; "" if the tenant has no plan.
 	PlanID string
-	// PlanRevision is the revision at which the tenant last changed its plan.
+	// PlanRevision is the revision at which the tenant last got another plan.
 	PlanRevision int64
 	// Revision is the revision of the last change of the tenant. The API uses it as the ETag.
 	Revision  int64
@@ -74,7 +74,8 @@ const (
 	ScopeCheck  Scope = "check"
 	ScopeRead   Scope = "read"
 	ScopeManage Scope = "manage"
-	// ScopeIdentify is the scope of a customer's key, which says only whose request a gateway forwards.
+	// ScopeIdentify is the scope of a key that a tenant's customer sends. Such a key only says
+	// from which customer a request is that a gateway forwards.
 	ScopeIdentify Scope = "identify"
 )
 
@@ -84,38 +85,39 @@ type Key struct {
 	TenantID  string // "" for a key of the operator, which can access every tenant
 	Name      string
 	Hash      [32]byte // SHA-256 of the token
-	Hint      string   // first and last characters, to recognize the key: "hg_tn_Ab3d…9xYz"
+	Hint      string   // first and last characters of the token, by which people recognize the key, like "hg_tn_Ab3d…9xYz"
 	Scopes    []Scope
 	ExpiresAt time.Time // zero if the key does not expire
-	RevokedAt time.Time // zero if not revoked; in the future if rotated: the key is valid until then
+	RevokedAt time.Time // zero if the key is not revoked; in the future if the key was rotated: it is valid until then
 	CreatedAt time.Time
-	// CreatedBy is the ID of the API key that created or rotated this key. It is "" if a person, a
-	// command or the bootstrap key did.
+	// CreatedBy is the ID of the API key that was used to create or rotate this key. It is ""
+	// if a person, a command or the bootstrap key created or rotated it.
 	CreatedBy string
-	// LastUsedAt is the last time at which the key authenticated a request on any node. Nodes store
-	// it once a minute. It is zero if the key was never used.
+	// LastUsedAt is the last time at which the key authenticated a request on any node. It is
+	// zero if the key was never used. Nodes store it once a minute, so it can be a minute too
+	// early.
 	LastUsedAt time.Time
-	// AllowedIPs are the addresses from which the key may be used. If it is empty, all addresses
-	// may use the key.
+	// AllowedIPs are the ranges of addresses from which the key may be used. If it is empty,
+	// the key may be used from all addresses.
 	AllowedIPs Networks
 	Bounds
 	Revision int64
 }
 
-// A KeyUse is the time at which one node last used a key.
+// A KeyUse is the last time at which one node used a key.
 type KeyUse struct {
 	ID string // of the key
 	At time.Time
 }
 
-// Bounds restrict which checks may be sent with a key. Without them, the holder of a key could use
-// up the quota of the tenant with one check.
+// Bounds restrict which checks may be sent with a key. Without a bound, the holder of a key
+// could use up the quota of the tenant with one check.
 type Bounds struct {
-	MaxCost  int64 // largest cost of one check; 0: no bound
-	PeekOnly bool  // checks must have the mode peek
+	MaxCost  int64 // maximum cost of one check; 0: no maximum
+	PeekOnly bool  // set if checks must have the mode peek
 }
 
-// Within reports whether every check that b allows is also allowed by wide.
+// Within reports whether wide allows every check that b allows.
 func (b Bounds) Within(wide Bounds) bool {
 	return (wide.MaxCost == 0 || b.MaxCost > 0 && b.MaxCost <= wide.MaxCost) && (b.PeekOnly || !wide.PeekOnly)
 }
@@ -123,7 +125,8 @@ func (b Bounds) Within(wide Bounds) bool {
 // Operator reports whether the key belongs to the operator.
 func (k Key) Operator() bool { return k.TenantID == "" }
 
-// Kind returns the first part of audit actions about the key: "key" or "operator_key".
+// Kind returns the first part of the audit actions about the key: "key", or "operator_key" if
+// the key belongs to the operator.
 func (k Key) Kind() string {
 	if k.Operator() {
 		return "operator_key"
@@ -133,28 +136,29 @@ func (k Key) Kind() string {
 
 // A Filter selects rows of a list. After is the ID of the last row of the previous page, or "".
 type Filter struct {
-	Query  string // part of the slug or name
+	Query  string // a part of the slug or name; for keys, of the name
 	Status Status
 	Plan   string // slug
 	After  string
 	Limit  int
 }
 
-// A Store stores tenants and keys. Each method that changes something is one transaction, which
-// also writes the audit entry e, raises the revision, and adds tombstones for deleted rows. The
-// Store sets ID, At and Revision of the entry. Implementations pass storetest.Run.
+// A Store stores tenants and keys. Each method that changes something is one transaction. The
+// transaction also writes the audit entry e, raises the revision, and adds tombstones for
+// deleted rows. The Store sets ID, At and Revision of the entry. Implementations pass
+// storetest.Run.
 type Store interface {
 	// Tenant returns the tenant with an ID or slug. The error is problem.NotFound if there is none.
 	Tenant(ctx context.Context, idOrSlug string) (Tenant, error)
-	// Tenants lists tenants in the order of their IDs, oldest first.
+	// Tenants lists the tenants that match f in the order of their IDs, oldest first.
 	Tenants(ctx context.Context, f Filter) ([]Tenant, error)
 	// CreateTenant creates a tenant and sets its Number and Home. The error is problem.Conflict
 	// with the code slug_taken, or problem.Invalid at /plan if the plan does not exist or was never
 	// published.
 	CreateTenant(ctx context.Context, t Tenant, e audit.Entry) (Tenant, error)
-	// UpdateTenant replaces the document of a tenant. If the plan changes, it sets PlanRevision.
-	// The error is problem.Stale if the stored revision is not ifRevision, problem.NotFound, or
-	// problem.Invalid at /plan.
+	// UpdateTenant replaces the document of a tenant. If the tenant gets another plan, it sets
+	// PlanRevision. The error is problem.Stale if the stored revision is not ifRevision,
+	// problem.NotFound, or problem.Invalid at /plan.
 	UpdateTenant(ctx context.Context, t Tenant, ifRevision int64, e audit.Entry) (Tenant, error)
 	// DeleteTenant deletes a tenant and its keys. The error is problem.Stale if the stored revision
 	// is not ifRevision, or problem.NotFound.
@@ -167,17 +171,20 @@ type Store interface {
 	// problem.NotFound if there is no such key, or if it belongs to another tenant.
 	Key(ctx context.Context, tenantID, id string) (Key, error)
 	CreateKey(ctx context.Context, k Key, e audit.Entry) (Key, error)
-	// RotateKey stores the key next, and sets the end of the old key to until.
+	// RotateKey stores the key next, and sets the end of the old key, which has the given ID,
+	// to until. If the old key ends earlier, that end stays.
 	RotateKey(ctx context.Context, tenantID, id string, until time.Time, next Key, e audit.Entry) (Key, error)
-	// RevokeKey sets the end of a key to at, unless it ends earlier. The error is problem.Conflict
-	// with the code last_operator_key if the operator would have no valid key with the scope
-	// manage.
+	// RevokeKey sets the end of a key to at, unless the key ends earlier. The error is
+	// problem.Conflict with the code last_operator_key if the operator would then have no valid
+	// key with the scope manage.
 	RevokeKey(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry) (Key, error)
-	// RevokeKeyAndCreated revokes a key as RevokeKey does, and also the keys that KeysCreatedBy
-	// lists: all of them or none. entry returns the audit entry for each of the latter.
+	// RevokeKeyAndCreated revokes a key like RevokeKey, and also the keys that KeysCreatedBy
+	// lists. If there is an error, it revokes none of them. entry returns the audit entry for
+	// each of the listed keys.
 	RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry, entry func(Key) audit.Entry) (Key, error)
-	// KeysCreatedBy lists the keys that are valid at at and that were created with a key, directly
-	// or through other keys, oldest first. If tenantID is "", the list includes keys of the
-	// operator and of all tenants, otherwise only keys of this tenant.
+	// KeysCreatedBy lists the keys that were created with the key with this ID, directly or
+	// through other keys, oldest first. It leaves out keys that are not valid at the time at.
+	// If tenantID is "", the list contains keys of the operator and of all tenants, otherwise
+	// only keys of this tenant.
 	KeysCreatedBy(ctx context.Context, tenantID, id string, at time.Time) ([]Key, error)
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Maximum lengths of the fields of a tenant or a key.
+// Bounds of the fields of a tenant or a key.
 const (
 	MaxName   = 200 // characters
 	maxZone   = 64  // bytes; every IANA name is shorter
 	maxScopes = 4
 
-	MinKeys, MostKeys = 1000, 1_000_000_000 // of Document.MaxKeys
+	MinKeys, MostKeys = 1000, 1_000_000_000 // bounds of Document.MaxKeys
 
-	MinCustomerKey, MaxCustomerKey = 16, 4096 // bytes of NewKey.Token
+	MinCustomerKey, MaxCustomerKey = 16, 4096 // lengths of NewKey.Token, in bytes
 
-	MaxCost = 1<<31 - 1 // of Bounds.MaxCost, and the largest cost of a check
+	MaxCost = 1<<31 - 1 // the maximum of Bounds.MaxCost, and the maximum cost of a check
 )
 
-// Normalise returns the document with all defaults filled in.
+// Normalise returns the document with the defaults in place of empty fields.
 func Normalise(d Document) Document {
 	d.Status = cmp.Or(d.Status, Active)
 	d.TimeZone = cmp.Or(d.TimeZone, "UTC")
@@ -32,8 +32,8 @@ func Normalise(d Document) Document {
 	return d
 }
 
-// Validate returns an Invalid problem with JSON pointers to all faults of a normalized
-// document. The Store checks whether the plan exists.
+// Validate returns a problem.Invalid with JSON pointers to all faults of a normalized document,
+// or nil. It does not check whether the plan exists; the Store does.
 func Validate(d Document) error {
 	var f problem.Fields
 	faults(&f, d)
@@ -62,8 +62,8 @@ func faults(f *problem.Fields, d Document) {
 	}
 }
 
-// validZone reports whether name is in the time zone database. It rejects "Local", whose
-// meaning differs between nodes, and "".
+// validZone reports whether name is in the time zone database. It rejects "" and "Local". The
+// meaning of "Local" is not the same on all nodes.
 func validZone(name string) bool {
 	if name == "" || name == "Local" || len(name) > maxZone {
 		return false
@@ -77,14 +77,16 @@ type NewKey struct {
 	Name      string // 1 to 200 characters
 	Scopes    []Scope
 	ExpiresAt time.Time // zero if the key does not expire
-	// AllowedIPs are the IP addresses and CIDR ranges from which the key may be used, at most MaxAllowedIPs; empty: all.
+	// AllowedIPs are the IP addresses and CIDR ranges from which the key may be used, at most
+	// MaxAllowedIPs. If it is empty, the key may be used from all addresses.
 	AllowedIPs []string
-	// Token is the key that a customer has already, instead of a new token. Only the scope identify is then possible.
+	// Token is a key that a customer already has. If it is set, no new token is created, and
+	// the only possible scope is identify.
 	Token string
 	Bounds
 }
 
-// Validate returns an Invalid problem with JSON pointers to all faults of the fields.
+// Validate returns a problem.Invalid with JSON pointers to all faults of the fields, or nil.
 func (k NewKey) Validate(now time.Time) error {
 	var f problem.Fields
 	f.Line("/name", k.Name, 1, MaxName)
@@ -114,7 +116,7 @@ func (k NewKey) Validate(now time.Time) error {
 	return f.Err()
 }
 
-// validateScopes adds the faults of the scopes, each by itself.
+// validateScopes adds a fault to f for each scope that is invalid on its own.
 func (k NewKey) validateScopes(f *problem.Fields) {
 	switch {
 	case len(k.Scopes) == 0:
@@ -135,7 +137,7 @@ func (k NewKey) validateScopes(f *problem.Fields) {
 	}
 }
 
-// visible reports whether text has only visible ASCII characters.
+// visible reports whether text has only visible ASCII characters; a space is not visible.
 func visible(text string) bool {
 	for i := range len(text) {
 		if text[i] < '!' || text[i] > '~' {
@@ -145,7 +147,7 @@ func visible(text string) bool {
 	return true
 }
 
-// MaxOverlap is the longest time that an old key stays valid after its rotation.
+// MaxOverlap is the longest time for which an old key stays valid after its rotation.
 const MaxOverlap = 7 * 24 * time.Hour
 
 // validateOverlap returns an error if overlap is not between 0 and MaxOverlap.

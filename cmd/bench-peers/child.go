@@ -19,8 +19,8 @@ const (
 	stopPatience  = 15 * time.Second
 )
 
-// A child is a process that bench has started. On Linux, the kernel ends it if bench is
-// killed.
+// A child is a process that this command has started. On Linux, the kernel kills the process if
+// this command is killed.
 type child struct {
 	name    string
 	cmd     *exec.Cmd
@@ -28,8 +28,8 @@ type child struct {
 	out     *transcript
 }
 
-// start starts a program. Its environment has only env and the variables that all
-// programs need.
+// start starts a program. Its environment contains only env and the variables that all programs
+// need.
 func (b *bench) start(name string, env []string, program string, args ...string) (*child, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = b.folder
@@ -46,7 +46,8 @@ func (b *bench) start(name string, env []string, program string, args ...string)
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// stop ends the process and waits until it has ended.
+// stop asks the process to end. After stopPatience, it kills the process. It returns when the
+// process has ended.
 func (c *child) stop() {
 	c.running.SignalGroup(syscall.SIGTERM)
 	select {
@@ -57,7 +58,8 @@ func (c *child) stop() {
 	}
 }
 
-// await waits until the output of the process matches re. It returns the first submatch.
+// await waits until the output of the process matches re, and returns the first submatch. It
+// returns an error if the process ends, or after startPatience.
 func (c *child) await(re *regexp.Regexp) (string, error) {
 	overdue := time.After(startPatience)
 	for {
@@ -75,7 +77,8 @@ func (c *child) await(re *regexp.Regexp) (string, error) {
 	}
 }
 
-// listens waits until a server accepts connections at the address.
+// listens waits until the process accepts connections at the address. It returns an error if
+// the process ends, or after startPatience.
 func (c *child) listens(address string) error {
 	overdue := time.After(startPatience)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -96,7 +99,7 @@ func (c *child) listens(address string) error {
 	}
 }
 
-// freePorts returns loopback ports that no process listens on now.
+// freePorts returns n loopback ports on which no process listens now.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, n)
 	for i := range ports {
@@ -110,7 +113,7 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// A transcript keeps the output of a process, up to a maximum size.
+// A transcript stores the output of a process, up to maxTranscript bytes.
 type transcript struct {
 	mu      sync.Mutex
 	text    bytes.Buffer

@@ -23,24 +23,24 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// The load of the group grpc: callers that call again when they have an answer, over a few
-// connections, as the worker threads of Envoy do.
+// The load of the group grpc. Each caller makes its next call when it has the response to the
+// previous one. The callers share a few connections, like the worker threads of Envoy.
 const (
 	grpcCallers     = 64
 	grpcConnections = 4
-	grpcPatience    = 30 * time.Second // for answers after the end
+	grpcPatience    = 30 * time.Second // how long to wait for responses after the end
 )
 
-// descriptorCounts has the numbers of descriptors of a call in the group grpc.
+// descriptorCounts contains the numbers of descriptors per call that the group grpc measures.
 var descriptorCounts = []int{1, 10}
 
 const envoyGRPC = "envoyproxy/ratelimit gRPC"
 
-// grpcContenders has the services with the rate limit service of Envoy, by their names in
-// the group grpc.
+// grpcContenders contains the services that implement the rate limit service of Envoy. name is
+// the name of each in the group grpc.
 var grpcContenders = []struct{ name, service string }{{embedded, embedded}, {exactTCP, exactTCP}, {envoyGRPC, envoy}}
 
-// measureGRPC measures the highest rate of calls of ShouldRateLimit.
+// measureGRPC measures the highest rate at which each service answers calls of ShouldRateLimit.
 func (b *bench) measureGRPC(ctx context.Context) error {
 	b.results.grpc = map[int]map[string]series{}
 	// The client uses one thread, as in the group http.
@@ -68,13 +68,16 @@ func (b *bench) measureGRPC(ctx context.Context) error {
 	return nil
 }
 
-// A message is an encoded RateLimitRequest with places for the numbers of users.
+// A message is an encoded RateLimitRequest. places contains the positions of the placeholders
+// in text.
 type message struct {
 	text   []byte
 	places []int
 }
 
-// newMessage returns a request whose descriptors each have one user.
+// newMessage returns an encoded request with a number of descriptors. Each descriptor has one
+// entry with the key "user", whose value is a placeholder. fill replaces each placeholder with
+// a random user.
 func newMessage(descriptors int) (*message, error) {
 	request := &ratelimitv3.RateLimitRequest{Domain: "bench"}
 	for range descriptors {
@@ -97,7 +100,7 @@ func newMessage(descriptors int) (*message, error) {
 	}
 }
 
-// fill replaces the places of text, which is a copy of the message, by random users.
+// fill replaces the placeholders in text by random users. text is a copy of the text of m.
 func (m *message) fill(text []byte, random *rand.Rand) {
 	for _, at := range m.places {
 		user := random.IntN(users)
@@ -108,7 +111,7 @@ func (m *message) fill(text []byte, random *rand.Rand) {
 	}
 }
 
-// A grpcAnswer has the members of a RateLimitResponse that the client reads.
+// A grpcAnswer contains the members of a RateLimitResponse that the client reads.
 type grpcAnswer struct {
 	code     ratelimitv3.RateLimitResponse_Code
 	statuses int
@@ -139,8 +142,8 @@ func (a *grpcAnswer) read(b []byte) error {
 	return nil
 }
 
-// prepared is a codec that sends encoded requests, and reads answers without building them, so
-// that the client leaves the processors to the server.
+// prepared is a gRPC codec. It sends requests that are already encoded, and reads only some
+// members of responses. So the client needs little processor time, which is left to the server.
 type prepared struct{}
 
 func (prepared) Name() string { return "proto" }
@@ -155,8 +158,8 @@ func (prepared) Unmarshal(data mem.BufferSlice, v any) error {
 	return v.(*grpcAnswer).read(text.ReadOnlyData())
 }
 
-// callGRPC calls a service for a time, and waits for the last answers. The result counts calls:
-// one is allowed if all its descriptors are.
+// callGRPC calls a service for the given duration, and then waits for the last responses. The
+// result counts calls: a call is allowed if all its descriptors are.
 func callGRPC(ctx context.Context, s *service, m *message, duration time.Duration) (*load.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, duration+grpcPatience)
 	defer cancel()
@@ -198,7 +201,8 @@ func callGRPC(ctx context.Context, s *service, m *message, duration time.Duratio
 	return sum, nil
 }
 
-// A grpcCaller makes one call after another: it makes the next one when it has the answer.
+// A grpcCaller makes calls one after another: it makes the next call when it has the response
+// to the previous one.
 type grpcCaller struct {
 	conn    *grpc.ClientConn
 	message *message

@@ -28,11 +28,12 @@ import (
 	"github.com/headgate/headgate/enforcement/redis"
 )
 
-// libraryQuota is the quota in the benchmarks of libraries. It is so high that even a
-// single key is never denied.
+// libraryQuota is the quota in the benchmarks of libraries. It is so high that no request is
+// denied, even if all requests have the same key.
 const libraryQuota = 1_000_000_000
 
-// libraryKeys is the number of keys in benchmarks with many keys. A key has 24 bytes.
+// libraryKeys is the number of keys in benchmarks with many keys. The name of a key has 24
+// bytes.
 const libraryKeys = 100_000
 
 var keyNames = sync.OnceValue(func() []string { return numbered(libraryKeys) })
@@ -48,12 +49,12 @@ func numbered(n int) []string {
 // A library is a rate-limit library that is called in this process.
 type library struct {
 	name string
-	// worker returns a function for use by one goroutine. That function charges one
-	// unit to a key and reports whether it was allowed.
+	// worker returns a function that one goroutine can use. The function charges one unit to a
+	// key and reports whether the request was allowed.
 	worker func() func(key int) (bool, error)
 }
 
-// A spread is the number of goroutines and keys with which a library is called.
+// A spread says with how many goroutines and how many keys a library is called.
 type spread struct{ goroutines, keys int }
 
 func (s spread) String() string {
@@ -70,8 +71,8 @@ func (s spread) String() string {
 // spreads are the columns of the tables.
 var spreads = []spread{{1, 1}, {2, 1}, {64, 1}, {1, libraryKeys}, {2, libraryKeys}, {64, libraryKeys}}
 
-// libraryContender returns a contender that calls a library. stride is the number of
-// calls that a goroutine makes before it reads the clock again.
+// libraryContender returns a contender that calls a library. A goroutine reads the clock only
+// after every stride calls.
 func (b *bench) libraryContender(l library, how spread, stride int) contender {
 	workers := make([]func(int) (bool, error), how.goroutines)
 	for i := range workers {
@@ -121,7 +122,8 @@ func (b *bench) libraryContender(l library, how spread, stride int) contender {
 	}}
 }
 
-// compare measures libraries in rotation, for each spread.
+// compare measures libraries in rotation, for each of spreads. stride is that of
+// libraryContender.
 func (b *bench) compare(ctx context.Context, title string, libraries []library, stride int) (map[spread]map[string]series, error) {
 	all := map[spread]map[string]series{}
 	for _, how := range spreads {
@@ -147,11 +149,11 @@ const (
 	rueidisLimit  = "rueidislimiter"
 )
 
-// measureRedis compares libraries that store their counters in Redis. It also measures
-// the cost of a check within Redis.
+// measureRedis compares libraries that store their counters in Redis. It also measures how much
+// time a check takes in Redis itself.
 func (b *bench) measureRedis(ctx context.Context) error {
-	// A long timeout does not change the measured times. It lets a run finish on a
-	// machine on which Redis does not run for 50 ms.
+	// The timeout is long, so that a run can finish even if the machine does not run Redis for
+	// 50 ms. It does not change the measured times.
 	exact, err := redis.New(ctx, redis.Config{
 		URL: b.redis.url, Prefix: "engine:", Timeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -258,14 +260,15 @@ func engineLibrary(name string, l enforcement.Limiter) library {
 	}}
 }
 
-// plainScript counts in a fixed window with as few commands as possible.
+// plainScript counts in a fixed window with as few commands as possible. measureScript compares
+// Headgate's script with it.
 const plainScript = `
 local n = redis.call('INCRBY', KEYS[1], ARGV[1])
 if n == tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return n`
 
-// measureScript measures the time that Redis itself needs for a check, in calls of 32
-// checks, and compares it with the plain script. It also measures the memory of a
+// measureScript measures the time that Redis itself needs for a check. It sends calls of 32
+// checks, and compares them with calls of plainScript. It also measures the memory of a
 // counter.
 func (b *bench) measureScript(ctx context.Context, l enforcement.Limiter) error {
 	client, script := b.redis.client, goredis.NewScript(plainScript)
@@ -353,7 +356,8 @@ func (b *bench) scriptMicros(ctx context.Context) (float64, error) {
 	return sum, nil
 }
 
-// counterBytes returns the mean MEMORY USAGE of the limiter's counters.
+// counterBytes returns the mean memory of the limiter's counters in Redis in bytes, as MEMORY
+// USAGE reports it.
 func (b *bench) counterBytes(ctx context.Context) (float64, error) {
 	sum, n := int64(0), 0
 	keys := b.redis.client.Scan(ctx, 0, "engine:*", 1000).Iterator()
@@ -375,7 +379,7 @@ func (b *bench) counterBytes(ctx context.Context) (float64, error) {
 
 var throttledQuota = throttled.RateQuota{MaxRate: throttled.PerHour(libraryQuota), MaxBurst: libraryQuota}
 
-// limiterOf returns a limiter of the library ulule/limiter on a store.
+// limiterOf returns a limiter of the library ulule/limiter that stores its counters in store.
 func limiterOf(store limiter.Store) *limiter.Limiter {
 	return limiter.New(store, limiter.Rate{Period: window, Limit: libraryQuota})
 }

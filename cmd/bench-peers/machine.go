@@ -17,11 +17,12 @@ import (
 	"github.com/headgate/headgate/internal/servertest/process"
 )
 
-// ticksPerSecond is the number of clock ticks in a second. /proc has processor times in ticks.
+// ticksPerSecond is the number of clock ticks in a second. The processor times in /proc are in
+// ticks.
 const ticksPerSecond = 100
 
-// processor returns the processor time of a process in seconds: user and system time of
-// all its threads.
+// processor returns the processor time of a process in seconds: the user time and the system
+// time of all its threads.
 func processor(pid int) (float64, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -50,14 +51,16 @@ func ownProcessor() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// A usage contains processor times in seconds, since the start of the machine or of the processes.
+// A usage contains processor times in seconds: ours of this command, its children and Redis,
+// since they started; the others since the machine started.
 type usage struct {
 	at           time.Time
 	ours         float64
-	busy, stolen float64 // of the whole machine; stolen: used by other virtual machines
+	busy, stolen float64 // of the whole machine; stolen is the time that other virtual machines of the host used
 }
 
-// use returns the processor time of bench with its children, and of the whole machine.
+// use returns the processor times of this command with its children, and of the whole machine,
+// up to now.
 func (b *bench) use() usage {
 	u := usage{at: time.Now(), ours: ownProcessor() + b.ended}
 	for _, c := range b.children {
@@ -80,7 +83,8 @@ func (b *bench) use() usage {
 	return u
 }
 
-// others returns a text that says how much processor time other programs have used since before.
+// others returns a text that says which part of the processor time other programs have used
+// between before and u.
 func (u usage) others(before usage) string {
 	all := u.at.Sub(before.at).Seconds() * float64(runtime.NumCPU())
 	other := max(0, u.busy-before.busy-(u.ours-before.ours))

@@ -20,13 +20,13 @@ import (
 // options has the command-line options of a run.
 type options struct {
 	rounds  int
-	seconds float64 // seconds of load for each service in each round
+	seconds float64 // seconds of load on each service in each round
 	groups  []string
 	write   bool
 	page    string
 }
 
-// allGroups has the groups of benchmarks in the order in which they run.
+// allGroups contains the groups of benchmarks in the order in which they run.
 var allGroups = []string{"http", "rate", "batch", "redis", "memory", "grpc", "overload"}
 
 func main() {
@@ -82,7 +82,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// A bench has the state of one run of the command.
+// A bench contains the state of one run of the command.
 type bench struct {
 	options
 	folder   string // temporary folder; removed at the end
@@ -144,11 +144,11 @@ func run(ctx context.Context, o options) (err error) {
 	return errors.Join(err, b.report(err == nil))
 }
 
-// folderPrefix is the beginning of the names of temporary folders. The process ID
-// follows.
+// folderPrefix is the beginning of the names of temporary folders. The process ID follows it in
+// the name.
 const folderPrefix = "headgate-bench-"
 
-// removeLeft removes the temporary folders of runs that were killed.
+// removeLeft removes the temporary folders of earlier runs that were killed.
 func removeLeft() {
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	for _, folder := range left {
@@ -159,8 +159,9 @@ func removeLeft() {
 	}
 }
 
-// report prints the parts of docs/performance.md of which the run has measured a group. If complete
-// is true, it also writes the parts of which the run has measured all groups to the file.
+// report prints each part of docs/performance.md for which the run has measured at least one
+// group. If complete is true and -write is set, it also writes to the file each part whose
+// groups were all measured.
 func (b *bench) report(complete bool) (err error) {
 	for i := range parts {
 		p := &parts[i]
@@ -188,10 +189,10 @@ func (b *bench) stop() {
 	}
 }
 
-// progress prints on standard error what is measured now.
+// progress prints to standard error what the command measures now.
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
 
-// build runs the go command to build a program.
+// build builds a program with the go command. args are the arguments of the go command.
 func build(ctx context.Context, env []string, args ...string) error {
 	progress("go %s", strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, "go", args...)

@@ -5,21 +5,24 @@ import (
 	"slices"
 )
 
-// A slot has the measurements of one contender in one round. A value that was not measured is NaN.
+// A slot contains the measurements of one contender in one round. A value that was not measured
+// is NaN.
 type slot struct {
-	perSecond float64 // checks
+	perSecond float64 // checks per second
 	p50, p99  float64 // latency of requests, in milliseconds
-	server    float64 // processor time of the server per check, in microseconds
+	// Processor time of the server per check, in microseconds; redis and generator are those of
+	// Redis and of the load generator.
+	server    float64
 	redis     float64
 	generator float64
 	allocs    float64 // allocations of the server per check
-	nanos     float64 // elapsed time per check, only for libraries
-	// Fractions of the checks: decided by a failure mode, answered with 503, and denied
-	// or failed.
+	nanos     float64 // elapsed time per check, in nanoseconds; only measured for libraries
+	// degraded is the fraction of the checks that a failure mode decided, unavailable that of
+	// the checks with status 503, and failed that of the checks that were denied or failed.
 	degraded, unavailable, failed float64
 }
 
-// A series has the slots of one contender, in the order of the rounds.
+// A series contains the slots of one contender, one for each round, in the order of the rounds.
 type series []slot
 
 // A value selects one of the measurements in a slot.
@@ -35,8 +38,7 @@ func bothTimes(s slot) float64   { return s.server + s.redis }
 func allocations(s slot) float64 { return s.allocs }
 func nanos(s slot) float64       { return s.nanos }
 
-// median returns the median of the numbers in all that are finite. If there are none, it returns
-// NaN.
+// median returns the median of the finite numbers in all. If there are none, it returns NaN.
 func median(all []float64) float64 {
 	all = slices.DeleteFunc(slices.Clone(all), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	if len(all) == 0 {
@@ -47,7 +49,7 @@ func median(all []float64) float64 {
 	return (all[(n-1)/2] + all[n/2]) / 2
 }
 
-// median returns the median of one measurement over all rounds.
+// median returns the median of the measurement v over all rounds.
 func (s series) median(v value) float64 {
 	all := make([]float64, 0, len(s))
 	for _, one := range s {
@@ -56,8 +58,8 @@ func (s series) median(v value) float64 {
 	return median(all)
 }
 
-// inRounds calls combine once for each round, with the slots of all series in this round, and
-// returns the median of the results.
+// inRounds calls combine once for each round. The arguments are the slots of all series in this
+// round. inRounds returns the median of the results.
 func inRounds(combine func(...slot) float64, all ...series) float64 {
 	var values []float64
 	for round := range all[0] {
@@ -73,14 +75,14 @@ func inRounds(combine func(...slot) float64, all ...series) float64 {
 	return median(values)
 }
 
-// ratio divides a measurement of s by the same measurement of base, round by round, and returns the
-// median of the quotients.
+// ratio divides the measurement v of s by that of base in each round, and returns the median of
+// the quotients.
 func ratio(v value, s, base series) float64 {
 	return inRounds(func(slots ...slot) float64 { return v(slots[0]) / v(slots[1]) }, s, base)
 }
 
-// difference subtracts a measurement of base from the same measurement of s, round by round, and
-// returns the median of the differences.
+// difference subtracts the measurement v of base from that of s in each round, and returns the
+// median of the differences.
 func difference(v value, s, base series) float64 {
 	return inRounds(func(slots ...slot) float64 { return v(slots[0]) - v(slots[1]) }, s, base)
 }

@@ -21,11 +21,13 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// The loads of the group overload. With fullConnections a node is full.
-// overloadConnections is how many connections send at once beyond that.
+// The loads of the group overload. A node with fullConnections is fully loaded.
+// overloadConnections is the number of connections with which more checks come than the node
+// can decide.
 //
-// For the comparison of tenants, each of equalTenants sends on equalConnections, so that
-// the node is full too. Then one of them, the flood, sends on floodFactor times as many.
+// For the comparison of tenants, equalTenants tenants send checks, each on equalConnections.
+// The node is then fully loaded too. After that, one of them, the flood, sends on floodFactor
+// times as many connections.
 const (
 	fullConnections     = 64
 	overloadConnections = 1000
@@ -34,17 +36,19 @@ const (
 	floodFactor         = 20
 )
 
-// overloaded has the services of the group overload. The no-op, which has no tenants, shows
-// what more connections cost the kernel, the runtime and the load generator.
+// overloaded contains the services of the group overload. noop has no tenants, so it is not in
+// the comparison of tenants. Its results show how much the additional connections cost the
+// kernel, the runtime and the load generator.
 var overloaded = []string{embedded, exactTCP, noop}
 
-// underLoad returns the name of a service in the group overload with a number of
-// connections of one tenant.
+// underLoad returns the name that a service has in the group overload when one tenant sends on
+// a number of connections.
 func underLoad(name string, connections int) string {
 	return fmt.Sprintf("%s, %d connections", name, connections)
 }
 
-// beside returns the name of a service in the group overload when it serves equalTenants.
+// beside returns the name that a service has in the group overload when equalTenants tenants
+// send checks. flood says that one of them sends more than the others.
 func beside(name string, flood bool) string {
 	if flood {
 		return name + ", beside a flood"
@@ -52,8 +56,9 @@ func beside(name string, flood bool) string {
 	return name + ", all alike"
 }
 
-// measureOverload measures what a node decides when more checks come than it can serve, and
-// how long the checks of nine tenants take while a tenth sends as much as they do, or more.
+// measureOverload makes two measurements: how many checks a node decides when more come than it
+// can decide, and how long the checks of nine tenants take beside a tenth tenant. The tenth
+// tenant sends as much as each of the others, or floodFactor times as much.
 func (b *bench) measureOverload(ctx context.Context) (err error) {
 	// The load generator uses one thread, as in the group http.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -78,13 +83,13 @@ func (b *bench) measureOverload(ctx context.Context) (err error) {
 	return err
 }
 
-// A tenant is one of equalTenants.
+// A tenant is one of the equalTenants tenants.
 type tenant struct {
 	key     string
 	request load.Request
 }
 
-// tenants creates equalTenants tenants with an API key each.
+// tenants creates equalTenants tenants, each with an API key.
 func (s *service) tenants(ctx context.Context) ([]tenant, error) {
 	var tenants []tenant
 	for i := range equalTenants {
@@ -111,10 +116,10 @@ func checkRequest(address, key string) load.Request {
 	return load.NewRequest(address, "/v1/check", checkBody, users, "Authorization: Bearer "+key)
 }
 
-// tenantsContender returns a contender that sends the requests of all tenants at the same
-// time. Its slot has the checks of all tenants but the last. A second process sends the
-// checks of the last tenant. In one process, the connections of that tenant would also delay
-// the other tenants inside the load generator.
+// tenantsContender returns a contender that sends the requests of all tenants at the same time.
+// Its slot contains the checks of all tenants except the last one. A second process sends the
+// checks of the last tenant. If one process sent all of them, the connections of the last
+// tenant would delay the other tenants inside the load generator.
 func (b *bench) tenantsContender(s *service, tenants []tenant, flood bool) contender {
 	return contender{beside(s.name, flood), func(ctx context.Context) (slot, error) {
 		connections := equalConnections
@@ -148,13 +153,13 @@ func (b *bench) tenantsContender(s *service, tenants []tenant, flood bool) conte
 	}}
 }
 
-// senderKey is the environment variable with the API key of the command send.
+// senderKey is the environment variable that contains the API key for the command send.
 const senderKey = "BENCH_KEY"
 
 var isSending = regexp.MustCompile("(sending)")
 
-// startSender starts a process that sends checks on a number of connections, and waits
-// until all of them are open.
+// startSender starts a process that sends checks on a number of connections, with the API key
+// key. It waits until all connections are open.
 func (b *bench) startSender(address, key string, connections int) (*child, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -168,7 +173,8 @@ func (b *bench) startSender(address, key string, connections int) (*child, error
 	return c, err
 }
 
-// stopSender ends a process that startSender started.
+// stopSender ends a process that startSender has started, and adds its processor time to
+// b.ended.
 func (b *bench) stopSender(c *child) {
 	seconds, _ := processor(c.pid())
 	b.ended += seconds
@@ -176,11 +182,11 @@ func (b *bench) stopSender(c *child) {
 	b.children = slices.DeleteFunc(b.children, func(other *child) bool { return other == c })
 }
 
-// mostSending bounds how long the command send runs.
+// mostSending is the longest time for which the command send runs.
 const mostSending = 5 * time.Minute
 
-// send sends checks until the process is ended. It uses one thread, as the load generator
-// does.
+// send runs the command send: it sends checks until the process is ended, at most for
+// mostSending. It uses one thread, like the load generator.
 func send(args []string) error {
 	flags := flag.NewFlagSet("send", flag.ContinueOnError)
 	address := flags.String("address", "", "address of the server")
@@ -203,20 +209,22 @@ func send(args []string) error {
 	return err
 }
 
-// goodput compares what a service decides with overloadConnections and fullConnections.
+// goodput returns the ratio of two rates of decided checks: that with overloadConnections,
+// divided by that with fullConnections.
 func goodput(name string) func(*results) float64 {
 	return func(r *results) float64 {
 		return pair(r.overload, perSecond, underLoad(name, overloadConnections), underLoad(name, fullConnections), ratio)
 	}
 }
 
-// fairness compares the p99 latency of nine tenants beside a flood of the tenth with that
-// when all are alike.
+// fairness returns the ratio of two p99 latencies of nine tenants: that beside a flood of the
+// tenth tenant, divided by that when all tenants send equally.
 func fairness(name string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.overload, p99, beside(name, true), beside(name, false), ratio) }
 }
 
-// overloadTargets has the targets of the group overload, by the names of docs/faults.md.
+// overloadTargets contains the targets of the group overload. Their IDs are those in
+// docs/faults.md.
 var overloadTargets = []target{
 	{"F-O1", "checks/s, exact, 1,000 connections, against 64", 0.80, true, "×", goodput(exactTCP)},
 	{"F-O1", "the same, embedded", 0.80, true, "×", goodput(embedded)},

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A part is the text of docs/performance.md between two markers. A run of the command writes a part
-// if it has measured all groups of the part.
+// A part is the text of docs/performance.md between two markers. A run of the command can write
+// a part only if it has measured all groups of the part.
 type part struct {
 	beginMark string
 	groups    []string
@@ -21,17 +21,17 @@ type part struct {
 	tables    func(*results, *strings.Builder)
 }
 
-// parts are the parts in the order in which they are in docs/performance.md.
+// parts contains the parts in their order in docs/performance.md.
 var parts = []part{
 	{"<!-- make bench-peers writes from here -->", []string{"http", "rate", "batch", "redis", "memory"}, targets, (*results).writeTables},
 	{"<!-- make bench-peers ONLY=grpc writes from here -->", []string{"grpc"}, grpcTargets, (*results).writeGRPC},
 	{"<!-- make bench-peers ONLY=overload writes from here -->", []string{"overload"}, overloadTargets, (*results).writeOverload},
 }
 
-// endMark ends each part.
+// endMark is the marker at the end of each part.
 const endMark = "<!-- to here -->"
 
-// replaceResult replaces the text of a part in the file page.
+// replaceResult replaces the text between beginMark and endMark in the file page by result.
 func replaceResult(page, beginMark, result string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -49,7 +49,7 @@ func replaceResult(page, beginMark, result string) error {
 	return nil
 }
 
-// markdown returns a part of the result in Markdown: the machine, the targets, and the tables.
+// markdown returns the text of a part in Markdown: the machine, the targets, and the tables.
 func (r *results) markdown(o *options, p *part) string {
 	var b strings.Builder
 	r.writeMachine(&b, o)
@@ -58,7 +58,7 @@ func (r *results) markdown(o *options, p *part) string {
 	return b.String()
 }
 
-// writeTables writes the tables of the groups of the first part.
+// writeTables writes the tables of all groups in the first part.
 func (r *results) writeTables(b *strings.Builder) {
 	if r.http != nil {
 		b.WriteString("\n### Single checks, as fast as the answers come\n\n" +
@@ -141,8 +141,8 @@ func (r *results) writeMachine(b *strings.Builder, o *options) {
 	b.WriteString("\n")
 }
 
-// peerVersions returns the versions of the other limiters: those in go.mod, and that of
-// envoyproxy/ratelimit.
+// peerVersions returns the versions of the limiters that Headgate is compared with: those in
+// go.mod, and that of envoyproxy/ratelimit.
 func peerVersions() []string {
 	_, version, _ := strings.Cut(envoyPackage, "@")
 	list := []string{"envoyproxy/ratelimit " + version}
@@ -202,8 +202,8 @@ func (r *results) writeServices(b *strings.Builder, of map[string]series) {
 	}
 }
 
-// percent returns a text that says which part of the checks a limit did not allow, and what their
-// results were.
+// percent returns a text with the percentage of the checks that were not simply allowed, one
+// for each result: degraded, 503, or failed.
 func percent(all series) string {
 	var parts []string
 	for _, kind := range []struct {
@@ -224,8 +224,8 @@ func percent(all series) string {
 	return strings.Join(parts, ", ")
 }
 
-// mean returns the mean of a measurement over all rounds. It is used for rare events, because their
-// median would be 0.
+// mean returns the mean of the measurement v over all rounds. It is used for rare events,
+// because their median would be 0.
 func (s series) mean(v value) float64 {
 	sum := 0.0
 	for _, one := range s {
@@ -254,8 +254,8 @@ func (r *results) writeBatch(b *strings.Builder) {
 	}
 }
 
-// writeLibraries writes a table row for each library, with its time in each spread. The
-// times are divided by unit.
+// writeLibraries writes a table row for each library, with its time per check in each spread.
+// Times in nanoseconds are divided by unit. redis says that the rows have columns about Redis.
 func writeLibraries(b *strings.Builder, all map[spread]map[string]series, unit float64, names []string, redis bool) {
 	var titles []string
 	for _, how := range spreads {

@@ -7,22 +7,23 @@ import (
 	"runtime"
 )
 
-// A contender is a limiter or a library that is compared with others. run measures it once.
+// A contender is a service or a library that is compared with others. run measures it once, in
+// one round.
 type contender struct {
 	name string
 	run  func(context.Context) (slot, error)
 }
 
-// rotate measures the contenders in rounds: in each round, it measures every contender once. The
-// first round is a warm-up and does not count. Each round starts with another contender, so that no
-// contender always follows the same one.
+// rotate measures the contenders in rounds: in each round, it measures every contender once. It
+// discards the first round, which is a warm-up. Each round starts with another contender, so
+// that no contender always runs after the same one.
 func (b *bench) rotate(ctx context.Context, title string, contenders []contender) (map[string]series, error) {
 	progress("%s: %d contenders, %d rounds", title, len(contenders), b.rounds+1)
 	found := map[string]series{}
 	for round := range b.rounds + 1 {
 		for i := range contenders {
 			c := contenders[(i+round)%len(contenders)]
-			runtime.GC() // collects the garbage of this process now, so that it does not slow down the next contender
+			runtime.GC() // collects the garbage of this process now, so that the collection does not slow down the next contender
 			s, err := c.run(ctx)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", title, c.name, err)

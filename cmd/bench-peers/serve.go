@@ -22,8 +22,8 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// leanScript implements GCRA with as few commands as possible. It stores one integer,
-// and writes nothing for a denial. ARGV has the microseconds per unit and the
+// leanScript implements GCRA with as few commands as possible. It stores one integer, and
+// writes nothing if it denies. ARGV[1] contains the microseconds per unit, and ARGV[2] the
 // microseconds of burst.
 const leanScript = `
 local t = redis.call('TIME')
@@ -36,8 +36,9 @@ if wait > 0 then return -wait end
 redis.call('SET', KEYS[1], string.format('%d', tat), 'PX', string.format('%d', (tat - now) / 1000 + 1))
 return 1`
 
-// serve runs the services "no-op" and "direct script call". Both are echo servers that
-// decode the body as Headgate does. They answer with a recorded response of Headgate.
+// serve runs the command serve, which is the service noop or direct. Both decode the body like
+// Headgate and answer with a recorded response of Headgate. The service direct also calls Redis
+// once for each check.
 func serve(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	answers := flags.String("answers", "", "folder with the answers single and batch")
@@ -103,8 +104,8 @@ func directTake(url string) (func(context.Context, string) error, error) {
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// answer returns a handler that decodes the body, calls take for the user of each
-// check, and always sends the same response.
+// answer returns a handler that decodes the body with decode, calls take for the user of each
+// check, and always sends the response text.
 func answer(text []byte, take func(context.Context, string) error, decode func(*strictjson.Decoder, func(string))) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		body := bodies.Get().(*bytes.Buffer)
@@ -124,7 +125,7 @@ func answer(text []byte, take func(context.Context, string) error, decode func(*
 	}
 }
 
-// decodeOne decodes a request with one check.
+// decodeOne decodes the body of a request with one check, and calls each with its user.
 func decodeOne(d *strictjson.Decoder, each func(user string)) {
 	user := ""
 	for name := range d.Members() {

@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// A shape describes the load on a service.
+// A shape describes the load on a service: the number of connections, the requests per second
+// (0: as many as possible), whether requests are batches, and the duration in seconds.
 type shape struct {
 	connections int
 	rate        float64
@@ -18,7 +19,7 @@ type shape struct {
 	seconds     float64
 }
 
-// serviceContender returns a contender that sends a load to a service and measures it.
+// serviceContender returns a contender that sends the load how to a service and measures it.
 func (b *bench) serviceContender(s *service, how shape, name string) contender {
 	return contender{name, func(ctx context.Context) (slot, error) {
 		cfg := load.Config{
@@ -32,7 +33,8 @@ func (b *bench) serviceContender(s *service, how shape, name string) contender {
 	}}
 }
 
-// measure runs a load on a service. It reads the processor times before and after the load.
+// measure runs a load on a service. It reads processor times and allocations before and after
+// the load.
 func (b *bench) measure(ctx context.Context, s *service, run func(context.Context) (*load.Result, error)) (slot, error) {
 	before, err := b.read(ctx, s)
 	if err != nil {
@@ -63,7 +65,8 @@ func (b *bench) measure(ctx context.Context, s *service, run func(context.Contex
 	}, nil
 }
 
-// A reading has the totals of processor times and allocations at one time.
+// A reading contains the total processor times, in seconds, and the total allocations up to one
+// time.
 type reading struct{ server, redis, generator, mallocs float64 }
 
 func (b *bench) read(ctx context.Context, s *service) (r reading, err error) {
@@ -81,10 +84,11 @@ func (b *bench) read(ctx context.Context, s *service) (r reading, err error) {
 	return r, err
 }
 
-// connectionCounts are the numbers of connections with which the group http measures each service.
+// connectionCounts contains the numbers of connections with which the group http measures each
+// service.
 var connectionCounts = []int{1, 64, 256}
 
-// measureHTTP measures the highest rate of each service for each of connectionCounts.
+// measureHTTP measures the highest rate of each service, for each number in connectionCounts.
 func (b *bench) measureHTTP(ctx context.Context) error {
 	b.results.http = map[int]map[string]series{}
 	// The load generator uses one thread, like wrk -t1, to leave processors to the
@@ -109,7 +113,7 @@ const (
 	offeredConnections = 16
 )
 
-// measureRate measures the latency of each service at a fixed rate.
+// measureRate measures the latency of each service at the rate offeredRate.
 func (b *bench) measureRate(ctx context.Context) (err error) {
 	var contenders []contender
 	for _, s := range b.results.services {
@@ -119,11 +123,11 @@ func (b *bench) measureRate(ctx context.Context) (err error) {
 	return err
 }
 
-// single returns the name of a service in the group batch when it receives requests
-// with one check.
+// single returns the name that a service has in the group batch when it gets requests with one
+// check.
 func single(name string) string { return name + ", single checks" }
 
-// measureBatch compares requests with 32 checks with requests that have one check.
+// measureBatch compares requests with batchSize checks with requests that have one check.
 func (b *bench) measureBatch(ctx context.Context) (err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var contenders []contender

@@ -20,8 +20,8 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// The limit that all services enforce for each user, and the number of users. It allows
-// all checks of the benchmark.
+// The limit that all services enforce for each user: quota per window. It is so high that no
+// check of the benchmark is denied. users is the number of users.
 const (
 	quota      = 1_000_000
 	window     = time.Hour
@@ -30,8 +30,7 @@ const (
 	batchSize  = 32
 )
 
-// envoyPackage is the package of envoyproxy/ratelimit, with the version that is
-// compared.
+// envoyPackage is the package of envoyproxy/ratelimit with the version that is measured.
 const envoyPackage = "github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36"
 
 // Names of the services in the tables of the result.
@@ -53,9 +52,9 @@ type service struct {
 	pid     int
 	single  load.Request
 	batch   *load.Request // nil if the service has no batch requests
-	mallocs bool          // the service reports its allocations at /metrics
-	key     string        // of a tenant
-	// operator is a key of the operator of a Headgate node.
+	mallocs bool          // set if the service reports its allocations at /metrics
+	key     string        // API key of a tenant
+	// operator is an API key of the operator. It is set only for a Headgate node.
 	operator string
 }
 
@@ -70,7 +69,8 @@ func batchBody() string {
 	return `{"checks":[` + strings.Join(slices.Repeat([]string{checkBody}, batchSize), ",") + `]}`
 }
 
-// useHeadgateAPI prepares the requests of a service that has the API of Headgate.
+// useHeadgateAPI sets the requests for a service that has the API of Headgate. key is an API
+// key of a tenant.
 func (s *service) useHeadgateAPI(key string) {
 	s.key = key
 	header := "Authorization: Bearer " + key
@@ -79,7 +79,7 @@ func (s *service) useHeadgateAPI(key string) {
 	s.batch, s.mallocs = &batch, true
 }
 
-// services builds and starts all services of the run.
+// services builds and starts all services that the run measures.
 func (b *bench) services(ctx context.Context) error {
 	headgate := filepath.Join(b.folder, "headgate")
 	if err := build(ctx, []string{"CGO_ENABLED=0"}, "build", "-o", headgate, "./cmd/server"); err != nil {
@@ -128,12 +128,12 @@ func (b *bench) service(name string) *service {
 var (
 	servesAt    = regexp.MustCompile(`serves (?:http://)?(\S+)`)
 	operatorKey = regexp.MustCompile(`operator key +(\S+)`)
-	// errNotBuilt is returned if a build of Headgate does not have leased policies.
+	// errNotBuilt is the error if the build of Headgate does not have leased policies.
 	errNotBuilt = errors.New("not built")
 )
 
-// startHeadgate starts a Headgate node and creates a tenant with one policy and an API
-// key.
+// startHeadgate starts a Headgate node. It creates a tenant with an API key and a plan with one
+// policy.
 func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, prefix, policy string) (*service, error) {
 	database, err := os.MkdirTemp(b.folder, "database-")
 	if err != nil {
@@ -169,8 +169,9 @@ func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, pref
 	return s, err
 }
 
-// prepare publishes a plan that allows all checks, and creates a tenant and its API
-// key.
+// prepare publishes a plan whose limit denies no check of the benchmark. It creates a tenant
+// with this plan and returns an API key of the tenant. policy contains further JSON members of
+// the plan's policy.
 func (s *service) prepare(ctx context.Context, operator, policy string) (key string, err error) {
 	plan := fmt.Sprintf(`{"slug": "bench", "draft": {"name": "bench", "policies": [{"slug": "per-user", "count_by": ["user"], %s
 		"limits": [{"algorithm": "token_bucket", "quota": %d, "window": "1h"}]}]}}`, policy, quota)
@@ -205,7 +206,7 @@ func wants(status int, answer string, err error) error {
 	return err
 }
 
-// call sends one request of the setup to the service.
+// call sends a POST request to the API of the service before the measurement.
 func (s *service) call(ctx context.Context, key, path, body, ifMatch string) (status int, etag, answer string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.address+path, strings.NewReader(body))
 	if err != nil {
@@ -225,8 +226,8 @@ func (s *service) call(ctx context.Context, key, path, body, ifMatch string) (st
 	return response.StatusCode, response.Header.Get("ETag"), string(text), err
 }
 
-// startOwn starts the services "no-op" and "direct script call". They answer with the
-// responses of Headgate, and have the same garbage-collector setting.
+// startOwn starts the services noop and direct. They answer with recorded responses of
+// Headgate, and their garbage collector has the setting that Headgate has.
 func (b *bench) startOwn(ctx context.Context) error {
 	like := b.service(embedded)
 	for name, request := range map[string]struct{ path, body string }{
@@ -265,7 +266,7 @@ func (b *bench) startOwn(ctx context.Context) error {
 	return nil
 }
 
-// metric reads the value of a metric from /metrics.
+// metric reads the current value of a metric from /metrics of the service.
 func (s *service) metric(ctx context.Context, name string) (float64, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/metrics", nil)
 	if err != nil {
@@ -288,8 +289,8 @@ func (s *service) metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("%s has no metric %s", s.name, name)
 }
 
-// startEnvoy starts envoyproxy/ratelimit with one fixed window per user. Statsd is off.
-// All other settings are the defaults.
+// startEnvoy starts envoyproxy/ratelimit with a limit of one fixed window for each user. Statsd
+// is off. All other settings have their defaults.
 func (b *bench) startEnvoy() (*service, error) {
 	config := filepath.Join(b.folder, "runtime", "ratelimit", "config")
 	if err := os.MkdirAll(config, 0o700); err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// results has the measurements of a run. Groups that did not run are nil.
+// results contains the measurements of a run. The fields of groups that did not run are nil.
 type results struct {
 	machine  machine
 	services []*service
@@ -25,17 +25,17 @@ type results struct {
 	bytesInRedis float64
 }
 
-// A target is a performance goal. T1 to T21 are numbered as in the design of the hot
-// path.
+// A target is a goal for one measured value. The IDs T1 to T21 are those of the design of the
+// hot path.
 type target struct {
 	id, text string
 	goal     float64
-	atLeast  bool // else at most
+	atLeast  bool // the value must be at least goal; otherwise at most
 	unit     string
-	measured func(*results) float64 // NaN: not measured
+	measured func(*results) float64 // NaN if it was not measured
 }
 
-// met reports whether a measured value reaches the target.
+// met reports whether the measured value v reaches the target.
 func (t *target) met(v float64) bool {
 	if t.atLeast {
 		return v >= t.goal
@@ -43,13 +43,14 @@ func (t *target) met(v float64) bool {
 	return v <= t.goal
 }
 
-// at returns the ratio of a value between two services with a number of connections.
+// at returns a function for a target: the ratio of the measurement v between the services name
+// and base with a number of connections.
 func at(connections int, v value, name, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.http[connections], v, name, base, ratio) }
 }
 
-// pair combines a value of two series of one rotation. It returns NaN if one of them
-// was not measured.
+// pair combines the measurement v of two series from one rotation. It returns NaN if one of the
+// two was not measured.
 func pair(of map[string]series, v value, name, base string, combine func(value, series, series) float64) float64 {
 	if len(of[name]) == 0 || len(of[base]) == 0 {
 		return math.NaN()
@@ -57,31 +58,33 @@ func pair(of map[string]series, v value, name, base string, combine func(value, 
 	return combine(v, of[name], of[base])
 }
 
-// above returns the difference of a value between two services with 64 connections.
+// above returns a function for a target: the measurement v of the service name minus that of
+// base, with 64 connections.
 func above(v value, name, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.http[64], v, name, base, difference) }
 }
 
-// whole rounds a value to a whole number. Work in the background adds only a fraction
-// per check, which does not count.
+// whole returns f rounded to a whole number. Background work adds only a fraction to the value
+// per check, which the rounding removes.
 func whole(f func(*results) float64) func(*results) float64 {
 	return func(r *results) float64 { return math.Round(f(r)) }
 }
 
-// inBatches returns the ratio of checks per second between two services in the group
-// batch.
+// inBatches returns a function for a target: the ratio of checks per second between the
+// services name and base in the group batch.
 func inBatches(name, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.batch, perSecond, name, base, ratio) }
 }
 
-// onRedis returns the ratio of checks per second between the engine and a library on
-// Redis.
+// onRedis returns a function for a target: the ratio of checks per second between Headgate's
+// engine and the library base, both with Redis.
 func onRedis(how spread, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.onRedis[how], perSecond, engineRedis, base, ratio) }
 }
 
-// slowest compares the in-process limiter with another library by time per check. It
-// returns the largest ratio over the spreads with at most keys keys.
+// slowest returns a function for a target. It compares the time per check of the in-process
+// limiter with that of the library base. The result is the largest ratio among the spreads with
+// at most keys keys.
 func slowest(base string, keys int) func(*results) float64 {
 	return func(r *results) float64 {
 		most := math.NaN()
@@ -101,9 +104,10 @@ func slowest(base string, keys int) func(*results) float64 {
 	}
 }
 
-// added compares the p99 latency that a service adds to that of the no-op service with
-// what envoy adds, at the fixed rate. Both are medians of the differences within a
-// round. If the machine is so busy that envoy adds nothing, the result is NaN.
+// added returns a function for a target about the p99 latency at the rate offeredRate. It is
+// the latency that the service name adds to that of noop, divided by the latency that envoy
+// adds. Both are medians of the differences within each round. If the machine is so busy that
+// envoy adds nothing, the result is NaN.
 func added(name string) func(*results) float64 {
 	return func(r *results) float64 {
 		envoys := pair(r.rate, p99, envoy, noop, difference)
@@ -118,7 +122,7 @@ func unmeasured(*results) float64 { return math.NaN() }
 
 var hot64, keys64 = spread{64, 1}, spread{64, libraryKeys}
 
-// targets has the targets in the order of the table.
+// targets contains the targets of the first part in the order of the table.
 var targets = []target{
 	{"T1", "req/s, exact, 64 connections, against envoy", 3.5, true, "×", at(64, perSecond, exactTCP, envoy)},
 	{"T2", "the same, 256 connections", 3.0, true, "×", at(256, perSecond, exactTCP, envoy)},
@@ -163,14 +167,14 @@ var targets = []target{
 	}},
 }
 
-// grpcTargets has the targets of the group grpc.
+// grpcTargets contains the targets of the group grpc.
 var grpcTargets = []target{
 	{"-", "calls/s of ShouldRateLimit, exact, 1 descriptor, against envoy", 3, true, "×", calls(1)},
 	{"-", "the same, 10 descriptors", 3, true, "×", calls(10)},
 }
 
-// calls returns the ratio of calls per second between Headgate on Redis and envoy in the group
-// grpc.
+// calls returns a function for a target: the ratio of calls per second between Headgate on
+// Redis and envoy in the group grpc.
 func calls(descriptors int) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.grpc[descriptors], perSecond, exactTCP, envoyGRPC, ratio) }
 }

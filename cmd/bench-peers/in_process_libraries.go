@@ -33,15 +33,16 @@ const (
 	ululeMemory     = "ulule/limiter memory"
 )
 
-// A memory is a library that stores its counters in this process, with its keys.
+// A memory is a library that stores its counters in this process. Its instance belongs to
+// certain keys.
 type memory struct {
 	library
-	kept  any // keeps the counters reachable for the garbage collector
+	kept  any // keeps the counters reachable, so that the garbage collector does not free them
 	sized bool
 }
 
-// memoryLibraries returns new instances of all libraries, for keys with these names.
-// limit is the number of requests that each key allows.
+// memoryLibraries returns new instances of all libraries that store counters in this process.
+// names are the names of the keys.
 func memoryLibraries(ctx context.Context, names []string) ([]memory, error) {
 	one := func(take func(key int) (bool, error)) func() func(int) (bool, error) {
 		return func() func(int) (bool, error) { return take }
@@ -53,7 +54,7 @@ func memoryLibraries(ctx context.Context, names []string) ([]memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	gcraStore, err := memstore.NewCtx(0) // no bound
+	gcraStore, err := memstore.NewCtx(0) // 0 means that there is no maximum number of keys
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +90,8 @@ func memoryLibraries(ctx context.Context, names []string) ([]memory, error) {
 	}, nil
 }
 
-// limiterLibrary returns Headgate's in-process limiter without the engine. Its keys are
-// hashes of 16 bytes.
+// limiterLibrary returns Headgate's in-process limiter without the engine, as a library. Its
+// keys are hashes of 16 bytes.
 func limiterLibrary(l enforcement.Limiter, keys int) library {
 	meter := enforcement.Limit{Algorithm: enforcement.GCRA, Quota: libraryQuota, Window: window}.Compile(1)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -127,11 +128,13 @@ func (b *bench) measureMemory(ctx context.Context) error {
 	return b.measureBytes(ctx)
 }
 
-// sizedKeys is the number of keys with which the memory of a key is measured.
+// sizedKeys is the number of keys for which a library's memory is measured. The memory of one
+// key is computed from it.
 const sizedKeys = 1_000_000
 
-// measureBytes measures the memory of a key, including its name. Each library gets a
-// copy of the names, because a library that stores a name keeps its bytes alive.
+// measureBytes measures how much memory each library needs for one key, including the name of
+// the key. Each library gets a copy of the names, because a library that stores a name keeps
+// the bytes of the name in memory.
 func (b *bench) measureBytes(ctx context.Context) error {
 	b.results.bytes = map[string]float64{}
 	names := numbered(sizedKeys)
@@ -154,7 +157,7 @@ func (b *bench) measureBytes(ctx context.Context) error {
 }
 
 func (b *bench) bytesOf(ctx context.Context, which int, names []string) (float64, error) {
-	room := make([]string, len(names)) // slice headers of the copies, which the keys of the library replace
+	room := make([]string, len(names)) // headers of the copies of the names, which the library stores
 	all, err := memoryLibraries(ctx, room)
 	if err != nil {
 		return math.NaN(), err
@@ -177,16 +180,16 @@ func (b *bench) bytesOf(ctx context.Context, which int, names []string) (float64
 	return (after - before) / float64(len(names)), ctx.Err()
 }
 
-// heap returns the size of live objects after a garbage collection.
+// heap returns the size of the live objects on the heap in bytes, after a garbage collection.
 func heap() float64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // again, to free objects that had a finalizer
+	runtime.GC() // the second collection frees objects that had a finalizer
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }
 
-// A shardedRate is the usual way to limit many keys with x/time/rate: a map of limiters
+// A shardedRate is the usual way to limit many keys with x/time/rate. It is a map of limiters
 // that is divided into shards. It never deletes a key.
 type shardedRate struct {
 	seed   maphash.Seed
