@@ -218,6 +218,13 @@ func (c caller) subject(ref string) (*enforcement.Subject, error) {
 	return s, nil
 }
 
+// tenantSubject returns the compiled tenant with this ID from the caller's snapshot, or nil if the
+// snapshot does not contain it.
+func (c caller) tenantSubject(tenantID string) *enforcement.Subject {
+	s, _ := c.snapshot.Subject(tenantID)
+	return s
+}
+
 // within returns an error if the caller's key may not send a check to a tenant.
 func (c caller) within(s *enforcement.Subject, check *enforcement.Check) error {
 	b := &c.key.Bounds

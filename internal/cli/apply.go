@@ -192,7 +192,8 @@ func (b *bundle) ignored(t Terminal, is applied) {
 	}
 }
 
-// write prints the changes and the previews for people.
+// write prints the result as text for people: the changes, the objects that are not in the files,
+// and the previews.
 func (is applied) write(w io.Writer) error {
 	for _, c := range is.Changes {
 		switch c.Kind {

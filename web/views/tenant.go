@@ -103,7 +103,7 @@ type KeyDenial struct {
 // if the section contains only a message.
 func (l Left) open() bool { return len(l.Policies) == 0 }
 
-// summary names what the page shows when it is opened.
+// summary returns the label of the foldable section with the remaining quota.
 func (l Left) summary() string {
 	if len(l.Policies) == 0 {
 		return "State"

@@ -3,7 +3,6 @@ package api
 import (
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/audit"
 )
 
@@ -23,11 +22,4 @@ func showMade(id, tenantID string, by audit.Actor) (made, error) {
 	}
 	tenant, err := parseUUID(tenantID)
 	return made{own, tenant, showActor(by)}, err
-}
-
-// tenantSubject returns the tenant with an ID from the caller's snapshot. If the snapshot does not
-// have the tenant, it returns nil.
-func (c caller) tenantSubject(tenantID string) *enforcement.Subject {
-	s, _ := c.snapshot.Subject(tenantID)
-	return s
 }
