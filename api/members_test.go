@@ -289,7 +289,7 @@ func TestResetSecondFactor(t *testing.T) {
 		must(t, err)
 		lines, err := w.store.AuditEntries(t.Context(), audit.Filter{Action: "second_factor.reset", Limit: 10})
 		must(t, err)
-		if len(factors) != 0 || codes != 0 || len(lines) != 1 || lines[0].Object != p.first || string(lines[0].Actor.Kind) != p.actor {
+		if len(factors) != 0 || codes != 0 || len(lines) != 1 || lines[0].Object != p.first || lines[0].Actor.Kind != p.actor {
 			t.Errorf("%s: %d factors, %d codes; %+v", p.path, len(factors), codes, lines)
 		}
 	}

@@ -25,8 +25,9 @@ func (r route) merges(document stored) route {
 	return r
 }
 
-// patchedBody applies a merge patch to the stored document, and returns the resulting document. It sets If-Match to the revision of the document that it read, so that the handler
-// returns an error if another write comes in between.
+// patchedBody applies a merge patch to the stored document, and returns the resulting document. It
+// sets If-Match to the revision of the document that it read. The handler then returns an error if
+// another write came in between.
 func patchedBody(ctx context.Context, r *route, c echo.Context, patch []byte) ([]byte, error) {
 	req := c.Request()
 	document, revision, err := r.document(ctx, c)

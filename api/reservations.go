@@ -77,7 +77,9 @@ func (a *API) reserve(w http.ResponseWriter, r *http.Request, who caller) error 
 }
 
 // readReservation decodes the body of a reservation into s.check. The caller must free s.held.
-func (a *API) readReservation(s *scratch, r *http.Request, who caller) (_ *enforcement.Subject, _ *enforcement.CheckReservation, err error) {
+func (a *API) readReservation(
+	s *scratch, r *http.Request, who caller,
+) (_ *enforcement.Subject, _ *enforcement.CheckReservation, err error) {
 	s.body.Reset()
 	if s.held, err = a.readBody(&s.body, r, who, maxBody); err != nil {
 		return nil, nil, err

@@ -120,7 +120,9 @@ var ErrNotRefundable = problem.New(problem.NotFound, "no check with this decisio
 // is not "". Errors: problem.NotFound; problem.Conflict if the check was refunded before or its
 // windows have ended; problem.Unavailable if the limiter did not answer. The caller can then
 // repeat the call: it is applied at most once.
-func (e *Engine) RefundCheck(ctx context.Context, s *Subject, decision [16]byte, idempotencyKey string) (r *RefundedCheck, replayed bool, err error) {
+func (e *Engine) RefundCheck(
+	ctx context.Context, s *Subject, decision [16]byte, idempotencyKey string,
+) (r *RefundedCheck, replayed bool, err error) {
 	key, change := refundKey(s, decision), ReservationChange{State: ReservationReleased}
 	if idempotencyKey == "" {
 		id := e.newIDAt(e.now().UnixMicro())
@@ -179,7 +181,8 @@ func refundTooLate(decision [16]byte, end int64) error {
 	if end != 0 {
 		why = "the windows that it charged ended at " + Instant(end).Format(InstantLayout)
 	}
-	return problem.WithCode(problem.Conflict, "refund_too_late", "check %s cannot be refunded: %s; nothing was given back", uuidText(decision), why)
+	return problem.WithCode(problem.Conflict, "refund_too_late", "check %s cannot be refunded: %s; nothing was given back",
+		uuidText(decision), why)
 }
 
 // showRefund returns a refund from the record of its check after the refund.

@@ -65,7 +65,8 @@ func (r *Rule) sent(l SentLimit) *override {
 func (r *Rule) compileSent(l SentLimit) RuleLimit {
 	first, window := &r.Limits[0], slices.Index(SentWindows[:], l.Window)
 	limit := Limit{
-		Name: first.Name, Algorithm: FixedWindow, Quota: l.Quota, Window: l.Window, Anchor: Clock, WarnAt: first.WarnAt, Durability: first.Durability,
+		Name: first.Name, Algorithm: FixedWindow, Quota: l.Quota, Window: l.Window, Anchor: Clock,
+		WarnAt: first.WarnAt, Durability: first.Durability,
 	}
 	return RuleLimit{
 		Limit: limit, Cell: sentCell | uint32(window)<<sentShift | first.Cell, Meter: limit.Compile(first.Meter.Rev), HeaderName: r.Policy,

@@ -460,9 +460,8 @@ func (l *Limiter) load(w *work) (state enforcement.State) {
 	return state
 }
 
-// takeGroup decides the charges from..to-1, which are one group.
-func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int) {
-	charges, now := r.Charges, o.At
+// sumUp adds up the costs of the charges from..to-1 on each counter, and counts the charges.
+func sumUp(charges []enforcement.Charge, ws []work, from, to int) {
 	for i := from; i < to; i++ {
 		w := &ws[ws[i].leader]
 		w.sum, w.count = 0, 0
@@ -472,6 +471,12 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 		w.sum += charges[i].Cost
 		w.count++
 	}
+}
+
+// takeGroup decides the charges from..to-1, which are one group.
+func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int) {
+	charges, now := r.Charges, o.At
+	sumUp(charges, ws, from, to)
 	most := int64(0)
 	if r.Mode == enforcement.TakeUpTo {
 		most = enforcement.LargestCost(charges[from:to])

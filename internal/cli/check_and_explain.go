@@ -103,7 +103,8 @@ func (c *client) decision(document []byte, at string) error {
 			fmt.Fprintf(w, "taken: %s\n", cell(taken))
 		}
 		if until := lookUp(d, "refundable_until"); until != nil {
-			fmt.Fprintf(w, "refundable until %s: headgate refund %s --tenant %s\n", cell(until), cell(lookUp(d, "decision_id")), cell(lookUp(d, "tenant")))
+			fmt.Fprintf(w, "refundable until %s: headgate refund %s --tenant %s\n", cell(until),
+				cell(lookUp(d, "decision_id")), cell(lookUp(d, "tenant")))
 		}
 		limits, _ := lookUp(d, "limits").([]any)
 		if len(limits) == 0 {

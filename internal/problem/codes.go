@@ -36,6 +36,7 @@ var Codes = []Code{
 	{"last_operator_key", "conflict", "This is the last operator key that may manage."},
 	{"last_owner", "conflict", "This is the last owner who can sign in."},
 	{"limiter_unavailable", "unavailable", "The counters cannot be read. Checks are decided by the failure modes of the policies."},
+	{"no_second_factor", "conflict", "The account has no second factor."},
 	{"overloaded", "overloaded", "The queue of this node has no room for the batch."},
 	{"own_account", "forbidden", "A person cannot do this to their own account."},
 	{"plan_in_use", "conflict", "The plan has tenants. Move them to another plan first."},
@@ -66,7 +67,7 @@ var Codes = []Code{
 
 // PageCodes are codes that only pages of the dashboard use. The API does not return them.
 var PageCodes = []string{
-	"already_set_up", "code_used", "code_wrong", "confirm_first", "link_taken", "no_password", "no_second_factor", "oidc_refused",
+	"already_set_up", "code_used", "code_wrong", "confirm_first", "link_taken", "no_password", "oidc_refused",
 	"passkey_exists", "passkey_wrong", "passkeys_unavailable", "second_factor_exists", "second_factor_required",
 	"second_factor_unreadable", "session_exists", "sign_in_expired", "sign_in_failed", "too_many_second_factors", "unknown_person",
 }

@@ -78,10 +78,11 @@ type nodeCache struct {
 func (w *pages) events(ctx context.Context, tenant uint32, from, to time.Time) (list []event, more bool, err error) {
 	var subject *enforcement.Subject
 	if tenant != 0 {
-		known := false
-		if subject, known = w.cfg.Snapshot().SubjectByNumber(tenant); !known {
+		known, found := w.cfg.Snapshot().SubjectByNumber(tenant)
+		if !found {
 			return nil, false, nil
 		}
+		subject = known
 	}
 	var parts [4][]event
 	group, ctx := errgroup.WithContext(ctx)

@@ -265,14 +265,7 @@ func testAlertAdvance(s *suite) {
 	ended, err := s.Store.Incidents(s.ctx, "", alerts.Filter{})
 	s.must(err)
 	s.same("the ended incident", ended, []alerts.Incident{incident})
-	for _, span := range []struct {
-		from, to time.Time
-		want     int
-	}{{at, at.Add(time.Second), 1}, {at.Add(time.Second), time.Time{}, 0}, {time.Time{}, at, 0}, {at.Add(-time.Hour), time.Time{}, 1}} {
-		list, err := s.Store.Incidents(s.ctx, "", alerts.Filter{From: span.from, To: span.to})
-		s.must(err)
-		s.same(fmt.Sprintf("incidents from %s to %s", span.from, span.to), len(list), span.want)
-	}
+	s.incidentsByTime(at)
 	one, err := s.Store.Incident(s.ctx, "", incident.ID)
 	s.must(err)
 	s.same("one incident", one, incident)
@@ -287,6 +280,18 @@ func testAlertAdvance(s *suite) {
 	sent, err = s.Store.Deliveries(s.ctx, "", alerts.Filter{Status: alerts.Waiting})
 	s.must(err)
 	s.same("two messages", len(sent), 2)
+}
+
+// incidentsByTime selects the only incident, which began at the time at, by its time.
+func (s *suite) incidentsByTime(at time.Time) {
+	for _, span := range []struct {
+		from, to time.Time
+		want     int
+	}{{at, at.Add(time.Second), 1}, {at.Add(time.Second), time.Time{}, 0}, {time.Time{}, at, 0}, {at.Add(-time.Hour), time.Time{}, 1}} {
+		list, err := s.Store.Incidents(s.ctx, "", alerts.Filter{From: span.from, To: span.to})
+		s.must(err)
+		s.same(fmt.Sprintf("incidents from %s to %s", span.from, span.to), len(list), span.want)
+	}
 }
 
 func testAlertClaims(s *suite) {

@@ -372,7 +372,10 @@ func testEvents(s *suite) {
 		{audit.EventFilter{From: from, To: to, Limit: 1}, []string{"override.expire t1 api"}},
 		{audit.EventFilter{From: from, To: to, TenantID: "t1"}, []string{"override.expire t1 api", "override.create t1 api"}},
 		{audit.EventFilter{From: from, To: to, Plan: "pro"}, []string{"plan.publish  pro"}},
-		{audit.EventFilter{From: from.Add(time.Second), To: from.Add(4 * time.Second)}, []string{"block.create t2 login", "override.create t1 api"}},
+		{
+			audit.EventFilter{From: from.Add(time.Second), To: from.Add(4 * time.Second)},
+			[]string{"block.create t2 login", "override.create t1 api"},
+		},
 		{audit.EventFilter{From: to, To: to.Add(time.Hour)}, nil},
 	} {
 		list, err := s.Store.AuditEvents(s.ctx, test.f)

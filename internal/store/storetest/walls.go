@@ -242,7 +242,8 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 			return len(l), err
 		},
 		"AuditEvents": func() (int, error) {
-			l, err := s.Store.AuditEvents(s.ctx, audit.EventFilter{TenantID: b, From: s.Clock.stored().Add(-time.Hour), To: s.Clock.stored().Add(time.Hour)})
+			now := s.Clock.stored()
+			l, err := s.Store.AuditEvents(s.ctx, audit.EventFilter{TenantID: b, From: now.Add(-time.Hour), To: now.Add(time.Hour)})
 			return len(l), err
 		},
 		"Counts":    func() (int, error) { l, err := s.Store.Counts(s.ctx, counts); return len(l), err },
