@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/internal/exceptions"
@@ -84,7 +85,8 @@ func WriteFile(path string, s Saved) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // CreateTemp uses the mode 0600
+	removeLeftovers(path)
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*"+partial) // CreateTemp uses the mode 0600
 	if err != nil {
 		return err
 	}
@@ -104,6 +106,24 @@ func WriteFile(path string, s Saved) (err error) {
 		err = os.Rename(file.Name(), path)
 	}
 	return err
+}
+
+// partial ends the names of files that WriteFile has not renamed yet.
+const partial = ".partial"
+
+// removeLeftovers removes the partial files of nodes that were killed in WriteFile an hour ago or
+// earlier. Younger ones may belong to a node that is writing. It ignores errors: WriteFile does not
+// need these files to be gone.
+func removeLeftovers(path string) {
+	entries, _ := os.ReadDir(filepath.Dir(path))
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), filepath.Base(path)+".") || !strings.HasSuffix(e.Name(), partial) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {
+			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name()))
+		}
+	}
 }
 
 // ReadFile reads a file that WriteFile wrote. It returns an error if other users can access the

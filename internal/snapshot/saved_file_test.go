@@ -3,6 +3,7 @@ package snapshot
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -71,5 +72,38 @@ func TestFile(t *testing.T) {
 	}
 	if _, err := ReadFile(path, "a"); err == nil {
 		t.Error("a file that others may read is read")
+	}
+}
+
+// A node that is killed while it writes leaves a partial file. Another write removes it when it is
+// old, and leaves alone the file of a node that may still be writing, and other files.
+func TestWriteFileRemovesLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "snapshot")
+	old, young, other := path+".1.partial", path+".2.partial", path+".old"
+	for _, name := range []string{old, young, other} {
+		if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if name != young {
+			past := time.Now().Add(-2 * time.Hour)
+			if err := os.Chtimes(name, past, past); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := WriteFile(path, Saved{At: time.Now(), Database: "d"}); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if want := []string{"snapshot", "snapshot.2.partial", "snapshot.old"}; !slices.Equal(names, want) {
+		t.Errorf("the folder has %q, want %q", names, want)
 	}
 }
