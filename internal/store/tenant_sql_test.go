@@ -26,7 +26,7 @@ var wide = map[string]string{
 	"DeleteRule": "it has deleted the owner's rule, whose id is unique over all tenants",
 	// What the operator reads is of all, or of the one that the filter has.
 	"Counts": filtered, "SumCounts": filtered, "Sketches": filtered, "Refusal": filtered, "refusalRowsFor": filtered,
-	"AuditEntries": filtered, "narrowed": filtered, "Users": filtered, "Invitations": filtered,
+	"AuditEntries": filtered, "AuditEvents": filtered, "narrowed": filtered, "Users": filtered, "Invitations": filtered,
 	"queryPage": "its callers are checked themselves",
 	"Empty":     "whether there is anything at all",
 	// The tenants themselves.

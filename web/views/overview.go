@@ -1,6 +1,10 @@
 package views
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // A Traffic shows the decisions of a time range: of all tenants, or of one tenant, policy or route.
 // A part without data is nil.
@@ -46,6 +50,11 @@ type EventRow struct {
 	Count       int
 	Objects     []Link // what it happened to; without a URL if the visitor may open no page about it
 	Others      int    // objects that are not in Objects
+}
+
+// linkID returns the ID of the link to an object, which keeps the focus when the list is drawn again.
+func (r *EventRow) linkID(object int) string {
+	return fmt.Sprintf("event-%d-%s-%d", r.At.Unix(), strings.ReplaceAll(r.Label, " ", "-"), object)
 }
 
 // summary says how many events there are, and which is the newest.

@@ -173,7 +173,7 @@
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = mark.rows.length > 1 ? mark.rows.length : mark.rows[0].dataset.mark;
-      button.setAttribute("aria-label", mark.words);
+      button.setAttribute("aria-label", mark.rows.length > 1 ? `${mark.rows.length} events: ${mark.words}` : mark.words);
       button.style.left = `${mark.left}px`;
       button.addEventListener("mouseenter", () => this.tell(mark));
       button.addEventListener("focus", () => this.tell(mark));
