@@ -107,6 +107,7 @@ func steady(text string, settings map[string]string) string {
 		{`hg_(tn|op)_\w+…\w+`, "hg_${1}_HINT"},
 		{`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
+		{`(?m)^ *"at": "TIME",\n( *"phase": "ok",\n) *"since": "TIME",\n`, "$1"}, // only an evaluated state has times
 		{`\b(\d+h)?(\d+m)?\d+(\.\d+)?m?s\b`, "DURATION"},
 		{`"(\w*revision)": \d+`, `"$1": N`},
 		{`(\w*revision): \d+`, `$1: N`},
