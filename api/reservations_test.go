@@ -43,53 +43,43 @@ func TestReservations(t *testing.T) {
 		}
 		return w.do(c)
 	}
-	is := func(a answer, status int, parts ...string) {
-		t.Helper()
-		if a.status != status {
-			t.Fatalf("%d, want %d: %s", a.status, status, a.body)
-		}
-		for _, part := range parts {
-			if !strings.Contains(a.body, part) {
-				t.Errorf("%s\nlacks %s", a.body, part)
-			}
-		}
-	}
-	is(ask("POST", "/v1/reservations", reserveBody(`,"id":"job-1"`)), 201, `"reservation":{`, `"state":"active"`)
+
+	is(t, ask("POST", "/v1/reservations", reserveBody(`,"id":"job-1"`)), 201, `"reservation":{`, `"state":"active"`)
 	again := ask("POST", "/v1/reservations", reserveBody(`,"id":"job-1"`))
-	is(again, 201, `"replayed":true`, `"state":"active"`)
+	is(t, again, 201, `"replayed":true`, `"state":"active"`)
 	if again.header.Get("Idempotent-Replayed") != "true" {
 		t.Error("a repetition without Idempotent-Replayed")
 	}
-	is(ask("POST", "/v1/reservations", reserveBody(`,"id":"job-1","mode":"force"`)), 409, `"reservation_exists"`)
-	is(ask("POST", "/v1/reservations", reserveBody(`,"id":"job-2"`)), 429, `"over_limit"`)
-	is(ask("GET", "/v1/reservations/job-2", ""), 404, "no such reservation")
+	is(t, ask("POST", "/v1/reservations", reserveBody(`,"id":"job-1","mode":"force"`)), 409, `"reservation_exists"`)
+	is(t, ask("POST", "/v1/reservations", reserveBody(`,"id":"job-2"`)), 429, `"over_limit"`)
+	is(t, ask("GET", "/v1/reservations/job-2", ""), 404, "no such reservation")
 
-	is(ask("POST", "/v1/reservations/job-1/extend", `{"ttl_ms":60000}`), 200, `"state":"active"`)
-	is(ask("GET", "/v1/reservations", ""), 200, `"id":"job-1"`)
+	is(t, ask("POST", "/v1/reservations/job-1/extend", `{"ttl_ms":60000}`), 200, `"state":"active"`)
+	is(t, ask("GET", "/v1/reservations", ""), 200, `"id":"job-1"`)
 	settled := ask("POST", "/v1/reservations/job-1/settle", `{"cost":1}`)
-	is(settled, 200, `"state":"settled"`, `"cost":1,"estimate":4`)
+	is(t, settled, 200, `"state":"settled"`, `"cost":1,"estimate":4`)
 	again = ask("POST", "/v1/reservations/job-1/settle", `{"cost":1}`)
 	if again.body != settled.body || again.header.Get("Idempotent-Replayed") != "true" || settled.header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("a repeated settle: %s", again.body)
 	}
-	is(ask("POST", "/v1/reservations/job-1/settle", `{"cost":2}`), 409, `"reservation_ended"`, "was settled at", "1 of 4 charged")
-	is(ask("DELETE", "/v1/reservations/job-1", ""), 409, `"reservation_ended"`)
-	is(ask("GET", "/v1/reservations", ""), 200, `"data":[]`)
+	is(t, ask("POST", "/v1/reservations/job-1/settle", `{"cost":2}`), 409, `"reservation_ended"`, "was settled at", "1 of 4 charged")
+	is(t, ask("DELETE", "/v1/reservations/job-1", ""), 409, `"reservation_ended"`)
+	is(t, ask("GET", "/v1/reservations", ""), 200, `"data":[]`)
 
 	// The refund is in the window that was charged: 1 of 5 is used.
 	made := ask("POST", "/v1/reservations", reserveBody(""), "Idempotency-Key", "k1")
-	is(made, 201, `"remaining":0`)
-	is(ask("POST", "/v1/reservations", reserveBody(""), "Idempotency-Key", "k1"), 201, `"replayed":true`)
+	is(t, made, 201, `"remaining":0`)
+	is(t, ask("POST", "/v1/reservations", reserveBody(""), "Idempotency-Key", "k1"), 201, `"replayed":true`)
 	id := readReserved(t, made).Reservation.ID
-	is(ask("DELETE", "/v1/reservations/"+id, ""), 200, `"state":"released"`, `"cost":0`)
-	is(ask("DELETE", "/v1/reservations/"+id, ""), 200, `"state":"released"`)
+	is(t, ask("DELETE", "/v1/reservations/"+id, ""), 200, `"state":"released"`, `"cost":0`)
+	is(t, ask("DELETE", "/v1/reservations/"+id, ""), 200, `"state":"released"`)
 
 	// Another tenant does not find it, and an operator must name the tenant.
-	is(w.do(call{method: "GET", path: "/v1/reservations/job-1", key: w.globex}), 404)
-	is(w.do(call{method: "POST", path: "/v1/reservations/job-1/settle", body: `{"cost":1}`, key: w.globex}), 404)
-	is(w.do(call{method: "GET", path: "/v1/reservations/job-1", key: w.operator}), 400, "is required with an operator key")
-	is(w.do(call{method: "GET", path: "/v1/reservations/job-1?tenant=acme", key: w.operator}), 200, `"settled"`)
-	is(w.do(call{method: "GET", path: "/v1/reservations/job-1?tenant=nobody", key: w.operator}), 404)
+	is(t, w.do(call{method: "GET", path: "/v1/reservations/job-1", key: w.globex}), 404)
+	is(t, w.do(call{method: "POST", path: "/v1/reservations/job-1/settle", body: `{"cost":1}`, key: w.globex}), 404)
+	is(t, w.do(call{method: "GET", path: "/v1/reservations/job-1", key: w.operator}), 400, "is required with an operator key")
+	is(t, w.do(call{method: "GET", path: "/v1/reservations/job-1?tenant=acme", key: w.operator}), 200, `"settled"`)
+	is(t, w.do(call{method: "GET", path: "/v1/reservations/job-1?tenant=nobody", key: w.operator}), 404)
 }
 
 // Bad input names the field and charges nothing.

@@ -312,6 +312,19 @@ type answer struct {
 	body   string
 }
 
+// is fails if an answer has another status, or does not contain each of the parts.
+func is(t *testing.T, a answer, status int, parts ...string) {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("%d, want %d: %s", a.status, status, a.body)
+	}
+	for _, part := range parts {
+		if !strings.Contains(a.body, part) {
+			t.Errorf("%s\nlacks %s", a.body, part)
+		}
+	}
+}
+
 // request makes the request of a call.
 func (w *world) request(c call) *http.Request {
 	var body io.Reader

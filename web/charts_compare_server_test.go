@@ -26,7 +26,7 @@ const comparedChart = `new Promise((done) => {
 	look();
 })`
 
-// Issue 13, 2: the time before is drawn with lines of their own dashes over the areas, and is not stacked.
+// Issue 13, 2: the time before is drawn as lines over the areas. Each line has another pattern of dashes. The lines are not stacked.
 func TestChartsDrawTheTimeBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

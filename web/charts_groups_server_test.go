@@ -33,8 +33,8 @@ const groupedChart = `new Promise((done) => {
 	look();
 })`
 
-// Issue 13, 2: seven routes are five areas and one for the others. Each has a texture of its own, and together they have the
-// height of all requests.
+// Issue 13, 2: of seven routes, the chart draws the five largest and "Others". Each area has another texture. The sum of the
+// areas is the number of all requests.
 func TestChartsDrawGroups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

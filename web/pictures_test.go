@@ -23,7 +23,7 @@ func TestPictures(t *testing.T) {
 	b, origin := w.browser(t)
 	for _, s := range w.screens(t) {
 		for _, theme := range []string{"light", "dark"} {
-			b.Do(chromedp.Navigate(origin + "/static/none")) // no page is live while nobody is signed in
+			b.Do(chromedp.Navigate(origin + "/static/none")) // ends the live streams before the next sign-in
 			b.Cookies(origin, map[string]string{web.ThemeCookie: theme, "headgate": w.cookies[s.by]})
 			for _, width := range []int64{1280, 360} {
 				b.Do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(origin+s.path))

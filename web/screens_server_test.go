@@ -110,7 +110,7 @@ func TestEveryScreen(t *testing.T) {
 	axe := axeSource(t)
 	for _, s := range w.screens(t) {
 		for _, theme := range []string{"light", "dark"} {
-			b.Do(chromedp.Navigate(origin + "/static/none")) // no page is live while nobody is signed in
+			b.Do(chromedp.Navigate(origin + "/static/none")) // ends the live streams before the next sign-in
 			b.Cookies(origin, map[string]string{web.ThemeCookie: theme, "headgate": w.cookies[s.by]})
 			for _, width := range []int64{1280, 360} {
 				if (width == 360) != (theme == "dark") {

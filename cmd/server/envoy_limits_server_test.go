@@ -3,8 +3,6 @@
 package main
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -15,8 +13,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	"github.com/headgate/headgate/internal/servertest"
 )
 
 // limited returns a descriptor of a user with a limit.
@@ -26,30 +22,16 @@ func limited(user string, perUnit uint32, unit typev3.RateLimitUnit) *descriptor
 	return d
 }
 
-// A descriptor of an operator's key can have a limit. It replaces that of the policy, in a counter of its own, on both
-// limiters and with the local share while Redis is away.
+// A call with an operator's key can send a limit for a descriptor. The limit replaces the limits of the policy and has a
+// separate counter. The test runs on both limiters, and with the local share while Redis is away.
 func TestEnvoyLimitOfADescriptor(t *testing.T) {
 	t.Parallel()
-	for name, settings := range map[string]func(t *testing.T) (map[string]string, func()){
-		"inprocess": func(*testing.T) (map[string]string, func()) { return nil, func() {} },
-		"redis": func(t *testing.T) (map[string]string, func()) {
-			return map[string]string{
-				"HEADGATE_REDIS_URL": servertest.Redis(t), "HEADGATE_REDIS_PREFIX": fmt.Sprintf("hg-%x:", rand.Uint64()), "HEADGATE_LIMITER_TIMEOUT": "30s",
-			}, func() {}
-		},
-		"redis is away": func(t *testing.T) (map[string]string, func()) {
-			server := servertest.StartRedis(t)
-			return map[string]string{"HEADGATE_REDIS_URL": server.URL()}, server.Kill
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			extra, ready := settings(t)
-			node := startEnvoy(t, extra)
-			ready()
-			sendLimits(t, node)
-		})
-	}
+	onEveryLimiter(t, func(t *testing.T, extra map[string]string, ready func(), _ bool) {
+		t.Helper()
+		node := startEnvoy(t, extra)
+		ready()
+		sendLimits(t, node)
+	})
 }
 
 func sendLimits(t *testing.T, node envoyNode) {

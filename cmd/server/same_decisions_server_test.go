@@ -434,26 +434,33 @@ func (n wireNode) play(t *testing.T, slug string, way wirePlayer, script []wireC
 // say it, and is counted by its wire: with the limiter of this process, with Redis, and without it.
 func TestSameDecisionsOnEveryWire(t *testing.T) {
 	t.Parallel()
-	for name, settings := range map[string]func(t *testing.T) (_ map[string]string, ready func()){
-		"inprocess": func(*testing.T) (map[string]string, func()) { return nil, func() {} },
-		"redis": func(t *testing.T) (map[string]string, func()) {
-			return map[string]string{
-				"HEADGATE_REDIS_URL": servertest.Redis(t), "HEADGATE_REDIS_PREFIX": fmt.Sprintf("hg-%x:", rand.Uint64()), "HEADGATE_LIMITER_TIMEOUT": "30s",
-			}, func() {}
-		},
-		"redis is away": func(t *testing.T) (map[string]string, func()) {
-			server := servertest.StartRedis(t)
-			return map[string]string{"HEADGATE_REDIS_URL": server.URL()}, server.Kill
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			extra, ready := settings(t)
-			node := startWireNode(t, extra)
-			ready()
-			playEveryWire(t, node, name == "redis is away")
-		})
-	}
+	onEveryLimiter(t, func(t *testing.T, extra map[string]string, ready func(), away bool) {
+		t.Helper()
+		node := startWireNode(t, extra)
+		ready()
+		playEveryWire(t, node, away)
+	})
+}
+
+// onEveryLimiter runs a test with the limiter of the process, with Redis, and with a Redis that is killed. extra are the
+// settings of the node. The test calls ready after the start of the node; it kills Redis if away is set.
+func onEveryLimiter(t *testing.T, play func(t *testing.T, extra map[string]string, ready func(), away bool)) {
+	t.Helper()
+	t.Run("inprocess", func(t *testing.T) {
+		t.Parallel()
+		play(t, nil, func() {}, false)
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		play(t, map[string]string{
+			"HEADGATE_REDIS_URL": servertest.Redis(t), "HEADGATE_REDIS_PREFIX": fmt.Sprintf("hg-%x:", rand.Uint64()), "HEADGATE_LIMITER_TIMEOUT": "30s",
+		}, func() {}, false)
+	})
+	t.Run("redis is away", func(t *testing.T) {
+		t.Parallel()
+		server := servertest.StartRedis(t)
+		play(t, map[string]string{"HEADGATE_REDIS_URL": server.URL()}, server.Kill, true)
+	})
 }
 
 func playEveryWire(t *testing.T, node wireNode, degraded bool) {

@@ -152,7 +152,7 @@ var concurrencyTests = []test{
 			return r
 		}
 		o := w.take(ask(enforce, 1))[0]
-		w.same([]bool{o.Charges[3].Fits, o.Charges[4].Fits}, []bool{true, true}, "a shadow group finds the place of its own lease")
+		w.same([]bool{o.Charges[3].Fits, o.Charges[4].Fits}, []bool{true, true}, "a shadow group finds the place of the lease of the check")
 		w.same(w.take(ask(enforce, 2))[0].Verdict, enforcement.Refused, "the second limit is full")
 		w.same([]int64{w.left(a, w.key(1, 0)), w.left(count, w.key(3, 0))}, []int64{1, 1}, "nothing else is charged")
 		w.same(w.take(ask(release, 2))[0].Units, 0, "it holds nothing")

@@ -21,8 +21,8 @@ import (
 type PeopleConfig struct {
 	// Limiter has the counters of failed sign-ins. Required.
 	Limiter enforcement.Limiter
-	// Local has the counters of failed sign-ins while Limiter is unavailable. Default: none;
-	// nobody can then sign in with a password while Limiter is unavailable.
+	// Local has the counters of failed sign-ins while Limiter is unavailable. Default: none.
+	// Then every sign-in with a password fails while Limiter is unavailable.
 	Local enforcement.Limiter
 	// RequireSecondFactor contains the roles whose users must have a second factor to sign in
 	// with a password.

@@ -85,9 +85,9 @@ func (p *People) Pending(ctx context.Context, token string) (PendingSignIn, User
 // problem.Unauthenticated with the code sign_in_expired or code_wrong, a *LimitedError, or
 // problem.Unavailable.
 //
-// Wrong codes are counted for the account. If the person signed in before in this browser, they
-// are counted for this browser only. So somebody who knows the password cannot lock out the
-// person.
+// FinishSignIn counts wrong codes for the account. If the person signed in before in this browser,
+// it counts them for this browser only. Therefore an attacker who knows the password cannot lock
+// out the person.
 func (p *People) FinishSignIn(ctx context.Context, browser, token, code, address, agent string) (SignedIn, error) {
 	pending, u, f, err := p.Pending(ctx, token)
 	if err != nil {

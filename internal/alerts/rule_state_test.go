@@ -33,15 +33,7 @@ func TestStep(t *testing.T) {
 		for i, figure := range test.figures {
 			var change Change
 			state, change = test.rule.Step(state, figure, began.Add(time.Duration(i)*time.Minute))
-			letter := map[Phase]string{OK: "o", "": "o", Pending: "p", Firing: "f"}[state.Phase]
-			switch change {
-			case Began:
-				letter = "F"
-			case Resolved:
-				letter = "O"
-			case Nothing:
-			}
-			got += letter
+			got += letterOf(state, change)
 		}
 		if got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
@@ -110,15 +102,7 @@ func TestStepBelow(t *testing.T) {
 	for i, figure := range []float64{25, 24, 20, 30, 36, 37, 36, 40, 50} {
 		var change Change
 		state, change = rule.Step(state, figure, began.Add(time.Duration(i)*time.Minute))
-		letter := map[Phase]string{OK: "o", "": "o", Pending: "p", Firing: "f"}[state.Phase]
-		switch change {
-		case Began:
-			letter = "F"
-		case Resolved:
-			letter = "O"
-		case Nothing:
-		}
-		got += letter
+		got += letterOf(state, change)
 		if change == Began && state.Peak != 20 {
 			t.Errorf("peak %v", state.Peak)
 		}
@@ -146,4 +130,16 @@ func TestTemplates(t *testing.T) {
 			}
 		}
 	}
+}
+
+// letterOf returns a letter for the phase of a state: o, p or f. It is F if the alert began in this step, and O if it ended.
+func letterOf(state State, change Change) string {
+	switch change {
+	case Began:
+		return "F"
+	case Resolved:
+		return "O"
+	case Nothing:
+	}
+	return map[Phase]string{OK: "o", "": "o", Pending: "p", Firing: "f"}[state.Phase]
 }

@@ -172,7 +172,7 @@ func scopeFaults(f *problem.Fields, p plans.Policy, attribute string) {
 
 // scope validates the value and the prefix of n and returns them in canonical form. by64 says
 // that the policy counts IPv6 addresses by their /64 network. If it is set, a single IPv6
-// address or a network smaller than /64 is invalid, because it has no counter of its own.
+// address or a network smaller than /64 is invalid, because it shares its counter with others.
 func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) {
 	value, prefix = n.Value, n.Prefix
 	switch {

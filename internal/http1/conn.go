@@ -226,8 +226,8 @@ func (c *conn) lacksLength() bool {
 	return whole && !bytes.Contains(bytes.ToLower(head), lengthName)
 }
 
-// rest prepares the connection to wait for the next request: it sets the deadlines and tells
-// the listener that the connection is idle.
+// rest is called before the connection waits for the next request. It sets the deadlines, and
+// reports to the listener that the connection is idle.
 func (c *conn) rest() {
 	c.extend()
 	if c.tracker != nil {

@@ -65,8 +65,8 @@ func (s Sealer) Reseal(stored []byte, owner string) ([]byte, error) {
 	return s.Seal(secret, owner), nil
 }
 
-// Seal returns the stored form of a secret. Open accepts this form only with the same owner. So
-// if somebody copies the row to another person, the secret is invalid there.
+// Seal returns the stored form of a secret. Open accepts this form only with the same owner, so a
+// copy in the row of another person is invalid.
 func (s Sealer) Seal(secret, owner string) []byte {
 	if s.box == nil {
 		return append([]byte{formPlain}, secret...)
