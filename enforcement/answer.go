@@ -3,7 +3,6 @@ package enforcement
 import (
 	"context"
 	"errors"
-	"slices"
 )
 
 // answerEach fills in the decisions of the items from the outcomes of the limiter, one
@@ -132,12 +131,16 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 
 // nameLease sets Lease if a concurrency limit is among the limits of an allowed decision.
 func (d *Decision) nameLease(l *Lease) {
-	held := func(l LimitState) bool { return l.Limit.Algorithm == Concurrency && l.Cost > 0 }
-	if !d.Allowed || !slices.ContainsFunc(d.Limits, held) {
+	if !d.Allowed {
 		return
 	}
-	if d.Lease = d.Check.Lease; d.Lease == "" {
-		d.Lease = uuidText(l.ID)
+	for i := range d.Limits {
+		if d.Limits[i].Limit.Algorithm == Concurrency && d.Limits[i].Cost > 0 {
+			if d.Lease = d.Check.Lease; d.Lease == "" {
+				d.Lease = uuidText(l.ID)
+			}
+			return
+		}
 	}
 }
 

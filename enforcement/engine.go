@@ -25,7 +25,7 @@ type Config struct {
 	// Nodes is the number of nodes. Each node's Local allows the quota divided by
 	// Nodes. SetNodes changes it. Default: 1.
 	Nodes int
-	// OutageJournalKeys is the largest number of counters in the journal, which charges what
+	// OutageJournalKeys is the largest number of counters in the outage journal, which charges what
 	// the failure modes admitted when the shared limiter is available again. A negative
 	// number disables it. Default: 100,000.
 	OutageJournalKeys int
