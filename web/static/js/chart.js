@@ -442,7 +442,7 @@
       this.order = order;
       this.chart = new uPlot(
         {
-          ...this.size(), padding: [this.few ? 44 : 12, 12, 0, 0], legend: { show: false }, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), this.clock.zone),
+          ...this.size(), padding: [this.few ? 44 : 12, 20, 0, 0], legend: { show: false }, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), this.clock.zone),
           cursor: { drag: { x: Boolean(this.dataset.zoom), y: false, setScale: false }, points: { size: 6 } },
           scales: { x: { time: true, range: () => this.span() }, y: { range: () => this.bounds() } },
           axes: [
