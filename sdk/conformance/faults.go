@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A fault is one answer of the server of faults. A body that is a JSON string is sent as
-// it is; any other body is sent as JSON.
+// A fault is one response of the server of faults. If Body is a JSON string, its text is sent.
+// Any other body is sent as JSON.
 type fault struct {
 	Status  int               `json:"status"`
 	Headers map[string]string `json:"headers"`
@@ -39,7 +39,7 @@ type faultServer struct {
 	ending chan struct{}
 
 	mu    sync.Mutex
-	calls map[string][]received // by scenario and run
+	calls map[string][]received // received calls, by scenario and run
 }
 
 func serveFaults(s suite) (*faultServer, error) {

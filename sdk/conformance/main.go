@@ -85,7 +85,7 @@ func run(ctx context.Context, program, file string, command []string) error {
 	return cmd.Run()
 }
 
-// suite is what this command reads of scenarios.json.
+// A suite is the part of scenarios.json that this command uses.
 type suite struct {
 	Plan      json.RawMessage `json:"plan"`
 	Scenarios []scenario      `json:"scenarios"`
@@ -126,7 +126,8 @@ func start(program, folder string) (*node, error) {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + folder, "HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_LOG_LEVEL=warn", "HEADGATE_METRICS_PUBLIC=false",
 		"HEADGATE_BOOTSTRAP_KEY=" + n.token, "HEADGATE_DATABASE_URL=sqlite://" + folder + "/headgate.db",
 	}
-	for _, name := range []string{"HEADGATE_API_RATE", "HEADGATE_API_RATE_PER_ADDRESS"} { // a fuzzer sends more than they allow
+	// Passed on to the server, because a fuzzer exceeds the default limits.
+	for _, name := range []string{"HEADGATE_API_RATE", "HEADGATE_API_RATE_PER_ADDRESS"} {
 		if value, set := os.LookupEnv(name); set {
 			n.cmd.Env = append(n.cmd.Env, name+"="+value)
 		}
@@ -219,8 +220,8 @@ func (n *node) post(ctx context.Context, path string, body any, etag string) (st
 	return response.Header.Get("ETag"), answer, err
 }
 
-// refusing returns an address that refuses connections. The port is taken, so that no
-// other program listens there, but nothing accepts on it.
+// refusing returns an address that refuses connections: its port is bound, so that no other
+// program uses it, but nothing listens on it. Call the returned function to free the port.
 func refusing() (string, func(), error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {

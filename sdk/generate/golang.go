@@ -16,7 +16,7 @@ var initialisms = map[string]string{"id": "ID", "ip": "IP", "ms": "MS", "url": "
 type goGenerator struct {
 	*spec
 	out   strings.Builder
-	queue []schema // objects within objects
+	queue []schema // nested objects whose types are not written yet
 }
 
 func goFile(s *spec) (string, error) {
@@ -177,7 +177,7 @@ func (g *goGenerator) operation(o operation) {
 	}
 	var query []string
 	if params != "" {
-		args = append(args, "params ..."+params) // so that a parameter that is added later breaks no caller
+		args = append(args, "params ..."+params) // variadic, so that a parameter that is added later breaks no caller
 		for _, p := range o.query {
 			query = append(query, fmt.Sprintf("q.add(%q, p.%s)\n", p.name, camel(p.name, initialisms)))
 		}

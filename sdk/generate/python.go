@@ -8,10 +8,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// pyGenerator writes TypedDicts: at run time, an answer is the decoded JSON.
+// pyGenerator writes the Python SDK. Its types are TypedDicts, because a response is the
+// decoded JSON at run time.
 type pyGenerator struct {
 	*spec
-	queue []schema // objects within objects
+	queue []schema // nested objects whose types are not written yet
 }
 
 func pyFile(s *spec) string {
@@ -35,7 +36,7 @@ func pyFile(s *spec) string {
 		types.String() + "class Management(Caller):\n    \"\"\"The management calls. Each returns its answer, or raises ProblemError or UnreachableError.\"\"\"\n\n" + calls.String()
 }
 
-// pyKeywords are the words that cannot be names of members or parameters.
+// pyKeywords are the keywords of Python. They cannot be names of members or parameters.
 var pyKeywords = []string{"and", "as", "class", "def", "for", "from", "if", "import", "in", "is", "not", "or", "with"}
 
 func pyText(text string) string {
@@ -76,7 +77,8 @@ func (g *pyGenerator) schema(s schema) string {
 	return b.String() + "\n\n"
 }
 
-// pyAlias makes the names in an alias, which Python evaluates, forward references.
+// pyAlias puts the type names in a type alias into quotes. Python evaluates an alias when it
+// loads the module, and some of these types are defined later in the file.
 func pyAlias(t string) string {
 	if !strings.HasPrefix(t, "Union[") && !strings.HasPrefix(t, "Dict[") {
 		return t
@@ -122,7 +124,7 @@ func (g *pyGenerator) plain(node *yaml.Node, k, owner, place string) string {
 	}
 	switch k {
 	case "string":
-		return "str" // an enum of answers, too: they may have values of later versions
+		return "str" // also for an enum in a response, because a later version may add values
 	case "integer":
 		return "int"
 	case "number":

@@ -12,16 +12,16 @@ import (
 // byHand lists operations that the SDKs implement by hand, or that no program calls.
 var byHand = []string{"check", "checkBatch", "forwardAuth", "healthz", "livez", "readyz", "metrics", "openapi", "openapiJson", "docs"}
 
-// spec is what the generators need of openapi.yaml.
+// A spec is the part of openapi.yaml that the generators need.
 type spec struct {
 	root       *yaml.Node
-	schemas    []schema // in the order of the file; only those that operations use
+	schemas    []schema // the schemas that operations use, in the order of the file
 	operations []operation
-	requests   map[string]bool // schemas that requests can contain
+	requests   map[string]bool // names of the schemas that requests can contain
 }
 
-// schema is a schema with its name. Schemas in other schemas have the name of their
-// place.
+// A schema is a schema of openapi.yaml with its name. A schema inside another one is named
+// after the place where it occurs.
 type schema struct {
 	name string
 	node *yaml.Node
@@ -31,13 +31,13 @@ type operation struct {
 	id, method, path, summary string
 	pathParams                []parameter
 	query                     []parameter
-	ifMatch                   string // "", optional or required
-	idempotent                bool   // it accepts Idempotency-Key
+	ifMatch                   string // whether If-Match is needed: "", optional or required
+	idempotent                bool   // the operation accepts Idempotency-Key
 	body                      *yaml.Node
-	bodyType                  string // its media type
+	bodyType                  string // media type of the body
 	bodyRequired              bool
-	answer                    *yaml.Node // nil: the answer has no body
-	text                      bool       // the answer is text
+	answer                    *yaml.Node // schema of the response; nil if it has no body
+	text                      bool       // the response is text, not JSON
 }
 
 type parameter struct {
@@ -137,7 +137,7 @@ func (s *spec) follow(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// reach adds the names of all schemas that a schema contains.
+// reach adds the names of all schemas that a schema refers to, directly or indirectly, to into.
 func (s *spec) reach(node *yaml.Node, into map[string]bool) {
 	if node == nil {
 		return
@@ -165,8 +165,8 @@ type property struct {
 	required, nullable bool
 }
 
-// properties returns the members of an object, those of allOf included. For a oneOf, it
-// returns the members of all alternatives; those that all of them require are required.
+// properties returns the members of an object, including those of its allOf. For a oneOf, it
+// returns the members of all alternatives. A member is required if all alternatives require it.
 func (s *spec) properties(node *yaml.Node) []property {
 	node = s.follow(node)
 	var found []property
@@ -281,7 +281,7 @@ func items(node *yaml.Node) []*yaml.Node {
 	return node.Content
 }
 
-// members returns the members of a mapping in order.
+// members returns an iterator over the members of a YAML mapping, in the order of the file.
 func members(node *yaml.Node) func(yield func(string, *yaml.Node) bool) {
 	return func(yield func(string, *yaml.Node) bool) {
 		if node == nil || node.Kind != yaml.MappingNode {
@@ -299,7 +299,7 @@ func scalar(value string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, 
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// words splits a name of the file, such as retry_after_ms or createTenant.
+// words splits a name in openapi.yaml, such as retry_after_ms or createTenant, into its words.
 func words(name string) []string {
 	var b strings.Builder
 	for i, r := range name {

@@ -80,7 +80,7 @@ func (g tsGenerator) plain(node *yaml.Node, k, owner, indent string) string {
 	if values := enum(node); len(values) > 0 && k == "string" {
 		t := `"` + strings.Join(values, `" | "`) + `"`
 		if !g.requests[owner] {
-			t += " | (string & {})" // answers may have values of later versions
+			t += " | (string & {})" // a later version may add values to an enum in a response
 		}
 		return t
 	}

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	maxAnswer  = 8 << 20               // bytes of an answer
-	retryBase  = 20 * time.Millisecond // of the jittered wait before a retry
+	maxAnswer  = 8 << 20               // maximum size of a response in bytes
+	retryBase  = 20 * time.Millisecond // maximum random wait before the first retry; it doubles with each retry
 	retryMax   = time.Second
-	budgetMax  = 10.0 // retries that can follow each other
-	budgetCall = 0.1  // retries that each call adds: a tenth of the calls
+	budgetMax  = 10.0 // maximum number of retries in a row
+	budgetCall = 0.1  // retries that each call adds, so that a tenth of the calls may be retried
 
 	idempotencyKey = "Idempotency-Key"
 )
 
-// call is one call of the API. Its tries share the header.
+// A call is one call of the API. All its tries share the header.
 type call struct {
 	method string
 	url    *url.URL
@@ -34,7 +34,7 @@ type call struct {
 	body   []byte
 }
 
-// An answer is a response with its body, which was read to the end.
+// An answer is a response whose body has been read to the end.
 type answer struct {
 	status int
 	header http.Header
@@ -43,7 +43,7 @@ type answer struct {
 
 var answers = sync.Pool{New: func() any { return new(answer) }}
 
-// release returns the memory of the body for other calls. The header stays valid.
+// release returns the memory of the body to the pool, for other calls. The header stays valid.
 func (a *answer) release() {
 	if a.body.Cap() > 1<<16 {
 		return
@@ -53,9 +53,9 @@ func (a *answer) release() {
 	answers.Put(a)
 }
 
-// call makes a call. It repeats the call after a failure if nothing was charged or if the call is
-// idempotent. limited has the deadline for all tries. callers is the context of the caller, which
-// says whether the caller canceled the call.
+// call makes a call. It repeats a failed call if nothing was charged, or if the call is
+// idempotent. limited is the context with the deadline for all tries. callers is the caller's
+// context; it shows whether the caller canceled the call.
 func (c *Client) call(limited, callers context.Context, to call) (*answer, error) {
 	c.budget.earn()
 	for try := 1; ; try++ {
@@ -83,9 +83,9 @@ func (c *Client) call(limited, callers context.Context, to call) (*answer, error
 	}
 }
 
-// retryable reports whether a call may be repeated after a try: if the try charged nothing, or if
-// the call is idempotent. It also returns the time until the next try: the Retry-After of the
-// response, plus a random part of a time that doubles with each try.
+// retryable reports whether a call may be repeated after a failed try: if the try charged
+// nothing, or if the call is idempotent. It also returns the wait before the next try: the
+// Retry-After of the response plus a random time, whose maximum doubles with each try.
 func retryable(a *answer, err error, try int, idempotent bool) (time.Duration, bool) {
 	wait := time.Duration(rand.Int64N(int64(min(retryMax, retryBase<<(try-1)))))
 	if err != nil {
@@ -118,7 +118,8 @@ func sleep(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// send makes one try. It does not follow redirects, so that no other server gets the token.
+// send makes one try. It does not follow redirects, so that the token is not sent to another
+// server.
 func (c *Client) send(ctx context.Context, to call) (*answer, error) {
 	request := (&http.Request{
 		Method: to.method, URL: to.url, Host: to.url.Host, Header: to.header,
@@ -126,7 +127,7 @@ func (c *Client) send(ctx context.Context, to call) (*answer, error) {
 	}).WithContext(ctx)
 	if to.body != nil {
 		request.ContentLength = int64(len(to.body))
-		// net/http writes the headers and a body of this type with one system call.
+		// net/http sends the headers and a body of this type in one system call.
 		request.Body = io.NopCloser(bytes.NewReader(to.body))
 		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(to.body)), nil }
 	}
@@ -148,7 +149,7 @@ func (c *Client) send(ctx context.Context, to call) (*answer, error) {
 	return a, nil
 }
 
-// classify returns the error of this package for an error of the transport.
+// classify converts an error of the HTTP transport to an UnreachableError.
 func classify(callers context.Context, err error) error {
 	code := CodeConnection
 	var timeout net.Error

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Check decides a request and charges its cost. It always returns a decision: if Headgate
-// does not decide, the decision is a fallback, and Err has the cause. A request whose
-// context is canceled is denied.
+// Check decides a request and charges its cost. It always returns a decision: if Headgate does
+// not decide, the decision is a fallback, and its field Err has the cause. If ctx is canceled,
+// the request is denied.
 func (c *Client) Check(ctx context.Context, request CheckRequest) Decision {
 	start := time.Now()
 	body := request.append(make([]byte, 0, 256))
@@ -42,8 +42,8 @@ func (c *Client) Check(ctx context.Context, request CheckRequest) Decision {
 }
 
 // CheckBatch decides up to 1,000 requests in one call. It returns one decision for each
-// request, in order. With atomic, it charges all requests or none: they have one tenant,
-// and there are at most 100.
+// request, in order. If atomic is true, it charges all requests or none; then all requests must
+// have the same tenant, and there may be at most 100.
 func (c *Client) CheckBatch(ctx context.Context, requests []CheckRequest, atomic bool) []Decision {
 	start := time.Now()
 	if len(requests) == 0 {
@@ -82,7 +82,8 @@ func (c *Client) CheckBatch(ctx context.Context, requests []CheckRequest, atomic
 	return decisions
 }
 
-// headerFor returns the headers of the call for a request.
+// headerFor returns the HTTP headers of the call for a request, with its Idempotency-Key if it
+// has one.
 func (c *Client) headerFor(request *CheckRequest) http.Header {
 	if request.IdempotencyKey == "" {
 		return c.header
@@ -109,7 +110,8 @@ func (c *Client) fallback(ctx context.Context, request CheckRequest, err error) 
 	return c.decideWithout(ctx, request, err)
 }
 
-// decideWithout decides a request that Headgate did not decide.
+// decideWithout makes the decision for a request if Headgate did not decide it. err is the
+// cause.
 func (c *Client) decideWithout(ctx context.Context, request CheckRequest, err error) Decision {
 	d := Decision{Kind: KindFallback, Status: http.StatusServiceUnavailable, Err: err}
 	var unreachable *UnreachableError
@@ -184,7 +186,7 @@ func (c *Client) decodeBatch(ctx context.Context, requests []CheckRequest, a *an
 		if err != nil {
 			d = c.fallback(ctx, requests[i], err)
 		}
-		d.Header = nil // the headers are those of the call
+		d.Header = nil // the HTTP headers belong to the whole batch, not to one item
 		decisions[i] = d
 	}
 	return decisions, nil

@@ -69,7 +69,7 @@ type Client struct {
 	base     *url.URL
 	check    *url.URL
 	batch    *url.URL
-	header   http.Header // of every POST; requests share it
+	header   http.Header // headers of every POST; requests share this map, so it must not be changed
 	pool     *http.Transport
 	budget   budget
 	denials  denials

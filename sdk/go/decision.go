@@ -31,7 +31,7 @@ const (
 	ReasonTenantSuspended    Reason = "tenant_suspended"
 	ReasonBatchRefused       Reason = "batch_refused"
 	ReasonLimiterUnavailable Reason = "limiter_unavailable"
-	ReasonOverloaded         Reason = "overloaded" // not decided: becomes a fallback
+	ReasonOverloaded         Reason = "overloaded" // Headgate did not decide; the client returns a fallback
 )
 
 // A Decision says whether a request may pass, and why.
@@ -45,15 +45,15 @@ type Decision struct {
 	Status       int    `json:"status"`
 	DecisionID   string `json:"decision_id"`
 	Tenant       string `json:"tenant"`
-	Plan         string `json:"plan"`         // empty without a plan
-	PlanVersion  int    `json:"plan_version"` // 0 without a plan
+	Plan         string `json:"plan"`         // "" if the tenant has no plan
+	PlanVersion  int    `json:"plan_version"` // 0 if the tenant has no plan
 	Mode         Mode   `json:"mode"`
 	Reason       Reason `json:"reason"`
 	RetryAfterMS *int64 `json:"retry_after_ms"` // nil if waiting does not help
 	DelayMS      int64  `json:"delay_ms"`
-	Degraded     bool   `json:"degraded"` // failure modes decided
-	Replayed     bool   `json:"replayed"` // the first decision of the IdempotencyKey; nothing was charged again
-	// Taken is the number of units that a request with TakeUpTo took. The Cost of each limit is its share.
+	Degraded     bool   `json:"degraded"` // Redis did not answer; the failure modes of the policies decided
+	Replayed     bool   `json:"replayed"` // repeats the first decision for the same IdempotencyKey; nothing was charged again
+	// Taken is the number of units that a check with the mode TakeUpTo was charged.
 	Taken int64 `json:"taken"`
 	// RefundableUntil is the time until which a check with Refundable can be refunded, in RFC 3339;
 	// empty if there is nothing to refund.
@@ -82,7 +82,7 @@ type LimitState struct {
 	Limit        string `json:"limit"`
 	Algorithm    string `json:"algorithm"`
 	Quota        int64  `json:"quota"`
-	Burst        *int64 `json:"burst"` // of buckets
+	Burst        *int64 `json:"burst"` // nil unless the algorithm is a bucket
 	WindowMS     int64  `json:"window_ms"`
 	Cost         int64  `json:"cost"`
 	Remaining    int64  `json:"remaining"`

@@ -7,7 +7,7 @@ import (
 
 const (
 	rememberMax  = time.Second
-	denialsLimit = 10_000 // denials of a client, so that many keys do not fill the memory
+	denialsLimit = 10_000 // maximum number of remembered denials, which bounds their memory
 )
 
 // denials remembers denied requests until their retry time. It uses the monotonic clock, so a step
@@ -41,7 +41,7 @@ func (m *denials) get(body []byte, now time.Time) (Decision, bool) {
 	return d, true
 }
 
-// put remembers a denial by a limit or a block. Other denials have no retry time.
+// put remembers a denial because of a limit or a block. Other denials have no retry time.
 func (m *denials) put(body []byte, d Decision, now time.Time) {
 	after, ok := d.RetryAfter()
 	if !ok || after <= 0 || d.Reason != ReasonOverLimit && d.Reason != ReasonBlocked {

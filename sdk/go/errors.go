@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// UnreachableCode says why no usable response came.
+// UnreachableCode says why Headgate sent no usable response.
 type UnreachableCode string
 
 const (
@@ -13,10 +13,10 @@ const (
 	CodeConnection  UnreachableCode = "connection"  // the connection failed
 	CodeCanceled    UnreachableCode = "canceled"    // the caller canceled the context
 	CodeUnavailable UnreachableCode = "unavailable" // 503: nothing was decided or charged
-	CodeProtocol    UnreachableCode = "protocol"    // the answer is not one of Headgate
+	CodeProtocol    UnreachableCode = "protocol"    // the response is malformed, or does not come from Headgate
 )
 
-// An UnreachableError says that no usable answer came.
+// An UnreachableError is the error of a call to which Headgate sent no usable response.
 type UnreachableError struct {
 	Code  UnreachableCode
 	Cause error

@@ -40,7 +40,8 @@ func FromContext(ctx context.Context) (Decision, bool) {
 }
 
 // Middleware checks each request before the handler serves it. It sets RateLimit,
-// RateLimit-Policy and Retry-After, and answers denied requests.
+// RateLimit-Policy and Retry-After in the response. If the request is denied, it writes the
+// response, and the handler is not called.
 func Middleware(config MiddlewareConfig) func(http.Handler) http.Handler {
 	if config.Denied == nil {
 		config.Denied = WriteDenial
@@ -106,7 +107,7 @@ func WriteDenial(w http.ResponseWriter, _ *http.Request, d Decision) {
 	if len(d.ViolatedPolicies) > 0 && d.Reason == ReasonOverLimit {
 		body.Type, body.Title = d.Type, d.Title
 	}
-	text, _ := json.Marshal(body) // strings and numbers: it cannot fail
+	text, _ := json.Marshal(body) // cannot fail: all fields are strings and numbers
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(d.Status)

@@ -12,24 +12,25 @@ import (
 // manageTimeout is the maximum time of a management call whose context has no deadline.
 const manageTimeout = 30 * time.Second
 
-// A RawCall is a call of any operation of the API. Package manage has typed calls.
+// A RawCall is a call of any operation of the API. Package manage has a typed method for each
+// operation.
 type RawCall struct {
 	Method string
-	Path   string // escaped
+	Path   string // with escaped segments, such as /v1/tenants/acme
 	Query  url.Values
-	Header http.Header // added to the client's
+	Header http.Header // sent in addition to the client's headers
 	Body   []byte      // JSON; nil: no body
 }
 
-// A RawAnswer is the answer to a RawCall.
+// A RawAnswer is the response to a RawCall.
 type RawAnswer struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Raw makes a call. If the status is 400 or higher, the error is a *ProblemError or an
-// *UnreachableError. Raw repeats a call that failed before the server could act.
+// Raw makes a call. If the status is 400 or higher, it returns a *ProblemError or an
+// *UnreachableError. It repeats a failed call only if the server has not acted on it.
 func (c *Client) Raw(ctx context.Context, raw RawCall) (*RawAnswer, error) {
 	path, err := url.PathUnescape(raw.Path)
 	if err != nil {

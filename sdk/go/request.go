@@ -46,8 +46,8 @@ type CheckRequest struct {
 // Cost returns a pointer to units, for CheckRequest.Cost.
 func Cost(units int64) *int64 { return &units }
 
-// append appends the JSON form of the request. Equal requests have equal JSON forms, because the
-// names of attributes are sorted. Remembered denials are found by it.
+// append appends the JSON form of the request. Equal requests have equal JSON forms, because
+// the names of attributes are sorted. The JSON form is the key of a remembered denial.
 func (r *CheckRequest) append(b []byte) []byte {
 	b = append(b, '{')
 	b = appendMember(b, "tenant", r.Tenant)
@@ -85,7 +85,7 @@ func comma(b []byte) []byte {
 	return b
 }
 
-// appendMember appends a member, unless its value is empty.
+// appendMember appends a member of a JSON object. It appends nothing if the value is empty.
 func appendMember(b []byte, name, value string) []byte {
 	if value == "" {
 		return b

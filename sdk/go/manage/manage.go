@@ -29,12 +29,12 @@ type Client struct{ calls *headgate.Client }
 // New returns a client that shares the connections and the key of a headgate.Client.
 func New(client *headgate.Client) *Client { return &Client{client} }
 
-// An Answer is the data of a response, with the headers that callers need.
+// An Answer has the decoded data of a response, and the headers that callers need.
 type Answer[T any] struct {
 	Data T
 	// ETag is the version of the object, for If-Match.
 	ETag string
-	// RequestID is the ID of the call in the logs of the server.
+	// RequestID is the ID under which the server logs the call.
 	RequestID string
 	// Replayed says that this is the response to an earlier call with the same Idempotency-Key.
 	Replayed bool
