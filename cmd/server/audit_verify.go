@@ -22,7 +22,7 @@ type auditVerify struct {
 	Head []string `setting:"false" placeholder:"NUMBER:HASH" help:"An earlier head, which the chain must contain. May be repeated."`
 }
 
-// Help is shown by headgate audit verify --help.
+// Help returns the text that --help shows after the flags.
 func (auditVerify) Help() string {
 	return "Every line carries a hash of itself and of the line before, and the database notes the last one. " +
 		"Ends with 0 when all lines are as they were written, and with 1 and the first line that was changed, removed, moved or put in. " +

@@ -192,8 +192,8 @@ type benchAnswer struct {
 	}
 }
 
-// peek sends one check in mode peek, which charges nothing. So a wrong address, key or tenant leads
-// to an error before the load begins.
+// peek sends one check in mode peek, which charges nothing. If the address, the key or the
+// tenant is wrong, the command fails here, before the load begins.
 func (b *benchCommand) peek(ctx context.Context, t benchTarget) (first benchAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -248,13 +248,13 @@ func (b *benchCommand) announce(w io.Writer, first benchAnswer) error {
 // A benchReport is the result of headgate bench.
 type benchReport struct {
 	ElapsedMS    int64          `json:"elapsed_ms"`
-	ChecksPerS   float64        `json:"checks_per_second"` // decided checks
+	ChecksPerS   float64        `json:"checks_per_second"` // decisions per second
 	Allowed      int64          `json:"allowed"`
 	Denied       int64          `json:"denied"`
 	Unavailable  int64          `json:"unavailable"` // answered with 503
 	Degraded     int64          `json:"degraded"`
 	Failed       int64          `json:"failed"`
-	Unsent       int64          `json:"requests_not_sent_in_time"` // with a rate
+	Unsent       int64          `json:"requests_not_sent_in_time"` // only with a rate
 	Statuses     map[int]int64  `json:"requests_by_status"`
 	Latency      quantileValues `json:"latency_ms"`
 	Unavailables quantileValues `json:"unavailable_latency_ms"` // of requests answered with 503
@@ -320,12 +320,12 @@ func (r *benchReport) text(rated bool) string {
 			row(of.prefix+"max", "%.2f ms", ms)
 		}
 	}
-	_ = table.Flush() // to memory
+	_ = table.Flush() // cannot fail: it writes to memory
 	return text.String() + "\n" + r.Sizing + "\n"
 }
 
-// quantiles are the quantiles in the report. samples is the number of measurements from which on a
-// quantile is reported. With fewer, it would equal the maximum.
+// quantiles are the quantiles in the report. samples is the minimum number of measurements for
+// which a quantile is reported. With fewer measurements, the quantile would equal the maximum.
 var quantiles = []struct {
 	name    string
 	q       float64
@@ -345,9 +345,9 @@ const (
 	sizedShare = 0.7
 )
 
-// sizing returns a sentence that says how many nodes are needed for a load of sizedFor. Without
-// --rate, the measured rate is taken as the capacity of a node. With --rate, the capacity is at
-// least that rate. limited says that a limit applied to the checks.
+// sizing returns a sentence that says how many nodes are needed for a load of sizedFor. The
+// capacity of a node is the measured rate. With --rate, the actual capacity may be higher.
+// limited says that a limit applied to the checks.
 func (b *benchCommand) sizing(r *load.Result, perSecond float64, limited bool) string {
 	latency := "p50 " + inMilliseconds(r.Latency.Quantile(0.5))
 	if r.Latency.Count() >= 100 {

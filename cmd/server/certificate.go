@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lookAtFiles is the minimum time between two looks at the files of the certificate. New
-// connections cause them.
+// lookAtFiles is the minimum time between two checks for changed certificate files. A new
+// connection triggers such a check.
 const lookAtFiles = time.Second
 
 // A certificate is the TLS certificate of the node. It is loaded again when one of its files
@@ -20,7 +20,7 @@ type certificate struct {
 
 	mu       sync.Mutex
 	loaded   *tls.Certificate
-	versions [2]fileVersion // of the files at the last attempt to load them
+	versions [2]fileVersion // sizes and times of both files when they were last loaded
 	looked   time.Time
 }
 

@@ -48,7 +48,7 @@ func withConfig(getenv func(string) string, path string, model *kong.Application
 			return value
 		}
 		if getenv(name+"_FILE") != "" {
-			return "" // the variable with the file of a secret wins, too
+			return "" // a file named by the variable with the suffix _FILE also has precedence
 		}
 		return settings[name]
 	}, nil
@@ -64,7 +64,7 @@ func parseConfig(text []byte, model *kong.Application) (map[string]string, error
 	}
 	settings := map[string]string{}
 	if document.Kind == 0 {
-		return settings, nil // empty
+		return settings, nil // the file is empty
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {

@@ -66,8 +66,8 @@ func (s *serveSettings) server(l *connlimit.Listener, g *gate, log *slog.Logger)
 	}}
 }
 
-// vital reports whether a request may use the reserve: connections that are used only while all
-// others are in use. Health checks may.
+// vital reports whether a request may use a reserved connection. Reserved connections are only
+// used while all others are in use. Requests for health and metrics may use them.
 func vital(r *http.Request) bool {
 	switch r.URL.Path {
 	case "/livez", "/healthz", "/readyz", "/metrics":

@@ -158,7 +158,7 @@ func writable(folder string) error {
 // database checks the database, its schema, and its clock.
 func (e *examination) database(ctx context.Context) {
 	if validDatabaseURL(e.DatabaseURL) != nil {
-		return // settings has the finding
+		return // the method settings has reported this error
 	}
 	if !e.production() {
 		path, err := store.SQLitePath(e.DatabaseURL)
@@ -215,8 +215,8 @@ func (e *examination) examineDatabase(ctx context.Context) (found store.Examinat
 	return st.Examine(ctx)
 }
 
-// mostSkew is the largest difference of two clocks that is no finding, in addition to the time
-// of a round trip.
+// mostSkew is the largest difference between two clocks that doctor accepts. The time of a
+// round trip is added to it.
 const mostSkew = time.Second
 
 // clock checks the difference between the clock of a server and the clock of this machine.
@@ -291,12 +291,13 @@ func (e *examination) redisCluster(found *redis.Examination) {
 	}
 }
 
-// proxies checks which proxies may name the address of a client.
+// proxies checks the setting trusted-proxies: the networks of the proxies that may name the
+// address of a client.
 func (e *examination) proxies() {
 	const check = "trusted-proxies"
 	networks, err := parseNetworks(e.TrustedProxies)
 	if err != nil {
-		return // settings has the finding
+		return // the method settings has reported this error
 	}
 	for _, n := range networks {
 		if ones, _ := n.Mask.Size(); ones == 0 {
@@ -338,10 +339,11 @@ func samePort(a, b string) bool {
 	return errA == nil && errB == nil && portA == portB && portA != "0" && (hostA == hostB || every(hostA) || every(hostB))
 }
 
-// port checks whether a node can listen at an address, or serves there already.
+// port checks one listener address. It is correct if this process can listen at it, or if a
+// node already does.
 func (e *examination) port(ctx context.Context, setting, addr string) {
 	if validAddr(addr) != nil {
-		return // settings has the finding
+		return // the method settings has reported this error
 	}
 	listener, err := net.Listen("tcp", addr)
 	if err == nil {
@@ -357,7 +359,7 @@ func (e *examination) port(ctx context.Context, setting, addr string) {
 		scheme = "https"
 	}
 	if setting == "resp-addr" || setting == "envoy-addr" {
-		asked, path = e.Addr, "/readyz" // a node that is ready has opened these ports
+		asked, path = e.Addr, "/readyz" // these ports do not speak HTTP; a node that is ready has opened them
 	}
 	host, port, _ := net.SplitHostPort(asked)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
@@ -389,7 +391,7 @@ func (e *examination) publicURL(ctx context.Context) {
 	}
 }
 
-// get requests a page of a node. An answer that needs a key counts as an answer.
+// get requests a page of a node. It accepts the status 401, because doctor has no API key.
 func (e *examination) get(ctx context.Context, url string) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Wait)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/nodes"
 )
 
-// restoreWait is how long a starting node waits for the durable limits in Redis. It is longer
-// than a restoration, which waits for nodes that crashed.
+// restoreWait is how long a starting node waits until the durable limits in Redis are restored.
+// A restoration takes less, even if it waits for nodes that crashed.
 const restoreWait = 10 * time.Second
 
 // restoreDurable starts to write the states of the durable limits to the database. If the

@@ -13,7 +13,7 @@ import (
 // credentials has the secrets that a first start creates and prints once.
 type credentials struct {
 	operator string // API key; empty if HEADGATE_BOOTSTRAP_KEY is the operator key
-	tenant   string // API key of the tenant whose slug is below
+	tenant   string // API key of the sample tenant, whose slug is the next field
 	slug     string
 	demo     bool   // the process runs headgate demo
 	setup    string // token of the link with which the first owner sets a password; set at every start until an owner exists

@@ -131,7 +131,7 @@ func (n *node) refresh(log *slog.Logger) func(context.Context) {
 	}
 }
 
-// lossTold is how long after a loss of counters in Redis GET /readyz shows a warning.
+// lossTold is how long GET /readyz shows a warning after Redis has lost counters.
 const lossTold = time.Hour
 
 // readiness returns the function that GET /readyz calls. If Redis is unavailable, the node is
@@ -230,8 +230,8 @@ func simulateOne(ctx context.Context, scenario []byte) ([]byte, error) {
 	return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: inProcessLimiter})
 }
 
-// policiesNamed returns policies of plans in force whose slugs contain a text, ordered by slug, for the palette of the
-// pages.
+// policiesNamed returns at most most policies of published plans whose slugs contain a text,
+// ordered by slug. The command palette of the dashboard shows them.
 func (n *node) policiesNamed(text string, most int) []web.NamedPolicy {
 	s := n.watcher.Current()
 	if s == nil {

@@ -22,7 +22,7 @@ type keyCommand struct {
 type keyRow struct {
 	ID        string          `json:"id,omitempty"` // "" for a key that a dry run does not create
 	Name      string          `json:"name"`
-	Hint      string          `json:"hint,omitempty"` // likewise
+	Hint      string          `json:"hint,omitempty"` // "" for a key that a dry run does not create
 	Scopes    []tenants.Scope `json:"scopes"`
 	CreatedAt string          `json:"created_at"`
 	State     string          `json:"state"`

@@ -88,7 +88,7 @@ func currentSchema(ctx context.Context, st *store.Store) error {
 // exists returns an error if the database is a SQLite file that does not exist. Without this check,
 // the command would create the file.
 func (d databaseSettings) exists() error {
-	if path, err := store.SQLitePath(d.DatabaseURL); err == nil { // else Postgres, or an invalid URL, which openFor names
+	if path, err := store.SQLitePath(d.DatabaseURL); err == nil { // an error means Postgres, or an invalid URL that openFor reports
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("%s: %w", settingName("database-url"), err)
 		}

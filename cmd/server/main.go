@@ -29,7 +29,7 @@ var version = "dev"
 // A program has the environment and the standard streams. Tests use their own.
 type program struct {
 	getenv         func(string) string
-	environ        func() []string // all variables as NAME=value; nil: misspelt ones are not found
+	environ        func() []string // all variables as NAME=value; if it is nil, misspelled variables are not reported
 	stdin          io.Reader
 	stdout, stderr io.Writer
 }
@@ -110,7 +110,7 @@ func (p program) run(ctx context.Context, args []string) (err error) {
 			return err
 		}
 	}
-	doctor := len(args) > 0 && args[0] == "doctor" // which reports misspelt settings with the other findings
+	doctor := len(args) > 0 && args[0] == "doctor" // doctor reports misspelled settings with its other findings
 	if err := unknownSettings(parser.Model, p.environ); err != nil && !doctor {
 		return usageError{err}
 	}
@@ -153,7 +153,7 @@ func (p program) parser(ctx context.Context) (*kong.Kong, error) {
 	return parser, err
 }
 
-// isTerminal reports whether what is written to w appears on a terminal.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {

@@ -126,8 +126,8 @@ func (a *account) counts() nodes.Counts {
 	return c
 }
 
-// used returns the size of the heap and the number of goroutines. It uses functions that do not
-// stop the program.
+// used returns the size of the heap and the number of goroutines. It reads runtime/metrics,
+// which does not stop the program.
 func used() nodes.Process {
 	samples := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/sched/goroutines:goroutines"}}
 	runtimemetrics.Read(samples)

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/oidc"
 )
 
-// A wire serves checks over a protocol other than HTTP. Each wire has a separate listener.
+// A wire serves checks over a protocol other than HTTP, on its own listener.
 type wire interface {
 	Serve(l *connlimit.Listener) error
 	Open(a *api.API)
@@ -65,8 +65,8 @@ func (s *serveCommand) listenWires(tasks *errgroup.Group, log *slog.Logger) (_ w
 	return open, nil
 }
 
-// mutualTLS returns config with the demand for a client certificate of the authorities in a file, which validate has
-// read before. "" changes nothing.
+// mutualTLS returns a copy of config that requires a client certificate from an authority in a
+// PEM file. validate has checked the file. If file is "", mutualTLS returns config unchanged.
 func mutualTLS(config *tls.Config, file string) *tls.Config {
 	if config == nil || file == "" {
 		return config
@@ -101,7 +101,8 @@ func readAuthorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// verifyJWT returns the function that verifies JWTs of clients, or nil.
+// verifyJWT returns the function that verifies the JWTs of clients. If no keys are set, it
+// returns nil.
 func (s *serveSettings) verifyJWT() (func(context.Context, string) ([]byte, error), error) {
 	if s.JWTKeys == "" {
 		return nil, nil
@@ -123,14 +124,15 @@ func (s *serveSettings) validJWT() error {
 	return err
 }
 
-// open lets a decide the checks.
+// open makes a decide the checks of all wires.
 func (all wires) open(a *api.API) {
 	for _, w := range all {
 		w.Open(a)
 	}
 }
 
-// shutdown answers the checks that have arrived and closes the connections.
+// shutdown stops all wires: each sends the replies to the checks that have arrived, and closes
+// its connections.
 func (all wires) shutdown(ctx context.Context) error {
 	var errs []error
 	for setting, w := range all {
@@ -141,7 +143,7 @@ func (all wires) shutdown(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// close closes all connections at once.
+// close closes the connections of all wires at once.
 func (all wires) close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/web/admin"
 )
 
-// How long kept denials are stored, and their maximum number.
+// How long denials are stored, and the maximum number of stored denials.
 const (
 	refusalsKept = 24 * time.Hour
 	mostRefusals = 100_000

@@ -27,8 +27,8 @@ func (n *node) redisState() func() metrics.RedisState {
 	}
 }
 
-// keys returns the tenants that are closest to their maximum number of counters in Redis, with the
-// two numbers.
+// keys returns the tenants that are closest to their maximum number of counters in Redis. Each
+// element has the number of counters and the maximum.
 func (n *node) keys() (list []metrics.TenantKeys) {
 	if n.watcher == nil { // the node runs from the snapshot on disk
 		return nil

@@ -52,8 +52,8 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	s.log = s.openLog(p.stderr)
 	// Close has a timeout, so that the process ends even if a write to the log blocks.
 	defer func() { _ = s.log.Close(logTimeout) }()
-	// Nobody may be reading standard output. A write to it must not block the node, so it happens
-	// in the background.
+	// If nobody reads standard output, a write to it can block. It must not block the node, so
+	// it happens in the background.
 	greeting := logging.NewWriter(p.stdout, nil)
 	defer func() { _ = greeting.Close(logTimeout) }()
 	log := s.log.Logger

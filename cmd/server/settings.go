@@ -113,7 +113,7 @@ type serveSettings struct {
 	// Secrets. They have no flag: secrets reads them from the environment or from files.
 	BootstrapKey, AdminPassword, OIDCClientSecret, SMTPPassword, SecretsKey, SecretsKeyOld, EnvoyKey string `kong:"-"`
 
-	getenv func(string) string // for the environment variables of OpenTelemetry
+	getenv func(string) string // reads the environment variables of OpenTelemetry
 }
 
 // unset is the flag default of a duration whose actual default depends on other settings.
@@ -134,8 +134,8 @@ const (
 	envoyKeySetting      = environmentPrefix + "ENVOY_KEY"
 )
 
-// secretFields returns the fields of these settings, by the name of the setting. A variable with the suffix _FILE can name a
-// file with the value.
+// secretFields returns the fields for secrets, by the name of the environment variable. A
+// variable with the suffix _FILE can name a file with the secret instead.
 func (s *serveSettings) secretFields() map[string]*string {
 	return map[string]*string{
 		bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword, oidcSecretSetting: &s.OIDCClientSecret,
@@ -147,7 +147,8 @@ func (s *serveSettings) secretFields() map[string]*string {
 // secretSettings are the names of the settings that have no flag.
 var secretSettings = slices.Sorted(maps.Keys(new(serveSettings).secretFields()))
 
-// readableSecrets are all settings that may have a secret. The addresses have flags, and may have passwords.
+// readableSecrets are the names of all settings that may contain a secret. The URLs of the
+// database and of Redis can contain a password.
 var readableSecrets = append([]string{settingName("database-url"), settingName("redis-url")}, secretSettings...)
 
 // secrets reads the settings that have no flag.

@@ -16,11 +16,11 @@ const (
 	closeWait = 10 * time.Millisecond
 )
 
-// A stalls detects that the process did not run for a while, because it was stopped (SIGSTOP), the
-// machine was suspended, or it got no processor. Meanwhile, clients may have given up, but their
-// requests are still in the buffers of the sockets. Therefore, for some time after a stall,
-// connCaller.Left checks before each decision whether the client has closed its connection. At
-// other times this is not checked, because it costs a system call per request.
+// A stalls detects that the process did not run for a while: it was stopped (SIGSTOP), the
+// machine was suspended, or it got no processor time. In this time, clients may have closed
+// their connections, while their requests are still in the buffers of the sockets. Therefore
+// connCaller.Left checks the connection before each decision for some time after a stall. At
+// other times it does not, because the check costs a system call for each request.
 type stalls struct {
 	began time.Time
 	tick  atomic.Int64 // when the process last ran, in nanoseconds since began

@@ -56,12 +56,14 @@ type node struct {
 	limiterKind string
 	admission   *admission.Gate
 
-	recorder     *metrics.Recorder
-	flusher      *metrics.Flusher
-	analytics    *metrics.Analytics
-	tracer       *tracing.Tracer // nil if tracing is off
-	engine       *enforcement.Engine
-	outageEngine atomic.Pointer[enforcement.Engine] // engine, or that of the time without a database
+	recorder  *metrics.Recorder
+	flusher   *metrics.Flusher
+	analytics *metrics.Analytics
+	tracer    *tracing.Tracer // nil if tracing is off
+	engine    *enforcement.Engine
+	// The engine that decides now: engine, or the one that decides before the database is
+	// available.
+	outageEngine atomic.Pointer[enforcement.Engine]
 	tenants      *tenants.Service
 	plans        *plans.Service
 	exceptions   *exceptions.Service
@@ -77,7 +79,7 @@ type node struct {
 
 	polls, trips nodes.Stopwatch // latency of polling the database's revision, and of calls to Redis
 
-	deniedRequests  atomic.Int64 // of RequestLimits
+	deniedRequests  atomic.Int64 // requests that api.RequestLimits denied
 	auditLines      atomic.Int64 // number of the last audit entry whose hash was logged
 	connections     *connlimit.Listener
 	metricsGate     gate
@@ -220,8 +222,8 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 	tasks.Go(func() error { return roller.Run(work) })
 }
 
-// watchAlerts begins the evaluation of alert rules, on one node, and the sending of their
-// messages, on every node.
+// watchAlerts starts the evaluation of alert rules, which one node at a time does, and the
+// sending of alert messages, which every node does.
 func (n *node) watchAlerts(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	messenger := alerts.Messenger{URL: strings.TrimSuffix(s.PublicURL, "/")}
 	networks := s.webhookNetworks()
@@ -269,7 +271,8 @@ func (n *node) invitationLetter(dashboard string) func(context.Context, string) 
 	}
 }
 
-// isMember reports whether an e-mail address is that of a member of a tenant who may sign in.
+// isMember reports whether a person with this e-mail address is a member of a tenant and may
+// sign in.
 func (n *node) isMember(ctx context.Context, tenantID, address string) (bool, error) {
 	u, err := n.store.UserByEmail(ctx, address)
 	if problem.Is(err, problem.NotFound) {
@@ -309,8 +312,8 @@ func (n *node) runEngine(work context.Context, tasks *errgroup.Group, engine *en
 	}
 }
 
-// countNodes tells the limiters how many nodes are alive, by their reports in the database. While
-// the database does not answer, the last number stays.
+// countNodes regularly sets the number of live nodes in the limiters. The number comes from the
+// nodes' reports in the database. While the database does not answer, the last number stays.
 func (n *node) countNodes(ctx context.Context) error {
 	for ctx.Err() == nil {
 		n.countNodesOnce(ctx)
@@ -330,7 +333,8 @@ func (n *node) countNodesOnce(ctx context.Context) {
 	}
 }
 
-// countNodesEvery is the interval in which a node counts the nodes. Their reports are written as often.
+// countNodesEvery is the interval of countNodes. It equals the interval at which nodes write
+// their reports.
 const countNodesEvery = 5 * time.Second
 
 // openReaders creates the services that combine plans, tenants, exceptions and counts.
@@ -381,7 +385,7 @@ func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logg
 	n.limiterKind = nodes.LimiterInProcess
 	cfg := journal.Config{Nodes: n.liveNodes, StopTimeout: s.ShutdownTimeout, Logger: log}
 	if s.RedisURL == "" {
-		cfg.Lost = true // until restoreDurable
+		cfg.Lost = true // restoreDurable restores them
 		n.journal = journal.New(n.local, cfg)
 		return nil
 	}

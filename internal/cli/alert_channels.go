@@ -70,9 +70,9 @@ func (n channelsCreate) Run(ctx context.Context, t Terminal) error {
 	return c.channelSecret(ctx, n.path("alert-channels"), object{"name": n.Name, "kind": n.Kind, "url": n.URL})
 }
 
-// channelSecret sends a POST request and prints the channel in the answer with its secret. In the
-// table format it prints only the secret to standard output, so that a script can use it; channels
-// of other kinds have none.
+// channelSecret sends a POST request and prints the channel in the response, with its secret.
+// In the table format, it prints only the secret to standard output, so that a script can use
+// it. Only webhooks have a secret.
 func (c *client) channelSecret(ctx context.Context, at string, body any) error {
 	a, sent, err := c.write(ctx, http.MethodPost, at, body, "")
 	if err != nil || !sent {
@@ -150,8 +150,8 @@ func (e channelsTest) Run(ctx context.Context, t Terminal) error {
 	return c.queue(ctx, e.path("test"))
 }
 
-// queue sends a POST request that queues a message, prints the message, and says where its result
-// will be.
+// queue sends a POST request that queues an alert message. It prints the message, and where to
+// look up whether it was delivered.
 func (c *client) queue(ctx context.Context, at string) error {
 	a, sent, err := c.write(ctx, http.MethodPost, at, nil, "")
 	if err != nil || !sent {
@@ -235,7 +235,7 @@ type deliveriesRepeat struct {
 	aDelivery
 }
 
-// Run queues a message once more.
+// Run queues a message again.
 func (r deliveriesRepeat) Run(ctx context.Context, t Terminal) error {
 	c, err := r.client(t)
 	if err != nil {

@@ -19,13 +19,13 @@ type alertsCommand struct {
 	Maintenance maintenanceCommand     `cmd:"" help:"List, create and delete maintenance windows, in which rules announce no alerts."`
 }
 
-// alertOwner has the flag that selects whose alerts a command is about: those of a tenant, or those
+// alertOwner has the flag that selects whose alerts a command uses: those of a tenant, or those
 // of the operator.
 type alertOwner struct {
 	Tenant string `setting:"false" placeholder:"SLUG" help:"Alerts that this tenant owns. Default: those of the operator, or of the tenant of the API key."`
 }
 
-// path returns a path below /v1 with the owner as its query.
+// path returns a path below /v1, with the owner in its query.
 func (o alertOwner) path(segments ...string) string {
 	if o.Tenant == "" {
 		return path(segments...)
@@ -33,7 +33,7 @@ func (o alertOwner) path(segments ...string) string {
 	return path(segments...) + "?" + url.Values{"tenant": {o.Tenant}}.Encode()
 }
 
-// ownRows prints a list of objects of the owner.
+// ownRows prints a list of objects that the owner has, such as its alert rules.
 func (o alertOwner) ownRows(
 	ctx context.Context, t Terminal, c Connection, kind string, filters map[string]string, limit int, columns []Column,
 ) error {
@@ -44,7 +44,7 @@ func (o alertOwner) ownRows(
 	return c.rows(ctx, t, path(kind), query, limit, columns)
 }
 
-// show prints one object of the owner.
+// show prints one object of the owner, such as an alert rule.
 func (o alertOwner) show(ctx context.Context, t Terminal, connection Connection, columns []Column, segments ...string) error {
 	c, err := connection.client(t)
 	if err != nil {
@@ -270,7 +270,8 @@ type alertRulesCreate struct {
 	ruleFields
 }
 
-// Run creates a rule from a file, a template, or nothing, and the flags.
+// Run creates a rule. It starts with the rule in a file, a template or an empty rule, and then
+// applies the flags.
 func (n alertRulesCreate) Run(ctx context.Context, t Terminal) error {
 	c, err := n.client(t)
 	if err != nil {
@@ -302,7 +303,7 @@ func (n alertRulesCreate) Run(ctx context.Context, t Terminal) error {
 	return c.create(ctx, n.path("alert-rules"), document, ruleColumns...)
 }
 
-// template returns the rule of a template.
+// template returns the alert rule of the template with the given slug.
 func (c *client) template(ctx context.Context, path, slug string) (object, error) {
 	a, err := c.get(ctx, path, nil)
 	if err != nil {
@@ -356,8 +357,8 @@ func (s alertRulesSet) Run(ctx context.Context, t Terminal) error {
 	return s.patchRule(ctx, t, s.writing, patch)
 }
 
-// patchRule sends a merge patch for the rule as it is now. If the rule is changed in between, the
-// error is a conflict.
+// patchRule reads the rule and sends a merge patch for it. If the rule changes between the two
+// requests, the error is a conflict.
 func (r aRule) patchRule(ctx context.Context, t Terminal, w writing, patch object) error {
 	c, err := w.client(t)
 	if err != nil {
@@ -366,8 +367,8 @@ func (r aRule) patchRule(ctx context.Context, t Terminal, w writing, patch objec
 	return c.changeRead(ctx, http.MethodPatch, r.path(), patch, ruleColumns...)
 }
 
-// changeRead reads an object for its ETag and then changes it. So a change that was made in between
-// is not lost.
+// changeRead reads the ETag of an object and then changes the object with If-Match. If the
+// object changes between the two requests, the API returns a conflict.
 func (c *client) changeRead(ctx context.Context, method, at string, body any, columns ...Column) error {
 	before, err := c.get(ctx, at, nil)
 	if err != nil {
@@ -414,7 +415,7 @@ type alertRulesUnmute struct {
 	aRule
 }
 
-// Run ends the mute of a rule.
+// Run unmutes a rule.
 func (u alertRulesUnmute) Run(ctx context.Context, t Terminal) error {
 	return u.patchRule(ctx, t, u.writing, object{"muted_until": nil})
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// wholeTimeout is the minimum timeout of commands that read or change the whole configuration,
-// whatever --timeout says.
+// wholeTimeout is the minimum timeout of commands that read or change the whole configuration.
+// A shorter --timeout has no effect on them.
 const wholeTimeout = 90 * time.Second
 
 // fromFiles has the arguments that name the files of a configuration.
@@ -92,7 +92,7 @@ func (diffCommand) Help() string {
 		"Ends with 0 if nothing differs, and with 11 if something does."
 }
 
-// open reads the files and returns a client for the installation.
+// open reads the files and creates a client for the installation.
 func (f fromFiles) open(t Terminal, place Connection) (*client, *bundle, error) {
 	place.Timeout = max(place.Timeout, wholeTimeout)
 	c, err := place.client(t)
@@ -103,8 +103,8 @@ func (f fromFiles) open(t Terminal, place Connection) (*client, *bundle, error) 
 	return c, b, err
 }
 
-// send sends the configuration b to the installation, which applies it. With dryRun, the
-// installation only returns what it would change.
+// send sends the configuration b to the installation, which applies it. If dryRun is true, the
+// installation changes nothing and returns what it would change.
 func (f fromFiles) send(ctx context.Context, c *client, b *bundle, dryRun bool) (applied, []byte, error) {
 	query := url.Values{}
 	if dryRun {

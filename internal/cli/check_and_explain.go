@@ -79,8 +79,9 @@ func (k checkCommand) Run(ctx context.Context, t Terminal) error {
 	return c.decision(a.body, "")
 }
 
-// decision prints a decision and its limits. at is the member of document that contains the
-// decision. If the decision is a denial, the error has the exit code ExitDenied.
+// decision prints a decision and its limits. at is the path of the decision in the JSON
+// document, or "" if the document is the decision. If the decision is a denial, the error has
+// the exit code ExitDenied.
 func (c *client) decision(document []byte, at string) error {
 	v, err := decode(document)
 	if err != nil {
@@ -123,8 +124,8 @@ func (c *client) decision(document []byte, at string) error {
 	return &Error{ExitDenied, fmt.Errorf("denied: %s; %s", cell(lookUp(d, "reason")), retry)}
 }
 
-// seconds replaces the members with the given names, which are times in milliseconds, by texts for
-// people.
+// seconds replaces the members with the given names in all rows: it formats a number of
+// milliseconds as a duration, such as 1.5s.
 func seconds(rows []any, names ...string) {
 	for _, row := range rows {
 		o, _ := row.(map[string]any)
@@ -136,7 +137,7 @@ func seconds(rows []any, names ...string) {
 	}
 }
 
-// duration returns a number of milliseconds as a text for people.
+// duration formats a number of milliseconds as a duration, such as 1.5s.
 func duration(ms json.Number) string {
 	n, err := ms.Int64()
 	if err != nil {
@@ -160,7 +161,7 @@ func (explainCommand) Help() string {
 	return "Shows which policies match, which do not and why, and what each limit holds now. Ends with 10 if the check would be denied."
 }
 
-// Run explains a check that it describes with flags, or a kept denial.
+// Run explains the check that the flags describe, or a stored denial.
 func (e explainCommand) Run(ctx context.Context, t Terminal) error {
 	c, err := e.client(t)
 	if err != nil {

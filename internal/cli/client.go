@@ -22,7 +22,7 @@ const maxAnswer = 256 << 20
 type client struct {
 	terminal Terminal
 	output   Output
-	base     string // without a slash at the end
+	base     string // URL of the installation, without a slash at the end
 	token    string
 	http     *http.Client
 	dryRun   bool // write prints the request and sends nothing

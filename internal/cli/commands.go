@@ -53,7 +53,7 @@ func (c *client) create(ctx context.Context, path string, body any, columns ...C
 	return c.change(ctx, http.MethodPost, path, body, "", columns...)
 }
 
-// change sends a request that changes the object at path, and prints the object as it is then.
+// change sends a request that changes the object at path, and prints the changed object.
 func (c *client) change(ctx context.Context, method, path string, body any, ifMatch string, columns ...Column) error {
 	a, sent, err := c.write(ctx, method, path, body, ifMatch)
 	if err != nil || !sent {
@@ -62,7 +62,8 @@ func (c *client) change(ctx context.Context, method, path string, body any, ifMa
 	return c.output.rows(c.terminal, a.body, "", columns...)
 }
 
-// remove sends a DELETE request, and prints a message that what was deleted.
+// remove sends a DELETE request, and prints that the object is deleted. what names the object
+// in the message.
 func (c *client) remove(ctx context.Context, path, ifMatch, what string) error {
 	_, sent, err := c.write(ctx, http.MethodDelete, path, nil, ifMatch)
 	if sent {

@@ -19,8 +19,8 @@ import (
 // A bundle is a configuration from one or several files, with the file and line of each of its
 // parts.
 type bundle struct {
-	sections map[string]map[string]any // plans and tenants, by slug
-	places   map[string]string         // by JSON pointer: file and line
+	sections map[string]map[string]any // plans and tenants, by section and slug
+	places   map[string]string         // file and line of each part, by JSON pointer
 }
 
 // readBundle reads a configuration from files and folders. The path "-" stands for standard input.
@@ -156,8 +156,8 @@ func escapePointer(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
-// place returns the file and line of a JSON pointer. If the bundle has no such part, it returns
-// those of the closest enclosing part.
+// place returns the file and line of the part at a JSON pointer. If the bundle has no such
+// part, it returns the file and line of the closest part that encloses it.
 func (b *bundle) place(pointer string) string {
 	for pointer != "" {
 		if place, ok := b.places[pointer]; ok {

@@ -93,8 +93,8 @@ func (c Connection) place(t Terminal) (at *url.URL, token string, err error) {
 	return at, token, err
 }
 
-// token returns the API key. The environment variable or the file of this call has precedence over
-// the key in the profile.
+// token returns the API key. HEADGATE_TOKEN and --token-file have precedence over the key in
+// the profile.
 func (c Connection) token(t Terminal, chosen profile) (string, error) {
 	read := func(setting, file string) (string, error) {
 		var text []byte
@@ -124,8 +124,8 @@ func (c Connection) token(t Terminal, chosen profile) (string, error) {
 		TokenSetting)
 }
 
-// valid returns the token, or an error if a header cannot contain it. setting says in the message
-// where the token came from. The message does not contain the token.
+// valid returns the token, or an error if a header cannot contain it. setting names the source
+// of the token in the error, which does not contain the token.
 func valid(setting, token string) (string, error) {
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", usage("%s: is not an API key, which is one line without spaces", setting)
@@ -182,8 +182,7 @@ func withoutValues(err error) error {
 	return err
 }
 
-// defaultProfiles returns the path of the file with the profiles, unless a setting names another
-// file.
+// defaultProfiles returns the path of the profile file that is used if no setting names one.
 func defaultProfiles(getenv func(string) string) string {
 	folder := getenv("XDG_CONFIG_HOME")
 	if folder == "" {

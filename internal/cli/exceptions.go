@@ -64,7 +64,8 @@ func (g overridesGet) Run(ctx context.Context, t Terminal) error {
 	return c.show(ctx, path("tenants", g.Tenant, "overrides", g.ID), overrideColumns...)
 }
 
-// overrideFields has the flags for the keys, the numbers and the end of an override.
+// overrideFields has the flags that select the keys of an override, and set its limits and its
+// expiry time.
 type overrideFields struct {
 	Attribute string            `setting:"false" help:"One of the attributes that the policy counts by. Default: all keys of the tenant."`
 	Value     string            `setting:"false" help:"Value of the attribute."`
@@ -75,7 +76,8 @@ type overrideFields struct {
 	Window    map[string]string `setting:"false" mapsep:"none" placeholder:"LIMIT=1m" help:"Window of a limit; may be repeated."`
 }
 
-// apply sets the members for which a flag was given. limits are those that the override has now.
+// apply sets the members of an override for which a flag was given. limits are the current
+// limits of the override.
 func (f overrideFields) apply(body object, limits []object) error {
 	body.set("attribute", f.Attribute)
 	body.set("value", f.Value)
@@ -92,7 +94,8 @@ func (f overrideFields) apply(body object, limits []object) error {
 	return nil
 }
 
-// limits returns limits with the values from the flags, and whether there are any such flags.
+// limits returns limits with the numbers in the flags. It returns false if there are no such
+// flags.
 func (f overrideFields) limits(limits []object) ([]object, bool) {
 	named := map[string]object{}
 	for _, l := range limits {
@@ -155,8 +158,8 @@ type overridesSet struct {
 	Expires time.Duration `setting:"false" help:"After how long from now it ends, like 24h."`
 }
 
-// Run reads the override, and changes the fields for which a flag was given. If the override was
-// changed in between, the error is a conflict.
+// Run reads the override, and changes the fields for which a flag was given. If the override
+// changes between the two requests, the error is a conflict.
 func (s overridesSet) Run(ctx context.Context, t Terminal) error {
 	c, err := s.client(t)
 	if err != nil {

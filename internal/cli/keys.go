@@ -32,8 +32,8 @@ var keyColumns = []Column{
 	{"ALLOWED IPS", "allowed_ips"},
 }
 
-// keyOwner has the flags that select whose keys a command is about: those of a tenant, or those of
-// the operator.
+// keyOwner has the flag that selects whose keys a command manages: those of a tenant, or those
+// of the operator.
 type keyOwner struct {
 	Tenant string `setting:"false" placeholder:"SLUG" help:"Keys of this tenant. Default: keys of the operator."`
 }

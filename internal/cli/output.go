@@ -49,7 +49,7 @@ func (o Output) print(t Terminal, document []byte, table func(w io.Writer) error
 // A Column is a column of a table: a heading, and the path of the value in the JSON form of a row.
 type Column struct {
 	Title string
-	Path  string // of the value in a row: names of members with dots between them
+	Path  string // path of the value in a row: names of members, with dots between them
 }
 
 // Table prints the JSON form of v. In the table format, each element of its member at is a row; at
@@ -102,7 +102,7 @@ type lineWriter struct {
 	output   Output
 	terminal Terminal
 	row      func(json.RawMessage) (string, error)
-	rest     []byte // begin of a line whose end was not written yet
+	rest     []byte // the start of a line whose end was not written yet
 }
 
 func (l *lineWriter) Write(text []byte) (int, error) {
@@ -268,7 +268,7 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 			n.Kind, n.Tag = yaml.MappingNode, "!!map"
 		}
 		for d.More() {
-			child, err := yamlNode(d) // the names of members are values, too
+			child, err := yamlNode(d) // reads a member name or a value
 			if err != nil {
 				return nil, err
 			}

@@ -53,7 +53,8 @@ func (t Terminal) showProgress(ctx context.Context, what string, total int64, do
 	}
 	defer func() { _ = bar.Clear() }()
 	for {
-		// An error of the terminal must not stop the operation.
+		// The error is ignored: the operation must continue if the terminal cannot show its
+		// progress.
 		_ = bar.Set64(min(done(), total))
 		if total < 0 {
 			_ = bar.RenderBlank()

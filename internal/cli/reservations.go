@@ -31,7 +31,8 @@ func (r refundCommand) Run(ctx context.Context, t Terminal) error {
 		Column{"POLICY", "policy"}, Column{"LIMIT", "limit"}, Column{"CHARGED", "charged"}, Column{"REFUNDED", "refunded"})
 }
 
-// ofOwner adds the tenant of a check or a reservation to the path of a request.
+// ofOwner adds the tenant of a check or reservation to the query of a path. It adds nothing if
+// tenant is "".
 func ofOwner(path, tenant string) string {
 	if tenant == "" {
 		return path
@@ -109,7 +110,8 @@ func (g reservationsGet) Run(ctx context.Context, t Terminal) error {
 	return c.reservation(a)
 }
 
-// changeReservation sends the change of a reservation, and prints the reservation.
+// changeReservation sends a request that changes a reservation, and prints the changed
+// reservation.
 func (w writing) changeReservation(ctx context.Context, t Terminal, method, path string, body any) error {
 	c, err := w.client(t)
 	if err != nil {
@@ -157,7 +159,7 @@ type reservationsRelease struct {
 	reservationID
 }
 
-// Run gives a reservation back.
+// Run releases a reservation.
 func (r reservationsRelease) Run(ctx context.Context, t Terminal) error {
 	return r.changeReservation(ctx, t, http.MethodDelete, r.path(), nil)
 }

@@ -136,8 +136,8 @@ type tenantsSet struct {
 	tenantFields
 }
 
-// Run reads the tenant, changes the fields for which a flag was given, and writes the tenant. If
-// the tenant was changed in between, the error is a conflict.
+// Run reads the tenant, changes the fields for which a flag was given, and writes the tenant.
+// If the tenant changes between the two requests, the error is a conflict.
 func (s tenantsSet) Run(ctx context.Context, t Terminal) error {
 	c, err := s.client(t)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s tenantsSet) Run(ctx context.Context, t Terminal) error {
 	object(is.Tenant).set("name", s.Name)
 	s.apply(is.Tenant)
 	if is.Tenant["plan"] == nil {
-		is.Tenant["plan"] = nil // PUT requires the member; null is no plan
+		is.Tenant["plan"] = nil // PUT requires the member; null means no plan
 	}
 	return c.change(ctx, http.MethodPut, at, is.Tenant, before.header.Get("ETag"), tenantColumns...)
 }
@@ -180,8 +180,8 @@ func (d tenantsDelete) Run(ctx context.Context, t Terminal) error {
 	return c.removeRead(ctx, path("tenants", d.Tenant), "tenant "+d.Tenant)
 }
 
-// removeRead reads an object for its ETag and then deletes it. So an object that was changed in
-// between is not deleted.
+// removeRead reads the ETag of an object and then deletes the object with If-Match. If the
+// object changes between the two requests, the API returns a conflict.
 func (c *client) removeRead(ctx context.Context, at, what string) error {
 	a, err := c.get(ctx, at, nil)
 	if err != nil {

@@ -133,8 +133,9 @@ func (tailCommand) Help() string {
 		"With -o json, each denial is one line; with -o yaml, each is one document."
 }
 
-// overlap is how long after its own time a denial may be stored. Nodes store denials at different
-// times, so tail reads the last overlap again and leaves out what it has printed.
+// overlap is the maximum delay between a denial and its storage. Denials are therefore not
+// stored in the order of their times. Each request of tail repeats the last 30 s, and tail
+// leaves out the denials that it has printed.
 const overlap = 30 * time.Second
 
 // Run prints new denials until ctx ends.
