@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// alertOwner returns the ID of the tenant that owns alerts; "" for the operator. A tenant
-// key acts for its own tenant.
+// alertOwner returns the ID of the tenant that owns the alerts of a request, or "" for the
+// operator. A tenant key reaches only the alerts of its own tenant.
 func (a *API) alertOwner(ctx context.Context, tenant string) (string, error) {
 	return a.auditedTenant(ctx, tenant)
 }
@@ -72,7 +72,7 @@ func showAlertDocument(d *alerts.Document) AlertRuleDocument {
 
 func alertNumber(n float64) json.Number { return json.Number(strconv.FormatFloat(n, 'f', -1, 64)) }
 
-// ids parses the IDs of a row. An ID that is "" stays the zero UUID.
+// ids parses the IDs of a stored object. An empty ID becomes the zero UUID.
 func ids(texts ...string) ([]uuid.UUID, error) {
 	list := make([]uuid.UUID, len(texts))
 	for i, text := range texts {
@@ -105,7 +105,8 @@ func showAlertRule(w alerts.Watched) (AlertRule, error) {
 	}, nil
 }
 
-// alertRuleAt returns a rule if its version matches.
+// alertRuleAt returns an alert rule. If its version does not match the header If-Match, whose
+// value is match, it returns an error.
 func (a *API) alertRuleAt(ctx context.Context, owner, id, match string) (alerts.Watched, error) {
 	w, err := a.cfg.Alerts.Rule(ctx, owner, id)
 	if err != nil {
@@ -146,12 +147,13 @@ func (a *API) CreateAlertRule(ctx context.Context, r CreateAlertRuleRequestObjec
 	}, err
 }
 
-// alertLocation returns the address of a new object.
+// alertLocation returns the Location header of a new alert object, such as a rule or a channel.
 func alertLocation(kind, id, owner string) string {
 	return "/v1/alert-" + kind + "/" + id + ownerQuery(owner)
 }
 
-// ownerQuery returns the query of an address with an owner; "" for the operator.
+// ownerQuery returns the query string that names the tenant that owns an object. It is "" for
+// the operator.
 func ownerQuery(owner string) string {
 	if owner == "" {
 		return ""

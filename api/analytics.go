@@ -51,8 +51,8 @@ func (a *API) countedTenant(ctx context.Context, ref string) (uint32, error) {
 // defaultSpan is the length of the time range if the request has no parameter from.
 const defaultSpan = time.Hour
 
-// counted makes a query for one tenant and one time range, lets narrow set its other fields, and
-// calls read with it.
+// counted reads recorded counts. It makes a query for one tenant and one time range, calls
+// narrow to set the other fields, and calls read with the query.
 func counted[T any](ctx context.Context, a *API, tenant string, from, to time.Time, narrow func(*metrics.Query),
 	read func(context.Context, metrics.Query) (T, error),
 ) (none T, err error) {
@@ -217,9 +217,9 @@ func (a *API) GetTopKeys(ctx context.Context, r GetTopKeysRequestObject) (GetTop
 	return out, err
 }
 
-// showTopKey returns a key in the form that requests for blocks and resets use: attribute names
-// with values. The attribute of ip/64 has the name ip. Attributes that the checks did not have are
-// left out.
+// showTopKey returns a key in the form that requests for blocks and resets use: the value of
+// each attribute, by name. If a policy counts by ip/64, the name is ip. Attributes that the
+// checks did not have are left out.
 func showTopKey(who caller, k *metrics.TopKey) TopKey {
 	out := TopKey{
 		Tenant: who.slugOf(k.Tenant), Policy: k.Policy, Key: make(map[string]string, len(k.Names)),

@@ -42,10 +42,11 @@ type Config struct {
 	// Admission bounds how many checks are decided at the same time. If it is nil, the number
 	// is unbounded.
 	Admission *admission.Gate
-	// Slots bound the downloads, previews, and operations on whole configurations. Default: slots that the dashboard
-	// does not share.
+	// Slots bounds how many downloads, previews, and operations on whole configurations run at
+	// the same time. Default: slots that only this API uses.
 	Slots *admission.Slots
-	// Bodies bounds the memory for the bodies of requests. Default: a bound of its own.
+	// Bodies bounds the memory for the bodies of requests. Default: a bound that only this API
+	// uses.
 	Bodies *admission.Bodies
 	// Tenants and Plans are the services behind the management operations.
 	Tenants *tenants.Service
@@ -75,8 +76,10 @@ type Config struct {
 	Audit audit.Store
 	// Alerts is the service behind alert rules and channels. If it is nil, these operations answer 503.
 	Alerts *alerts.Service
-	// Once returns the stored answer to a request with an Idempotency-Key, or calls answer and
-	// stores the result with the edit. Pass Store.Once. If it is nil, the header has no effect.
+	// Once stores the response to a request with an Idempotency-Key. For the first request, it
+	// calls answer and stores the result in the transaction of the edit. For a repetition, it
+	// returns the stored response as first. Pass Store.Once. If it is nil, the header has no
+	// effect.
 	Once func(ctx context.Context, id, body [32]byte, answer func(context.Context) ([]byte, error)) (first []byte, repeated bool, err error)
 	// Changed is called after every successful write and before the answer. It loads the change
 	// into this node's snapshot, so that the next check uses it. It may be nil.
@@ -103,16 +106,17 @@ type Config struct {
 	// Version is the version of the program, which the served contract has as info.version. By
 	// default it is that of openapi.yaml.
 	Version string
-	// Requests bound the requests that are not checks. Default: no limits.
+	// Requests limits the rate of requests that are not checks. Default: no limits.
 	Requests RequestLimits
 	// ClientAddress returns the client's address, which the audit log records. By default it is
 	// the address of the connection.
 	ClientAddress func(*http.Request) string
-	// ClientIP returns the client's address, which the addresses of its key must contain. It is not valid if the
-	// address is unknown. By default it is the address of the connection.
+	// ClientIP returns the client's IP address. A key that has allowed addresses can only be
+	// used from them. The result is not valid if the address is unknown. Default: the address
+	// of the connection.
 	ClientIP func(*http.Request) netip.Addr
-	// TrustedProxy reports whether a request comes from a proxy whose headers describe the original request. If it is
-	// nil, no proxy is trusted.
+	// TrustedProxy reports whether a request comes from a proxy whose headers describe the
+	// original request. If it is nil, no proxy is trusted.
 	TrustedProxy func(*http.Request) bool
 	// VerifyJWT verifies a JWT of a client and returns its payload, for attributes of /v1/forward-auth. If it is nil, the
 	// claims of every JWT are used without verification. Error: problem.Unavailable if it has no keys to verify with.
@@ -185,7 +189,8 @@ func New(cfg Config) *API {
 		if r.path == forwardAuthPath {
 			below := r
 			below.decide, below.query, below.anyQuery = a.forwardAuthBelow, nil, true
-			// Any knows a fixed list of methods. Without a route for a method, RouteNotFound serves all of them.
+			// echo's method Any registers a fixed list of methods. RouteNotFound serves every
+			// method, because the path has no other route.
 			a.echo.RouteNotFound(r.path, handler)
 			a.echo.RouteNotFound(r.path+"/*", a.serve(below))
 			continue

@@ -69,12 +69,13 @@ var errUnauthenticated = problem.New(problem.Unauthenticated, "a valid API key i
 // exists or not.
 var errForeign = problem.New(problem.Forbidden, "this key reaches only its own tenant")
 
-// errKeyAddress is the error for a key that may not be used from the address of the request. It says neither the address
-// nor the addresses of the key.
+// errKeyAddress is the error for a key that may not be used from the address of the request.
+// Its message contains neither this address nor the allowed addresses.
 var errKeyAddress = problem.WithCode(problem.Forbidden, "key_address", "this key may not be used from this address")
 
-// authenticate finds the key of a request. See holder. from returns the address from which the key is used. After
-// errKeyAddress, it also returns the caller, for the audit log.
+// authenticate returns the caller whose API key the request has; see holder. from returns the
+// address from which the key is used. If the key may not be used from there, the error is
+// errKeyAddress, and authenticate also returns the caller, for the audit log.
 func (a *API) authenticate(r *http.Request, from func(*http.Request) netip.Addr) (caller, error) {
 	who, err := a.holder(bearer(r.Header["Authorization"]))
 	if err != nil {
@@ -87,7 +88,8 @@ func (a *API) authenticate(r *http.Request, from func(*http.Request) netip.Addr)
 	return who, a.used(who, address)
 }
 
-// used records the use of the caller's key from an address. It returns errKeyAddress if the key may not be used from there.
+// used records that the caller's key is used from an address. If the key may not be used from
+// there, it returns errKeyAddress.
 func (a *API) used(who caller, from netip.Addr) error {
 	if allowed := who.key.AllowedIPs; len(allowed) > 0 && !allowed.Contains(from) {
 		return errKeyAddress
@@ -202,8 +204,8 @@ func (g *gate) authorize(c caller, ref string) error {
 	return nil
 }
 
-// subject returns the tenant that a check names. If ref is "", it is the tenant of the caller's
-// key.
+// subject returns the tenant of a check. ref is the slug or ID that the check names. If ref is
+// "", it is the tenant of the caller's key.
 func (c caller) subject(ref string) (*enforcement.Subject, error) {
 	if own := c.tenant(); own != nil {
 		if ref == "" || c.is(ref) {
@@ -225,7 +227,8 @@ func (c caller) tenantSubject(tenantID string) *enforcement.Subject {
 	return s
 }
 
-// within returns an error if the caller's key may not send a check to a tenant.
+// within returns an error if the bounds of the caller's key do not allow a check: if the key
+// may only peek, or if the cost is higher than its maximum.
 func (c caller) within(s *enforcement.Subject, check *enforcement.Check) error {
 	b := &c.key.Bounds
 	switch {

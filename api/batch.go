@@ -25,10 +25,10 @@ type batch struct {
 	decoder    strictjson.Decoder
 	checks     []enforcement.Check
 	tenants    []string
-	attributes []enforcement.Attribute // of all checks; each check uses a part
+	attributes []enforcement.Attribute // attributes of all checks; each check uses a part of this slice
 	atomic     bool
 	subjects   []*enforcement.Subject
-	faults     []error // of a check whose tenant was not found, or that its key may not send; nil otherwise
+	faults     []error // for each check: the error if its tenant was not found or the key may not send it, or nil
 	items      []enforcement.BatchItem
 	decisions  []enforcement.Decision // their slices keep their capacity for the next batch
 	out        []byte
@@ -176,7 +176,7 @@ func (b *batch) decodeChecks(d *strictjson.Decoder, operator bool) {
 			return
 		}
 		at := len(b.attributes)
-		if cap(b.attributes)-at < enforcement.MaxAttributes { // a new array; earlier checks keep their parts of the old one
+		if cap(b.attributes)-at < enforcement.MaxAttributes { // allocate a new array; earlier checks keep their parts of the old one
 			b.attributes, at = make([]enforcement.Attribute, 0, max(8*enforcement.MaxAttributes, 2*cap(b.attributes))), 0
 		}
 		b.checks = append(b.checks, enforcement.Check{})
@@ -201,7 +201,7 @@ func (b *batch) find(who caller) {
 		if i > 0 && ref == b.tenants[i-1] {
 			b.subjects[i], b.faults[i] = b.subjects[i-1], b.faults[i-1]
 			if b.subjects[i] != nil {
-				b.faults[i] = nil // that of the check before was its own
+				b.faults[i] = nil // the error of the previous check does not apply here
 			}
 		} else {
 			b.subjects[i], b.faults[i] = who.subject(ref)
@@ -215,7 +215,7 @@ func (b *batch) find(who caller) {
 	}
 }
 
-// fault returns the error for which check i was not decided, or nil.
+// fault returns the reason why check i was not decided, or nil if it was.
 func (b *batch) fault(i int) error {
 	if b.faults[i] != nil {
 		return atTenant(b.faults[i], "/tenant")

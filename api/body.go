@@ -17,7 +17,7 @@ import (
 const (
 	maxBody  = 64 << 10
 	maxBatch = 1 << 20
-	maxPlan  = plans.MaxBytes // of a plan's document
+	maxPlan  = plans.MaxBytes // document of a plan
 
 	maxConfiguration = 32 << 20
 )
@@ -25,13 +25,14 @@ const (
 // MaxBody is the size in bytes of the largest body that any operation accepts.
 const MaxBody = max(maxBody, maxBatch, maxPlan, maxConfiguration)
 
-// smallBody is the size in bytes of the largest body that needs no place in Config.Bodies. The
+// smallBody is the size in bytes of the largest body that is not counted in Config.Bodies. The
 // buffers of a connection have about this size.
 const smallBody = 4 << 10
 
-// readBody reads a JSON body into b. It returns an error if the media type is wrong, if the body has
-// more than limit bytes, or if the node has no memory for it. held is the part of Config.Bodies that
-// the body occupies. The caller must pass it to freeBody when it no longer uses b.
+// readBody reads a JSON body into b. It returns an error if the media type is wrong, if the
+// body has more than limit bytes, or if the node has no memory for it. held is the number of
+// bytes that the body occupies in Config.Bodies. The caller must pass it to freeBody when it no
+// longer uses b.
 func (a *API) readBody(b *bytes.Buffer, r *http.Request, who caller, limit int64) (held int64, err error) {
 	if err := checkMediaType(r.Header); err != nil {
 		return 0, err
@@ -52,8 +53,8 @@ func (a *API) readBody(b *bytes.Buffer, r *http.Request, who caller, limit int64
 	return held, nil
 }
 
-// readLargeBody reads a body in steps that double its size, so that a client which announces a large
-// body and does not send it occupies little memory.
+// readLargeBody reads a body in steps that double its size. If a client announces a large body
+// and does not send it, little memory is used.
 func (a *API) readLargeBody(b *bytes.Buffer, r *http.Request, who caller, limit int64) (held int64, err error) {
 	whole := limit + 1 // one more byte shows that the body is too large
 	if r.ContentLength >= 0 {
@@ -84,8 +85,8 @@ func (a *API) readLargeBody(b *bytes.Buffer, r *http.Request, who caller, limit 
 	return held, nil
 }
 
-// fill reads from r until p is full. Unlike io.ReadFull, it returns io.EOF at the end of r, which is
-// not the error of a connection that was cut.
+// fill reads from r until p is full. At the end of r it returns io.EOF, even if p is partly
+// filled. io.ReadFull would return the error that a broken connection also causes.
 func fill(r io.Reader, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var m int
@@ -95,7 +96,7 @@ func fill(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// freeBody returns the part of Config.Bodies that readBody reserved.
+// freeBody frees the bytes that readBody reserved in Config.Bodies.
 func (a *API) freeBody(who caller, held int64) {
 	if held > 0 {
 		a.cfg.Bodies.Give(who.party(), held)
@@ -111,7 +112,7 @@ func errTooManyBodies(who caller) error {
 	}
 }
 
-// readError returns the problem of an error while a body is read; nil for nil.
+// readError converts an error of reading a body to a problem. It returns nil for nil.
 func readError(err error, limit int64) error {
 	if err == nil {
 		return nil

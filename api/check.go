@@ -23,8 +23,8 @@ type scratch struct {
 	check      enforcement.Check
 	decision   enforcement.Decision
 	out        []byte
-	held       int64 // the part of Config.Bodies that body occupies
-	answered   bool  // the status line was written, so that no error can follow
+	held       int64 // number of bytes that body occupies in Config.Bodies
+	answered   bool  // set when the status line is written; after that, no error can be sent
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -64,7 +64,7 @@ func (a *API) serveCheck(w http.ResponseWriter, r *http.Request) {
 	s.release()
 }
 
-// errorContext returns an echo context, with which fail writes an error.
+// errorContext returns the echo context that fail needs to write an error.
 func (a *API) errorContext(w http.ResponseWriter, r *http.Request, s *scratch) echo.Context {
 	if len(w.Header()[requestIDHeader]) == 0 {
 		a.identify(w, r)
@@ -154,9 +154,10 @@ func (a *API) readCheck(s *scratch, r *http.Request, who caller) (_ *enforcement
 	return subject, complete(subject, &s.check, -1)
 }
 
-// complete returns an error in three cases. The tenant requires a method and a path, and the check
-// lacks one: policies for a route would not match, and the check would pass them. Or an attribute
-// must be a cost, and is none. Or the mode excludes another member. index is that of the check in its batch, or -1.
+// complete returns an error if a check is incomplete or contradictory. The tenant may require a
+// method and a path, because without them the policies for routes would not match. An attribute
+// that is used as a cost must be a valid cost. Some modes exclude other members. index is the
+// position of the check in its batch, or -1.
 func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
 	var pointer, message string
 	switch name, fault := s.CostFault(c); {
@@ -259,8 +260,8 @@ func malformedAt(pointer, detail string) error {
 	}
 }
 
-// atTenant adds a JSON pointer to the error for an unknown tenant. It does not change the error for
-// another tenant than the caller's, which must not show whether the tenant exists.
+// atTenant adds a JSON pointer to the error for an unknown tenant. It does not change
+// errForeign, which must not reveal whether the tenant exists.
 func atTenant(err error, pointer string) error {
 	if p := asProblem(err); p.Kind == problem.NotFound {
 		return &problem.Problem{Kind: p.Kind, Message: p.Message, Fields: []problem.Field{{Pointer: pointer, Message: p.Message}}}
@@ -288,8 +289,8 @@ func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement
 	})
 }
 
-// decodeCheckWith is decodeCheck for a body that has more members: it calls other with the name
-// of each.
+// decodeCheckWith decodes a check like decodeCheck, but the body may have further members. It
+// calls other with the name of each further member.
 func decodeCheckWith(d *strictjson.Decoder, c *enforcement.Check, room []enforcement.Attribute, other func(*strictjson.Decoder, string)) (
 	tenant string,
 ) {
@@ -319,7 +320,8 @@ func decodeCheckWith(d *strictjson.Decoder, c *enforcement.Check, room []enforce
 	return tenant
 }
 
-// failed reports err, unless it is nil, as a fault of the JSON value that d has read last.
+// failed records err in d as a fault of the JSON value that d has read last. It does nothing if
+// err is nil.
 func failed(d *strictjson.Decoder, err error) {
 	if err != nil {
 		d.Fail("%v", err)

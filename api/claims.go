@@ -11,14 +11,15 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// maxJWT bounds a JWT in bytes.
+// maxJWT is the maximum size of a JWT in bytes.
 const maxJWT = 8 << 10
 
 // errJWT is the error for a JWT that cannot be read or, with Config.VerifyJWT, is not valid.
 var errJWT = problem.WithCode(problem.Unauthenticated, "invalid_jwt", "the JWT of this request is not valid")
 
-// claims are the claims of the JWT that the option jwt names: header:Header or cookie:Cookie. It is read once, for the
-// first attribute that needs it.
+// claims has the claims of a JWT in a forwarded request. The option jwt names the place of the
+// JWT, as header:Header or cookie:Cookie. The JWT is read once, when an attribute first needs
+// it.
 type claims struct {
 	api    *API
 	r      *http.Request
@@ -48,7 +49,8 @@ func (c *claims) text(name string) (string, error) {
 	return "", malformedAt("attributes", "the claim "+name+" is an object or a list: use a claim that is a text, a number or a boolean")
 }
 
-// load reads the JWT. Without Config.VerifyJWT, it uses the claims of every JWT that can be read.
+// load reads the JWT. If Config.VerifyJWT is nil, it uses the claims without verifying the
+// signature.
 func (c *claims) load() error {
 	kind, name, _ := strings.Cut(c.from, ":")
 	if name == "" || kind != "header" && kind != "cookie" {

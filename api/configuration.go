@@ -75,8 +75,8 @@ func (a *API) ApplyConfiguration(ctx context.Context, r ApplyConfigurationReques
 	return out, nil
 }
 
-// readConfiguration converts the JSON form of a configuration in the API. It returns the faults of
-// all documents in it.
+// readConfiguration converts the JSON form of a configuration to a configuration.Document. Its
+// error contains the faults of all documents in the configuration.
 func readConfiguration(c Configuration) (configuration.Document, error) {
 	var d configuration.Document
 	var f problem.Fields

@@ -11,7 +11,8 @@ import (
 )
 
 // reasonType maps the reason of a denial to the name of its problem type in problem.Catalog,
-// which has the status. "" means the registered type quota-exceeded with the status 429.
+// which also has the HTTP status. "" means the registered type quota-exceeded with the status
+// 429.
 var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonOverLimit:          "",
 	enforcement.ReasonCostExceedsQuota:   "cost-exceeds-quota",

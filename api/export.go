@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A download is the response of an operation that returns a CSV file.
+// A download is a response that is a CSV file.
 type download struct {
 	export.File
 	log *slog.Logger

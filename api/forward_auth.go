@@ -11,15 +11,17 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// forwardAuthPath is the path at which proxies ask whether they may forward a request, with any method and without a
-// body. Below it, the rest of the path is that of the original request.
+// forwardAuthPath is the path of forward authentication: a proxy asks whether it may forward a
+// request. Every method is allowed, and there is no body. If the path is longer, the rest is
+// the path of the original request.
 const forwardAuthPath = "/v1/forward-auth"
 
 // A forwarding is a set of headers in which a proxy describes the original request.
 type forwarding struct{ method, uri, host string }
 
-// forwardings are the values of the query parameter headers. The operator chooses one in the configuration of the proxy,
-// because a proxy passes on the other headers as the client sent them.
+// forwardings has the values of the query parameter headers. The operator chooses one in the
+// configuration of the proxy. The proxy sets only these headers; it passes on all others as the
+// client sent them.
 var forwardings = map[string]forwarding{
 	"forwarded": {"X-Forwarded-Method", "X-Forwarded-Uri", "X-Forwarded-Host"},  // Traefik, Caddy
 	"original":  {"X-Original-Method", "X-Original-Uri", "X-Original-Host"},     // nginx, HAProxy
@@ -31,13 +33,14 @@ var forwardings = map[string]forwarding{
 var errUntrustedProxy = problem.WithCode(problem.Forbidden, "untrusted_proxy",
 	"forward-auth needs a trusted proxy: add the network of the proxy to HEADGATE_TRUSTED_PROXIES")
 
-// errClientQuery is the error for a proxy that passes on the query of its client, in which there are no options. Caddy
-// does so with rewrite, if the new address has no question mark.
+// errClientQuery is the error if the query contains no options, because the proxy passed on the
+// query of its client. Caddy does so with rewrite, if the new address has no question mark.
 var errClientQuery = malformedAt("headers",
 	"the query is that of the client: give the proxy an address with options, such as /v1/forward-auth?headers=forwarded")
 
-// forwardAuth is GET /v1/forward-auth, and the same with any other method. All options are in the query, which the
-// configuration of the proxy fixes. No header of the client chooses the tenant, the cost, or the mode.
+// forwardAuth is GET /v1/forward-auth, and the same path with any other method. All its options
+// are in the query, which the configuration of the proxy fixes. A client cannot choose the
+// tenant, the cost or the mode by a header.
 func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) error {
 	option := r.URL.Query().Get
 	headers, known := forwardings[cmp.Or(option("headers"), "forwarded")]
@@ -61,8 +64,9 @@ func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) er
 	}})
 }
 
-// forwardAuthBelow is the same for proxies that append the original path to the path of the request, as ext_authz of
-// Envoy does, and keep the method. The query is that of the client, so there are no options.
+// forwardAuthBelow serves proxies that keep the method and append the original path to
+// forwardAuthPath, as ext_authz of Envoy does. The query is the client's, so there are no
+// options.
 func (a *API) forwardAuthBelow(w http.ResponseWriter, r *http.Request, who caller) error {
 	none := func(string) string { return "" }
 	return a.authForwarded(w, r, who, original{option: none, read: func(s *scratch) error {
@@ -70,14 +74,15 @@ func (a *API) forwardAuthBelow(w http.ResponseWriter, r *http.Request, who calle
 	}})
 }
 
-// original describes the original request of a check, and has the options of the gateway.
+// An original describes the request that a gateway asks about, and has the options of the
+// gateway.
 type original struct {
 	option func(name string) string      // an option by its name, or ""
 	host   func() (host string, _ error) // the host, maybe with a port; called only for an option
 	read   func(*scratch) error          // sets the method and the path
 }
 
-// authForwarded decides the check of a forwarded request.
+// authForwarded decides the check of a forwarded request and writes the response.
 func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, o original) error {
 	if a.cfg.TrustedProxy == nil || !a.cfg.TrustedProxy(r) {
 		return errUntrustedProxy
@@ -89,7 +94,8 @@ func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, 
 	return a.decideForwarded(r, Caller{who}, enforcement.WireForwardAuth, o, func(s *scratch) { a.writeDecision(w, s, deny) })
 }
 
-// decideForwarded decides the check of a forwarded request and calls use. If the node is overloaded, the decision says so.
+// decideForwarded decides the check of a forwarded request and calls use with it. If the node
+// is overloaded, the decision is a denial with the reason overloaded.
 func (a *API) decideForwarded(r *http.Request, who Caller, wire enforcement.Wire, o original, use func(*scratch)) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
@@ -134,7 +140,8 @@ func denyStatus(text string) (int, error) {
 	return 0, malformedAt("deny_status", "must be 401, 403 or 429")
 }
 
-// original sets the method and the path of the original request. The pointers name where they come from.
+// original sets the method and the path of the original request in s.check. methodPointer and
+// uriPointer name their sources in an error.
 func (s *scratch) original(method, uri, methodPointer, uriPointer string) error {
 	if err := s.check.SetMethod(method); err != nil {
 		return malformedAt(methodPointer, err.Error())
@@ -154,8 +161,9 @@ func oneHeader(r *http.Request, name string) (string, error) {
 	return values[0], nil
 }
 
-// attributesFrom adds the attributes of the option attributes: name:header:Header, name:cookie:Cookie or
-// name:claim:Claim, separated by commas. It adds no attribute for what the request does not have.
+// attributesFrom adds the attributes that the option attributes lists: name:header:Header,
+// name:cookie:Cookie or name:claim:Claim, separated by commas. If the request does not have the
+// header, cookie or claim, there is no attribute.
 func (s *scratch) attributesFrom(r *http.Request, list string, jwt *claims) error {
 	for item := range strings.SplitSeq(list, ",") {
 		if list == "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// errCustomerKey is the error for a request without a customer's key of a tenant. It is the same for a missing, an
-// unknown, and an ended key.
+// errCustomerKey is the error if the request has no API key that belongs to a customer of the
+// operator. It is the same for a missing, an unknown, and an expired key.
 var errCustomerKey = problem.WithCode(problem.Unauthenticated, "customer_key", "no tenant has the API key of this request")
 
 // tenantFrom returns the tenant that the option tenant names: a slug or an id; header:Header for a header that the proxy
@@ -45,7 +45,7 @@ func (a *API) tenantFrom(r *http.Request, who Caller, o original) (string, error
 	return text, nil
 }
 
-// labelOf returns the label of a host between a prefix and a suffix.
+// labelOf returns the part of a host name between a prefix and a suffix, in lower case.
 func labelOf(host, prefix, suffix string) (string, error) {
 	name := strings.ToLower(host)
 	if i := strings.LastIndexByte(name, ':'); i >= 0 && !strings.HasSuffix(name, "]") {
@@ -61,7 +61,7 @@ func labelOf(host, prefix, suffix string) (string, error) {
 	return label, nil
 }
 
-// tenantOfKey returns the tenant whose customer has a key with the scope identify.
+// tenantOfKey returns the tenant that has a key with this token and the scope identify.
 func (a *API) tenantOfKey(who Caller, token string) (string, error) {
 	if len(token) < tenants.MinCustomerKey || len(token) > tenants.MaxCustomerKey {
 		return "", errCustomerKey
@@ -74,7 +74,7 @@ func (a *API) tenantOfKey(who Caller, token string) (string, error) {
 	return key.Subject.TenantID, nil
 }
 
-// withoutScheme returns the text of a header without the scheme Bearer.
+// withoutScheme removes the scheme Bearer from the start of a header value.
 func withoutScheme(text string) string {
 	const scheme = "Bearer "
 	if len(text) > len(scheme) && strings.EqualFold(text[:len(scheme)], scheme) {

@@ -75,7 +75,7 @@ func mayIssue(ctx context.Context, scopes []tenants.Scope, bounds tenants.Bounds
 		return problem.New(problem.Forbidden, "the new key could be used from more addresses (allowed_ips) than this key")
 	}
 	for _, s := range scopes {
-		if s == tenants.ScopeIdentify { // the holder of such a key may do nothing
+		if s == tenants.ScopeIdentify { // a key with this scope permits no operation
 			continue
 		}
 		if _, known := snapshot.ScopesOf([]tenants.Scope{s}); known && !own.Scopes.Has(s) {

@@ -85,13 +85,15 @@ func conformPatch(body []byte, t reflect.Type) error {
 	return f.Err()
 }
 
-// tenantDocumentOf is the stored document of PATCH /v1/tenants/{tenant}.
+// tenantDocumentOf returns the stored document to which PATCH /v1/tenants/{tenant} applies the
+// patch.
 func (a *API) tenantDocumentOf(ctx context.Context, c echo.Context) (any, int64, error) {
 	t, err := shown(showTenant)(a.cfg.Tenants.Tenant(ctx, c.Param("tenant")))
 	return t.Tenant, t.Revision, err
 }
 
-// accessOf is the stored document of PATCH for members and people.
+// accessOf returns the stored document to which PATCH applies the patch, for members and
+// people.
 func (a *API) accessOf(ctx context.Context, c echo.Context) (any, int64, error) {
 	tenantID, id := "", c.Param("person")
 	if ref := c.Param("tenant"); ref != "" {
@@ -105,7 +107,8 @@ func (a *API) accessOf(ctx context.Context, c echo.Context) (any, int64, error) 
 	return Access{Role: Role(u.Role), Disabled: u.Disabled}, u.Revision, err
 }
 
-// alertRuleOf is the stored document of PATCH /v1/alert-rules/{rule}.
+// alertRuleOf returns the stored document to which PATCH /v1/alert-rules/{rule} applies the
+// patch.
 func (a *API) alertRuleOf(ctx context.Context, c echo.Context) (any, int64, error) {
 	owner, err := a.alertOwner(ctx, c.QueryParam("tenant"))
 	if err != nil {
@@ -115,7 +118,8 @@ func (a *API) alertRuleOf(ctx context.Context, c echo.Context) (any, int64, erro
 	return showAlertDocument(&rule.Document), rule.Version, err
 }
 
-// alertChannelOf is the stored document of PATCH /v1/alert-channels/{channel}.
+// alertChannelOf returns the stored document to which PATCH /v1/alert-channels/{channel}
+// applies the patch.
 func (a *API) alertChannelOf(ctx context.Context, c echo.Context) (any, int64, error) {
 	owner, err := a.alertOwner(ctx, c.QueryParam("tenant"))
 	if err != nil {

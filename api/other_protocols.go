@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Caller is a key that may send checks, for servers of other protocols than HTTP. It is valid for the checks that
-// have arrived, and not for later ones: a key can expire or be revoked.
+// A Caller is a key that may send checks. The servers of other protocols than HTTP use it. It
+// is only valid for checks that have already arrived, because a key can expire or be revoked.
 type Caller struct{ caller }
 
 // CallerOf returns the caller with the token of an API key. Errors: problem.Unauthenticated if the key is not valid,
@@ -91,10 +91,11 @@ func (a *API) Decide(ctx context.Context, items []enforcement.BatchItem, atomic 
 	return nil
 }
 
-// DecideForwarded decides the check of a request that a gateway describes, as /v1/forward-auth does, and calls use with
-// the decision. r is the original request: its method, RequestURI and headers, and the address that it came from. option
-// returns an option of /v1/forward-auth by its name, or "". The decision is only valid during the call. Error: the option,
-// or the part of the request, that is wrong. Nothing is then charged.
+// DecideForwarded decides the check of a request that a gateway describes, as /v1/forward-auth
+// does, and calls use with the decision, which is only valid during this call. r is the
+// original request: its method, RequestURI, headers and remote address. option returns an
+// option of /v1/forward-auth by its name, or "". If an option or a part of the request is
+// wrong, the error says which, and nothing is charged.
 func (a *API) DecideForwarded(r *http.Request, who Caller, option func(string) string, use func(*enforcement.Decision)) error {
 	host := func() (string, error) { return r.Host, nil }
 	read := func(s *scratch) error { return s.original(r.Method, r.RequestURI, "method", "path") }

@@ -34,8 +34,8 @@ func newOverride(n NewOverride) (exceptions.NewOverride, error) {
 	return o, f.Err()
 }
 
-// notKeep returns n. If n equals enforcement.Keep, which is negative, it returns another negative
-// number. So the service rejects the number, and does not take it for a missing one.
+// notKeep returns n. enforcement.Keep is a negative number that stands for a missing number. If
+// n equals it, notKeep returns another negative number, so that the service rejects it.
 func notKeep(n int64) int64 {
 	if n == enforcement.Keep {
 		return math.MinInt64
@@ -129,7 +129,8 @@ func (a *API) GetOverride(ctx context.Context, r GetOverrideRequestObject) (GetO
 	return GetOverride200JSONResponse{o, GetOverride200ResponseHeaders{etag(stored.Revision)}}, err
 }
 
-// overrideDocumentOf is the stored document of PATCH /v1/tenants/{tenant}/overrides/{override}.
+// overrideDocumentOf returns the stored document to which PATCH
+// /v1/tenants/{tenant}/overrides/{override} applies the patch.
 func (a *API) overrideDocumentOf(ctx context.Context, c echo.Context) (any, int64, error) {
 	o, err := a.cfg.Exceptions.Override(ctx, c.Param("tenant"), c.Param("override"))
 	d := OverrideDocument{

@@ -128,7 +128,8 @@ func (a *API) DiffPlan(ctx context.Context, r DiffPlanRequestObject) (DiffPlanRe
 	}, err
 }
 
-// showChanges returns changes in their wire format. A value that is empty does not exist.
+// showChanges returns changes in their wire format. An empty value means that the field does
+// not exist.
 func showChanges(list []plans.Change) []Change {
 	out := make([]Change, len(list))
 	for i, f := range list {

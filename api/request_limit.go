@@ -23,8 +23,8 @@ type RequestLimits struct {
 	Denied *atomic.Int64
 }
 
-// failuresShare says how many of the requests of PerAddress may be without a valid key: one of
-// failuresShare.
+// failuresShare limits requests without a valid key: of the requests per minute of PerAddress,
+// one in failuresShare may be such a request.
 const failuresShare = 20
 
 // A requestLimit decides requests to the API with an engine, like the one that decides checks.
@@ -37,10 +37,10 @@ type requestLimit struct {
 // The names of the attributes by which requests are counted.
 const (
 	byAPIKey  = "key"
-	byFailure = "failed" // set for a request without a key that is valid and may be used from the address
+	byFailure = "failed" // set for a request without a key that is valid for its address
 )
 
-// newRequestLimit returns a requestLimit, or nil if there are no limits.
+// newRequestLimit returns a requestLimit, or nil if no limit is set.
 func newRequestLimit(limits RequestLimits) *requestLimit {
 	var rules []enforcement.RuleSpec
 	add := func(name, by string, quota int64, match map[string]string) {

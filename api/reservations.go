@@ -20,7 +20,7 @@ const (
 	reservationLife   = "must be a whole number of milliseconds from 1000 to 86400000"
 )
 
-// errReservationExists is the error for a new reservation with the id of another one.
+// errReservationExists is the error for a new reservation whose ID another reservation has.
 var errReservationExists = problem.WithCode(problem.Conflict, "reservation_exists",
 	"the tenant has a reservation with this id or Idempotency-Key, which another request made: send a new one; nothing was charged")
 
@@ -117,7 +117,8 @@ func (a *API) readReservation(
 	return subject, wanted, complete(subject, &s.check, -1)
 }
 
-// writeReserved writes s.decision with its reservation as the answer.
+// writeReserved writes the response to a request that makes a reservation: s.decision and the
+// reservation.
 func (a *API) writeReserved(w http.ResponseWriter, s *scratch) error {
 	d := &s.decision
 	status := a.decisionStatus(d, 0)
@@ -164,7 +165,8 @@ func showReservation(s *enforcement.Subject, r *enforcement.Reserved) Reservatio
 	return out
 }
 
-// owner returns the tenant of a reservation: that of the parameter tenant, or of the key.
+// owner returns the tenant of a reservation: the one that the parameter tenant names, or that
+// of the key.
 func owner(ctx context.Context, tenant string) (*enforcement.Subject, error) {
 	who := callerOf(ctx)
 	if tenant == "" && who.key.Operator {
@@ -206,8 +208,8 @@ func (a *API) GetReservation(ctx context.Context, r GetReservationRequestObject)
 	return GetReservation200JSONResponse(showReservation(s, found)), nil
 }
 
-// changeReservation changes a reservation. If the call is a repetition, it sets the header of
-// replays.
+// changeReservation changes a reservation. If the call is a repetition, it sets the header
+// Idempotent-Replayed.
 func (a *API) changeReservation(ctx context.Context, tenant string, change *enforcement.ReservationChange) (Reservation, error) {
 	s, err := owner(ctx, tenant)
 	if err != nil {

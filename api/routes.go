@@ -82,7 +82,7 @@ func (r route) params(names string) route {
 	return r
 }
 
-// json returns a copy of the route with a JSON body of a type.
+// json returns a copy of the route with a JSON body of the given type.
 func (r route) json(body reflect.Type) route {
 	r.body = body
 	return r
@@ -105,7 +105,7 @@ func (r route) conditional() route {
 	return r
 }
 
-// fromProxy returns the route with direct set.
+// fromProxy returns a copy of the route with direct set.
 func (r route) fromProxy() route { r.direct = true; return r }
 
 // decides returns a copy of the route with h as its decide function.

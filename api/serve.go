@@ -49,10 +49,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // minCompressed is the minimum size of a response that is compressed, in bytes.
 const minCompressed = 1 << 10
 
-// compressing returns a handler that compresses the JSON responses of next with gzip, if the client
-// accepts that. It does not compress decisions, for which time matters more than size. Unlike for
-// pages, the length of a response is not varied at random, because an attacker cannot make a client
-// send its API key.
+// compressing returns a handler that compresses the JSON responses of next with gzip, if the
+// client accepts that. It does not compress decisions, for which time matters more than size.
+// The length of a compressed response can reveal its content to an attacker who chooses a part
+// of it. Pages therefore have a random length. The API does not need that, because an attacker
+// cannot make a client send its API key.
 func compressing(next http.Handler) http.Handler {
 	types := []string{"application/json", "application/problem+json", "text/csv"}
 	wrapper, err := gzhttp.NewWrapper(gzhttp.ContentTypes(types), gzhttp.MinSize(minCompressed))
@@ -253,8 +254,9 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	return a.handle(r, who, c, body)
 }
 
-// managementBody returns the body that the handler of a management operation gets, and the part of
-// Config.Bodies that the request occupies, also with an error.
+// managementBody returns the body for the handler of a management operation, and the number of
+// bytes that the request occupies in Config.Bodies. The caller must free these bytes even after
+// an error.
 func (a *API) managementBody(ctx context.Context, r *route, c echo.Context, who caller) (body []byte, held int64, err error) {
 	sent, held, err := a.readManagementBody(r, c.Request(), who)
 	if err != nil || r.document == nil {

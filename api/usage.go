@@ -18,7 +18,8 @@ func (a *API) GetUsage(ctx context.Context, r GetUsageRequestObject) (GetUsageRe
 	case p.Key != nil && p.Policy == "":
 		return nil, malformedAt("key", "needs policy")
 	case p.Key != nil:
-		maps.DeleteFunc(p.Key, func(_, value string) bool { return value == "" }) // empty: not sent
+		// An empty value means that the check does not have the attribute.
+		maps.DeleteFunc(p.Key, func(_, value string) bool { return value == "" })
 		u, err = s.Key(ctx, r.Tenant, p.Policy, p.Key)
 	case p.Policy != "":
 		u, err = s.Policy(ctx, r.Tenant, p.Policy)

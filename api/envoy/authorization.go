@@ -21,7 +21,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// authorization is the service Authorization of ext_authz.
+// authorization is the gRPC service Authorization, which Envoy's filter ext_authz calls.
 type authorization struct {
 	authv3.UnimplementedAuthorizationServer
 	*Server
@@ -83,9 +83,9 @@ func originalRequest(ctx context.Context, a *authv3.AttributeContext) (*http.Req
 	return r.WithContext(ctx), nil
 }
 
-// respond returns the answer for a decision, with the status, the headers and the body of POST /v1/check. The dynamic
-// metadata has the members of its body. It returns an error if the node is overloaded, so that the filter applies
-// failure_mode_allow.
+// respond returns the response for a decision, with the status, the headers and the body that
+// POST /v1/check has. The dynamic metadata has the members of the body. If the node is
+// overloaded, it returns an error, so that the filter applies failure_mode_allow.
 func respond(decider *api.API, d *enforcement.Decision) (*authv3.CheckResponse, error) {
 	if d.Reason == enforcement.ReasonOverloaded {
 		return nil, status.Error(codes.Unavailable, "too many checks wait on this node: nothing was charged")
@@ -110,7 +110,8 @@ func respond(decider *api.API, d *enforcement.Decision) (*authv3.CheckResponse, 
 	return response, nil
 }
 
-// headerOptions returns headers that replace those of the answer.
+// headerOptions converts headers to the form of Envoy. Each replaces the header with the same
+// name.
 func headerOptions(header http.Header) []*corev3.HeaderValueOption {
 	values := headerValues(header)
 	options := make([]*corev3.HeaderValueOption, len(values))

@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// Domains are the domains of descriptors that are not named like their tenant.
+// Domains has the tenancy of each domain of descriptors whose name is not the slug of its
+// tenant.
 type Domains map[string]Tenancy
 
-// A Tenancy is how the descriptors of a domain name their tenant. One of the fields is set.
+// A Tenancy says how the descriptors of a domain name their tenant. Exactly one field is set.
 type Tenancy struct {
-	// Tenant is a slug or an id.
+	// Tenant is the slug or ID of the tenant of all descriptors.
 	Tenant string
-	// Key is the key of the entry whose value is the slug or id of the tenant.
+	// Key is the key of the descriptor entry whose value is the slug or ID of the tenant.
 	Key string
 }
 

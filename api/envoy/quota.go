@@ -36,9 +36,10 @@ const (
 	quotaChunk      = 100 // buckets that are decided together
 )
 
-// quotas is RateLimitQuotaService. Envoy reports how many requests it allowed for each bucket, and receives an assignment
-// of requests that it may allow. A bucket is a check, as a descriptor of RateLimitService is. Each assignment is charged
-// before Envoy receives it.
+// quotas is the gRPC service RateLimitQuotaService. For each bucket, Envoy reports how many
+// requests it has allowed, and receives an assignment: a number of requests that it may allow
+// without asking. A bucket is a check, like a descriptor of RateLimitService. An assignment is
+// charged before Envoy receives it.
 type quotas struct {
 	quotav3.UnimplementedRateLimitQuotaServiceServer
 	*Server
@@ -54,19 +55,20 @@ func newQuotas(s *Server) *quotas {
 	return &quotas{Server: s, now: time.Now, pools: map[string]*quotaPool{}}
 }
 
-// A quotaStream is one stream of one Envoy.
+// A quotaStream is the state of one gRPC stream from an Envoy.
 type quotaStream struct {
 	*quotas
 	ctx        context.Context
 	domain     string
-	assignment int64 // largest number of requests of an assignment; 0: the default
-	cost       int64 // of a request, if hasCost is set
+	assignment int64 // maximum number of requests in an assignment; 0 means the default
+	cost       int64 // cost of one request, if hasCost is set
 	hasCost    bool
 	buckets    map[string]*quotaBucket
 	full       bool // a bucket got no assignment, because the stream has too many
 }
 
-// StreamRateLimitQuotas answers each report with the assignments that the reported usage asks for.
+// StreamRateLimitQuotas answers each report of an Envoy with the assignments that its buckets
+// need.
 func (q *quotas) StreamRateLimitQuotas(stream quotav3.RateLimitQuotaService_StreamRateLimitQuotasServer) error {
 	if q.streams.Add(1) > maxQuotaStreams {
 		q.streams.Add(-1)
@@ -100,15 +102,16 @@ func (q *quotas) StreamRateLimitQuotas(stream quotav3.RateLimitQuotaService_Stre
 	}
 }
 
-// leave removes the buckets of the stream.
+// leave removes the stream's buckets from their pools.
 func (s *quotaStream) leave() {
 	for _, b := range s.buckets {
 		b.leave()
 	}
 }
 
-// receive returns the reports of a stream, and then its error, which is nil at its end. Both channels have no more
-// receivers after the stream's context ends.
+// receive reads the stream in the background. It returns a channel with the reports, and a
+// channel with the final error of the stream, which is nil if Envoy ends the stream. Both must
+// not be read after the stream's context ends.
 func (s *quotaStream) receive(stream quotav3.RateLimitQuotaService_StreamRateLimitQuotasServer) (
 	<-chan *quotav3.RateLimitQuotaUsageReports, <-chan error,
 ) {
@@ -156,20 +159,20 @@ func (s *quotaStream) readOptions() error {
 	return nil
 }
 
-// A quotaAsk is a bucket of a report while its checks are decided.
+// A quotaAsk is the state of one bucket while a report is answered.
 type quotaAsk struct {
 	bucket  *quotaBucket
 	subject *enforcement.Subject
-	demand  int64 // requests since the last report
+	demand  int64 // number of requests since the last report
 	asks    bool  // the bucket needs another assignment
-	n       int64 // requests to charge for it
-	found   bool  // the pool had unused requests for it
+	n       int64 // number of requests to charge for the assignment
+	found   bool  // the pool had unused requests for the bucket
 
 	owed, peek, take             enforcement.Check
 	owedDecision, state, granted enforcement.Decision
 }
 
-// report answers one report. Its error ends the stream.
+// report answers one report. If it returns an error, the stream ends.
 func (s *quotaStream) report(r *quotav3.RateLimitQuotaUsageReports) (*quotav3.RateLimitQuotaResponse, error) {
 	decider, who, err := s.caller(s.ctx) // again for each report, because the key can end
 	if err != nil {
@@ -206,7 +209,8 @@ func (s *quotaStream) report(r *quotav3.RateLimitQuotaUsageReports) (*quotav3.Ra
 	return response, nil
 }
 
-// validUsage returns an error that begins with the member that is wrong.
+// validUsage returns an error if the reported usage of a bucket is invalid. The error begins
+// with the name of the invalid member.
 func validUsage(u *quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage) error {
 	size := 0
 	for key, value := range u.GetBucketId().GetBucket() {
@@ -223,8 +227,8 @@ func validUsage(u *quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage) error {
 	return nil
 }
 
-// settle counts the usage of a bucket. It returns what the bucket asks for, or an action that needs no decision, or
-// neither.
+// settle records the reported usage of a bucket. It returns the checks that the bucket needs,
+// or an action that needs no decision, or neither.
 func (s *quotaStream) settle(who api.Caller, usage *quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage) (*quotaAsk, *bucketAction) {
 	id := usage.GetBucketId()
 	name := bucketName(id)
@@ -268,8 +272,9 @@ func (s *quotaStream) settle(who api.Caller, usage *quotav3.RateLimitQuotaUsageR
 	return a, nil
 }
 
-// invalid logs why a bucket is no check, and lets Envoy deny its requests. An error would end the stream, so that one
-// client could take away the quota of all others.
+// invalid logs why a bucket is not a valid check, and returns an action that makes Envoy deny
+// its requests. An error would end the stream. Then one client could take away the quota of all
+// others.
 func (s *quotaStream) invalid(b *quotaBucket, err error) *bucketAction {
 	s.cfg.Logger.Warn("a bucket of Envoy is no check: Envoy denies its requests", "domain", s.domain, "error", err)
 	return b.deny(assignmentTTL)
@@ -285,7 +290,8 @@ func (s *quotaStream) tooMany() *quotaAsk {
 	return nil
 }
 
-// read returns the check of a bucket. It reads the entries as those of a descriptor.
+// read converts the ID of a bucket to a check. The entries of the ID have the same meaning as
+// those of a descriptor.
 func (s *quotaStream) read(id *quotav3.BucketId) (*descriptor, error) {
 	sent := &descriptorv3.RateLimitDescriptor{}
 	for _, key := range bucketKeys(id) {
@@ -302,8 +308,9 @@ func (s *quotaStream) read(id *quotav3.BucketId) (*descriptor, error) {
 	return d, nil
 }
 
-// decide charges what buckets owe, and assigns what they ask for. If the node is overloaded, the buckets keep their
-// assignments until the next report.
+// decide charges the requests that Envoy allowed without an assignment, and the new
+// assignments. If the node is overloaded, the buckets keep their assignments until the next
+// report.
 func (s *quotaStream) decide(decider *api.API, asks []*quotaAsk) (actions []*bucketAction) {
 	var items []enforcement.BatchItem
 	for _, a := range asks {
@@ -352,7 +359,8 @@ func (s *quotaStream) decide(decider *api.API, asks []*quotaAsk) (actions []*buc
 	return actions
 }
 
-// overloaded keeps what buckets owe for the next report.
+// overloaded handles the error of a node that is too busy. Requests that Envoy allowed and that
+// are not charged yet are charged at the next report.
 func (s *quotaStream) overloaded(err error, asks []*quotaAsk) {
 	if api.Problem(err).Kind != problem.Unavailable {
 		s.cfg.Logger.Error("decide the quota of an Envoy", "error", err)
@@ -372,7 +380,8 @@ func bucketKeys(id *quotav3.BucketId) []string {
 	return keys
 }
 
-// bucketName returns a text that only equal buckets have.
+// bucketName returns a text that identifies a bucket: equal buckets have the same text, and
+// different buckets have different ones.
 func bucketName(id *quotav3.BucketId) string {
 	var name []byte
 	for _, key := range bucketKeys(id) {

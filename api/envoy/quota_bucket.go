@@ -13,31 +13,37 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Times of assignments. Envoy counts whole seconds only, and Envoy 1.40 reports every 5 s, whatever reporting_interval is.
+// Durations of assignments. Envoy only counts whole seconds. Envoy 1.40 reports every 5 s,
+// whatever reporting_interval is.
 const (
 	assignmentTTL = 20 * time.Second
-	// delivery is how long an assignment may take on its way to Envoy.
+	// delivery is the maximum time from making an assignment to its arrival at Envoy.
 	delivery = time.Second
-	// unusedFor is how long requests of an assignment are valid if no window ends before.
+	// unusedFor is how long the unused requests of an assignment are valid, unless a window
+	// ends earlier.
 	unusedFor = 3 * assignmentTTL
-	// firstSize is the size of an assignment before Envoy has reported more requests.
+	// firstSize is the number of requests in the first assignment of a bucket, before its rate
+	// is known.
 	firstSize = 16
-	// fewest is the least upper bound of an assignment.
+	// fewest is the smallest value of the maximum size of an assignment.
 	fewest = 10
 )
 
 type bucketAction = quotav3.RateLimitQuotaResponse_BucketAction
 
-// A quotaPool is what the streams of this node share for equal buckets of one tenant. A request that is charged is in an
-// assignment, in the pool, or reported. If an Envoy reports after its assignment ended, the pool gets what it did not use,
-// for other assignments. If it reports no more, it may have used all it had, so that this stays charged.
+// A quotaPool is what the streams of this node share for equal buckets of one tenant. Each
+// charged request is part of an assignment, unused in the pool, or reported as allowed. If an
+// Envoy reports after its assignment ended, the requests that it did not use go to the pool,
+// for other assignments. If it never reports again, they stay charged, because it may have
+// allowed them.
 type quotaPool struct {
 	mu      sync.Mutex
-	members int // buckets of open streams
+	members int // number of buckets of open streams
 	unused  []unusedRequests
 }
 
-// unusedRequests are requests that were charged, and that no Envoy has. They are void at the time until.
+// unusedRequests are requests that are charged, but not assigned to an Envoy. They expire at
+// the time until.
 type unusedRequests struct {
 	n     int64
 	until time.Time
@@ -47,31 +53,35 @@ type unusedRequests struct {
 type strategy uint8
 
 const (
-	unassigned strategy = iota // no_assignment_behavior, or that of an expired assignment
-	limited                    // it allows held requests
+	unassigned strategy = iota // Envoy applies no_assignment_behavior, or what it does after an assignment expires
+	limited                    // Envoy may allow held requests
 	unlimited
 	denying
 )
 
-// A quotaBucket is a bucket of one stream. The lock of the pool protects the fields after pool.
+// A quotaBucket is a bucket of one stream. The mutex of the pool protects the fields after
+// pool.
 type quotaBucket struct {
 	id         *quotav3.BucketId
 	descriptor *descriptor
 	pool       *quotaPool
 
 	strategy strategy
-	// held is the largest number of charged requests that Envoy may still allow.
+	// held is the maximum number of charged requests that Envoy may still allow.
 	held int64
-	// until is when held is void, because a window ends in which it was charged.
+	// until is the time at which held expires, because a window ends in which the requests were
+	// charged.
 	until time.Time
-	// renew is half way to the end of the assignment. expires is when Envoy has certainly noticed the end.
+	// renew is the middle of the assignment's time. expires is the time by which Envoy has
+	// certainly noticed the end of the assignment.
 	renew, expires time.Time
-	// owed are requests that Envoy allowed without an assignment, and that are not charged yet.
+	// owed is the number of requests that Envoy allowed without an assignment, and that are not
+	// charged yet.
 	owed int64
 }
 
-// report counts requests that Envoy allowed, and returns those that are not charged yet. It ends an assignment that Envoy
-// no longer applies.
+// report records the number of requests that Envoy allowed, and returns how many of them are
+// not charged yet. If the assignment has expired, it also ends it.
 func (b *quotaBucket) report(allowed int64, now time.Time) (owed int64) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
@@ -90,22 +100,24 @@ func (b *quotaBucket) report(allowed int64, now time.Time) (owed int64) {
 	return min(owed, math.MaxInt32)
 }
 
-// owe adds requests that could not be charged now.
+// owe adds n to the requests that must still be charged, because the node could not charge them
+// now.
 func (b *quotaBucket) owe(n int64) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
 	b.owed += n
 }
 
-// ended reports whether Envoy has no assignment.
+// ended reports whether Envoy has no assignment for this bucket.
 func (b *quotaBucket) ended() bool {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
 	return b.strategy == unassigned
 }
 
-// asks reports whether the bucket needs another assignment: it has had requests, and what Envoy has is not enough until
-// the next report, or ends soon. A bucket without requests keeps what it has until that ends.
+// asks reports whether the bucket needs another assignment. It does if it had requests, and if
+// the remaining requests do not last until the next report or soon expire. A bucket without
+// requests keeps its assignment until that ends.
 func (b *quotaBucket) asks(demand int64, now time.Time) bool {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
@@ -118,9 +130,10 @@ func (b *quotaBucket) asks(demand int64, now time.Time) bool {
 	return b.strategy != limited || 2*b.held < 3*demand || !now.Before(b.renew)
 }
 
-// size returns the number of requests to charge for the next assignment. It is in addition to those that Envoy has, and
-// to unused ones of the pool, which it moves to the bucket; found reports whether there were any. state is the decision
-// for one more request, and most the upper bound of an assignment, or 0 for the default.
+// size returns the number of requests to charge for the next assignment, in addition to those
+// that Envoy still has. It first moves unused requests from the pool to the bucket; found
+// reports whether there were any. state is the decision for one more request. most is the
+// maximum size of an assignment, or 0 for the default.
 func (b *quotaBucket) size(state *enforcement.Decision, demand, most int64, now time.Time) (n int64, found bool) {
 	left, largest, bounded := available(state)
 	if !bounded {
@@ -137,8 +150,9 @@ func (b *quotaBucket) size(state *enforcement.Decision, demand, most int64, now 
 	return max(min(want-b.held, (left+1)/2), 0), unused > 0 // half of what is left is for other Envoys, nodes and wires
 }
 
-// available returns how many more requests the limits of a decision allow, and the default upper bound of an assignment:
-// a tenth of the smallest quota, but at least fewest. bounded is false if no limit applies.
+// available returns how many more requests the limits of a decision allow, and the default
+// maximum size of an assignment: a tenth of the smallest quota, but at least fewest. bounded is
+// false if no limit applies.
 func available(state *enforcement.Decision) (left, largest int64, bounded bool) {
 	if !state.Allowed {
 		return 0, fewest, true
@@ -155,8 +169,9 @@ func available(state *enforcement.Decision) (left, largest int64, bounded bool) 
 	return left, largest, left != math.MaxInt64
 }
 
-// assign returns the actions after the check of an assignment: d is the decision that charged n requests, or one that
-// charged nothing if n is 0. found is as in size. It returns none if Envoy keeps what it has.
+// assign returns the actions to send to Envoy after a decision. d is the decision that charged
+// n requests, or one that charged nothing if n is 0. found is the result of size. There is no
+// action if Envoy keeps its assignment.
 func (b *quotaBucket) assign(d *enforcement.Decision, n int64, found bool, now time.Time) []*bucketAction {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
@@ -194,13 +209,14 @@ func (b *quotaBucket) tokens(ttl time.Duration) *bucketAction {
 	}}})
 }
 
-// begin notes an assignment. The caller holds the lock.
+// begin records a new assignment that lasts for ttl. The caller must hold the lock.
 func (b *quotaBucket) begin(s strategy, ttl time.Duration, now time.Time) {
 	b.strategy, b.renew, b.expires = s, now.Add(ttl/2), now.Add(ttl+delivery)
 }
 
-// validUntil returns when the requests of an assignment are void: at the end of the first fixed window in which they are
-// charged. Limits without such windows only need a bound.
+// validUntil returns when the requests of an assignment expire: at the end of the first fixed
+// window in which they are charged. If no limit has a fixed window, they expire after
+// unusedFor.
 func validUntil(d *enforcement.Decision, now time.Time) time.Time {
 	until := now.Add(unusedFor)
 	windowed := false
@@ -216,17 +232,17 @@ func validUntil(d *enforcement.Decision, now time.Time) time.Time {
 	return until
 }
 
-// seconds returns d in whole seconds, rounded up, at least one.
+// seconds rounds d up to whole seconds, but at least to one.
 func seconds(d time.Duration) time.Duration {
 	return max((d+time.Second-1)/time.Second, 1) * time.Second
 }
 
-// allow returns the action after which Envoy allows all requests.
+// allow returns an action that makes Envoy allow all requests of the bucket.
 func (b *quotaBucket) allow() *bucketAction {
 	return b.blanket(typev3.RateLimitStrategy_ALLOW_ALL, assignmentTTL)
 }
 
-// deny returns the action after which Envoy denies all requests.
+// deny returns an action that makes Envoy deny all requests of the bucket.
 func (b *quotaBucket) deny(ttl time.Duration) *bucketAction {
 	return b.blanket(typev3.RateLimitStrategy_DENY_ALL, ttl)
 }
@@ -243,14 +259,16 @@ func (b *quotaBucket) action(ttl time.Duration, s *typev3.RateLimitStrategy) *bu
 	}}
 }
 
-// abandon returns the action after which Envoy removes the bucket, until it has another request.
+// abandon returns an action that makes Envoy remove the bucket. The next request creates it
+// again.
 func (b *quotaBucket) abandon() *bucketAction {
 	return &bucketAction{BucketId: b.id, BucketAction: &quotav3.RateLimitQuotaResponse_BucketAction_AbandonAction_{
 		AbandonAction: &quotav3.RateLimitQuotaResponse_BucketAction_AbandonAction{},
 	}}
 }
 
-// takeUnused takes up to n unused requests for a bucket. The caller holds the lock.
+// takeUnused moves at most n unused requests from the pool to a bucket, and returns their
+// number. The caller must hold the lock.
 func (p *quotaPool) takeUnused(n int64, b *quotaBucket, now time.Time) (taken int64) {
 	kept := p.unused[:0]
 	for _, u := range p.unused {
@@ -270,13 +288,15 @@ func (p *quotaPool) takeUnused(n int64, b *quotaBucket, now time.Time) (taken in
 	return taken
 }
 
-// empty reports whether the pool has neither streams nor requests. The caller holds the lock.
+// empty reports whether the pool has neither buckets nor unused requests. The caller must hold
+// the lock.
 func (p *quotaPool) empty(now time.Time) bool {
 	p.takeUnused(0, nil, now)
 	return p.members == 0 && len(p.unused) == 0
 }
 
-// join adds a bucket to the pool with a name. It returns false if the node has too many pools.
+// join adds a bucket to the pool with the given name. It returns false if the node has too many
+// pools.
 func (q *quotas) join(b *quotaBucket, name string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -302,7 +322,7 @@ func (b *quotaBucket) leave() {
 	b.pool.members--
 }
 
-// sweep removes empty pools, at most once in the life of an assignment.
+// sweep removes empty pools. It does this at most once in assignmentTTL.
 func (q *quotas) sweep() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

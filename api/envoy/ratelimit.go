@@ -21,30 +21,32 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// rateLimits is RateLimitService.
+// rateLimits is the gRPC service RateLimitService, which Envoy's filter ratelimit calls.
 type rateLimits struct {
 	ratelimitv3.UnimplementedRateLimitServiceServer
 	*Server
 }
 
-// maxDescriptors is the largest number of descriptors of a call.
+// maxDescriptors is the maximum number of descriptors in one call.
 const maxDescriptors = 100
 
-// Entries whose keys are pseudo-headers are the route of the check. remote_address is the attribute of the client's
-// address, as in the import of the configuration of envoyproxy/ratelimit. All other entries are attributes.
+// Keys of descriptor entries that are not attributes. The pseudo-headers :path and :method are
+// the route of the check. remote_address is the client's IP address, as in a configuration
+// imported from envoyproxy/ratelimit.
 const (
 	pathKey   = ":path"
 	methodKey = ":method"
 	remoteKey = "remote_address"
 )
 
-// A descriptor without a path has the path /ratelimit/ and its domain. One without a method has the method RATELIMIT.
+// The method and the path of a descriptor that has none. The path ends with the name of the
+// domain.
 const (
 	defaultMethod = "RATELIMIT"
 	defaultPath   = "/ratelimit/"
 )
 
-// A descriptor is a check that a call asks for. Its memory is used again for later calls.
+// A descriptor is one check of a call. Its memory is reused for later calls.
 type descriptor struct {
 	check      enforcement.Check
 	decision   enforcement.Decision
@@ -53,14 +55,14 @@ type descriptor struct {
 	unlimited  bool // no tenant has the domain
 }
 
-// A call is the descriptors of one call.
+// A call has the descriptors of one gRPC call. Calls are pooled.
 type call struct {
-	descriptors []*descriptor // the first used are of this call
+	descriptors []*descriptor // the first "used" descriptors belong to this call
 	used        int
 	items       []enforcement.BatchItem
-	path        string      // of descriptors without one
+	path        string      // path of descriptors that have none
 	header      http.Header // empty before answer
-	text        []byte      // the ids of the decisions; room for the values of headers
+	text        []byte      // IDs of the decisions; buffer for header values
 }
 
 var calls = sync.Pool{New: func() any { return &call{header: http.Header{}, text: make([]byte, 0, 512)} }}
@@ -78,7 +80,7 @@ func (c *call) release() {
 	calls.Put(c)
 }
 
-// next returns the memory of the next descriptor.
+// next returns memory for the next descriptor of the call.
 func (c *call) next() *descriptor {
 	if c.used == len(c.descriptors) {
 		c.descriptors = append(c.descriptors, new(descriptor))
@@ -90,8 +92,8 @@ func (c *call) next() *descriptor {
 }
 
 // ShouldRateLimit decides the descriptors in order. Each descriptor is a separate check, as in
-// envoyproxy/ratelimit: a denied descriptor is not charged, and the others are. An invalid descriptor fails the call,
-// and nothing is charged then.
+// envoyproxy/ratelimit: a denied descriptor is not charged, but the others are. If a descriptor
+// is invalid, the call fails, and nothing is charged.
 func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
 	decider, who, err := s.caller(ctx)
 	if err != nil {
@@ -128,9 +130,9 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLim
 	return answer(decider, c), nil
 }
 
-// subject returns the tenant of a descriptor. With the key of a tenant, it is that tenant, and the domain is ignored. With an
-// operator key, a domain without a tenant is not limited, as in envoyproxy/ratelimit. An entry that names an unknown
-// tenant is an error.
+// subject returns the tenant of a descriptor. With a tenant key, it is the tenant of the key,
+// and the domain is ignored. With an operator key, a domain without a tenant has no limits, as
+// in envoyproxy/ratelimit. An entry that names an unknown tenant is an error.
 func (s *Server) subject(who api.Caller, d *descriptor, tenancy Tenancy) (*enforcement.Subject, error) {
 	if !who.Operator() {
 		return who.Subject("", &d.check)
@@ -147,7 +149,8 @@ func (s *Server) subject(who api.Caller, d *descriptor, tenancy Tenancy) (*enfor
 	return subject, err
 }
 
-// read reads a descriptor. path is that of a descriptor without one. The error begins with the member that it is about.
+// read converts a descriptor of Envoy to a check. path is the default path. An error begins
+// with the name of the invalid member.
 func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.RateLimitDescriptor, tenancy Tenancy, path string) error {
 	if sent.GetIsNegativeHits() {
 		return errors.New("is_negative_hits: is not supported")
@@ -175,13 +178,14 @@ func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.Ra
 	return nil
 }
 
-// windows are the windows of a sent limit by its unit, as in envoyproxy/ratelimit.
+// windows has the window for each unit of a limit that Envoy sends, as in envoyproxy/ratelimit.
 var windows = map[typev3.RateLimitUnit]time.Duration{
 	typev3.RateLimitUnit_SECOND: time.Second, typev3.RateLimitUnit_MINUTE: time.Minute, typev3.RateLimitUnit_HOUR: time.Hour,
 	typev3.RateLimitUnit_DAY: 24 * time.Hour, typev3.RateLimitUnit_MONTH: 30 * 24 * time.Hour, typev3.RateLimitUnit_YEAR: 365 * 24 * time.Hour,
 }
 
-// limit sets the limit that replaces those of a policy. It is nil if the descriptor has none.
+// limit sets the limit that Envoy sends with the descriptor. It replaces the limits of a
+// policy. Most descriptors have none.
 func (d *descriptor) limit(sent *descriptorv3.RateLimitDescriptor_RateLimitOverride) error {
 	if sent == nil {
 		return nil
@@ -194,7 +198,8 @@ func (d *descriptor) limit(sent *descriptorv3.RateLimitDescriptor_RateLimitOverr
 	return nil
 }
 
-// cost sets the cost: hits_addend of the descriptor, or else of the request. Without both, the cost of each policy applies.
+// cost sets the cost of the check: hits_addend of the descriptor, or else of the request. If
+// neither is set, each policy's own cost applies.
 func (d *descriptor) cost(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.RateLimitDescriptor) error {
 	hits := uint64(r.GetHitsAddend())
 	if own := sent.GetHitsAddend(); own != nil {
@@ -209,7 +214,7 @@ func (d *descriptor) cost(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.Ra
 	return nil
 }
 
-// entry reads one entry.
+// entry adds one entry of the descriptor to the check.
 func (d *descriptor) entry(key, value string, tenancy Tenancy) error {
 	switch key {
 	case tenancy.Key: // not "", because then the next cases would be wrong

@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A response is the memory of a RateLimitResponse, so that its messages are one allocation. It is not used again, because
-// grpc-go encodes it after the handler.
+// A response has the memory for a RateLimitResponse with its messages, so that one allocation
+// suffices. It is not pooled, because grpc-go encodes it after the handler returns.
 type response struct {
 	ratelimitv3.RateLimitResponse
 	metadata             structpb.Struct
@@ -30,20 +30,20 @@ type response struct {
 	degradedKind         structpb.Value_BoolValue
 }
 
-// A text is the memory of a string in the dynamic metadata.
+// A text has the memory for one string in the dynamic metadata.
 type text struct {
 	value structpb.Value
 	kind  structpb.Value_StringValue
 }
 
-// of returns the value with a string.
+// of sets the string, and returns it as a protobuf value.
 func (t *text) of(s string) *structpb.Value {
 	t.kind.StringValue = s
 	t.value.Kind = &t.kind
 	return &t.value
 }
 
-// A descriptorStatus is the memory of the status of one descriptor.
+// A descriptorStatus has the memory for the status of one descriptor.
 type descriptorStatus struct {
 	ratelimitv3.RateLimitResponse_DescriptorStatus
 	limit ratelimitv3.RateLimitResponse_RateLimit
@@ -51,8 +51,8 @@ type descriptorStatus struct {
 	id    text
 }
 
-// answer returns the answer to a call whose descriptors are decided. The headers and the body are those of the tightest
-// descriptor.
+// answer returns the response to a call whose descriptors are decided. Its headers and its body
+// describe the descriptor with the tightest decision.
 func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 	r, all := new(response), make([]descriptorStatus, c.used)
 	r.OverallCode = ratelimitv3.RateLimitResponse_OK
@@ -89,7 +89,7 @@ func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 	return &r.RateLimitResponse
 }
 
-// describe sets the dynamic metadata. The text of the call has the ids of its decisions.
+// describe sets the dynamic metadata of the response. c.text has the IDs of the decisions.
 func (r *response) describe(tightest *enforcement.Decision, c *call, all []descriptorStatus) {
 	ids := string(c.text)
 	r.ids.Values = make([]*structpb.Value, 0, len(ids)/api.DecisionIDLength)
@@ -113,8 +113,8 @@ func (r *response) describe(tightest *enforcement.Decision, c *call, all []descr
 	r.DynamicMetadata = &r.metadata
 }
 
-// tighter reports whether a decides more than b what the client can do: a denial before an allowed check, then the
-// longer wait, then fewer units left.
+// tighter reports whether decision a restricts the client more than b. A denial is tighter than
+// an allowed check. Then the longer wait is tighter, and then fewer units left.
 func tighter(a, b *enforcement.Decision) bool {
 	switch {
 	case a.Allowed != b.Allowed:
@@ -126,7 +126,8 @@ func tighter(a, b *enforcement.Decision) bool {
 	return x != nil && (y == nil || x.Remaining < y.Remaining)
 }
 
-// set sets the status of a descriptor, with its tightest limit. It has no limit if limits did not decide.
+// set sets the status of a descriptor, with the tightest limit of its decision. If no limit
+// decided, the status has none.
 func (s *descriptorStatus) set(d *enforcement.Decision) {
 	s.Code = ratelimitv3.RateLimitResponse_OK
 	if !d.Allowed {
@@ -146,13 +147,14 @@ func (s *descriptorStatus) set(d *enforcement.Decision) {
 	}
 }
 
-// periods are the units of calendar windows.
+// periods maps the periods of calendar windows to units of Envoy.
 var periods = map[enforcement.Period]ratelimitv3.RateLimitResponse_RateLimit_Unit{
 	enforcement.Day: ratelimitv3.RateLimitResponse_RateLimit_DAY, enforcement.Week: ratelimitv3.RateLimitResponse_RateLimit_WEEK,
 	enforcement.Month: ratelimitv3.RateLimitResponse_RateLimit_MONTH, enforcement.Year: ratelimitv3.RateLimitResponse_RateLimit_YEAR,
 }
 
-// units are the units of other windows, from the longest one. A month or a year has no fixed length.
+// units are the units of all other windows, longest first. A month and a year are missing,
+// because their length varies.
 var units = []struct {
 	length time.Duration
 	unit   ratelimitv3.RateLimitResponse_RateLimit_Unit
@@ -164,8 +166,8 @@ var units = []struct {
 	{time.Second, ratelimitv3.RateLimitResponse_RateLimit_SECOND},
 }
 
-// unit returns the window of a limit as a number of the longest unit that divides it. The number is nil for 1. A window
-// that is not a whole number of seconds is UNKNOWN.
+// unit returns the window of a limit as a number of the longest unit that divides it. If the
+// number is 1, it is nil. If the window is not a whole number of seconds, the unit is UNKNOWN.
 func unit(l *enforcement.Limit) (ratelimitv3.RateLimitResponse_RateLimit_Unit, *wrapperspb.UInt32Value) {
 	switch l.Period {
 	case enforcement.NoPeriod:
@@ -185,7 +187,7 @@ func unit(l *enforcement.Limit) (ratelimitv3.RateLimitResponse_RateLimit_Unit, *
 	return ratelimitv3.RateLimitResponse_RateLimit_UNKNOWN, nil
 }
 
-// headerValues returns headers in the form of Envoy, in the order of their names.
+// headerValues converts headers to the form of Envoy, ordered by name.
 func headerValues(header http.Header) []*corev3.HeaderValue {
 	n := 0
 	for _, texts := range header {

@@ -38,7 +38,7 @@ import (
 type Config struct {
 	// Domains has the tenant of each domain that is not named like its tenant. Default: none.
 	Domains Domains
-	// Key is the API key of calls without one. Default: none; they fail.
+	// Key is the API key for calls that have none. Default: none, so that such calls fail.
 	Key string
 	// TLS, if it is not nil, encrypts the connections.
 	TLS *tls.Config
@@ -46,16 +46,16 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Bounds of a connection.
+// Limits of a connection.
 const (
 	handshakeTimeout = 10 * time.Second
-	idleTimeout      = 2 * time.Minute // after it, a connection without calls is closed
-	pingAfter        = time.Minute     // without data from the client, so that streams of a lost client end
-	maxMessage       = 1 << 20         // bytes; ext_authz can send bodies of requests
-	maxStreams       = 1000            // calls under way on one connection
+	idleTimeout      = 2 * time.Minute // time after which a connection without calls is closed
+	pingAfter        = time.Minute     // time without data after which the client is pinged, to detect a lost connection
+	maxMessage       = 1 << 20         // maximum size of a message in bytes; ext_authz can send bodies of requests
+	maxStreams       = 1000            // maximum number of open calls on one connection
 )
 
-// A Server answers the calls on the connections of one listener.
+// A Server serves the gRPC calls on the connections of one listener.
 type Server struct {
 	cfg    Config
 	api    atomic.Pointer[api.API] // nil before Open
@@ -90,7 +90,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Open lets a decide all further checks. Before the first call, calls fail with UNAVAILABLE.
+// Open makes a decide all further checks. Until Open is called, calls fail with UNAVAILABLE.
 func (s *Server) Open(a *api.API) {
 	s.api.Store(a)
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
@@ -104,7 +104,8 @@ func (s *Server) Serve(l *connlimit.Listener) error {
 	return nil
 }
 
-// admitted closes connections above the limit of the listener, which are reserved for health and metrics.
+// admitted is a listener that closes connections above the limit for clients. The rest of the
+// connections is reserved for health checks and metrics.
 type admitted struct{ *connlimit.Listener }
 
 func (l admitted) Accept() (net.Conn, error) {
@@ -137,7 +138,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// recovered answers INTERNAL after a panic, which ends only this call.
+// recovered returns the status INTERNAL after a panic. The panic ends only this call.
 func (s *Server) recovered(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -147,7 +148,7 @@ func (s *Server) recovered(ctx context.Context, request any, info *grpc.UnarySer
 	return next(ctx, request)
 }
 
-// recoveredStream is recovered for streams.
+// recoveredStream does for streams what recovered does for single calls.
 func (s *Server) recoveredStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -157,8 +158,8 @@ func (s *Server) recoveredStream(service any, stream grpc.ServerStream, info *gr
 	return next(service, stream)
 }
 
-// panicked logs a panic and returns the error of the call. The API panics with http.ErrAbortHandler if the client has
-// left.
+// panicked logs a panic and returns the error of the call. If the client has closed the
+// connection, the API panics with http.ErrAbortHandler.
 func (s *Server) panicked(cause any, method string) error {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		return status.Error(codes.Canceled, "the client has ended the call")
@@ -167,8 +168,8 @@ func (s *Server) panicked(cause any, method string) error {
 	return status.Error(codes.Internal, "internal error")
 }
 
-// caller returns the API and the caller with the API key in the metadata authorization, or with Config.Key if there is no
-// such metadata.
+// caller returns the API, and the caller with the API key in the metadata authorization.
+// Without this metadata, the key is Config.Key.
 func (s *Server) caller(ctx context.Context) (*api.API, api.Caller, error) {
 	decider := s.api.Load()
 	if decider == nil {
@@ -197,7 +198,8 @@ func (s *Server) caller(ctx context.Context) (*api.API, api.Caller, error) {
 	return decider, who, nil
 }
 
-// statusOf returns an error of the API as the status of a call. at is the part of the request that the error is about.
+// statusOf converts an error of the API to a gRPC status. at names the part of the request that
+// has the fault.
 func statusOf(err error, at string) error {
 	p := api.Problem(err)
 	text := p.Message

@@ -79,8 +79,8 @@ func (c *conn) decide() {
 
 var errNoKey = problem.New(problem.Unauthenticated, "Authentication required: send AUTH with an API key that has the scope check")
 
-// decideBatch finds the tenant of each check that was read without a fault, and decides these checks. If it returns an error,
-// decide sends that error as the reply to each of them.
+// decideBatch finds the tenants of the checks that were read without a fault, and decides these
+// checks. If it returns an error, decide sends this error as the reply to each of them.
 func (c *conn) decideBatch(b *batch) error {
 	if c.token == "" {
 		return errNoKey

@@ -40,7 +40,7 @@ func (c *conn) run(name string, args []string) {
 
 // A command is a command other than a check. Most clients send some of these when they connect.
 type command struct {
-	least, most int // arguments after the name
+	least, most int // minimum and maximum number of arguments after the name
 	run         func(*conn, []string)
 }
 

@@ -138,7 +138,7 @@ func (c *conn) answer(text string) {
 	c.args = slices.Delete(c.args, 0, len(c.args))
 }
 
-// flush writes the replies. It returns false if the client does not read them.
+// flush writes the replies. It returns false if the client does not read them in time.
 func (c *conn) flush() bool {
 	if len(c.out) == 0 {
 		return true
