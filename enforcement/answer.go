@@ -34,13 +34,12 @@ func (e *Engine) answerEach(ctx context.Context, w *call) {
 	}
 }
 
-// answer fills in the decisions of the items that one outcome decides: a single item,
-// or all items of an atomic batch. base is the index in w.charges of the first charge
-// of the outcome.
+// answer fills in the decisions of the items that one outcome decides: a single item, or all
+// items of an atomic batch. base is the index in w.charges of the first charge of the outcome.
 //
-// If an item is blocked, the request was a peek. Then the items are allowed when the
-// blocks have ended and the limits allow all items. Their decisions list no limits,
-// because the states of a peek include charges that were not made.
+// If an item is blocked, the request was a peek. Then RetryAfter is the time until the blocks
+// have ended and the limits allow all items. The decisions list no limits, because the states
+// of a peek include charges that were not made.
 func (e *Engine) answer(ctx context.Context, w *call, items []item, o *Outcome, base int) {
 	blocked := false
 	for i := range items {

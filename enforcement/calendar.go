@@ -194,9 +194,9 @@ func (c *Calendar) dayStart(year int, month time.Month, day int) time.Time {
 // its own clock.
 type Edges [3]int64
 
-// edgesAt returns the window that contains now and the nearer one of its two neighbors. With two
-// windows, the clock of the limiter may differ from the caller's clock by half a window. The result
-// is the same for all times from from until until.
+// edgesAt returns two windows: the one that contains now, and the nearer one of its two
+// neighbors. Therefore the clock of the limiter may differ from the caller's clock by half a
+// window. The result is valid for all times from from until until.
 func (c *Calendar) edgesAt(p Period, weekday time.Weekday, now int64) (e Edges, from, until int64) {
 	at := time.UnixMicro(now)
 	start, end := c.Window(p, weekday, at)

@@ -8,9 +8,9 @@ import (
 // A Caller is the client of a check. The HTTP server that owns the client's connection
 // implements it.
 type Caller interface {
-	// Left reports whether the client has closed its connection. It only looks if the process may
-	// have missed that, for example because it stalled. If wait is true, Left may wait for some
-	// milliseconds.
+	// Left reports whether the client has closed its connection. It only checks the connection
+	// if the process may have missed the close, for example because the process stalled. If
+	// wait is true, Left may wait for some milliseconds.
 	Left(ctx context.Context, wait bool) bool
 }
 

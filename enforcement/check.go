@@ -25,9 +25,9 @@ type Check struct {
 	// Requests is the number of equal requests that the check stands for, at most MaxCost. Each
 	// policy charges its cost that many times, at most MaxCost. 0 means 1.
 	Requests int64
-	// IdempotencyKey is the caller's key, or "". A check with the key of an earlier check
-	// that was charged gets its decision, and charges nothing. In an atomic batch, only
-	// that of the first check counts.
+	// IdempotencyKey is the caller's key, or "". If an earlier check with the same key was
+	// charged, this check gets the decision of that check and charges nothing. In an atomic
+	// batch, only the key of the first check is used.
 	IdempotencyKey string
 	// SentLimit is a limit that the caller sends instead of the plan's. The API accepts it only
 	// with an operator key.
@@ -38,12 +38,13 @@ type Check struct {
 	// Refundable is set if RefundCheck may later give back what the check charges. The engine
 	// ignores it for a check with a Reservation. It is not for atomic batches.
 	Refundable bool
-	// Lease is the caller's ID of the lease that holds the places of concurrency limits, or ""
-	// for the ID of the decision. LeaseTTL is the time to live of the lease, or 0 for the
-	// window of each limit. In an atomic batch, only those of the first check count.
+	// Lease is the caller's ID for the lease that holds the places of concurrency limits. ""
+	// stands for the ID of the decision. LeaseTTL is the time to live of the lease; 0 stands
+	// for the window of each limit. In an atomic batch, only the values of the first check are
+	// used.
 	Lease    string
 	LeaseTTL time.Duration
-	Wire     Wire // only counted; it decides nothing
+	Wire     Wire // read only by metrics
 }
 
 // A Wire is the protocol over which a check came.

@@ -6,8 +6,8 @@ import "slices"
 // the largest quota of such a limit.
 const MaxLeases = 1_000
 
-// A Lease says how a request holds places of concurrency limits. The units that the
-// request is charged are the places.
+// A Lease says how a request holds places of concurrency limits. Each unit of the cost is one
+// place.
 type Lease struct {
 	// ID identifies the lease on each counter. A request with the ID of a lease that has
 	// not ended renews that lease: it replaces its places and its end.
@@ -25,9 +25,9 @@ type Holder struct {
 }
 
 // LeftFor returns the largest cost that a request with this lease can be charged now. It
-// differs from Left only for concurrency, if the lease already holds places. Such a
-// request takes no second place: its own places count as free. It can keep them even if
-// more places are held than the quota now allows.
+// differs from Left only for a concurrency limit on which the lease already holds places. These
+// places count as free, because the request keeps them instead of taking others. It may keep
+// them even if more places are held than the quota now allows.
 func (m *Meter) LeftFor(s *State, now int64, l *Lease) int64 {
 	left := m.left(s, now)
 	if m.Algorithm != Concurrency {
@@ -39,9 +39,9 @@ func (m *Meter) LeftFor(s *State, now int64, l *Lease) int64 {
 	return left
 }
 
-// ChargeFor is Charge for a request with a lease. Only for concurrency, the lease has an
-// effect: it then holds cost places. If the counter has MaxLeases other leases, which is
-// possible only after forced charges, the state stays as it is.
+// ChargeFor is Charge for a request with a lease. The lease only has an effect on a concurrency
+// limit: it then holds cost places. If the counter already has MaxLeases other leases, the
+// state does not change. Only forced charges can lead to so many leases.
 func (m *Meter) ChargeFor(s State, rev, now, cost int64, l *Lease) State {
 	if m.Algorithm != Concurrency {
 		return m.Charge(s, rev, now, cost)
@@ -106,9 +106,9 @@ func (m *Meter) RefundFor(s State, cost int64, l *Lease) State {
 	return s
 }
 
-// RetryAfterFor is RetryAfter for a request with a lease. For concurrency, it is the time
-// until the leases that must end have ended. That is an upper bound, because a lease may
-// be released before.
+// RetryAfterFor is RetryAfter for a request with a lease. For a concurrency limit, it is the
+// time until enough leases have expired. That is an upper bound, because leases may be released
+// earlier.
 func (m *Meter) RetryAfterFor(s State, now, cost int64, l *Lease) (micros int64, ok bool) {
 	if m.Algorithm != Concurrency {
 		return m.RetryAfter(s, now, cost)
@@ -122,8 +122,9 @@ func (m *Meter) RetryAfterFor(s State, now, cost int64, l *Lease) (micros int64,
 	return s.freed(now, s.A-s.unitsOf(l.ID)+cost-m.Quota, l), true
 }
 
-// freed returns the time in microseconds from now until leases with missing places have
-// ended. The lease l does not count; nil stands for none.
+// freed returns the time in microseconds from now until enough leases have expired that missing
+// places are free. The lease l is not counted, because its places are free for the request; it
+// may be nil.
 func (s *State) freed(now, missing int64, l *Lease) int64 {
 	at := s.B
 	for _, h := range s.Holders {
@@ -138,8 +139,8 @@ func (s *State) freed(now, missing int64, l *Lease) int64 {
 	return min(at-now, maxForever)
 }
 
-// endLeases removes the leases that have ended. The state may lack Holders; then its
-// places count as held until the last lease ends.
+// endLeases removes the leases that have expired. If the state has no Holders, all its places
+// are held until the last lease expires.
 func (s *State) endLeases(now int64) {
 	seen, ended := max(now, s.T), 0
 	for ended < len(s.Holders) && s.Holders[ended].Until <= seen {
@@ -151,8 +152,8 @@ func (s *State) endLeases(now int64) {
 	}
 }
 
-// holdMore returns the state with more places held until a time, by the lease without an
-// ID. Units below 1 add nothing.
+// holdMore returns the state with units more places held until the given time. They belong to
+// the lease whose ID is zero. If units is below 1, the state does not change.
 func (s State) holdMore(units, until int64) State {
 	if units < 1 {
 		return s

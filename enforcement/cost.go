@@ -58,10 +58,10 @@ func (r *Rule) costOfOne(c *Check) int64 {
 	return c.Cost
 }
 
-// CostFault returns the name of an attribute of the check whose value must be a cost,
-// because a policy of the tenant's plan has it as cost_from, and is none. message says
-// what is wrong. Both are "" if there is no such attribute. The caller
-// must reject such a check, because its cost is unknown.
+// CostFault returns the name of an attribute that a policy of the tenant's plan has as
+// cost_from, if its value in the check is not a cost. message says what is wrong with the
+// value. Both are "" if there is no such attribute. The caller must reject such a check,
+// because its cost is unknown.
 func (s *Subject) CostFault(c *Check) (attribute, message string) {
 	if s.Plan == nil {
 		return "", ""
@@ -76,8 +76,8 @@ func (s *Subject) CostFault(c *Check) (attribute, message string) {
 	return "", ""
 }
 
-// SentCost returns the largest cost that the caller chose: that of the check, or that of
-// an attribute which a policy of the tenant's plan has as cost_from.
+// SentCost returns the largest cost that the caller chose: the cost of the check, or the value
+// of an attribute that a policy of the tenant's plan has as cost_from.
 func (s *Subject) SentCost(c *Check) int64 {
 	largest := c.Cost
 	if s.Plan == nil {
@@ -112,9 +112,9 @@ func (p *Policy) validateCost() (f problem.Fields) {
 	return f
 }
 
-// costSentence says how the rule came to its cost for a check, for a sentence of
-// Because. It is "" for a cost that the caller sent, for the default, and if the check is
-// not known.
+// costSentence says why the rule charges its cost for a check. It is part of a sentence of
+// Because. It is "" if the caller sent the cost, if the cost is the default, and if the check
+// is nil.
 func (r *Rule) costSentence(c *Check) string {
 	if c == nil {
 		return ""

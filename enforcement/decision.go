@@ -27,7 +27,7 @@ type Subject struct {
 	// RequireRoute is set if a check must have a method and a path. The API rejects
 	// other checks; the Engine does not read it.
 	RequireRoute bool
-	// MaxKeys is Request.MaxKeys.
+	// MaxKeys is Request.MaxKeys for requests of this tenant.
 	MaxKeys int64
 }
 
@@ -44,28 +44,28 @@ type Decision struct {
 	// It covers all denying enforced limits and the blocks of the key. It is 0 if
 	// the request is allowed, and Never if waiting does not help.
 	RetryAfter int64
-	// NumbersUntil is the first time at which the facts behind RetryAfter change, in
-	// microseconds since the epoch by this node's clock. An override in force ends by
-	// the time that RetryAfter passes, or a block ends before that. It is 0 if neither
-	// is the case.
+	// NumbersUntil is set if an override in force or a block ends before RetryAfter has passed. It is
+	// the first such end, in microseconds since the epoch by this node's clock. From then on,
+	// RetryAfter or the reason may be different. Otherwise it is 0.
 	NumbersUntil int64
 	// Degraded is set if the shared limiter was unavailable and failure modes decided.
 	Degraded bool
 	// Idempotency says what the check's IdempotencyKey did. With KeyReused and TooManyKeys,
 	// the check was not decided.
 	Idempotency IdempotencyResult
-	// Taken is the number of units that a check in mode TakeUpTo took. It is in units of the
-	// largest cost of the enforced limits. The Cost of each of these limits is its share, which
-	// was charged. Without such limits, and where failure modes allow all, it is the whole cost.
+	// Taken is the number of units that a check in mode TakeUpTo was charged, on the enforced
+	// limit with the largest cost. The Cost of each enforced limit is the share that this limit
+	// was charged. If no limit applies, or if failure modes allow everything, Taken is the
+	// whole cost.
 	Taken int64
 	// Reservation is the reservation that the check made or repeated, or nil.
 	Reservation *Reserved
 	// Lease is the ID of the lease, as the caller wrote it, if the check was allowed and a
 	// concurrency limit applied. Otherwise it is "".
 	Lease string
-	// RefundableUntil is the time until which RefundCheck gives back what a check with
-	// Refundable charged, in microseconds since the epoch by the clock of the limiter. It is 0
-	// if there is nothing to give back.
+	// RefundableUntil is the end of the time in which RefundCheck can return what a check with
+	// Refundable charged. It is in microseconds since the epoch by the limiter's clock. It is 0
+	// if there is nothing to return.
 	RefundableUntil int64
 	// Missing is the name of the missing attribute, with ReasonMissingAttribute. Policy
 	// is the slug of the policy that denied the request for a missing attribute, or

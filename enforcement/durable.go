@@ -60,9 +60,10 @@ type Stored struct {
 	// At is the time of the decision that read the state, by the limiter's clock, in
 	// microseconds since the epoch. A later state replaces an earlier one.
 	At int64
-	// Ends is the time at which the counter is as if unused.
+	// Ends is the time from which the counter is as if it had never been used.
 	Ends int64
-	// Home is the current home of the tenant. Only states that were read have it.
+	// Home is Request.Home of the tenant. It is only set in states that were read from the
+	// database.
 	Home string
 }
 
@@ -84,8 +85,8 @@ func (s *Stored) Newer(has *State) bool {
 	return s.State.A > has.A
 }
 
-// Durable reports whether a limiter must have all its data to decide the request: an
-// enforced charge is for a durable counter.
+// Durable reports whether an enforced charge of the request is on a durable counter. A limiter
+// that has lost its data must not decide such a request.
 func (r *Request) Durable() bool {
 	for i := range r.Charges {
 		if c := &r.Charges[i]; c.Group == 0 && c.Meter.Durable {
@@ -98,11 +99,12 @@ func (r *Request) Durable() bool {
 // A Journal stores the states of durable counters. A Limiter that has lost its data is
 // restored from it. Package journal implements it.
 type Journal interface {
-	// Flush stores all states that this node read, also those of calls in flight.
+	// Flush writes all states that the limiter returned to this node, including those of calls
+	// in flight, to the database.
 	Flush(ctx context.Context) error
 	// States calls use with all stored states of the tenants of a home, or of all tenants
 	// if home is "". It stops at the first error, and returns it.
 	States(ctx context.Context, home string, use func([]Stored) error) error
-	// Nodes returns the IDs of the nodes that run, as far as the database knows.
+	// Nodes returns the IDs of the nodes that run, according to their reports in the database.
 	Nodes(ctx context.Context) ([]string, error)
 }

@@ -25,9 +25,9 @@ type Config struct {
 	// Nodes is the number of nodes. Each node's Local allows the quota divided by
 	// Nodes. SetNodes changes it. Default: 1.
 	Nodes int
-	// OutageJournalKeys is the largest number of counters in the outage journal, which charges what
-	// the failure modes admitted when the shared limiter is available again. A negative
-	// number disables it. Default: 100,000.
+	// OutageJournalKeys is the maximum number of counters in the outage journal. The journal
+	// records what failure modes admitted, and charges it when the shared limiter is available
+	// again. A negative number disables the journal. Default: 100,000.
 	OutageJournalKeys int
 	// Recorder is called once for each decision except peeks. Default: none.
 	Recorder Recorder
@@ -36,8 +36,8 @@ type Config struct {
 	// limits, and a refundable check once for each IdempotencyPeriod in which it can be
 	// refunded. Default: 100,000.
 	IdempotencyKeys int64
-	// Reserver lists the reservations. It is the limiter that stores them. Default: the
-	// limiter of the engine, if it is a Reserver.
+	// Reserver is the limiter that stores the reservations and lists them. Default: the limiter
+	// of the engine, if it is a Reserver.
 	Reserver Reserver
 	// Reservations is the largest number of outstanding reservations of one tenant. Default:
 	// 10,000.
@@ -186,9 +186,10 @@ func (s span) len() int { return s.to - s.from }
 // of an item are adjacent in w.charges, except in an atomic batch.
 func (it *item) hasCharges() bool { return it.enforced.len()+it.shadow.len() > 0 }
 
-// asks reports whether the limiter gets a request for the item. A check with an
-// idempotency key asks even without charges, because an earlier check with the same key
-// may have had charges. A reservation asks, because it has a record even without charges.
+// asks reports whether the limiter gets a request for the item. That is the case if the item
+// has charges. It is also the case for a check with an idempotency key, because an earlier
+// check with the same key may have had charges, and for a reservation, because the limiter
+// stores it.
 func (it *item) asks() bool { return it.keyed || it.hasCharges() || it.reserves() }
 
 // reserves reports whether the item creates a reservation.

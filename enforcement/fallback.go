@@ -78,9 +78,10 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 	e.recordAdmitted(w, items, o)
 }
 
-// shareAll sets Taken of a decision in mode TakeUpTo, and replaces the costs of all enforced charges
-// by their shares, for the outage journal. taken is the number of units of the largest cost most of
-// the local charges. Without local charges, all is taken.
+// shareAll sets Taken of a decision in mode TakeUpTo that failure modes made. It also replaces
+// the costs of all enforced charges with their shares, which the outage journal records. taken
+// is the number of units that the local limiter charged, and most the largest cost of the local
+// charges. Without local charges, the whole cost is taken.
 func shareAll(charges []Charge, d *Decision, taken, most int64) {
 	all := LargestCost(charges)
 	if d.Taken = all; most > 0 {
@@ -92,7 +93,7 @@ func shareAll(charges []Charge, d *Decision, taken, most int64) {
 }
 
 // startShare starts the local counter of a charge from the last known state of the shared
-// counter. The journal starts from it too. shared is the charge of the shared counter.
+// counter, which has the charge shared. The outage journal starts from the same state.
 func (e *Engine) startShare(s *Subject, local, shared *Charge, nodes int) {
 	if seen, first := e.memory.Start(local, shared.Meter, nodes); first && e.outage != nil {
 		e.outage.start(s, shared, seen)

@@ -22,10 +22,10 @@ const IdempotencyCell = 0
 type Idempotency struct {
 	// Key is the key of the record. Its partition is a hash of the caller's key.
 	Key Key
-	// Request is a hash of everything that the caller asked. If that of the record
-	// differs, the verdict is Reused.
+	// Request is a hash of everything that the caller sent. If the record has another hash, the
+	// verdict is Reused.
 	Request [16]byte
-	// Charges is a hash of the charges and their numbers. If that of the record differs, for
+	// Charges is a hash of the charges and their limits. If the record has another hash, for
 	// example because the plan changed, the outcome of a repetition has no charges.
 	Charges [16]byte
 }
@@ -43,7 +43,8 @@ type IdempotencyResult uint8
 const (
 	// NotRepeated means that the check has no key, or that its key is new.
 	NotRepeated IdempotencyResult = iota
-	// Replayed means that the decision is that of an earlier check with the same key.
+	// Replayed means that the check repeats an earlier check with the same key. The decision is
+	// the earlier one.
 	Replayed
 	// KeyReused means that the key belongs to another check. The check was not decided.
 	KeyReused
@@ -62,13 +63,13 @@ func keyMeter(most int64) *Meter {
 	return l.Compile(1)
 }
 
-// chargesPerKey is the number of charges of an idempotent or refundable request for which
-// the counter of new records is charged one unit, because they determine the size of its
-// record.
+// chargesPerKey is the number of charges in a new record for which the counter of new records
+// is charged one unit. A record with more charges is charged more units, because it is larger.
 const chargesPerKey = 8
 
-// chargeKey appends the charge for a new record, if the items have an idempotency key or are
-// refundable, and have other charges. It must be the first charge of their request.
+// chargeKey appends a charge on the counter of new records. It does so if the items have other
+// charges, and an idempotency key or a refundable check. This charge must be the first one of
+// its request.
 func (w *call) chargeKey(e *Engine, it *item, charged bool) {
 	it.keyed = it.Check.IdempotencyKey != ""
 	it.keyCharged = charged && (it.keyed || it.refundable())
@@ -79,13 +80,13 @@ func (w *call) chargeKey(e *Engine, it *item, charged bool) {
 	w.positions = append(w.positions, -1)
 }
 
-// chargeOfKey returns the charge for a new record of a tenant.
+// chargeOfKey returns the charge on a tenant's counter of new records.
 func (e *Engine) chargeOfKey(s *Subject) Charge {
 	return Charge{Key: Key{Tenant: s.Number, Cell: IdempotencyCell}, Meter: e.keys, Rev: e.keys.Rev}
 }
 
-// idempotency returns the Idempotency of a request that decides items with charges. It
-// sets the cost of the first charge, that for a new record.
+// idempotency returns the Idempotency of a request with charges that decides items. It also
+// sets the cost of the first charge, which is on the counter of new records.
 func idempotency(items []item, charges []Charge) *Idempotency {
 	first := &items[0]
 	if len(charges) > 0 {
@@ -115,8 +116,8 @@ func idempotency(items []item, charges []Charge) *Idempotency {
 	return id
 }
 
-// appendCheck appends everything that the caller asked. Two checks have the same text only
-// if they ask the same. The order of the attributes does not count.
+// appendCheck appends an encoding of everything that the caller sent. Different checks have
+// different encodings. The order of the attributes does not matter.
 func appendCheck(b []byte, c *Check) []byte {
 	b = append(b, byte(c.Mode), boolByte(c.DefaultCost)|boolByte(c.Refundable)<<1)
 	b = binary.LittleEndian.AppendUint64(b, uint64(c.Cost))
@@ -143,7 +144,7 @@ func boolByte(set bool) byte {
 	return 0
 }
 
-// appendCharge appends the counter, the numbers and the cost of a charge.
+// appendCharge appends an encoding of the counter, the limit and the cost of a charge.
 func appendCharge(b []byte, c *Charge) []byte {
 	m := c.Meter
 	b = binary.LittleEndian.AppendUint32(b, c.Key.Tenant)
@@ -158,8 +159,8 @@ func appendCharge(b []byte, c *Charge) []byte {
 	return b
 }
 
-// repeated fills in the decisions of items whose idempotency key has a record. It returns
-// false if the key is new. base is as in answer.
+// repeated fills in the decisions of items whose idempotency key has a record. It returns false
+// if the key is new. base is the index in w.charges of the first charge of the outcome.
 func (w *call) repeated(items []item, o *Outcome, base int) bool {
 	if !markRepeated(items, o) {
 		return false
@@ -206,8 +207,9 @@ func markRepeated(items []item, o *Outcome) bool {
 	return true
 }
 
-// tooManyKeys reports whether only the bound of new records denies the items of an outcome.
-// base is as in answer. It then refuses their keys.
+// tooManyKeys reports whether items were denied only because the tenant has too many new
+// records. Then it also marks the items as not decided. base is the index in w.charges of the
+// first charge of the outcome.
 func (w *call) tooManyKeys(items []item, o *Outcome, base int) bool {
 	if o.Verdict != Refused || !items[0].keyCharged || o.Charges[0].Fits {
 		return false
@@ -223,8 +225,7 @@ func (w *call) tooManyKeys(items []item, o *Outcome, base int) bool {
 	return true
 }
 
-// refuseManyKeys refuses the keys of items whose first charge, that for a new record, did not
-// fit.
+// refuseManyKeys marks items as not decided, because the counter of new records is used up.
 func refuseManyKeys(items []item, m *Meter, o *Outcome) {
 	refuseKeys(items, TooManyKeys)
 	wait, _ := m.RetryAfter(o.Charges[0].State, o.At, o.Charges[0].Cost)
@@ -233,7 +234,7 @@ func refuseManyKeys(items []item, m *Meter, o *Outcome) {
 	}
 }
 
-// refuseKeys sets the decisions of items to not decided because of their idempotency key.
+// refuseKeys marks items as not decided, with result as the reason.
 func refuseKeys(items []item, result IdempotencyResult) {
 	for i := range items {
 		d := items[i].Decision

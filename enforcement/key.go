@@ -22,8 +22,8 @@ func (r *Rule) KeyOf(c *Check, to []KeyPart) []KeyPart {
 	return to
 }
 
-// PartitionOf returns the partition in which the rule counts a check. Of the check, it only reads
-// the attributes. If the check does not have an attribute of count_by, the attribute counts as
+// PartitionOf returns the partition in which the rule counts a check. It only reads the
+// attributes of the check. An attribute of count_by that the check does not have counts as
 // missing. For ip/64, the value of ip may also be a network, as KeyOf returns it.
 func (r *Rule) PartitionOf(c *Check) [16]byte {
 	return r.partition(withIP(c), new(Partition))

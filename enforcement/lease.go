@@ -14,8 +14,9 @@ const (
 	MaxLeaseTTL = MaxWindow
 )
 
-// SetLease sets the lease of a check. An empty ID stands for that of the decision. A ttl of
-// 0 stands for the window of each limit. fault is an error message for one of the two, or "".
+// SetLease sets the ID and the time to live of the check's lease. An empty ID stands for the ID
+// of the decision. A ttl of 0 stands for the window of each limit. faultOfID and faultOfTTL are
+// error messages, or "".
 func (c *Check) SetLease(id string, ttl time.Duration) (faultOfID, faultOfTTL string) {
 	if len(id) > MaxLeaseID {
 		faultOfID = fmt.Sprintf("must be 1 to %d bytes", MaxLeaseID)
@@ -36,9 +37,9 @@ func (c *Check) lease(decision [16]byte) Lease {
 	return l
 }
 
-// LeaseID returns Lease.ID for the ID that a caller wrote. That of a UUID in lower case is
-// the UUID, so that the ID of a decision and an ID from HolderText are the same lease. That
-// of another text is a part of its SHA-256 sum.
+// LeaseID converts the ID of a lease that a caller wrote to Lease.ID. A UUID in lower case
+// becomes its 16 bytes. Therefore the ID of a decision names the lease of that decision. Any
+// other text becomes a part of its SHA-256 hash.
 func LeaseID(text string) (id [16]byte) {
 	if parsed, ok := parseUUID(text); ok {
 		return parsed

@@ -274,8 +274,8 @@ type Numbers struct {
 	P, Q     int64 // of a bucket: it refills P/Q units per microsecond; the fraction is reduced
 }
 
-// A Former has Numbers that a meter had earlier. A bucket that was stored with these
-// Numbers refills at their rate until the time Until.
+// A Former has the Numbers that a meter had in an earlier time. A bucket that was stored in
+// that time refills at the rate of these Numbers until the time Until.
 type Former struct {
 	Numbers
 	Rev   int64 // the control-plane revision at which the Numbers came into force
@@ -288,13 +288,14 @@ type Meter struct {
 	Numbers
 	Algorithm Algorithm
 	Anchor    Anchor
-	// Period is that of a calendar window. Edges are its windows, for one calendar; In sets
-	// them.
+	// Period is the period of a calendar window, or NoPeriod. Edges are the starts of its
+	// windows in one calendar; the method In sets them.
 	Period Period
 	Edges  Edges
 	// Rev is the control-plane revision at which Numbers last changed.
 	Rev int64
-	// Durable is Limit.IsDurable. A Journal stores the states of such counters.
+	// Durable says that the limit is durable: a Journal stores the states of its counters in
+	// the database.
 	Durable bool
 	// Formers has the former Numbers, oldest first. The list may be incomplete: a
 	// bucket that is older than the list refills at the rate of the oldest entry.

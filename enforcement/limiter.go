@@ -45,17 +45,17 @@ const (
 	Refund
 	// Reset deletes the counters.
 	Reset
-	// TakeUpTo charges as much as fits: the largest number of units n, at most the largest
-	// cost of the group, of which each charge's share fits on its counter. The share of a
-	// charge is cost * n / largest cost, rounded up; see ShareOf. The charges of a group have
-	// different keys. If n is 0, the verdict is Refused.
+	// TakeUpTo charges as much of the costs as fits. n is the largest number of units, at most
+	// the largest cost of the group, for which the share of each charge fits on its counter.
+	// The share is cost * n / largest cost, rounded up; see ShareOf. The charges of a group
+	// have different keys. If n is 0, the verdict is Refused.
 	TakeUpTo
-	// Adjust changes what an earlier request charged, in the windows that it charged, and
-	// the record of a reservation; see Reservation. Each charge has a Receipt, and the
-	// charges have different keys.
+	// Adjust changes what an earlier request charged. It changes only the windows that this
+	// request charged, and the record of a reservation; see Reservation. Each charge has a
+	// Receipt, and the charges have different keys.
 	Adjust
-	// Release ends the lease of the request on the counters of concurrency limits. It
-	// changes no other counters, and ignores the costs.
+	// Release ends the lease of the request on the counters of concurrency limits. It does not
+	// change other counters. It ignores the costs of the charges.
 	Release
 )
 
@@ -123,8 +123,9 @@ type Key struct {
 	Partition [16]byte
 }
 
-// SharedLease returns the ID of a lease of the key on a counter that several keys share.
-// It differs from that of the other keys, which may have a lease with the same ID.
+// SharedLease returns the ID under which a lease of the key is stored on a counter that several
+// keys share. Leases of different keys have different IDs there, even if callers gave them the
+// same ID.
 func (k *Key) SharedLease(id [16]byte) [16]byte {
 	for i := range id {
 		id[i] ^= k.Partition[i]

@@ -24,8 +24,9 @@ type ShareMemory interface {
 	Start(c *Charge, shared *Meter, nodes int) (seen State, found bool)
 }
 
-// wholeLog returns a remembered state with entries for all units of a log. The entries are
-// not remembered, so it has one entry at the time of the newest one.
+// wholeLog returns the remembered state of a log with all its units in Log. A ShareMemory does
+// not store the entries of a log. So wholeLog makes one entry with all units, at the time of
+// the newest entry.
 func (m *Meter) wholeLog(seen State) State {
 	if m.Algorithm == SlidingWindowLog && seen.Rev != 0 && int64(len(seen.Log)) != seen.B {
 		seen.B, seen.Log = 1, []Entry{{T: seen.T, Units: seen.A}}

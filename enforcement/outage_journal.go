@@ -38,10 +38,11 @@ type outageEntry struct {
 
 // An OutageJournalState describes the outage journal of an Engine.
 type OutageJournalState struct {
-	// Keys is the number of counters for which costs wait.
+	// Keys is the number of counters that must still be charged.
 	Keys int
-	// Charged is the number of units that were charged later. Dropped is the number of
-	// units that were not: the journal was full, or the charge was sent and not answered.
+	// Charged is the number of admitted units that were charged after an outage. Dropped is the
+	// number of admitted units that will not be charged, because the journal was full or the
+	// limiter did not reply to the charge.
 	Charged, Dropped int64
 }
 
@@ -50,7 +51,7 @@ const (
 	defaultOutageJournalKeys = 100_000
 	// outageLog is the largest number of entries of a log in the journal.
 	outageLog = 16
-	// outageCall is the number of counters that one call charges.
+	// outageCall is the maximum number of counters that one call of the limiter charges.
 	outageCall = 64
 	// outageRetryInterval is the time between two attempts while the limiter is unavailable.
 	outageRetryInterval = 200 * time.Millisecond
@@ -75,8 +76,8 @@ func (j *outageJournal) entry(s *Subject, c *Charge) *outageEntry {
 	return e
 }
 
-// start stores the last known state of the shared counter of a charge, on the clock of
-// this node. A counter that the journal already has keeps its state.
+// start stores the last known state of the shared counter of a charge. The times in the state
+// are by this node's clock. If the journal already has the counter, start does nothing.
 func (j *outageJournal) start(s *Subject, c *Charge, seen State) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -89,7 +90,7 @@ func (j *outageJournal) start(s *Subject, c *Charge, seen State) {
 	}
 }
 
-// admit adds an admitted charge.
+// admit adds the cost of an admitted charge to the journal.
 func (j *outageJournal) admit(s *Subject, c *Charge) {
 	if c.Cost == 0 {
 		return
@@ -120,15 +121,16 @@ func (e *outageEntry) charge(now, cost int64) {
 	}
 }
 
-// owed returns the number of units that an entry must still charge at the time now.
+// owed returns the number of units of an entry that must still be charged at the time now.
 func (e *outageEntry) owed(now int64) int64 {
 	base, _ := e.meter.Settle(e.base, e.rev, now)
 	state, _ := e.meter.Settle(e.state, e.rev, now)
 	return e.meter.Left(base, now) - e.meter.Left(state, now)
 }
 
-// take removes up to outageCall entries that owe something, and all that it finds before
-// them that owe nothing. owed has their units.
+// take removes entries from the journal: up to outageCall entries with units that must still be
+// charged, and all entries without such units that it finds on the way. It returns the former,
+// with their units in owed.
 func (j *outageJournal) take() (keys []Key, entries []*outageEntry, owed []int64) {
 	now := j.now()
 	j.mu.Lock()
@@ -145,7 +147,7 @@ func (j *outageJournal) take() (keys []Key, entries []*outageEntry, owed []int64
 	return keys, entries, owed
 }
 
-// restore puts an entry back that was not charged.
+// restore puts an entry that could not be charged back into the journal.
 func (j *outageJournal) restore(key Key, e *outageEntry, owed int64) {
 	now := j.now()
 	j.mu.Lock()
@@ -193,8 +195,8 @@ func (e *Engine) RunOutageJournal(ctx context.Context) error {
 	}
 }
 
-// chargeOutageJournal charges the entries of the journal. It stops at the first that the limiter
-// did not decide, and returns false if entries are left.
+// chargeOutageJournal charges the entries of the journal to the shared limiter. It stops at the
+// first charge that the limiter does not decide. It returns false if entries are left.
 func (e *Engine) chargeOutageJournal() bool {
 	j := e.outage
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// An override is an Override, compiled. limits are the limits of its rule with the
-// numbers of the override.
+// An override is a compiled Override. limits are the limits of its rule with the numbers of the
+// override.
 type override struct {
 	*Override
 	limits []RuleLimit // in the order of the rule's limits
@@ -191,7 +191,8 @@ func (l Limit) Overridden(factor int64, limits []OverrideLimit) (Limit, bool) {
 	return r.Limit, factor != 0 || at >= 0
 }
 
-// The product cannot overflow: MaxQuota * MaxFactor is 10^18.
+// scaled multiplies n by a factor in thousandths. The result is at most bound, and at least 1
+// unless n is 0. The product cannot overflow: MaxQuota * MaxFactor is 10^18.
 func scaled(n, factor, bound int64) int64 {
 	if n == 0 {
 		return 0

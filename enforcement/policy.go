@@ -37,23 +37,23 @@ type Policy struct {
 	// request is charged. It has precedence over the cost of the request. A request
 	// without the attribute is charged as if CostFrom were empty.
 	CostFrom string `json:"cost_from,omitempty"`
-	// ReservationExpiry says what happens to the cost of a reservation that ends by itself.
-	// "" stands for keep.
+	// ReservationExpiry says what happens to the cost of a reservation that expires. "" stands
+	// for keep.
 	ReservationExpiry ReservationExpiry `json:"reservation_expiry,omitempty"`
-	// ReservationEstimate says what happens to an estimate that a limit can never allow. ""
-	// stands for deny.
+	// ReservationEstimate says what happens to a reservation whose cost is more than a limit
+	// can ever allow. "" stands for deny.
 	ReservationEstimate ReservationEstimate `json:"reservation_estimate,omitempty"`
 	Limits              []Limit             `json:"limits"`
 }
 
-// A ReservationExpiry says what a policy does with the cost of a reservation that was neither
-// settled nor given back before its end.
+// A ReservationExpiry says what a policy does with the cost of a reservation that expires: it
+// was neither settled nor released before its end.
 type ReservationExpiry string
 
 // The values of reservation_expiry. KeepExpired is the default, and is stored as "".
 const (
 	KeepExpired   ReservationExpiry = "keep"
-	RefundExpired ReservationExpiry = "refund" // gives the cost back
+	RefundExpired ReservationExpiry = "refund" // returns the cost to the counters
 )
 
 // A ReservationEstimate says what a policy does with a reservation whose cost is above the

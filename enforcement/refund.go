@@ -14,8 +14,9 @@ const (
 	// MaxRefundable is the longest time for which a check can be refunded.
 	MaxRefundable = 24 * time.Hour
 
-	// refundOverdue is how long the record of a refundable check is kept after the end of its
-	// windows, to say that a refund comes too late. After a refund it is kept for ReservationKept.
+	// refundOverdue is how long the record of a refundable check is kept after its windows have
+	// ended. In this time, a refund fails with an error that says so. After a refund, the
+	// record is kept for ReservationKept.
 	refundOverdue = time.Minute
 )
 
@@ -26,8 +27,8 @@ func (it *item) refundable() bool {
 	return c.Refundable && c.Reservation == nil && c.Mode != Peek && !it.denied && !it.blocked
 }
 
-// keepForRefund makes the limiter store the record from which RefundCheck returns the charges
-// of an item. It is the record of a reservation that is not listed.
+// keepForRefund makes the limiter store a record of an item's charges, which RefundCheck reads.
+// The record has the form of a reservation, but is not listed with the reservations.
 func (w *call) keepForRefund(r *Request, it *item) {
 	key := refundKey(it.Subject, it.Decision.ID)
 	if !it.keyed {
@@ -59,22 +60,23 @@ func refundLife(charges []Charge) int64 {
 	return min(life, MaxRefundable.Microseconds())
 }
 
-// recordPeriods returns the number of units that the counter of new records is charged for the
-// life of the record of a refundable check. So the number of such records of a tenant has a
-// bound that does not depend on the windows of its plan.
+// recordPeriods returns the number of units that a refundable check is charged on the counter
+// of new records: one for each IdempotencyPeriod in which its record is stored. Therefore the
+// number of such records of a tenant is bounded, whatever windows its plan has.
 func recordPeriods(charges []Charge) int64 {
 	period := IdempotencyPeriod.Microseconds()
 	return (refundLife(charges) + refundOverdue.Microseconds() + period - 1) / period
 }
 
-// returns reports whether an adjustment of the charge returns units that its window still has.
-// Shadow policies do not count. The places of a concurrency limit are returned by their lease.
+// returns reports whether adjusting the charge returns units to its counter. It does not for
+// shadow policies. It does not for a concurrency limit either, because ending the lease frees
+// its places.
 func (c *Charge) returns() bool {
 	return c.Group == 0 && c.Receipt.Cost > c.Cost && c.Meter.Algorithm != Concurrency
 }
 
-// openUntil returns the end of the windows that charges with receipts were made in, or 0 if there
-// is nothing to return. at is the time of the first charge.
+// openUntil returns the time at which the last window of the charges ends, at most MaxRefundable
+// after at. It is 0 if no charge can be returned. at is the time at which the charges were made.
 func openUntil(charges []Charge, at int64) (until int64) {
 	for i := range charges {
 		if c := &charges[i]; c.returns() {
@@ -97,7 +99,7 @@ func (it *item) setRefundable(w *call, o *Outcome) {
 	it.Decision.RefundableUntil = openUntil(charges, o.At)
 }
 
-// A RefundedCheck is what RefundCheck returned of a check.
+// A RefundedCheck is the result of a refund: a check, and the units that its limits got back.
 type RefundedCheck struct {
 	Decision              [16]byte
 	CheckedAt, RefundedAt int64 // microseconds since the epoch by the clock of the limiter
@@ -111,15 +113,16 @@ type RefundedLimit struct {
 	Charged, Refunded int64
 }
 
-// ErrNotRefundable is the error for a decision that the tenant has no record of.
+// ErrNotRefundable is the error if the limiter has no record of the check to refund.
 var ErrNotRefundable = problem.New(problem.NotFound, "no check with this decision id can be refunded: it is unknown, "+
 	"was not made with refundable: true, charged nothing, was answered with degraded: true, or its windows ended more than a minute ago")
 
-// RefundCheck gives back what a refundable check charged, in the windows that it charged, once.
-// replayed is set if the check was refunded before by a call with the same idempotency key, which
-// is not "". Errors: problem.NotFound; problem.Conflict if the check was refunded before or its
-// windows have ended; problem.Unavailable if the limiter did not answer. The caller can then
-// repeat the call: it is applied at most once.
+// RefundCheck returns what a refundable check charged to the windows that it charged. A check
+// can be refunded once. idempotencyKey is not "". replayed is set if an earlier call with the
+// same key refunded the check. Errors: problem.NotFound; problem.Conflict if the check was
+// already refunded or its windows have ended; problem.Unavailable if the limiter did not
+// answer. After the last one, the caller can repeat the call, because the refund is applied at
+// most once.
 func (e *Engine) RefundCheck(
 	ctx context.Context, s *Subject, decision [16]byte, idempotencyKey string,
 ) (r *RefundedCheck, replayed bool, err error) {
@@ -164,7 +167,7 @@ func (e *Engine) RefundCheck(
 	return nil, false, errChangedMeanwhile
 }
 
-// wasRefunded returns the error for a second refund.
+// wasRefunded returns the error for a check that was already refunded.
 func wasRefunded(r *RefundedCheck) error {
 	what := Instant(r.RefundedAt).Format(InstantLayout)
 	for i := range r.Limits {
@@ -174,8 +177,8 @@ func wasRefunded(r *RefundedCheck) error {
 	return problem.WithCode(problem.Conflict, "check_refunded", "check %s was refunded at %s", uuidText(r.Decision), what)
 }
 
-// refundTooLate returns the error for a refund after the end of the windows of a check. end is 0 if
-// none of its charges can be returned.
+// refundTooLate returns the error for a refund after the windows of the check have ended. end
+// is the time of their end, or 0 if none of the charges can be returned.
 func refundTooLate(decision [16]byte, end int64) error {
 	why := "it charged nothing, its limits are no longer in the plan, or they are leased buckets"
 	if end != 0 {
@@ -185,7 +188,8 @@ func refundTooLate(decision [16]byte, end int64) error {
 		uuidText(decision), why)
 }
 
-// showRefund returns a refund from the record of its check after the refund.
+// showRefund returns the result of a refund. record is the record of the check after the
+// refund.
 func showRefund(decision [16]byte, record *Record, data *reservationData) *RefundedCheck {
 	r := &RefundedCheck{Decision: decision, CheckedAt: record.At, RefundedAt: record.Changed}
 	for i := range data.Charges {

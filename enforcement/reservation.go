@@ -146,8 +146,8 @@ type Reserver interface {
 	OutstandingTotal(ctx context.Context) (int64, error)
 }
 
-// RepeatKey returns the key of the record by which a repetition of a request that creates a
-// reservation is found. ok is false if that is the record of the reservation, and for other
+// RepeatKey returns the key of the idempotency record of a request that creates a reservation.
+// ok is false if the record of the reservation serves this purpose too, and for all other
 // requests.
 func (r *Request) RepeatKey() (key Key, ok bool) {
 	if r.Reservation == nil || !r.Idempotent() || r.Idempotency.Key == r.Reservation.Key {

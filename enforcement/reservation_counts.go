@@ -5,15 +5,15 @@ import "sync/atomic"
 // ReservationCounts has the number of outstanding reservations of all tenants on all nodes, and
 // what this node did since it started.
 type ReservationCounts struct {
-	// Outstanding is the number when the node last read it, which RunReservations does every 10
-	// seconds.
+	// Outstanding is the number of outstanding reservations that this node read last.
+	// RunReservations reads it every 10 seconds.
 	Outstanding int64
-	// Created counts new reservations, and Refused those that the bound of outstanding
-	// reservations prevented. Denials by limits are not counted here.
+	// Created counts new reservations. Refused counts reservations that were not made, because
+	// the tenant had too many outstanding ones. Denials by limits are counted in neither.
 	Created, Refused int64
 	// Settled, Released and Expired count reservations by how they ended.
 	Settled, Released, Expired int64
-	// Refundable counts checks whose charges can be refunded, and Refunded those that were.
+	// Refundable counts checks that can be refunded. Refunded counts refunds.
 	Refundable, Refunded int64
 }
 
@@ -24,7 +24,7 @@ type reservationCounters struct {
 	outstanding, created, refused, settled, released, expired, refundable, refunded atomic.Int64
 }
 
-// made counts the outcome of a check that makes a reservation.
+// made counts a request for a new reservation by its outcome.
 func (r *reservationCounters) made(o *Outcome) {
 	switch {
 	case o.Verdict == Full:
@@ -34,7 +34,7 @@ func (r *reservationCounters) made(o *Outcome) {
 	}
 }
 
-// ended counts a reservation that ended with a state.
+// ended counts a reservation that has ended, by its last state.
 func (r *reservationCounters) ended(state ReservationState) {
 	switch state {
 	case ReservationSettled:

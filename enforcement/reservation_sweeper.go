@@ -13,9 +13,9 @@ const (
 )
 
 // RunReservations ends reservations whose time has passed, until ctx ends. A reservation is
-// ended within two seconds of its time while a node that runs this reaches the limiter, and
-// within six seconds if the node that did so stops. If the limiter was unavailable, the
-// reservation ends when it is back. subject returns the tenant with a number.
+// ended within two seconds after its time. If the node that ends reservations stops, another
+// one does so within six seconds. If the limiter is unavailable, reservations end when it is
+// available again. subject returns the tenant with a number.
 func (e *Engine) RunReservations(ctx context.Context, subject func(number uint32) (*Subject, bool)) error {
 	ticker := time.NewTicker(sweepReservations)
 	defer ticker.Stop()

@@ -24,19 +24,20 @@ const (
 	// MaxReservationID is the largest length of an ID in bytes.
 	MaxReservationID = 64
 
-	// reservationOverdue is how long the record of a reservation that no node ended is kept.
+	// reservationOverdue is how long the record of a reservation is kept after its end if no
+	// node ends the reservation.
 	reservationOverdue = 24 * time.Hour
 	// defaultReservations is the largest number of outstanding reservations of a tenant.
 	defaultReservations = 10_000
 )
 
-// A CheckReservation makes a check that is allowed a reservation: its costs are an estimate,
-// which a settle replaces.
+// A CheckReservation turns an allowed check into a reservation. The cost of the check is then
+// an estimate. Settling the reservation replaces it with the actual cost.
 type CheckReservation struct {
 	// ID identifies the reservation within its tenant. "" stands for the ID of the decision.
 	// If a reservation with the ID exists, the decision is that of its check.
 	ID string
-	// Life is the time until the reservation ends by itself.
+	// Life is the time until the reservation expires.
 	Life time.Duration
 }
 
@@ -47,8 +48,8 @@ type ReservationState string
 const (
 	ReservationActive   ReservationState = "active"
 	ReservationSettled  ReservationState = "settled"
-	ReservationReleased ReservationState = "released" // its costs were given back
-	ReservationExpired  ReservationState = "expired"  // it ended by itself
+	ReservationReleased ReservationState = "released" // its costs were returned
+	ReservationExpired  ReservationState = "expired"  // its time has passed
 )
 
 // A Reserved is a reservation as the API shows it.
@@ -56,7 +57,7 @@ type Reserved struct {
 	ID        string
 	State     ReservationState
 	Decision  [16]byte // the ID of the decision
-	CreatedAt int64    // instants are microseconds since the epoch by the clock of the limiter
+	CreatedAt int64    // times are in microseconds since the epoch by the clock of the limiter
 	ExpiresAt int64
 	EndedAt   int64 // 0 while it is active
 	Limits    []ReservedLimit
@@ -70,7 +71,7 @@ type ReservedLimit struct {
 	Estimate, Cost int64
 }
 
-// reservationData is Record.Data.
+// reservationData is the content of Record.Data in JSON.
 type reservationData struct {
 	ID    string           `json:"id"`
 	State ReservationState `json:"state"`
@@ -98,7 +99,7 @@ func reservationKey(s *Subject, id string) Key {
 	return Key{Tenant: s.Number, Cell: ReservationCell, Partition: [16]byte(sum[:16])}
 }
 
-// reserve adds a reservation to the request of an item.
+// reserve makes the request of an item create a reservation.
 func (w *call) reserve(e *Engine, r *Request, it *item) {
 	v := it.Check.Reservation
 	id := cmp.Or(v.ID, uuidText(it.Decision.ID))
@@ -118,8 +119,8 @@ func (w *call) reserve(e *Engine, r *Request, it *item) {
 	}
 }
 
-// reservationData returns the data of the record of the request of an item. The charge for the
-// record has no policy.
+// reservationData returns Record.Data for the request of an item. The charge on the counter of
+// new records has no policy.
 func (w *call) reservationData(r *Request, it *item, id string) []byte {
 	data := reservationData{ID: id, State: ReservationActive, Charges: make([]reservedCharge, len(r.Charges))}
 	for k := range r.Charges {
@@ -147,7 +148,8 @@ func (w *call) reservationData(r *Request, it *item, id string) []byte {
 	return text
 }
 
-// clampEstimates reduces costs that a limit can never allow, if the policy says so.
+// clampEstimates reduces costs that are more than a limit can ever allow, for policies with
+// reservation_estimate clamp.
 func (d *Decision) clampEstimates() {
 	for i := range d.Limits {
 		if l := &d.Limits[i]; l.Rule.ReservationEstimate == ClampEstimate {
@@ -156,8 +158,7 @@ func (d *Decision) clampEstimates() {
 	}
 }
 
-// needs reports whether an attribute determines the numbers or the cost of a limit of the
-// item.
+// needs reports whether the value of an attribute affects the limits or the costs of the item.
 func (it *item) needs(name string) bool {
 	for i := range it.Decision.Limits {
 		r := it.Decision.Limits[i].Rule
@@ -214,8 +215,8 @@ func readReservation(r *Record) (*reservationData, error) {
 	return data, nil
 }
 
-// charged reports whether charge i of a reservation was made. The charges of a shadow policy
-// are made together or not at all. Those of enforced policies were made.
+// charged reports whether charge i of a reservation was made. The charges of enforced policies
+// were all made. The charges of one shadow policy were made together or not at all.
 func (d *reservationData) charged(r *Record, i int) bool {
 	if d.Charges[i].Group == 0 {
 		return true
@@ -231,20 +232,21 @@ func (d *reservationData) charged(r *Record, i int) bool {
 // A ReservationChange changes one reservation of a tenant.
 type ReservationChange struct {
 	ID string
-	// State is that after the change: ReservationSettled, ReservationReleased or, to extend
-	// the reservation, ReservationActive.
+	// State is the state after the change: ReservationSettled, ReservationReleased, or
+	// ReservationActive to extend the reservation.
 	State ReservationState
-	// Cost is the real cost of a settle. nil keeps the estimate. Attributes replace those of
-	// the check, for policies with cost_from.
+	// Cost is the actual cost, for settling; nil keeps the estimate. Attributes replace the
+	// attributes of the check, for policies with cost_from.
 	Cost       *int64
 	Attributes []Attribute
-	// Life is the time from now to the new end of a reservation that is extended.
+	// Life is the time from now to the new end, for extending.
 	Life time.Duration
 
 	repeat []byte // result of hash, if it is set
 }
 
-// hash identifies a settle or a release, so that a repetition gets the first answer.
+// hash identifies a call that settles or releases a reservation. A repetition with the same
+// hash gets the first answer.
 func (c *ReservationChange) hash() []byte {
 	if c.repeat != nil {
 		return c.repeat
@@ -257,7 +259,8 @@ func (c *ReservationChange) hash() []byte {
 	return sum[:16]
 }
 
-// cost returns the cost of a rule after the change. estimate is what was charged.
+// cost returns the number of units that a rule charges after the change. estimate is the number
+// that it charged before.
 func (c *ReservationChange) cost(r *Rule, data *reservationData, estimate int64) int64 {
 	switch {
 	case c.State == ReservationReleased:
@@ -281,12 +284,12 @@ func (c *ReservationChange) cost(r *Rule, data *reservationData, estimate int64)
 	return estimate
 }
 
-// errNoReservation is the error for an ID that the tenant has no reservation with.
+// errNoReservation is the error if the tenant has no reservation with the ID.
 var errNoReservation = problem.New(problem.NotFound,
 	"no such reservation: it does not exist, was answered with degraded: true, or ended more than 10 minutes ago")
 
-// changeAttempts is how often ChangeReservation reads a reservation that other calls change at
-// the same time.
+// changeAttempts is how often ChangeReservation tries to change a reservation that other calls
+// change at the same time.
 const changeAttempts = 8
 
 // Reservation returns a reservation of a tenant.
@@ -305,9 +308,10 @@ func (e *Engine) Reservation(ctx context.Context, s *Subject, id string) (*Reser
 }
 
 // ChangeReservation settles, releases or extends a reservation in one atomic step. replayed is
-// set if the reservation was ended by the same call before. Errors: problem.NotFound;
+// set if an earlier equal call already ended the reservation. Errors: problem.NotFound;
 // problem.Conflict if the reservation has ended; problem.Unavailable if the limiter did not
-// answer. The caller can then repeat the call: it is applied at most once.
+// answer. After the last one, the caller can repeat the call, because the change is applied at
+// most once.
 func (e *Engine) ChangeReservation(ctx context.Context, s *Subject, change *ReservationChange) (r *Reserved, replayed bool, err error) {
 	key := reservationKey(s, change.ID)
 	for range changeAttempts {
@@ -362,8 +366,8 @@ func hasEnded(r *Reserved) error {
 	return problem.WithCode(problem.Conflict, "reservation_ended", "reservation %s %s", r.ID, what)
 }
 
-// expire ends a reservation whose time has passed. s is nil if its tenant is gone; then
-// nothing is given back. It is not an error if the reservation has ended meanwhile.
+// expire ends a reservation whose time has passed. s is nil if its tenant was deleted; then no
+// cost is returned. If another node has ended the reservation, expire returns no error.
 func (e *Engine) expire(ctx context.Context, s *Subject, home string, key Key, record *Record, data *reservationData) error {
 	request := e.adjustment(s, home, key, record, data, &ReservationChange{State: ReservationExpired})
 	request.Reservation.Due = true
@@ -391,7 +395,8 @@ func unavailable(o *Outcome) error {
 	}
 }
 
-// readRecord reads the record of a reservation. at is the time of the limiter's clock.
+// readRecord reads the record of a reservation. at is the time of the read by the limiter's
+// clock.
 func (e *Engine) readRecord(ctx context.Context, s *Subject, key Key) (record *Record, data *reservationData, at int64, err error) {
 	read := Request{ID: e.newIDAt(e.now().UnixMicro()), Mode: Peek, Home: s.Home, Reservation: &Reservation{Key: key}}
 	o, err := e.adjust(ctx, read)
@@ -407,9 +412,9 @@ func (e *Engine) readRecord(ctx context.Context, s *Subject, key Key) (record *R
 	return o.Record, data, o.At, nil
 }
 
-// adjustment returns the request that ends a reservation. It has the numbers that are in force
-// now. Limits that are no longer in the plan of the tenant keep what was charged, because no
-// check reads them.
+// adjustment returns the request that changes a reservation. It uses the limits that are in
+// force now. If a limit is no longer in the tenant's plan, its charge does not change, because
+// no check reads its counter.
 func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, data *reservationData, change *ReservationChange) Request {
 	now := e.now().UnixMicro()
 	after := *data
@@ -452,8 +457,9 @@ func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, da
 // leasedBucket reports whether other nodes can hold units of a bucket of the rule.
 func (r *Rule) leasedBucket(m *Meter) bool { return r.Consistency == Leased && m.Algorithm.Bucket() }
 
-// adjustedCharge returns the charge of a rule on the counter of an earlier charge, with the
-// numbers in force now and without its cost. ok is false if the rule has no such limit.
+// adjustedCharge returns a charge of a rule on the counter of an earlier charge. It has the
+// limit that is in force now, and no cost yet. ok is false if the rule no longer has this
+// limit.
 func (s *Subject) adjustedCharge(r *Rule, c *Check, was *reservedCharge, now int64) (charge Charge, ok bool) {
 	n := s.numbers(r, c, now)
 	for k := range n.limits {
@@ -466,8 +472,8 @@ func (s *Subject) adjustedCharge(r *Rule, c *Check, was *reservedCharge, now int
 	return charge, false
 }
 
-// Reservations returns up to most outstanding reservations of a tenant in the order of their
-// ends. after is the position that the last page returned, or "".
+// Reservations returns up to most outstanding reservations of a tenant, ordered by their ends.
+// after is the Place of the last one on the previous page, or "".
 func (e *Engine) Reservations(ctx context.Context, s *Subject, after string, most int) (list []ReservationPlace, err error) {
 	var until int64
 	var partition [16]byte
@@ -501,7 +507,8 @@ func (e *Engine) Reservations(ctx context.Context, s *Subject, after string, mos
 	return list, nil
 }
 
-// A ReservationPlace is a reservation with its position in the list.
+// A ReservationPlace is a reservation with its position in the list of outstanding
+// reservations.
 type ReservationPlace struct {
 	Reserved
 	Place string

@@ -208,7 +208,8 @@ func (r *Rule) compileLimits() error {
 	return nil
 }
 
-// check returns an error if the limit is invalid, or if its meter was not compiled from this limit.
+// check returns an error if the limit is invalid, or if its meter was compiled from another
+// limit.
 func (l *RuleLimit) check() error {
 	if faults := l.Validate(); len(faults) > 0 {
 		return fmt.Errorf("%s %s", faults[0].Pointer[1:], faults[0].Message)
@@ -331,8 +332,8 @@ func (r *Rule) missing(c *Check) string {
 	return ""
 }
 
-// partition returns the partition in which the rule counts a check. A missing attribute counts like
-// a value of its own.
+// partition returns the partition in which the rule counts a check. A missing attribute counts
+// as a separate value.
 func (r *Rule) partition(c *Check, p *Partition) [16]byte {
 	for _, s := range r.slots {
 		value, ok := c.attribute(s.name)

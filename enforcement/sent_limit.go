@@ -26,17 +26,18 @@ var SentWindows = [...]time.Duration{
 const (
 	// maxCell is the largest Key.Cell of a limit of a plan.
 	maxCell = 1<<sentShift - 1
-	// sentCell is set in the Key.Cell of a sent limit. The bits between it and the cell of the policy's first limit are
-	// the position of its window.
+	// sentCell is a bit that is set in the Key.Cell of a sent limit. The lower bits are the
+	// cell of the policy's first limit. The bits between are the position of the window in
+	// SentWindows.
 	sentCell  = 1 << 31
 	sentShift = 28
 )
 
-// mostSent is the number of sent limits of a rule that are kept compiled.
+// mostSent is the maximum number of compiled sent limits that a rule keeps.
 const mostSent = 64
 
-// A sentLimits has compiled sent limits of a rule. A limit that is used again has the same Meter, which is what the
-// limiters compare.
+// A sentLimits caches the compiled sent limits of a rule. The same limit always gets the same
+// Meter, because limiters compare pointers to meters.
 type sentLimits struct {
 	made atomic.Pointer[[]*override]
 }
@@ -73,8 +74,8 @@ func (r *Rule) compileSent(l SentLimit) RuleLimit {
 	}
 }
 
-// sentTo returns the index of the rule whose limits the sent limit of a check replaces, or -1. applied are the indexes of
-// the rules that apply.
+// sentTo returns the index of the rule whose limits a sent limit replaces, or -1 if there is
+// none. applied are the indexes of the rules that apply to the check.
 func (p *Plan) sentTo(applied []uint16) int {
 	best := -1
 	for _, i := range applied {

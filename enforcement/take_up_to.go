@@ -2,8 +2,9 @@ package enforcement
 
 import "math/bits"
 
-// UnitsFor returns the largest number of units n, at most most, of which the share of a charge is at
-// most left. cost is the cost of the charge, and most the largest cost of its group.
+// UnitsFor returns the largest number of units n for which the share of a charge is at most
+// left. cost is the cost of the charge. n is at most most, the largest cost of the charge's
+// group.
 func UnitsFor(left, cost, most int64) int64 {
 	switch {
 	case left >= cost:
@@ -27,8 +28,8 @@ func ShareOf(cost, n, most int64) int64 {
 	return int64(share)
 }
 
-// TakesAny reports whether a charge of a request with mode TakeUpTo allows any unit. most is the
-// largest cost of its group.
+// TakesAny reports whether at least one unit of a charge fits on its counter, for a request
+// with mode TakeUpTo. most is the largest cost of the charge's group.
 func (m *Meter) TakesAny(left, cost, most int64) bool {
 	if most > 0 {
 		return m.Admits(left, min(cost, 1))

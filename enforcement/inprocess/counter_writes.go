@@ -23,7 +23,7 @@ func (l *Limiter) insertIfMissing(w *work) *shard {
 	return s
 }
 
-// keepClamp stores a state whose time was in the future and that Settle clamped to now.
+// keepClamp stores a state whose time was in the future, after Settle has set the time to now.
 func (l *Limiter) keepClamp(w *work, m *enforcement.Meter, now int64) {
 	s := l.insertIfMissing(w)
 	s.write(w.cell, m, &w.state, now)
@@ -43,7 +43,7 @@ func (l *Limiter) keepList(s *shard, w *work, m *enforcement.Meter) {
 	}
 }
 
-// keepEntries replaces the stored log entries of a counter by the entries all.
+// keepEntries replaces the stored log entries of a counter with all.
 func (l *Limiter) keepEntries(s *shard, w *work, all []enforcement.Entry) {
 	e := s.log(w.cell)
 	before := e.blocks()
@@ -115,8 +115,8 @@ func chargedLog(s enforcement.State, c *enforcement.Charge, cost, now int64) enf
 	return c.Meter.Charge(s, c.Rev, now, cost)
 }
 
-// peeked returns the state that a counter would have after the charge. It stores
-// nothing.
+// peeked returns the state that a counter would have after a charge. It does not store the
+// state.
 func peeked(s enforcement.State, c *enforcement.Charge, cost, now int64, lease *enforcement.Lease) enforcement.State {
 	if c.Meter.Algorithm != enforcement.SlidingWindowLog || cost == 0 {
 		return c.Meter.ChargeFor(s, c.Rev, now, cost, lease)
@@ -129,9 +129,9 @@ func peeked(s enforcement.State, c *enforcement.Charge, cost, now int64, lease *
 	return after
 }
 
-// refund returns cost to a stored counter. If the counter is not stored, it does
-// nothing. It does not change an overflow counter, because that also has the counts of
-// other keys, except for the places of the request's own lease.
+// refund returns cost units to a stored counter. If the counter is not stored, it does nothing.
+// It does not change an overflow counter, because other keys are counted there too. Only the
+// places of the request's own lease can be returned to an overflow counter.
 func (l *Limiter) refund(w *work, c *enforcement.Charge, cost, now int64) {
 	if w.cell == none || cost == 0 || w.shared && c.Meter.Algorithm != enforcement.Concurrency {
 		return
@@ -140,8 +140,8 @@ func (l *Limiter) refund(w *work, c *enforcement.Charge, cost, now int64) {
 	l.keepReduced(w, c.Meter, now)
 }
 
-// release ends the lease of a request on a counter. It returns the number of places that
-// the lease held.
+// release ends the lease of a request on a counter of a concurrency limit. It returns the
+// number of places that the lease held.
 func (l *Limiter) release(w *work, c *enforcement.Charge, now int64) (units int64) {
 	if w.state, units = c.Meter.Release(w.state, w.lease.ID); units > 0 {
 		l.keepReduced(w, c.Meter, now)
@@ -149,7 +149,8 @@ func (l *Limiter) release(w *work, c *enforcement.Charge, now int64) (units int6
 	return units
 }
 
-// keepReduced stores a counter whose units were returned. It deletes an unused one.
+// keepReduced stores a counter to which units were returned. If the counter is then unused, it
+// deletes the counter.
 func (l *Limiter) keepReduced(w *work, m *enforcement.Meter, now int64) {
 	s := &l.shards[shardOf(w.hash)]
 	if w.state.Fresh() {

@@ -19,20 +19,20 @@ type Config struct {
 	// Now returns the time in microseconds since the epoch. Default: the wall clock at
 	// the call of New plus the monotonic time since then, which never steps back.
 	Now func() int64
-	// MaxCells bounds the memory for counters: their number, plus a quarter of the
-	// number of entries of sliding logs and half the number of leases. Each takes about 85 bytes. Above the bound,
-	// all new keys of one tenant and limit share an overflow counter. Default:
-	// 4,000,000.
+	// MaxCells bounds the memory for counters. A counter counts as one cell. In addition, four
+	// entries of a sliding log count as one cell, and so do two leases of a concurrency limit.
+	// A cell takes about 85 bytes. Above the bound, all new keys of one tenant and limit share
+	// an overflow counter. Default: 4,000,000.
 	MaxCells int
 	// TenantCells is the bound for the counters of one tenant, so that many keys of one
 	// tenant do not use up the memory of others. Request.MaxKeys replaces it, up
 	// to half of MaxCells. Tenants whose numbers are equal modulo
 	// 4,096 share one bound. Default: a quarter of MaxCells.
 	TenantCells int
-	// SeenCells bounds the number of stored states of shared counters. These states do not
-	// count for MaxCells. The part of SeenCells that one tenant may use is the same as for
-	// MaxCells. If the state of a key is not stored, this node's share of its quota starts
-	// full. Default: a quarter of MaxCells.
+	// SeenCells bounds the number of stored states of shared counters, which MaxCells does not
+	// include. One tenant may use the same part of SeenCells as of MaxCells. If the state of a
+	// key is not stored, this node's share of the key's quota starts full. Default: a quarter
+	// of MaxCells.
 	SeenCells int
 	// SweepEvery is the interval at which Run deletes counters that are as if unused.
 	// Default: one second.
@@ -60,7 +60,7 @@ type Limiter struct {
 
 	counted    budget       // bound for counters and for blocks of log entries
 	remembered budget       // bound for the stored states of shared counters
-	overflows  atomic.Int64 // overflow counters
+	overflows  atomic.Int64 // number of overflow counters
 
 	reservations reservations
 
@@ -158,7 +158,7 @@ func shardOf(hash uint64) int { return int(hash >> (64 - shardBits)) }
 type budget struct {
 	max, share int64
 	used       atomic.Int64
-	shares     [shareCount]atomic.Int64 // by tenant
+	shares     [shareCount]atomic.Int64 // cells of each tenant, by the tenant's number modulo shareCount
 }
 
 // add adds n to the number of cells of a tenant. n may be negative.
@@ -167,14 +167,14 @@ func (b *budget) add(tenant uint32, n int64) {
 	b.shares[tenant%shareCount].Add(n)
 }
 
-// full reports whether a tenant may not have another cell. bound replaces the share of a
-// tenant if it is not 0. It is at most half of all cells, so that other tenants have the
-// rest.
+// full reports whether a tenant may not have another cell. If bound is not 0, it replaces the
+// share of the tenant, up to half of all cells, so that other tenants have the rest.
 func (b *budget) full(tenant uint32, bound int64) bool {
 	return b.used.Load() >= b.max || b.shares[tenant%shareCount].Load() >= b.shareOf(bound)
 }
 
-// shareOf returns the number of cells that a tenant may have. bound is as in full.
+// shareOf returns the number of cells that a tenant may have. bound is the tenant's own bound,
+// or 0.
 func (b *budget) shareOf(bound int64) int64 {
 	if bound > 0 {
 		return min(bound, max(b.max/2, b.share))
@@ -189,7 +189,7 @@ func (l *Limiter) KeysOf(tenant uint32, own int64) (live, bound int64) {
 	return max(l.counted.shares[tenant%shareCount].Load(), 0), l.counted.shareOf(own)
 }
 
-// crowded reports whether a new key of a tenant may have to use an overflow counter.
+// crowded reports whether a new key of a tenant may need an overflow counter.
 func (l *Limiter) crowded(tenant uint32, bound int64) bool {
 	return l.counted.full(tenant, bound) || l.overflows.Load() > 0
 }
@@ -237,7 +237,7 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	return true
 }
 
-// write stores a settled state in cell i, except the entries of a log.
+// write stores a settled state in cell i. It does not store the entries of a log.
 func (t *table) write(i int32, m *enforcement.Meter, state *enforcement.State, now int64) {
 	c := t.cell(i)
 	// If the numbers are the same, a charge only delays the time at which a bucket is
@@ -285,7 +285,7 @@ func due(m *enforcement.Meter, state *enforcement.State, now int64) uint32 {
 
 // A work is one charge of a request while the request is decided.
 type work struct {
-	key    enforcement.Key // key of the counter: that of the charge, or of an overflow counter
+	key    enforcement.Key // key of the counter: the key of the charge, or that of an overflow counter
 	hash   uint64
 	cell   int32
 	leader int32 // index of the first charge on the same counter; only the work of that charge is used
@@ -293,9 +293,9 @@ type work struct {
 	bound  int64 // Request.MaxKeys
 	write  bool
 	state  enforcement.State // the settled state; its Log shares memory with the stored entries
-	sum    int64             // sum of the costs of the group on this counter
-	count  int64             // number of charges of the group on this counter
-	lease  enforcement.Lease // that of the request; on an overflow counter, its ID also depends on the key
+	sum    int64             // sum of the costs that the group has on this counter
+	count  int64             // number of charges that the group has on this counter
+	lease  enforcement.Lease // lease of the request; on an overflow counter, its ID also depends on the key
 }
 
 // few is the largest number of charges for which takeAll needs no memory allocation.
@@ -356,8 +356,8 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 	return true
 }
 
-// addShards sets the keys and leases of ws, and adds the shards of their counters to locked. With wide, it
-// also adds the shards of the overflow counters.
+// addShards sets the keys and leases of ws, and adds the shards of their counters to locked. If
+// wide is true, it also adds the shards of the overflow counters.
 func (l *Limiter) addShards(locked *shardSet, r *enforcement.Request, ws []work, wide bool) {
 	for i := range ws {
 		w := &ws[i]
@@ -372,7 +372,8 @@ func (l *Limiter) addShards(locked *shardSet, r *enforcement.Request, ws []work,
 	}
 }
 
-// settleAll settles each counter once, and stores those whose clock was ahead.
+// settleAll settles each counter once. It stores the states that Settle moved back from the
+// future.
 func (l *Limiter) settleAll(r *enforcement.Request, ws []work, now int64) {
 	for i := range ws {
 		w := &ws[i]
@@ -396,8 +397,8 @@ func (l *Limiter) takeGroups(r *enforcement.Request, o *enforcement.Outcome, ws 
 	}
 }
 
-// resolve finds the counter of a charge: that of the charge's key, or an overflow
-// counter. It returns false if it needs the lock of an overflow counter but wide is
+// resolve sets the counter of a charge: the one of the charge's key, or an overflow counter. It
+// returns false if it needs an overflow counter whose shard is not locked, because wide is
 // false.
 func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	w.cell = l.shards[shardOf(w.hash)].find(&w.key, uint32(w.hash))
@@ -445,7 +446,7 @@ func lead(ws []work) {
 	}
 }
 
-// load returns the stored state of a counter.
+// load returns the stored state of a counter. If there is none, it returns the zero State.
 func (l *Limiter) load(w *work) (state enforcement.State) {
 	if w.cell == none {
 		return state
@@ -460,7 +461,7 @@ func (l *Limiter) load(w *work) (state enforcement.State) {
 	return state
 }
 
-// sumUp adds up the costs of the charges from..to-1 on each counter, and counts the charges.
+// sumUp computes work.sum and work.count for the charges from..to-1.
 func sumUp(charges []enforcement.Charge, ws []work, from, to int) {
 	for i := from; i < to; i++ {
 		w := &ws[ws[i].leader]
@@ -521,7 +522,8 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 	}
 }
 
-// shareOut replaces the costs of a group with mode TakeUpTo by their shares of units.
+// shareOut replaces the costs of a group in mode TakeUpTo with their shares. units is the
+// number of units that are granted, and most the largest cost of the group.
 func shareOut(charges []enforcement.Charge, ws []work, from, to int, units, most int64) {
 	for i := from; i < to; i++ {
 		ws[ws[i].leader].sum = 0
@@ -557,9 +559,9 @@ func (l *Limiter) apply(r *enforcement.Request, o *enforcement.Outcome, ws []wor
 	}
 }
 
-// handOut copies a state to the outcome. From a log, it copies only the oldest entries,
-// as many as RetryAfter needs for the cost. After a TakeUpTo that granted nothing, the
-// caller computes when one unit fits, so handOut copies at least the entries for that.
+// handOut copies a state to the outcome. Of a log, it copies only the oldest entries, as many
+// as RetryAfter needs for the cost. If TakeUpTo granted nothing, the caller computes when one
+// unit fits. So handOut copies at least the entries for one unit.
 func handOut(out *enforcement.Charged, c *enforcement.Charge, state *enforcement.State, now int64) {
 	log := out.State.Log[:0]
 	if len(state.Log) > 0 {

@@ -8,8 +8,7 @@ import (
 
 // entries has the entries of one sliding log, or the leases of one concurrency limit. The
 // entries of a log are a queue in a slice. Removed entries stay in the slice until they are
-// half of it. Therefore the average time of a charge does not depend on the length of the
-// log.
+// half of it. Therefore the average time of a charge does not depend on the length of the log.
 type entries struct {
 	all     []enforcement.Entry
 	gone    int // all[:gone] are removed
@@ -36,14 +35,14 @@ func (e *entries) drop(n int) {
 	}
 }
 
-// blockEntries is the number of entries, and blockHolders that of leases, that count as
-// one cell in a budget.
+// blockEntries is the number of log entries that count as one cell in a budget. blockHolders is
+// the number of leases that count as one cell.
 const (
 	blockEntries = 4
 	blockHolders = 2
 )
 
-// blocks returns the number of cells as which the log counts in a budget.
+// blocks returns the number of cells that the entries and leases count in a budget.
 func (e *entries) blocks() int64 {
 	return int64((cap(e.all)+blockEntries-1)/blockEntries + (len(e.holders)+blockHolders-1)/blockHolders)
 }

@@ -2,8 +2,8 @@ package inprocess
 
 import "github.com/headgate/headgate/enforcement"
 
-// records has the records of idempotent requests of one shard. All records live equally
-// long, so order has them in the order in which they end.
+// records has the records of the idempotent requests in one shard. All records have the same
+// lifetime. So order, to which new records are appended, is sorted by their ends.
 type records struct {
 	byKey map[enforcement.Key]*record
 	order []*record
@@ -23,7 +23,7 @@ type record struct {
 
 const recordPeriod = int64(enforcement.IdempotencyPeriod / 1000) // in microseconds
 
-// fewRecords is the number of ended records that one request deletes at most.
+// fewRecords is the maximum number of expired records that one request deletes.
 const fewRecords = 16
 
 // repeat sets the outcome of a request whose key has a record. It returns false if the key
@@ -69,7 +69,7 @@ func (l *Limiter) record(r *enforcement.Request, o *enforcement.Outcome) {
 	l.counted.add(stored.key.Tenant, 1)
 }
 
-// endRecords deletes at most most records that have ended.
+// endRecords deletes records that have ended, but not more than most.
 func (l *Limiter) endRecords(rs *records, now int64, most int) {
 	for ; most > 0 && rs.ended < len(rs.order); most-- {
 		r := rs.order[rs.ended]

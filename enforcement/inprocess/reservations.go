@@ -17,22 +17,23 @@ import (
 type reservations struct {
 	mu      sync.Mutex
 	byKey   map[enforcement.Key]*reservation
-	tenants map[uint32]map[*reservation]struct{} // the listed reservations that have not ended
-	due     queue                                // the same reservations, by Until
-	forget  queue                                // all records, by Forgotten
+	tenants map[uint32]map[*reservation]struct{} // the listed reservations that have not ended, by tenant
+	due     queue                                // the same reservations, ordered by Until
+	forget  queue                                // all records, ordered by Forgotten
 }
 
-// A reservation is one record. Outcomes refer to the record, so a change replaces it.
+// A reservation is one stored record. Outcomes point to the record, so a change replaces it
+// instead of modifying it.
 type reservation struct {
 	key    enforcement.Key
 	home   string
 	record *enforcement.Record
-	cells  int64  // the number of cells as which the record counts in a budget
-	places [2]int // in due and in forget; below 0: not there
+	cells  int64  // number of cells that the record counts in a budget
+	places [2]int // positions in the queues due and forget; negative if the reservation is not there
 }
 
-// A queue is a heap of reservations. number is the index of the queue in
-// reservation.places.
+// A queue is a heap of reservations. number is 0 for the queue due and 1 for forget; it selects
+// the element of reservation.places.
 type queue struct {
 	number int
 	all    []*reservation
@@ -75,8 +76,8 @@ func (q *queue) remove(r *reservation) {
 	}
 }
 
-// cellBytes is the size of a cell, by which the size of a record is divided to count it in
-// a budget.
+// cellBytes is the size of a cell. A record counts in a budget as its size divided by
+// cellBytes.
 const cellBytes = 85
 
 // find returns the reservation with a key, or nil. The caller holds mu.
@@ -88,8 +89,9 @@ func (rs *reservations) find(key enforcement.Key, now int64) *reservation {
 	return r
 }
 
-// outstanding returns the number of listed reservations of a tenant whose time has not
-// passed, or a number below most if there are fewer. The caller holds mu.
+// outstanding returns the number of listed reservations of a tenant whose time has not passed.
+// If the tenant has fewer than most entries, it returns their number without checking their
+// times. The caller must hold mu.
 func (rs *reservations) outstanding(tenant uint32, now, most int64) (n int64) {
 	if n = int64(len(rs.tenants[tenant])); n < most {
 		return n
@@ -103,8 +105,9 @@ func (rs *reservations) outstanding(tenant uint32, now, most int64) (n int64) {
 	return n
 }
 
-// reserveFirst decides what the records decide before the counters are read. It returns
-// true if the outcome is complete. The caller holds mu of the reservations.
+// reserveFirst decides a request as far as the stored records alone decide it: repetitions,
+// reads, and missing records. It returns true if the outcome is complete. The caller must hold
+// mu of the reservations.
 func (l *Limiter) reserveFirst(r *enforcement.Request, o *enforcement.Outcome, now int64) bool {
 	rs, v := &l.reservations, r.Reservation
 	found := rs.find(v.Key, now)
@@ -141,8 +144,8 @@ func (l *Limiter) repeatCharges(r *enforcement.Request, o *enforcement.Outcome) 
 	}
 }
 
-// reserveLast stores the reservation of a granted request: what it charged and when it ends.
-// Take calls it after the charges. The caller holds l.reservations.mu.
+// reserveLast stores the record of a granted request with a Reservation. Take calls it after
+// the charges. The caller must hold l.reservations.mu.
 func (l *Limiter) reserveLast(r *enforcement.Request, o *enforcement.Outcome) {
 	rs, v := &l.reservations, r.Reservation
 	stored := rs.byKey[v.Key]
@@ -214,7 +217,8 @@ func (l *Limiter) Due(_ context.Context, most int) (due []enforcement.Reservatio
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	now := l.now()
-	// The children of a reservation in the heap end later, so only those of due ones are visited.
+	// In the heap, the children of a reservation end later than it does. So the loop visits
+	// only the children of reservations that are due.
 	for next := []int{0}; len(next) > 0 && len(due) < most; next = next[1:] {
 		at := next[0]
 		if at >= rs.due.Len() || now < rs.due.time(at) {

@@ -46,13 +46,13 @@ func (l *Limiter) Remember(c *enforcement.Charge, state *enforcement.State, at, 
 	s.seen.cell(i).log = stamp
 }
 
-// stepMillis is the size of a backward step of the shared limiter's clock, in
-// milliseconds, from which on newer states replace stored states. If a state is older
-// by less, its decision arrived out of order.
+// stepMillis is the smallest backward step of the shared limiter's clock that is treated as a
+// step, in milliseconds. If a state is older than the stored one by less, its decision arrived
+// out of order.
 const stepMillis = 10_000
 
-// newer reports whether a state with the time stamp replaces the stored state. If both
-// are of the same millisecond, the state with fewer units left is kept.
+// newer reports whether a state with the time stamp replaces the stored state. If both have the
+// same millisecond, the one with fewer units left is kept.
 func newer(c *cell, m *enforcement.Meter, state *enforcement.State, stamp uint32) bool {
 	switch age := int32(stamp - c.log); {
 	case age != 0:
@@ -96,7 +96,7 @@ func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes 
 func (l *Limiter) forget(s *shard, i int32, hash uint64) {
 	c := s.seen.cell(i)
 	tenant := c.key.Tenant
-	c.log = 0 // clears the time in c.log, so that remove does not read it as an index of log entries
+	c.log = 0 // clears the timestamp in c.log, which remove would read as an index of log entries
 	s.seen.remove(i, uint32(hash))
 	l.remembered.add(tenant, -1)
 }

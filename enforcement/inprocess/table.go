@@ -14,8 +14,8 @@ type cell struct {
 	rev  int64 // 0 if the cell is free
 	a, b int64
 	t    int64
-	// due is the tick, of 2^dueBits microseconds, at which the counter is as if unused, so
-	// that the cell may be deleted.
+	// due is the number of the tick at which the counter is as if unused, so that its cell may
+	// be deleted. A tick has 2^dueBits microseconds.
 	due uint32
 	// log is 1 + the index of the log entries in table.logs, or 0 if there are none. In
 	// a free cell, it is 1 + the index of the next free cell. In a cell of the table

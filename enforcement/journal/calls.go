@@ -8,11 +8,11 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// calls counts the calls of the limiter that run, so that Flush can wait until the states of
-// all earlier calls are noted. The zero value is usable.
+// calls counts the running calls of the limiter. With it, Flush can wait until the states from
+// all earlier calls are stored in memory. The zero value is ready to use.
 type calls struct {
 	generation atomic.Uint32
-	running    [2]atomic.Int64 // by the generation in which they began, modulo 2
+	running    [2]atomic.Int64 // number of running calls, by the generation in which they began, modulo 2
 }
 
 func (c *calls) enter() (generation uint32) {

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// batchStates is the number of states of one transaction.
+// batchStates is the maximum number of states that one transaction writes.
 const batchStates = 500
 
 // longestPause is the longest time between two attempts to write.
@@ -44,7 +44,8 @@ func (j *Journal) Run(ctx context.Context) error {
 	}
 }
 
-// finish does the last flush.
+// finish writes the states that are left when Run ends. It repeats failed writes until
+// StopTimeout.
 func (j *Journal) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.config.StopTimeout)
 	defer cancel()
@@ -62,8 +63,8 @@ func (j *Journal) finish(ctx context.Context) error {
 	}
 }
 
-// Flush implements [enforcement.Journal]. It writes all states that this node read, also
-// those of decisions that are being made.
+// Flush implements [enforcement.Journal]. It writes all states that this node has received,
+// including those of decisions in progress.
 func (j *Journal) Flush(ctx context.Context) error { return j.flush(ctx, true) }
 
 func (j *Journal) flush(ctx context.Context, all bool) error {
@@ -73,7 +74,7 @@ func (j *Journal) flush(ctx context.Context, all bool) error {
 		j.calls.await(ctx)
 	}
 	list := j.memory.due(time.Now(), j.config.Longest, all)
-	// Sorted, so that two nodes lock rows in the same order.
+	// The list is sorted, so that two nodes lock rows in the same order.
 	slices.SortFunc(list, func(a, b enforcement.Stored) int { return compareKeys(&a.Key, &b.Key) })
 	var err error
 	done := 0
@@ -103,7 +104,7 @@ func compareKeys(a, b *enforcement.Key) int {
 	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Cell, b.Cell), bytes.Compare(a.Partition[:], b.Partition[:]))
 }
 
-// conclude records the result of a flush.
+// conclude updates the status after a flush. done is the number of written states.
 func (j *Journal) conclude(done int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -17,9 +17,9 @@ type Store interface {
 	// WriteJournal stores states, which are in the order of their keys. A state replaces that of the same key unless the
 	// stored one has a later time. States of deleted tenants are left out.
 	WriteJournal(ctx context.Context, states []enforcement.Stored) error
-	// ReadJournal returns up to limit states whose counters may still be in use, in the
-	// order of their keys, beginning after a key. home selects the tenants of one home;
-	// "" selects all.
+	// ReadJournal returns up to limit states whose counters may still be in use, ordered by
+	// key. The first one follows the key after. home selects the tenants of one home; ""
+	// selects all tenants.
 	ReadJournal(ctx context.Context, home string, after enforcement.Key, limit int) ([]enforcement.Stored, error)
 }
 
@@ -27,12 +27,12 @@ type Store interface {
 type Config struct {
 	// Interval is the time between two flushes. Default: 1 s.
 	Interval time.Duration
-	// Longest is the longest time for which a changed state stays unwritten. A state that
-	// changed by 0.1 % of the quota is written by the next flush. Default: 10 s.
+	// Longest is the maximum time for which a changed state stays unwritten. A state whose
+	// change is at least 0.1 % of the quota is written by the next flush. Default: 10 s.
 	Longest time.Duration
-	// MaxStates is the largest number of states in memory, of about 200 bytes each. If
-	// as many states wait for the database, those of further counters are not kept.
-	// Default: 200,000.
+	// MaxStates is the maximum number of states in memory. Each takes about 200 bytes. If that
+	// many states wait for the database, changes of other counters are not kept. Default:
+	// 200,000.
 	MaxStates int
 	// Timeout bounds one write or read. Default: 10 s.
 	Timeout time.Duration
@@ -49,17 +49,17 @@ type Config struct {
 
 // A Status is the state of a Journal.
 type Status struct {
-	// Waiting is the number of states that are not written yet. WaitingFor is the age of
-	// the oldest of these changes.
+	// Waiting is the number of changed states that are not written yet. WaitingFor is the age
+	// of the oldest change.
 	Waiting    int
 	WaitingFor time.Duration
 	// Written is the number of states that were written since the start.
 	Written int64
-	// NotKept is the number of changes that were not kept, because MaxStates states
-	// waited. If the limiter loses its data, these changes are lost.
+	// NotKept is the number of changes that were dropped, because memory was full of unwritten
+	// states. They will be missing if the limiter loses its data.
 	NotKept int64
-	// FailingSince is the time of the first of the failed flushes since the last successful
-	// one. It is zero if the last flush succeeded.
+	// FailingSince is the time of the first failed flush after the last successful one. It is
+	// zero if the last flush succeeded.
 	FailingSince time.Time
 	// Failure is the error of the last flush, or nil.
 	Failure error
@@ -69,13 +69,13 @@ type Status struct {
 // concurrent use.
 type Journal struct {
 	limiter enforcement.Limiter
-	shared  bool // several nodes use the limiter
+	shared  bool // set if several nodes use the limiter
 	config  Config
 	store   atomic.Pointer[Store]
 	lost    atomic.Bool
 	memory  memory
 	calls   calls
-	sending sync.Mutex // one flush at a time
+	sending sync.Mutex // held during a flush, so that there is only one at a time
 
 	mu     sync.Mutex
 	status Status
@@ -83,8 +83,8 @@ type Journal struct {
 
 var _ enforcement.Drawer = (*Journal)(nil)
 
-// New returns a Journal in front of a limiter. Draw needs a limiter that is a Drawer.
-// The Journal only notes states until Open.
+// New returns a Journal in front of a limiter. Draw needs a limiter that is a Drawer. Until
+// Open is called, the Journal keeps states in memory only.
 func New(limiter enforcement.Limiter, c Config) *Journal {
 	c.Interval, c.Longest = cmp.Or(c.Interval, time.Second), cmp.Or(c.Longest, 10*time.Second)
 	c.MaxStates = cmp.Or(c.MaxStates, 200_000)
@@ -103,16 +103,17 @@ func (j *Journal) Open(s Store) { j.store.Store(&s) }
 // errLost is the error of durable requests before Restore has succeeded.
 var errLost = errors.New("journal: the durable limits are not restored yet")
 
-// Take implements [enforcement.Limiter]. It notes the states of durable counters in the
-// outcomes. After a reset, it writes them before it returns, so that a restart cannot undo
-// the reset.
+// Take implements [enforcement.Limiter]. It keeps the states of durable counters in the
+// outcomes. After a reset, it writes them before it returns, so that a restart cannot undo the
+// reset.
 func (j *Journal) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	if j.take(ctx, requests, outcomes) {
-		_ = j.Flush(ctx) // recorded in the status; Run writes the states later
+		_ = j.Flush(ctx) // an error is in the status; Run writes the states later
 	}
 }
 
-// take decides requests and notes the states. It reports whether durable counters were reset.
+// take decides requests and keeps the states of durable counters. It reports whether a durable
+// counter was reset.
 func (j *Journal) take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) (reset bool) {
 	if j.shared {
 		defer j.calls.leave(j.calls.enter())
@@ -130,7 +131,8 @@ func (j *Journal) take(ctx context.Context, requests []enforcement.Request, outc
 	return reset
 }
 
-// takeOthers fails the durable requests, and lets the limiter decide the others.
+// takeOthers fails the durable requests with the verdict Lost, and lets the limiter decide all
+// others.
 func (j *Journal) takeOthers(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range requests {
 		if requests[i].Durable() {
@@ -141,7 +143,8 @@ func (j *Journal) takeOthers(ctx context.Context, requests []enforcement.Request
 	}
 }
 
-// note notes the states of a decided request. It reports whether there were durable ones.
+// note keeps the states of the durable counters in the outcome of a request. It reports whether
+// there is such a counter.
 func (j *Journal) note(r *enforcement.Request, o *enforcement.Outcome) (durable bool) {
 	if o.Verdict != enforcement.Granted && o.Verdict != enforcement.Refused || o.Replayed || r.Mode == enforcement.Peek {
 		return false
@@ -153,7 +156,7 @@ func (j *Journal) note(r *enforcement.Request, o *enforcement.Outcome) (durable 
 		}
 		durable = true
 		if o.Verdict == enforcement.Refused && c.Meter.Algorithm.Bucket() {
-			continue // time alone has changed the state
+			continue // the request changed nothing
 		}
 		if o.Charges[i].State.Fresh() && r.Mode != enforcement.Reset {
 			continue // the counter is unused, or its window has ended
@@ -216,8 +219,8 @@ func (j *Journal) read(ctx context.Context, s Store, home string, after enforcem
 	return s.ReadJournal(ctx, home, after, readStates)
 }
 
-// Restore calls restore with all stored states. If it succeeds, durable requests are
-// decided from then on. It returns the number of states.
+// Restore calls restore with all stored states, and returns their number. After it has
+// succeeded, the Journal decides durable requests.
 func (j *Journal) Restore(ctx context.Context, restore func([]enforcement.Stored)) (n int, err error) {
 	err = j.States(ctx, "", func(states []enforcement.Stored) error {
 		n += len(states)

@@ -12,26 +12,27 @@ import (
 
 const (
 	shardCount = 64
-	// resetKept is how long the state of a reset counter is stored, in microseconds. A state
-	// from before the reset that a node writes later must be older than this.
+	// resetKept is how long the state of a reset counter stays in the database, in
+	// microseconds. If a node writes an older state of the counter later than that, the reset
+	// is lost.
 	resetKept = int64(time.Hour / time.Microsecond)
-	// idleFor is the time after the last write of a state after which it leaves the memory,
-	// plus the time that it waited for the write.
+	// idleFor is the minimum time after which a state that was written and has not changed
+	// since is removed from memory.
 	idleFor = time.Minute
 )
 
-// A memory has the newest state of each durable counter that this node read.
+// A memory has the newest state that this node received of each durable counter.
 type memory struct {
-	max     int // of each shard
+	max     int // maximum number of states in each shard
 	notKept atomic.Int64
 	shards  [shardCount]shard
-	swept   int // shard that sweep looks at next; only Run uses it
+	swept   int // index of the shard that sweep visits next; only Run uses it
 }
 
 type shard struct {
 	mu      sync.Mutex
 	states  map[enforcement.Key]*state
-	changed []*state // those that are not written, oldest change first
+	changed []*state // states that are not written, oldest change first
 }
 
 // A state is the newest state of one counter.
@@ -40,15 +41,15 @@ type state struct {
 	meter *enforcement.Meter
 	rev   int64
 
-	last, written numbers   // the newest state, and the one in the store
-	at            int64     // the time of last by the limiter's clock
-	known         bool      // written is set
-	changed       bool      // last is not written
-	listed        bool      // the state is in shard.changed
-	since         time.Time // of the first change after the last write
+	last, written numbers   // the newest state, and the state in the database
+	at            int64     // time of the newest state, by the limiter's clock
+	known         bool      // set if written has a value
+	changed       bool      // set if the newest state is not written
+	listed        bool      // set if the state is in shard.changed
+	since         time.Time // time of the first change since the last write
 }
 
-// numbers are those of a State without the entries of a log.
+// numbers are the integers of a State. The entries of a log are not kept.
 type numbers struct{ rev, a, b, t int64 }
 
 func (n numbers) state() enforcement.State {
@@ -67,7 +68,7 @@ func (m *memory) shard(key *enforcement.Key) *shard {
 	return &m.shards[h*0x9e3779b97f4a7c15>>58]
 }
 
-// note notes the state of a counter at the time at.
+// note keeps the state of a counter, which it had at the time at.
 func (m *memory) note(key enforcement.Key, meter *enforcement.Meter, rev int64, s *enforcement.State, at int64) {
 	sh := m.shard(&key)
 	now := numbers{s.Rev, s.A, s.B, s.T}
@@ -94,15 +95,16 @@ func (m *memory) note(key enforcement.Key, meter *enforcement.Meter, rev int64, 
 	}
 }
 
-// later reports whether the second of two states of the instant at is the later one.
+// later reports whether is replaces was. Both are states of the same counter at the same time
+// at.
 func later(m *enforcement.Meter, was numbers, is *enforcement.State, at int64) bool {
 	has := was.state()
 	stored := enforcement.Stored{Algorithm: m.Algorithm, State: *is, At: at}
 	return stored.Newer(&has)
 }
 
-// add returns a new state for a key. If the shard is full, it takes the place of a state
-// that is written. add returns nil if there is none.
+// add creates the state of a key. If the shard is full, add replaces a state that is already
+// written. If there is none, it returns nil.
 func (sh *shard) add(key enforcement.Key, most int) *state {
 	if len(sh.states) >= most {
 		if len(sh.changed) >= len(sh.states) {
@@ -120,8 +122,8 @@ func (sh *shard) add(key enforcement.Key, most int) *state {
 	return n
 }
 
-// due reports whether the state must be written. That is so if the store has another one
-// from which a restored counter would allow at least 0.1 % of the quota too much.
+// due reports whether the state must be written now. That is the case if a counter that is
+// restored from the database would allow at least 0.1 % of the quota too much.
 func (n *state) due(now time.Time, longest time.Duration) bool {
 	if !n.known || now.Sub(n.since) >= longest || n.last.rev == 0 {
 		return true
@@ -138,7 +140,7 @@ func (n *state) stored() enforcement.Stored {
 	case s.State.Fresh():
 		s.Ends = n.at + resetKept
 	case n.meter.Period != enforcement.NoPeriod:
-		s.Ends = s.State.T + n.meter.Window // the zone of the tenant can change
+		s.Ends = s.State.T + n.meter.Window // the tenant's time zone can change, so this is an upper bound
 	case n.meter.Algorithm == enforcement.SlidingWindowCounter:
 		s.Ends = s.State.T + 2*n.meter.Window // a charge that changes the value in place keeps its expiry
 	default:
@@ -147,7 +149,8 @@ func (n *state) stored() enforcement.Stored {
 	return s
 }
 
-// due returns the states that must be written, or with all, every state that is not written.
+// due returns the states that must be written now. If all is true, it returns every state that
+// is not written.
 func (m *memory) due(now time.Time, longest time.Duration, all bool) (list []enforcement.Stored) {
 	for i := range m.shards {
 		sh := &m.shards[i]
@@ -162,8 +165,8 @@ func (m *memory) due(now time.Time, longest time.Duration, all bool) (list []enf
 	return list
 }
 
-// wrote records that states of due were written at the time now. States that have changed
-// since then must be written again.
+// wrote records that the states in list, a result of due, were written at the time now. A state
+// that has changed since due must be written again.
 func (m *memory) wrote(list []enforcement.Stored, now time.Time) {
 	for i := range list {
 		row := &list[i]
@@ -186,7 +189,7 @@ func (m *memory) wrote(list []enforcement.Stored, now time.Time) {
 	}
 }
 
-// unsure records that states of due may have been written or not.
+// unsure records that it is unknown whether the states in list, a result of due, were written.
 func (m *memory) unsure(list []enforcement.Stored) {
 	for i := range list {
 		sh := m.shard(&list[i].Key)
@@ -215,7 +218,7 @@ func (m *memory) waiting() (n int, oldest time.Time) {
 	return n, oldest
 }
 
-// sweep removes idle states from one shard.
+// sweep removes states that have not changed for a while from one shard.
 func (m *memory) sweep(now time.Time) {
 	sh := &m.shards[m.swept]
 	m.swept = (m.swept + 1) % shardCount

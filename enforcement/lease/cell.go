@@ -10,7 +10,7 @@ import (
 // node leases quota. Times of the store count from the epoch, and times of the node from the call
 // of New.
 
-// A reading has the time of both clocks of the node at one moment.
+// A reading has the values of both clocks of this node at the same moment.
 type reading struct {
 	mono int64 // monotonic clock
 	skew int64 // the wall clock minus the monotonic clock
@@ -92,8 +92,8 @@ func (c *cell) held() int64 { return c.lots[0].units + c.lots[1].units }
 // but is never behind it.
 func (c *cell) store(now reading) int64 { return c.at + now.mono - c.sent.mono }
 
-// sure reports whether the node can tell reliably when lots end. That needs a recent reading of the
-// store's clock, since which the machine was not suspended.
+// sure reports whether the node knows reliably when lots end. It needs a reading of the store's
+// clock that is recent, and since which the machine was not suspended.
 func (c *cell) sure(now reading) bool {
 	moved := now.skew - c.sent.skew
 	return moved <= apart && moved >= -apart && now.mono-c.sent.mono <= longest
@@ -196,8 +196,7 @@ func (c *cell) put(h *hold) {
 	}
 }
 
-// view returns the state that the counter would have if the units that the node holds were not
-// charged.
+// view returns the state of the counter as if the units that the node holds were not charged.
 func (c *cell) view(now reading) enforcement.State {
 	s := c.state
 	if c.meter.Algorithm.Bucket() {
@@ -209,7 +208,7 @@ func (c *cell) view(now reading) enforcement.State {
 	return s
 }
 
-// begin empties the cell and prepares it for the limit and the hash tag of a charge.
+// begin resets the cell for a charge whose limit or hash tag differs from those of the cell.
 func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now reading) {
 	*c = cell{
 		in: c.in, home: home, key: charge.Key, meter: charge.Meter, rev: charge.Rev, batch: batch,
@@ -220,9 +219,10 @@ func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now r
 	}
 }
 
-// learn stores a state that the store returned at the time at of its clock. Replies can arrive out
-// of order, so learn ignores a state that is older than the stored one. But if it is older by more
-// than a second, the store's clock stepped back, and learn stores it.
+// learn stores a state from a reply of the store. at is the time of the state by the store's
+// clock. It ignores a state that is older than the stored one, because replies can arrive out
+// of order. But if the state is older by more than a second, the store's clock stepped back,
+// and learn stores the state.
 func (c *cell) learn(s *enforcement.State, at int64, sent reading) {
 	if at >= c.told || at < c.told-1_000_000 {
 		c.state, c.told = *s, at
@@ -255,10 +255,10 @@ func (c *cell) life() int64 {
 	return min(c.meter.Window/4, lifetime)
 }
 
-// want returns the number of units to draw beyond those that the cell has: the expected usage
-// within horizon or, if that is a small number, within life. So a key with few checks per second
-// draws once a minute, and a key with many checks does not hold units that it will use only much
-// later.
+// want returns the number of units to draw in addition to those in the cell. That is the
+// expected usage within horizon or, if this is a small number, within life. So a key with few
+// checks draws once a minute, and a key with many checks does not hold units that it needs only
+// much later.
 func (c *cell) want(now reading) int64 {
 	elapsed, rest := max(now.mono-c.mark, 1000), int64(1<<62)
 	if c.epoch == 0 {
@@ -342,7 +342,7 @@ func (c *cell) draw(now reading, part int64) enforcement.Draw {
 	return d
 }
 
-// drew stores the result a of the draw d in the cell.
+// drew stores a, the result of the draw d, in the cell.
 func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading) {
 	c.queued, c.refresh = false, false
 	if c.done != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// workers is the maximum number of calls of Draw at the same time.
+// workers is the number of goroutines that call Draw.
 const workers = 2
 
 // Run draws quota from the shared limiter and returns unused quota to it, until ctx ends. Then it
@@ -44,8 +44,8 @@ func (l *Limiter) Run(ctx context.Context) error {
 	return nil
 }
 
-// Return returns all quota to the shared limiter. Afterwards the Limiter draws and
-// spends no quota. Return waits until all draws have ended, or until ctx ends.
+// Return returns all leased quota to the shared limiter. Afterwards the Limiter neither draws
+// nor spends quota. Return waits until all draws have ended, or until ctx ends.
 func (l *Limiter) Return(ctx context.Context) {
 	l.stopped.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, 4*l.config.Timeout)

@@ -35,8 +35,9 @@ type Limiter struct {
 	shards [shards]shard
 	pool   sync.Pool // of *work
 
-	// answered and spent are parts of Stats.Answered and Stats.Spent: those of requests that take
-	// decided. Shards count those of requests that spend decided.
+	// answered and spent are parts of Stats.Answered and Stats.Spent. They count the requests
+	// that the method take decided. Each shard counts the requests that the method spend
+	// decided.
 	answered, spent atomic.Int64
 
 	nodes   atomic.Int64 // Config.Nodes, or the number of the last SetNodes
@@ -228,8 +229,8 @@ func leased(r *enforcement.Request) bool {
 	return false
 }
 
-// cover takes leased quota for the charges of a request and sets their outcome. If the quota does
-// not cover all charges, cover appends an ask for the rest to w.asks.
+// cover spends leased quota on the charges of a request, and sets their outcome. If the quota
+// does not cover all charges, cover appends an ask for the rest to w.asks.
 func (l *Limiter) cover(w *work, index int, r *enforcement.Request, out *enforcement.Outcome) {
 	a := ask{index: index, holds: len(w.holds), from: len(w.charges)}
 	*out = enforcement.Outcome{Verdict: enforcement.Granted, Charges: out.Charges[:0]}
@@ -264,7 +265,7 @@ func (l *Limiter) cover(w *work, index int, r *enforcement.Request, out *enforce
 	}
 }
 
-// hold takes leased quota for one charge. covered says that it covers the whole cost.
+// hold reserves leased quota for one charge. covered says that the quota covers the whole cost.
 func (l *Limiter) hold(w *work, r *enforcement.Request, charge *enforcement.Charge, out *enforcement.Outcome, k int) (
 	h hold, covered bool,
 ) {
@@ -321,7 +322,7 @@ func (w *work) nextOutcome() []enforcement.Outcome {
 	return w.outcomes
 }
 
-// ask makes the shared limiter decide w.asks.
+// ask sends w.asks to the shared limiter and completes their outcomes.
 func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range w.asks {
 		a := &w.asks[i]
@@ -338,10 +339,10 @@ func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Reque
 	l.shared.Take(ctx, w.requests, w.outcomes)
 }
 
-// merge computes the outcome of a request for which take reserved leased units of this node, and for
-// the rest of which the shared limiter returned the outcome o. If o is not granted, merge returns
-// the reserved units to their cells. retry is true if the request was denied while a draw was in
-// flight that may bring the missing units.
+// merge completes the outcome of a request that needed the shared limiter. take has reserved
+// units of this node for a part of the request, and the shared limiter has decided the rest
+// with the outcome o. If o is not granted, merge returns the reserved units. retry is true if
+// the request was denied while a draw was in flight that may bring the missing units.
 func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforcement.Outcome) (retry bool) {
 	holds := w.holds[a.holds : a.holds+len(r.Charges)]
 	if !o.Verdict.Decided() || len(o.Charges) != len(w.requests[a.number].Charges) {
@@ -373,7 +374,7 @@ func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforce
 }
 
 // mergeCharge completes the outcome of charge k of a request. kept says that the group of the
-// charge was charged. retry has the same meaning as for take.
+// charge was charged. retry is true if a draw in flight may bring the missing units.
 func (l *Limiter) mergeCharge(
 	w *work, r *enforcement.Request, k int, h *hold, out *enforcement.Outcome, kept bool,
 ) (retry bool) {
@@ -409,9 +410,9 @@ func (l *Limiter) put(charge *enforcement.Charge, h *hold) {
 	}
 }
 
-// update updates the cell of a charge from the shared limiter's result for the charge. It adds the
-// units that the node holds to the state in out, because they are still available. retry has the
-// same meaning as for take.
+// update updates the cell of a charge from the shared limiter's result. It adds the units that
+// the node holds to the state in out, because they are still available. retry is true if a draw
+// in flight may bring the missing units.
 func (l *Limiter) update(w *work, r *enforcement.Request, charge *enforcement.Charge, h *hold, out *enforcement.Outcome, k int,
 	kept bool,
 ) (retry bool) {
@@ -444,9 +445,9 @@ func (l *Limiter) update(w *work, r *enforcement.Request, charge *enforcement.Ch
 	return retry
 }
 
-// lagging reports whether a denied charge may fit after a draw that is queued or in flight. For a
-// bucket, it queues such a draw if necessary: while quota is leased, the state of a bucket may show
-// too few units (see limitertest.Outstanding), and a draw corrects it.
+// lagging reports whether a denied charge may fit after a draw that is queued or in flight. If
+// necessary, it queues a draw for a bucket: while quota is leased, the known state of a bucket
+// may have too few units (see limitertest.Outstanding), and a draw corrects it.
 func (l *Limiter) lagging(c *cell, charge *enforcement.Charge, now reading) bool {
 	if !l.running.Load() || !charge.Meter.Possible(charge.Cost) {
 		return false

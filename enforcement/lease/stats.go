@@ -2,8 +2,8 @@ package lease
 
 // Stats has the counts of a Limiter since New, and the quota that it holds on lease now.
 type Stats struct {
-	// Drawn is the number of units that the node has drawn. Each of them was spent, was returned,
-	// is still held, or was lost: with a reply, or at the end of its lot.
+	// Drawn is the number of units that the node has drawn. Each unit was spent, returned, is
+	// still held, or was lost. Units are lost if a reply is lost, or if their lot ends.
 	Drawn int64
 	// Spent is the number of units that checks used. Returned is the number of units
 	// that the node returned to the shared limiter.

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// patienceSlices is the number of slices into which a connection divides its timeout.
+// patienceSlices is the number of slices into which a connection divides its answer timeout.
 const patienceSlices = 5
 
-// mostPatience bounds the wall-clock time of one wait, as a multiple of the timeout. On
-// an overloaded machine, time in which this process did not run does not count against
-// the timeout, so a second bound is needed.
+// mostPatience bounds the wall-clock time of one wait, as a multiple of the answer timeout. On
+// an overloaded machine, the time in which this process did not run does not count against the
+// timeout. Therefore a second bound is needed.
 const mostPatience = 20
 
 // A conn is a connection to Redis that bounds the time until the server answers, counted
@@ -29,7 +29,7 @@ const mostPatience = 20
 type conn struct {
 	net.Conn
 	patience time.Duration // timeout of one answer
-	silent   func()        // called once in a wait, when after slices are used up
+	silent   func()        // called once in a wait, after the number of slices in after
 	after    int
 
 	left    time.Duration // unused part of patience since the last write
@@ -49,7 +49,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Read waits for the server for at most the unused part of patience.
+// Read waits for data from the server. It waits for at most the part of patience that is left
+// since the last write.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.listens {
 		return c.Conn.Read(b)
@@ -84,8 +85,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 }
 
-// passed returns the number of slices of the timeout that are used up when the time
-// left remains.
+// passed returns how many slices of the timeout are used up when left of it remains.
 func (c *conn) passed(left time.Duration) int {
 	slice := c.patience / patienceSlices
 	return int((c.patience - left + slice/4) / slice)

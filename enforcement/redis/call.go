@@ -29,22 +29,22 @@ const (
 type call struct {
 	requests []span
 	charges  []merged
-	where    []uint16 // for each charge of each request: the index of its merged charge, relative to span.from
+	where    []uint16 // for each charge of each request: index of its merged charge, relative to span.from
 	cells    []cell
-	records  []place          // of idempotent requests and reservations
-	reserved []place          // the keys of the records of reservations, one for each request with one
+	records  []place          // records of idempotent requests and of reservations
+	reserved []place          // keys of the records of reservations, one for each request that has one
 	index    map[place]uint16 // index in cells; filled if there are more than linearCells
 	params   []param
 	costs    []int64 // the distinct costs; only for batch.lua
 	special  bool    // only take.lua can decide one of the requests; see isSpecial
 	route    route   // where the call was redirected, on a cluster
-	asked    *server // to which the call was sent last, on a cluster
-	durable  bool    // a request is durable; see Request.Durable
+	asked    *server // on a cluster, the server to which the call was sent last
+	durable  bool    // one of the requests is durable; see Request.Durable
 
-	script   *script // which encode chose
+	script   *script // the script that encode selected
 	argument argument
 	keys     []byte
-	ends     []int // the end of each name in keys
+	ends     []int // end of each name in keys
 	names    []string
 	args     []any
 
@@ -58,13 +58,14 @@ type span struct {
 	request  *enforcement.Request
 	outcome  *enforcement.Outcome
 	mode     enforcement.Mode
-	from, to int // in charges
-	where    int // in where
-	record   int // in records; only valid for a request with a record
-	repeats  int // in records, from 1: the record that Request.RepeatKey names; 0: none
+	from, to int // range in charges
+	where    int // start in where
+	record   int // index in records; only valid if the request has a record
+	repeats  int // 1 + the index in records of the record that Request.RepeatKey names; 0 means none
 
-	// repeated is the record that decides the request; set by readReply. That of an
-	// idempotent request begins with the hash of the charges, that of a reservation is whole.
+	// repeated is the record that decides the request; readReply sets it. The record of an
+	// idempotent request begins with the hash of the charges. The record of a reservation is
+	// complete.
 	repeated []byte
 }
 
@@ -80,17 +81,18 @@ type cell struct {
 	home  string
 	key   enforcement.Key
 	sort  cellSort
-	whole bool   // only for logs: the reply must have every entry
+	whole bool   // only for a log: the reply must contain all entries
 	param uint16 // the index in params of the first charge
-	place uint16 // among KEYS
+	place uint16 // index in KEYS
 	uses  uint16 // the number of merged charges on the cell; counted up to 2
 
-	shared bool  // the tenant is full: the limit's overflow counter decides instead
+	shared bool  // the tenant is full, so the limit's overflow counter is used
 	bound  int64 // Request.MaxKeys
-	ends   int64 // the time at which the value that the script read expires; 0: no value
+	ends   int64 // time at which the value that the script read expires; 0 if there was no value
 }
 
-// A cellSort says in which form a cell is stored. KEYS has the cells in this order.
+// A cellSort is the form in which a cell is stored in Redis. KEYS has the cells ordered by
+// their sort.
 type cellSort uint8
 
 const (
@@ -127,9 +129,9 @@ type charged struct {
 	fits  bool
 }
 
-// An argument is the script's ARGV. The client encodes it when it writes the call, so
-// sent records whether the call was written to a connection. A second encoding fails
-// until setDeadline clears sent, because a script that is sent twice charges twice.
+// An argument is the ARGV of a script. The client encodes it when it writes the call to a
+// connection, so sent records whether the call was written. A second encoding fails until
+// setDeadline clears sent, because a script that is sent twice charges twice.
 type argument struct {
 	bytes []byte
 	sent  bool
@@ -203,7 +205,8 @@ func valid(r *enforcement.Request) error {
 	return nil
 }
 
-// takes reports whether a request fits into the call beside the requests that it has.
+// takes reports whether a request fits into the call, in addition to the requests that are
+// already in it.
 func (c *call) takes(r *enforcement.Request) bool {
 	if len(c.requests) == 0 {
 		return true
@@ -232,7 +235,7 @@ func (c *call) takes(r *enforcement.Request) bool {
 	return true
 }
 
-// add appends a request to the call. fill or fail later sets the outcome.
+// add appends a request to the call. A later call of fill or fail sets its outcome.
 func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 	s := span{request: r, outcome: out, mode: r.Mode, from: len(c.charges), where: len(c.where)}
 	group := s.from // index of the first merged charge of the current group

@@ -47,7 +47,7 @@ func (c *call) plain() bool {
 	return len(c.costs) <= maxNumbers
 }
 
-// appendBatch appends the part of ARGV that only batch.lua has.
+// appendBatch appends the part of ARGV that only batch.lua reads.
 func (c *call) appendBatch(b []byte, markers byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.requests)))
 	b = append(b, byte(len(c.costs)), byte(len(c.records)), markers)
@@ -80,8 +80,8 @@ func (c *call) appendBatch(b []byte, markers byte) []byte {
 	return b
 }
 
-// appendIdentity appends what identifies an idempotent request or a reservation in its
-// record.
+// appendIdentity appends the IDs and hashes by which a record identifies an idempotent request
+// or a reservation.
 func (s *span) appendIdentity(b []byte) []byte {
 	switch r := s.request; {
 	case r.Idempotent():
@@ -94,7 +94,7 @@ func (s *span) appendIdentity(b []byte) []byte {
 	return b
 }
 
-// appendTake appends the part of ARGV that only take.lua has.
+// appendTake appends the part of ARGV that only take.lua reads.
 func (c *call) appendTake(b []byte, plain int, markers byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(plain))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.params)))

@@ -188,7 +188,7 @@ func (ln *lane) mayStart() bool {
 	return ln.charges >= callCells || time.Since(ln.started) >= stuckAfter
 }
 
-// A part says how many requests of one waiter a call carries.
+// A part says how many requests of one waiter are in a call.
 type part struct {
 	waiter *waiter
 	count  int

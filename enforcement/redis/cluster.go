@@ -22,11 +22,12 @@ import (
 // server this node does not know yet.
 const redirectPause = 3 * time.Millisecond
 
-// nonLocal is a part of the error of a script that looked for a key beside KEYS while its
-// slot moved.
+// nonLocal is a part of the error message of a script that accessed a key on another server,
+// because its slot moves.
 const nonLocal = "access a non local key"
 
-// movesSlot reports whether an error reply says that a slot moves or has moved.
+// movesSlot reports whether an error reply says that the slot is moving or has moved to another
+// server.
 func movesSlot(err error) bool {
 	switch errorCode(err.Error()) {
 	case "MOVED", "ASK", "TRYAGAIN":
@@ -44,7 +45,7 @@ type cluster struct {
 
 	servers sync.Map // address -> *server
 	mu      sync.Mutex
-	masters []string // addresses of the masters, sorted, as of the last look
+	masters []string // addresses of the masters, sorted; set by look
 }
 
 // A server is one server of a cluster with its circuit breaker. Its breaker opens when a
@@ -63,8 +64,8 @@ type server struct {
 	err   error              // why open is set
 }
 
-// A route is the server to which a redirected call is sent. The zero route stands for the
-// server of the home.
+// A route is the server to which a redirected call is sent. The zero route means the server
+// that has the home.
 type route struct {
 	server *server
 	asking bool // the slot is moving to the server
@@ -97,8 +98,8 @@ func (cl *cluster) of(ctx context.Context, home string) (*server, *redis.Client,
 	return cl.server(client.Options().Addr), client, nil
 }
 
-// target returns the server to which a call is sent, and its client. It fails without a
-// connection if the breaker of the server is open.
+// target returns the server to which a call must be sent, and its client. If the breaker of the
+// server is open, target returns an error without opening a connection.
 func (l *Limiter) target(c *call) (s *server, client *redis.Client, err error) {
 	if s = c.route.server; s != nil {
 		client = s.calls.Load()
@@ -183,8 +184,8 @@ func (l *Limiter) redirected(c *call, err error) bool {
 	return true
 }
 
-// named returns the server with the address of a redirection, or nil if this node has no
-// client for it. An address without a host has that of the server that replied.
+// named returns the server whose address is in a redirection, or nil if this node has no client
+// for it. If the address has no host, the host is that of the server that replied.
 func (cl *cluster) named(address string, from *server) *server {
 	if strings.HasPrefix(address, ":") && from != nil {
 		host, _, _ := net.SplitHostPort(from.address)
@@ -196,7 +197,7 @@ func (cl *cluster) named(address string, from *server) *server {
 	return nil
 }
 
-// renew creates the context of the calls from now on.
+// renew creates the context for calls that start from now on.
 func (s *server) renew() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.while.Store(&ctx)
@@ -252,8 +253,8 @@ func (cl *cluster) probe(ctx context.Context, s *server) error {
 	return err
 }
 
-// look probes all masters. With reload, it first asks the cluster which servers these
-// are. So a failover or a moved slot is noticed without traffic.
+// look probes all masters. If reload is true, it first reads from the cluster which servers are
+// masters. So this node notices a failover or a moved slot even without traffic.
 func (cl *cluster) look(ctx context.Context, reload bool) {
 	if !reload {
 		var probes sync.WaitGroup
@@ -274,7 +275,7 @@ func (cl *cluster) look(ctx context.Context, reload bool) {
 		return nil
 	})
 	if err != nil || ctx.Err() != nil {
-		return // no server tells the slots; the masters known so far stay
+		return // no server returned the slots; the known masters stay
 	}
 	slices.Sort(masters)
 	masters = slices.Compact(masters)
@@ -298,7 +299,7 @@ func (cl *cluster) anyOpen() bool {
 	return slices.ContainsFunc(cl.lastMasters(), func(address string) bool { return cl.server(address).open.Load() })
 }
 
-// describe completes the status of a cluster by its servers.
+// describe sets the fields of the status that summarize the servers of a cluster.
 func (cl *cluster) describe(status *Status) {
 	masters, away := cl.lastMasters(), 0
 	for _, address := range masters {

@@ -60,10 +60,9 @@ type Config struct {
 	// simulations. All keys then expire after an hour, whatever the window. Now must be
 	// nil for real traffic. Default: nil.
 	Now func() int64
-	// Durable makes the Limiter decide a durable request only if Redis has all counters.
-	// While it has not, the verdict is Lost, until [Limiter.KeepRestored] has restored
-	// them. Durable has no effect with Now. Default: off, as for a Limiter without a
-	// journal.
+	// Durable makes the Limiter decide a durable request only if Redis has all durable
+	// counters. Otherwise the verdict is Lost, until [Limiter.KeepRestored] has restored them.
+	// Durable has no effect if Now is set. Default: off, as for a Limiter without a journal.
 	Durable bool
 	// Node is the ID of this node, as [enforcement.Journal] returns it. It is used only with
 	// Durable. Default: a random ID.
@@ -100,8 +99,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// options returns the options of the go-redis client. It disables the client's retries,
-// because a script that is sent twice charges twice.
+// options returns the options of the go-redis client. It disables the client's retries, because
+// a script that is sent twice charges twice.
 func (c *Config) options() (*redis.UniversalOptions, error) {
 	o, err := parseURL(c.URL)
 	if err != nil {

@@ -9,20 +9,20 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// denials is a memory of the counters of denied requests. For at most denialAge, this
-// node denies such a request again without a call to Redis. It computes the decision
-// from the remembered states at the estimated time of the server.
+// denials remembers the counters of denied requests. For at most denialAge, this node denies
+// such a request again without a call to Redis. It computes the decision from the remembered
+// states at the estimated time of the server.
 //
-// A counter that only grows keeps denying, so the decision is the same as that of the
-// server. It differs only if another node returned units: by a refund, a reset, or a
-// returned lease. This node sees such units after at most denialAge. Every reply to
-// this node updates the remembered states. If the numbers of a limit change, its
-// requests have another meter or revision, for which nothing is remembered.
+// As long as a counter only grows, it keeps denying, so the decision is the same as that of the
+// server. It differs only if another node returned units: by a refund, a reset, or a returned
+// lease. This node sees such units after at most denialAge. Every reply to this node updates
+// the remembered states. If the numbers of a limit change, its requests have another meter or
+// revision, for which nothing is remembered.
 //
-// The memory decides only requests with mode Enforce and without Idempotency. It
+// Only requests with mode Enforce and without Idempotency are decided from memory. The memory
 // is a hash table of fixed size. A new entry replaces the entry in its slot.
 type denials struct {
-	slots    []atomic.Pointer[denial] // by cell
+	slots    []atomic.Pointer[denial] // by a hash of the counter's key
 	mask     uint64
 	answered atomic.Int64
 }
@@ -33,7 +33,7 @@ const (
 	denialCharges = 32        // most charges of a remembered request
 )
 
-// A denial is the state of one counter from a reply of the server. It is immutable.
+// A denial is the remembered state of one counter, from a reply of the server. It is immutable.
 type denial struct {
 	home  string
 	key   enforcement.Key
@@ -44,8 +44,8 @@ type denial struct {
 	state enforcement.State
 }
 
-// open allocates the table. slots is the number of counters. 0 selects the default; a
-// negative number disables the memory.
+// open allocates the table. slots is the number of counters that can be remembered. 0 selects
+// the default; a negative number disables the memory.
 func (ds *denials) open(slots int) {
 	if slots < 0 {
 		return
@@ -63,8 +63,8 @@ func (ds *denials) slot(k *enforcement.Key) *atomic.Pointer[denial] {
 	return &ds.slots[h>>32&ds.mask]
 }
 
-// note stores the counters of a denied request. After any other request, it only
-// updates counters that are already stored.
+// note remembers the counters of a denied request. After any other request, it only updates
+// counters that are already remembered.
 func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
 	if len(ds.slots) == 0 || r.Mode == enforcement.Peek {
 		return
@@ -105,10 +105,10 @@ func (ds *denials) drop(home string, key *enforcement.Key, at int64) {
 	}
 }
 
-// settlesOn reports whether the state, after it was settled at the time at, still leads
-// to exact results when it is settled again later. It does not for a bucket whose former
-// numbers stay in force after at. It does not either if the caller has an older revision
-// than the state, because that drops the fraction of a unit.
+// settlesOn reports whether the state, which was settled at the time at, can be settled again
+// later with exact results. It returns false for a bucket whose former numbers stay in force
+// after at. It also returns false if the caller has an older revision than the state, because
+// settling then drops the fraction of a unit.
 func settlesOn(c *enforcement.Charge, s *enforcement.State, at int64) bool {
 	if !c.Meter.Algorithm.Bucket() {
 		return true

@@ -26,8 +26,8 @@ type Examination struct {
 	// those of the cluster that the URL names; without one, both are 0.
 	InCluster         bool
 	Masters, Replicas int
-	// WholeOnly reports whether all servers of the cluster refuse calls while a slot has no
-	// server (cluster-require-full-coverage).
+	// WholeOnly reports whether the cluster rejects all calls while a slot has no server
+	// (cluster-require-full-coverage).
 	WholeOnly bool
 	// Sentinels reports whether Sentinels named the server.
 	Sentinels bool
@@ -77,7 +77,7 @@ func Examine(ctx context.Context, config Config) (e Examination, err error) {
 	return e, nil
 }
 
-// ofCluster counts the servers of a cluster.
+// ofCluster counts the masters and replicas of a cluster.
 func (e *Examination) ofCluster(ctx context.Context, cluster *redis.ClusterClient) error {
 	//lint:ignore SA1019 CLUSTER SHARDS needs Redis 7.0
 	slots, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // the same

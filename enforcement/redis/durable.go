@@ -33,8 +33,9 @@ var (
 	restoreScript = newBody(scriptText("restore.lua"))
 )
 
-// The ends of the names of keys of a home. No counter, count of keys, or mark of a full
-// tenant has one of these names: they end in another letter, or are longer or shorter.
+// The last characters of the names of keys that belong to a home. No other key has one of these
+// names: counters, counts of keys, and marks of full tenants end in another letter, or are
+// longer or shorter.
 const (
 	markerKey = "d"
 	lockKey   = "dl"
@@ -53,17 +54,17 @@ func (l *Limiter) markerHome(home string) string {
 	return home
 }
 
-// durable knows which homes have lost durable counters.
+// durable records which homes have lost durable counters.
 type durable struct {
 	on      bool
-	noticed chan struct{} // has one token if KeepRestored should look
+	noticed chan struct{} // has one token if KeepRestored should check the markers
 	count   atomic.Int32  // length of lost
 
 	mu       sync.Mutex
-	lost     map[string]bool // the homes without a marker
-	homes    map[string]bool // every home of which this node checks the marker
-	since    time.Time       // of the first one in lost; zero if there is none
-	restored int64           // number of restorations, by any node
+	lost     map[string]bool // homes without a marker
+	homes    map[string]bool // homes whose marker this node checks
+	since    time.Time       // time at which the first home was added to lost; zero if lost is empty
+	restored int64           // number of restorations that this node noticed
 }
 
 func (d *durable) open(on bool) {
@@ -71,7 +72,7 @@ func (d *durable) open(on bool) {
 	d.lost, d.homes = map[string]bool{}, map[string]bool{}
 }
 
-// suspect makes KeepRestored check the markers.
+// suspect makes KeepRestored check the markers soon.
 func (d *durable) suspect() {
 	select {
 	case d.noticed <- struct{}{}:
@@ -79,7 +80,7 @@ func (d *durable) suspect() {
 	}
 }
 
-// lose records that a home has no marker.
+// lose records that a home has no marker, so that its durable counters are lost.
 func (d *durable) lose(home string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,7 +94,7 @@ func (d *durable) lose(home string) {
 	d.suspect()
 }
 
-// regain records that a home has its marker.
+// regain records that a home has its marker, so that its durable counters are restored.
 func (d *durable) regain(home string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,7 +132,7 @@ func (l *Limiter) isLost(r *enforcement.Request) bool {
 	return l.durable.count.Load() > 0 && r.Durable() && l.durable.isLost(l.markerHome(r.Home))
 }
 
-// dropDurable removes the durable requests from a call. Their verdict is Lost.
+// dropDurable removes the durable requests from a call, and sets their verdict to Lost.
 func (c *call) dropDurable() {
 	others := slices.DeleteFunc(slices.Clone(c.requests), func(s span) bool {
 		durable := s.request.Durable()
@@ -166,13 +167,13 @@ func (l *Limiter) confirmKeys(home string) []string {
 	return []string{l.durableKey(home, markerKey), l.durableKey(home, "m")}
 }
 
-// moved reports whether a server replied that another one has the keys.
+// moved reports whether an error reply says that another server has the keys.
 func moved(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN")
 }
 
-// confirm deletes the marker of a home if it is not that of the server. It reports whether
-// there is one.
+// confirm runs confirm.lua, which deletes the marker of a home if it does not belong to the
+// server. It returns whether a marker exists.
 func (l *Limiter) confirm(ctx context.Context, home string) (bool, error) {
 	n, err := l.probe.Eval(ctx, confirmScript.text, l.confirmKeys(home)).Int64()
 	if err != nil {

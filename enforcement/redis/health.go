@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	breakAfter    = 5                      // the breaker opens after this number of unanswered calls in a row
-	suspectAfter  = 1                      // a probe is sent when a call has waited for so many slices
-	silentAfter   = 4                      // a probe is silent after so many slices; suspectAfter+silentAfter is the timeout of a call
+	breakAfter   = 5 // number of unanswered calls in a row that opens the breaker
+	suspectAfter = 1 // number of slices that a call waits before a probe is sent
+	// Number of slices after which a probe is silent; suspectAfter+silentAfter is the timeout
+	// of a call.
+	silentAfter   = 4
 	probeEvery    = 200 * time.Millisecond // interval of probes while the breaker is open, plus or minus a quarter
 	lookEvery     = time.Second            // interval of probes while the breaker is closed and no call is made
 	policyEvery   = time.Minute
@@ -183,7 +185,7 @@ func (h *health) lastError() error {
 	return h.err
 }
 
-// unanswered records a call that was written and got no answer.
+// unanswered records that a call was written to a connection and got no answer in time.
 func (l *Limiter) unanswered(err error) {
 	h := &l.health
 	if h.failures.Add(1) >= breakAfter || h.silent.Load() {
@@ -198,7 +200,7 @@ func (l *Limiter) unanswered(err error) {
 func (h *health) suspect() bool {
 	select {
 	case h.asked <- struct{}{}:
-	default: // asked already
+	default: // a request for a probe is already pending
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -250,7 +252,7 @@ func (l *Limiter) answered(sent time.Time) {
 	l.config.Observe(time.Since(sent))
 }
 
-// tryAgain checks whether Redis answers again, if Run is not running. At most one
+// tryAgain checks whether Redis answers again. It does so only if Run does not run. Only one
 // caller at a time makes the check.
 func (l *Limiter) tryAgain(ctx context.Context) bool {
 	h, now := &l.health, time.Now()
@@ -407,8 +409,8 @@ func (l *Limiter) inspect(ctx context.Context) (version string, refusal, err err
 	return version, refusal, err
 }
 
-// checkEviction refuses a Redis that may evict counters, if Config.Strict is set. It is
-// silent for a Redis that was accepted before: then only a warning follows.
+// checkEviction returns an error for a Redis that may evict counters, if Config.Strict is set.
+// It returns none for a Redis that this node has already used: for that, Run logs a warning.
 func (l *Limiter) checkEviction(ctx context.Context) (refusal, err error) {
 	l.health.mu.Lock()
 	known := l.health.version != ""

@@ -46,7 +46,7 @@ func (l *Limiter) Draw(ctx context.Context, draws []enforcement.Draw, drawn []en
 	}
 }
 
-// draw performs draws with one run of lease.lua.
+// draw makes draws with one run of lease.lua.
 func (l *Limiter) draw(ctx context.Context, draws []enforcement.Draw, drawn []enforcement.Drawn) {
 	var b []byte
 	err := l.mayDraw(ctx, draws)
@@ -74,8 +74,8 @@ func (l *Limiter) draw(ctx context.Context, draws []enforcement.Draw, drawn []en
 	}
 }
 
-// mayDraw returns the reason why no draw can be made now, or nil. On a cluster, all draws
-// are of one home.
+// mayDraw returns the reason why no draw can be made now, or nil. On a cluster, all draws must
+// be of one home.
 func (l *Limiter) mayDraw(ctx context.Context, draws []enforcement.Draw) error {
 	if l.cluster == nil || len(draws) == 0 {
 		return nil

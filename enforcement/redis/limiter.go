@@ -33,9 +33,9 @@ type Limiter struct {
 
 var _ enforcement.Limiter = (*Limiter)(nil)
 
-// init disables the log of go-redis about failed connections, which goes to standard error. This
-// package reports a failure once, with its Logger and in Status. The setting of go-redis is global
-// and has no lock, so init changes it before any client exists.
+// init disables the log of go-redis about failed connections, which goes to standard error.
+// This package reports a failure once, with its Logger and in Status. The setting of go-redis
+// is global and has no lock. So init changes it before any client exists.
 func init() { redis.SetLogger(quiet{}) }
 
 type quiet struct{}
@@ -107,7 +107,7 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	l.takeHomes(ctx, requests, outcomes, numbers)
 }
 
-// admit returns the reason why no call may be sent now. It returns nil if a call may be sent.
+// admit returns the reason why no call may be sent now, or nil if a call may be sent.
 func (l *Limiter) admit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, err)
@@ -118,10 +118,10 @@ func (l *Limiter) admit(ctx context.Context) error {
 	return fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, l.health.lastError())
 }
 
-// selectForCall returns the indexes of the requests that Redis must decide. nil means
-// all requests. It sets the outcomes of the others: invalid requests, durable ones whose
-// counters are lost, and those that the memory of denials can deny. Once a request needs Redis, the requests after it
-// need Redis too, because the earlier request may change their counters.
+// selectForCall returns the indexes of the requests that Redis must decide; nil means all of
+// them. It sets the outcomes of the others: invalid requests, durable ones whose counters are
+// lost, and those that are denied from the memory of denials. If Redis must decide a request,
+// it must also decide all later ones, because the first may change their counters.
 func (l *Limiter) selectForCall(requests []enforcement.Request, outcomes []enforcement.Outcome) (numbers []int) {
 	needsRedis := false // an earlier request of this Take needs Redis
 	for i := range requests {
@@ -303,8 +303,8 @@ func (l *Limiter) conclude(c *call, answer *reply, err error) {
 	}
 }
 
-// earlier returns the error for a request that was not sent, because an earlier request of the same
-// Take was not decided.
+// earlier returns the error for a request that was not sent, because an earlier request of the
+// same Take was not decided. err is the error of that request.
 func earlier(err error) error {
 	return fmt.Errorf("redis: %w: an earlier call of the batch: %w", enforcement.ErrNotReached, err)
 }
@@ -325,7 +325,7 @@ func (l *Limiter) send(c *call) (reply, error) {
 	return c.readReply(b)
 }
 
-// answers probes the server of a call that was not sent, and reports whether it answers.
+// answers probes the server of a call that was not sent. It reports whether the server answers.
 func (l *Limiter) answers(c *call) bool {
 	if l.cluster != nil {
 		return c.asked != nil && l.cluster.probe(context.Background(), c.asked) == nil

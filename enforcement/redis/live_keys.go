@@ -32,11 +32,10 @@ const (
 
 var keysScript = newBody(scriptText("keys.lua"))
 
-// live counts the live keys in Redis, for each tenant and limit. For each time
-// interval, a node records how many keys its calls created or extended that expire in
-// it. In the background, it adds these numbers to counts in Redis. The counts therefore
-// include the keys of all nodes and survive the nodes, and a check needs no further
-// call.
+// live counts the live keys in Redis, for each tenant and limit. The time is divided into
+// intervals. For each interval, this node counts how many of the keys that it wrote expire in
+// it. In the background, it adds these numbers to counts in Redis. So the counts include the
+// keys of all nodes, they survive a node, and a check needs no further call.
 type live struct {
 	bound int64
 	off   bool         // set by a benchmark that measures the cost of counting
@@ -53,7 +52,7 @@ type live struct {
 
 type limitID struct{ tenant, cell uint32 }
 
-// limitKeys counts the keys of one limit of a tenant.
+// limitKeys has the counts of the keys of one limit of a tenant.
 type limitKeys struct {
 	id      limitID
 	tenant  *tenantKeys
@@ -68,7 +67,7 @@ type limitKeys struct {
 	used    time.Time
 }
 
-// tenantKeys sums the keys of those limits of a tenant that Redis counts.
+// tenantKeys has the sums of the keys of a tenant, over those limits that Redis counts.
 type tenantKeys struct {
 	alive, bytes, bound int64
 	limits              int
@@ -128,8 +127,8 @@ func partWidth(m *enforcement.Meter) int64 {
 	return max(int64(min(life, math.MaxInt64/4))/liveParts, leastPart)
 }
 
-// note counts the keys that a decided call created, extended and deleted. now is the
-// time by the clock of Redis.
+// note counts the keys that a decided call created, extended or deleted. now is the time of
+// Redis.
 func (v *live) note(c *call, now int64) {
 	for i := range c.cells {
 		cell := &c.cells[i]
@@ -163,19 +162,20 @@ func (v *live) note(c *call, now int64) {
 	}
 }
 
-// recordMeter has the life of a record.
+// recordMeter is a meter with the same lifetime as an idempotency record. It is used to count
+// records as keys.
 var recordMeter = enforcement.Limit{
 	Algorithm: enforcement.FixedWindow, Quota: 1, Window: enforcement.IdempotencyPeriod,
 }.Compile(1)
 
-// recordKeys returns the number of keys for which a record with a number of charges
-// counts, because it takes as much memory.
+// recordKeys returns the number of keys as which a record with the given number of charges is
+// counted. A record takes the memory of so many keys.
 func recordKeys(charges int) int64 {
 	return int64(recordBytes+chargedSize*charges+keyBytes-1) / keyBytes
 }
 
-// change records that n keys of a limit now expire at the time after, and no longer at the time
-// before. A time of 0 means that the keys did not exist before, or do not exist after.
+// change records that n keys of a limit expire at the time after, instead of the time before.
+// before is 0 if the keys are new, and after is 0 if they were deleted.
 func (v *live) change(cell *cell, m *enforcement.Meter, before, after, now, n int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -202,7 +202,7 @@ func (v *live) wake() {
 	}
 }
 
-// share records that an overflow counter decided for a key.
+// share records that the overflow counter of a limit decided for a key.
 func (v *live) share(cell *cell, m *enforcement.Meter) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -214,9 +214,9 @@ func (v *live) share(cell *cell, m *enforcement.Meter) {
 	}
 }
 
-// limit returns the key counts of a cell's limit, and creates them if necessary. It
-// updates the bound of the tenant, and the length of intervals and the weight of the
-// limit. The caller holds v.mu.
+// limit returns the key counts of a cell's limit. It creates them if necessary. It also updates
+// the bound of the tenant, and the interval length and the weight of the limit. The caller must
+// hold v.mu.
 func (v *live) limit(cell *cell, m *enforcement.Meter) *limitKeys {
 	id := limitID{cell.key.Tenant, cell.key.Cell}
 	k, width := v.limits[id], partWidth(m)
@@ -237,8 +237,8 @@ func (v *live) limit(cell *cell, m *enforcement.Meter) *limitKeys {
 	return k
 }
 
-// full reports whether a request is from a full tenant, so that take.lua must decide
-// it. A wrong result costs a second call, but the decision stays right.
+// full reports whether a request is from a full tenant. Then take.lua must decide it. A wrong
+// result costs a second call to Redis, but does not change the decision.
 func (v *live) full(r *enforcement.Request) bool {
 	if v.busy.Load() == 0 || len(r.Charges) == 0 {
 		return false
@@ -267,7 +267,7 @@ func (v *live) fill(k *limitKeys) {
 	v.busy.Store(int32(len(v.filled)))
 }
 
-// A push is the report of one limit to Redis.
+// A push is a report to Redis about the keys of one limit.
 type push struct {
 	limit   *limitKeys
 	width   int64
@@ -277,8 +277,8 @@ type push struct {
 	command *redis.Cmd
 }
 
-// countKeys adds the changes that this node recorded to the counts in Redis. It reports
-// limits with enough changes, and limits of tenants near their bound.
+// countKeys sends reports to Redis about limits with many changes, and about limits of tenants
+// near their bound. Each report adds the recorded changes to the counts in Redis.
 func (l *Limiter) countKeys(ctx context.Context) {
 	pushes := l.live.due(time.Now())
 	if len(pushes) == 0 {
@@ -302,7 +302,7 @@ func (l *Limiter) countKeys(ctx context.Context) {
 	l.live.pushed(pushes)
 }
 
-// due returns the reports to send now and clears their changes.
+// due returns the reports to send now, and resets the changes in them to 0.
 func (v *live) due(now time.Time) (pushes []push) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -349,8 +349,8 @@ func (v *live) sweep(now time.Time) {
 	}
 }
 
-// pushed handles the replies. It keeps changes that Redis did not accept for the next
-// report.
+// pushed handles the replies to reports. If Redis did not accept a report, its changes are kept
+// for the next one.
 func (v *live) pushed(pushes []push) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -381,9 +381,9 @@ type TenantKeys struct {
 	Full        bool // new keys share overflow counters
 }
 
-// Tenants returns the tenants that are closest to their maximum number of live keys, as far as this
-// node knows. It knows the tenants whose keys it has reported to Redis, and those for whose
-// requests an overflow counter decided.
+// Tenants returns the tenants that are closest to their maximum number of live keys. It
+// includes only tenants whose keys this node has reported to Redis, and tenants for which an
+// overflow counter decided a request of this node.
 func (l *Limiter) Tenants() (list []TenantKeys) {
 	v, now := &l.live, time.Now()
 	v.mu.Lock()
@@ -438,8 +438,8 @@ func (l *Limiter) KeysOf(ctx context.Context, home string, tenant uint32, cells 
 	return found, nil
 }
 
-// liveIn returns the number of live keys at a time and the bytes of a key, from the value
-// of keys.lua.
+// liveIn returns the number of keys that are live at the time now, and the bytes of one key.
+// value is the value that keys.lua stores for a limit.
 func liveIn(value string, now int64) (n, weight int64) {
 	head, parts, _ := strings.Cut(value, " ")
 	first, second, _ := strings.Cut(head, ",")
@@ -458,8 +458,8 @@ func liveIn(value string, now int64) (n, weight int64) {
 	return n, weight
 }
 
-// unsent returns by how many the keys of a limit changed since this node's last report,
-// and the bytes of a key, or 0 if this node does not know the limit.
+// unsent returns the change of the number of a limit's keys since this node's last report, and
+// the bytes of one key. If this node does not know the limit, both are 0.
 func (v *live) unsent(id limitID) (n, weight int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

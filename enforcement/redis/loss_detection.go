@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	pulseEvery = 400 * time.Millisecond // while the breaker is closed
-	// refusedFor is the time after the last failed write for which Redis counts as
-	// refusing writes. Without it, the status of a server near its memory limit would
-	// change with each call.
+	pulseEvery = 400 * time.Millisecond // interval of pulses while the breaker is closed
+	// refusedFor is the minimum time for which Redis counts as rejecting writes after a failed
+	// write. Without it, the status of a server near its memory limit would change with each
+	// call.
 	refusedFor = time.Second
 )
 
@@ -37,9 +37,9 @@ type Refusal struct {
 	Answer string
 }
 
-// A Loss describes a loss of data in Redis that this node noticed.
+// A Loss describes a loss of data in Redis, as far as this node knows.
 type Loss struct {
-	// At is the time at which this node noticed the loss. It is zero without a loss.
+	// At is the time at which this node noticed the loss. It is zero if there was no loss.
 	At time.Time
 	// Restarted reports that the server process is a new one.
 	Restarted bool
@@ -66,9 +66,9 @@ func (l Loss) String() string {
 	return "Redis " + cause + " and has no counts after " + l.Newest.UTC().Format(time.RFC3339)
 }
 
-// marks has the last known values of the marker keys. This node detects lost data by
-// comparing them with the values in Redis. There is one pair of marker keys, or on a
-// cluster one pair for each home. health.mu guards all fields but node.
+// marks has the marker keys as this node last read them. The node detects lost data by
+// comparing them with the markers in Redis. There is one pair of marker keys; on a cluster,
+// there is a pair for each home. health.mu guards all fields but node.
 type marks struct {
 	node  string          // suffix of the names of the marker keys of this node
 	last  map[string]mark // by home
@@ -177,8 +177,8 @@ func readPulse(home string, command *redis.Cmd) (r pulseReply, err error) {
 	return r, nil
 }
 
-// compare compares the replies for the markers with those of the last pulse, and
-// records a loss of data.
+// compare compares the markers in the replies with those of the last pulse. If they show a loss
+// of data, it records the loss.
 func (l *Limiter) compare(ctx context.Context, replies []pulseReply) {
 	h := &l.health
 	h.mu.Lock()
@@ -261,7 +261,7 @@ func (l *Limiter) refusedBy(answer string) {
 	code := errorCode(answer)
 	switch code {
 	case "NOSCRIPT", "MOVED", "ASK", "TRYAGAIN":
-		return // these errors do not concern writes
+		return // these errors are not about writes
 	case "":
 		if strings.Contains(answer, nonLocal) {
 			return // a slot is moving

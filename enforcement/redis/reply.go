@@ -9,9 +9,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// The first byte of a cell in the reply is the kind of its state, which determines the
-// bytes that follow. The head of scripts/take.lua describes the format. The sizes are
-// in bytes.
+// The kinds of a cell's state in a reply. The first byte of a state is its kind, which
+// determines the bytes that follow. The head of scripts/take.lua describes the format.
 const (
 	stateAbsent     = 0
 	statePlain      = 1
@@ -28,7 +27,7 @@ const (
 	leaseSize = 27 // size of a lease of a concurrency limit
 )
 
-// The verdicts of the script on idempotent requests. The others are those of enforcement.
+// The verdicts of the script that no value of enforcement.Verdict corresponds to.
 const (
 	verdictRepeated = 3
 	verdictReused   = 4
@@ -95,8 +94,8 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 	return r, nil
 }
 
-// readRecords stores the records at the beginning of b in the requests that they decide. It
-// returns the rest of b.
+// readRecords reads the records at the start of b, and stores each in the request that it
+// decides. It returns the rest of b.
 func (c *call) readRecords(verdicts, b []byte) (rest []byte, err error) {
 	for i := range c.requests {
 		if verdicts[i] != verdictRepeated {
@@ -119,8 +118,8 @@ func (c *call) readRecords(verdicts, b []byte) (rest []byte, err error) {
 	return b, nil
 }
 
-// join makes all cells of one limit that use the overflow counter one cell. The charges
-// of one group on that cell become one charge. take.lua does the same.
+// join merges cells: all cells of one limit that use the overflow counter become one cell. The
+// charges of one group on this cell become one charge. take.lua does the same.
 func (c *call) join() {
 	for i := range c.cells {
 		if !c.cells[i].shared {
@@ -225,9 +224,9 @@ func intAt(b []byte, at, size int) int64 {
 	return int64(n<<unused) >> unused
 }
 
-// replay decides one request again in Go, from the states that the script read. It
-// fills in the outcome except for the verdict of the script, and returns its own
-// verdict for comparison.
+// replay decides one request again in Go, from the states that the script read. It sets the
+// outcome, except the verdict. It returns its own verdict, to compare it with that of the
+// script.
 func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.Verdict {
 	verdict, write := enforcement.Granted, true
 	c.used, c.saved = c.used[:0], c.saved[:0]
@@ -268,9 +267,9 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 	return verdict
 }
 
-// checkGroup settles the cells of the charges from..to, which are one group. It reports
-// whether the group can be charged. units is the number of units to charge, which is
-// less than the cost only for TakeUpTo.
+// checkGroup settles the cells of the charges from..to-1, which are one group. It returns
+// whether the group can be charged. units is the number of units to charge, which is less than
+// the cost only for TakeUpTo.
 func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units int64) {
 	most := c.largestCost(from, to)
 	fits, units = true, most
@@ -306,7 +305,7 @@ func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units in
 	return fits, units
 }
 
-// largestCost returns the largest cost of the charges from..to.
+// largestCost returns the largest cost of the charges from..to-1.
 func (c *call) largestCost(from, to int) (most int64) {
 	for k := from; k < to; k++ {
 		most = max(most, c.charges[k].cost)
@@ -355,8 +354,8 @@ func (c *call) apply(s *span, from, to int, now, units int64, out *enforcement.O
 	}
 }
 
-// lease returns the lease of a request for one of its charges. On an overflow counter, its
-// ID depends on the key of the charge.
+// lease returns the lease of a request for one of its charges. On an overflow counter, the ID
+// of the lease depends on the key of the charge.
 func (c *call) lease(s *span, m *merged) enforcement.Lease {
 	l := s.request.Lease
 	if c.cells[m.cell].shared {
@@ -407,7 +406,8 @@ func (c *call) fill(r *reply, now int64) (mismatches int) {
 	return mismatches
 }
 
-// repeat sets the outcome of a request that a record decided.
+// repeat sets the outcome of a request that a record decided, because an earlier request had
+// the same idempotency key.
 func (c *call) repeat(s *span, out *enforcement.Outcome) {
 	b := s.repeated
 	out.Verdict, out.Replayed = enforcement.Granted, true

@@ -23,8 +23,8 @@ const (
 	changesSize     = 29 // bytes of the fields that change, without the applied units
 )
 
-// appendTenantList and appendHomeList append the names of the lists of reservations. No
-// counter has such a name, because they are shorter than any name of a counter.
+// appendTenantList and appendHomeList append the names of the sorted sets that list
+// reservations. They are shorter than the name of any counter.
 func appendTenantList(b []byte, prefix, home string, tenant uint32) []byte {
 	b = append(append(append(append(b, prefix...), '{'), home...), '}')
 	return append(binary.AppendUvarint(b, uint64(tenant)), 'R')
@@ -34,8 +34,7 @@ func appendHomeList(b []byte, prefix, home string) []byte {
 	return append(append(append(append(b, prefix...), '{'), home...), '}', 'R')
 }
 
-// adjust decides a request with mode Adjust again in Go, from the states that the script
-// read.
+// adjust decides a request with mode Adjust again in Go, from the states that the script read.
 func (c *call) adjust(s *span, now int64) {
 	for k := s.from; k < s.to; k++ {
 		m := &c.charges[k]
@@ -54,7 +53,7 @@ func (c *call) adjust(s *span, now int64) {
 	}
 }
 
-// appendReservation appends the fields of a reservation. repeats is span.repeats.
+// appendReservation appends the fields of a reservation to ARGV. repeats is span.repeats.
 func appendReservation(b []byte, v *enforcement.Reservation, repeats int) []byte {
 	b = binary.LittleEndian.AppendUint32(b, v.Version)
 	b = append(b, boolByte(v.Ends)|boolByte(v.Due)<<1)
@@ -64,8 +63,8 @@ func appendReservation(b []byte, v *enforcement.Reservation, repeats int) []byte
 	return append(b, v.Data...)
 }
 
-// repeatReservation sets the outcome of a request that created or read a reservation, from
-// the record that was found.
+// repeatReservation sets the outcome of a request that read a reservation, or repeated the
+// request that created it. It uses the record that the script found.
 func (c *call) repeatReservation(s *span, out *enforcement.Outcome) {
 	if s.repeated[0] == idempotentKind {
 		s.repeated = s.repeated[17:] // without the kind and the hash of the request
@@ -120,8 +119,7 @@ func readRecord(b []byte) *enforcement.Record {
 	return r
 }
 
-// noteReservation counts the key of the record of a reservation that was created or
-// changed.
+// noteReservation counts the key of a reservation's record that a request created or changed.
 func (v *live) noteReservation(r *enforcement.Request, now int64) {
 	record := cell{home: r.Home, key: r.Reservation.Key, bound: r.MaxKeys}
 	after := now + r.Reservation.Life + r.Reservation.Kept
@@ -131,21 +129,22 @@ func (v *live) noteReservation(r *enforcement.Request, now int64) {
 	v.change(&record, reservationMeter, r.Reservation.Forgotten, after, now, reservationKeys)
 }
 
-// reservationKeys is the number of keys for which the record of a reservation and its places
-// in the lists count.
+// reservationKeys is the number of keys as which a reservation is counted, because its record
+// and its places in the lists take the memory of so many keys.
 const reservationKeys = 6
 
-// reservationMeter has the life of a typical record.
+// reservationMeter is a meter with the lifetime of a typical reservation record. It is used to
+// count records as keys.
 var reservationMeter = enforcement.Limit{
 	Algorithm: enforcement.FixedWindow, Quota: 1, Window: enforcement.IdempotencyPeriod,
 }.Compile(1)
 
-// sweepClaim is how long a node that lists due reservations is the only one. If it stops,
-// another node takes over after that time.
+// sweepClaim is how long one node is the only one that lists due reservations. If this node
+// stops, another one can take over after that time.
 const sweepClaim = 3 * time.Second
 
-// Due implements enforcement.Reserver. Only one node at a time gets reservations. The claim
-// only saves work: a reservation that two nodes end at the same time ends once.
+// Due implements enforcement.Reserver. It returns reservations on one node at a time. This only
+// saves work: a reservation that two nodes end at the same time ends once.
 func (l *Limiter) Due(ctx context.Context, most int) (due []enforcement.ReservationEntry, err error) {
 	claim := l.config.Prefix + "{00}S" // no counter has a name as short as this one
 	claimed, err := l.probe.SetNX(ctx, claim, l.health.marks.node, sweepClaim).Result()

@@ -16,29 +16,31 @@ import (
 const (
 	// restoreEvery is the interval of attempts while a home is lost.
 	restoreEvery = 50 * time.Millisecond
-	// restoreLock is how long the lock of a restoration is kept after its last step.
+	// restoreLock is the time after which the lock of a restoration expires, unless the
+	// restoration extends it.
 	restoreLock = 5 * time.Second
-	// flushesFor is how long a restoration waits for the other nodes to flush the states that
-	// they read. A node notices a loss by its pulse after at most 500 ms.
+	// flushesFor is the maximum time that a restoration waits for the other nodes to flush
+	// their states. A node notices a loss of data by its pulse, within 500 ms.
 	flushesFor = 2 * time.Second
-	// registeredFor is how long the key exists with which a node says that it has flushed.
+	// registeredFor is the lifetime of the key by which a node reports that it has flushed its
+	// states.
 	registeredFor = 10 * time.Second
-	// restoreCells is the largest number of counters of one call of restore.lua.
+	// restoreCells is the maximum number of counters that one call of restore.lua writes.
 	restoreCells = 250
 )
 
-// KeepRestored restores the durable counters after losses of data, until ctx ends. Then it
+// KeepRestored restores the durable counters after each loss of data, until ctx ends. Then it
 // returns nil. The Limiter needs Config.Durable.
 //
 // For each home without a marker, the nodes proceed as follows. Each node flushes the states
-// that it read last to the journal. One node takes a lock in Redis. It waits for the other nodes to flush, writes the states of
-// the journal to Redis, unless Redis has newer ones, and sets the marker. If it fails, its
-// lock expires, and another node begins.
+// that it has received to the journal. One node takes a lock in Redis. It waits for the other
+// nodes to flush. It writes the states in the journal to Redis, unless Redis has newer ones.
+// Then it sets the marker. If this node fails, its lock expires, and another node begins.
 func (l *Limiter) KeepRestored(ctx context.Context, j enforcement.Journal) error {
 	l.durable.suspect()
 	failing := false
 	for ctx.Err() == nil {
-		pause := pulseEvery // a node without durable checks also notices the marker
+		pause := pulseEvery // without durable checks too, a node must notice that the marker is set
 		if l.durable.count.Load() > 0 {
 			pause = restoreEvery
 		}
@@ -64,8 +66,8 @@ func (l *Limiter) KeepRestored(ctx context.Context, j enforcement.Journal) error
 	return nil
 }
 
-// Restored waits until this node has found that no home is lost. It returns at once if
-// Redis does not answer, and otherwise at the latest when ctx ends.
+// Restored waits until this node has found that no durable counters are lost. It returns at
+// once if Redis does not answer, and at the latest when ctx ends.
 func (l *Limiter) Restored(ctx context.Context) {
 	for l.health.closed.Load() && ctx.Err() == nil {
 		if found := l.findLost(ctx); found && l.durable.count.Load() == 0 {
@@ -75,7 +77,8 @@ func (l *Limiter) Restored(ctx context.Context) {
 	}
 }
 
-// findLost checks the markers of all known homes. It returns false if Redis did not answer.
+// findLost checks the markers of all known homes, and records which are missing. It returns
+// false if Redis did not answer.
 func (l *Limiter) findLost(ctx context.Context) bool {
 	for _, home := range l.durable.known(l.pulseHomes()) {
 		switch marked, err := l.confirm(ctx, home); {
@@ -91,7 +94,7 @@ func (l *Limiter) findLost(ctx context.Context) bool {
 	return true
 }
 
-// restoreLost makes one attempt to restore the lost homes.
+// restoreLost tries once to restore all homes whose durable counters are lost.
 func (l *Limiter) restoreLost(ctx context.Context, j enforcement.Journal) error {
 	if err := j.Flush(ctx); err != nil {
 		return fmt.Errorf("flush the journal: %w", err)
@@ -116,8 +119,8 @@ func (l *Limiter) restoreLost(ctx context.Context, j enforcement.Journal) error 
 	return nil
 }
 
-// restoreHome restores the counters of a home if this node gets the lock. Otherwise it
-// registers this node as flushed, and returns false.
+// restoreHome restores the counters of a home if this node gets the lock for it. Otherwise it
+// registers that this node has flushed its states, and returns false.
 func (l *Limiter) restoreHome(ctx context.Context, j enforcement.Journal, home string) (done bool, err error) {
 	lock, token := l.durableKey(home, lockKey), randomID()
 	locked, err := l.probe.SetNX(ctx, lock, token, restoreLock).Result()
@@ -154,8 +157,9 @@ func (l *Limiter) restoreHome(ctx context.Context, j enforcement.Journal, home s
 	return n == 1, err
 }
 
-// awaitFlushes waits until all other nodes have flushed, but at most flushesFor: a node that
-// crashed is in the list until its reports are too old.
+// awaitFlushes waits until all other nodes have registered that they flushed their states. It
+// waits for at most flushesFor, because a crashed node is in the list of nodes until its last
+// report is too old.
 func (l *Limiter) awaitFlushes(ctx context.Context, j enforcement.Journal, home, token string) error {
 	nodes, err := j.Nodes(ctx)
 	if err != nil {
@@ -190,7 +194,7 @@ func (l *Limiter) awaitFlushes(ctx context.Context, j enforcement.Journal, home,
 
 var errLockLost = errors.New("the lock of the restoration has expired, or Redis lost data again")
 
-// restore writes states to Redis, unless it has newer ones.
+// restore writes states to Redis. It does not replace newer states in Redis.
 func (l *Limiter) restore(ctx context.Context, lock, token string, states []enforcement.Stored) error {
 	keys, args := []string{lock}, []any{token, restoreLock.Milliseconds()}
 	for i := range states {
@@ -206,8 +210,8 @@ func (l *Limiter) restore(ctx context.Context, lock, token string, states []enfo
 	return nil
 }
 
-// appendStored appends a state in the form of restore.lua. It drops the fraction of a unit of
-// a bucket: a value with a fraction needs a later expiry, see cell.lua.
+// appendStored appends a state in the form that restore.lua reads. It drops the fraction of a
+// unit of a bucket: a value with a fraction needs a later expiry, see cell.lua.
 func appendStored(b []byte, s *enforcement.Stored) []byte {
 	state := s.State
 	bucket := s.Algorithm.Bucket()

@@ -14,9 +14,9 @@ var scriptFiles embed.FS
 // scripts has the scripts that decide requests. encode selects one of them for each call, by the
 // properties of its requests.
 type scripts struct {
-	take   script // decides every call
-	batch  script // decides plain calls
-	single script // decides a plain call with one charge
+	take   script // can decide every call
+	batch  script // decides calls without special requests; see call.plain
+	single script // decides such a call if it has one charge
 	only   bool   // set by tests that use only take.lua
 }
 
@@ -28,7 +28,8 @@ func newScripts() *scripts {
 	}
 }
 
-// A script has the text and hash of a script, and the number of calls that were encoded for it.
+// A script has the text and the hash of a Lua script, and the number of calls that were encoded
+// for it.
 type script struct {
 	body
 	calls atomic.Int64

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Bytes of a key in Redis, with what Redis stores for its name and its expiry.
+// The numbers of bytes that a key takes in Redis, including its name and its expiry.
 const (
 	keyBytes      = 160 // of a window or a bucket
 	recordBytes   = 234 // of a record, besides its charges
@@ -24,9 +24,9 @@ const (
 	leastPause = 2 * time.Millisecond
 )
 
-// weightOf returns the most bytes that a key of a meter can take in Redis. For a log this
-// is the size with as many entries as the quota allows. A log that exists gets each of
-// them, also while its tenant is full. The same holds for the leases of a concurrency limit.
+// weightOf returns the maximum number of bytes that a key of a meter can take in Redis. A log
+// counts with as many entries as its quota allows, because a log that exists can grow to this
+// size even while its tenant is full. The same holds for the leases of a concurrency limit.
 func weightOf(m *enforcement.Meter) int64 {
 	if m.Algorithm == enforcement.Concurrency {
 		return keyBytes + leaseBytes*min(m.Quota, enforcement.MaxLeases)
@@ -41,7 +41,7 @@ func weightOf(m *enforcement.Meter) int64 {
 	return logBytes + oldEntryBytes*entries
 }
 
-// memory has what a node knows about the memory of Redis. live.mu guards it.
+// memory has what this node knows about the memory of Redis. live.mu guards it.
 type memory struct {
 	used, most int64 // used_memory and maxmemory; most is 0 if it is unknown or unlimited
 	reserved   int64 // bytes of the keys of all tenants that Redis counts for this node
@@ -51,18 +51,19 @@ type memory struct {
 	told  time.Time // when the last report was sent
 }
 
-// grow records that this node made a key. It returns true if the node must report to
-// Redis now, because the keys since its last report are a large part of the memory.
+// grow records that this node made a key of weight bytes. It returns true if the node must
+// report to Redis now, because the keys since its last report take a large part of the memory.
 func (m *memory) grow(weight int64, now time.Time) bool {
 	m.grown += weight
 	return m.most > 0 && m.grown >= m.most/growths && now.Sub(m.told) >= leastPause
 }
 
-// share returns how many bytes the keys of one tenant may take. That is half of maxmemory
-// while Redis has enough memory. Above scarceFrom of maxmemory, it is at most twice the
-// average of the tenants, and declines with the free memory: to the average in the middle,
-// and to 0 when the memory is full. So all tenants stop before that, those with most keys
-// first. Memory that logs have not filled yet counts as used.
+// share returns how many bytes the keys of one tenant may take. While Redis has enough memory,
+// that is half of maxmemory. Above scarceFrom of maxmemory, it is at most twice the average of
+// the tenants, and it falls with the free memory: to the average in the middle, and to 0 when
+// the memory is full. So the tenants with the most keys reach their bound first, and all
+// tenants reach it before the memory is full. Memory that logs have not filled yet counts as
+// used.
 func (m *memory) share() float64 {
 	if m.most == 0 {
 		return math.Inf(1)
@@ -76,8 +77,8 @@ func (m *memory) share() float64 {
 	return min(half, 2*average*max(free, 0)/(1-scarceFrom))
 }
 
-// boundOf returns the number of keys that a tenant may have, if the others are like those
-// that it has. The caller holds v.mu.
+// boundOf returns the maximum number of keys of a tenant, assuming that new keys are as large
+// as its present ones on average. The caller must hold v.mu.
 func (v *live) boundOf(t *tenantKeys) int64 {
 	weight := float64(keyBytes)
 	if t.alive > 0 && t.bytes > 0 {
@@ -86,8 +87,9 @@ func (v *live) boundOf(t *tenantKeys) int64 {
 	return max(int64(min(float64(t.bound), v.memory.share()/weight)), 1)
 }
 
-// roomOf returns the number of keys that a limit may have: what the tenant's bound and its
-// share of the memory leave beside the keys of its other limits. The caller holds v.mu.
+// roomOf returns the maximum number of keys of a limit. The keys of the tenant's other limits
+// reduce it, by the tenant's bound and by the tenant's share of the memory. The caller must
+// hold v.mu.
 func (v *live) roomOf(k *limitKeys) int64 {
 	t := k.tenant
 	free := (v.memory.share() - float64(t.bytes-k.bytes)) / float64(k.weight)
@@ -104,7 +106,8 @@ func (v *live) reportAfter(k *limitKeys) int64 {
 	return min(pushAfter, max(bound/16, 1))
 }
 
-// count records the number of live keys of a limit. The caller holds v.mu.
+// count sets the number of live keys of a limit, and updates the sums of its tenant. The caller
+// must hold v.mu.
 func (v *live) count(k *limitKeys, alive, weight int64) {
 	t, bytes := k.tenant, alive*weight
 	had := t.bytes > 0
@@ -120,8 +123,8 @@ func (v *live) count(k *limitKeys, alive, weight int64) {
 	}
 }
 
-// setMemory records the memory of Redis in use, and its maximum, or 0 if that is unknown
-// or unlimited.
+// setMemory records used_memory and maxmemory of Redis. most is 0 if maxmemory is unknown or
+// unlimited.
 func (v *live) setMemory(used, most int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
