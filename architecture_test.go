@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"io/fs"
 	"os"
@@ -67,15 +70,19 @@ var imports = map[string][]string{
 	"api/envoy": {"api", "enforcement", "internal/connlimit", "internal/problem"},
 	"api/resp":  {"api", "enforcement", "internal/connlimit", "internal/problem"},
 	// The shell of the dashboard, and its page groups. A page group imports no other one.
-	"web":         {"enforcement", "internal/accounts", "internal/admission", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
-	"web/signin":  {"internal/accounts", "internal/problem", "internal/secondfactor", "tenants", "web", "web/views"},
-	"web/docs":    {"internal/accounts", "internal/problem", "web", "web/views"},
-	"web/traffic": {"enforcement", "internal/accounts", "internal/alerts", "internal/audit", "internal/exceptions", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
-	"web/plans":   {"enforcement", "internal/accounts", "internal/audit", "internal/nodes", "internal/preview", "internal/problem", "internal/simulation", "plans", "web", "web/views"},
-	"web/tenants": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
-	"web/admin":   {"internal/accounts", "internal/audit", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},
-	"web/alerts":  {"enforcement", "internal/accounts", "internal/alerts", "internal/problem", "web", "web/views"},
-	"web/views":   {"internal/problem"}, // view models with ready values
+	"web":            {"enforcement", "internal/accounts", "internal/admission", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
+	"web/signin":     {"internal/accounts", "internal/problem", "internal/secondfactor", "tenants", "web", "web/views"},
+	"web/docs":       {"internal/accounts", "internal/problem", "web", "web/views"},
+	"web/requests":   {"enforcement", "internal/metrics", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"}, // what traffic and decisions share
+	"web/traffic":    {"enforcement", "internal/accounts", "internal/alerts", "internal/audit", "internal/exceptions", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/requests", "web/views"},
+	"web/decisions":  {"enforcement", "internal/accounts", "internal/metrics", "internal/problem", "internal/snapshot", "plans", "tenants", "web", "web/requests", "web/views"},
+	"web/playground": {"enforcement", "internal/accounts", "internal/problem", "internal/simulation", "plans", "web", "web/views"},
+	"web/palette":    {"internal/accounts", "internal/snapshot", "plans", "tenants", "web", "web/views"},
+	"web/plans":      {"enforcement", "internal/accounts", "internal/audit", "internal/nodes", "internal/preview", "internal/problem", "plans", "web", "web/views"},
+	"web/tenants":    {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
+	"web/admin":      {"internal/accounts", "internal/audit", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},
+	"web/alerts":     {"enforcement", "internal/accounts", "internal/alerts", "internal/problem", "web", "web/views"},
+	"web/views":      {"internal/problem"}, // view models with ready values
 
 	// Implementations. Only cmd/server and tests import them.
 	"internal/store":           {"internal/alerts", "internal/retry", "internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
@@ -121,7 +128,7 @@ var testsToo = []string{
 // outerSuites lists packages whose tests cover several packages together, and what
 // these tests may also import. They assemble the same parts as cmd/server.
 var outerSuites = map[string][]string{
-	"web": {".", "web/signin", "web/docs", "web/traffic", "web/plans", "web/tenants", "web/admin", "web/alerts", "internal/alerts", "internal/usage", "internal/preview", "internal/nodes", "internal/simulation"},
+	"web": {".", "web/signin", "web/docs", "web/traffic", "web/decisions", "web/playground", "web/palette", "web/plans", "web/tenants", "web/admin", "web/alerts", "internal/alerts", "internal/usage", "internal/preview", "internal/nodes", "internal/simulation"},
 }
 
 // bottom lists packages whose tests must not import the packages of testsToo.
@@ -143,7 +150,7 @@ var drivers = []struct {
 	{"go.opentelemetry.io", []string{"internal/tracing"}, nil},
 	{"google.golang.org/grpc", []string{"api/envoy"}, []string{"cmd/server"}},
 	{"github.com/envoyproxy/go-control-plane", []string{"api/envoy"}, []string{"cmd/server"}},
-	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/docs", "web/traffic", "web/plans", "web/tenants", "web/admin", "web/alerts", "cmd/server"}, nil},
+	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/docs", "web/traffic", "web/decisions", "web/playground", "web/palette", "web/plans", "web/tenants", "web/admin", "web/alerts", "cmd/server"}, nil},
 	{"github.com/a-h/templ", []string{"web", "web/views"}, nil},
 	{"github.com/yuin/goldmark", []string{"web/docs"}, nil},
 	{"github.com/alecthomas/kong", []string{"cmd/server"}, nil},
@@ -317,6 +324,37 @@ func TestEveryPackageHasADocComment(t *testing.T) {
 	for name, p := range packages(t) {
 		if len(p.GoFiles) > 0 && p.Doc == "" {
 			t.Errorf("package %s has no doc comment", name)
+		}
+	}
+}
+
+// maxWebFunctions is the maximum number of functions of a package of the dashboard, so that
+// a reader can know all of it.
+const maxWebFunctions = 150
+
+func TestPackagesOfTheDashboardAreSmall(t *testing.T) {
+	t.Parallel()
+	for name, p := range packages(t) {
+		if name != "web" && !strings.HasPrefix(name, "web/") {
+			continue
+		}
+		functions := 0
+		for _, file := range p.GoFiles {
+			if strings.HasSuffix(file, "_templ.go") {
+				continue // generated
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(name, file), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range parsed.Decls {
+				if _, is := d.(*ast.FuncDecl); is {
+					functions++
+				}
+			}
+		}
+		if functions > maxWebFunctions {
+			t.Errorf("package %s has %d functions, at most %d are allowed: split it by content", name, functions, maxWebFunctions)
 		}
 	}
 }

@@ -13,7 +13,7 @@
 //	cross_site_and_forms.go    protection against requests from other sites; reads forms
 //	errors.go                  the page of an error
 //	form_retry.go              error messages of a form at their fields
-//	navigation.go              menus and themes; jump.go finds pages, tenants and plans by name
+//	navigation.go              menus and themes
 //	tenant.go                  what the pages of one tenant share
 //	time_range.go              the time range that a page shows
 //	live.go, live_drawing.go   live streams: server-sent events with HTML

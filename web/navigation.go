@@ -84,7 +84,7 @@ func (w *Shell) Person(v Visitor) *views.Person {
 	if !v.SignedIn() {
 		return nil
 	}
-	p := &views.Person{ID: v.User.ID, Name: v.User.Name, Email: v.User.Email, Role: RoleName(v.User.Role), Tenant: v.own.Name}
+	p := &views.Person{ID: v.User.ID, Name: v.User.Name, Email: v.User.Email, Role: RoleName(v.User.Role), Tenant: v.Own.Name}
 	menu := operatorMenu
 	if v.User.TenantID != "" {
 		menu = tenantMenu
@@ -92,10 +92,10 @@ func (w *Shell) Person(v Visitor) *views.Person {
 	for _, g := range menu {
 		group := views.NavGroup{Title: g.title}
 		for _, l := range g.links {
-			if !w.opens(v, l.path) {
+			if !w.Opens(v, l.path) {
 				continue
 			}
-			group.Links = append(group.Links, views.NavLink{Text: l.text, URL: RouteForTenant(l.path, v.own.Slug), Icon: l.icon})
+			group.Links = append(group.Links, views.NavLink{Text: l.text, URL: RouteForTenant(l.path, v.Own.Slug), Icon: l.icon})
 		}
 		if len(group.Links) > 0 {
 			p.Nav = append(p.Nav, group)

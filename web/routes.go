@@ -63,7 +63,7 @@ func (r Route) needsSession() bool { return r.Action != accounts.Public }
 
 // ownRoutes are the rows of the shell itself.
 func (w *Shell) ownRoutes() []Route {
-	const public, self = accounts.Public, accounts.Self
+	const public = accounts.Public
 	rows := []Route{
 		Get("/static/:file", public, w.assets.serve).As(Open),
 	}
@@ -74,7 +74,5 @@ func (w *Shell) ownRoutes() []Route {
 		Get("/", public, w.home),
 		PostForm("/preferences/theme", public, w.chooseTheme, "theme", "back"),
 		PostForm("/preferences/zone", public, w.chooseZone, "zone", "back"),
-		Get("/jump", self, w.jump),
-		Get("/jump/found", self, w.jumpFragment),
 	)
 }

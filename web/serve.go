@@ -95,7 +95,7 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 // nothing, so that the response does not show which other tenants exist.
 func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	ref := c.Param("tenant")
-	if ref != "" && v.User.TenantID != "" && ref != v.own.ID && ref != v.own.Slug {
+	if ref != "" && v.User.TenantID != "" && ref != v.Own.ID && ref != v.Own.Slug {
 		return ErrNoPage
 	}
 	if accounts.Authorize(v.Principal(), r.Action) != nil {
@@ -104,7 +104,7 @@ func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	if ref == "" {
 		return nil
 	}
-	tenant := v.own
+	tenant := v.Own
 	if v.User.TenantID == "" {
 		var err error
 		if tenant, err = w.cfg.Tenants.Tenant(c.Request().Context(), ref); err != nil {

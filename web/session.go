@@ -19,8 +19,8 @@ import (
 type Visitor struct {
 	User    accounts.User
 	Session accounts.Session
-	// own is the tenant of the user. It is the zero value for the operator's people.
-	own tenants.Tenant
+	// Own is the tenant of the user. It is the zero value for the operator's people.
+	Own tenants.Tenant
 }
 
 const visitorKey = "visitor"
@@ -67,7 +67,7 @@ func (w *Shell) recognize(r *http.Request) (Visitor, error) {
 	}
 	v := Visitor{User: user, Session: session}
 	if user.TenantID != "" {
-		v.own, err = w.cfg.Tenants.Tenant(r.Context(), user.TenantID)
+		v.Own, err = w.cfg.Tenants.Tenant(r.Context(), user.TenantID)
 	}
 	return v, err
 }

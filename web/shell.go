@@ -39,9 +39,6 @@ type Config struct {
 	// with People.
 	Tenants *tenants.Service
 	Plans   *plans.Service
-	// PoliciesNamed returns policies of plans in force whose slugs contain a text, at most most of
-	// them. If it is nil, the palette finds no policies.
-	PoliciesNamed func(text string, most int) []NamedPolicy
 	// Refusals records pages that a visitor's role did not permit. If it is nil, they are not
 	// recorded.
 	Refusals *accounts.DeniedAccessLog
@@ -121,14 +118,14 @@ func (w *Shell) Register(e *echo.Echo, groups ...[]Route) {
 	}
 }
 
-// opens reports whether the route table has a page at a path that the visitor may open.
-func (w *Shell) opens(v Visitor, path string) bool {
+// Opens reports whether the route table has a page at a path that the visitor may open.
+func (w *Shell) Opens(v Visitor, path string) bool {
 	action, exists := w.readable[path]
 	return exists && accounts.Authorize(v.Principal(), action) == nil
 }
 
 // CanOpen reports whether the visitor may open the page of a route.
-func (w *Shell) CanOpen(c echo.Context, path string) bool { return w.opens(VisitorOf(c), path) }
+func (w *Shell) CanOpen(c echo.Context, path string) bool { return w.Opens(VisitorOf(c), path) }
 
 // Now returns the current time.
 func (w *Shell) Now() time.Time { return w.cfg.Now() }

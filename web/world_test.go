@@ -42,8 +42,11 @@ import (
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/admin"
 	alertpages "github.com/headgate/headgate/web/alerts"
+	decisionpages "github.com/headgate/headgate/web/decisions"
 	"github.com/headgate/headgate/web/docs"
+	"github.com/headgate/headgate/web/palette"
 	planpages "github.com/headgate/headgate/web/plans"
+	"github.com/headgate/headgate/web/playground"
 	"github.com/headgate/headgate/web/signin"
 	tenantpages "github.com/headgate/headgate/web/tenants"
 	trafficpages "github.com/headgate/headgate/web/traffic"
@@ -78,12 +81,13 @@ type world struct {
 
 // A config is the configuration of the shell and of each page group.
 type config struct {
-	shell   web.Config
-	signin  signin.Config
-	traffic trafficpages.Config
-	plans   planpages.Config
-	tenants tenantpages.Config
-	admin   admin.Config
+	shell     web.Config
+	signin    signin.Config
+	traffic   trafficpages.Config
+	decisions decisionpages.Config
+	plans     planpages.Config
+	tenants   tenantpages.Config
+	admin     admin.Config
 }
 
 // A fixture is the start of every world: an owner, an editor, and a viewer; the tenants
@@ -300,17 +304,7 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	cfg := config{
 		shell: web.Config{
 			Version: "v1.2.3", People: w.people, Tenants: w.tenants, Plans: w.plans, Refusals: w.refusals, Now: w.clock,
-			Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
-			PoliciesNamed: func(text string, most int) (list []web.NamedPolicy) {
-				for plan := range w.watcher.Current().Plans() {
-					for _, r := range plan.Rules {
-						if strings.Contains(r.Policy, text) && len(list) < most {
-							list = append(list, web.NamedPolicy{Plan: plan.Slug, Policy: r.Policy})
-						}
-					}
-				}
-				return list
-			},
+			Changed:  func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 			Timeout:  time.Minute, // of a busy machine
 			Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise
 			Logger:   slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
@@ -319,14 +313,14 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 		traffic: trafficpages.Config{
 			Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Usage: usages,
 			Events: w.store, Alerts: w.alerts, Nodes: nodes.NewService(w.store),
-			Snapshot: w.watcher.Current, Decider: w.engine, Answer: answered,
+			Snapshot: w.watcher.Current,
+		},
+		decisions: decisionpages.Config{
+			Tenants: w.tenants, Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine, Answer: answered,
 		},
 		plans: planpages.Config{
 			Plans: w.plans, Nodes: nodes.NewService(w.store), Audit: w.store,
 			Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock}),
-			Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
-				return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})
-			},
 		},
 		tenants: tenantpages.Config{
 			Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Analytics: analytics, Usage: usages, Snapshot: w.watcher.Current,
@@ -346,7 +340,11 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	documentation, err := docs.Routes(w.shell, docs.Config{Spec: headgate.Spec, Guides: headgate.Guides})
 	must(t, err)
 	w.shell.Register(e, documentation, signin.Routes(w.shell, cfg.signin), trafficpages.Routes(w.shell, cfg.traffic),
-		planpages.Routes(w.shell, cfg.plans), tenantpages.Routes(w.shell, cfg.tenants),
+		decisionpages.Routes(w.shell, cfg.decisions), planpages.Routes(w.shell, cfg.plans),
+		playground.Routes(w.shell, playground.Config{Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
+			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})
+		}}),
+		palette.Routes(w.shell, palette.Config{People: w.people, Tenants: w.tenants, Plans: w.plans, Snapshot: w.watcher.Current}), tenantpages.Routes(w.shell, cfg.tenants),
 		alertpages.Routes(w.shell, alertpages.Config{Alerts: w.alerts}), admin.Routes(w.shell, cfg.admin))
 	w.handler = e
 	return w

@@ -53,7 +53,7 @@ func pageTenant(c echo.Context, v Visitor) tenants.Tenant {
 	if t, ok := c.Get(tenantKey).(tenants.Tenant); ok {
 		return t
 	}
-	return v.own
+	return v.Own
 }
 
 // zone returns the zone in which a page shows times.

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -20,8 +17,11 @@ import (
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/admin"
 	alertpages "github.com/headgate/headgate/web/alerts"
+	decisionpages "github.com/headgate/headgate/web/decisions"
 	"github.com/headgate/headgate/web/docs"
+	"github.com/headgate/headgate/web/palette"
 	planpages "github.com/headgate/headgate/web/plans"
+	"github.com/headgate/headgate/web/playground"
 	"github.com/headgate/headgate/web/signin"
 	tenantpages "github.com/headgate/headgate/web/tenants"
 	trafficpages "github.com/headgate/headgate/web/traffic"
@@ -63,7 +63,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	shell, err := web.New(web.Config{
 		Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Plans: n.plans,
 		Refusals: n.refusals, Demo: demoData.Present, ClientAddress: cfg.ClientAddress, Changed: n.refresh(log), Slots: cfg.Slots,
-		Stopping: ctx, Logger: log, PoliciesNamed: n.policiesNamed,
+		Stopping: ctx, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -84,11 +84,16 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		trafficpages.Routes(shell, trafficpages.Config{
 			Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage,
 			Events: n.store, Alerts: n.alerts, Nodes: n.fleet,
-			Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,
+			Snapshot: n.watcher.Current,
+		}),
+		decisionpages.Routes(shell, decisionpages.Config{
+			Tenants: n.tenants, Analytics: n.analytics, Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,
 		}),
 		planpages.Routes(shell, planpages.Config{
-			Plans: n.plans, Preview: n.preview, Nodes: n.fleet, Audit: n.store, Simulate: simulateOne,
+			Plans: n.plans, Preview: n.preview, Nodes: n.fleet, Audit: n.store,
 		}),
+		playground.Routes(shell, playground.Config{Simulate: simulateOne}),
+		palette.Routes(shell, palette.Config{People: n.people, Tenants: n.tenants, Plans: n.plans, Snapshot: n.watcher.Current}),
 		tenantpages.Routes(shell, tenantpages.Config{
 			Tenants: n.tenants, Plans: n.plans, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage, Snapshot: n.watcher.Current,
 		}),
@@ -228,25 +233,4 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 // simulateOne plays a scenario for POST /v1/simulate, on the in-process limiter.
 func simulateOne(ctx context.Context, scenario []byte) ([]byte, error) {
 	return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: inProcessLimiter})
-}
-
-// policiesNamed returns at most most policies of published plans whose slugs contain a text,
-// ordered by slug. The command palette of the dashboard shows them.
-func (n *node) policiesNamed(text string, most int) []web.NamedPolicy {
-	s := n.watcher.Current()
-	if s == nil {
-		return nil
-	}
-	var list []web.NamedPolicy
-	for plan := range s.Plans() {
-		for _, r := range plan.Rules {
-			if strings.Contains(r.Policy, strings.ToLower(text)) {
-				list = append(list, web.NamedPolicy{Plan: plan.Slug, Policy: r.Policy})
-			}
-		}
-	}
-	slices.SortFunc(list, func(a, b web.NamedPolicy) int {
-		return cmp.Or(strings.Compare(a.Policy, b.Policy), strings.Compare(a.Plan, b.Plan))
-	})
-	return list[:min(most, len(list))]
 }

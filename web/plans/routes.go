@@ -1,10 +1,8 @@
 // Package plans serves the pages of plans: the list, the editor of drafts,
-// preview, publishing and history. It also serves the playground, which plays
-// traffic against limits on a simulated clock.
+// preview, publishing and history.
 package plans
 
 import (
-	"context"
 	"net/url"
 
 	"github.com/labstack/echo/v4"
@@ -25,8 +23,6 @@ type Config struct {
 	Preview *preview.Service
 	Nodes   *nodes.Service
 	Audit   audit.Store
-	// Simulate plays one scenario.
-	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
 }
 
 type pages struct {
@@ -36,7 +32,7 @@ type pages struct {
 
 // Routes returns the rows of the pages.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
-	const read, write, simulate = accounts.PlansRead, accounts.PlansWrite, accounts.Simulate
+	const read, write = accounts.PlansRead, accounts.PlansWrite
 	const plan, version = "/plans/:plan", "/plans/:plan/versions/:version"
 	w := &pages{Shell: shell, cfg: cfg}
 	return []web.Route{
@@ -60,9 +56,6 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 		web.Get(version+"/publish", write, w.ofVersion(w.rollbackForm)),
 		web.PostForm(version+"/publish", write, w.rollBack, "in_force", "note"),
 		web.PostForm(version+"/copy", write, w.copyVersion, "revision"),
-
-		web.Get("/playground", simulate, w.playground).As(web.Expensive),
-		web.Get("/playground/scenarios", simulate, w.playedScenarios).As(web.Expensive),
 	}
 }
 

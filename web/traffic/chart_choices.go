@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/requests"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -77,7 +78,7 @@ func (d *drawing) choices() *views.ChartChoices {
 	link := func(text, label, name, value string) views.RangeLink {
 		return views.RangeLink{
 			Text: text, Label: label, Current: d.also.Get(name) == value,
-			URL: d.s.Address(d.path, paused(d.s, web.With(d.also, name, value))) + "#traffic",
+			URL: d.s.Address(d.path, requests.Paused(d.s, web.With(d.also, name, value))) + "#traffic",
 		}
 	}
 	choices := &views.ChartChoices{Compare: []views.RangeLink{

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/requests"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -67,10 +68,10 @@ func (w *pages) countedKey(c echo.Context) error {
 	}
 	v.Words = web.KeyWords(key, p.CountBy)
 	if web.MayInTenant(c, accounts.ExceptionsWrite) {
-		links := linksOf(t.Slug, p.Slug, p.CountBy, key, web.Here(c))
-		v.Actions = []views.Link{{Text: "Override", URL: links.override}, {Text: "Reset", URL: links.reset}, {Text: "Block", URL: links.block}}
-		if links.allow != "" {
-			v.Actions = append(v.Actions, views.Link{Text: "Allow list", URL: links.allow})
+		links := requests.LinksOf(t.Slug, p.Slug, p.CountBy, key, web.Here(c))
+		v.Actions = []views.Link{{Text: "Override", URL: links.Override}, {Text: "Reset", URL: links.Reset}, {Text: "Block", URL: links.Block}}
+		if links.Allow != "" {
+			v.Actions = append(v.Actions, views.Link{Text: "Allow list", URL: links.Allow})
 		}
 	}
 	path := web.TenantURL(t, "/usage/") + url.PathEscape(p.Slug)
@@ -97,20 +98,6 @@ func partsOf(key map[string]string, p plans.Policy) []enforcement.KeyPart {
 		parts = append(parts, enforcement.KeyPart{Name: by, Value: value, Missing: !sent})
 	}
 	return parts
-}
-
-func isNetwork(value string) bool { return strings.Contains(value, "/") }
-
-// networkOf returns the network under which a policy that counts by ip/64 counts an address.
-func networkOf(value string) string {
-	if n, err := netip.ParsePrefix(value); err == nil {
-		return n.Masked().String()
-	}
-	if a, err := netip.ParseAddr(value); err == nil && a.Is6() {
-		n, _ := a.Prefix(64) // an error only if it is longer than the address
-		return n.String()
-	}
-	return value
 }
 
 // keyChart adds a chart of what a key used. A policy without count_by has one key, so its chart
@@ -230,7 +217,7 @@ func ofKey(r *metrics.Refusal, parts []enforcement.KeyPart) bool {
 			return false
 		case part.Missing:
 		case part.Name == enforcement.IPNetwork:
-			if networkOf(r.Attributes[i].Value) != networkOf(part.Value) {
+			if requests.Network(r.Attributes[i].Value) != requests.Network(part.Value) {
 				return false
 			}
 		case r.Attributes[i].Value != part.Value:
@@ -243,7 +230,7 @@ func ofKey(r *metrics.Refusal, parts []enforcement.KeyPart) bool {
 func (w *pages) keyDenial(t tenants.Tenant, r *metrics.Refusal) views.KeyDenial {
 	v := views.KeyDenial{
 		At: views.NewMoment(r.At, w.Now()), Request: strings.TrimSpace(r.Method + " " + r.Path),
-		Sentence: web.Sentence(denialSentence(r)), Wait: "–",
+		Sentence: web.Sentence(requests.DenialSentence(r)), Wait: "–",
 		URL: web.TenantURL(t, "/denials/") + uuid.UUID(r.ID).String(),
 	}
 	v.Request = cmp.Or(v.Request, "no method or path")
@@ -258,7 +245,7 @@ func (w *pages) keyDenial(t tenants.Tenant, r *metrics.Refusal) views.KeyDenial 
 
 // keyCurl returns a curl command with a check that is counted under a key.
 func (w *pages) keyCurl(c echo.Context, p plans.Policy, key map[string]string) string {
-	body := checkBody{Method: "GET", Path: samplePath(p.Match.Path), Attributes: map[string]string{}}
+	body := requests.Check{Method: "GET", Path: samplePath(p.Match.Path), Attributes: map[string]string{}}
 	if web.VisitorOf(c).User.TenantID == "" {
 		body.Tenant = web.TenantOf(c).Slug
 	}
@@ -274,7 +261,7 @@ func (w *pages) keyCurl(c echo.Context, p plans.Policy, key map[string]string) s
 		}
 		body.Attributes[name] = value
 	}
-	return body.command(w.Origin(c))
+	return body.Command(w.Origin(c))
 }
 
 // samplePath returns a path that a path pattern matches.

@@ -19,7 +19,7 @@ func limitedOf(p *metrics.Point) float64 { return float64(p.Limited()) }
 // groupName returns the name of a group in the charts.
 func (d *drawing) groupName(g *metrics.Group) string {
 	if d.by == metrics.ByTenant {
-		return cmp.Or(d.w.slugOf(g.Tenant), "deleted tenant")
+		return cmp.Or(d.w.names.Slug(g.Tenant), "deleted tenant")
 	}
 	return g.Name
 }

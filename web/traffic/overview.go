@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/requests"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -125,9 +126,6 @@ func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) trafficQuesti
 	return question
 }
 
-// errNoFilter is the answer to a stream with an invalid filter.
-var errNoFilter = problem.New(problem.Invalid, "one filter of this page is invalid")
-
 // overviewOf reads the filters of the overview. Invalid filters have a fault, and do not filter
 // the page.
 func (w *pages) overviewOf(c echo.Context) (tenant uint32, also url.Values, faults map[string]string, err error) {
@@ -142,14 +140,14 @@ func (w *pages) overviewOf(c echo.Context) (tenant uint32, also url.Values, faul
 		faults[groupParam] = by
 	}
 	if also.Get("policy") != "" && also.Get("route") != "" {
-		faults["route"] = notApplied("Choose a policy or a route, not both")
+		faults["route"] = requests.NotApplied("Choose a policy or a route, not both")
 		also.Del("route")
 	}
 	if slug := also.Get("tenant"); slug != "" {
 		t, err := w.cfg.Tenants.Tenant(c.Request().Context(), slug)
 		switch {
 		case problem.Is(err, problem.NotFound):
-			faults["tenant"] = notApplied("No tenant has the slug " + slug)
+			faults["tenant"] = requests.NotApplied("No tenant has the slug " + slug)
 			also.Del("tenant")
 		case err != nil:
 			return 0, nil, nil, err
@@ -173,7 +171,7 @@ func (w *pages) showOverview(c echo.Context) error {
 		return err
 	}
 	setChoiceFault(&v.Traffic, faults[groupParam])
-	if v.Traffic.Empty != nil && w.dropUnknown(tenant, also, faults) {
+	if v.Traffic.Empty != nil && w.names.DropUnknown(tenant, also, faults) {
 		if v.Traffic, err = w.traffic(c, s, tenant, path, also); err != nil {
 			return err
 		}
@@ -183,7 +181,7 @@ func (w *pages) showOverview(c echo.Context) error {
 			return err
 		}
 	}
-	v.Ranges = s.Picker(path, paused(s, also), true)
+	v.Ranges = s.Picker(path, requests.Paused(s, also), true)
 	if v.Filters, err = w.overviewFilters(c, s, path, tenant, also, faults); err != nil {
 		return err
 	}
@@ -196,56 +194,30 @@ func (w *pages) showOverview(c echo.Context) error {
 	return w.Render(c, status, views.OverviewPage(p, v))
 }
 
-// notApplied is the fault of a filter that does not filter the page.
-func notApplied(why string) string { return why + ". This filter is not applied." }
-
-// dropUnknown removes a policy or a route that no plan has from the filters, and adds a fault. It
-// reports whether it did.
-func (w *pages) dropUnknown(tenant uint32, also url.Values, faults map[string]string) bool {
-	dropped := false
-	if slug := also.Get("policy"); slug != "" && !w.hasPolicy(tenant, slug) {
-		faults["policy"], dropped = notApplied("No policy in force has the slug "+slug), true
-		also.Del("policy")
-	}
-	if route := also.Get("route"); route != "" && !w.hasRoute(tenant, route) {
-		faults["route"], dropped = notApplied("No policy in force has the route "+route), true
-		also.Del("route")
-	}
-	return dropped
-}
-
 func (w *pages) liveOverview(c echo.Context) error {
 	tenant, also, faults, err := w.overviewOf(c)
 	if err != nil {
 		return err
 	}
 	if len(faults) > 0 {
-		return errNoFilter
+		return requests.ErrNoFilter
 	}
 	s := w.TimeRange(c)
 	return w.Stream(c, s.Interval(), w.liveTraffic(c, tenant, "/overview", also))
 }
 
-// paused keeps a page paused in its links.
-func paused(s web.TimeRange, also url.Values) url.Values {
-	if s.Live || s.Preset == "" {
-		return also
-	}
-	return web.With(also, "live", "0")
-}
-
 func (w *pages) overviewFilters(
 	c echo.Context, s web.TimeRange, path string, tenant uint32, also url.Values, faults map[string]string,
 ) (views.Filters, error) {
-	slugs, err := w.tenantSlugs(c.Request().Context())
+	slugs, err := w.names.TenantSlugs(c.Request().Context())
 	if err != nil {
 		return views.Filters{}, err
 	}
-	words := w.vocabularyOf(tenant)
+	words := w.names.Of(tenant)
 	f := web.Filters(c, path, []views.FilterField{
 		{Name: "tenant", Label: "Tenant", Placeholder: "acme", List: slugs},
-		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip", List: words.policies},
-		{Name: "route", Label: "Route", Placeholder: "/v1/login", List: words.routes},
+		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip", List: words.Policies},
+		{Name: "route", Label: "Route", Placeholder: "/v1/login", List: words.Routes},
 	}, faults, also.Get, func(name, value string) string { return s.Address(path, web.With(also, name, value)) })
 	f.ClearURL, f.Hidden = s.Address(path, nil), append(s.Hidden(), hiddenChoices(also)...)
 	return f, nil
@@ -275,7 +247,7 @@ func (w *pages) emptyTraffic(c echo.Context, also url.Values) (*views.Empty, err
 		tenant = list[0].Slug
 	}
 	e.Text = "Send a check. It appears here within three seconds. Use an operator key, or an API key of the tenant."
-	e.Curl = checkCurl(w.Origin(c), tenant)
+	e.Curl = requests.SampleCheck(w.Origin(c), tenant)
 	if web.May(c, accounts.KeysWrite) {
 		e.KeyAction = "/tenants/" + tenant + "/keys"
 	}
@@ -284,8 +256,3 @@ func (w *pages) emptyTraffic(c echo.Context, also url.Values) (*views.Empty, err
 }
 
 const noRequests = "No requests in this time"
-
-// checkCurl returns a check to paste. tenant is "" for the tenant of the key.
-func checkCurl(origin, tenant string) string {
-	return checkBody{Tenant: tenant, Method: "GET", Path: "/v1/search", Attributes: map[string]string{"user": "u1"}}.command(origin)
-}

@@ -188,7 +188,7 @@ func (d *drawing) denials(of url.Values) string {
 		}
 	}
 	if d.tenant != 0 && d.also.Get("tenant") == "" {
-		return d.s.Address("/tenants/"+d.w.slugOf(d.tenant)+"/denials", of)
+		return d.s.Address("/tenants/"+d.w.names.Slug(d.tenant)+"/denials", of)
 	}
 	return d.s.Address("/denials", of)
 }
@@ -428,14 +428,6 @@ func (d *drawing) split(quiet int) views.Chart {
 	c.Summary = fmt.Sprintf("While the shared limiter was unavailable, nodes decided %s with their local share, and failure modes %s.",
 		views.Percent(t.Local, t.Requests).Text, views.Percent(t.Degraded-t.Local, t.Requests).Text)
 	return c
-}
-
-// slugOf returns the slug of a tenant number, or "" for a deleted tenant.
-func (w *pages) slugOf(number uint32) string {
-	if s, ok := w.cfg.Snapshot().SubjectByNumber(number); ok {
-		return s.Tenant
-	}
-	return ""
 }
 
 func (d *drawing) latency() *views.Chart {

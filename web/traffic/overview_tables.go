@@ -3,7 +3,6 @@ package traffic
 import (
 	"fmt"
 	"hash/fnv"
-	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/requests"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -116,7 +116,7 @@ func (d *drawing) keyRow(id string, k *metrics.TopKey) views.KeyRow {
 	refusals := web.With(page, "policy", k.Policy)
 	refusals.Del("missing")
 	row.ID = mark(id, identity...)
-	row.Tenant = d.w.slugOf(k.Tenant)
+	row.Tenant = d.w.names.Slug(k.Tenant)
 	if row.Tenant == "" {
 		row.Tenant = "deleted tenant"
 		return row
@@ -196,45 +196,6 @@ func stamp(t time.Time, step time.Duration) string {
 	return t.Format("15:04")
 }
 
-// waits are the buckets of the histogram of retry times.
-var waits = []struct {
-	name  string // in the address of a page of denials
-	to    time.Duration
-	label string
-	edge  string
-}{
-	{"1s", time.Second, "up to 1 s", "≤ 1 s"},
-	{"5s", 5 * time.Second, "1 s to 5 s", "≤ 5 s"},
-	{"15s", 15 * time.Second, "5 s to 15 s", "≤ 15 s"},
-	{"30s", 30 * time.Second, "15 s to 30 s", "≤ 30 s"},
-	{"1m", time.Minute, "30 s to 1 min", "≤ 1 min"},
-	{"5m", 5 * time.Minute, "1 min to 5 min", "≤ 5 min"},
-	{"15m", 15 * time.Minute, "5 min to 15 min", "≤ 15 min"},
-	{"1h", time.Hour, "15 min to 1 h", "≤ 1 h"},
-	{"6h", 6 * time.Hour, "1 h to 6 h", "≤ 6 h"},
-	{"1d", web.Day, "6 h to 1 day", "≤ 1 day"},
-	{"longer", math.MaxInt64, "more than 1 day", "> 1 day"},
-}
-
-// neverWait is the name of the denials for which waiting does not help.
-const neverWait = "never"
-
-// waitNamed returns the bucket of retry times, in milliseconds, that a name in an address stands
-// for. It returns false for an unknown name.
-func waitNamed(name string) (metrics.Bucket, bool) {
-	if name == neverWait {
-		return metrics.Bucket{To: enforcement.Never}, true
-	}
-	var from int64 = -1
-	for _, wait := range waits {
-		if wait.name == name {
-			return metrics.Bucket{From: from, To: wait.to.Milliseconds()}, true
-		}
-		from = wait.to.Milliseconds()
-	}
-	return metrics.Bucket{}, false
-}
-
 // retryAfter returns the histogram of the retry times of denied requests.
 func (d *drawing) retryAfter() *views.Bars {
 	h := &d.o.RetryAfter
@@ -245,13 +206,13 @@ func (d *drawing) retryAfter() *views.Bars {
 	if h.Count+h.Never == 0 {
 		return b
 	}
-	for _, wait := range waits {
-		b.Bars = append(b.Bars, views.Bar{Label: wait.label, Edge: wait.edge, URL: d.denials(url.Values{"wait": {wait.name}})})
+	for _, wait := range requests.Waits {
+		b.Bars = append(b.Bars, views.Bar{Label: wait.Label, Edge: wait.Edge, URL: d.denials(url.Values{"wait": {wait.Name}})})
 	}
 	for _, bucket := range h.Buckets {
 		// The middle stands for the bucket, which is narrower than these buckets.
 		value, place := time.Duration((bucket.From+bucket.To+1)/2)*time.Millisecond, 0
-		for value > waits[place].to {
+		for value > requests.Waits[place].To {
 			place++
 		}
 		b.Bars[place].Count += bucket.Count
@@ -259,11 +220,11 @@ func (d *drawing) retryAfter() *views.Bars {
 	if h.Never > 0 {
 		b.Bars = append(b.Bars, views.Bar{
 			Label: "waiting does not help", Edge: "never", Count: h.Never, Tone: "quiet",
-			URL: d.denials(url.Values{"wait": {neverWait}}),
+			URL: d.denials(url.Values{"wait": {requests.NeverWait}}),
 		})
 	}
 	if h.Count > 0 {
-		b.Summary = fmt.Sprintf("50%% of the denials had a retry time of up to %s, 95%% of up to %s.", millis(h.P50).Text, millis(h.P95).Text)
+		b.Summary = fmt.Sprintf("50%% of the denials had a retry time of up to %s, 95%% of up to %s.", requests.Millis(h.P50).Text, requests.Millis(h.P95).Text)
 	}
 	if h.Never > 0 {
 		if b.Summary != "" {
@@ -278,8 +239,6 @@ func (d *drawing) retryAfter() *views.Bars {
 	return b
 }
 
-func millis(ms int64) views.Number { return views.Duration(time.Duration(ms) * time.Millisecond) }
-
 func (d *drawing) tenants() *views.TenantTable {
 	o := &d.o.Tenants
 	t := &views.TenantTable{ID: "tenants", Title: "Tenants by 429 rate", Empty: "Limits denied no tenant in this time."}
@@ -288,7 +247,7 @@ func (d *drawing) tenants() *views.TenantTable {
 		if x.Limited() == 0 {
 			continue
 		}
-		slug := d.w.slugOf(x.Tenant)
+		slug := d.w.names.Slug(x.Tenant)
 		row := views.TenantRow{
 			ID: "tenant-" + strconv.Itoa(int(x.Tenant)), Name: slug, Requests: views.Count(x.Requests), Limited: views.Count(x.Limited()),
 			Rate: views.Percent(x.Limited(), x.Requests), N: x.Limited(), Most: x.Requests,

@@ -1,11 +1,8 @@
-// Package traffic serves the pages about decided requests: the overview, a
-// tenant's usage, one counted key, denials, and the explanation of a request.
+// Package traffic serves the pages about counted requests: the overview, a tenant's
+// usage, and one counted key.
 package traffic
 
 import (
-	"net/http"
-
-	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
@@ -16,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/requests"
 )
 
 // Config of the pages. Every field is needed.
@@ -29,16 +27,14 @@ type Config struct {
 	Events audit.EventStore
 	Alerts *alerts.Service
 	Nodes  *nodes.Service
-	// Snapshot is in force on this node. Decider explains requests with it.
+	// Snapshot is in force on this node.
 	Snapshot func() *snapshot.Snapshot
-	Decider  enforcement.Decider
-	// Answer returns the status and the headers of the API's answer to a decision.
-	Answer func(*enforcement.Decision) (status int, header http.Header)
 }
 
 type pages struct {
 	*web.Shell
 	cfg       Config
+	names     requests.Names
 	overviews overviewCache
 	nodes     nodeCache
 }
@@ -47,23 +43,15 @@ type pages struct {
 func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const all, own = accounts.TenantsList, accounts.TenantRead
 	const tenant = web.TenantPath
-	w := &pages{Shell: shell, cfg: cfg}
+	w := &pages{Shell: shell, cfg: cfg, names: requests.Names{Snapshot: cfg.Snapshot, Tenants: cfg.Tenants}}
 	w.overviews.load = w.loadOverview
 	return []web.Route{
 		web.Get("/overview", all, w.showOverview),
 		web.Get("/overview/live", all, w.liveOverview).As(web.Slow),
-		web.Get("/denials", all, w.showDenials),
-		web.Get("/denials/live", all, w.liveDenials).As(web.Slow),
-		web.Get("/denials/:decision", all, w.showDenial),
-		web.Get("/explain", all, w.explainAny),
 
 		web.Get(tenant, own, w.tenantHome),
 		web.Get(tenant+"/live", own, w.tenantLive).As(web.Slow),
 		web.Get(tenant+"/usage.csv", own, w.tenantCSV).As(web.SlowExpensive),
 		web.Get(tenant+"/usage/:policy", own, w.countedKey),
-		web.Get(tenant+"/denials", own, w.showDenials),
-		web.Get(tenant+"/denials/live", own, w.liveDenials).As(web.Slow),
-		web.Get(tenant+"/denials/:decision", own, w.showDenial),
-		web.Get(tenant+"/explain", own, w.explainTenant),
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/requests"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -52,13 +53,13 @@ func (w *pages) tenantHome(c echo.Context) error {
 		if !isMember(c) {
 			named = t.Slug
 		}
-		v.Traffic.Empty.Curl = checkCurl(w.Origin(c), named)
+		v.Traffic.Empty.Curl = requests.SampleCheck(w.Origin(c), named)
 		v.Traffic.Empty.Link = views.Link{Text: "API keys", URL: web.APIKeysURL(t)}
 		if web.MayInTenant(c, accounts.KeysWrite) {
 			v.Traffic.Empty.KeyAction = web.APIKeysURL(t)
 		}
 	}
-	v.Ranges = s.Picker(path, paused(s, also), true)
+	v.Ranges = s.Picker(path, requests.Paused(s, also), true)
 	p := w.Page(c, t.Name)
 	p.Crumbs = w.TenantCrumbs(c, "")
 	if len(p.Crumbs) == 1 {

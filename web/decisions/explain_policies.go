@@ -1,4 +1,4 @@
-package traffic
+package decisions
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/requests"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -150,16 +151,16 @@ func (e *explainer) exceptions(p *enforcement.PolicyExplanation, v *views.Explai
 			v.Links = append(v.Links, views.Link{Text: text, URL: address})
 		}
 	}
-	links, limits := linksOf(e.tenant, p.Rule.Policy, p.Rule.CountBy, key, ""), len(p.Rule.Limits) > 0
+	links, limits := requests.LinksOf(e.tenant, p.Rule.Policy, p.Rule.CountBy, key, ""), len(p.Rule.Limits) > 0
 	if limits {
 		page := web.RouteForTenant(web.TenantPath+"/usage/", e.tenant) + url.PathEscape(p.Rule.Policy)
 		link("/usage/:policy", "This key", web.AppendQuery(page, web.KeyQuery(key)))
 	}
 	if e.write && limits {
-		link("/overrides/new", "Override", links.override)
-		link("/reset", "Reset", links.reset)
+		link("/overrides/new", "Override", links.Override)
+		link("/reset", "Reset", links.Reset)
 	}
 	if e.write && p.Block == nil {
-		link("/blocks/new", "Block", links.block)
+		link("/blocks/new", "Block", links.Block)
 	}
 }

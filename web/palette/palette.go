@@ -1,27 +1,55 @@
-package web
+// Package palette serves the command palette: it finds pages, tenants, plans,
+// policies, people, settings, decisions and keys by name.
+package palette
 
 import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/views"
 )
 
 const jumpFound = 8 // maximum number of results of each kind
 
+// Config of the palette. Every field is needed.
+type Config struct {
+	People  *accounts.People
+	Tenants *tenants.Service
+	Plans   *plans.Service
+	// Snapshot is in force on this node. Its plans have the policies.
+	Snapshot func() *snapshot.Snapshot
+}
+
+type pages struct {
+	*web.Shell
+	cfg Config
+}
+
+// Routes returns the rows of the palette.
+func Routes(shell *web.Shell, cfg Config) []web.Route {
+	w := &pages{Shell: shell, cfg: cfg}
+	return []web.Route{
+		web.Get("/jump", accounts.Self, w.jump),
+		web.Get("/jump/found", accounts.Self, w.jumpFragment),
+	}
+}
+
 // jump is GET /jump. It redirects to the only match, or shows all matches.
-func (w *Shell) jump(c echo.Context) error {
+func (w *pages) jump(c echo.Context) error {
 	q := strings.TrimSpace(c.QueryParam("q"))
-	groups := w.pagesNamed(VisitorOf(c), q)
-	found, err := w.named(c.Request().Context(), VisitorOf(c), q)
+	groups := w.pagesNamed(web.VisitorOf(c), q)
+	found, err := w.named(c.Request().Context(), web.VisitorOf(c), q)
 	if err != nil {
 		return err
 	}
@@ -33,20 +61,20 @@ func (w *Shell) jump(c echo.Context) error {
 }
 
 // jumpFragment is GET /jump/found: the results for the palette of the script, without pages.
-func (w *Shell) jumpFragment(c echo.Context) error {
+func (w *pages) jumpFragment(c echo.Context) error {
 	q := strings.TrimSpace(c.QueryParam("q"))
-	groups, err := w.named(c.Request().Context(), VisitorOf(c), q)
+	groups, err := w.named(c.Request().Context(), web.VisitorOf(c), q)
 	if err != nil {
 		return err
 	}
-	if q != "" && len(groups) == 0 && w.pagesNamed(VisitorOf(c), q) == nil {
+	if q != "" && len(groups) == 0 && w.pagesNamed(web.VisitorOf(c), q) == nil {
 		return w.Render(c, http.StatusOK, views.JumpNothing(q))
 	}
 	return w.Render(c, http.StatusOK, views.JumpFound(groups))
 }
 
 // pagesNamed returns the pages of a visitor's navigation with q in their names.
-func (w *Shell) pagesNamed(v Visitor, q string) []views.JumpGroup {
+func (w *pages) pagesNamed(v web.Visitor, q string) []views.JumpGroup {
 	group := views.JumpGroup{Title: "Pages", Icon: "arrow-right"}
 	for _, g := range w.Person(v).Nav {
 		for _, l := range g.Links {
@@ -61,9 +89,6 @@ func (w *Shell) pagesNamed(v Visitor, q string) []views.JumpGroup {
 	return []views.JumpGroup{group}
 }
 
-// A NamedPolicy is a policy of a plan in force.
-type NamedPolicy struct{ Plan, Policy string }
-
 // settingsPages are the pages of settings that the palette finds by these words.
 var settingsPages = []struct{ text, words, path string }{
 	{"Your account", "account name password session sign-in profile", "/account"},
@@ -75,14 +100,14 @@ var settingsPages = []struct{ text, words, path string }{
 
 // named returns what a visitor may see and what has q in its name: a decision by its ID, a key as
 // name=value, tenants, plans, policies, people, and settings.
-func (w *Shell) named(ctx context.Context, v Visitor, q string) ([]views.JumpGroup, error) {
+func (w *pages) named(ctx context.Context, v web.Visitor, q string) ([]views.JumpGroup, error) {
 	var groups []views.JumpGroup
 	if q == "" {
 		return nil, nil
 	}
 	lower := strings.ToLower(q) // the values of keys differ in case; names do not
 	for _, find := range []struct {
-		named func(context.Context, Visitor, string) (views.JumpGroup, error)
+		named func(context.Context, web.Visitor, string) (views.JumpGroup, error)
 		q     string
 	}{
 		{w.decisionNamed, lower},
@@ -105,14 +130,14 @@ func (w *Shell) named(ctx context.Context, v Visitor, q string) ([]views.JumpGro
 }
 
 // trafficPath returns the page of all tenants, or that of the visitor's own tenant.
-func trafficPath(v Visitor, page string) string {
+func trafficPath(v web.Visitor, page string) string {
 	if v.User.TenantID != "" {
-		return RouteForTenant(TenantPath+page, v.own.Slug)
+		return web.RouteForTenant(web.TenantPath+page, v.Own.Slug)
 	}
 	return page
 }
 
-func (w *Shell) decisionNamed(_ context.Context, v Visitor, q string) (views.JumpGroup, error) {
+func (w *pages) decisionNamed(_ context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	id, _ := uuid.Parse(q)
 	if id == uuid.Nil { // q is no ID
 		return views.JumpGroup{}, nil
@@ -122,33 +147,33 @@ func (w *Shell) decisionNamed(_ context.Context, v Visitor, q string) (views.Jum
 	}}, nil
 }
 
-func (w *Shell) keyNamed(_ context.Context, v Visitor, q string) (views.JumpGroup, error) {
+func (w *pages) keyNamed(_ context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	name, value, both := strings.Cut(q, "=")
 	if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !both || name == "" || value == "" {
 		return views.JumpGroup{}, nil
 	}
-	key := url.Values{KeyFieldPrefix + name: {value}}
+	key := url.Values{web.KeyFieldPrefix + name: {value}}
 	return views.JumpGroup{Title: "Keys", Icon: "chart-line", Links: []views.Link{
-		{Text: "Denials with " + name + "=" + value, URL: AppendQuery(trafficPath(v, "/denials"), key)},
-		{Text: "Explain a request with " + name + "=" + value, URL: AppendQuery(trafficPath(v, "/explain"), key)},
+		{Text: "Denials with " + name + "=" + value, URL: web.AppendQuery(trafficPath(v, "/denials"), key)},
+		{Text: "Explain a request with " + name + "=" + value, URL: web.AppendQuery(trafficPath(v, "/explain"), key)},
 	}}, nil
 }
 
-func (w *Shell) tenantsNamed(ctx context.Context, v Visitor, q string) (views.JumpGroup, error) {
+func (w *pages) tenantsNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	g := views.JumpGroup{Title: "Tenants", Icon: "building-2"}
-	if !w.opens(v, "/tenants") {
+	if !w.Opens(v, "/tenants") {
 		return g, nil
 	}
 	list, err := w.cfg.Tenants.Tenants(ctx, tenants.Filter{Query: q, Limit: jumpFound})
 	for _, t := range list {
-		g.Links = append(g.Links, views.Link{Text: t.Name + " (" + t.Slug + ")", URL: TenantURL(t, "")})
+		g.Links = append(g.Links, views.Link{Text: t.Name + " (" + t.Slug + ")", URL: web.TenantURL(t, "")})
 	}
 	return g, err
 }
 
-func (w *Shell) plansNamed(ctx context.Context, v Visitor, q string) (views.JumpGroup, error) {
+func (w *pages) plansNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	g := views.JumpGroup{Title: "Plans", Icon: "layers"}
-	if !w.opens(v, "/plans") {
+	if !w.Opens(v, "/plans") {
 		return g, nil
 	}
 	list, err := w.cfg.Plans.Plans(ctx, plans.Filter{Query: q, Limit: jumpFound})
@@ -158,26 +183,36 @@ func (w *Shell) plansNamed(ctx context.Context, v Visitor, q string) (views.Jump
 	return g, err
 }
 
-func (w *Shell) policiesNamed(_ context.Context, v Visitor, q string) (views.JumpGroup, error) {
+func (w *pages) policiesNamed(_ context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	g := views.JumpGroup{Title: "Policies", Icon: "sliders-horizontal"}
-	if !w.opens(v, "/overview") || w.cfg.PoliciesNamed == nil {
+	if !w.Opens(v, "/overview") {
 		return g, nil
 	}
-	for _, p := range w.cfg.PoliciesNamed(q, jumpFound) {
-		g.Links = append(g.Links, views.Link{
-			Text: p.Policy + " of " + p.Plan, URL: AppendQuery("/overview", url.Values{"policy": {p.Policy}}),
-		})
+	s := w.cfg.Snapshot()
+	if s == nil {
+		return g, nil
 	}
+	for plan := range s.Plans() {
+		for _, r := range plan.Rules {
+			if strings.Contains(r.Policy, q) {
+				g.Links = append(g.Links, views.Link{
+					Text: r.Policy + " of " + plan.Slug, URL: web.AppendQuery("/overview", url.Values{"policy": {r.Policy}}),
+				})
+			}
+		}
+	}
+	slices.SortFunc(g.Links, func(a, b views.Link) int { return strings.Compare(a.Text, b.Text) })
+	g.Links = g.Links[:min(jumpFound, len(g.Links))]
 	return g, nil
 }
 
-func (w *Shell) peopleNamed(ctx context.Context, v Visitor, q string) (views.JumpGroup, error) {
+func (w *pages) peopleNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	g := views.JumpGroup{Title: "People", Icon: "users"}
 	base, action := "/people", "/people"
 	if v.User.TenantID != "" {
-		base, action = trafficPath(v, "/members"), TenantPath+"/members"
+		base, action = trafficPath(v, "/members"), web.TenantPath+"/members"
 	}
-	if !w.opens(v, action) {
+	if !w.Opens(v, action) {
 		return g, nil
 	}
 	list, err := w.cfg.People.Users(ctx, v.Principal(), v.User.TenantID, accounts.UserFilter{Query: q, Limit: jumpFound})
@@ -187,10 +222,10 @@ func (w *Shell) peopleNamed(ctx context.Context, v Visitor, q string) (views.Jum
 	return g, err
 }
 
-func (w *Shell) settingsNamed(_ context.Context, v Visitor, q string) (views.JumpGroup, error) {
+func (w *pages) settingsNamed(_ context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	g := views.JumpGroup{Title: "Settings", Icon: "settings"}
 	for _, p := range settingsPages {
-		if w.opens(v, p.path) && strings.Contains(p.words, strings.ToLower(q)) {
+		if w.Opens(v, p.path) && strings.Contains(p.words, strings.ToLower(q)) {
 			g.Links = append(g.Links, views.Link{Text: p.text, URL: p.path})
 		}
 	}

@@ -1,4 +1,6 @@
-package plans
+// Package playground serves the playground, which plays traffic against limits on a
+// simulated clock.
+package playground
 
 import (
 	"net/http"

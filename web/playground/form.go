@@ -1,4 +1,4 @@
-package plans
+package playground
 
 import (
 	"math"
@@ -18,6 +18,11 @@ import (
 // epoch precedes the start of scenarios. A scenario starts at the next edge of a window,
 // so that windows by the clock start with it.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+
+var anchorOptions = []views.Option{
+	{Value: enforcement.FirstHit.String(), Label: "At the first request"},
+	{Value: enforcement.Clock.String(), Label: "By the clock (UTC)"},
+}
 
 // patterns are the traffic patterns of the form.
 var patterns = []views.Option{
@@ -286,7 +291,7 @@ func (g *playForm) form() views.Playground {
 	v := views.Playground{
 		Quota: in("quota", "Quota", ""), Window: in("window", "Window", "like 1s, 1m, 24h"),
 		Burst:    in("burst", "Burst", "For buckets. Empty: the quota."),
-		Anchor:   views.Select{Name: "anchor", Label: "Windows start", Value: g.text["anchor"], Options: anchorOptions[:2]},
+		Anchor:   views.Select{Name: "anchor", Label: "Windows start", Value: g.text["anchor"], Options: anchorOptions},
 		Pattern:  views.Select{Name: "pattern", Label: "Pattern", Value: g.text["pattern"], Options: patterns},
 		Requests: in("requests", "Requests", ""), Every: in("every", "Per", "Not used for the attack."),
 		Seed: in("seed", "Seed", "For the random pattern."),

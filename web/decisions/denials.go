@@ -1,4 +1,4 @@
-package traffic
+package decisions
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/requests"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -123,11 +124,11 @@ func (w *pages) denialsOf(c echo.Context) (denialsView, error) {
 	}
 	v.reason(q.Get("reason"))
 	if name := q.Get("wait"); name != "" {
-		if wait, known := waitNamed(name); known {
+		if wait, known := requests.WaitNamed(name); known {
 			v.filter.RetryAfter = &wait
 			v.set("wait", name)
 		} else {
-			v.faults["wait"] = notApplied("No retry time has this name")
+			v.faults["wait"] = requests.NotApplied("No retry time has this name")
 		}
 	}
 	v.attributes(q)
@@ -153,7 +154,7 @@ func (w *pages) denialsTenant(c echo.Context, v *denialsView, slug string) error
 	t, err := w.cfg.Tenants.Tenant(c.Request().Context(), slug)
 	switch {
 	case problem.Is(err, problem.NotFound):
-		v.faults["tenant"] = notApplied("No tenant has the slug " + slug)
+		v.faults["tenant"] = requests.NotApplied("No tenant has the slug " + slug)
 	case err != nil:
 		return err
 	default:
@@ -181,7 +182,7 @@ func (v *denialsView) reason(name string) {
 			return
 		}
 	}
-	v.faults["reason"] = notApplied("No reason has this name")
+	v.faults["reason"] = requests.NotApplied("No reason has this name")
 }
 
 // attributes reads the attributes to filter by: k.user=u1, and user=u1 in the form.
@@ -211,7 +212,7 @@ func (v *denialsView) attributes(q url.Values) {
 	}
 	name, value, both := strings.Cut(typed, "=")
 	if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !both || name == "" || value == "" {
-		v.faults["attribute"] = notApplied("Enter a name and a value, like user=u1")
+		v.faults["attribute"] = requests.NotApplied("Enter a name and a value, like user=u1")
 		return
 	}
 	add(name, value)
@@ -237,7 +238,7 @@ func (w *pages) denialsFor(ctx context.Context, v *denialsView) ([]metrics.Refus
 	if err != nil || len(rows) > 0 || v.paged {
 		return rows, err
 	}
-	if !w.dropUnknown(v.filter.Tenant, v.also, v.faults) {
+	if !w.names.DropUnknown(v.filter.Tenant, v.also, v.faults) {
 		return rows, nil
 	}
 	v.filter.Policy, v.filter.Route = v.also.Get("policy"), v.also.Get("route")
@@ -266,7 +267,7 @@ func (w *pages) showDenials(c echo.Context) error {
 	}
 	d := views.Denials{
 		Title: "Denials", Lead: "The latest denials with their reasons. Headgate keeps denials for 24 hours.",
-		Ranges: v.span.Picker(v.base, paused(v.span, v.also), v.streams()), Find: find, Groups: v.groupLinks(),
+		Ranges: v.span.Picker(v.base, requests.Paused(v.span, v.also), v.streams()), Find: find, Groups: v.groupLinks(),
 	}
 	if d.Filters, err = w.denialFilters(c, &v); err != nil {
 		return err
@@ -306,7 +307,7 @@ func (w *pages) liveDenials(c echo.Context) error {
 		return err
 	}
 	if len(first.faults) > 0 {
-		return errNoFilter
+		return requests.ErrNoFilter
 	}
 	draw := w.drawDenials(c, first)
 	if params.Get("live") == "0" {
@@ -381,20 +382,20 @@ func (w *pages) denialFilters(c echo.Context, v *denialsView) (views.Filters, er
 	for _, r := range reasons {
 		options = append(options, views.Option{Value: string(r.reason), Label: r.words.Text})
 	}
-	words := w.vocabularyOf(v.filter.Tenant)
-	for i := range words.attributes {
-		words.attributes[i] += "="
+	words := w.names.Of(v.filter.Tenant)
+	for i := range words.Attributes {
+		words.Attributes[i] += "="
 	}
 	fields := []views.FilterField{
 		{Name: "reason", Label: "Reason", Options: options},
-		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip", List: words.policies},
-		{Name: "route", Label: "Route", Placeholder: "/v1/login", List: words.routes},
+		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip", List: words.Policies},
+		{Name: "route", Label: "Route", Placeholder: "/v1/login", List: words.Routes},
 		{Name: "wait", Label: "Retry after", Options: waitOptions()},
-		{Name: "attribute", Label: "Attribute", Placeholder: "user=u1", List: words.attributes},
+		{Name: "attribute", Label: "Attribute", Placeholder: "user=u1", List: words.Attributes},
 		{Name: "degraded", Label: "Degraded only", Check: true},
 	}
 	if v.tenant.ID == "" {
-		slugs, err := w.tenantSlugs(c.Request().Context())
+		slugs, err := w.names.TenantSlugs(c.Request().Context())
 		if err != nil {
 			return views.Filters{}, err
 		}
@@ -419,10 +420,10 @@ func (w *pages) denialFilters(c echo.Context, v *denialsView) (views.Filters, er
 // waitOptions are the retry times of the histogram.
 func waitOptions() []views.Option {
 	list := []views.Option{{Label: "Any"}}
-	for _, wait := range waits {
-		list = append(list, views.Option{Value: wait.name, Label: wait.label})
+	for _, wait := range requests.Waits {
+		list = append(list, views.Option{Value: wait.Name, Label: wait.Label})
 	}
-	return append(list, views.Option{Value: neverWait, Label: "waiting does not help"})
+	return append(list, views.Option{Value: requests.NeverWait, Label: "waiting does not help"})
 }
 
 func (w *pages) denialList(c echo.Context, v *denialsView, rows []metrics.Refusal) views.DenialList {
@@ -460,10 +461,10 @@ func (w *pages) denialRow(v *denialsView, r *metrics.Refusal) views.Denial {
 		ID: uuid.UUID(r.ID).String(), URL: w.denialURL(v, r), Time: views.NewStamp(r.At, w.Now()), Tenant: r.TenantSlug,
 		Method: r.Method, Path: r.Path, Policy: r.Policy, Reason: words, RetryAfter: retryNumber(r), Degraded: r.Degraded,
 	}
-	if w.slugOf(r.Tenant) != "" {
-		d.TenantURL = v.span.Address("/tenants/"+w.slugOf(r.Tenant), nil)
+	if w.names.Slug(r.Tenant) != "" {
+		d.TenantURL = v.span.Address("/tenants/"+w.names.Slug(r.Tenant), nil)
 	}
-	if severalLimits(r, r.Policy) {
+	if requests.SeveralLimits(r, r.Policy) {
 		d.Limit = r.Limit
 	}
 	d.Key.Parts, d.Key.Uncounted = w.shownKey(r)
@@ -485,7 +486,7 @@ func retryNumber(r *metrics.Refusal) views.Number {
 	case r.RetryAfterMS == 0:
 		return views.Number{Text: "–", Exact: "no wait"}
 	}
-	return millis(r.RetryAfterMS)
+	return requests.Millis(r.RetryAfterMS)
 }
 
 // countedBy returns the count_by of the denying policy in the current plan, or false if
@@ -516,7 +517,7 @@ func (w *pages) countedParts(r *metrics.Refusal) (parts []views.KeyPart, counted
 			part.Value = r.Attributes[at].Value
 		}
 		if name == "ip" && slices.Contains(countBy, enforcement.IPNetwork) {
-			part.Value = networkOf(part.Value)
+			part.Value = requests.Network(part.Value)
 		}
 		parts = append(parts, part)
 	}

@@ -1,4 +1,4 @@
-package plans
+package playground
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package traffic
+package decisions
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package traffic
+package decisions
 
 import (
 	"fmt"
@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/requests"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -295,13 +296,13 @@ func (w *pages) explained(c echo.Context, s *enforcement.Subject, q question, x 
 	}
 	body := q.body(s.Tenant)
 	origin := w.Origin(c)
-	v.ExplainCurl, v.CheckCurl = curl(origin+"/v1/explain", body), curl(origin+"/v1/check", body)
+	v.ExplainCurl, v.CheckCurl = requests.Curl(origin+"/v1/explain", body), requests.Curl(origin+"/v1/check", body)
 	return v
 }
 
 // body returns the JSON body with which the API answers the question of the form.
 func (q *question) body(tenant string) string {
-	body := checkBody{Tenant: tenant, Method: q.method, Path: q.path, Attributes: map[string]string{}, Cost: costOf(q.check.Cost)}
+	body := requests.Check{Tenant: tenant, Method: q.method, Path: q.path, Attributes: map[string]string{}, Cost: requests.Cost(q.check.Cost)}
 	for i, name := range q.names {
 		if q.values[i] != "" {
 			body.Attributes[name] = q.values[i]

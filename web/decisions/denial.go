@@ -1,4 +1,4 @@
-package traffic
+package decisions
 
 import (
 	"cmp"
@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -18,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/requests"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -57,7 +57,7 @@ func (w *pages) denialPage(c echo.Context, r *metrics.Refusal) views.DenialPage 
 	words, status := reasonWords(r.Reason)
 	d := views.DenialPage{
 		Notice: web.Notice(c),
-		ID:     uuid.UUID(r.ID).String(), Reason: words, Status: status, Sentence: "Denied with " + status + ": " + denialSentence(r) + ".",
+		ID:     uuid.UUID(r.ID).String(), Reason: words, Status: status, Sentence: "Denied with " + status + ": " + requests.DenialSentence(r) + ".",
 		Time: views.NewMoment(r.At, w.Now()), Attributes: w.keyFirst(r), Redacted: r.Redacted, Curl: sameCheck(w.Origin(c), r),
 		NoPolicies: "The decision was made before any policy.",
 	}
@@ -65,9 +65,9 @@ func (w *pages) denialPage(c echo.Context, r *metrics.Refusal) views.DenialPage 
 	case r.RetryAfterMS == enforcement.Never:
 		d.Then = "Waiting does not help."
 	case r.RetryAfterMS > 0:
-		d.Then = "The same request passes after " + millis(r.RetryAfterMS).Text + " without other requests."
+		d.Then = "The same request passes after " + requests.Millis(r.RetryAfterMS).Text + " without other requests."
 	}
-	slug := w.slugOf(r.Tenant)
+	slug := w.names.Slug(r.Tenant)
 	tenant := views.DenialFact{Name: "Tenant", Value: r.TenantSlug}
 	if slug != "" {
 		tenant.URL = "/tenants/" + slug
@@ -108,52 +108,6 @@ func weight(p *views.DenialPolicy) int {
 	return 2
 }
 
-// limitOf returns the limit of a stored denial.
-func limitOf(l *metrics.RefusalLimit) enforcement.Limit {
-	algorithm, _ := enforcement.ParseAlgorithm(l.Algorithm)
-	return enforcement.Limit{
-		Name: l.Limit, Algorithm: algorithm, Quota: l.Quota, Window: time.Duration(l.WindowMS) * time.Millisecond, Burst: l.Burst,
-	}
-}
-
-// denialSentence says why a request was denied, in the words of the API. The stored
-// denial does not have the entry of the list, and when a block ends.
-func denialSentence(r *metrics.Refusal) string {
-	switch r.Reason {
-	case enforcement.ReasonBlocked:
-		return "the key of policy " + r.Policy + " was blocked"
-	case enforcement.ReasonDeniedByList:
-		return "an attribute had a value that was on the tenant's deny list"
-	}
-	d := enforcement.Decision{Reason: r.Reason, Policy: r.Policy, Subject: &enforcement.Subject{Tenant: r.TenantSlug}}
-	for i := range r.Policies {
-		if p := &r.Policies[i]; p.Why == enforcement.WhyDenied {
-			d.Policy, d.Missing = p.Policy, p.Attribute
-		}
-	}
-	for i := range r.Limits {
-		l := &r.Limits[i]
-		limit := &enforcement.RuleLimit{Limit: limitOf(l), HeaderName: l.Policy}
-		if severalLimits(r, l.Policy) {
-			limit.HeaderName += "." + l.Limit
-		}
-		rule := &enforcement.Rule{RuleSpec: enforcement.RuleSpec{Mode: l.Mode}}
-		d.Limits = append(d.Limits, enforcement.LimitState{Rule: rule, Limit: limit, RetryAfter: l.RetryAfterMS, Allowed: l.Allowed})
-	}
-	return r.Reason.Sentence(&d)
-}
-
-// severalLimits reports whether a policy has more than one limit.
-func severalLimits(r *metrics.Refusal, policy string) bool {
-	n := 0
-	for i := range r.Limits {
-		if r.Limits[i].Policy == policy {
-			n++
-		}
-	}
-	return n > 1
-}
-
 // policyOutcome returns what one policy decided.
 func policyOutcome(r *metrics.Refusal, p *metrics.RefusalPolicy) views.DenialPolicy {
 	out := views.DenialPolicy{Slug: p.Policy, Why: web.Sentence(storedBecause(r, p)), Outcome: views.ReasonWords{Text: "did not apply"}}
@@ -166,7 +120,7 @@ func policyOutcome(r *metrics.Refusal, p *metrics.RefusalPolicy) views.DenialPol
 			continue
 		}
 		state := limitState(l)
-		if severalLimits(r, p.Policy) {
+		if requests.SeveralLimits(r, p.Policy) {
 			state.Name = l.Limit
 		}
 		if !l.Allowed && l.Mode == enforcement.PolicyShadow {
@@ -186,7 +140,7 @@ func policyOutcome(r *metrics.Refusal, p *metrics.RefusalPolicy) views.DenialPol
 }
 
 func limitState(l *metrics.RefusalLimit) views.DenialLimit {
-	limit := limitOf(l)
+	limit := requests.LimitOf(l)
 	most := limit.Capacity()
 	used := most - l.Remaining
 	out := views.DenialLimit{
@@ -203,9 +157,9 @@ func limitState(l *metrics.RefusalLimit) views.DenialLimit {
 	case !l.Allowed && l.RetryAfterMS == enforcement.Never:
 		out.Tone, out.Then = "bad", "Waiting does not help."
 	case !l.Allowed:
-		out.Tone, out.Then = "bad", "Passes after "+millis(l.RetryAfterMS).Text+". Resets after "+millis(l.ResetAfterMS).Text+"."
+		out.Tone, out.Then = "bad", "Passes after "+requests.Millis(l.RetryAfterMS).Text+". Resets after "+requests.Millis(l.ResetAfterMS).Text+"."
 	case l.ResetAfterMS > 0:
-		out.Then = "Resets after " + millis(l.ResetAfterMS).Text + "."
+		out.Then = "Resets after " + requests.Millis(l.ResetAfterMS).Text + "."
 	}
 	if !l.Allowed && l.Mode == enforcement.PolicyShadow {
 		out.Tone = "warn"
@@ -233,38 +187,16 @@ func storedBecause(r *metrics.Refusal, p *metrics.RefusalPolicy) string {
 	return text
 }
 
-// A checkBody is the body of a check in a command.
-type checkBody struct {
-	Tenant     string            `json:"tenant,omitempty"`
-	Method     string            `json:"method,omitempty"`
-	Path       string            `json:"path,omitempty"`
-	Attributes map[string]string `json:"attributes,omitempty"`
-	Cost       *int64            `json:"cost,omitempty"`
-}
-
-// command returns the check as a command to paste.
-func (b checkBody) command(origin string) string {
-	return curl(origin+"/v1/check", web.JSONText(b))
-}
-
-// costOf returns the cost of a body, which leaves out a cost of 1.
-func costOf(cost int64) *int64 {
-	if cost == 1 {
-		return nil
-	}
-	return &cost
-}
-
 // sameCheck returns the check of a denial as a command, without values that are not
 // stored.
 func sameCheck(origin string, r *metrics.Refusal) string {
-	body := checkBody{Tenant: r.TenantSlug, Method: r.Method, Path: r.Path, Cost: costOf(r.Cost), Attributes: map[string]string{}}
+	body := requests.Check{Tenant: r.TenantSlug, Method: r.Method, Path: r.Path, Cost: requests.Cost(r.Cost), Attributes: map[string]string{}}
 	for _, a := range r.Attributes {
 		if !r.Redacted {
 			body.Attributes[a.Name] = a.Value
 		}
 	}
-	return body.command(origin)
+	return body.Command(origin)
 }
 
 // denialActions are the pages that help with a denial and that the visitor may open.
@@ -303,61 +235,20 @@ func (w *pages) denialActions(c echo.Context, r *metrics.Refusal, slug string) [
 	if !web.May(c, accounts.ExceptionsWrite) || web.TenantOf(c).ID != "" && !web.MayInTenant(c, accounts.ExceptionsWrite) {
 		return list
 	}
-	links := linksOf(slug, r.Policy, countBy, key, web.Here(c))
+	links := requests.LinksOf(slug, r.Policy, countBy, key, web.Here(c))
 	if r.Reason == enforcement.ReasonOverLimit {
 		double := url.Values{"factor": {"2"}, "life": {"1h"}, "reason": {"Doubled for an hour after the denial " + uuid.UUID(r.ID).String()}}
-		offer("/overrides/new", web.AppendQuery(links.override, double), views.DenialAction{
+		offer("/overrides/new", web.AppendQuery(links.Override, double), views.DenialAction{
 			Text: "Double the limits for an hour", Hint: "Twice the numbers of " + r.Policy + ", then as now", Icon: "arrow-up",
 		})
 	}
-	offer("/overrides/new", links.override, views.DenialAction{
+	offer("/overrides/new", links.Override, views.DenialAction{
 		Text: "Override the limits", Hint: "Other numbers of " + r.Policy + " for some time", Icon: "sliders-horizontal",
 	})
-	offer("/reset", links.reset, views.DenialAction{Text: "Reset the key", Hint: "Its counters start at zero", Icon: "rotate-ccw"})
-	offer("/blocks/new", links.block, views.DenialAction{Text: "Block the key", Hint: "Deny all of its requests for some time", Icon: "ban"})
-	offer("/lists/new", links.allow, views.DenialAction{
-		Text: "Add to the allow list", Hint: "No limit applies to " + links.attribute + " " + links.value, Icon: "list-checks",
+	offer("/reset", links.Reset, views.DenialAction{Text: "Reset the key", Hint: "Its counters start at zero", Icon: "rotate-ccw"})
+	offer("/blocks/new", links.Block, views.DenialAction{Text: "Block the key", Hint: "Deny all of its requests for some time", Icon: "ban"})
+	offer("/lists/new", links.Allow, views.DenialAction{
+		Text: "Add to the allow list", Hint: "No limit applies to " + links.Attribute + " " + links.Value, Icon: "list-checks",
 	})
 	return list
-}
-
-// A keyLinks has the addresses of the forms about a key, filled in.
-type keyLinks struct {
-	override, reset, block, allow string // allow is "" if the key has no attribute
-	attribute, value              string // the first attribute of the key
-}
-
-// linksOf returns the links of a key of a policy, which counts by countBy. The form of an override
-// leads back to the page from, or to the list of overrides if it is "".
-func linksOf(slug, policy string, countBy []string, key map[string]string, from string) keyLinks {
-	var l keyLinks
-	of := web.KeyQuery(key)
-	of.Set("policy", policy)
-	override := url.Values{"policy": {policy}}
-	if from != "" {
-		override.Set("back", from)
-	}
-	for _, name := range web.KeyAttributes(countBy) {
-		value, sent := key[name]
-		if !sent || l.attribute != "" {
-			continue
-		}
-		l.attribute, l.value = name, value
-		override.Set("attribute", name)
-		if network := networkOf(value); name == "ip" && slices.Contains(countBy, enforcement.IPNetwork) && network != value {
-			l.value = network
-		}
-		if l.value != value || name == "ip" && isNetwork(value) {
-			override.Set("prefix", l.value)
-		} else {
-			override.Set("value", value)
-		}
-	}
-	base := "/tenants/" + slug
-	l.override, l.reset, l.block = base+"/overrides/new?"+override.Encode(), base+"/reset?"+of.Encode(), base+"/blocks/new?"+of.Encode()
-	if l.attribute != "" {
-		allow := url.Values{"list": {"allow"}, "attribute": {l.attribute}, "value": {l.value}}
-		l.allow = base + "/lists/new?" + allow.Encode()
-	}
-	return l
 }

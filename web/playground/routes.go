@@ -1,0 +1,28 @@
+package playground
+
+import (
+	"context"
+
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/web"
+)
+
+// Config of the page. Every field is needed.
+type Config struct {
+	// Simulate plays one scenario.
+	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
+}
+
+type pages struct {
+	*web.Shell
+	cfg Config
+}
+
+// Routes returns the rows of the page.
+func Routes(shell *web.Shell, cfg Config) []web.Route {
+	w := &pages{Shell: shell, cfg: cfg}
+	return []web.Route{
+		web.Get("/playground", accounts.Simulate, w.playground).As(web.Expensive),
+		web.Get("/playground/scenarios", accounts.Simulate, w.playedScenarios).As(web.Expensive),
+	}
+}
