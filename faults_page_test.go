@@ -88,7 +88,7 @@ func TestFaultsAreCounted(t *testing.T) {
 		counts[row[1]]++
 		all++
 	}
-	want := fmt.Sprintf("Headgate has %d goals of reliability and security. %d are held, %d are partly held, %d are not held, and %d are not applicable.",
+	want := fmt.Sprintf("Headgate has %d goals of reliability and security: %d held, %d partly held, %d not held, %d not applicable.",
 		all, counts["held"], counts["partly"], counts["not held"], counts["not applicable"])
 	if !strings.Contains(string(text), want) || len(counts) != 4 {
 		t.Errorf("the rows are %v, so the page must contain: %s", counts, want)

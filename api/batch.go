@@ -250,8 +250,8 @@ func (b *batch) replayed() bool {
 	return true
 }
 
-// checkAtomic returns an error unless all checks of an atomic batch have the same tenant and the
-// same mode. If all of them name the same unknown tenant, checkAtomic returns no error, because
+// checkAtomic returns an error unless all checks of an atomic batch have the same tenant, mode and
+// lease. If all of them name the same unknown tenant, checkAtomic returns no error, because
 // each check then has the error of the unknown tenant.
 func (b *batch) checkAtomic() error {
 	for i := range b.checks {
@@ -267,6 +267,8 @@ func (b *batch) checkAtomic() error {
 			return malformedAt(at+"/mode", "must not be take_up_to in an atomic batch, which charges whole costs: send the checks without atomic")
 		case b.checks[i].Refundable:
 			return malformedAt(at+"/refundable", "must be false in an atomic batch: send the checks without atomic, or a reservation")
+		case b.checks[i].Lease != b.checks[0].Lease || b.checks[i].LeaseTTL != b.checks[0].LeaseTTL:
+			return malformedAt(at+"/lease", "must be the same in all checks of an atomic batch, which has one lease")
 		}
 	}
 	return nil

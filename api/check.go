@@ -281,11 +281,14 @@ func (s *scratch) decode(text string) (tenant string, err error) {
 // strings in c are parts of the decoded text.
 func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement.Attribute) (tenant string) {
 	return decodeCheckWith(d, c, room, func(d *strictjson.Decoder, name string) {
-		if name != "refundable" {
+		switch name {
+		case "refundable":
+			c.Refundable = d.Bool()
+		case "lease":
+			decodeLease(d, c, true)
+		default:
 			d.Unknown()
-			return
 		}
-		c.Refundable = d.Bool()
 	})
 }
 

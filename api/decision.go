@@ -109,6 +109,10 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 	}
 	b = append(b, `,"delay_ms":0,"degraded":`...)
 	b = strconv.AppendBool(b, d.Degraded)
+	if d.Lease != "" {
+		b = appendString(append(b, `,"lease":{"id":`...), d.Lease)
+		b = append(strconv.AppendInt(append(b, `,"ttl_ms":`...), d.LeaseTTL, 10), '}')
+	}
 	if d.Idempotency == enforcement.Replayed {
 		b = append(b, `,"replayed":true`...)
 	}

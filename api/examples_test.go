@@ -67,6 +67,11 @@ var before = map[string][]call{
 		method: "POST", path: "/v1/check",
 		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`,
 	}),
+	"check leased":                     onJobs(),
+	"releaseLease released":            onJobs(someLease),
+	"releaseLease unknown":             onJobs(someLease),
+	"listLeases leases":                onJobs(someLease),
+	"revokeLease revoked":              onJobs(someLease),
 	"listOverrides page":               {someOverride},
 	"getOverride override":             {someOverride},
 	"updateOverride replace":           {someOverride},
@@ -133,6 +138,10 @@ var (
 		method: "POST", path: "/v1/tenants/acme/blocks", as: "01939c1e-0000-7000-8000-000000000071",
 		body: `{"policy":"reports-per-user","key":{"user":"u9"},"reason":"exports in a loop","expires_at":"2026-11-21T10:00:00Z"}`,
 	}
+	someLease = call{
+		method: "POST", path: "/v1/check",
+		body: `{"tenant":"acme","method":"POST","path":"/v1/jobs","attributes":{"user":"u1"},"lease":{"id":"job-42","ttl_ms":30000}}`,
+	}
 	someReservation = call{
 		method: "POST", path: "/v1/reservations",
 		body: `{"id":"job-42","ttl_ms":60000,"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.9"},"cost":4}`,
@@ -162,6 +171,19 @@ var (
 		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`,
 	})
 )
+
+// onJobs returns the calls that put acme on a plan with a concurrency limit, and then more calls.
+func onJobs(more ...call) []call {
+	return append([]call{
+		{
+			method: "POST", path: "/v1/plans",
+			body: `{"slug":"batch","draft":{"name":"Batch","policies":[` +
+				`{"slug":"jobs","match":{"path":"/v1/jobs"},"limits":[{"algorithm":"concurrency","quota":2,"window":"1m"}]}]}}`,
+		},
+		{method: "POST", path: "/v1/plans/batch/publish"},
+		{method: "PATCH", path: "/v1/tenants/acme", body: `{"plan":"batch"}`, header: map[string]string{"If-Match": "*"}},
+	}, more...)
+}
 
 func repeated(n int, c call) []call { return slices.Repeat([]call{c}, n) }
 

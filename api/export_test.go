@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/enforcement"
@@ -29,7 +30,7 @@ func (a *API) RouteTable() []RouteRow {
 	for _, r := range a.routes() {
 		row := RouteRow{
 			Method: r.method, Path: r.path, Operation: r.operation, Query: r.query, IfMatch: r.ifMatch, Idempotent: r.idempotent,
-			Body: r.body != nil && r.body != reflect.TypeFor[nothing]() || r.operation == "check" || r.operation == "explain" || r.operation == "checkBatch" || r.operation == "simulate" || r.operation == "reserve", BodyOptional: r.bodyOptional && r.body != reflect.TypeFor[nothing](),
+			Body: r.body != nil && r.body != reflect.TypeFor[nothing]() || slices.Contains([]string{"check", "explain", "checkBatch", "simulate", "reserve", "releaseLease"}, r.operation), BodyOptional: r.bodyOptional && r.body != reflect.TypeFor[nothing](),
 		}
 		row.Callers, row.Scope = whoMay(r.action)
 		rows = append(rows, row)

@@ -68,7 +68,9 @@ func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 		b = appendName(b, len(b) > from, l)
 		b = append(b, ";q="...)
 		b = strconv.AppendInt(b, l.Limit.Quota, 10)
-		if ms := l.WindowMS(); ms%1000 == 0 {
+		if l.Limit.Algorithm == enforcement.Concurrency {
+			b = append(b, `;qu="concurrent-requests"`...)
+		} else if ms := l.WindowMS(); ms%1000 == 0 {
 			b = append(b, ";w="...)
 			b = strconv.AppendInt(b, ms/1000, 10)
 		}

@@ -194,6 +194,7 @@ func (e AlertPhase) Valid() bool {
 
 // Defines values for Algorithm.
 const (
+	AlgorithmConcurrency          Algorithm = "concurrency"
 	AlgorithmFixedWindow          Algorithm = "fixed_window"
 	AlgorithmGcra                 Algorithm = "gcra"
 	AlgorithmSlidingWindowCounter Algorithm = "sliding_window_counter"
@@ -204,6 +205,8 @@ const (
 // Valid indicates whether the value is a known member of the Algorithm enum.
 func (e Algorithm) Valid() bool {
 	switch e {
+	case AlgorithmConcurrency:
+		return true
 	case AlgorithmFixedWindow:
 		return true
 	case AlgorithmGcra:
@@ -1214,7 +1217,7 @@ type AlertTemplateList struct {
 	Data []AlertTemplate `json:"data"`
 }
 
-// Algorithm The algorithm of the limit. Later versions may add values.
+// Algorithm The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
 type Algorithm string
 
 // Attributes Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8.
@@ -1625,6 +1628,12 @@ type Fault struct {
 	Pointer string `json:"pointer"`
 }
 
+// HeldLease A lease by its id.
+type HeldLease struct {
+	// Id The id of a lease: 1 to 128 bytes of printable text.
+	Id LeaseId `json:"id"`
+}
+
 // Histogram A histogram with quantiles.
 type Histogram struct {
 	// Buckets The buckets, without empty buckets at both ends.
@@ -1728,7 +1737,7 @@ type IssuedKey struct {
 
 // KeptLimit One limit of a policy that applied.
 type KeptLimit struct {
-	// Algorithm The algorithm of the limit. Later versions may add values.
+	// Algorithm The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 
 	// Allowed Whether this limit allowed the request.
@@ -2001,9 +2010,93 @@ type LatencyPoint struct {
 	P99 int64 `json:"p99"`
 }
 
+// Lease A lease on one limit.
+type Lease struct {
+	// ExpiresAt Its end, unless it is renewed.
+	ExpiresAt Instant `json:"expires_at"`
+
+	// Id The id of a lease: 1 to 128 bytes of printable text.
+	Id LeaseId `json:"id"`
+
+	// Limit Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+
+	// Places The places that it holds.
+	Places int64 `json:"places"`
+}
+
+// LeaseId The id of a lease: 1 to 128 bytes of printable text.
+type LeaseId = string
+
+// LeaseLimit A concurrency limit of a key.
+type LeaseLimit struct {
+	// Limit Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+
+	// Quota The places.
+	Quota int64 `json:"quota"`
+
+	// Used Places in use. Above the quota if leases were forced or the quota was lowered.
+	Used int64 `json:"used"`
+}
+
+// LeaseList The leases of a key.
+type LeaseList struct {
+	// At The time, by the clock of the counters.
+	At Instant `json:"at"`
+
+	// Key The values of the policy's `count_by`. An attribute that was not sent is left out.
+	Key map[string]string `json:"key"`
+
+	// Leases The leases of each of these limits. The lease that ends first comes first.
+	Leases []Lease `json:"leases"`
+
+	// Limits The concurrency limits of the policy, with the numbers in force for the key.
+	Limits []LeaseLimit `json:"limits"`
+
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy"`
+
+	// Tenant Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Tenant Slug `json:"tenant"`
+}
+
+// LeaseRef A lease by its id.
+type LeaseRef struct {
+	// Id The id of a lease: 1 to 128 bytes of printable text.
+	Id LeaseId `json:"id"`
+}
+
+// LeaseReleased The result of a release.
+type LeaseReleased struct {
+	// Lease A lease by its id.
+	Lease HeldLease `json:"lease"`
+
+	// Released The places that the lease held on all limits together. 0 if it did not exist.
+	Released int64 `json:"released"`
+
+	// Tenant Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Tenant Slug `json:"tenant"`
+}
+
+// LeaseRevocation A lease of a key to revoke.
+type LeaseRevocation struct {
+	// Key One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
+	Key PartitionKey `json:"key"`
+
+	// Lease A lease by its id.
+	Lease LeaseRef `json:"lease"`
+
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy"`
+
+	// Reason The reason, for the audit log.
+	Reason string `json:"reason,omitempty,omitzero"`
+}
+
 // Limit The numbers of the limit.
 type Limit struct {
-	// Algorithm The algorithm of the limit. Later versions may add values.
+	// Algorithm The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 
 	// Anchor Fixed windows and sliding counters: where windows begin; first_hit by default. A calendar week begins on a weekday, monday by default; the other calendar windows have calendar. Later versions may add values.
@@ -2036,7 +2129,7 @@ type LimitName = string
 
 // LimitUsage The usage of a limit by one key.
 type LimitUsage struct {
-	// Algorithm The algorithm of the limit. Later versions may add values.
+	// Algorithm The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 
 	// Burst Buckets: the capacity.
@@ -3412,6 +3505,9 @@ type KeyOutcomeParameter = KeyOutcome
 // KeyParameter defines model for KeyParameter.
 type KeyParameter = openapi_types.UUID
 
+// LeasePolicyParameter Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+type LeasePolicyParameter = Slug
+
 // LimitParameter defines model for LimitParameter.
 type LimitParameter = int
 
@@ -4120,6 +4216,15 @@ type RevokeKeyParams struct {
 	WithCreated WithCreatedParameter `form:"with_created,omitempty" json:"with_created,omitempty,omitzero"`
 }
 
+// ListLeasesParams defines parameters for ListLeases.
+type ListLeasesParams struct {
+	// Policy The slug of a policy of the tenant's plan.
+	Policy LeasePolicyParameter `form:"policy" json:"policy"`
+
+	// Key One key of the policy: the values of its `count_by`, like `key[ip]=203.0.113.9`. An empty value, like `key[ip]=`, and a name that is left out stand for requests without this attribute. Only with `policy`.
+	Key CountedKeyParameter `json:"key,omitempty,omitzero"`
+}
+
 // ListListEntriesParams defines parameters for ListListEntries.
 type ListListEntriesParams struct {
 	// List Only entries of this list.
@@ -4251,6 +4356,9 @@ type CreateKeyJSONRequestBody = NewKey
 
 // RotateKeyJSONRequestBody defines body for RotateKey for application/json ContentType.
 type RotateKeyJSONRequestBody = RotateKey
+
+// RevokeLeaseJSONRequestBody defines body for RevokeLease for application/json ContentType.
+type RevokeLeaseJSONRequestBody = LeaseRevocation
 
 // CreateListEntryJSONRequestBody defines body for CreateListEntry for application/json ContentType.
 type CreateListEntryJSONRequestBody = NewListEntry
@@ -4530,6 +4638,12 @@ type ServerInterface interface {
 	// RotateKey Rotate a tenant's key
 	// (POST /v1/tenants/{tenant}/keys/{key}/rotate)
 	RotateKey(ctx echo.Context, tenant TenantParameter, key KeyParameter) error
+	// ListLeases List the leases of a key
+	// (GET /v1/tenants/{tenant}/leases)
+	ListLeases(ctx echo.Context, tenant TenantParameter, params ListLeasesParams) error
+	// RevokeLease Revoke a lease
+	// (POST /v1/tenants/{tenant}/leases/revoke)
+	RevokeLease(ctx echo.Context, tenant TenantParameter) error
 	// ListListEntries List a tenant's deny and allow entries
 	// (GET /v1/tenants/{tenant}/lists)
 	ListListEntries(ctx echo.Context, tenant TenantParameter, params ListListEntriesParams) error
@@ -7016,6 +7130,54 @@ func (w *ServerInterfaceWrapper) RotateKey(ctx echo.Context) error {
 	return err
 }
 
+// ListLeases converts echo context to params.
+func (w *ServerInterfaceWrapper) ListLeases(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListLeasesParams
+	// ------------- Required query parameter "policy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "policy", ctx.QueryParams(), &params.Policy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// ------------- Optional query parameter "key" -------------
+
+	err = runtime.BindQueryParameterWithOptions("deepObject", true, false, "key", ctx.QueryParams(), &params.Key, runtime.BindQueryParameterOptions{Type: "object", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListLeases(ctx, tenant, params)
+	return err
+}
+
+// RevokeLease converts echo context to params.
+func (w *ServerInterfaceWrapper) RevokeLease(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RevokeLease(ctx, tenant)
+	return err
+}
+
 // ListListEntries converts echo context to params.
 func (w *ServerInterfaceWrapper) ListListEntries(ctx echo.Context) error {
 	var err error
@@ -7668,6 +7830,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/keys/:key", wrapper.RevokeKey, options.OperationMiddlewares["revokeKey"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/keys/:key", wrapper.GetKey, options.OperationMiddlewares["getKey"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/keys/:key/rotate", wrapper.RotateKey, options.OperationMiddlewares["rotateKey"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/leases", wrapper.ListLeases, options.OperationMiddlewares["listLeases"]...)
+	router.POST(options.BaseURL+"/v1/tenants/:tenant/leases/revoke", wrapper.RevokeLease, options.OperationMiddlewares["revokeLease"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/lists", wrapper.ListListEntries, options.OperationMiddlewares["listListEntries"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/lists", wrapper.CreateListEntry, options.OperationMiddlewares["createListEntry"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/lists/:entry", wrapper.DeleteListEntry, options.OperationMiddlewares["deleteListEntry"]...)
@@ -9951,6 +10115,52 @@ func (response RotateKey201JSONResponse) VisitRotateKeyResponse(w http.ResponseW
 	return err
 }
 
+type ListLeasesRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Params ListLeasesParams
+}
+
+type ListLeasesResponseObject interface {
+	VisitListLeasesResponse(w http.ResponseWriter) error
+}
+
+type ListLeases200JSONResponse LeaseList
+
+func (response ListLeases200JSONResponse) VisitListLeasesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeLeaseRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Body   *RevokeLeaseJSONRequestBody
+}
+
+type RevokeLeaseResponseObject interface {
+	VisitRevokeLeaseResponse(w http.ResponseWriter) error
+}
+
+type RevokeLease200JSONResponse LeaseReleased
+
+func (response RevokeLease200JSONResponse) VisitRevokeLeaseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListListEntriesRequestObject struct {
 	Tenant TenantParameter `json:"tenant"`
 	Params ListListEntriesParams
@@ -10691,6 +10901,12 @@ type StrictServerInterface interface {
 	// RotateKey Rotate a tenant's key
 	// (POST /v1/tenants/{tenant}/keys/{key}/rotate)
 	RotateKey(ctx context.Context, request RotateKeyRequestObject) (RotateKeyResponseObject, error)
+	// ListLeases List the leases of a key
+	// (GET /v1/tenants/{tenant}/leases)
+	ListLeases(ctx context.Context, request ListLeasesRequestObject) (ListLeasesResponseObject, error)
+	// RevokeLease Revoke a lease
+	// (POST /v1/tenants/{tenant}/leases/revoke)
+	RevokeLease(ctx context.Context, request RevokeLeaseRequestObject) (RevokeLeaseResponseObject, error)
 	// ListListEntries List a tenant's deny and allow entries
 	// (GET /v1/tenants/{tenant}/lists)
 	ListListEntries(ctx context.Context, request ListListEntriesRequestObject) (ListListEntriesResponseObject, error)
@@ -13398,6 +13614,80 @@ func (sh *strictHandler) RotateKey(ctx echo.Context, tenant TenantParameter, key
 		return err
 	} else if validResponse, ok := response.(RotateKeyResponseObject); ok {
 		return validResponse.VisitRotateKeyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListLeases operation middleware
+func (sh *strictHandler) ListLeases(ctx echo.Context, tenant TenantParameter, params ListLeasesParams) error {
+	var request ListLeasesRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListLeases(ctx.Request().Context(), request.(ListLeasesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListLeases")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListLeasesResponseObject); ok {
+		return validResponse.VisitListLeasesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RevokeLease operation middleware
+func (sh *strictHandler) RevokeLease(ctx echo.Context, tenant TenantParameter) error {
+	var request RevokeLeaseRequestObject
+
+	request.Tenant = tenant
+
+	var body RevokeLeaseJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeLease(ctx.Request().Context(), request.(RevokeLeaseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeLease")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RevokeLeaseResponseObject); ok {
+		return validResponse.VisitRevokeLeaseResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -95,6 +95,8 @@ func (a *API) readReservation(
 		case "ttl_ms":
 			wanted.Life = time.Duration(d.Int(enforcement.MinReservationLife.Milliseconds(), enforcement.MaxReservationLife.Milliseconds())) *
 				time.Millisecond
+		case "lease":
+			d.Fail("a reservation takes no lease: it holds places of concurrency limits under its own id, until its end")
 		default:
 			d.Unknown()
 		}

@@ -154,6 +154,7 @@ func (a *API) routes() []route {
 			params("tenant").json(body[ReservationSettlement]()),
 		post("/v1/reservations/:reservation/extend", "extendReservation", accounts.Check, reservations(g.ExtendReservation)).
 			params("tenant").json(body[ReservationExtension]()),
+		post("/v1/leases/release", "releaseLease", accounts.Check, nil).decides(a.releaseLease),
 		get(forwardAuthPath, "forwardAuth", accounts.Check, nil).decides(a.forwardAuth).fromProxy().
 			params("headers attributes jwt cost tenant deny_status"),
 		post("/v1/check/batch", "checkBatch", accounts.Check, nil).decides(a.checkBatch).params("deny_status"),
@@ -195,6 +196,9 @@ func (a *API) routes() []route {
 		get("/v1/tenants/:tenant/blocks/:block", "getBlock", accounts.TenantRead, exceptions(g.GetBlock)),
 		del("/v1/tenants/:tenant/blocks/:block", "deleteBlock", accounts.ExceptionsWrite, exceptions(g.DeleteBlock)),
 		post("/v1/tenants/:tenant/reset", "resetKey", accounts.ExceptionsWrite, usage(g.ResetKey)).json(body[Reset]()),
+
+		get("/v1/tenants/:tenant/leases", "listLeases", accounts.TenantRead, usage(g.ListLeases)).params("policy key"),
+		post("/v1/tenants/:tenant/leases/revoke", "revokeLease", accounts.ExceptionsWrite, usage(g.RevokeLease)).json(body[LeaseRevocation]()),
 
 		get("/v1/tenants/:tenant/usage", "getUsage", accounts.TenantRead, usage(g.GetUsage)).params("policy key"),
 		get("/v1/tenants/:tenant/usage.csv", "downloadUsage", accounts.TenantRead, g.DownloadUsage).params("from to step").

@@ -203,7 +203,7 @@ func firstExample(t *testing.T, id string) []byte {
 // server sets.
 var ownFields = map[string]string{
 	"simulate": "id", "inviteMember": "role", "invitePerson": "role", "updateMember": "role", "updatePerson": "role",
-	"patchMember": "role", "patchPerson": "role", "reserve": "id",
+	"patchMember": "role", "patchPerson": "role", "reserve": "id", "releaseLease": "id", "revokeLease": "id",
 }
 
 // Members that only the server sets are rejected in every body and at every depth, and

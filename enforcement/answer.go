@@ -128,17 +128,26 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 	return denied, retry
 }
 
-// nameLease sets Lease if a concurrency limit is among the limits of an allowed decision.
+// nameLease sets Lease and LeaseTTL if a concurrency limit is among the limits of an allowed
+// decision.
 func (d *Decision) nameLease(l *Lease) {
 	if !d.Allowed {
 		return
 	}
 	for i := range d.Limits {
-		if d.Limits[i].Limit.Algorithm == Concurrency && d.Limits[i].Cost > 0 {
-			if d.Lease = d.Check.Lease; d.Lease == "" {
-				d.Lease = uuidText(l.ID)
-			}
-			return
+		limit := &d.Limits[i]
+		if limit.Limit.Algorithm != Concurrency || limit.Cost == 0 {
+			continue
+		}
+		ttl := l.TTL / 1000
+		if ttl == 0 {
+			ttl = limit.Limit.Window.Milliseconds()
+		}
+		if d.Lease == "" || ttl < d.LeaseTTL {
+			d.LeaseTTL = ttl
+		}
+		if d.Lease = d.Check.leaseName(); d.Lease == "" {
+			d.Lease = uuidText(l.ID)
 		}
 	}
 }
@@ -204,6 +213,7 @@ func shareDenial(items []item) {
 	for i := range items {
 		if d := items[i].Decision; d.Allowed || d.Reason == ReasonBatchRefused {
 			d.Allowed, d.Reason, d.RetryAfter, d.List, d.Lease = false, ReasonBatchRefused, retry, nil, ""
+			d.LeaseTTL = 0
 		}
 	}
 }

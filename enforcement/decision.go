@@ -61,8 +61,10 @@ type Decision struct {
 	// Reservation is the reservation that the check made or repeated, or nil.
 	Reservation *Reserved
 	// Lease is the ID of the lease, as the caller wrote it, if the check was allowed and a
-	// concurrency limit applied. Otherwise it is "".
-	Lease string
+	// concurrency limit applied. Otherwise it is "". LeaseTTL is then the time in milliseconds
+	// from At until the lease ends on the first of these limits.
+	Lease    string
+	LeaseTTL int64
 	// RefundableUntil is the end of the time in which RefundCheck can return what a check with
 	// Refundable charged. It is in microseconds since the epoch by the limiter's clock. It is 0
 	// if there is nothing to return.

@@ -68,6 +68,7 @@ type Engine struct {
 	// mostReservations is Config.Reservations.
 	mostReservations int64
 	reserved         reservationCounters
+	leases           leaseCounters
 	now              func() time.Time
 	newID            func() [16]byte
 	logger           *slog.Logger
@@ -236,11 +237,14 @@ func (e *Engine) decide(ctx context.Context, w *call, atomic bool) {
 	} else {
 		e.decideEach(ctx, w)
 	}
-	if e.recorder != nil {
-		for i := range w.items {
-			if it := &w.items[i]; it.Check.Mode != Peek && !it.unrecorded {
-				e.recorder.Record(it.Decision)
-			}
+	for i := range w.items {
+		it := &w.items[i]
+		if it.Check.Mode == Peek || it.unrecorded {
+			continue
+		}
+		e.leases.held(it.Decision)
+		if e.recorder != nil {
+			e.recorder.Record(it.Decision)
 		}
 	}
 	e.release(w)

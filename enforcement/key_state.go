@@ -35,6 +35,8 @@ type CounterState struct {
 	// used with Meter. For a log, State has all entries if the sum of the quotas of this log and of
 	// the logs before it is at most 20,000. Otherwise State may have no entries.
 	State State
+	// Shared is set if the counter counts other keys too; see Charged.
+	Shared bool
 }
 
 const (
@@ -74,7 +76,7 @@ func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (
 		for k := range states[i].Limits {
 			o, charge := &outcomes[n/maxReadCharges], &charges[n]
 			l, charged := &states[i].Limits[k], &o.Charges[n%maxReadCharges]
-			l.State = charged.State
+			l.State, l.Shared = charged.State, charged.Shared
 			if charge.Cost > 0 && charged.Fits {
 				l.State = State{} // the whole quota fits, so the log is empty
 			} else if o.At < at {

@@ -5,7 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"time"
+	"strings"
+	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // Bounds of the lease of a check.
@@ -14,39 +19,80 @@ const (
 	MaxLeaseTTL = MaxWindow
 )
 
-// SetLease sets the ID and the time to live of the check's lease. An empty ID stands for the ID
-// of the decision. A ttl of 0 stands for the window of each limit. faultOfID and faultOfTTL are
-// error messages, or "".
-func (c *Check) SetLease(id string, ttl time.Duration) (faultOfID, faultOfTTL string) {
-	if len(id) > MaxLeaseID {
-		faultOfID = fmt.Sprintf("must be 1 to %d bytes", MaxLeaseID)
+// SetLeaseID sets the ID of the lease of a check. It returns an error if the ID is invalid.
+func (c *Check) SetLeaseID(id string) error {
+	printable := !strings.ContainsFunc(id, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) })
+	if id == "" || len(id) > MaxLeaseID || !printable {
+		return fmt.Errorf("must be 1 to %d bytes of printable text", MaxLeaseID)
 	}
-	if ttl < 0 || ttl > MaxLeaseTTL {
-		faultOfTTL = fmt.Sprintf("must be 1 to %d milliseconds", MaxLeaseTTL.Milliseconds())
-	}
-	c.Lease, c.LeaseTTL = id, ttl
-	return faultOfID, faultOfTTL
+	c.Lease = id
+	return nil
 }
 
-// lease returns the lease of a request for the check. decision is the ID of the decision.
+// lease returns the lease of a request for the check. decision is the ID of the decision. A
+// reservation holds places under its own ID, until its end.
 func (c *Check) lease(decision [16]byte) Lease {
 	l := Lease{ID: decision, TTL: c.LeaseTTL.Microseconds()}
-	if c.Lease != "" {
-		l.ID = LeaseID(c.Lease)
+	if name := c.leaseName(); name != "" {
+		l.ID = LeaseID(name)
+	}
+	if c.Reservation != nil {
+		l.TTL = c.Reservation.Life.Microseconds()
 	}
 	return l
 }
 
-// LeaseID converts the ID of a lease that a caller wrote to Lease.ID. A UUID in lower case
-// becomes its 16 bytes. Therefore the ID of a decision names the lease of that decision. Any
-// other text becomes a part of its SHA-256 hash.
+// leaseName returns the ID under which a check holds places, as its caller wrote it: the ID of
+// the reservation, or of the lease. It returns "" if the check has neither.
+func (c *Check) leaseName() string {
+	if c.Reservation != nil {
+		return c.Reservation.ID
+	}
+	return c.Lease
+}
+
+// LeaseID converts the ID of a lease that a caller wrote to Lease.ID. LeaseText is the reverse:
+//
+//   - A UUID in lower case, such as the ID of a decision, becomes its 16 bytes.
+//   - A text of up to shortLease bytes becomes its bytes and its length.
+//   - Another text becomes a part of its SHA-256 hash.
+//
+// The upper four bits of the byte at markedByte are all set only for a short text. No version of
+// UUIDs sets all four.
 func LeaseID(text string) (id [16]byte) {
-	if parsed, ok := parseUUID(text); ok {
+	if parsed, ok := parseUUID(text); ok && parsed[markedByte] < shortMark {
 		return parsed
+	}
+	if n := len(text); n > 0 && n <= shortLease {
+		copied := copy(id[:markedByte], text)
+		copy(id[markedByte+1:], text[copied:])
+		id[markedByte] = shortMark | byte(n)
+		return id
 	}
 	sum := sha256.Sum256([]byte(text))
 	copy(id[:], sum[:])
+	id[markedByte] &= 0x7f
 	return id
+}
+
+const (
+	markedByte = 8    // of Lease.ID; in a UUID, its upper bits are the variant
+	shortMark  = 0xf0 // in markedByte: the lower bits are the length of a short text
+	shortLease = 15   // bytes
+)
+
+// LeaseText returns a text for which LeaseID returns the ID: that of the caller, or, if that
+// was longer than shortLease, one in the form of a UUID.
+func LeaseText(id [16]byte) string {
+	n := int(id[markedByte]) - shortMark
+	if n < 1 {
+		return uuidText(id)
+	}
+	text := append(append(make([]byte, 0, shortLease), id[:markedByte]...), id[markedByte+1:]...)
+	if short := string(text[:n]); utf8.ValidString(short) {
+		return short
+	}
+	return uuidText(id)
 }
 
 // uuidText returns an ID in the form of a UUID.
@@ -82,38 +128,88 @@ func parseUUID(text string) (id [16]byte, ok bool) {
 // lease is released there too. Release returns an error if the shared limiter does not
 // answer and this node has no such lease.
 func (e *Engine) Release(ctx context.Context, s *Subject, c *Check) (units int64, err error) {
-	now := e.now().UnixMicro()
-	request := Request{ID: e.newIDAt(now), Mode: Release, Home: s.Home, MaxKeys: s.MaxKeys}
-	request.Lease = c.lease(request.ID)
-	local := request
-	if s.Plan != nil {
-		w := e.newCall(0)
-		for _, i := range s.Plan.match(c, w.matching[:0]) {
-			r := s.Plan.Rules[i]
-			request.Charges = append(request.Charges, r.releases(s, r.partition(c, &w.partition))...)
-		}
-		e.release(w)
-	}
-	if len(request.Charges) == 0 {
+	if s.Plan == nil {
 		return 0, nil
+	}
+	w := e.newCall(0)
+	var charges []Charge
+	for _, i := range s.Plan.match(c, w.matching[:0]) {
+		r := s.Plan.Rules[i]
+		charges = append(charges, r.releases(s, r.partition(c, &w.partition))...)
+	}
+	e.release(w)
+	units, err = e.endLease(ctx, s, c.lease([16]byte{}), charges)
+	e.leases.ended(&e.leases.released, units)
+	return units, err
+}
+
+// ReleaseHolder is Release for the concurrency limits of one policy and one partition. text
+// is the ID of the lease.
+func (e *Engine) ReleaseHolder(ctx context.Context, s *Subject, r *Rule, partition [16]byte, text string) (units int64, err error) {
+	units, err = e.endLease(ctx, s, Lease{ID: LeaseID(text)}, r.releases(s, partition))
+	e.leases.ended(&e.leases.revoked, units)
+	return units, err
+}
+
+// endLease ends a lease on the counters of charges.
+func (e *Engine) endLease(ctx context.Context, s *Subject, lease Lease, charges []Charge) (units int64, err error) {
+	if len(charges) == 0 {
+		return 0, nil
+	}
+	request := Request{
+		ID: e.newIDAt(e.now().UnixMicro()), Mode: Release, Home: s.Home, MaxKeys: s.MaxKeys, Lease: lease, Charges: charges,
+	}
+	if e.outage != nil {
+		e.outage.forgetLease(charges, lease.ID)
 	}
 	outcomes := make([]Outcome, 1)
 	takeFrom(ctx, e.limiter, []Request{request}, outcomes)
-	undecided := !outcomes[0].Verdict.Decided()
-	if undecided {
-		err = outcomes[0].undecidedError("release a lease of tenant " + s.Tenant)
+	if !outcomes[0].Verdict.Decided() {
+		err = &problem.Problem{
+			Kind: problem.Unavailable, Code: "limiter_unavailable", RetryAfter: 1,
+			Cause:   outcomes[0].undecidedError("release a lease of tenant " + s.Tenant),
+			Message: "the limiter did not answer: repeat the call, which is applied at most once",
+		}
 	} else if units = outcomes[0].Units; units > 0 {
 		return units, nil
 	}
 	if e.local == nil {
 		return 0, err
 	}
-	local.Charges = request.Charges
-	takeFrom(context.WithoutCancel(ctx), e.local, []Request{local}, outcomes)
+	takeFrom(context.WithoutCancel(ctx), e.local, []Request{request}, outcomes)
 	if outcomes[0].Verdict.Decided() && outcomes[0].Units > 0 {
 		return outcomes[0].Units, nil
 	}
 	return 0, err
+}
+
+// LeaseCounts has what a node did with leases of concurrency limits since its start.
+type LeaseCounts struct {
+	Held     int64 // checks that hold places, including renewals and reservations
+	Released int64 // leases that their holders released, not those that ended by themselves
+	Revoked  int64 // leases that an operator ended
+}
+
+// leaseCounters has the counters of LeaseCounts.
+type leaseCounters struct{ holds, released, revoked atomic.Int64 }
+
+// held counts a decision that holds places.
+func (c *leaseCounters) held(d *Decision) {
+	if d.Lease != "" {
+		c.holds.Add(1)
+	}
+}
+
+// ended counts a lease in a counter, if it held places.
+func (*leaseCounters) ended(counter *atomic.Int64, units int64) {
+	if units > 0 {
+		counter.Add(1)
+	}
+}
+
+// LeaseCounts returns what the node counted.
+func (e *Engine) LeaseCounts() LeaseCounts {
+	return LeaseCounts{Held: e.leases.holds.Load(), Released: e.leases.released.Load(), Revoked: e.leases.revoked.Load()}
 }
 
 // releases returns a charge for each concurrency limit of the rule, for a request with mode

@@ -3,6 +3,7 @@ package enforcement_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,9 @@ func TestLease(t *testing.T) {
 	w.clock.Set(w.clock.Now() + 60_000_000)
 	if n := w.release("first", "user", "u"); n != 0 {
 		t.Errorf("released %d places of a lease that has ended", n)
+	}
+	if got, want := w.engine.LeaseCounts(), (enforcement.LeaseCounts{Held: 3, Released: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
@@ -230,11 +234,80 @@ func TestLeaseID(t *testing.T) {
 		t.Errorf("%s became %x", id, got)
 	}
 	seen := map[[16]byte]string{}
-	for _, text := range []string{id, "0197C5D6-0000-7000-8000-00000000002A", id[:35], id + " ", "a", "A", "", "0197c5d6x0000-7000-8000-00000000002a"} {
+	for _, text := range []string{id, "123456789012345", "1234567890123456", "a\x00", strings.Repeat("a", 200), "0197C5D6-0000-7000-8000-00000000002A", id[:35], id + " ", "a", "A", "", "0197c5d6x0000-7000-8000-00000000002a"} {
 		got := enforcement.LeaseID(text)
 		if other, known := seen[got]; known {
 			t.Errorf("%q and %q are one lease", text, other)
 		}
 		seen[got] = text
+		shown := enforcement.LeaseText(got)
+		if short := text != "" && len(text) <= 15; (short || text == id) != (shown == text) {
+			t.Errorf("%q is shown as %q", text, shown)
+		}
+		if enforcement.LeaseID(shown) != got {
+			t.Errorf("%q is shown as %q, which is another lease", text, shown)
+		}
 	}
+}
+
+// A UUID that looks like the ID of a short text is a text like any other.
+func TestLeaseIDOfMarkedUUID(t *testing.T) {
+	t.Parallel()
+	short := enforcement.LeaseID("job-42")
+	marked := uuid.UUID(short).String()
+	if got := enforcement.LeaseID(marked); got == short || enforcement.LeaseID(enforcement.LeaseText(got)) != got {
+		t.Errorf("%s became %x, and job-42 is %x", marked, got, short)
+	}
+}
+
+func FuzzLeaseID(f *testing.F) {
+	f.Add("job-42", "0197c5d6-0000-7000-8000-00000000002a")
+	f.Add("", "6a6f622d-3432-0000-f600-000000000000")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if x, y := enforcement.LeaseID(a), enforcement.LeaseID(b); x == y && a != b && enforcement.LeaseText(x) != a && enforcement.LeaseText(x) != b {
+			t.Errorf("%q and %q are one lease", a, b)
+		}
+		if x := enforcement.LeaseID(a); enforcement.LeaseID(enforcement.LeaseText(x)) != x {
+			t.Errorf("%q is shown as %q", a, enforcement.LeaseText(x))
+		}
+	})
+}
+
+// What this node granted while the shared limiter was away is charged there under the IDs of its
+// holders, for the rest of their time, so that they can renew and release it.
+func TestLeasesAreChargedLater(t *testing.T) {
+	t.Parallel()
+	w := newHolders(t, enforcement.RuleSpec{Policy: "jobs", Limits: []enforcement.RuleLimit{places(1, 6)}})
+	w.check("before")
+	w.shared.down = true
+	for _, id := range []string{"released", "kept"} {
+		if d := w.check(id); !d.Allowed || !d.Degraded {
+			t.Errorf("%s: %s", id, summary(d))
+		}
+	}
+	w.clock.Set(w.clock.Now() + 10_000_000)
+	if d := w.check("kept"); !d.Allowed || !d.Degraded {
+		t.Errorf("renewed: %s", summary(d))
+	}
+	w.release("released")
+	if got := w.engine.OutageJournal(); got.Keys != 1 {
+		t.Errorf("%+v", got)
+	}
+	w.clock.Set(w.clock.Now() + 20_000_000)
+	w.shared.down = false
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := w.engine.RunOutageJournal(ended); err != nil { // one attempt
+		t.Fatal(err)
+	}
+	if got := w.engine.OutageJournal(); got.Keys != 0 || got.Charged != 1 {
+		t.Errorf("%+v", got)
+	}
+	// "before" ends 60 s after the start, and "kept" 70 s.
+	wantSummary(t, decide(w.engine, w.s, enforcement.Check{Path: "/a", Lease: "x"}), "true ok retry 0 | jobs true left 4 reset 40000 retry 0")
+	w.s = subject(t, enforcement.RuleSpec{Policy: "jobs", Limits: []enforcement.RuleLimit{places(1, 6)}})
+	if n := w.release("kept"); n != 1 {
+		t.Errorf("released %d places", n)
+	}
+	wantSummary(t, decide(w.engine, w.s, enforcement.Check{Path: "/a", Lease: "x"}), "true ok retry 0 | jobs true left 5 reset 30000 retry 0")
 }

@@ -38,18 +38,9 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// ParseAlgorithm returns the algorithm of the limits of plans that has this name in the API.
-// The result is false if there is none. Only scenarios have concurrency limits.
+// ParseAlgorithm returns the algorithm that has this name in the API. The result is false
+// if there is none.
 func ParseAlgorithm(name string) (Algorithm, bool) {
-	a, known := parseScenarioAlgorithm(name)
-	if a == Concurrency {
-		return 0, false
-	}
-	return a, known
-}
-
-// parseScenarioAlgorithm is ParseAlgorithm for the limits of scenarios.
-func parseScenarioAlgorithm(name string) (Algorithm, bool) {
 	for i, n := range algorithmNames {
 		if i > 0 && n == name {
 			return Algorithm(i), true
@@ -242,8 +233,8 @@ const (
 
 // algorithmFault returns the error message for an algorithm with an unknown name.
 func algorithmFault(name string) string {
-	const known = "must be fixed_window, sliding_window_log, sliding_window_counter, token_bucket or gcra"
-	if name == "leaky_bucket" || name == "concurrency" {
+	const known = "must be fixed_window, sliding_window_log, sliding_window_counter, token_bucket, gcra or concurrency"
+	if name == "leaky_bucket" {
 		return name + " is not supported yet: " + known
 	}
 	return known

@@ -24,6 +24,7 @@ type outageJournal struct {
 
 	mu      sync.Mutex
 	entries map[Key]*outageEntry
+	leases  map[leaseKey]outageLease // of concurrency limits, which have no entries
 
 	charged, dropped atomic.Int64
 }
@@ -38,7 +39,7 @@ type outageEntry struct {
 
 // An OutageJournalState describes the outage journal of an Engine.
 type OutageJournalState struct {
-	// Keys is the number of counters that must still be charged.
+	// Keys is the number of counters and leases that must still be charged.
 	Keys int
 	// Charged is the number of admitted units that were charged after an outage. Dropped is the
 	// number of admitted units that will not be charged, because the journal was full or the
@@ -58,7 +59,7 @@ const (
 )
 
 func newOutageJournal(most int, now func() int64) *outageJournal {
-	return &outageJournal{most: most, now: now, wake: make(chan struct{}, 1), entries: map[Key]*outageEntry{}}
+	return &outageJournal{most: most, now: now, wake: make(chan struct{}, 1), entries: map[Key]*outageEntry{}, leases: map[leaseKey]outageLease{}}
 }
 
 // entry returns the entry of a counter. It creates the entry, unless the journal is full;
@@ -66,7 +67,7 @@ func newOutageJournal(most int, now func() int64) *outageJournal {
 func (j *outageJournal) entry(s *Subject, c *Charge) *outageEntry {
 	e := j.entries[c.Key]
 	if e == nil {
-		if len(j.entries) >= j.most {
+		if len(j.entries)+len(j.leases) >= j.most {
 			return nil
 		}
 		e = &outageEntry{}
@@ -90,9 +91,13 @@ func (j *outageJournal) start(s *Subject, c *Charge, seen State) {
 	}
 }
 
-// admit adds the cost of an admitted charge to the journal.
-func (j *outageJournal) admit(s *Subject, c *Charge) {
+// admit adds the cost of an admitted charge to the journal. l is the lease of its request.
+func (j *outageJournal) admit(s *Subject, c *Charge, l *Lease) {
 	if c.Cost == 0 {
+		return
+	}
+	if c.Meter.Algorithm == Concurrency {
+		j.admitLease(s, c, l)
 		return
 	}
 	now := j.now()
@@ -104,6 +109,11 @@ func (j *outageJournal) admit(s *Subject, c *Charge) {
 		return
 	}
 	e.charge(now, c.Cost)
+	j.notify()
+}
+
+// notify wakes RunOutageJournal.
+func (j *outageJournal) notify() {
 	select {
 	case j.wake <- struct{}{}:
 	default: // run already has a token
@@ -162,7 +172,7 @@ func (j *outageJournal) restore(key Key, e *outageEntry, owed int64) {
 func (j *outageJournal) len() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return len(j.entries)
+	return len(j.entries) + len(j.leases)
 }
 
 // OutageJournal returns the state of the journal.
@@ -202,7 +212,7 @@ func (e *Engine) chargeOutageJournal() bool {
 	for {
 		keys, entries, owed := j.take()
 		if len(keys) == 0 {
-			return j.len() == 0
+			return e.chargeOutageLeases() && j.len() == 0
 		}
 		requests, outcomes := make([]Request, len(keys)), make([]Outcome, len(keys))
 		for i, entry := range entries {
@@ -246,7 +256,7 @@ func (e *Engine) recordAdmitted(w *call, items []item, o *Outcome) {
 			continue
 		}
 		for k := it.enforced.from; k < it.enforced.to; k++ {
-			e.outage.admit(it.Subject, &w.charges[k])
+			e.outage.admit(it.Subject, &w.charges[k], &it.lease)
 		}
 	}
 }

@@ -148,11 +148,7 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 	case "algorithm":
 		name := d.Text()
 		r.algorithm = true
-		parse := ParseAlgorithm
-		if r.scenario {
-			parse = parseScenarioAlgorithm
-		}
-		if l.Algorithm, known = parse(name); !known {
+		if l.Algorithm, known = ParseAlgorithm(name); !known {
 			r.fault(d.Pointer(), algorithmFault(name))
 		}
 	case "quota":

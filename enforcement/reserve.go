@@ -414,7 +414,8 @@ func (e *Engine) readRecord(ctx context.Context, s *Subject, key Key) (record *R
 
 // adjustment returns the request that changes a reservation. It uses the limits that are in
 // force now. If a limit is no longer in the tenant's plan, its charge does not change, because
-// no check reads its counter.
+// no check reads its counter. The request releases the places of concurrency limits if the
+// reservation ends. If the reservation is extended, it holds them until the new end.
 func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, data *reservationData, change *ReservationChange) Request {
 	now := e.now().UnixMicro()
 	after := *data
@@ -430,17 +431,20 @@ func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, da
 		Key: key, Most: e.mostReservations, Kept: ReservationKept.Microseconds(), Data: text,
 		Version: record.Version, Forgotten: record.Forgotten(), Ends: true,
 	}
-	if s == nil || s.Plan == nil || change.State == ReservationActive {
+	if s == nil || s.Plan == nil {
 		return request
 	}
 	request.MaxKeys = s.MaxKeys
+	request.Lease = Lease{ID: LeaseID(data.ID), TTL: change.Life.Microseconds()}
 	check := withIP(&Check{Attributes: data.Attributes})
 	for i := range data.Charges {
 		c := &data.Charges[i]
 		if r, known := s.Plan.Rule(c.Policy); known && data.charged(record, i) {
-			if charge, ok := s.adjustedCharge(r, check, c, now); ok {
+			charge, ok := s.adjustedCharge(r, check, c, now)
+			holds := ok && charge.Meter.Algorithm == Concurrency
+			if ok && (holds || change.State != ReservationActive) {
 				charge.Cost = change.cost(r, data, c.Cost)
-				if change.State == ReservationExpired && r.ReservationExpiry == RefundExpired {
+				if holds && change.State != ReservationActive || change.State == ReservationExpired && r.ReservationExpiry == RefundExpired {
 					charge.Cost = 0
 				}
 				if r.leasedBucket(charge.Meter) {

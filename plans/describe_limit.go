@@ -30,6 +30,9 @@ func Describe(l enforcement.Limit) string {
 }
 
 func describeNumbers(l enforcement.Limit) string {
+	if l.Algorithm == enforcement.Concurrency {
+		return thousands(l.Quota) + " at the same time, each for up to " + lasting(l.Window)
+	}
 	text := thousands(l.Quota) + " per " + spoken(l.Window)
 	if l.Period != enforcement.NoPeriod {
 		text = thousands(l.Quota) + " per calendar " + l.Period.String()
@@ -48,6 +51,15 @@ func describeNumbers(l enforcement.Limit) string {
 	}
 	if l.Anchor == enforcement.Clock {
 		text += ", by the clock"
+	}
+	return text
+}
+
+// lasting returns the English words for a time to live, such as "1 minute" or "90 seconds".
+func lasting(ttl time.Duration) string {
+	text := spoken(ttl)
+	if text[0] < '0' || text[0] > '9' {
+		text = "1 " + text
 	}
 	return text
 }

@@ -108,6 +108,8 @@ func TestDescribe(t *testing.T) {
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1000, Window: 48 * time.Hour, Anchor: enforcement.Clock}, "1,000 per 2 days, by the clock"},
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1, Window: time.Millisecond}, "1 per millisecond"},
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1_000_000_000_000, Window: 1500 * time.Millisecond}, "1,000,000,000,000 per 1,500 milliseconds"},
+		{enforcement.Limit{Algorithm: enforcement.Concurrency, Quota: 20, Window: time.Minute}, "20 at the same time, each for up to 1 minute"},
+		{enforcement.Limit{Algorithm: enforcement.Concurrency, Quota: 1, Window: 90 * time.Second}, "1 at the same time, each for up to 90 seconds"},
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Window: time.Minute}, "none: every request is denied"},
 	} {
 		if got := Describe(c.limit); got != c.want {

@@ -3,6 +3,7 @@ package plans
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/problem"
@@ -75,6 +76,9 @@ func warn(f *problem.Fields, policies []Policy) {
 	}
 }
 
+// longLease is the time to live of leases above which a draft has a warning.
+const longLease = time.Hour
+
 func warnLimit(f *problem.Fields, at string, l enforcement.Limit) {
 	switch {
 	case l.Quota == 0:
@@ -82,6 +86,8 @@ func warnLimit(f *problem.Fields, at string, l enforcement.Limit) {
 	case l.Algorithm == enforcement.FixedWindow:
 		f.Add(at+"/algorithm", "a fixed_window can allow up to 2 × %s within a short time around the boundary of two windows; "+
 			"sliding_window_counter does not", thousands(l.Quota))
+	case l.Algorithm == enforcement.Concurrency && l.Window > longLease:
+		f.Add(at+"/window", "a holder that crashes keeps its place for up to %s, unless its checks state a shorter time to live", lasting(l.Window))
 	case l.Algorithm.Bucket() && l.Burst > l.Quota:
 		f.Add(at+"/burst", "up to %s can pass in one window after a pause: the burst plus the refill", thousands(l.Burst+l.Quota))
 	}

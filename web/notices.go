@@ -56,6 +56,8 @@ var notices = map[string]string{
 	"alert-test-queued":     "The test message is queued. A node sends it within seconds; reload to see the answer.",
 	"alert-message-queued":  "The message is queued again with the same webhook-id.",
 	"key-reset":             "The counters of this key are reset.",
+	"lease-revoked":         "The lease is revoked. Its places are free.",
+	"lease-ended":           "The lease had ended already.",
 }
 
 // Notice returns the sentence that the parameter done names.

@@ -53,7 +53,7 @@ func laneRows(t *testing.T, lane *html.Node) (rows []laneRow) {
 func TestDrawnDecisionsAreTheSimulations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	all := []string{"algorithm", "fixed_window", "algorithm", "sliding_window_counter", "algorithm", "sliding_window_log", "algorithm", "token_bucket", "algorithm", "gcra"}
+	all := []string{"algorithm", "fixed_window", "algorithm", "sliding_window_counter", "algorithm", "sliding_window_log", "algorithm", "token_bucket", "algorithm", "gcra", "algorithm", "concurrency"}
 	for _, pairs := range [][]string{
 		{},
 		{"anchor", "first_hit"},

@@ -167,8 +167,12 @@ var units = []struct {
 }
 
 // unit returns the window of a limit as a number of the longest unit that divides it. If the
-// number is 1, it is nil. If the window is not a whole number of seconds, the unit is UNKNOWN.
+// number is 1, it is nil. The unit is UNKNOWN if the window is not a whole number of seconds, or
+// if the limit is a concurrency limit, which counts no window.
 func unit(l *enforcement.Limit) (ratelimitv3.RateLimitResponse_RateLimit_Unit, *wrapperspb.UInt32Value) {
+	if l.Algorithm == enforcement.Concurrency {
+		return ratelimitv3.RateLimitResponse_RateLimit_UNKNOWN, nil
+	}
 	switch l.Period {
 	case enforcement.NoPeriod:
 	case enforcement.Quarter:

@@ -200,7 +200,8 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 		Snapshot: n.snapshotState, Redis: n.redisState(), Durable: n.durableState, Leases: n.leaseState(), OutageJournal: n.outageJournalState(),
 		Admission: n.admissionState, Connections: n.connectionState, AuditLines: n.auditLines.Load,
 		DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
-		Reservations: func() enforcement.ReservationCounts { return n.engine.ReservationCounts() },
+		Reservations:      func() enforcement.ReservationCounts { return n.engine.ReservationCounts() },
+		ConcurrencyLeases: func() enforcement.LeaseCounts { return n.engine.LeaseCounts() },
 		Database: func() metrics.Refusing {
 			r := n.store.WriteRefusal()
 			return metrics.Refusing{Since: r.Since, Code: r.Code}

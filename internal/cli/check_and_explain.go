@@ -46,6 +46,7 @@ var limitColumns = []Column{
 type checkCommand struct {
 	Connection
 	request
+	lease
 	Mode   string `default:"enforce" enum:"enforce,peek,force,take_up_to" setting:"false" help:"enforce charges the limits, peek charges nothing, force charges without denying, take_up_to charges as much of the cost as is left."`
 	DryRun bool   `setting:"false" help:"The same as --mode peek: charge nothing."`
 
@@ -71,6 +72,9 @@ func (k checkCommand) Run(ctx context.Context, t Terminal) error {
 	body := k.body(k.Mode)
 	if k.Refundable && k.Mode != "peek" {
 		body["refundable"] = true
+	}
+	if err := k.addTo(body); err != nil {
+		return err
 	}
 	a, err := c.send(ctx, http.MethodPost, path("check"), url.Values{"deny_status": {"200"}}, body, "")
 	if err != nil {
@@ -106,6 +110,9 @@ func (c *client) decision(document []byte, at string) error {
 		if until := lookUp(d, "refundable_until"); until != nil {
 			fmt.Fprintf(w, "refundable until %s: headgate refund %s --tenant %s\n", cell(until),
 				cell(lookUp(d, "decision_id")), cell(lookUp(d, "tenant")))
+		}
+		if ttl, ok := lookUp(d, "lease.ttl_ms").(json.Number); ok {
+			fmt.Fprintf(w, "lease %s, for %s\n", cell(lookUp(d, "lease.id")), duration(ttl))
 		}
 		limits, _ := lookUp(d, "limits").([]any)
 		if len(limits) == 0 {

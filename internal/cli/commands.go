@@ -22,6 +22,7 @@ type Commands struct {
 	Tenants      tenantsCommand      `cmd:"" group:"remote" help:"List, create, change and delete tenants."`
 	Plans        plansCommand        `cmd:"" group:"remote" help:"List, draft, publish and delete plans."`
 	Keys         keysCommand         `cmd:"" group:"remote" help:"List, create, rotate and revoke the API keys of a tenant, or of the operator."`
+	Leases       leasesCommand       `cmd:"" group:"remote" help:"List, release and revoke the leases of concurrency limits."`
 	Overrides    overridesCommand    `cmd:"" group:"remote" help:"List, create, change and delete overrides of a tenant."`
 	Alerts       alertsCommand       `cmd:"" group:"remote" help:"List alerts; manage their rules, channels, messages and maintenance windows."`
 	Export       exportCommand       `cmd:"" group:"remote" help:"Print plans, tenants, overrides and lists as YAML: headgate export > plans/all.yaml"`

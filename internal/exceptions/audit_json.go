@@ -97,12 +97,13 @@ func (b Block) JSON() (json.RawMessage, error) {
 type jsonReset struct {
 	Policy string            `json:"policy"`
 	Key    map[string]string `json:"key"`
+	Lease  string            `json:"lease,omitempty"`
 	Reason string            `json:"reason,omitempty"`
 }
 
 // JSON returns the form of the reset that the audit log contains.
 func (r Reset) JSON() (json.RawMessage, error) {
-	return enforcement.MarshalJSON(jsonReset{Policy: r.Policy, Key: notNil(r.Key), Reason: r.Reason})
+	return enforcement.MarshalJSON(jsonReset{Policy: r.Policy, Key: notNil(r.Key), Lease: r.Lease, Reason: r.Reason})
 }
 
 // notNil returns key, or an empty map if key is nil, so that the JSON form is {} and not null.

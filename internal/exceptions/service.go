@@ -179,12 +179,14 @@ func (s *Service) DeleteBlock(ctx context.Context, tenant, id string) error {
 	return s.store.DeleteBlock(ctx, b.TenantID, b.ID, e)
 }
 
-// A Reset describes the counters to delete: those of one key of a policy.
+// A Reset is a request to delete the counters of one key of a policy, or to end one lease of its
+// concurrency limits.
 type Reset struct {
 	Tenant tenants.Tenant
 	Policy string            // slug
 	Key    map[string]string // like Block.Key, in canonical form
 	Reason string            // up to MaxReason characters
+	Lease  string            // the ID of the lease to end; "": the counters are deleted
 }
 
 // PlanReset validates a reset and returns it. It changes nothing. The caller must then call
@@ -206,7 +208,11 @@ func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[
 // counters. If the process crashes in between, the audit log has a line for a reset that did
 // not happen. In the other order, a reset could happen without a line.
 func (s *Service) NoteReset(ctx context.Context, r Reset) error {
-	e := entry(ctx, "counter.reset", r.Tenant.ID, r.Policy, r.Policy, nil, r)
+	action := "counter.reset"
+	if r.Lease != "" {
+		action = "lease.revoke"
+	}
+	e := entry(ctx, action, r.Tenant.ID, r.Policy, r.Policy, nil, r)
 	return s.store.NoteReset(ctx, r.Tenant.ID, e)
 }
 

@@ -128,6 +128,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter("connections_ended_total", help, state.Evicted, "cause", "idle")
 		s.counter("connections_ended_total", help, state.Refused, "cause", "refused")
 	}
+	if c.r.cfg.ConcurrencyLeases != nil {
+		s.concurrencyLeases(c.r.cfg.ConcurrencyLeases())
+	}
 	if c.r.cfg.Reservations != nil {
 		s.reservations(c.r.cfg.Reservations())
 	}
@@ -298,6 +301,13 @@ func (s sink) reservations(n enforcement.ReservationCounts) {
 	const refunds = "Checks of this node that could be refunded, and refunds of checks, by event."
 	s.counter("refundable_checks_total", refunds, n.Refundable, "event", "charged")
 	s.counter("refundable_checks_total", refunds, n.Refunded, "event", "refunded")
+}
+
+func (s sink) concurrencyLeases(n enforcement.LeaseCounts) {
+	const help = "Leases of concurrency limits, by what this node did: checks that hold places, renewals included, and leases that were released or revoked."
+	s.counter("concurrency_leases_total", help, n.Held, "event", "held")
+	s.counter("concurrency_leases_total", help, n.Released, "event", "released")
+	s.counter("concurrency_leases_total", help, n.Revoked, "event", "revoked")
 }
 
 func (s sink) snapshot(state SnapshotState) {

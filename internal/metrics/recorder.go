@@ -47,6 +47,9 @@ type Config struct {
 	// Reservations returns the number of outstanding reservations, and how many this node has
 	// created and ended. Default: no metrics about them.
 	Reservations func() enforcement.ReservationCounts
+	// ConcurrencyLeases returns how many leases of concurrency limits were held and ended. Default: no
+	// metrics about them.
+	ConcurrencyLeases func() enforcement.LeaseCounts
 	// Log returns the number of log lines that could not be written. Default: no metrics about
 	// it.
 	Log func() logging.Status

@@ -98,6 +98,7 @@ func TestCertainty(t *testing.T) {
 		{"into shadow, not alone", "all", func(d *plans.Content) { d.Policies[0].Mode = enforcement.PolicyShadow }, preview.Estimated, preview.Changed, "replayed"},
 		{"another name", "everyone", func(d *plans.Content) { d.Policies[0].Slug = "everyone" }, preview.Estimated, preview.Added, "as all:"},
 		{"a short window", "all", func(d *plans.Content) { d.Policies[0].Limits[0].Window = 30 * time.Second }, preview.NeedsShadow, preview.Changed, "windows of 30s"},
+		{"what is under way", "users", func(d *plans.Content) { d.Policies[1].Limits[0].Algorithm = enforcement.Concurrency }, preview.NeedsShadow, preview.Changed, "at the same time"},
 		{"other keys", "users", func(d *plans.Content) { d.Policies[1].CountBy = []string{"ip"} }, preview.NeedsShadow, preview.Changed, "count_by is new"},
 		{"other requests", "users", func(d *plans.Content) { d.Policies[1].Match.Methods = []string{"GET"} }, preview.NeedsShadow, preview.Changed, "other requests"},
 		{"replaced", "users", func(d *plans.Content) { d.Policies[0].Replaces = []string{"users"} }, preview.NeedsShadow, preview.Same, "replaced by other"},

@@ -205,6 +205,9 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 		if l.Period != enforcement.NoPeriod {
 			return none("The limit %s has calendar windows, which begin at another time for each tenant.", l.Name)
 		}
+		if l.Algorithm == enforcement.Concurrency {
+			return none("The limit %s counts what is under way at the same time, but it is not recorded how long requests take.", l.Name)
+		}
 		if l.Window < time.Minute {
 			return none("The limit %s has windows of %s, but requests are only recorded by minute.", l.Name, enforcement.FormatWindow(l.Window))
 		}

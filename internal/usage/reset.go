@@ -2,6 +2,7 @@ package usage
 
 import (
 	"context"
+	"slices"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/exceptions"
@@ -18,31 +19,82 @@ import (
 // The error is problem.NotFound or problem.Invalid, as for exceptions.PlanReset. If some or all
 // counters were not deleted, the error is problem.Unavailable, and the caller can try again.
 func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[string]string, reason string) error {
-	if s.cfg.Exceptions == nil {
-		return problem.New(problem.Unavailable, "this node does not manage exceptions")
-	}
-	reset, err := s.cfg.Exceptions.PlanReset(ctx, tenant, policy, key, reason)
+	reset, err := s.plan(ctx, tenant, policy, key, reason)
 	if err != nil {
 		return err
 	}
-	subject, rule, err := s.counted(reset)
+	subject, rule, err := s.note(ctx, reset)
 	if err != nil {
 		return err
 	}
-	if err := s.cfg.Exceptions.NoteReset(ctx, reset); err != nil {
-		return err
-	}
-	check := enforcement.Check{}
-	for name, value := range reset.Key {
-		check.Attributes = append(check.Attributes, enforcement.Attribute{Name: name, Value: value})
-	}
-	if err := s.cfg.Engine.Reset(ctx, subject, rule, rule.PartitionOf(&check)); err != nil {
+	if err := s.cfg.Engine.Reset(ctx, subject, rule, partitionOf(rule, reset)); err != nil {
 		return &problem.Problem{
 			Kind: problem.Unavailable, Code: "limiter_unavailable",
 			Message: "the limiter is unavailable: some or all counters were not reset; send the request again", Cause: err,
 		}
 	}
 	return nil
+}
+
+// RevokeLease ends a lease of one key of one policy on each of its concurrency limits. lease is the
+// ID of the lease, in the form of the holder or of Holder.Lease. released is the number of places
+// that it held, or 0 if it does not exist. slug is the slug of the tenant.
+//
+// Like Reset, it writes the audit line first, and returns the same errors. It also returns
+// problem.Invalid at /lease/id for an invalid ID, and at /policy for a policy without a
+// concurrency limit.
+func (s *Service) RevokeLease(ctx context.Context, tenant, policy string, key map[string]string, lease, reason string) (
+	slug string, released int64, err error,
+) {
+	end, err := s.plan(ctx, tenant, policy, key, reason)
+	if err != nil {
+		return "", 0, err
+	}
+	var f problem.Fields
+	if err := new(enforcement.Check).SetLeaseID(lease); err != nil {
+		f.Add("/lease/id", "%v", err)
+	}
+	if end.Lease = lease; f.Err() != nil {
+		return "", 0, f.Err()
+	}
+	subject, rule, err := s.note(ctx, end)
+	if err != nil {
+		return "", 0, err
+	}
+	released, err = s.cfg.Engine.ReleaseHolder(ctx, subject, rule, partitionOf(rule, end), lease)
+	return subject.Tenant, released, err
+}
+
+// plan validates a reset.
+func (s *Service) plan(ctx context.Context, tenant, policy string, key map[string]string, reason string) (exceptions.Reset, error) {
+	if s.cfg.Exceptions == nil {
+		return exceptions.Reset{}, problem.New(problem.Unavailable, "this node does not manage exceptions")
+	}
+	return s.cfg.Exceptions.PlanReset(ctx, tenant, policy, key, reason)
+}
+
+// note writes the audit line of a reset. It returns the compiled tenant and policy.
+func (s *Service) note(ctx context.Context, r exceptions.Reset) (*enforcement.Subject, *enforcement.Rule, error) {
+	subject, rule, err := s.counted(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	holds := func(l enforcement.RuleLimit) bool { return l.Algorithm == enforcement.Concurrency }
+	if r.Lease != "" && !slices.ContainsFunc(rule.Limits, holds) {
+		var f problem.Fields
+		f.Add("/policy", "has no concurrency limit, so it has no leases")
+		return nil, nil, f.Err()
+	}
+	return subject, rule, s.cfg.Exceptions.NoteReset(ctx, r)
+}
+
+// partitionOf returns the partition of the key of a reset.
+func partitionOf(rule *enforcement.Rule, r exceptions.Reset) [16]byte {
+	check := enforcement.Check{}
+	for name, value := range r.Key {
+		check.Attributes = append(check.Attributes, enforcement.Attribute{Name: name, Value: value})
+	}
+	return rule.PartitionOf(&check)
 }
 
 // counted returns the compiled tenant and the rule by which this node counts the key of a

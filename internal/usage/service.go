@@ -287,6 +287,11 @@ func (k *KeyUsage) setState(h *enforcement.KeyState, calendar *enforcement.Calen
 		if l.Limit.Period != enforcement.NoPeriod && l.ResetAfter > 0 && calendar != nil {
 			l.ResetsAt = time.UnixMicro(at).Add(l.ResetAfter).In(calendar.Zone)
 		}
+		for _, holder := range state.Holders {
+			if !h.Limits[i].Shared {
+				l.Holders = append(l.Holders, Holder{enforcement.LeaseText(holder.ID), holder.Units, time.UnixMicro(holder.Until).UTC()})
+			}
+		}
 		l.ExhaustedAfter = pace.exhausts(m, state, at)
 	}
 }

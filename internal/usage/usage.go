@@ -89,10 +89,20 @@ type LimitUsage struct {
 	// ResetsAt is the end of the current calendar window, in the time zone of the tenant. It is
 	// zero for limits without a calendar window, and if the counter is unused.
 	ResetsAt time.Time
+	// Holders are the leases of a concurrency limit, in the order in which they end. It is empty if
+	// the key shares its counter with others, because the tenant has too many counters.
+	Holders []Holder
 	// ExhaustedAfter is the time until this limit denies a request at the current pace; 0 means
 	// that it denies now. It is nil if the limit never denies at this pace, or if the pace is
 	// unknown.
 	ExhaustedAfter *time.Duration
+}
+
+// A Holder is a lease that holds places of a concurrency limit.
+type Holder struct {
+	Lease  string // an ID that ends the lease; see enforcement.LeaseText
+	Places int64
+	Until  time.Time // the end of the lease, by the clock of the limiter
 }
 
 // A Pace is the average usage per minute in the last minutes: the current minute and the four

@@ -52,6 +52,7 @@ type request struct {
 	Mode                 headgate.Mode
 	Refundable           bool
 	IdempotencyKey       string `json:"idempotency_key"`
+	Lease                headgate.Lease
 }
 
 type call struct {
@@ -185,7 +186,7 @@ func (p *played) request(r request) headgate.CheckRequest {
 	}
 	return headgate.CheckRequest{
 		Tenant: r.Tenant, Method: r.Method, Path: r.Path, Attributes: attributes, Cost: r.Cost, Mode: r.Mode, Refundable: r.Refundable,
-		IdempotencyKey: filled.Replace(r.IdempotencyKey),
+		IdempotencyKey: filled.Replace(r.IdempotencyKey), Lease: r.Lease,
 	}
 }
 

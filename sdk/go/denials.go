@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -41,10 +42,14 @@ func (m *denials) get(body []byte, now time.Time) (Decision, bool) {
 	return d, true
 }
 
-// put remembers a denial because of a limit or a block. Other denials have no retry time.
+// put remembers a denial because of a limit or a block. Other denials have no retry time. It does
+// not remember a denial by a concurrency limit, because a holder can release its places at any time.
 func (m *denials) put(body []byte, d Decision, now time.Time) {
 	after, ok := d.RetryAfter()
 	if !ok || after <= 0 || d.Reason != ReasonOverLimit && d.Reason != ReasonBlocked {
+		return
+	}
+	if slices.ContainsFunc(d.Limits, func(l LimitState) bool { return l.Algorithm == "concurrency" && !l.Allowed }) {
 		return
 	}
 	m.mu.Lock()

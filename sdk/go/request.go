@@ -41,6 +41,18 @@ type CheckRequest struct {
 	// connection breaks before the answer. In a batch, only the key of the first request
 	// counts; it is that of the whole batch. Default: none.
 	IdempotencyKey string
+	// Lease is the lease that holds places of concurrency limits. Default: one with the ID of the
+	// decision, for the window of each limit. Decision.Lease has it.
+	Lease Lease
+}
+
+// A Lease holds places of concurrency limits until it is released or ends. A check with the ID of
+// a lease that has not ended renews it. manage.Client.ReleaseLease releases it.
+type Lease struct {
+	// ID is an ID of your own, such as that of the job: 1 to 128 bytes of printable text.
+	ID string `json:"id"`
+	// TTLMS is the time to live in milliseconds, from the check on.
+	TTLMS int64 `json:"ttl_ms"`
 }
 
 // Cost returns a pointer to units, for CheckRequest.Cost.
@@ -74,6 +86,13 @@ func (r *CheckRequest) append(b []byte) []byte {
 	b = appendMember(b, "mode", string(r.Mode))
 	if r.Refundable {
 		b = append(comma(b), `"refundable":true`...)
+	}
+	if r.Lease != (Lease{}) {
+		b = appendMember(append(comma(b), `"lease":{`...), "id", r.Lease.ID)
+		if r.Lease.TTLMS != 0 {
+			b = strconv.AppendInt(append(comma(b), `"ttl_ms":`...), r.Lease.TTLMS, 10)
+		}
+		b = append(b, '}')
 	}
 	return append(b, '}')
 }

@@ -53,6 +53,7 @@ var actions = map[string]string{
 	"key.create":                      "created the API key",
 	"key.revoke":                      "revoked the API key",
 	"key.rotate":                      "rotated the API key",
+	"lease.revoke":                    "revoked a lease of",
 	"list_entry.create":               "added to a list",
 	"list_entry.delete":               "removed from a list",
 	"list_entry.expire":               "removed as expired from a list",

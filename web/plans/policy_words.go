@@ -148,6 +148,11 @@ var algorithmOptions = []views.Option{
 		Hint: "Fills at a steady rate up to the burst. For APIs where clients may catch up after a pause.",
 	},
 	{Value: enforcement.GCRA.String(), Label: "GCRA", Hint: "Decides as a token bucket, with one number of state. Even spacing and a burst."},
+	{
+		Value: enforcement.Concurrency.String(), Label: "Concurrency",
+		Hint: "What is under way at the same time, such as jobs. Requests is the number of places, up to 1,000. A request holds a place until " +
+			"it is released; the window is its time to live, after which the place of a crashed holder is free.",
+	},
 }
 
 // withoutHints removes the hints of options, which a select does not show.

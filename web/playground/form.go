@@ -52,6 +52,7 @@ var lanes = []struct {
 	{enforcement.SlidingWindowLog, true, "Sliding window log"},
 	{enforcement.TokenBucket, true, "Token bucket"},
 	{enforcement.GCRA, false, "GCRA (decides as the token bucket)"},
+	{enforcement.Concurrency, false, "Concurrency (each request holds its place for the window)"},
 }
 
 // An arrival has the requests that come at one instant.

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// Forms about one key of one policy: blocks and resets.
+// Forms about one key of one policy: blocks, resets and leases.
 
 func (w *pages) listBlocks(c echo.Context) error {
 	t := web.TenantOf(c)
@@ -74,6 +74,35 @@ func (w *pages) resetForm(c echo.Context, p plans.Policy, q url.Values) views.Bo
 		Action: web.TenantURL(t, "/reset"), Back: web.KeyURL(t, p.Slug, web.KeyFromForm(q, p)), PickURL: web.TenantURL(t, "/reset"),
 		Reason: reasonInput(q, true), Button: "Reset the counters", Bad: true,
 	}
+}
+
+func (w *pages) revokeForm(c echo.Context, p plans.Policy, q url.Values) views.BoundForm {
+	t := web.TenantOf(c)
+	return views.BoundForm{
+		Head: w.TenantHead(c, ""), Policy: p.Slug, Applies: web.AppliesWords(p), Keys: keyInputs(q, p),
+		Title: "Revoke a lease", Lead: "The places of the lease are free at once. The holder is not told: if it renews the lease, it takes places again. " +
+			"A block of the key keeps it out.",
+		Action: web.TenantURL(t, "/leases/revoke"), Back: web.KeyURL(t, p.Slug, web.KeyFromForm(q, p)), PickURL: web.TenantURL(t, "/leases/revoke"),
+		Lease:  views.TextInput("lease", "Lease", q.Get("lease"), "The ID from the list of holders."),
+		Reason: reasonInput(q, true), Button: "Revoke the lease", Bad: true,
+	}
+}
+
+func (w *pages) revokeLease(c echo.Context) error {
+	f, p, err := w.policyForm(c, "reason", "lease")
+	if err != nil {
+		return err
+	}
+	t, v, key := web.TenantOf(c), w.revokeForm(c, p, f), web.KeyFromForm(f, p)
+	_, released, err := w.cfg.Usage.RevokeLease(c.Request().Context(), t.ID, p.Slug, key, f.Get("lease"), strings.TrimSpace(f.Get("reason")))
+	if err == nil {
+		done := "lease-revoked"
+		if released == 0 {
+			done = "lease-ended"
+		}
+		return c.Redirect(http.StatusSeeOther, web.AppendQuery(web.KeyURL(t, p.Slug, key), url.Values{"done": {done}}))
+	}
+	return web.Retry(err, &v, &v.Faults, map[string]string{"lease/id": "lease"}, func(status int) error { return w.showKeyForm(c, status, v) })
 }
 
 // newKeyForm returns the handler that shows an empty form about a key. If the address names no

@@ -1,6 +1,6 @@
 // Package tenants serves the pages about tenants: the list, the settings, the change of a plan,
 // and the exceptions, which are overrides, list entries and blocks. It also serves the page
-// that resets counters.
+// that resets counters, and the one that revokes leases.
 package tenants
 
 import (
@@ -38,6 +38,7 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const read, except, write = accounts.TenantRead, accounts.ExceptionsWrite, accounts.TenantWrite
 	const settings, overrides, lists = web.TenantPath + "/settings", web.TenantPath + "/overrides", web.TenantPath + "/lists"
 	const blocks, reset = web.TenantPath + "/blocks", web.TenantPath + "/reset"
+	const revoke = web.TenantPath + "/leases/revoke"
 	w := &pages{Shell: shell, cfg: cfg}
 	rows := []web.Route{
 		web.Get("/tenants", accounts.TenantsList, w.listTenants),
@@ -71,6 +72,8 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 
 		web.Get(reset, except, w.newKeyForm("Reset a key", "Counters belong to one policy. Choose the policy first.", "", w.resetForm)),
 		web.Post(reset, except, w.resetKey),
+		web.Get(revoke, except, w.newKeyForm("Revoke a lease", "Leases belong to one policy. Choose the policy first.", "", w.revokeForm)),
+		web.Post(revoke, except, w.revokeLease),
 	}
 	e := cfg.Exceptions
 	return slices.Concat(rows,

@@ -67,6 +67,7 @@ func (w *pages) countedKey(c echo.Context) error {
 		v.Left.Policies[0].Whole, v.Left.Policies[0].Note, v.Left.Policies[0].Pace = true, "", ""
 	}
 	v.Words = web.KeyWords(key, p.CountBy)
+	w.holders(c, &v, u, key)
 	if web.MayInTenant(c, accounts.ExceptionsWrite) {
 		links := requests.LinksOf(t.Slug, p.Slug, p.CountBy, key, web.Here(c))
 		v.Actions = []views.Link{{Text: "Override", URL: links.Override}, {Text: "Reset", URL: links.Reset}, {Text: "Block", URL: links.Block}}
@@ -88,6 +89,29 @@ func (w *pages) countedKey(c echo.Context) error {
 	page := w.TenantPage(c, v.Words)
 	page.Charts = v.HasChart
 	return w.Render(c, http.StatusOK, views.CountedKeyPage(page, v))
+}
+
+// holders adds the leases of the concurrency limits of a key.
+func (w *pages) holders(c echo.Context, v *views.CountedKey, u usage.Usage, key map[string]string) {
+	if len(u.Policies) == 0 || len(u.Policies[0].Keys) == 0 {
+		return
+	}
+	revoke := ""
+	if web.MayInTenant(c, accounts.ExceptionsWrite) {
+		revoke = web.AppendQuery(web.TenantURL(web.TenantOf(c), "/leases/revoke"), web.With(web.KeyQuery(key), "policy", v.Policy))
+	}
+	limits := u.Policies[0].Keys[0].Limits
+	for i := range limits {
+		l := &limits[i]
+		v.Places = v.Places || l.Limit.Algorithm == enforcement.Concurrency
+		for _, h := range l.Holders {
+			row := views.Holder{Lease: h.Lease, Limit: l.Limit.Name, Places: views.Count(h.Places), Ends: views.NewMoment(h.Until, w.Now())}
+			if revoke != "" {
+				row.RevokeURL = web.AppendQuery(revoke, url.Values{"lease": {h.Lease}})
+			}
+			v.Holders = append(v.Holders, row)
+		}
+	}
 }
 
 // partsOf returns a key as a list of parts, in the order of the policy's count_by.

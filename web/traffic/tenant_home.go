@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -180,6 +181,10 @@ func leftPolicy(ctx context.Context, t tenants.Tenant, p *usage.PolicyUsage) vie
 	if p.Mode != enforcement.PolicyEnforce {
 		v.Mode = string(p.Mode)
 	}
+	holds := func(l usage.LimitUsage) bool { return l.Limit.Algorithm == enforcement.Concurrency }
+	if v.Whole && len(p.Keys) > 0 && slices.ContainsFunc(p.Keys[0].Limits, holds) {
+		v.HoldersURL = web.KeyURL(t, p.Policy, nil)
+	}
 	if !v.Whole && p.Pace.Known && p.Pace.PerMinute+p.Pace.RefusedPerMinute > 0 {
 		v.Pace = "All keys: " + paceWords(&p.Pace) + "."
 	}
@@ -241,6 +246,9 @@ func leftLimit(l *usage.LimitUsage, pace *usage.Pace) views.LeftLimit {
 	if !l.ResetsAt.IsZero() {
 		v.Reset = "resets on " + l.ResetsAt.Format("2 Jan, 15:04 ") + l.ResetsAt.Location().String()
 	}
+	if l.Limit.Algorithm == enforcement.Concurrency {
+		return leftPlaces(v, l)
+	}
 	switch {
 	case l.Remaining == 0:
 		v.Tone, v.Ends = "bad", "used up"
@@ -257,6 +265,22 @@ func leftLimit(l *usage.LimitUsage, pace *usage.Pace) views.LeftLimit {
 		v.Ends = "no requests in the last minutes"
 	default:
 		v.Ends = "does not run out at " + paceWords(pace)
+	}
+	return v
+}
+
+// leftPlaces completes leftLimit for a concurrency limit, which a pace does not use up.
+func leftPlaces(v views.LeftLimit, l *usage.LimitUsage) views.LeftLimit {
+	switch {
+	case l.Remaining == 0:
+		v.Tone, v.Ends = "bad", "all places are held"
+	case l.Used*10 >= l.Capacity*8:
+		v.Tone, v.Ends = "warn", "places held now"
+	default:
+		v.Ends = "places held now"
+	}
+	if l.ResetAfter > 0 {
+		v.Reset = "the last lease ends in " + views.Duration(l.ResetAfter).Text
 	}
 	return v
 }

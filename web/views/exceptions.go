@@ -125,6 +125,7 @@ type BoundForm struct {
 	Policy       string
 	Applies      string
 	Keys         []Input
+	Lease        Input // Name is "" in forms that are not about a lease
 	Reason       Input
 	HasEnd       bool
 	End          Ending

@@ -37,6 +37,7 @@ type LeftPolicy struct {
 	Whole             bool // the policy counts the whole tenant
 	Keys              []LeftKey
 	Note              string // which keys are not shown
+	HoldersURL        string // of the page with the holders, for a concurrency limit of the whole tenant
 }
 
 // A LeftKey is one key with its limits.
@@ -79,6 +80,8 @@ type CountedKey struct {
 	Words       string
 	Applies     string
 	Left        Left
+	Places      bool // the policy has a concurrency limit
+	Holders     []Holder
 	Actions     []Link
 	Ranges      Ranges
 	Chart       Chart
@@ -88,6 +91,14 @@ type CountedKey struct {
 	DenialsNote string
 	MoreURL     string
 	Curl        string
+}
+
+// A Holder is a lease that holds places of a concurrency limit.
+type Holder struct {
+	Lease, Limit string
+	Places       Number
+	Ends         Moment
+	RevokeURL    string // "" if the visitor may not revoke it
 }
 
 // A KeyDenial is one denial of a key.

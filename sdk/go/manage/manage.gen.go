@@ -47,6 +47,122 @@ type CheckRequest struct {
 	// Keep what the check charges, so that `POST /v1/checks/{decision}/refund` can give it back. Not
 	// with the mode `peek`, and not in an atomic batch. An explanation ignores it. Default: false.
 	Refundable *bool `json:"refundable,omitzero"`
+	// The lease that holds the places of concurrency limits. The other limits do not depend on it. In
+	// an atomic batch, all checks have the same one.
+	Lease *CheckLease `json:"lease,omitzero"`
+}
+
+// CheckLease: The lease that holds the places of concurrency limits. The other limits do not depend
+// on it. In an atomic batch, all checks have the same one.
+type CheckLease struct {
+	// An id of your own, such as that of the job. A lease belongs to the counters of the check: other
+	// values of `count_by` have other leases. Default: the id of the decision.
+	ID LeaseID `json:"id,omitzero"`
+	// The time to live in milliseconds, from the check on. Default: the window of each concurrency
+	// limit.
+	TtlMS *int64 `json:"ttl_ms,omitzero"`
+}
+
+// LeaseID: The id of a lease: 1 to 128 bytes of printable text.
+type LeaseID = string
+
+// LeaseRef: A lease by its id.
+type LeaseRef struct {
+	// The id of a lease: 1 to 128 bytes of printable text.
+	ID LeaseID `json:"id"`
+}
+
+// DecisionLease: The lease that holds the places of the check.
+type DecisionLease struct {
+	// The id of a lease: 1 to 128 bytes of printable text.
+	ID LeaseID `json:"id"`
+	// The time in milliseconds after which the first of its places is free again, unless the lease is
+	// renewed.
+	TtlMS int64 `json:"ttl_ms"`
+}
+
+// LeaseRelease: A lease to release, with the request that holds it.
+type LeaseRelease struct {
+	// Id or slug. An operator key must name it; a tenant key may leave it out.
+	Tenant Reference `json:"tenant,omitzero"`
+	// The method of the request, as in the check.
+	Method string `json:"method,omitzero"`
+	// The path of the request, as in the check.
+	Path string `json:"path,omitzero"`
+	// Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without
+	// port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8.
+	Attributes Attributes `json:"attributes,omitzero"`
+	// A lease by its id.
+	Lease LeaseRef `json:"lease"`
+}
+
+// LeaseReleased: The result of a release.
+type LeaseReleased struct {
+	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Tenant Slug `json:"tenant"`
+	// A lease by its id.
+	Lease HeldLease `json:"lease"`
+	// The places that the lease held on all limits together. 0 if it did not exist.
+	Released int64 `json:"released"`
+}
+
+// HeldLease: A lease by its id.
+type HeldLease struct {
+	// The id of a lease: 1 to 128 bytes of printable text.
+	ID LeaseID `json:"id"`
+}
+
+// LeaseRevocation: A lease of a key to revoke.
+type LeaseRevocation struct {
+	// A policy of the tenant's plan, by slug.
+	Policy Slug `json:"policy"`
+	// One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an
+	// address or its /64 network). If a name is left out, the key is that of requests without this
+	// attribute. `{}` is the key of a policy that counts the whole tenant.
+	Key PartitionKey `json:"key"`
+	// A lease by its id.
+	Lease LeaseRef `json:"lease"`
+	// The reason, for the audit log.
+	Reason string `json:"reason,omitzero"`
+}
+
+// LeaseList: The leases of a key.
+type LeaseList struct {
+	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Tenant Slug `json:"tenant"`
+	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy"`
+	// The values of the policy's `count_by`. An attribute that was not sent is left out.
+	Key map[string]string `json:"key"`
+	// The time, by the clock of the counters.
+	At string `json:"at"`
+	// The concurrency limits of the policy, with the numbers in force for the key.
+	Limits []LeaseLimit `json:"limits"`
+	// The leases of each of these limits. The lease that ends first comes first.
+	Leases []Lease `json:"leases"`
+}
+
+// LeaseLimit: A concurrency limit of a key.
+type LeaseLimit struct {
+	// Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+	// The places.
+	Quota int64 `json:"quota"`
+	// Places in use. Above the quota if leases were forced or the quota was lowered.
+	Used int64 `json:"used"`
+}
+
+// Lease: A lease on one limit.
+type Lease struct {
+	// Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+	// The id, with which the lease can be ended. An id that is neither a UUID in lower case nor at
+	// most 15 bytes long is shown as a UUID.
+	ID LeaseID `json:"id"`
+	// The places that it holds.
+	Places int64 `json:"places"`
+	// Its end, unless it is renewed.
+	ExpiresAt string `json:"expires_at"`
 }
 
 // Mode: The mode of the check. Later versions may add values.
@@ -107,7 +223,9 @@ type LimitState struct {
 	Policy Slug `json:"policy"`
 	// Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
-	// The algorithm of the limit. Later versions may add values.
+	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
+	// and the window is the time to live of a lease, unless the check states another. Later versions
+	// may add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`
@@ -163,6 +281,8 @@ type DecisionBase struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// Present if the request passes and holds places of a concurrency limit.
+	Lease *DecisionLease `json:"lease,omitzero"`
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
@@ -209,6 +329,8 @@ type Decision struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// Present if the request passes and holds places of a concurrency limit.
+	Lease *DecisionLease `json:"lease,omitzero"`
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
@@ -257,6 +379,8 @@ type Denial struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// Present if the request passes and holds places of a concurrency limit.
+	Lease *DecisionLease `json:"lease,omitzero"`
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
@@ -315,6 +439,8 @@ type DecisionOrDenial struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// Present if the request passes and holds places of a concurrency limit.
+	Lease *DecisionLease `json:"lease,omitzero"`
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
@@ -428,6 +554,8 @@ type ReservationDecision struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// Present if the request passes and holds places of a concurrency limit.
+	Lease *DecisionLease `json:"lease,omitzero"`
 	// The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision,
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
@@ -847,7 +975,9 @@ type KeyPage struct {
 // LimitName: Unique in its policy; l1, l2, … by default.
 type LimitName = string
 
-// Algorithm: The algorithm of the limit. Later versions may add values.
+// Algorithm: The algorithm of the limit. With `concurrency`, the quota is a number of places, at
+// most 1,000, and the window is the time to live of a lease, unless the check states another. Later
+// versions may add values.
 type Algorithm string
 
 const (
@@ -856,6 +986,7 @@ const (
 	AlgorithmSlidingWindowCounter Algorithm = "sliding_window_counter"
 	AlgorithmTokenBucket          Algorithm = "token_bucket"
 	AlgorithmGcra                 Algorithm = "gcra"
+	AlgorithmConcurrency          Algorithm = "concurrency"
 )
 
 // Window: From 1ms to 366d.
@@ -871,7 +1002,9 @@ type LimitWindow = string
 type Limit struct {
 	// Unique in its policy; l1, l2, … by default.
 	Name LimitName `json:"name,omitzero"`
-	// The algorithm of the limit. Later versions may add values.
+	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
+	// and the window is the time to live of a lease, unless the check states another. Later versions
+	// may add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window. 0 denies everything.
 	Quota int64 `json:"quota"`
@@ -1988,7 +2121,9 @@ type Reset struct {
 type LimitNow struct {
 	// Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
-	// The algorithm of the limit. Later versions may add values.
+	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
+	// and the window is the time to live of a lease, unless the check states another. Later versions
+	// may add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`
@@ -2104,7 +2239,9 @@ type UsagePace struct {
 type LimitUsage struct {
 	// Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
-	// The algorithm of the limit. Later versions may add values.
+	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
+	// and the window is the time to live of a lease, unless the check states another. Later versions
+	// may add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`
@@ -2263,7 +2400,9 @@ type KeptLimit struct {
 	Policy Slug `json:"policy"`
 	// Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
-	// The algorithm of the limit. Later versions may add values.
+	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
+	// and the window is the time to live of a lease, unless the check states another. Later versions
+	// may add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`
@@ -2719,9 +2858,10 @@ type Live struct {
 type SimulatedLimit struct {
 	// Unique in the scenario.
 	Name string `json:"name,omitzero"`
-	// The algorithm of the limit. With concurrency, the quota is the number of places, and the window
-	// the time to live of a lease. Later versions may add values.
-	Algorithm string `json:"algorithm"`
+	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
+	// and the window is the time to live of a lease, unless the check states another. Later versions
+	// may add values.
+	Algorithm Algorithm `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`
 	// The window in milliseconds; or window.
@@ -2831,6 +2971,11 @@ func (c *Client) RefundCheck(ctx context.Context, decision string, params ...Ref
 	q := query{}
 	q.add("tenant", p.Tenant)
 	return send[CheckRefund](ctx, c, call{method: http.MethodPost, path: "/v1/checks/" + url.PathEscape(decision) + "/refund", idempotent: true, idempotencyKey: p.IdempotencyKey, query: q})
+}
+
+// ReleaseLease: Release a lease. POST /v1/leases/release
+func (c *Client) ReleaseLease(ctx context.Context, body LeaseRelease) (Answer[LeaseReleased], error) {
+	return send[LeaseReleased](ctx, c, call{method: http.MethodPost, path: "/v1/leases/release", body: body})
 }
 
 // ListReservationsParams: the optional parameters of ListReservations; the first counts.
@@ -3202,6 +3347,30 @@ func (c *Client) DeleteBlock(ctx context.Context, tenant Reference, block string
 // ResetKey: Reset a key. POST /v1/tenants/{tenant}/reset
 func (c *Client) ResetKey(ctx context.Context, tenant Reference, body Reset) (Answer[struct{}], error) {
 	return send[struct{}](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/reset", body: body})
+}
+
+// ListLeasesParams: the optional parameters of ListLeases; the first counts.
+type ListLeasesParams struct {
+	// The slug of a policy of the tenant's plan.
+	Policy Slug
+	// One key of the policy: the values of its `count_by`, like `key[ip]=203.0.113.9`. An empty value,
+	// like `key[ip]=`, and a name that is left out stand for requests without this attribute. Only
+	// with `policy`.
+	Key CountedKey
+}
+
+// ListLeases: List the leases of a key. GET /v1/tenants/{tenant}/leases
+func (c *Client) ListLeases(ctx context.Context, tenant Reference, params ...ListLeasesParams) (Answer[LeaseList], error) {
+	p := first(params)
+	q := query{}
+	q.add("policy", p.Policy)
+	q.add("key", p.Key)
+	return send[LeaseList](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/leases", query: q})
+}
+
+// RevokeLease: Revoke a lease. POST /v1/tenants/{tenant}/leases/revoke
+func (c *Client) RevokeLease(ctx context.Context, tenant Reference, body LeaseRevocation) (Answer[LeaseReleased], error) {
+	return send[LeaseReleased](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/leases/revoke", body: body})
 }
 
 // GetUsageParams: the optional parameters of GetUsage; the first counts.

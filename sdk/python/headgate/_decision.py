@@ -12,7 +12,7 @@ from ._errors import HeadgateError, ProblemError, UnreachableError
 if TYPE_CHECKING:
     from typing import Literal
 
-    from ._manage_gen import LimitState
+    from ._manage_gen import CheckLease, DecisionLease, LimitState
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,10 @@ class CheckRequest:
     #: Keeps what the check charges, so that manage.refund_check can give it back. Not with peek,
     #: and not in an atomic batch. Default: False.
     refundable: bool = False
+    #: The lease that holds places of concurrency limits until manage.release_lease or its end.
+    #: A check with the ID of a lease that has not ended renews it. Default: a lease with the ID
+    #: of the decision, for the window of each limit. The decision has the lease.
+    lease: Optional[CheckLease] = None
 
     def wire(self) -> Dict[str, Any]:
         """Return the members that are set, in a fixed order. Equal requests give equal JSON."""
@@ -55,6 +59,13 @@ class CheckRequest:
             found["mode"] = self.mode
         if self.refundable:
             found["refundable"] = True
+        if self.lease:
+            lease: Dict[str, Any] = {}
+            if "id" in self.lease:
+                lease["id"] = well_formed(self.lease["id"])
+            if "ttl_ms" in self.lease:
+                lease["ttl_ms"] = self.lease["ttl_ms"]
+            found["lease"] = lease
         return found
 
 
@@ -104,6 +115,8 @@ class Decision:
     refundable_until: Optional[str] = None
     #: The units that a request with take_up_to took. The cost of each limit is its share. None: another mode.
     taken: Optional[int] = None
+    #: The lease that holds the places of the request on concurrency limits. None: there is none.
+    lease: Optional[DecisionLease] = None
 
     kind = "decision"
     allowed = True
@@ -196,4 +209,4 @@ class Reply:
         return Denial(**known, headers=headers, violated_policies=body.get("violated-policies") or [])
 
 
-_COMMON = ("decision_id", "tenant", "plan", "plan_version", "mode", "reason", "retry_after_ms", "delay_ms", "degraded", "near_limit", "refundable_until", "taken")
+_COMMON = ("decision_id", "tenant", "plan", "plan_version", "mode", "reason", "retry_after_ms", "delay_ms", "degraded", "near_limit", "refundable_until", "taken", "lease")

@@ -38,6 +38,92 @@ class CheckRequest(TypedDict):
     cost: NotRequired[int]
     mode: NotRequired[Literal["enforce", "peek", "force", "take_up_to"]]
     refundable: NotRequired[bool]
+    lease: NotRequired[CheckLease]
+
+
+class CheckLease(TypedDict):
+    """The lease that holds the places of concurrency limits. The other limits do not depend on it. In an atomic batch, all checks have the same one."""
+
+    id: NotRequired[LeaseId]
+    ttl_ms: NotRequired[int]
+
+
+# The id of a lease: 1 to 128 bytes of printable text.
+LeaseId = str
+
+
+class LeaseRef(TypedDict):
+    """A lease by its id."""
+
+    id: LeaseId
+
+
+class DecisionLease(TypedDict):
+    """The lease that holds the places of the check."""
+
+    id: LeaseId
+    ttl_ms: int
+
+
+class LeaseRelease(TypedDict):
+    """A lease to release, with the request that holds it."""
+
+    tenant: NotRequired[Reference]
+    method: NotRequired[str]
+    path: NotRequired[str]
+    attributes: NotRequired[Attributes]
+    lease: LeaseRef
+
+
+class LeaseReleased(TypedDict):
+    """The result of a release."""
+
+    tenant: Slug
+    lease: HeldLease
+    released: int
+
+
+class HeldLease(TypedDict):
+    """A lease by its id."""
+
+    id: LeaseId
+
+
+class LeaseRevocation(TypedDict):
+    """A lease of a key to revoke."""
+
+    policy: Slug
+    key: PartitionKey
+    lease: LeaseRef
+    reason: NotRequired[str]
+
+
+class LeaseList(TypedDict):
+    """The leases of a key."""
+
+    tenant: Slug
+    policy: Slug
+    key: Dict[str, str]
+    at: str
+    limits: List[LeaseLimit]
+    leases: List[Lease]
+
+
+class LeaseLimit(TypedDict):
+    """A concurrency limit of a key."""
+
+    limit: LimitName
+    quota: int
+    used: int
+
+
+class Lease(TypedDict):
+    """A lease on one limit."""
+
+    limit: LimitName
+    id: LeaseId
+    places: int
+    expires_at: str
 
 
 # The mode of the check. Later versions may add values.
@@ -93,6 +179,7 @@ class DecisionBase(TypedDict):
     numbers_until: NotRequired[NumbersUntil]
     delay_ms: int
     degraded: bool
+    lease: NotRequired[DecisionLease]
     replayed: NotRequired[bool]
     taken: NotRequired[int]
     refundable_until: NotRequired[str]
@@ -115,6 +202,7 @@ class Decision(TypedDict):
     numbers_until: NotRequired[NumbersUntil]
     delay_ms: int
     degraded: bool
+    lease: NotRequired[DecisionLease]
     replayed: NotRequired[bool]
     taken: NotRequired[int]
     refundable_until: NotRequired[str]
@@ -139,6 +227,7 @@ Denial = TypedDict(
         "numbers_until": "NotRequired[NumbersUntil]",
         "delay_ms": "int",
         "degraded": "bool",
+        "lease": "NotRequired[DecisionLease]",
         "replayed": "NotRequired[bool]",
         "taken": "NotRequired[int]",
         "refundable_until": "NotRequired[str]",
@@ -213,6 +302,7 @@ class ReservationDecision(TypedDict):
     numbers_until: NotRequired[NumbersUntil]
     delay_ms: int
     degraded: bool
+    lease: NotRequired[DecisionLease]
     replayed: NotRequired[bool]
     taken: NotRequired[int]
     refundable_until: NotRequired[str]
@@ -490,8 +580,8 @@ class KeyPage(TypedDict):
 LimitName = str
 
 
-# The algorithm of the limit. Later versions may add values.
-Algorithm = Literal["fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra"]
+# The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
+Algorithm = Literal["fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra", "concurrency"]
 
 
 # From 1ms to 366d.
@@ -1695,7 +1785,7 @@ class SimulatedLimit(TypedDict):
     """A limit of a scenario."""
 
     name: NotRequired[str]
-    algorithm: Literal["fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra", "concurrency"]
+    algorithm: Algorithm
     quota: int
     window_ms: NotRequired[int]
     window: NotRequired[LimitWindow]
@@ -1769,6 +1859,15 @@ class Management(Caller):
     ) -> Answer[CheckRefund]:
         """Give back what a check charged. `POST /v1/checks/{decision}/refund`"""
         return self._send("POST", f"/v1/checks/{segment(decision)}/refund", query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
+
+    def release_lease(
+        self,
+        body: LeaseRelease,
+        *,
+        timeout: Optional[float] = None,
+    ) -> Answer[LeaseReleased]:
+        """Release a lease. `POST /v1/leases/release`"""
+        return self._send("POST", "/v1/leases/release", body=body, timeout=timeout)
 
     def list_reservations(
         self,
@@ -2142,6 +2241,27 @@ class Management(Caller):
     ) -> Answer[None]:
         """Reset a key. `POST /v1/tenants/{tenant}/reset`"""
         return self._send("POST", f"/v1/tenants/{segment(tenant)}/reset", body=body, timeout=timeout)
+
+    def list_leases(
+        self,
+        tenant: Reference,
+        *,
+        policy: Optional[Slug] = None,
+        key: Optional[CountedKey] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[LeaseList]:
+        """List the leases of a key. `GET /v1/tenants/{tenant}/leases`"""
+        return self._send("GET", f"/v1/tenants/{segment(tenant)}/leases", query={"policy": policy, "key": key}, timeout=timeout)
+
+    def revoke_lease(
+        self,
+        tenant: Reference,
+        body: LeaseRevocation,
+        *,
+        timeout: Optional[float] = None,
+    ) -> Answer[LeaseReleased]:
+        """Revoke a lease. `POST /v1/tenants/{tenant}/leases/revoke`"""
+        return self._send("POST", f"/v1/tenants/{segment(tenant)}/leases/revoke", body=body, timeout=timeout)
 
     def get_usage(
         self,

@@ -124,9 +124,15 @@ class Denials:
         return denial.after((now - at) * 1000)
 
     def put(self, body: bytes, denial: Denial) -> None:
-        """Remember a denial by a limit or a block. Other denials have no retry time."""
+        """Remember a denial by a limit or a block. Other denials have no retry time.
+
+        A denial by a concurrency limit is not remembered, because any holder can release its
+        places at any time.
+        """
         after = denial.retry_after_ms
         if not after or denial.reason not in ("over_limit", "blocked"):
+            return
+        if any(limit["algorithm"] == "concurrency" and not limit["allowed"] for limit in denial.limits):
             return
         now = time.monotonic()
         with self._lock:

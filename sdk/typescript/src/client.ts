@@ -1,7 +1,7 @@
 import { Denials } from "./denials.js";
 import { type Decision, type DecidedDecision, type Denial, type Fallback } from "./decision.js";
 import { type HeadgateError, ProblemError, UnreachableError } from "./errors.js";
-import { Management } from "./manage.gen.js";
+import { Management, type CheckLease } from "./manage.gen.js";
 import { asError, idempotencyKey, quietly, Sender, type Reply } from "./send.js";
 
 /** A request to decide. */
@@ -27,6 +27,12 @@ export interface CheckRequest {
   idempotencyKey?: string;
   /** Keeps what the check charges, so that `manage.refundCheck` can give it back. Not with `peek`, and not in an atomic batch. Default: false. */
   refundable?: boolean;
+  /**
+   * The lease that holds places of concurrency limits until `manage.releaseLease` or its end.
+   * A check with the ID of a lease that has not ended renews it. Default: a lease with the ID of
+   * the decision, for the window of each limit. The decision has the lease.
+   */
+  lease?: CheckLease;
 }
 
 /** What decides if Headgate does not. */
@@ -200,6 +206,10 @@ function wireRequest(request: CheckRequest): object {
   if (request.cost !== undefined) wire["cost"] = request.cost;
   if (request.mode) wire["mode"] = request.mode;
   if (request.refundable) wire["refundable"] = true;
+  if (request.lease) {
+    const { id, ttl_ms } = request.lease;
+    wire["lease"] = { ...(id !== undefined && { id: wellFormed(id) }), ...(ttl_ms !== undefined && { ttl_ms }) };
+  }
   return wire;
 }
 

@@ -1,5 +1,5 @@
 import type { HeadgateError } from "./errors.js";
-import type { LimitState, Reason } from "./manage.gen.js";
+import type { DecisionLease, LimitState, Reason } from "./manage.gen.js";
 
 interface Base {
   /** The status for the answer to a denied request: 429, 403 or 503. 200 for an allowed request. */
@@ -28,6 +28,8 @@ interface Decided extends Base {
   taken?: number;
   /** The time until which a check with `refundable` can be refunded, in RFC 3339. Absent: there is nothing to refund. */
   refundable_until?: string;
+  /** The lease that holds the places of the request on concurrency limits. Absent: none. */
+  lease?: DecisionLease;
   /** The largest `warn_at` threshold that an enforced limit has reached, in percent. Absent: none. */
   near_limit?: number;
   /** Every limit that applied. */

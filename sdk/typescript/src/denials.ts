@@ -19,10 +19,14 @@ export class Denials {
     return { ...kept.denial, remembered: true, retry_after_ms: left, headers: { ...kept.denial.headers, "retry-after": String(Math.ceil(left / 1000)) } };
   }
 
-  /** Remembers a denial by a limit or a block. Other denials have no retry time. */
+  /**
+   * Remembers a denial by a limit or a block. Other denials have no retry time. A denial by a
+   * concurrency limit is not remembered, because any holder can release its places at any time.
+   */
   put(body: string, denial: Denial): void {
     const after = denial.retry_after_ms;
     if (!after || (denial.reason !== "over_limit" && denial.reason !== "blocked")) return;
+    if (denial.limits.some((limit) => limit.algorithm === "concurrency" && !limit.allowed)) return;
     const now = performance.now();
     if (this.#known.size >= limit) {
       for (const [key, kept] of this.#known) if (now >= kept.until) this.#known.delete(key);

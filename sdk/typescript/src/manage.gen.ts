@@ -30,6 +30,113 @@ export interface CheckRequest {
   mode?: "enforce" | "peek" | "force" | "take_up_to";
   /** Keep what the check charges, so that `POST /v1/checks/{decision}/refund` can give it back. Not with the mode `peek`, and not in an atomic batch. An explanation ignores it. Default: false. */
   refundable?: boolean;
+  /** The lease that holds the places of concurrency limits. The other limits do not depend on it. In an atomic batch, all checks have the same one. */
+  lease?: CheckLease;
+}
+
+/** The lease that holds the places of concurrency limits. The other limits do not depend on it. In an atomic batch, all checks have the same one. */
+export interface CheckLease {
+  /** An id of your own, such as that of the job. A lease belongs to the counters of the check: other values of `count_by` have other leases. Default: the id of the decision. */
+  id?: LeaseId;
+  /** The time to live in milliseconds, from the check on. Default: the window of each concurrency limit. */
+  ttl_ms?: number;
+}
+
+/** The id of a lease: 1 to 128 bytes of printable text. */
+export type LeaseId = string;
+
+/** A lease by its id. */
+export interface LeaseRef {
+  /** The id of a lease: 1 to 128 bytes of printable text. */
+  id: LeaseId;
+}
+
+/** The lease that holds the places of the check. */
+export interface DecisionLease {
+  /** The id of a lease: 1 to 128 bytes of printable text. */
+  id: LeaseId;
+  /** The time in milliseconds after which the first of its places is free again, unless the lease is renewed. */
+  ttl_ms: number;
+}
+
+/** A lease to release, with the request that holds it. */
+export interface LeaseRelease {
+  /** Id or slug. An operator key must name it; a tenant key may leave it out. */
+  tenant?: Reference;
+  /** The method of the request, as in the check. */
+  method?: string;
+  /** The path of the request, as in the check. */
+  path?: string;
+  /** Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8. */
+  attributes?: Attributes;
+  /** A lease by its id. */
+  lease: LeaseRef;
+}
+
+/** The result of a release. */
+export interface LeaseReleased {
+  /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
+  tenant: Slug;
+  /** A lease by its id. */
+  lease: HeldLease;
+  /** The places that the lease held on all limits together. 0 if it did not exist. */
+  released: number;
+}
+
+/** A lease by its id. */
+export interface HeldLease {
+  /** The id of a lease: 1 to 128 bytes of printable text. */
+  id: LeaseId;
+}
+
+/** A lease of a key to revoke. */
+export interface LeaseRevocation {
+  /** A policy of the tenant's plan, by slug. */
+  policy: Slug;
+  /** One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant. */
+  key: PartitionKey;
+  /** A lease by its id. */
+  lease: LeaseRef;
+  /** The reason, for the audit log. */
+  reason?: string;
+}
+
+/** The leases of a key. */
+export interface LeaseList {
+  /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
+  tenant: Slug;
+  /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
+  policy: Slug;
+  /** The values of the policy's `count_by`. An attribute that was not sent is left out. */
+  key: Record<string, string>;
+  /** The time, by the clock of the counters. */
+  at: string;
+  /** The concurrency limits of the policy, with the numbers in force for the key. */
+  limits: LeaseLimit[];
+  /** The leases of each of these limits. The lease that ends first comes first. */
+  leases: Lease[];
+}
+
+/** A concurrency limit of a key. */
+export interface LeaseLimit {
+  /** Unique in its policy; l1, l2, … by default. */
+  limit: LimitName;
+  /** The places. */
+  quota: number;
+  /** Places in use. Above the quota if leases were forced or the quota was lowered. */
+  used: number;
+}
+
+/** A lease on one limit. */
+export interface Lease {
+  /** Unique in its policy; l1, l2, … by default. */
+  limit: LimitName;
+  /** The id, with which the lease can be ended. An id that is neither a UUID in lower case nor at most 15 bytes long is shown as a UUID. */
+  id: LeaseId;
+  /** The places that it holds. */
+  places: number;
+  /** Its end, unless it is renewed. */
+  expires_at: string;
 }
 
 /** The mode of the check. Later versions may add values. */
@@ -53,7 +160,7 @@ export interface LimitState {
   policy: Slug;
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. Later versions may add values. */
+  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. */
   quota: number;
@@ -103,6 +210,8 @@ export interface DecisionBase {
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
+  /** Present if the request passes and holds places of a concurrency limit. */
+  lease?: DecisionLease;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
   /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
@@ -141,6 +250,8 @@ export interface Decision {
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
+  /** Present if the request passes and holds places of a concurrency limit. */
+  lease?: DecisionLease;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
   /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
@@ -181,6 +292,8 @@ export interface Denial {
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
+  /** Present if the request passes and holds places of a concurrency limit. */
+  lease?: DecisionLease;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
   /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
@@ -286,6 +399,8 @@ export interface ReservationDecision {
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
+  /** Present if the request passes and holds places of a concurrency limit. */
+  lease?: DecisionLease;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
   /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
@@ -653,8 +768,8 @@ export interface KeyPage {
 /** Unique in its policy; l1, l2, … by default. */
 export type LimitName = string;
 
-/** The algorithm of the limit. Later versions may add values. */
-export type Algorithm = "fixed_window" | "sliding_window_log" | "sliding_window_counter" | "token_bucket" | "gcra";
+/** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+export type Algorithm = "fixed_window" | "sliding_window_log" | "sliding_window_counter" | "token_bucket" | "gcra" | "concurrency";
 
 /** From 1ms to 366d. */
 export type Window = string;
@@ -666,7 +781,7 @@ export type LimitWindow = string;
 export interface Limit {
   /** Unique in its policy; l1, l2, … by default. */
   name?: LimitName;
-  /** The algorithm of the limit. Later versions may add values. */
+  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. 0 denies everything. */
   quota: number;
@@ -1643,7 +1758,7 @@ export interface Reset {
 export interface LimitNow {
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. Later versions may add values. */
+  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. */
   quota: number;
@@ -1745,7 +1860,7 @@ export interface UsagePace {
 export interface LimitUsage {
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. Later versions may add values. */
+  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. */
   quota: number;
@@ -1876,7 +1991,7 @@ export interface KeptLimit {
   policy: Slug;
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. Later versions may add values. */
+  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. */
   quota: number;
@@ -2301,8 +2416,8 @@ export interface Live {
 export interface SimulatedLimit {
   /** Unique in the scenario. */
   name?: string;
-  /** The algorithm of the limit. With concurrency, the quota is the number of places, and the window the time to live of a lease. Later versions may add values. */
-  algorithm: "fixed_window" | "sliding_window_log" | "sliding_window_counter" | "token_bucket" | "gcra" | "concurrency";
+  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  algorithm: Algorithm;
   /** Units per window. */
   quota: number;
   /** The window in milliseconds; or window. */
@@ -2390,6 +2505,11 @@ export class Management extends Caller {
   /** Give back what a check charged. `POST /v1/checks/{decision}/refund` */
   async refundCheck(decision: string, query: { tenant?: Reference } = {}, options: CreateOptions = {}): Promise<Answer<CheckRefund>> {
     return this.send({ method: "POST", path: `/v1/checks/${segment(decision)}/refund`, query, idempotent: true }, options);
+  }
+
+  /** Release a lease. `POST /v1/leases/release` */
+  async releaseLease(body: LeaseRelease, options: CallOptions = {}): Promise<Answer<LeaseReleased>> {
+    return this.send({ method: "POST", path: `/v1/leases/release`, body }, options);
   }
 
   /** List the outstanding reservations of a tenant. `GET /v1/reservations` */
@@ -2565,6 +2685,16 @@ export class Management extends Caller {
   /** Reset a key. `POST /v1/tenants/{tenant}/reset` */
   async resetKey(tenant: Reference, body: Reset, options: CallOptions = {}): Promise<Answer<void>> {
     return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/reset`, body }, options);
+  }
+
+  /** List the leases of a key. `GET /v1/tenants/{tenant}/leases` */
+  async listLeases(tenant: Reference, query: { policy?: Slug; key?: CountedKey } = {}, options: CallOptions = {}): Promise<Answer<LeaseList>> {
+    return this.send({ method: "GET", path: `/v1/tenants/${segment(tenant)}/leases`, query }, options);
+  }
+
+  /** Revoke a lease. `POST /v1/tenants/{tenant}/leases/revoke` */
+  async revokeLease(tenant: Reference, body: LeaseRevocation, options: CallOptions = {}): Promise<Answer<LeaseReleased>> {
+    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/leases/revoke`, body }, options);
   }
 
   /** Read usage. `GET /v1/tenants/{tenant}/usage` */
