@@ -17,9 +17,9 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// assets contains the embedded static files. Each file name includes a hash of the content, so
-// that browsers can cache the file forever. The files of static/css are joined to headgate.css
-// in the order of their names; each becomes one cascade layer.
+// assets contains the embedded static files. The URL of each file includes a hash of its
+// content, so that browsers can cache the file forever. The style sheets in static/css are
+// joined to headgate.css, ordered by their names. Each becomes one cascade layer.
 type assets struct {
 	byURL map[string]asset
 	urls  map[string]string // file name -> URL
@@ -32,7 +32,7 @@ type asset struct {
 }
 
 // contentTypes maps file extensions to media types. It replaces the table of the operating
-// system, which differs between machines.
+// system, which is not the same on all machines.
 var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2",
 	".txt": "text/plain; charset=utf-8",
@@ -60,7 +60,7 @@ func newAssets(files fs.FS) (*assets, error) {
 	return a, a.add("headgate.css", a.linked(css))
 }
 
-// linked replaces the file names in a style sheet by their URLs with a hash.
+// linked replaces the file names in a style sheet with the hashed URLs of the files.
 func (a *assets) linked(css []byte) []byte {
 	for name, url := range a.urls {
 		css = bytes.ReplaceAll(css, []byte(`url("`+name+`")`), []byte(`url("`+url+`")`))

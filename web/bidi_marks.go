@@ -10,9 +10,9 @@ import (
 // Some Unicode characters change the direction of the text after them. With them, one name can look
 // like another. Pages show them as escapes with their code point.
 
-// showDirections replaces direction marks in a page by escapes (\u202e), in texts and in
-// attributes. It does not change what a form sends back: attributes named value, and the
-// content of a textarea. In data attributes with JSON it writes an escape that the JSON parser
+// showDirections replaces direction marks in a page with escapes such as \u202e, in texts and
+// in attributes. It does not change what a form sends back: attributes named value, and the
+// content of a textarea. In data attributes with JSON, it writes an escape that the JSON parser
 // keeps visible.
 //
 // The page must be HTML from templ, which escapes < and > in texts and attributes.
@@ -39,8 +39,9 @@ func showDirections(page []byte) []byte {
 
 func isDirection(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
-// directionForm returns the format of the escape for a direction mark. It depends on where in the
-// page the mark is: before is the HTML before it. If the mark must stay, directionForm returns "".
+// directionForm returns the format string for the escape of a direction mark. It depends on the
+// place of the mark in the page: before is the HTML before the mark. If the mark must stay,
+// directionForm returns "".
 func directionForm(before []byte) string {
 	tag := bytes.LastIndexByte(before, '<')
 	if tag <= bytes.LastIndexByte(before, '>') { // in a text

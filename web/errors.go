@@ -23,8 +23,8 @@ import (
 // know to exist.
 var ErrNoPage = problem.New(problem.NotFound, "this page does not exist")
 
-// An answer is the error page for a kind of problem. name is the name of the problem type in
-// problem.Catalog, which also has the status.
+// An answer is the title of the error page for a kind of problem. name is the name of the
+// problem type in problem.Catalog, which has the status.
 type answer struct{ name, title string }
 
 var answers = map[problem.Kind]answer{
@@ -42,8 +42,8 @@ var answers = map[problem.Kind]answer{
 	problem.Unavailable:     {name: "unavailable", title: "Temporarily unavailable"},
 }
 
-// kindOf returns the kind of an error. Errors of echo have the kinds that correspond to their
-// status.
+// kindOf returns the kind of an error. For an error of echo, it returns the kind that
+// corresponds to the status.
 func kindOf(err error) problem.Kind {
 	if h := (*echo.HTTPError)(nil); errors.As(err, &h) {
 		switch h.Code {
@@ -141,7 +141,7 @@ func Sentence(message string) string {
 	return EndSentence(string(unicode.ToUpper(r)) + message[size:])
 }
 
-// EndSentence adds a full stop unless the sentence has an end.
+// EndSentence adds a full stop, unless the sentence ends with a full stop or a question mark.
 func EndSentence(s string) string {
 	if strings.HasSuffix(s, ".") || strings.HasSuffix(s, "?") {
 		return s

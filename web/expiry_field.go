@@ -35,9 +35,9 @@ func LifetimeOptions(lives []Lifetime) []views.Option {
 	return list
 }
 
-// EndingField returns the form field with which the visitor chooses an expiry time. optional is the
-// label of the choice without an expiry; "" if there is no such choice. chosen is the choice that
-// is selected at first.
+// EndingField returns the form field with which the visitor chooses an expiry time. optional is
+// the label of the choice "no expiry"; if it is "", there is no such choice. chosen is the
+// preselected choice.
 func EndingField(optional, chosen string, lives ...Lifetime) views.Ending {
 	e := views.Ending{
 		Life:  views.Select{Name: "life", Label: "Ends", Value: chosen, Options: LifetimeOptions(lives)},

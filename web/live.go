@@ -30,8 +30,8 @@ const (
 	// maximum for the members of one tenant.
 	maxOwnStreams   = 40
 	maxPartyStreams = 100
-	// heartbeat is the interval of the event beat. It keeps proxies from closing a quiet stream,
-	// and the page says that the connection is lost if three are missing.
+	// heartbeat is the interval of the event named beat. It prevents proxies from closing a
+	// quiet stream. If three of them are missing, the page shows that the connection is lost.
 	heartbeat = 15 * time.Second
 	// recheck is the interval at which a stream checks that its session has not ended, and
 	// records that the session is in use.
@@ -170,9 +170,9 @@ func (w *Shell) draw(ctx context.Context, me *viewer, draw func(context.Context)
 	}
 }
 
-// lives reports whether a visitor's session is still valid, and records that the session is in
-// use. So a session does not become idle while a live page is open; it still ends at its
-// ExpiresAt.
+// lives reports whether a visitor's session is still valid. It also records that the session is
+// in use, so that the session does not become idle while a live page is open. The session still
+// ends at its ExpiresAt.
 func (w *Shell) lives(ctx context.Context, v Visitor) bool {
 	bounded, cancel := context.WithTimeoutCause(ctx, w.cfg.Timeout, ErrSlow)
 	defer cancel()

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// A drawing has the latest events for all streams with the same address, time zone, role and
-// tenant. One of these streams renders them, and all of them send them.
+// A drawing has the latest events of a live page. All streams with the same address, time zone,
+// role and tenant share it. One of these streams renders the events, and each of them sends the
+// events to its browser.
 type drawing struct {
 	key     string
 	viewers int // guarded by streams.mu
@@ -33,7 +34,7 @@ type drawnEvent struct {
 	sum        [sha256.Size]byte
 }
 
-// A viewer is a stream that sends the events of a drawing.
+// A viewer is one stream that sends the events of a drawing to a browser.
 type viewer struct {
 	*drawing
 	seen int // number of the last event that was sent
@@ -69,8 +70,8 @@ func (s *streams) unview(v *viewer) {
 	}
 }
 
-// due reports whether this viewer must render the events now. One viewer renders for all. Another
-// viewer takes over if that one has left or is late.
+// due reports whether this viewer must render the events now. One viewer renders for all
+// viewers of the drawing. If it has left or is late, another one takes over.
 func (v *viewer) due(every time.Duration) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -131,8 +132,8 @@ func (v *viewer) news() (text string, changed <-chan struct{}) {
 	return b.String(), changed
 }
 
-// streamLines replaces all line breaks by \n. A carriage return also ends a line in server-sent
-// events, so a text with one could start another event.
+// streamLines replaces all kinds of line breaks with \n. A carriage return also ends a line in
+// server-sent events, so text that contains one could start another event.
 var streamLines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // eventText returns an event in the format of server-sent events.

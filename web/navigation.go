@@ -143,7 +143,8 @@ func (w *Shell) chooseTheme(c echo.Context, f url.Values) error {
 	return c.Redirect(http.StatusSeeOther, w.Back(f.Get("back")))
 }
 
-// Here returns the address of the request, without the notice of a write.
+// Here returns the address of the request. It leaves out the parameter done, which selects a
+// notice.
 func Here(c echo.Context) string {
 	q := maps.Clone(c.QueryParams())
 	q.Del("done")

@@ -4,8 +4,9 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// notices contains the messages that a page shows after a write, by name. The address contains
-// only the name, so that a link from another site cannot put its own text on a page.
+// notices contains the messages that a page can show after a write. The parameter done of the
+// address has the name of a message, not its text. So a link from another site cannot put its
+// own text on a page.
 var notices = map[string]string{
 	"plan-created":          "The plan is created. It has no effect on tenants until you publish it.",
 	"plan-deleted":          "The plan is deleted.",
@@ -60,5 +61,5 @@ var notices = map[string]string{
 	"lease-ended":           "The lease had ended already.",
 }
 
-// Notice returns the sentence that the parameter done names.
+// Notice returns the message that the parameter done of the address selects, or "".
 func Notice(c echo.Context) string { return notices[c.QueryParam("done")] }

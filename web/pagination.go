@@ -10,8 +10,8 @@ import (
 // PageRows is the number of rows of a list on one page.
 const PageRows = 50
 
-// After returns the parameter of the address that says where the page of a list begins: after the
-// row with this ID. It is "" for the first page.
+// After returns the parameter after of the address: the ID of the last row of the previous page
+// of a list. It is "" for the first page.
 func After(c echo.Context) string {
 	if after := c.QueryParam("after"); uuid.Validate(after) == nil {
 		return after
@@ -19,8 +19,8 @@ func After(c echo.Context) string {
 	return ""
 }
 
-// Cut returns the first most rows, and the address of the next page. If rows has no more than most
-// rows, the address is "".
+// Cut returns the first most rows. If there are more rows, it also returns the address of the
+// next page, otherwise "".
 func Cut[T any](c echo.Context, rows []T, most int, id func(T) string) ([]T, string) {
 	if len(rows) <= most {
 		return rows, ""
@@ -29,8 +29,8 @@ func Cut[T any](c echo.Context, rows []T, most int, id func(T) string) ([]T, str
 	return rows, AddressAfter(c, id(rows[most-1]))
 }
 
-// AddressAfter returns the address of this page of a list, but with rows after the row with the ID
-// after. "" selects the first page.
+// AddressAfter returns the address of a page of the same list: the page that starts after the
+// row with the ID after, or the first page for "".
 func AddressAfter(c echo.Context, after string) string {
 	q := c.QueryParams()
 	q.Del("done")

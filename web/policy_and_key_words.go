@@ -43,7 +43,8 @@ func MatchWords(m plans.Match) string {
 	return text
 }
 
-// CountByWords returns English words for what has a counter of its own, such as each user.
+// CountByWords returns English words for the keys of a policy, each of which has a separate
+// counter, such as "each user".
 func CountByWords(by []string) string {
 	if i := slices.Index(by, enforcement.IPNetwork); i >= 0 {
 		by = slices.Clone(by)
@@ -76,7 +77,8 @@ func PolicyBySlug(list []plans.Policy, slug string) (plans.Policy, bool) {
 	return list[i], true
 }
 
-// KeyAttributes returns the attributes by which a policy counts, each once. ip/64 stands for ip.
+// KeyAttributes returns the attributes by which a policy counts, without duplicates. For ip/64,
+// it returns ip.
 func KeyAttributes(countBy []string) []string {
 	var list []string
 	for _, name := range countBy {
@@ -87,13 +89,14 @@ func KeyAttributes(countBy []string) []string {
 	return list
 }
 
-// AppliesWords returns English words for which requests a policy matches, and how it counts them.
+// AppliesWords returns English words that say which requests a policy matches, and how it
+// counts them.
 func AppliesWords(p plans.Policy) string {
 	return MatchWords(p.Match) + ", counted for " + CountByWords(p.CountBy)
 }
 
-// KeyFromForm returns the key of a policy that a form or an address contains. Attributes without a
-// value are left out.
+// KeyFromForm returns the key of a policy from the fields of a form or an address. It leaves
+// out attributes without a value.
 func KeyFromForm(q url.Values, p plans.Policy) map[string]string {
 	key := map[string]string{}
 	for _, name := range KeyAttributes(p.CountBy) {

@@ -26,8 +26,8 @@ func RoleName(r accounts.Role) string {
 	return string(r)
 }
 
-// RoleChoice returns the choice of a role in a form: of a tenant's roles if ofTenant is true,
-// otherwise of the operator's.
+// RoleChoice returns the form field for a role. If ofTenant is true, it offers the roles of a
+// tenant, otherwise those of the operator.
 func RoleChoice(ofTenant bool, value accounts.Role) views.Choice {
 	c := views.Choice{Name: "role", Label: "Role", Value: string(value)}
 	for _, known := range roles {

@@ -12,15 +12,15 @@ import (
 // A Route is one row of the route table.
 type Route struct {
 	Method, Path string
-	// Action is what the handler does. The visitor needs the right to do it; see
+	// Action is the action that the route performs. A visitor needs permission for it; see
 	// accounts.Authorize.
 	Action  accounts.Action
 	Handler echo.HandlerFunc
 	Kind    Kind
 }
 
-// A Kind says how serve runs a handler: with which time limit, with or without a session, and
-// whether it needs a slot for expensive pages.
+// A Kind says how serve runs a handler: its time limit, whether it has a session, and whether
+// it needs a slot for expensive pages.
 type Kind int
 
 const (

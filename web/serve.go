@@ -90,9 +90,9 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 	})
 }
 
-// authorize checks that the visitor may do the action of a row. It also finds the tenant that the
-// path names. For a member of a tenant, it only compares the path with this tenant and looks up
-// nothing, so that the response does not show which other tenants exist.
+// authorize checks that the visitor may perform the action of a route. It also finds the tenant
+// that the path names. For a member of a tenant, it only compares the path with this tenant and
+// queries nothing. So the response does not reveal which other tenants exist.
 func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	ref := c.Param("tenant")
 	if ref != "" && v.User.TenantID != "" && ref != v.Own.ID && ref != v.Own.Slug {
@@ -117,8 +117,8 @@ func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	return nil
 }
 
-// noteDenied records for the audit log that a visitor was denied a page, or a page of another
-// tenant.
+// noteDenied records, for the audit log, that a visitor was denied a page because of the role,
+// or a page of another tenant.
 func (w *Shell) noteDenied(c echo.Context, v Visitor, r Route, err error) {
 	if w.cfg.Refusals != nil && (problem.Is(err, problem.Forbidden) || errors.Is(err, ErrNoPage)) {
 		w.cfg.Refusals.Note(c.Request().Context(), v.Principal(), r.Action, r.Method+" "+r.Path, c.Param("tenant"))

@@ -43,7 +43,7 @@ func (v Visitor) party() string {
 	return v.User.ID
 }
 
-// Principal returns the visitor as a caller for accounts.Authorize.
+// Principal returns the visitor in the form that accounts.Authorize needs.
 func (v Visitor) Principal() accounts.Principal {
 	if !v.SignedIn() {
 		return accounts.Principal{}
@@ -51,8 +51,8 @@ func (v Visitor) Principal() accounts.Principal {
 	return v.User.Principal()
 }
 
-// recognize returns the visitor to whom the session cookie of a request belongs. If the session is
-// invalid or expired, it returns a visitor who is not signed in.
+// recognize returns the visitor whose session cookie a request has. If the session is invalid
+// or expired, it returns a visitor who is not signed in.
 func (w *Shell) recognize(r *http.Request) (Visitor, error) {
 	token, ok := w.token(r)
 	if !ok {

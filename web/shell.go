@@ -118,7 +118,7 @@ func (w *Shell) Register(e *echo.Echo, groups ...[]Route) {
 	}
 }
 
-// Opens reports whether the route table has a page at a path that the visitor may open.
+// Opens reports whether there is a page at the path, and the visitor may open it.
 func (w *Shell) Opens(v Visitor, path string) bool {
 	action, exists := w.readable[path]
 	return exists && accounts.Authorize(v.Principal(), action) == nil

@@ -17,12 +17,12 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A secret that is shown once, such as a new API key, is in a cookie between the POST that creates
-// it and the page that shows it. If the visitor reloads the page, that repeats only a GET, so no
-// second secret is created. Any node can show the page. Neither the database nor an address
-// contains the secret.
+// A secret that is shown once, such as a new API key, is stored in a cookie: from the POST that
+// creates it until the page that shows it. If the visitor reloads the page, only the GET is
+// repeated, so no second secret is created. Any node can show the page. Neither the database
+// nor an address contains the secret.
 
-// showOnceFor is how long after the POST the page with the secret can be opened.
+// showOnceFor is the time after the POST in which the page with the secret can be opened.
 const showOnceFor = 5 * time.Minute
 
 // A sealedOnce is the encrypted content of the cookie.
@@ -55,15 +55,15 @@ func cipherFor(token string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// ShowOnce stores what a page shows in an encrypted cookie, and redirects to the page. The route of
-// the page is base + "/:once", and its handler calls ShownOnce.
+// ShowOnce stores what in an encrypted cookie, and redirects to a page that shows it once. The
+// route of this page must be base + "/:once", and its handler must call ShownOnce.
 func (w *Shell) ShowOnce(c echo.Context, base string, what any) error {
 	token, _ := w.token(c.Request())
 	return w.ShowOnceIn(c, token, base, what)
 }
 
-// ShowOnceIn is ShowOnce for a session that begins with this answer, whose token the browser does not
-// send yet.
+// ShowOnceIn is ShowOnce for a session that this response starts. token is the token of the
+// session, because the browser does not send it yet.
 func (w *Shell) ShowOnceIn(c echo.Context, token, base string, what any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
@@ -82,9 +82,9 @@ func (w *Shell) ShowOnceIn(c echo.Context, token, base string, what any) error {
 	return c.Redirect(http.StatusSeeOther, path)
 }
 
-// ShownOnce decrypts what ShowOnce stored for this page, into what, and deletes the cookie. ok is
-// false if the page was already shown, if too much time has passed, or if the cookie belongs to
-// another session.
+// ShownOnce decrypts what ShowOnce has stored for this page into what, and deletes the cookie.
+// ok is false if the page was already shown, if too much time has passed, or if the cookie
+// belongs to another session.
 func (w *Shell) ShownOnce(c echo.Context, what any) (ok bool) {
 	path := c.Request().URL.Path
 	cookie, err := c.Request().Cookie(w.onceCookie(c.Request()))
@@ -115,7 +115,8 @@ func (w *Shell) setOnceCookie(c echo.Context, path, value string, maxAge int) {
 	})
 }
 
-// GoneOnce shows that a page cannot be shown a second time. text says what the visitor can do.
+// GoneOnce renders the page that replaces a secret that was already shown. text says what the
+// visitor can do.
 func (w *Shell) GoneOnce(c echo.Context, text string, back views.Link) error {
 	const title = "This page was shown once"
 	return w.Render(c, http.StatusGone, views.ErrorPage(w.Page(c, title), views.Error{

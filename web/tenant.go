@@ -21,11 +21,12 @@ const TenantPath = "/tenants/:tenant"
 // counts exactly, because a tenant may have 100,000 of each.
 const MaxCountedExceptions = 500
 
-// CountedExceptions is a filter that reads one row more than a page counts, which shows that
-// there are more.
+// CountedExceptions is the filter with which a page counts exceptions. It reads one row more
+// than MaxCountedExceptions, to detect that there are more.
 var CountedExceptions = exceptions.Filter{Limit: MaxCountedExceptions + 1}
 
-// tenantPages are the tabs of a tenant. A visitor sees only the tabs that the role may open.
+// tenantPages are the tabs of a tenant's pages. A visitor sees only the tabs that the role
+// permits.
 var tenantPages = []struct{ text, below string }{
 	{"Usage", ""},
 	{"Denials", "/denials"},
@@ -57,9 +58,9 @@ func MayInTenant(c echo.Context, a accounts.Action) bool {
 	return May(c, a) && (VisitorOf(c).User.TenantID == "" || TenantOf(c).Status != tenants.Suspended)
 }
 
-// TenantTabs returns the tabs of the tenant of the path that the visitor may open. Members of the
-// tenant have these pages in their navigation, so that they get no tabs.
-// current is the path of the open page below the tenant: "" or "/keys".
+// TenantTabs returns the tabs of the tenant in the path that the visitor may open. A member of
+// the tenant gets none, because the navigation has these pages. current is the part of the open
+// page's path after the tenant, such as "/keys"; "" is the first page.
 func (w *Shell) TenantTabs(c echo.Context, current string) []views.Tab {
 	var list []views.Tab
 	if VisitorOf(c).User.TenantID != "" {
@@ -73,8 +74,8 @@ func (w *Shell) TenantTabs(c echo.Context, current string) []views.Tab {
 	return list
 }
 
-// TenantCrumbs returns the crumbs of a page of the tenant of the path. above are the
-// pages between the tenant and the page.
+// TenantCrumbs returns the breadcrumb links of a page of the tenant in the path. above are the
+// pages between the tenant and this page.
 func (w *Shell) TenantCrumbs(c echo.Context, title string, above ...views.Link) []views.Link {
 	var list []views.Link
 	if w.CanOpen(c, "/tenants") {
@@ -92,7 +93,8 @@ func (w *Shell) TenantCrumbs(c echo.Context, title string, above ...views.Link) 
 	return list
 }
 
-// TenantPage returns the frame of a page of the tenant of the path.
+// TenantPage returns the frame of a page: its title, navigation and breadcrumbs. The page
+// belongs to the tenant in the path.
 func (w *Shell) TenantPage(c echo.Context, title string, above ...views.Link) views.Page {
 	p := w.Page(c, title+" · "+TenantOf(c).Name)
 	p.Crumbs = w.TenantCrumbs(c, title, above...)
@@ -134,12 +136,13 @@ func PlanURL(slug string) string {
 	return "/plans/" + slug
 }
 
-// TenantHead returns the head of the pages of the tenant of the path.
+// TenantHead returns the tabs and the state that all pages of the tenant in the path show at
+// the top.
 func (w *Shell) TenantHead(c echo.Context, current string) views.TenantHead {
 	return views.TenantHead{Tabs: w.TenantTabs(c, current), Suspended: TenantOf(c).Status == tenants.Suspended}
 }
 
-// PathID returns an id in the path. Its error is NotFound.
+// PathID returns an ID in the path. If the parameter is not an ID, the error is NotFound.
 func PathID(c echo.Context, name string) (string, error) {
 	id := c.Param(name)
 	if uuid.Validate(id) != nil {

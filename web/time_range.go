@@ -12,21 +12,22 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A TimeRange is the period that a page shows. The address contains the parameter range, which
-// names a preset, or from and to. The parameter tz names their time zone; the default is UTC.
+// A TimeRange is the period that a page shows. The address selects it with the parameter range,
+// which names a preset, or with from and to. The parameter tz names the time zone of from and
+// to; the default is UTC.
 type TimeRange struct {
 	Preset   string // "" for a custom time
 	From, To time.Time
 	Zone     *time.Location // in which the page shows times; nil: UTC
 	Live     bool
 	Fault    string // what is wrong with the time in the address
-	// Longest is how long the data of the page are kept; 0: as long as counts. AtMost sets it.
-	// Note says that the page shows less than the address asks for, or is "".
+	// Longest is how long the data of the page are stored; 0 means as long as counts. AtMost
+	// sets it. Note says that the page shows less than the address selects, or is "".
 	Longest time.Duration
 	Note    string
 }
 
-// A Preset is a length of time that ends now.
+// A Preset is a period of fixed length that ends now.
 type Preset struct {
 	Name, Label string
 	Length      time.Duration
@@ -62,8 +63,9 @@ func PresetNamed(name string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// ParseTimeRange reads the period from an address. If the address is invalid, it sets Fault and
-// returns the default period. zone is the one in which the page shows times.
+// ParseTimeRange returns the period in the parameters of an address. If they are invalid, it
+// sets Fault and returns the default period. zone is the time zone in which the page shows
+// times.
 func ParseTimeRange(q url.Values, now time.Time, zone *time.Location) TimeRange {
 	now = now.UTC()
 	s := TimeRange{Preset: q.Get("range"), Live: q.Get("live") != "0", Zone: zone}
@@ -107,7 +109,8 @@ func (s *TimeRange) SetCustom(q url.Values, now time.Time) {
 	}
 }
 
-// parseFormTime reads a time of an address. A time without an offset is in the given zone.
+// parseFormTime parses a time from an address or a form. A time without an offset is in the
+// given zone.
 func parseFormTime(text string, zone *time.Location) (time.Time, error) {
 	if t, err := time.Parse(offsetForm, text); err == nil {
 		return t.UTC(), nil
@@ -116,8 +119,8 @@ func parseFormTime(text string, zone *time.Location) (time.Time, error) {
 	return t.UTC(), err
 }
 
-// formTime returns a time for an address or a form. It has an offset if the zone has the same
-// time of day twice, because the clock was set back.
+// formTime formats a time for an address or a form. It adds the offset from UTC if the time of
+// day occurs twice in the zone, because the clock is set back.
 func formTime(t time.Time, zone *time.Location) string {
 	text := t.In(zone).Format(RangeForm)
 	if back, err := time.ParseInLocation(RangeForm, text, zone); err != nil || !back.Equal(t.Truncate(time.Minute)) {
@@ -126,8 +129,8 @@ func formTime(t time.Time, zone *time.Location) string {
 	return text
 }
 
-// AtMost returns the period of a page whose data are kept for a time. A longer preset becomes the
-// longest one that the page offers.
+// AtMost returns the period for a page whose data are stored only for the time longest. If the
+// preset is longer, it returns the longest preset that the page offers.
 func (s TimeRange) AtMost(longest time.Duration, now time.Time) TimeRange {
 	s.Longest = longest
 	if s.Fault != "" || !s.From.Before(now.Add(-longest-time.Minute)) {
@@ -192,8 +195,8 @@ func (s TimeRange) Hidden() []views.Hidden {
 	return list
 }
 
-// Address returns the address of a page with this time and with other parameters.
-// It leaves out parameters without a value.
+// Address returns the address of a page with this period and the parameters in also. It leaves
+// out parameters without a value.
 func (s TimeRange) Address(path string, also url.Values) string {
 	v := s.Values()
 	for name, values := range also {
@@ -219,8 +222,8 @@ func With(q url.Values, name, value string) url.Values {
 	return out
 }
 
-// Picker returns the view in which the visitor chooses the period. also contains the other
-// parameters of the page. streams means that the page can be live.
+// Picker returns the view with which the visitor chooses the period. also contains the other
+// parameters of the page. streams means that the page can have live updates.
 func (s TimeRange) Picker(path string, also url.Values, streams bool) views.Ranges {
 	r := views.Ranges{
 		Action: path, Error: s.Fault, Note: s.Note, Zone: s.zone().String(),

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// Pages show times in one zone: the zone of the parameter tz of the address, or the
-// zone in the cookie, which is the last choice of the visitor. The default is UTC.
+// Pages show times in one time zone. It is the zone in the parameter tz of the address, or else
+// the zone in a cookie, which has the visitor's last choice. The default is UTC.
 
 const (
 	zoneCookie = "headgate-zone"
@@ -48,7 +48,8 @@ func chosenZone(r *http.Request) string {
 	return value
 }
 
-// pageTenant returns the tenant of the path, or that of the visitor, or the zero value.
+// pageTenant returns the tenant in the path or, if there is none, the visitor's tenant. If
+// there is neither, it returns the zero value.
 func pageTenant(c echo.Context, v Visitor) tenants.Tenant {
 	if t, ok := c.Get(tenantKey).(tenants.Tenant); ok {
 		return t
@@ -103,8 +104,8 @@ func (w *Shell) chooseZone(c echo.Context, f url.Values) error {
 	return c.Redirect(http.StatusSeeOther, withoutZone(w.Back(f.Get("back")), w.Now()))
 }
 
-// withoutZone returns an address without its zone. A custom period stays the same; without a
-// zone, its times are in UTC.
+// withoutZone removes the time zone from an address. The times of a custom period are converted
+// to UTC, so that the period stays the same.
 func withoutZone(address string, now time.Time) string {
 	u, err := url.Parse(address)
 	if err != nil || !u.Query().Has(zoneParam) {

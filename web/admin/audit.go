@@ -139,16 +139,16 @@ func (r *auditReading) tenantName(ctx context.Context, id string) (string, error
 	return t.Name, nil
 }
 
-// objectPages maps the group of an action to the page of its object. Pages below web.TenantPath
-// belong to the tenant of the entry.
+// objectPages maps the first part of an action to the route of the page about its object.
+// Routes below web.TenantPath belong to the tenant of the entry.
 var objectPages = map[string]string{
 	"plan": "/plans", "tenant": web.TenantPath, "key": web.TenantPath + "/keys", "override": web.TenantPath + "/overrides",
 	"list_entry": web.TenantPath + "/lists", "block": web.TenantPath + "/blocks", "user": web.TenantPath + "/members",
 	"session": web.TenantPath + "/members", "operator_key": operatorKeysPath,
 }
 
-// objectURL returns the address of the page about the object of an entry. If there is none, or if
-// the reader must not open it, it returns "".
+// objectURL returns the address of the page about the object of an entry. It returns "" if
+// there is no such page, or if the reader may not open it.
 func (r *auditReading) objectURL(e audit.Entry) string {
 	group, verb, _ := strings.Cut(e.Action, ".")
 	if verb == "delete" || verb == "remove" {
@@ -178,7 +178,8 @@ func (r *auditReading) objectURL(e audit.Entry) string {
 	return route + end
 }
 
-// showAuditLine shows one entry. It returns NotFound for an entry of another tenant.
+// showAuditLine shows one entry of the audit log. For an entry of another tenant, it returns
+// NotFound.
 func (w *pages) showAuditLine(c echo.Context) error {
 	id, err := web.PathID(c, "line")
 	if err != nil {
@@ -220,7 +221,7 @@ func (w *pages) showAuditLine(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.AuditLinePage(p, v))
 }
 
-// auditFacts returns the facts of an entry that are not empty.
+// auditFacts returns the properties of an entry that have a value.
 func auditFacts(e audit.Entry, v views.AuditRow) []views.AuditFact {
 	var list views.AuditFacts
 	list.Add("Who", v.Kind)

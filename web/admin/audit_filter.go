@@ -21,8 +21,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// auditGroups are the kinds of actions by which the audit log can be filtered. The kind is the part
-// of an action before the dot.
+// auditGroups are the values of the filter for kinds of actions. The kind of an action is its
+// part before the dot.
 var auditGroups = []views.Option{
 	{Value: "", Label: "Everything"},
 	{Value: "plan", Label: "Plans"},
@@ -62,8 +62,8 @@ var auditRanges = []struct {
 	{"90d", "The last 90 days", 90 * web.Day},
 }
 
-// An auditReading is one request for entries of the audit log: the filters, and what the reader may
-// see.
+// An auditReading is one request for entries of the audit log. It has the filters and says what
+// the reader may see.
 type auditReading struct {
 	w      *pages
 	c      echo.Context
@@ -153,7 +153,7 @@ func (r *auditReading) readTenant() error {
 }
 
 // readActor reads the filter for the actor. A member of a tenant can only select another
-// member: with free text, a member could guess names of the operator's people.
+// member, because with free text a member could find out names of the operator's people.
 func (r *auditReading) readActor() error {
 	actor := r.values.Get("actor")
 	if actor == "" || r.masked == nil {
@@ -186,7 +186,7 @@ func (w *pages) auditCSV(c echo.Context) error {
 	return file.Serve(c.Response(), w.Log().With("request_id", web.RequestID(c)))
 }
 
-// address returns the URL of a page with the current filters, of which some are changed. ""
+// address returns the URL of a page with the current filters and the changed ones. The value ""
 // removes a filter. The URL has no cursor.
 func (r *auditReading) address(path string, changed map[string]string) string {
 	v := maps.Clone(r.values)
@@ -234,7 +234,7 @@ func (r *auditReading) ranges() views.Ranges {
 // suggested is the maximum number of values of each kind that a filter suggests.
 const suggested = 200
 
-// names returns the slugs of tenants, and those of tenants and plans.
+// names returns the slugs of tenants, and the slugs of tenants and plans together.
 func (r *auditReading) names(ctx context.Context) (ofTenants, all []string, err error) {
 	list, err := r.w.cfg.Tenants.Tenants(ctx, tenants.Filter{Limit: suggested})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// An actorKind is a kind of actor on the pages.
+// An actorKind has the words and the icon for a kind of actor.
 type actorKind struct{ label, icon string }
 
 var actorKinds = map[string]actorKind{
@@ -29,7 +29,8 @@ func actorKindOf(kind string) actorKind {
 	return actorKind{kind, "circle-help"}
 }
 
-// actions has the English words for each action. The name of the object follows them.
+// actions has the English words for each action. A page shows the name of the object after
+// them.
 var actions = map[string]string{
 	"access.refused":                  "was denied",
 	"alert_channel.change":            "changed the alert channel",
@@ -106,9 +107,9 @@ const (
 	noInstant    = "0001-01-01T00:00:00Z"
 )
 
-// fieldChanges compares two JSON documents field by field. In the path of a field, an element
-// of a list has its slug, name or id, if all elements have one. A document that is not JSON
-// counts as one field.
+// fieldChanges compares two JSON documents field by field. If all elements of a list have a
+// slug, name or id, this is their part of a field's path, otherwise their index. A document
+// that is not JSON counts as one field.
 func fieldChanges(before, after json.RawMessage) []views.FieldChange {
 	old, now := fieldsOf(before), fieldsOf(after)
 	var names []string
@@ -139,7 +140,8 @@ func fieldChanges(before, after json.RawMessage) []views.FieldChange {
 	return list
 }
 
-// fieldsOf returns the values in a document that are not objects or lists, by their paths.
+// fieldsOf returns the values in a JSON document, by their paths. It returns only values that
+// are not objects or lists.
 func fieldsOf(document json.RawMessage) map[string]string {
 	fields := map[string]string{}
 	if len(document) == 0 {
@@ -183,7 +185,7 @@ func leaves(fields map[string]string, path string, v any) {
 	}
 }
 
-// named returns a path, or "document" for the document itself.
+// named returns a path or, if it is "", the word "document" for the whole document.
 func named(path string) string {
 	if path == "" {
 		return "document"
@@ -191,7 +193,8 @@ func named(path string) string {
 	return path
 }
 
-// plainList returns a list of texts and numbers as one text.
+// plainList joins the elements of a list to one text. It returns false if an element is neither
+// a text nor a number.
 func plainList(list []any) (string, bool) {
 	words := make([]string, len(list))
 	for i, v := range list {

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A group is whose people a page is about: the operator's, or the members of one tenant.
+// A group says whose people a page shows: the operator's, or the members of one tenant.
 type group struct {
 	tenant             tenants.Tenant // zero for the operator
 	base, title, intro string
@@ -23,7 +23,7 @@ type group struct {
 	tabs               []views.Tab
 }
 
-// groupOf returns the list that the path names.
+// groupOf returns the group that the path selects.
 func (w *pages) groupOf(c echo.Context) group {
 	t := web.TenantOf(c)
 	if t.ID == "" {
@@ -127,7 +127,8 @@ func (w *pages) invite(c echo.Context, f url.Values) error {
 	return web.Retry(err, &v, &v.Faults, nil, func(status int) error { return w.showPeople(c, status, g, v) })
 }
 
-// A madeLink is what the page of a new link shows once. Headgate does not keep the token.
+// A madeLink has the data of the page that shows a new link once. Headgate does not store the
+// token.
 type madeLink struct {
 	Token, For string
 	Renews     bool // the link sets a new password
@@ -175,8 +176,8 @@ func (w *pages) withdraw(c echo.Context, _ url.Values) error {
 	return c.Redirect(http.StatusSeeOther, g.base+"?done=withdrawn")
 }
 
-// personView returns the view of the person in the path. It returns NotFound for a person of
-// another group.
+// personView returns the view of the person that the path names. For a person of another group,
+// it returns NotFound.
 func (w *pages) personView(c echo.Context, g group) (views.PersonPage, accounts.User, error) {
 	id, err := web.PathID(c, "user")
 	if err != nil {
@@ -211,8 +212,8 @@ func (w *pages) showPerson(c echo.Context, status int, g group, v views.PersonPa
 // A personChange changes one person and returns the address of the next page.
 type personChange func(c echo.Context, g group, u accounts.User, f url.Values, v *views.PersonPage) (string, error)
 
-// change returns a handler that calls do for the person in the path. If do fails, the handler
-// shows the person again with the errors.
+// change returns a handler that calls do for the person that the path names. If do fails, the
+// handler shows the page of the person again, with the errors.
 func (w *pages) change(do personChange) func(echo.Context, url.Values) error {
 	return func(c echo.Context, f url.Values) error {
 		g := w.groupOf(c)

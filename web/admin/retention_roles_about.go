@@ -70,7 +70,7 @@ var roleActions = []struct {
 	{accounts.Self, "Change one's own name, password and sessions"},
 }
 
-// showRoles shows a table of all actions with the roles that accounts.Authorize permits.
+// showRoles shows a table with all actions, and the roles that may perform each of them.
 func (w *pages) showRoles(c echo.Context) error {
 	v := views.RoleTable{Tabs: w.settingsTabs(c, "/settings/roles")}
 	for _, r := range accounts.Roles() {

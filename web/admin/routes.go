@@ -57,7 +57,7 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 		w.auditRoutes(), w.settingsRoutes())
 }
 
-// peopleRoutes are the rows of the operator's people, or of a tenant's members.
+// peopleRoutes returns the routes for the operator's people, or for a tenant's members.
 func (w *pages) peopleRoutes(base string, read, write accounts.Action) []web.Route {
 	return []web.Route{
 		web.Get(base, read, w.listPeople),
@@ -74,7 +74,7 @@ func (w *pages) peopleRoutes(base string, read, write accounts.Action) []web.Rou
 	}
 }
 
-// keyRoutes are the rows of the keys of a tenant, or of the operator.
+// keyRoutes returns the routes for the keys of a tenant, or of the operator.
 func (w *pages) keyRoutes(base string, read, write accounts.Action) []web.Route {
 	return []web.Route{
 		web.Get(base, read, w.listKeys),

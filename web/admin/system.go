@@ -62,7 +62,8 @@ func (w *pages) showSystem(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.SystemPage(p, v))
 }
 
-// unlimited returns how many tenants have no plan, and how many checks no policy matched.
+// unlimited returns the number of tenants without a plan, and the number of checks that no
+// policy matched.
 func (w *pages) unlimited(ctx context.Context) ([]views.Fact, error) {
 	var list []views.Fact
 	if current := w.cfg.Snapshot(); current != nil {
@@ -122,7 +123,7 @@ func limiterWords(kind string) string {
 	return kind
 }
 
-// keptWords says how long data are kept.
+// keptWords returns English words that say how long a kind of data is stored.
 func keptWords(r Retention) string {
 	text := "kept forever"
 	if r.Kept > 0 {
@@ -134,8 +135,8 @@ func keptWords(r Retention) string {
 	return text
 }
 
-// repairs contains instructions to repair a stored object that the node cannot use, by the kind
-// of object.
+// repairs contains instructions for repairing a stored object that the node cannot use. The
+// keys are the kinds of objects.
 var repairs = map[string]string{
 	"plan":          "Open the plan, correct its draft and publish it.",
 	"policy_change": "Open the plan, correct the policy and publish it.",

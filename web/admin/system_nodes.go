@@ -95,8 +95,8 @@ func toneOf(l nodes.Level) string {
 	return "good"
 }
 
-// nodeView returns the view of one node. If the node no longer reports, the view omits
-// values that change quickly.
+// nodeView returns the view of one node. If the node has stopped sending reports, the view
+// leaves out values that change quickly.
 func (w *pages) nodeView(ctx context.Context, r *nodes.Report, o *nodes.Overview) views.FleetNode {
 	n := views.FleetNode{
 		ID: r.ID, Name: r.Name, This: r.ID == w.cfg.Process.Node && r.ID != "", Silent: r.Silent,
@@ -162,7 +162,7 @@ func (w *pages) nodeView(ctx context.Context, r *nodes.Report, o *nodes.Overview
 	return n
 }
 
-// redisFacts adds what a node reports about its limiter.
+// redisFacts adds the facts that a node reports about its limiter.
 func redisFacts(r *nodes.Report, now time.Time, add func(name string, value views.Number, note, tone string)) {
 	if r.Limiter != nodes.LimiterRedis {
 		add("Limiter", views.Number{Text: "in this process", Exact: r.Limiter}, "", "")

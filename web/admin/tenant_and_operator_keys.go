@@ -23,8 +23,8 @@ import (
 
 const operatorKeysPath = "/settings/keys"
 
-// A keyring has the functions and texts for pages about keys. With it, the same handlers serve the
-// keys of a tenant and those of the operator.
+// A keyring has the functions and texts of the pages about keys. Because of it, the same
+// handlers serve the keys of a tenant and those of the operator.
 type keyring struct {
 	head  views.TenantHead
 	base  string // path of the list
@@ -35,8 +35,8 @@ type keyring struct {
 	create func(context.Context, tenants.NewKey) (tenants.Key, string, error)
 	rotate func(ctx context.Context, id string, overlap time.Duration) (tenants.Key, string, error)
 	revoke func(ctx context.Context, id string) (tenants.Key, error)
-	// created lists the valid keys that were created with a key. revokeAll revokes a key together
-	// with these keys.
+	// created lists the valid keys that were created with the given key. revokeAll revokes a
+	// key and these keys.
 	created   func(ctx context.Context, id string) ([]tenants.Key, error)
 	revokeAll func(ctx context.Context, id string) (tenants.Key, error)
 
@@ -45,7 +45,8 @@ type keyring struct {
 	empty           views.Empty
 	nameHint, life  string // life is the preselected validity of a new key
 	scopes          []keyScope
-	// try returns the shell command that the page shows with a new key to try it out. It returns "" if no command fits the scopes.
+	// try returns a shell command for trying out a new key, which the page shows with the key.
+	// If no command is possible with the scopes of the key, it returns "".
 	try func(origin, token string, scopes []tenants.Scope) string
 }
 
@@ -58,7 +59,7 @@ type keyScope struct {
 
 const storedPart = "Headgate keeps only the first and last characters of a key."
 
-// keyring returns the keyring for the path: that of a tenant or of the operator.
+// keyring returns the keyring that the path selects: that of a tenant, or that of the operator.
 func (w *pages) keyring(c echo.Context) keyring {
 	s, t := w.cfg.Tenants, web.TenantOf(c)
 	if t.ID == "" {
@@ -124,7 +125,7 @@ func (w *pages) keyring(c echo.Context) keyring {
 	}
 }
 
-// page returns the frame of a page of the keyring. title is "" for the list.
+// keyPage returns the frame of a page about keys. title is "" for the list.
 func (w *pages) keyPage(c echo.Context, k keyring, title string) views.Page {
 	above := []views.Link{{Text: k.title, URL: k.base}}
 	if title == "" {
@@ -170,7 +171,7 @@ func (k *keyring) creators(ctx context.Context, keys []tenants.Key) (map[string]
 		}
 		creator, err := k.get(ctx, key.CreatedBy)
 		switch {
-		case problem.Is(err, problem.NotFound): // of the operator, on a tenant's page
+		case problem.Is(err, problem.NotFound): // a key of the operator, which the page of a tenant cannot read
 			names[key.CreatedBy] = "an operator key"
 		case err != nil:
 			return nil, err
@@ -181,7 +182,7 @@ func (k *keyring) creators(ctx context.Context, keys []tenants.Key) (map[string]
 	return names, nil
 }
 
-// maxNetworksShown is how many of the addresses of a key the list names.
+// maxNetworksShown is the maximum number of addresses that the list shows for each key.
 const maxNetworksShown = 3
 
 // row returns a key as the list shows it.
@@ -291,8 +292,8 @@ func (w *pages) createKey(c echo.Context, f url.Values) error {
 	})
 }
 
-// costOf returns the largest cost of a check that the form has. Text that is not a number is -1,
-// which is not valid.
+// costOf returns the maximum cost that was entered in the form. For text that is not a number,
+// it returns -1, which the service rejects.
 func costOf(f url.Values) int64 {
 	text := strings.ReplaceAll(strings.TrimSpace(f.Get("max_cost")), ",", "")
 	if text == "" {
@@ -305,10 +306,12 @@ func costOf(f url.Values) int64 {
 	return n
 }
 
-// A newToken is what the page of a new key shows once. Headgate does not keep the token.
+// A newToken has the data of the page that shows a new key once. Headgate does not store the
+// token.
 type newToken struct {
 	Key, Token string
-	// OldEnds is the end of the old key after a rotation; zero for a created key.
+	// OldEnds is the time until which the old key stays valid after a rotation. It is zero for
+	// a created key.
 	OldEnds time.Time
 }
 
@@ -353,12 +356,12 @@ var overlaps = []web.Lifetime{
 	{Value: "7d", Label: "ends in 7 days", Length: 7 * web.Day},
 }
 
-// maxCreatedShown is how many of the keys created with a key the confirmation page names before
-// the key is revoked.
+// maxCreatedShown is the maximum number of keys created with a key that the page lists when it
+// asks for confirmation to revoke the key.
 const maxCreatedShown = 20
 
-// offerCreated adds the keys that were created with a key to the confirmation page, with a
-// check box that also revokes them.
+// offerCreated adds the keys that were created with a key to the confirmation page, and a check
+// box to revoke them too.
 func (k *keyring) offerCreated(ctx context.Context, key tenants.Key, v *views.Confirm) error {
 	created, err := k.created(ctx, key.ID)
 	if err != nil || len(created) == 0 {

@@ -17,11 +17,12 @@ import (
 
 var kindNames = map[alerts.Kind]string{alerts.Webhook: "Webhook", alerts.Slack: "Slack", alerts.Email: "E-mail"}
 
-// mailto begins the address of an e-mail channel. Pages show and take it without.
+// mailto is the start of the address of an e-mail channel. Pages show and accept the address
+// without it.
 const mailto = "mailto:"
 
-// address returns the address of a channel as pages show it. The path of an address of
-// Slack is a secret.
+// address returns the address of a channel for display. The path of a Slack address is a
+// secret, so it is hidden.
 func address(ch *alerts.Channel) string {
 	if ch.Kind == alerts.Slack {
 		return alerts.HideAddress(ch.URL)
@@ -98,7 +99,7 @@ func (w *pages) newChannel(c echo.Context) error {
 	return w.showChannelForm(c, http.StatusOK, w.channelForm(c))
 }
 
-// A newSecret is what the page of a new secret shows once.
+// A newSecret has the data of the page that shows a new secret once.
 type newSecret struct {
 	Secret  string
 	Rotated bool
@@ -119,7 +120,7 @@ func (w *pages) createChannel(c echo.Context, f url.Values) error {
 	return web.Retry(err, &v, &v.Faults, nil, func(status int) error { return w.showChannelForm(c, status, v) })
 }
 
-// readChannel reads a channel from a form. It changes those members of d that the form has.
+// readChannel returns d with the values that the form has.
 func readChannel(f url.Values, v *views.AlertChannelForm, d alerts.ChannelDocument) alerts.ChannelDocument {
 	for i := range v.Fields {
 		field := &v.Fields[i]
@@ -200,7 +201,7 @@ func (w *pages) changeChannel(c echo.Context, f url.Values) error {
 	return web.Retry(err, &v, &v.Faults, nil, func(status int) error { return w.showChannelForm(c, status, v) })
 }
 
-// formVersion returns the version that a form changes.
+// formVersion returns the version of the object that the visitor saw when the form was opened.
 func formVersion(f url.Values) (int64, error) {
 	n, err := strconv.ParseInt(f.Get("version"), 10, 64)
 	if err != nil {
@@ -209,8 +210,8 @@ func formVersion(f url.Values) (int64, error) {
 	return n, nil
 }
 
-// testChannel queues a test message, and redirects to the page that shows what becomes of
-// it.
+// testChannel queues a test message, and redirects to the page that shows whether the message
+// was delivered.
 func (w *pages) testChannel(c echo.Context, _ url.Values) error {
 	s := w.scope(c)
 	ch, err := w.channelOf(c, s)

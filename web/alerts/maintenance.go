@@ -86,7 +86,8 @@ func (w *pages) maintenanceRow(c echo.Context, m *alerts.Maintenance, names map[
 
 const ruleField = "rule-"
 
-// maintenanceForm returns the form of a new window. Its times are in the zone of the page.
+// maintenanceForm returns the form for a new maintenance window. Its times are in the time zone
+// of the page.
 func (w *pages) maintenanceForm(c echo.Context) (views.AlertMaintenanceForm, error) {
 	ctx, s := c.Request().Context(), w.scope(c)
 	zone := views.Zone(ctx)

@@ -26,7 +26,7 @@ var deliveryWords = map[alerts.DeliveryStatus]struct{ text, tone string }{
 	alerts.Waiting: {"waiting", "warn"}, alerts.Delivered: {"delivered", "good"}, alerts.Dead: {"given up", "bad"},
 }
 
-// listMessages shows the messages, newest first: all, or those with one status.
+// listMessages shows the alert messages, newest first. A parameter selects one status.
 func (w *pages) listMessages(c echo.Context) error {
 	ctx, s := c.Request().Context(), w.scope(c)
 	status := alerts.DeliveryStatus(c.QueryParam("status"))

@@ -34,14 +34,14 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 		w.routes(web.TenantPath+"/alerts", accounts.AlertsRead, accounts.AlertsWrite))
 }
 
-// The permissions for the alerts of the operator, which cover all tenants. Members of a tenant have
-// AlertsRead and AlertsWrite for their own tenant only.
+// The permissions for the operator's alerts, which cover all tenants. Members of a tenant need
+// AlertsRead and AlertsWrite, which are for their own tenant.
 const (
 	operatorRead  = accounts.TenantsList
 	operatorWrite = accounts.TenantWrite
 )
 
-// routes are the rows of the operator or of a tenant.
+// routes returns the routes of the alert pages, for the operator or for a tenant.
 func (w *pages) routes(base string, read, write accounts.Action) []web.Route {
 	rules, channels, messages, maintenance := base+"/rules", base+"/channels", base+"/messages", base+"/maintenance"
 	return []web.Route{
@@ -83,7 +83,7 @@ func (w *pages) routes(base string, read, write accounts.Action) []web.Route {
 	}
 }
 
-// A scope is whose alerts a page is about.
+// A scope says whose alerts a page shows: the operator's, or those of one tenant.
 type scope struct {
 	owner string // ID of the tenant; "" for the operator
 	slug  string // of the tenant
@@ -109,7 +109,8 @@ var subpages = []struct{ text, below string }{
 	{"Maintenance", "/maintenance"},
 }
 
-// head returns the navigation of the pages. current is the open page below the first one.
+// head returns the navigation of the alert pages. current is the part of the open page's path
+// after the first page.
 func (w *pages) head(c echo.Context, current string) views.AlertHead {
 	s := w.scope(c)
 	h := views.AlertHead{OfTenant: !s.operator()}
@@ -122,7 +123,8 @@ func (w *pages) head(c echo.Context, current string) views.AlertHead {
 	return h
 }
 
-// page returns the frame of a page. above are the pages between the alerts and the page.
+// page returns the frame of an alert page. above are the breadcrumb links between the first
+// alert page and this one.
 func (w *pages) page(c echo.Context, title string, above ...views.Link) views.Page {
 	s := w.scope(c)
 	if title != "Alerts" {
@@ -143,7 +145,7 @@ func (w *pages) done(c echo.Context, address, notice string) error {
 	return c.Redirect(http.StatusSeeOther, address+"?done="+notice)
 }
 
-// liveEvery is the interval at which the open alerts are read again.
+// liveEvery is the interval at which a live page reads the open alerts.
 const liveEvery = 5 * time.Second
 
 // listAlerts shows the open alerts and those that have ended.
@@ -182,7 +184,7 @@ func (w *pages) listAlerts(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.AlertsPage(p, v))
 }
 
-// liveAlerts is the stream of the list.
+// liveAlerts is the event stream that updates the list of open alerts.
 func (w *pages) liveAlerts(c echo.Context) error {
 	s := w.scope(c)
 	return w.Stream(c, liveEvery, func(ctx context.Context) ([]web.Fragment, error) {
@@ -235,7 +237,7 @@ func (w *pages) oneAlert(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.AlertPage(w.page(c, i.Rule.Name), v))
 }
 
-// leads returns the pages that show what an alert is about.
+// leads returns links to the pages that show the cause of an alert.
 func (w *pages) leads(s scope, i *alerts.Incident) []views.Link {
 	r := &i.Rule
 	slug := r.Tenant

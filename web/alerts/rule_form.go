@@ -15,7 +15,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// metricWords say what a rule watches, above its form.
+// metricWords has, for each metric, a sentence that says what a rule watches. The form of a
+// rule shows it.
 var metricWords = map[alerts.Metric]string{
 	alerts.DenialRate:     "The rate of requests that limits deny, in percent of all requests.",
 	alerts.Denials:        "The number of requests that limits deny.",
@@ -29,7 +30,7 @@ var metricWords = map[alerts.Metric]string{
 	alerts.SnapshotsHeld: "The number of nodes that hold back a suspicious snapshot of tenants and plans.",
 }
 
-// number returns a number as a form shows it; 0 is "".
+// number formats a number for a form field. For 0, it returns "".
 func number(n float64) string {
 	if n == 0 {
 		return ""
@@ -37,7 +38,7 @@ func number(n float64) string {
 	return strconv.FormatFloat(n, 'f', -1, 64)
 }
 
-// length returns a duration as a form shows it; 0 is "".
+// length formats a duration for a form field. For 0, it returns "".
 func length(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -45,8 +46,7 @@ func length(d time.Duration) string {
 	return enforcement.FormatWindow(d)
 }
 
-// readRule reads a rule from a form. It changes those members of d that the form of the
-// metric has.
+// readRule returns d with the values that the form of the rule's metric has.
 func readRule(f url.Values, v *views.AlertRuleForm, d alerts.Document) (alerts.Document, error) {
 	for i := range v.Fields {
 		v.Fields[i].Value = f.Get(v.Fields[i].Name)
@@ -84,7 +84,7 @@ func readRule(f url.Values, v *views.AlertRuleForm, d alerts.Document) (alerts.D
 	return d, faults.Err()
 }
 
-// readNumber reads a number that can have commas. "" is 0.
+// readNumber parses a number that may have commas. "" means 0.
 func readNumber(faults *problem.Fields, name, text string) float64 {
 	if text == "" {
 		return 0

@@ -76,7 +76,7 @@ func (w *pages) ruleRow(s scope, r *alerts.Watched, channels map[string]string) 
 	return v
 }
 
-// statusWords returns the state of a rule and the tone of its badge.
+// statusWords returns the state of a rule in words, and the tone of its badge.
 func statusWords(r *alerts.Watched) (status, tone string) {
 	switch {
 	case r.Disabled:
@@ -93,7 +93,7 @@ func statusWords(r *alerts.Watched) (status, tone string) {
 	return "OK", "good"
 }
 
-// beginsWords returns when the alert of a rule begins and ends.
+// beginsWords returns the conditions under which the alert of a rule begins and ends, in words.
 func beginsWords(d *alerts.Document) string {
 	text := "Begins at " + thresholdWords(d)
 	if d.For > 0 {
@@ -108,7 +108,8 @@ func beginsWords(d *alerts.Document) string {
 	return text + ", ends below " + d.Number(max(d.Recovery, 0))
 }
 
-// newRule shows the templates, or the form of the template in the address.
+// newRule shows the templates for rules. If the address names a template, it shows the form of
+// a rule instead.
 func (w *pages) newRule(c echo.Context) error {
 	s := w.scope(c)
 	list := alerts.Templates(s.operator())
@@ -120,7 +121,7 @@ func (w *pages) newRule(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	// An address can name the tenant and the policy.
+	// The address may preset the tenant and the policy.
 	for _, name := range []string{"tenant", "policy"} {
 		if field := f.Field(name); field != nil && c.QueryParam(name) != "" {
 			field.Value = c.QueryParam(name)
@@ -130,7 +131,8 @@ func (w *pages) newRule(c echo.Context) error {
 	return w.showRuleForm(c, http.StatusOK, f)
 }
 
-// showTemplates shows the templates. form is a form with faults, or nil.
+// showTemplates shows the templates for rules. form has the fields of a form that had faults,
+// or is nil.
 func (w *pages) showTemplates(c echo.Context, status int, form url.Values, faults []views.Fault) error {
 	s := w.scope(c)
 	v := views.AlertTemplates{
@@ -174,7 +176,7 @@ func (w *pages) channelChecks(ctx context.Context, s scope, checked func(id stri
 	return v, err
 }
 
-// checkedIDs returns the IDs of the checked boxes with a prefix.
+// checkedIDs returns the IDs of the checked boxes whose field names begin with a prefix.
 func checkedIDs(f url.Values, prefix string) []string {
 	var list []string
 	for name := range f {
@@ -281,7 +283,8 @@ var ruleFields = []string{
 	"name", "metric", "from", "tenant", "policy", "window", "threshold", "recovery", "for", "min_requests", "enabled", "version",
 }
 
-// ruleFormValues returns the fields of the form. The form of a tenant has no field for a tenant.
+// ruleFormValues reads the fields of the form of a rule. The form of a tenant has no field for
+// the tenant.
 func ruleFormValues(c echo.Context, s scope) (url.Values, error) {
 	return web.WideForm(c, func(name string) bool {
 		return slices.Contains(ruleFields, name) && (name != "tenant" || s.operator()) || strings.HasPrefix(name, channelField)
@@ -358,7 +361,7 @@ func (w *pages) changeForm(c echo.Context, s scope, r *alerts.Watched) (views.Al
 	return v, err
 }
 
-// shownAlerts is how many alerts the page of a rule shows.
+// shownAlerts is the maximum number of alerts on the page of a rule.
 const shownAlerts = 10
 
 // changeRule is POST …/rules/:rule.

@@ -20,7 +20,8 @@ import (
 
 const guidesURL = "/docs/guides"
 
-// order lists the guides that readers need first. Other guides follow by name.
+// order lists the guides that come first in the list of guides. The others follow, ordered by
+// name.
 var order = []string{"api", "algorithms", "exceptions", "preview", "dashboard", "people", "alerts", "cli", "sdks", "operations", "settings"}
 
 // parseGuides renders the guides in the folder docs, and returns their links in order.
@@ -60,7 +61,7 @@ func rank(name string) int {
 	return len(order)
 }
 
-// render converts a guide to HTML. goldmark leaves out HTML in the source.
+// render converts a guide from Markdown to HTML. goldmark leaves out any HTML in the Markdown.
 func render(markdown goldmark.Markdown, source []byte) (g views.Guide, err error) {
 	document := markdown.Parser().Parse(text.NewReader(source))
 	title, ok := document.FirstChild().(*ast.Heading)
@@ -72,7 +73,8 @@ func render(markdown goldmark.Markdown, source []byte) (g views.Guide, err error
 	if err := markdown.Renderer().Render(&b, source, document); err != nil {
 		return g, err
 	}
-	// Wide tables and code scroll, so the keyboard must reach them.
+	// Wide tables and code blocks can be scrolled. The tabindex makes them reachable with the
+	// keyboard.
 	g.HTML = strings.NewReplacer(
 		"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
 		"<pre>", `<pre tabindex="0">`,
@@ -80,9 +82,9 @@ func render(markdown goldmark.Markdown, source []byte) (g views.Guide, err error
 	return g, nil
 }
 
-// links makes the links of a guide work on the server. A link to another guide becomes the URL
-// of its page. A link to another file of the repository becomes text, and an image its
-// description. It holds the names of the guides.
+// links changes the links of a guide, so that they work on the server. A link to another guide
+// becomes the URL of its page. A link to another file of the repository becomes plain text, and
+// an image becomes its description. The value is the list of the names of the guides.
 type links []string
 
 // Transform implements parser.ASTTransformer.
@@ -105,7 +107,8 @@ func (names links) Transform(document *ast.Document, _ text.Reader, _ parser.Con
 	}
 }
 
-// resolve sets the target of a link, and reports whether the server or the web has it.
+// resolve sets the target of a link. It returns false if the target is neither on the server
+// nor on the web.
 func (names links) resolve(link *ast.Link) bool {
 	target := string(link.Destination)
 	if strings.HasPrefix(target, "#") || strings.HasPrefix(target, "https://") {

@@ -41,7 +41,8 @@ func parseReference(spec []byte) (views.Reference, error) {
 	}
 	r.Groups = slices.DeleteFunc(r.Groups, func(g views.Group) bool { return len(g.Operations) == 0 })
 	for _, g := range r.Groups {
-		// Each example uses what the ones above it create, so deletions come last.
+		// The examples run from top to bottom, and each may use objects that earlier ones
+		// created. Therefore deletions come last.
 		slices.SortStableFunc(g.Operations, func(a, b views.Operation) int { return deletion(a) - deletion(b) })
 	}
 	export := s.get(s.get(s.get(s.root, "paths"), "/v1/configuration"), "get")
@@ -115,7 +116,8 @@ func (s specification) open(node *yaml.Node) bool {
 	return security == nil || len(security.Content) == 0
 }
 
-// fields returns the properties of a schema with dotted names, up to three levels deep.
+// fields returns the properties of a schema, up to three levels deep. The name of a nested one
+// has dots.
 func (s specification) fields(schema *yaml.Node, prefix string, depth int) []views.Field {
 	if schema == nil || depth > 2 {
 		return nil
@@ -205,8 +207,8 @@ func (s specification) exampleText(parameter *yaml.Node) string {
 	return s.text(s.get(parameter, "schema"), "default")
 }
 
-// json returns a YAML value as indented JSON, in the order of the file. A text stays
-// unchanged.
+// json returns a YAML value as indented JSON, with the members in the order of the file. It
+// returns a text unchanged.
 func (s specification) json(node *yaml.Node) string {
 	node = s.resolve(node)
 	if node == nil {

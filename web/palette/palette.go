@@ -60,7 +60,8 @@ func (w *pages) jump(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.JumpPage(w.Page(c, "Jump to"), q, groups))
 }
 
-// jumpFragment is GET /jump/found: the results for the palette of the script, without pages.
+// jumpFragment is GET /jump/found. It returns the search results as HTML for the command palette of
+// the script. They do not include pages.
 func (w *pages) jumpFragment(c echo.Context) error {
 	q := strings.TrimSpace(c.QueryParam("q"))
 	groups, err := w.named(c.Request().Context(), web.VisitorOf(c), q)
@@ -89,7 +90,8 @@ func (w *pages) pagesNamed(v web.Visitor, q string) []views.JumpGroup {
 	return []views.JumpGroup{group}
 }
 
-// settingsPages are the pages of settings that the palette finds by these words.
+// settingsPages are the settings pages that the command palette can find. A search finds a page by
+// its words.
 var settingsPages = []struct{ text, words, path string }{
 	{"Your account", "account name password session sign-in profile", "/account"},
 	{"Operator keys", "settings operator api keys scopes", "/settings/keys"},
@@ -98,8 +100,8 @@ var settingsPages = []struct{ text, words, path string }{
 	{"About", "settings about version license", "/settings/about"},
 }
 
-// named returns what a visitor may see and what has q in its name: a decision by its ID, a key as
-// name=value, tenants, plans, policies, people, and settings.
+// named searches for what a visitor may see: a decision by its ID, a key as name=value, and tenants,
+// plans, policies, people and settings with q in their names.
 func (w *pages) named(ctx context.Context, v web.Visitor, q string) ([]views.JumpGroup, error) {
 	var groups []views.JumpGroup
 	if q == "" {
@@ -129,7 +131,8 @@ func (w *pages) named(ctx context.Context, v web.Visitor, q string) ([]views.Jum
 	return groups, nil
 }
 
-// trafficPath returns the page of all tenants, or that of the visitor's own tenant.
+// trafficPath returns the path of a page about traffic: for all tenants, or for the visitor's own
+// tenant.
 func trafficPath(v web.Visitor, page string) string {
 	if v.User.TenantID != "" {
 		return web.RouteForTenant(web.TenantPath+page, v.Own.Slug)

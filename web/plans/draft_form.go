@@ -16,15 +16,15 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// A draftForm is a draft as it was typed into the form. It may contain values that a plans.Document
-// cannot contain.
+// A draftForm is a draft as the visitor typed it into the form. It may contain values that a
+// plans.Document cannot contain, such as a quota that is not a number.
 type draftForm struct {
 	name, description string
 	policies          []policyForm
 	removed           url.Values // the fields of the policy that was deleted last; its row is in their names
 }
 
-// A policyForm is a policy of the form.
+// A policyForm is one policy as the visitor typed it into the form.
 type policyForm struct {
 	fields                     map[string]string // by the names in policyFields
 	methods, countBy, replaces []string          // methods and replaces have the checked boxes
@@ -34,12 +34,12 @@ type policyForm struct {
 
 type attributeForm struct{ name, value string }
 
-// A limitForm has the texts in the fields of a limit, by the names in limitFields.
+// A limitForm has the texts that the visitor typed for one limit, by the names in limitFields.
 type limitForm map[string]string
 
-// policyFields are the fields of a policy that have one value. was is the slug with
-// which the form was drawn: policies that replace the policy follow a new slug.
-// other_methods and other_replaces have more values, separated by spaces or commas.
+// policyFields are the fields of a policy with a single value. The field was has the slug that
+// the policy had when the form was rendered; with it, references to a renamed policy are
+// updated. other_methods and other_replaces have more values, separated by spaces or commas.
 var policyFields = func() []string {
 	list := []string{
 		"was", "slug", "description", "path", "other_methods", "other_replaces", "cost", "cost_from",
@@ -56,8 +56,8 @@ var (
 	limitFields = []string{"name", "algorithm", "quota", "window", "burst", "anchor", "warn_at", "durable"}
 )
 
-// maxRows is the maximum number of rows in each list of a policy. It is higher than the maximum in
-// a document, so that a list that is too long gets an error message at its place.
+// maxRows is the maximum number of rows in each list of a policy. It is higher than the maximum
+// of a document, so that a list that is too long gets an error message instead of being cut.
 const maxRows = 300
 
 // formOf returns the form of a document.
@@ -104,8 +104,8 @@ func limitFormOf(l enforcement.Limit) limitForm {
 	return f
 }
 
-// newPolicy returns a policy in mode shadow, so that its effect can be seen before it denies
-// requests.
+// newPolicy returns a new policy in mode shadow. So the visitor can see its effect before it
+// denies requests.
 func newPolicy() policyForm {
 	f := policyFormOf(plans.Policy{Match: plans.Match{Path: "*"}, Mode: enforcement.PolicyShadow}.Canonical())
 	f.limits = []limitForm{newLimit()}
@@ -116,8 +116,8 @@ func newLimit() limitForm {
 	return limitForm{"algorithm": enforcement.SlidingWindowCounter.String(), "window": "1m", "anchor": enforcement.FirstHit.String()}
 }
 
-// lineOfValue returns the value of an attribute as one line for the form. If it has control
-// characters or begins with a quotation mark, the result is a JSON string.
+// lineOfValue formats the value of an attribute as one line for the form. If the value has
+// control characters or begins with a quotation mark, the result is a JSON string.
 func lineOfValue(value string) string {
 	if !strings.HasPrefix(value, `"`) && !strings.ContainsFunc(value, unicode.IsControl) {
 		return value
@@ -126,7 +126,8 @@ func lineOfValue(value string) string {
 	return string(text)
 }
 
-// valueOfLine returns the value for which lineOfValue has returned this line.
+// valueOfLine returns the value that lineOfValue formatted as this line. It returns false for
+// an invalid JSON string.
 func valueOfLine(line string) (string, bool) {
 	if !strings.HasPrefix(line, `"`) {
 		return line, true
@@ -136,8 +137,8 @@ func valueOfLine(line string) (string, bool) {
 	return value, err == nil
 }
 
-// readDraft reads a draft from a form with the names of draftField. Lists may have
-// gaps. Rows are ordered by their numbers.
+// readDraft reads a draft from a form whose field names draftField accepts. Rows are ordered by
+// the numbers in their names, which may have gaps.
 func readDraft(values url.Values) draftForm {
 	f := draftForm{name: values.Get("name"), description: values.Get("description")}
 	for _, at := range rowsOf(values, "policies") {
@@ -157,7 +158,7 @@ func readDraft(values url.Values) draftForm {
 	return f
 }
 
-// rowsOf returns the first parts of the field names of all rows of a list, ordered by the numbers
+// rowsOf returns the prefixes of the field names of all rows of a list, ordered by the numbers
 // in them.
 func rowsOf(values url.Values, list string) []string {
 	seen := map[int]bool{}
@@ -176,7 +177,7 @@ func rowsOf(values url.Values, list string) []string {
 	return rows
 }
 
-// column returns the values of the rows of a list.
+// column returns the values of a list whose rows have one field each.
 func column(values url.Values, list string) []string {
 	var out []string
 	for _, row := range rowsOf(values, list) {
@@ -193,8 +194,8 @@ func fieldsAt(values url.Values, at string, names []string) map[string]string {
 	return out
 }
 
-// follow changes the slugs in replaces where the visitor has changed the slugs of the replaced
-// policies.
+// follow updates the field replaces of all policies: where it names a policy that the visitor
+// has renamed, it gets the new slug.
 func (f *draftForm) follow() {
 	renamed, twice := map[string]string{}, map[string]bool{}
 	for _, p := range f.policies {
@@ -249,7 +250,7 @@ func rowNumber(s string, below int) bool {
 	return err == nil && n >= 0 && n < below && strconv.Itoa(n) == s
 }
 
-// A reading is the document that a form contains, with the faults of the form.
+// A reading is the document that a form contains, with the faults in the form.
 type reading struct {
 	document plans.Document
 	faults   problem.Fields    // of what a document cannot hold
@@ -267,7 +268,7 @@ func (f draftForm) read() reading {
 	return r
 }
 
-// validated returns the document with all faults, by policy.
+// validated returns the document in the form, with all faults of the form and of the document.
 func (f draftForm) validated() reading {
 	r := f.read()
 	for _, fault := range faultsOf(r.document.Validate()) {
@@ -279,7 +280,8 @@ func (f draftForm) validated() reading {
 	return r
 }
 
-// policyOf returns the number of the policy of a pointer, or -1.
+// policyOf returns the index of the policy in a JSON pointer, or -1 if the pointer is not below
+// a policy.
 func policyOf(pointer string) int {
 	rest, in := strings.CutPrefix(pointer, "/policies/")
 	number, _, _ := strings.Cut(rest, "/")
@@ -393,14 +395,15 @@ func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 			r.faults.Add(at+"/anchor", "must be one of the list")
 		}
 	}
-	// The list always has a value. A new calendar window has the default of its period.
+	// The list of anchors always has a value. A new calendar window gets the default anchor of
+	// its period.
 	if l.Period != enforcement.NoPeriod && (l.Anchor <= enforcement.Clock || l.Anchor.Weekday() != (l.Period == enforcement.Week)) {
 		l.Anchor = l.Period.DefaultAnchor()
 	}
 	return l
 }
 
-// readWarnAt reads percentages: 80 95, or 80%, 95%.
+// readWarnAt parses a list of percentages, such as "80 95" or "80%, 95%".
 func readWarnAt(text string) (enforcement.WarnAt, string) {
 	var list []int64
 	for _, word := range words(text) {
@@ -435,10 +438,11 @@ func words(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// do changes the form as a button says: "add-policy", "undo-delete", or "policies.N." and one of
-// "duplicate", "delete", "up", "down", "add-limit", "add-attribute", "add-count-by"
-// and "limits.N.delete". It returns the field to go to, and the policy to open or -1.
-// ok is false if no button has this value.
+// do changes the form as the pressed button says. what is the value of the button:
+// "add-policy", "undo-delete", or "policies.N." followed by "duplicate", "delete", "up",
+// "down", "add-limit", "add-attribute", "add-count-by" or "limits.N.delete". It returns the
+// field that gets the focus, and the index of the policy to open, or -1. ok is false if no
+// button has this value.
 func (f *draftForm) do(what string) (next string, open int, ok bool) {
 	if what == "add-policy" {
 		f.policies = append(f.policies, newPolicy())
@@ -486,7 +490,7 @@ func (f *draftForm) do(what string) (next string, open int, ok bool) {
 	return "", 0, false
 }
 
-// undo puts the policy that was deleted last back to its row.
+// undo restores the policy that was deleted last, in its row.
 func (f *draftForm) undo() (next string, open int, ok bool) {
 	rows, back := rowsOf(f.removed, "policies"), readDraft(f.removed)
 	if len(rows) != 1 || len(f.policies) >= plans.MaxPolicies {
@@ -526,8 +530,8 @@ func (f *draftForm) copyOf(p policyForm) policyForm {
 	}
 }
 
-// field returns the name of the form field for a fault: the field at its pointer, or else the
-// nearest one above.
+// field returns the name of the form field at a JSON pointer. If there is none, it returns the
+// closest field above it.
 func (r *reading) field(pointer string) string {
 	for pointer != "" {
 		if field, known := r.fields[pointer]; known {
@@ -541,7 +545,8 @@ func (r *reading) field(pointer string) string {
 	return "draft"
 }
 
-// fieldAt returns the field or the group at a pointer, or "".
+// fieldAt returns the name of the form field or group of fields at a JSON pointer, or "" if
+// there is none.
 func fieldAt(pointer string) string {
 	name := strings.ReplaceAll(strings.Replace(pointer, "/match/", "/", 1)[1:], "/", ".")
 	parts := strings.Split(name, ".")
@@ -556,8 +561,8 @@ func fieldAt(pointer string) string {
 	return name
 }
 
-// describe names a field for the list of faults: "Policy 3 (search), limit 1,
-// requests". It returns "" for the whole draft.
+// describe returns words for a form field, which the list of faults shows: "Policy 3 (search),
+// limit 1, requests". It returns "" for the whole draft.
 func (f draftForm) describe(field string) string {
 	parts := strings.Split(field, ".")
 	if len(parts) < 2 {
@@ -578,7 +583,7 @@ func (f draftForm) describe(field string) string {
 	return text
 }
 
-// message returns a fault with the name of its field in front.
+// message returns an error message, preceded by the words for its field.
 func (f draftForm) message(field, text string) string {
 	if name := f.describe(field); name != "" {
 		return name + ": " + web.EndSentence(text)

@@ -19,22 +19,22 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// The editor shows a draft as a form or as JSON. Until the draft is saved, the server stores
-// nothing of what was typed: each response contains all of it, and the script keeps it in the
-// browser tab.
+// The editor shows a draft as a form or as JSON. The server does not store an unsaved draft:
+// each response contains all that was typed, and the script keeps it in the browser tab.
 
-// An editor has what one page with the form needs.
+// An editor has the data of one page with the form of a draft.
 type editor struct {
 	plan     plans.Plan
 	form     draftForm
-	revision int64 // of the draft from which the form was drawn
+	revision int64 // revision of the draft when the form was rendered
 	faults   problem.Fields
 	unsaved  bool
 	next     string // the field that gets the focus
 	open     int    // the policy to open; -1: none
 }
 
-// editDraft is GET /plans/:plan/edit: the saved draft. ?policy= opens one policy.
+// editDraft is GET /plans/:plan/edit. It shows the saved draft. The parameter policy opens one
+// policy.
 func (w *pages) editDraft(c echo.Context, p plans.Plan) error {
 	e := editor{plan: p, form: formOf(p.Draft), revision: p.DraftRevision, open: -1}
 	if slug := c.QueryParam("policy"); slug != "" {
@@ -88,7 +88,8 @@ func (w *pages) changeDraft(c echo.Context, p plans.Plan, f url.Values, revision
 	return w.showText(c, http.StatusOK, p, revision, text, nil, true)
 }
 
-// removedPolicy returns the fields of the policy that the button of a form deletes, or of the one that was deleted before.
+// removedPolicy returns the form fields of the policy that the pressed button deletes. If the
+// button deletes none, it returns those of the policy that was deleted before.
 func removedPolicy(f url.Values) (url.Values, error) {
 	at, deletes := strings.CutSuffix(f.Get("do"), ".delete")
 	if !deletes || strings.Count(at, ".") != 1 {
@@ -105,8 +106,8 @@ func removedPolicy(f url.Values) (url.Values, error) {
 
 var errNoButton = problem.New(problem.Malformed, "the form has a button that the page does not have")
 
-// saveDraft saves a draft, or shows both drafts if another person saved one in the
-// meantime. A form that is sent twice is saved once.
+// saveDraft saves a draft. If another person has saved a draft in the meantime, it shows both
+// drafts. If the same form is sent twice, the draft is saved once.
 func (w *pages) saveDraft(c echo.Context, p plans.Plan, d plans.Document, revision int64) error {
 	ctx := c.Request().Context()
 	_, err := w.cfg.Plans.SaveDraft(ctx, p.ID, d, revision)
@@ -165,8 +166,8 @@ func (w *pages) showConflict(c echo.Context, p plans.Plan, mine plans.Document, 
 	return w.Render(c, http.StatusConflict, views.DraftConflictPage(w.planPage(c, p, "Two drafts"), v))
 }
 
-// draftsBefore searches the audit log for the draft of a revision, and for the entry
-// of the current draft. Each is nil if the log does not have it.
+// draftsBefore searches the audit log for the draft of the given revision, and for the entry of
+// the last save. Each result is nil if the log does not have it.
 func (w *pages) draftsBefore(ctx context.Context, p plans.Plan, revision int64) (base *plans.Document, last *audit.Entry, err error) {
 	const most = 100
 	lines, err := w.cfg.Audit.AuditEntries(ctx, audit.Filter{Object: p.ID, Limit: most})
@@ -228,8 +229,8 @@ func (w *pages) showEditor(c echo.Context, status int, e editor) error {
 	return w.Render(c, status, views.DraftFormPage(w.planPage(c, e.plan, "Edit draft"), v))
 }
 
-// reviewFaults returns the faults or warnings of a review with the names of their
-// fields.
+// reviewFaults converts the faults or warnings of a review to views, each with the name of its
+// field.
 func (f draftForm) reviewFaults(r *reading, list problem.Fields) []views.Fault {
 	var out []views.Fault
 	for _, p := range list {
@@ -238,8 +239,8 @@ func (f draftForm) reviewFaults(r *reading, list problem.Fields) []views.Fault {
 	return out
 }
 
-// warn stores warnings in the views of their fields. It returns the warnings that belong to no
-// single field.
+// warn stores each warning in the view of its field. It returns the warnings that do not belong
+// to a single field.
 func (m *marker) warn(f *draftForm, r *reading, list problem.Fields) []views.Fault {
 	var rest problem.Fields
 	for _, p := range list {

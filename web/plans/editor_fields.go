@@ -13,7 +13,7 @@ import (
 
 var commonMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// A marker makes the views of form fields, with their error messages.
+// A marker creates the views of form fields, with their error messages and warnings.
 type marker struct {
 	errors map[string]string // by field
 	notes  map[string]string // warnings by field
@@ -22,8 +22,8 @@ type marker struct {
 	literal int
 }
 
-// within reports whether a field of a policy has an error message. id is the first part of the
-// names of its fields.
+// within reports whether a field of a policy has an error message. id is the prefix of the
+// names of the policy's fields.
 func (m *marker) within(id string) bool {
 	for field := range m.errors {
 		if field == id || strings.HasPrefix(field, id+".") {
@@ -40,7 +40,7 @@ func (m *marker) input(name, label, value, hint string) views.Input {
 	return i
 }
 
-// hint returns the hint of a field. If the field has a warning, the warning is part of the hint.
+// hint returns the hint of a field, followed by the warning of the field if there is one.
 func (m *marker) hint(name, hint string) string {
 	return strings.TrimSpace(hint + " " + m.notes[name])
 }
@@ -49,8 +49,8 @@ func (m *marker) lines(name, label, value string) views.Text {
 	return views.Text{Name: name, Label: label, Value: value, Error: m.errors[name], Rows: 2, Optional: true}
 }
 
-// choose returns a list to choose from. If the value is not in the list, which is possible after an
-// edit of the JSON, choose adds it.
+// choose returns a select field. If value is not one of the options, choose adds it as an
+// option. That is possible after an edit of the JSON.
 func (m *marker) choose(name, label, value string, options []views.Option) views.Select {
 	if !slices.ContainsFunc(options, func(o views.Option) bool { return o.Value == value }) {
 		options = append(slices.Clone(options), views.Option{Value: value, Label: value})
@@ -125,8 +125,8 @@ func firstLiteral(policies []policyForm) int {
 	})
 }
 
-// pathHint returns the hint of the field Path of policy i. The first literal path of a
-// plan gets a warning: a caller can avoid it by another spelling.
+// pathHint returns the hint for the path of policy i. The first path with a literal segment
+// gets a warning, because a back end may accept other spellings of it.
 func (m *marker) pathHint(i int) string {
 	const forms = "/v1/login, /users/{id}, /api/* for all paths below; * for every request."
 	if i != m.literal {
@@ -136,7 +136,7 @@ func (m *marker) pathHint(i int) string {
 		"Reject such spellings, or limit them with a policy for *."
 }
 
-// rows adds the rows of attributes and of count_by. An empty list gets one empty row.
+// rows adds the rows for attributes and for count_by. An empty list gets one empty row.
 func (m *marker) rows(v *views.PolicyFields, p *policyForm) {
 	attributes, countBy := p.attributes, p.countBy
 	if len(attributes) == 0 {
@@ -160,8 +160,8 @@ func (m *marker) rows(v *views.PolicyFields, p *policyForm) {
 	}
 }
 
-// maxReplaceBoxes is the maximum number of policies for which each policy gets a check box for each
-// other policy.
+// maxReplaceBoxes is the maximum number of policies for which the form has check boxes for the
+// field replaces: one for each other policy.
 const maxReplaceBoxes = 40
 
 func (m *marker) replaces(v *views.PolicyFields, f *draftForm, i int) {
@@ -186,8 +186,8 @@ func (m *marker) replaces(v *views.PolicyFields, f *draftForm, i int) {
 		append(slices.Clone(p.replaces), words(p.fields["other_replaces"])...), others)
 }
 
-// boxes returns a check box for each value. The checked ones are those in chosen. If chosen and
-// known are ordered differently, the values in chosen come first.
+// boxes returns a check box for each value in known and chosen. The values in chosen are
+// checked. If the two lists have different orders, the values in chosen come first.
 func (m *marker) boxes(id, label, hint string, chosen, known []string) views.Boxes {
 	list := union(known, chosen)
 	checked := slices.DeleteFunc(slices.Clone(list), func(v string) bool { return !slices.Contains(chosen, v) })
@@ -234,7 +234,7 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 		if known.Durability == enforcement.DurableByWindow && known.IsDurable() {
 			v.Aloud += ", durable"
 		}
-		// A number that cannot be read is not 0.
+		// Do not describe a number that cannot be parsed as 0.
 		if _, fault := wholeNumber(l["quota"]); fault != "" {
 			v.Aloud = "not readable yet: requests " + fault
 		} else if _, fault := wholeNumber(l["burst"]); fault != "" && strings.TrimSpace(l["burst"]) != "" {

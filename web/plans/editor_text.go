@@ -60,11 +60,11 @@ func (w *pages) changeDraftText(c echo.Context, p plans.Plan, f url.Values, revi
 	return w.showEditor(c, http.StatusOK, editor{plan: p, form: formOf(d), revision: revision, unsaved: true, open: -1})
 }
 
-// shownFaults is the maximum number of error messages on the page. For each of them, the text must
-// be read to find its line.
+// shownFaults is the maximum number of error messages on the page. To find the line of one, the
+// whole text must be parsed.
 const shownFaults = 50
 
-// textFaults returns faults with their lines.
+// textFaults converts faults to views with the numbers of their lines in the text.
 func textFaults(text string, list problem.Fields, toForm bool) []views.Fault {
 	more := len(list) - shownFaults
 	list = list[:min(len(list), shownFaults)]
@@ -85,8 +85,9 @@ func textFaults(text string, list problem.Fields, toForm bool) []views.Fault {
 	return out
 }
 
-// lineOf returns the number of the line at which a JSON pointer is in a text. If the text has no
-// such value, it is the line of the nearest enclosing value, or of the syntax error.
+// lineOf returns the number of the line of a value in a text. pointer is the JSON pointer of
+// the value. If there is no such value, it returns the line of the closest enclosing value, or
+// that of a syntax error.
 func lineOf(text, pointer string) int {
 	d := json.NewDecoder(strings.NewReader(text))
 	want := strings.Split(pointer, "/")[1:]
@@ -104,8 +105,9 @@ func lineOf(text, pointer string) int {
 	return 1 + strings.Count(text[:min(at, len(text))], "\n")
 }
 
-// offsetOf reads d up to the value that the names in want lead to, and returns its offset. If there
-// is no such value, it is the offset of the nearest enclosing value, or -1 if the text ends before.
+// offsetOf reads d up to the value that the names in want lead to, and returns the offset of
+// the value. If there is no such value, it returns the offset of the closest enclosing value.
+// If the text ends before, it returns -1.
 func offsetOf(d *json.Decoder, want []string) int {
 	start := int(d.InputOffset())
 	if len(want) == 0 {

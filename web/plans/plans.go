@@ -24,8 +24,8 @@ import (
 // plansPage is the number of plans on one page of the list.
 const plansPage = 25
 
-// planPath returns the address of a plan. If its slug is the address of another page,
-// the address has its id.
+// planPath returns the path of a plan's page. If the slug of the plan is reserved for another
+// page, the path has the ID of the plan instead.
 func planPath(p plans.Plan) string {
 	if p.Slug == problem.ReservedSlug {
 		return "/plans/" + p.ID
@@ -42,7 +42,8 @@ func (w *pages) planOf(c echo.Context) (plans.Plan, error) {
 	return w.cfg.Plans.Plan(c.Request().Context(), ref)
 }
 
-// inForce returns the published document of a plan, or false if there is none.
+// inForce returns the published document of a plan. It returns false if no version is
+// published.
 func (w *pages) inForce(ctx context.Context, p plans.Plan) (plans.Document, bool, error) {
 	if p.Published == 0 {
 		return plans.Document{}, false, nil
@@ -60,8 +61,8 @@ var planTabs = []struct{ text, path string }{
 	{"Policies", ""}, {"Edit draft", "/edit"}, {"Changes", "/diff"}, {"Preview", "/preview"}, {"History", "/history"},
 }
 
-// planHead returns the head of the pages of a plan. tab is the path of the page below
-// the plan.
+// planHead returns the data that all pages of a plan show at the top. tab is the part of the
+// open page's path after the plan.
 func (w *pages) planHead(c echo.Context, p plans.Plan, tab string) (views.PlanHead, error) {
 	base := planPath(p)
 	h := views.PlanHead{
@@ -136,8 +137,8 @@ func (w *pages) planRow(ctx context.Context, p plans.Plan) (views.PlanRow, error
 	return r, err
 }
 
-// newPlanView returns the form of a new plan. It offers to copy the first plans of the
-// list, and the plan that from names.
+// newPlanView returns the form for a new plan. The visitor can choose a plan to copy: one of
+// the first plans of the list, or the one that the parameter from names.
 func (w *pages) newPlanView(c echo.Context, q url.Values) (views.NewPlan, error) {
 	list, err := w.cfg.Plans.Plans(c.Request().Context(), plans.Filter{Limit: 200})
 	from := q.Get("from")
@@ -177,7 +178,7 @@ func (w *pages) showNewPlan(c echo.Context, status int, v views.NewPlan) error {
 	return w.Render(c, status, views.NewPlanPage(page, v))
 }
 
-// firstPolicy is the policy of a plan that is not a copy.
+// firstPolicy returns the policy that a new plan gets if it is not a copy of another plan.
 func firstPolicy() plans.Policy {
 	return plans.Policy{
 		Slug: "per-ip", Description: "Limits the requests of each address.", CountBy: []string{"ip"},
@@ -215,7 +216,7 @@ func (w *pages) showPlan(c echo.Context, p plans.Plan) error {
 	return w.planPageWith(c, http.StatusOK, p, "", nil)
 }
 
-// planPageWith shows a plan. typed and faults are those of the form that deletes it.
+// planPageWith shows a plan. typed and faults belong to the form that deletes the plan.
 func (w *pages) planPageWith(c echo.Context, status int, p plans.Plan, typed string, faults []views.Fault) error {
 	head, err := w.planHead(c, p, "")
 	if err != nil {
@@ -259,7 +260,8 @@ func (w *pages) deletePlan(c echo.Context, p plans.Plan, f url.Values, revision 
 	return c.Redirect(http.StatusSeeOther, "/plans?done=plan-deleted")
 }
 
-// formRevision reads the revision at which a form was drawn.
+// formRevision parses the revision that a form contains: the one that the visitor saw when the
+// form was opened.
 func formRevision(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {

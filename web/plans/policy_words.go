@@ -21,12 +21,12 @@ type choiceField struct {
 	values map[string]choiceValue
 }
 
-// A choiceValue has the words for a value: in the form, and on the plan page. Without a fact, the
-// plan page does not show it.
+// A choiceValue has the words for a value: label for the form, and fact for the plan page. If
+// fact is "", the plan page does not show the value.
 type choiceValue struct{ label, fact string }
 
-// choiceFields has the words of the fields of Policy.Choices. A field or a value
-// without words is shown by its name.
+// choiceFields has the words for the fields in Policy.Choices and for their values. A field or
+// value that is not in it is shown by its name in the API.
 var choiceFields = map[string]choiceField{
 	"mode": {label: "Mode", values: map[string]choiceValue{
 		string(enforcement.PolicyEnforce): {label: "Enforce: deny requests over the limits"},
@@ -57,8 +57,8 @@ var choiceFields = map[string]choiceField{
 	},
 }
 
-// fieldNames has the names, for people, of the fields of a policy and of a limit that are not in
-// choiceFields.
+// fieldNames has the labels of the fields of a policy and a limit. choiceFields has the labels
+// of the other fields.
 var fieldNames = map[string]string{
 	"name": "Name", "description": "Description", "policies": "Policies", "slug": "Slug", "path": "Path", "methods": "Methods",
 	"attributes": "Attribute", "count_by": "Counted by", "replaces": "Replaces", "limits": "Limits", "quota": "Requests", "window": "Window",
@@ -88,7 +88,8 @@ func choiceOptions(c enforcement.Choice) []views.Option {
 	return list
 }
 
-// policyFacts returns what the plan page shows of the cost and of the fields of Policy.Choices.
+// policyFacts returns the facts about a policy that the plan page shows: its cost, and its
+// values of the fields in Policy.Choices.
 func policyFacts(p plans.Policy) []views.Fact {
 	var list []views.Fact
 	if p.Cost != nil {
@@ -115,7 +116,7 @@ func policyFacts(p plans.Policy) []views.Fact {
 	return list
 }
 
-// modeBadges are the modes of policies.
+// modeBadges has the badge of each policy mode.
 var modeBadges = map[enforcement.PolicyMode]views.ModeBadge{
 	enforcement.PolicyShadow:  {Text: "shadow", Tone: "violet", Title: "counts, and denies nothing"},
 	enforcement.PolicyOff:     {Text: "off", Title: "does nothing"},
@@ -155,7 +156,7 @@ var algorithmOptions = []views.Option{
 	},
 }
 
-// withoutHints removes the hints of options, which a select does not show.
+// withoutHints returns options without their hints, because a select field does not show hints.
 func withoutHints(list []views.Option) []views.Option {
 	list = slices.Clone(list)
 	for i := range list {

@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// previewSpans are the times for which a draft can be replayed.
+// previewSpans are the periods whose counts a preview can use.
 var previewSpans = []string{"6h", "24h", "7d"}
 
 // previewPlan is GET /plans/:plan/preview.
@@ -150,7 +150,8 @@ func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *pre
 	return v
 }
 
-// drawShadow returns the view of what a policy that is published in mode shadow would have denied.
+// drawShadow returns the view of a policy that is published in mode shadow: how many requests
+// it would have denied.
 func drawShadow(p *preview.Policy) views.PreviewPolicy {
 	v := views.PreviewPolicy{ID: "preview-" + p.Slug, Slug: p.Slug}
 	f := drawFigure("Would deny", p.Requests, p.Shadow)

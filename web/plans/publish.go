@@ -18,7 +18,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// reviewFaults returns the faults or warnings of a review with their policies.
+// reviewFaults converts the faults or warnings of a review to views, each with the name of its
+// policy and field.
 func reviewFaults(d plans.Document, list problem.Fields) []views.Fault {
 	f := formOf(d)
 	r := f.read()
@@ -57,8 +58,8 @@ func (w *pages) publishForm(c echo.Context, p plans.Plan) error {
 	return w.showPublish(c, http.StatusOK, p, p.Draft, 0, "", nil)
 }
 
-// showPublish asks whether to publish a document: the draft, or the version with this
-// number.
+// showPublish shows the page that asks for confirmation before a document is published. number
+// is 0 for the draft, or the number of the version.
 func (w *pages) showPublish(c echo.Context, status int, p plans.Plan, to plans.Document, number int, note string,
 	list []views.Fault,
 ) error {
@@ -111,8 +112,8 @@ func (w *pages) publishPlan(c echo.Context, p plans.Plan, f url.Values, revision
 	return w.published(c, p, p.Draft, 0, f.Get("note"), after, err)
 }
 
-// published goes to the page that shows the new version on each node, or shows the
-// form again.
+// published handles the result of a publication. It redirects to the page that shows on which
+// nodes the version is in force. After an error, it shows the form again.
 func (w *pages) published(c echo.Context, p plans.Plan, to plans.Document, number int, note string, after plans.Plan, err error) error {
 	switch {
 	case err == nil:
@@ -142,12 +143,12 @@ func (w *pages) published(c echo.Context, p plans.Plan, to plans.Document, numbe
 	return err
 }
 
-// pollFor is how long after the edit of a plan the page about its nodes reloads itself. It stops
-// then, so that an open page does not keep its session alive forever.
+// pollFor is how long the page about the rollout of an edit reloads itself. It then stops,
+// because reloading keeps the visitor's session alive.
 const pollFor = 10 * time.Minute
 
-// rollout is GET /plans/:plan/rollout: the nodes on which the revision in the address
-// is in force.
+// rollout is GET /plans/:plan/rollout. It shows which nodes have loaded the revision in the
+// address.
 func (w *pages) rollout(c echo.Context, p plans.Plan) error {
 	revision, err := strconv.ParseInt(c.QueryParam("revision"), 10, 64)
 	if err != nil || revision <= 0 || revision > p.Revision {
@@ -175,12 +176,12 @@ func (w *pages) rollout(c echo.Context, p plans.Plan) error {
 	return w.Render(c, http.StatusOK, views.PlanRolloutPage(w.planPage(c, p, "In force"), v))
 }
 
-// reportsWithin is the maximum age of the last report of a node that works.
+// reportsWithin is the maximum age of the last report of a healthy node.
 const reportsWithin = 5 * time.Second
 
-// drawRollout returns the view of which nodes have loaded a revision that was saved at since.
-// Silent nodes are shown, but the page does not wait for them. A node whose last report is older
-// than the revision is not a warning yet.
+// drawRollout returns the view that shows which nodes have loaded a revision, which was saved
+// at the time since. It includes silent nodes, but the rollout is complete without them. A node
+// that has not reported after since causes no warning yet.
 func drawRollout(o nodes.Overview, revision int64, since time.Time) views.Rollout {
 	var v views.Rollout
 	late := false
@@ -312,8 +313,8 @@ func (w *pages) rollbackForm(c echo.Context, p plans.Plan, of plans.Version) err
 	return w.showPublish(c, http.StatusOK, p, of.Document, of.Number, "", nil)
 }
 
-// rollBack is POST /plans/:plan/versions/:version/publish. The form has the version
-// that was in force when the page showed the differences.
+// rollBack is POST /plans/:plan/versions/:version/publish. The form contains the version that
+// was published when the page showed the differences.
 func (w *pages) rollBack(c echo.Context, f url.Values) error {
 	p, of, err := w.versionOf(c)
 	if err != nil {

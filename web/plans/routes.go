@@ -59,7 +59,7 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	}
 }
 
-// ofPlan returns a handler that first finds the plan of the path.
+// ofPlan returns a handler that finds the plan in the path and calls h with it.
 func (w *pages) ofPlan(h func(echo.Context, plans.Plan) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		p, err := w.planOf(c)
@@ -70,7 +70,8 @@ func (w *pages) ofPlan(h func(echo.Context, plans.Plan) error) echo.HandlerFunc 
 	}
 }
 
-// ofVersion returns a handler that first finds the version of the path.
+// ofVersion returns a handler that finds the plan and the version in the path and calls h with
+// them.
 func (w *pages) ofVersion(h func(echo.Context, plans.Plan, plans.Version) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		p, v, err := w.versionOf(c)
@@ -81,8 +82,8 @@ func (w *pages) ofVersion(h func(echo.Context, plans.Plan, plans.Version) error)
 	}
 }
 
-// atRevision returns a handler of a form about the plan of the path. The form has the
-// revision at which it was drawn.
+// atRevision returns a handler for a form about the plan in the path. It calls h with the
+// revision that the form contains, which is the one that the visitor saw.
 func (w *pages) atRevision(h func(echo.Context, plans.Plan, url.Values, int64) error) func(echo.Context, url.Values) error {
 	return func(c echo.Context, f url.Values) error {
 		p, err := w.planOf(c)

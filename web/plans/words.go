@@ -22,8 +22,8 @@ func limitWords(limits []enforcement.Limit) []views.LimitWords {
 	return out
 }
 
-// policyCards returns the policies of a document. edit is the address of the editor, or
-// "" if the visitor must not edit.
+// policyCards returns the views of the policies in a document. edit is the address of the
+// editor, or "" if the visitor may not edit the plan.
 func policyCards(d plans.Document, edit string) []views.PolicyCard {
 	var out []views.PolicyCard
 	for i, p := range d.Policies() {
@@ -82,7 +82,7 @@ func policyWords(p plans.Policy) []string {
 	return append(out, "For "+web.AppliesWords(p)+"; "+planMode(p.Mode).Text)
 }
 
-// limitRows returns the limits whose description differs.
+// limitRows returns a row for each limit whose description is different in the two policies.
 func limitRows(from, to plans.Policy) []views.DiffRow {
 	var out []views.DiffRow
 	for _, l := range to.Limits {
@@ -102,7 +102,7 @@ func changeRows(list []plans.Change) []views.DiffRow {
 	return out
 }
 
-// changeName returns the name of a pointer of plans.Change.
+// changeName returns the label of a field, for the JSON pointer in a plans.Change.
 func changeName(pointer string) string {
 	if name, is := strings.CutPrefix(pointer, "/match/attributes/"); is {
 		return "Attribute " + problem.Unescape(name)
@@ -153,7 +153,7 @@ func changeLines(at string, list []plans.Change) []views.DiffLine {
 	return out
 }
 
-// policyDiffLines returns a policy as lines of JSON.
+// policyDiffLines returns the JSON of a policy as lines of a diff with the given sign.
 func policyDiffLines(sign string, p plans.Policy) []views.DiffLine {
 	text, err := enforcement.MarshalJSON(p)
 	var b bytes.Buffer

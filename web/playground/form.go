@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// epoch precedes the start of scenarios. A scenario starts at the next edge of a window,
-// so that windows by the clock start with it.
+// epoch is the earliest start of a scenario. A scenario starts at the next start of a window
+// after it, so that windows with the anchor clock start together with the scenario.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
 var anchorOptions = []views.Option{
@@ -55,7 +55,7 @@ var lanes = []struct {
 	{enforcement.Concurrency, false, "Concurrency (each request holds its place for the window)"},
 }
 
-// An arrival has the requests that come at one instant.
+// An arrival is a number of requests that come at the same time.
 type arrival struct {
 	at int64 // milliseconds from the start
 	n  int64
@@ -79,13 +79,15 @@ type playForm struct {
 	faults   problem.Fields
 }
 
-// playDefaults show the differences between the algorithms.
+// playDefaults are the default values of the form. They show the differences between the
+// algorithms.
 var playDefaults = map[string]string{
 	"quota": "10", "window": "1m", "burst": "", "anchor": "clock", "pattern": "edge", "requests": "10", "every": "1m",
 	"seed": "1", "times": "", "cost": "1", "duration": "2m",
 }
 
-// readPlayForm reads the form from the parameters of an address. Missing ones have their defaults.
+// readPlayForm reads the form from the parameters of an address. A missing parameter has its
+// default.
 func readPlayForm(params url.Values) *playForm {
 	g := &playForm{text: map[string]string{}}
 	for name, value := range playDefaults {
@@ -139,7 +141,8 @@ func (g *playForm) readAlgorithms(names []string) {
 	}
 }
 
-// number reads a whole number with or without commas.
+// number parses a whole number that may have commas. It adds a fault if the number is not from
+// least to most.
 func (g *playForm) number(field string, least, most int64) int64 {
 	n, err := strconv.ParseInt(strings.ReplaceAll(g.text[field], ",", ""), 10, 64)
 	if err != nil || n < least || n > most {
@@ -156,7 +159,7 @@ func (g *playForm) length(field string) time.Duration {
 	return d
 }
 
-// arrive computes the arrivals of the pattern.
+// arrive computes the arrivals of the selected traffic pattern.
 func (g *playForm) arrive() {
 	duration, every := g.duration.Milliseconds(), g.every.Milliseconds()
 	field := "requests"
@@ -207,8 +210,8 @@ func (g *playForm) arrive() {
 	}
 }
 
-// edge adds the requests of the pattern that sends them just before the first window ends, and
-// again just after.
+// edge adds the requests of the pattern edge: just before the end of the first window, and just
+// after it.
 func (g *playForm) edge(add func(at, n int64) bool) {
 	window := g.window.Milliseconds()
 	part := max(1, window/6)
@@ -228,8 +231,8 @@ func (g *playForm) edge(add func(at, n int64) bool) {
 
 var ownTime = regexp.MustCompile(`^([0-9]{1,9})(?:\.([0-9]{1,3}))?(ms|s|m|h)?(?:x([1-9][0-9]{0,4}))?$`)
 
-// own reads times like 0 0.5 59.9s 1mx10: seconds without a unit, and after an x the
-// number of requests at that time.
+// own parses the times that the visitor entered, such as "0 0.5 59.9s 1mx10". A number without
+// a unit is in seconds. The number after an x is the number of requests at that time.
 func (g *playForm) own(duration int64) []arrival {
 	var list []arrival
 	for text := range strings.FieldsFuncSeq(g.text["times"], func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }) {
@@ -258,7 +261,7 @@ func (g *playForm) own(duration int64) []arrival {
 	return list
 }
 
-// limit returns the limit in the form with the algorithm a.
+// limit returns the limit that the form describes, with the algorithm a.
 func (g *playForm) limit(a enforcement.Algorithm) enforcement.Limit {
 	l := enforcement.Limit{Name: "l1", Algorithm: a, Quota: g.quota, Window: g.window}
 	if a.Bucket() {
@@ -270,7 +273,7 @@ func (g *playForm) limit(a enforcement.Algorithm) enforcement.Limit {
 	return l
 }
 
-// values returns the form as parameters of an address.
+// values returns the content of the form as the parameters of an address.
 func (g *playForm) values() url.Values {
 	v := url.Values{}
 	for name, text := range g.text {
@@ -284,7 +287,7 @@ func (g *playForm) values() url.Values {
 	return v
 }
 
-// form returns the form with what was typed.
+// form returns the view of the form, with the values that were entered.
 func (g *playForm) form() views.Playground {
 	in := func(name, label, hint string) views.Input {
 		return views.OptionalInput(name, label, g.text[name], hint)
@@ -323,7 +326,7 @@ func (g *playForm) form() views.Playground {
 	return v
 }
 
-// isExample reports whether the form has the values of an example.
+// isExample reports whether the form has the values of the example q.
 func (g *playForm) isExample(q url.Values) bool {
 	for name, value := range playDefaults {
 		if q.Has(name) {

@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// looks is the number of peeks that draw the line of the remaining quota, in
-	// addition to those at the edges of windows.
+	// looks is the number of evenly spaced peeks that a simulation makes to draw the line of
+	// the remaining quota. There are more peeks at the starts of windows.
 	looks = 120
-	// maxEdges is the maximum number of edges of windows with a peek.
+	// maxEdges is the maximum number of window starts at which a simulation makes peeks.
 	maxEdges = 60
-	// maxArrivals leaves room for the peeks in a simulation.
+	// maxArrivals is the maximum number of requests in a simulation. It leaves room for the
+	// peeks.
 	maxArrivals = simulation.MaxOneRepetitions - looks - 2*maxEdges - 2
-	// shownScenarios is the maximum size of the scenarios on the page, in bytes. Larger
-	// ones can be downloaded.
+	// shownScenarios is the maximum size of scenarios that the page shows, in bytes. Larger
+	// ones can only be downloaded.
 	shownScenarios = 6 << 10
 )
 
@@ -70,8 +71,8 @@ func (w *pages) playground(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.PlaygroundPage(w.Page(c, "Playground"), v))
 }
 
-// playedScenarios is GET /playground/scenarios: the scenarios of the page, one on each
-// line, for headgate simulate.
+// playedScenarios is GET /playground/scenarios. It returns the scenarios of the page for
+// headgate simulate, one on each line.
 func (w *pages) playedScenarios(c echo.Context) error {
 	g := readPlayForm(c.QueryParams())
 	if err := g.faults.Err(); err != nil {
@@ -88,7 +89,7 @@ func (w *pages) playedScenarios(c echo.Context) error {
 // lengthWords returns milliseconds as "59.5s", "1m9.5s".
 func lengthWords(ms int64) string { return views.Elapsed(time.Duration(ms) * time.Millisecond) }
 
-// perUnit returns the approximate time in which a bucket gains one unit.
+// perUnit returns the approximate time in which a bucket refills one unit.
 func perUnit(l enforcement.Limit) time.Duration {
 	if l.Quota == 0 {
 		return 0

@@ -31,8 +31,8 @@ type wireScenario struct {
 	Steps  []wireStep          `json:"steps"`
 }
 
-// scenario returns the input of headgate simulate for one algorithm. If withLooks is true, it has
-// peeks between the requests, which draw the line of the units that are left.
+// scenario returns the input of headgate simulate for one algorithm. If withLooks is true, it
+// has peeks between the requests. With them, the page draws the line of the remaining units.
 func (g *playForm) scenario(a enforcement.Algorithm, withLooks bool) wireScenario {
 	window := g.window.Milliseconds()
 	s := wireScenario{ID: a.String(), Start: (epoch + window - 1) / window * window, Limits: []enforcement.Limit{g.limit(a)}}
@@ -60,7 +60,7 @@ func (g *playForm) scenario(a enforcement.Algorithm, withLooks bool) wireScenari
 	return s
 }
 
-// looks returns the instants of the peeks.
+// looks returns the times of the peeks, in milliseconds from the start.
 func (g *playForm) looks() []int64 {
 	duration, window := g.duration.Milliseconds(), g.window.Milliseconds()
 	var at []int64
@@ -89,7 +89,7 @@ type playedAnswer struct {
 	retry                     *int64 // nil: never
 }
 
-// play runs one lane in the simulation.
+// play runs the simulation for one algorithm.
 func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) (*played, error) {
 	scenario := g.scenario(a, true)
 	text, err := json.Marshal(scenario)
@@ -151,7 +151,7 @@ func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) 
 	return p, nil
 }
 
-// scenarios returns the lanes for headgate simulate.
+// scenarios returns the input of headgate simulate for all selected algorithms.
 func (g *playForm) scenarios() (string, error) {
 	var b strings.Builder
 	for _, l := range lanes {
@@ -168,7 +168,7 @@ func (g *playForm) scenarios() (string, error) {
 	return b.String(), nil
 }
 
-// lane returns the decisions as the page draws them.
+// lane returns the view of the simulation's result.
 func (p *played) lane(g *playForm) views.Lane {
 	v := views.Lane{
 		Algorithm: p.limit.Algorithm.String(), Aloud: plans.Describe(p.limit), Quota: g.quota, Duration: g.duration, Window: g.window,
@@ -198,12 +198,12 @@ func (p *played) lane(g *playForm) views.Lane {
 	return v
 }
 
-// longestRun returns the length of the longest sequence of denied requests, and the instant at
-// which it starts.
+// longestRun returns the number of requests in the longest sequence of denials, and the time at
+// which the sequence starts.
 func (p *played) longestRun() (longest, from int64) {
 	run, began := int64(0), int64(0)
 	for _, a := range p.answers {
-		if a.allowed > 0 { // of one instant, the first ones pass
+		if a.allowed > 0 { // of several requests at the same time, the first ones are allowed
 			run = 0
 		}
 		if denied := a.n - a.allowed; denied > 0 {
@@ -218,9 +218,9 @@ func (p *played) longestRun() (longest, from int64) {
 	return longest, from
 }
 
-// most returns the largest number of units that were allowed within the length of one window, and
-// the start of that time. It tries each time that starts with an allowed request. The end is not
-// part of the time.
+// most returns the largest number of units that were allowed in a period of the length of one
+// window, and the start of this period. It tries each period that starts with an allowed
+// request. The end is not part of a period.
 func (p *played) most(g *playForm) (most, from int64) {
 	window, units, last := g.window.Milliseconds(), int64(0), 0
 	for i := range p.answers {
@@ -284,8 +284,8 @@ func (p *played) sentence(g *playForm, v *views.Lane) string {
 	return strings.Join(parts, " ")
 }
 
-// because returns a sentence that says why more units than the quota were allowed within the length
-// of one window.
+// because returns a sentence that says why more units than the quota were allowed in a period
+// of the length of one window.
 func (p *played) because(g *playForm, v *views.Lane) string {
 	i := slices.IndexFunc(p.answers, func(a playedAnswer) bool { return a.at == v.MostFrom })
 	switch {

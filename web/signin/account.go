@@ -12,11 +12,12 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// passwordHint is the rules of a new password, in the order in which accounts checks them.
+// passwordHint describes the rules for a new password, in the order in which package accounts
+// checks them.
 const passwordHint = "At least 12 characters, 5 of them different. No common words, keyboard rows, “headgate”, or parts of your name and " +
 	"email address. Three words that do not belong together are easy to remember."
 
-// accountView returns the page without faults.
+// accountView returns the view of the account page, without error messages.
 func (w *pages) accountView(c echo.Context) (views.Account, error) {
 	v := web.VisitorOf(c)
 	sessions, err := w.cfg.People.Sessions(c.Request().Context(), v.User)
@@ -67,7 +68,8 @@ func (w *pages) changeName(c echo.Context, f url.Values) error {
 	return web.Retry(err, &a, &a.NameFaults, nil, func(status int) error { return w.showAccount(c, status, a) })
 }
 
-// changePassword gives the session a new token and ends all other sessions.
+// changePassword changes the password. The session gets a new token, and all other sessions
+// end.
 func (w *pages) changePassword(c echo.Context, f url.Values) error {
 	v := web.VisitorOf(c)
 	token, err := w.cfg.People.ChangePassword(c.Request().Context(), v.User, v.Session, f.Get("current_password"), f.Get("password"))
@@ -105,12 +107,12 @@ func (w *pages) endOthers(c echo.Context, _ url.Values) error {
 	return c.Redirect(http.StatusSeeOther, "/account?done=alone")
 }
 
-// An agentMark is a part of a User-Agent header and the name of the browser or system that
-// sends it.
+// An agentMark is a text that a User-Agent header contains, and the name of the browser or
+// operating system that sends it.
 type agentMark struct{ mark, name string }
 
-// browsers and systems are checked in this order. The order matters, because a browser also
-// sends the marks of others.
+// browsers and systems are searched in this order. The order matters, because the User-Agent of
+// a browser also contains the marks of others.
 var (
 	browsers = []agentMark{
 		{"Edg/", "Edge"},
@@ -134,7 +136,7 @@ var (
 	}
 )
 
-// device returns the browser and the system of a User-Agent.
+// device returns words for the browser and the operating system of a User-Agent header.
 func device(agent string) string {
 	name := func(list []agentMark) string {
 		return list[slices.IndexFunc(list, func(m agentMark) bool { return strings.Contains(agent, m.mark) })].name

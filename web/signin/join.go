@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// joinView returns the form that the link of an invitation opens: to create the first owner, to
-// accept the invitation, or to set a new password.
+// joinView returns the form behind the link of an invitation. In it, the visitor creates the
+// first owner, accepts the invitation, or sets a new password.
 func (w *pages) joinView(c echo.Context, i accounts.Invitation) (views.Join, error) {
 	v := views.Join{
 		Action:   c.Request().URL.Path,
@@ -51,8 +51,8 @@ func (w *pages) joinView(c echo.Context, i accounts.Invitation) (views.Join, err
 
 func setsUp(c echo.Context) bool { return strings.HasPrefix(c.Path(), "/setup/") }
 
-// invitation returns the invitation whose token is in the path. A set-up link is valid only below
-// /setup, and any other invitation only below /invite.
+// invitation returns the invitation whose token is in the path. The token of the first owner's
+// link is only valid below /setup, and all other tokens only below /invite.
 func (w *pages) invitation(c echo.Context) (accounts.Invitation, error) {
 	ctx, token := c.Request().Context(), c.Param("token")
 	if setsUp(c) {
@@ -90,8 +90,9 @@ func (w *pages) showJoin(c echo.Context, status int, v views.Join) error {
 	return w.Render(c, status, views.JoinPage(w.Page(c, v.Title), v))
 }
 
-// join creates the account or sets the new password. Only the first owner is signed in. For everybody else, the answer
-// must be the same whether or not the address already has an account, so they sign in themselves.
+// join creates the account or sets the new password. Only the first owner is signed in by it.
+// All other people must sign in themselves, because the response must not reveal whether the
+// e-mail address already had an account.
 func (w *pages) join(c echo.Context, f url.Values) error {
 	i, err := w.invitation(c)
 	if err != nil {

@@ -20,15 +20,16 @@ type Provider interface {
 	// Start returns the URL of the provider's sign-in page, and a value that Finish needs from
 	// a cookie: letters, digits, hyphens and underscores.
 	Start(ctx context.Context) (page, cookie string, err error)
-	// Finish returns the person who signed in. Its errors are Unauthenticated and
-	// Unavailable.
+	// Finish returns the identity of the person who signed in. Its errors are Unauthenticated
+	// and Unavailable.
 	Finish(ctx context.Context, cookie, code, state string) (accounts.Identity, error)
 }
 
 const (
-	// providerTime is how long a sign-in at the provider may take.
+	// providerTime is the maximum time of a sign-in at the provider.
 	providerTime = 10 * time.Minute
-	// cookieSplit separates the value of Start from the next page in the cookie.
+	// cookieSplit separates the two parts of the cookie: the value from Start, and the page to
+	// open after the sign-in.
 	cookieSplit = "~"
 )
 
@@ -54,8 +55,8 @@ func (w *pages) toProvider(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, page)
 }
 
-// fromProvider handles the redirect from the provider. It deletes the cookie, so that the state
-// is valid once.
+// fromProvider handles the redirect from the provider back to Headgate. It deletes the cookie,
+// so that the state can be used only once.
 func (w *pages) fromProvider(c echo.Context) error {
 	r := c.Request()
 	value := ""

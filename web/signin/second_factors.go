@@ -24,7 +24,7 @@ const (
 	fewCodes = 3
 )
 
-// shownCodes is what the page of new recovery codes shows once.
+// shownCodes has the data of the page that shows new recovery codes once.
 type shownCodes struct {
 	Codes  []string
 	Next   string
@@ -42,8 +42,8 @@ func (w *pages) secondFactors(c echo.Context) error {
 	return w.showSecondFactors(c, http.StatusOK, nil, nil)
 }
 
-// showSecondFactors shows the visitor's second factors. If the visitor must confirm first, it shows
-// the faults of that form.
+// showSecondFactors shows the visitor's second factors. If the visitor must first confirm the
+// password, the page has a form for that, with the error err.
 func (w *pages) showSecondFactors(c echo.Context, status int, renamed map[string]string, err error) error {
 	ctx, v := c.Request().Context(), web.VisitorOf(c)
 	f, failed := w.cfg.People.FactorsOf(ctx, v.User)
@@ -87,13 +87,15 @@ func (w *pages) showSecondFactors(c echo.Context, status int, renamed map[string
 	return web.Retry(err, &s, &s.Faults, renamed, show)
 }
 
-// confirm confirms the visitor's password, and a code if there is a second factor.
+// confirm checks the visitor's password and, if there is a second factor, its code. After that,
+// the visitor may change second factors for some time.
 func (w *pages) confirm(c echo.Context, f url.Values) error {
 	v := web.VisitorOf(c)
 	return w.confirmed(c, nil, w.cfg.People.Confirm(c.Request().Context(), v.User, v.Session, f.Get("password"), f.Get("code")))
 }
 
-// confirmWithPasskey confirms the visitor's password and a passkey.
+// confirmWithPasskey checks the visitor's password and a passkey. After that, the visitor may
+// change second factors for some time.
 func (w *pages) confirmWithPasskey(c echo.Context, f url.Values) error {
 	v := web.VisitorOf(c)
 	err := w.cfg.People.ConfirmWithPasskey(c.Request().Context(), v.User, v.Session, f.Get("passkey_password"), w.Origin(c),
@@ -108,8 +110,9 @@ func (w *pages) confirmed(c echo.Context, renamed map[string]string, err error) 
 	return w.showSecondFactors(c, http.StatusUnprocessableEntity, renamed, err)
 }
 
-// unconfirmed redirects to the page with the confirmation, if err says that it is missing. If err says
-// that the change is not possible, it shows the page with the error. Otherwise it returns err.
+// unconfirmed handles an error of a change of second factors. If the confirmation is missing,
+// it redirects to the page with the form for it. If the change is not possible, it shows the
+// page with the error. It returns all other errors.
 func (w *pages) unconfirmed(c echo.Context, err error) error {
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Code == "confirm_first" {
 		return c.Redirect(http.StatusSeeOther, factorsPath)
@@ -117,13 +120,15 @@ func (w *pages) unconfirmed(c echo.Context, err error) error {
 	return err
 }
 
-// mayChange reports whether the visitor may change second factors now.
+// mayChange reports whether the visitor has confirmed the password recently, so that second
+// factors can be changed.
 func (w *pages) mayChange(c echo.Context) bool {
 	v := web.VisitorOf(c)
 	return v.User.Password != "" && v.Session.Confirmed(w.Now())
 }
 
-// appSetup returns the form for a new secret, or for the given one.
+// appSetup returns the form that adds an authenticator app. It has a new secret, or the given
+// one.
 func appSetup(u accounts.User, secret string) (views.AppSetup, error) {
 	make := secondfactor.NewTOTP
 	if secret != "" {
@@ -144,7 +149,8 @@ func appSetup(u accounts.User, secret string) (views.AppSetup, error) {
 	}, nil
 }
 
-// retryApp shows the form with the same secret again.
+// retryApp shows the form that adds an authenticator app again, with the same secret and the
+// error.
 func (w *pages) retryApp(c echo.Context, u accounts.User, f url.Values, err error, show func(int, views.AppSetup) error) error {
 	if !secondfactor.ValidSecret(f.Get("secret")) {
 		return err
@@ -189,7 +195,8 @@ func (w *pages) addApp(c echo.Context, f url.Values) error {
 	return w.retryApp(c, v.User, f, err, func(status int, a views.AppSetup) error { return w.showApp(c, status, a) })
 }
 
-// added shows new recovery codes once, if the second factor is the first.
+// added redirects after a second factor was added. If it is the person's first one, the next
+// page shows new recovery codes once.
 func (w *pages) added(c echo.Context, codes []string) error {
 	if codes == nil {
 		return c.Redirect(http.StatusSeeOther, factorsPath+"?done=factor-added")
@@ -197,7 +204,8 @@ func (w *pages) added(c echo.Context, codes []string) error {
 	return w.ShowOnce(c, codesPath, shownCodes{Codes: codes})
 }
 
-// passkeySetup returns the form that adds a passkey, for a session or a pending sign-in.
+// passkeySetup returns the form that adds a passkey. id is the ID of a session or of a pending
+// sign-in.
 func (w *pages) passkeySetup(c echo.Context, u accounts.User, f accounts.Factors, id, name string) (views.PasskeySetup, error) {
 	options, err := w.cfg.People.BeginAddPasskey(c.Request().Context(), u, f, id, w.Origin(c))
 	form, err := passkeyForm(string(options), err)

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// The second step of a sign-in. The cookie of a pending sign-in is not the session cookie, so the
-// pages outside of this file do not know the visitor.
+// This file has the second step of a sign-in. A pending sign-in has its own cookie, which is
+// not a session cookie. So the pages in other files treat the visitor as not signed in.
 
 const secondPath = "/sign-in/second"
 
@@ -40,8 +40,8 @@ func (w *pages) pendingToken(r *http.Request) string {
 	return cookie.Value
 }
 
-// toSecondStep redirects to the second step, if err says that the password was right and that a
-// second factor is missing. Otherwise it returns err.
+// toSecondStep redirects to the second step if err says that the password is correct and a
+// second factor is needed. Otherwise it returns err.
 func (w *pages) toSecondStep(c echo.Context, next string, err error) error {
 	second := (*accounts.SecondFactorError)(nil)
 	if !errors.As(err, &second) {
@@ -51,7 +51,7 @@ func (w *pages) toSecondStep(c echo.Context, next string, err error) error {
 	return c.Redirect(http.StatusSeeOther, w.withNext(secondPath, next))
 }
 
-// withNext returns a path of the second step, with the page after the sign-in.
+// withNext adds the page to open after the sign-in to a path of the second step.
 func (w *pages) withNext(path, next string) string {
 	if next = w.SafeNext(next); next == "" {
 		return path
@@ -59,12 +59,13 @@ func (w *pages) withNext(path, next string) string {
 	return path + "?next=" + url.QueryEscape(next)
 }
 
-// pendingExpired shows the sign-in page if err says that the pending sign-in does not exist any more.
+// pendingExpired shows the sign-in page if err says that the pending sign-in has expired.
+// Otherwise it returns err.
 func (w *pages) pendingExpired(c echo.Context, next string, err error) error {
 	if p := (*problem.Problem)(nil); !errors.As(err, &p) || p.Code != "sign_in_expired" {
 		return err
 	}
-	if web.VisitorOf(c).SignedIn() { // it was finished in another tab
+	if web.VisitorOf(c).SignedIn() { // the sign-in was finished in another tab
 		return w.onward(c, next)
 	}
 	w.setPending(c, "")
@@ -118,8 +119,8 @@ func codeInput() views.Input {
 	}
 }
 
-// passkeyForm returns the form with the options that a browser needs, or with the reason why this
-// address allows no passkeys.
+// passkeyForm returns the form with the options that the browser needs to use a passkey. If
+// passkeys are not possible at this address, the form has the reason.
 func passkeyForm(options string, err error) (views.PasskeyForm, error) {
 	f := views.PasskeyForm{Options: options}
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Code == "passkeys_unavailable" {
@@ -167,7 +168,8 @@ func (w *pages) finished(c echo.Context, in accounts.SignedIn, next string, err 
 	return w.pendingExpired(c, next, err)
 }
 
-// beginSecond begins the session of a finished sign-in. New recovery codes are shown once.
+// beginSecond starts the session of a finished sign-in. If the sign-in created recovery codes,
+// the next page shows them once.
 func (w *pages) beginSecond(c echo.Context, in accounts.SignedIn, next string) error {
 	w.setPending(c, "")
 	w.rememberBrowser(c, in.User)

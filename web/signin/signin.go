@@ -53,8 +53,8 @@ func (w *pages) signIn(c echo.Context, f url.Values) error {
 	return nil
 }
 
-// enter signs in with a password and redirects to next. It always creates a new session and ends the old session of
-// the cookie, which prevents session fixation.
+// enter signs in with a password and redirects to next. It always creates a new session and
+// ends the browser's old session, which prevents session fixation.
 func (w *pages) enter(c echo.Context, email, password, next string) error {
 	r := c.Request()
 	token, _, u, err := w.cfg.People.SignInFrom(r.Context(), w.browser(r), email, password, w.ClientAddress(r), r.UserAgent())
@@ -65,8 +65,8 @@ func (w *pages) enter(c echo.Context, email, password, next string) error {
 	return w.begin(c, token, next)
 }
 
-// rememberBrowser stores in the browser that the user u has signed in there with a password, and with the
-// second factor if there is one.
+// rememberBrowser sets a cookie that says that user u has signed in with this browser, using
+// the password and the second factor if there is one.
 func (w *pages) rememberBrowser(c echo.Context, u accounts.User) {
 	r := c.Request()
 	if browser := w.cfg.People.RememberBrowser(u, w.browser(r)); browser != "" {
@@ -81,7 +81,7 @@ func (w *pages) rememberBrowser(c echo.Context, u accounts.User) {
 // maximum that browsers accept.
 const browserLife = 400 * 24 * 60 * 60
 
-// browserCookie returns the name of the cookie that identifies a browser in which a user
+// browserCookie returns the name of the cookie that identifies a browser in which a user has
 // signed in before.
 func (w *pages) browserCookie(r *http.Request) string { return w.CookieName(r) + "-browser" }
 
@@ -113,8 +113,8 @@ func (w *pages) replaceSession(c echo.Context, token string) error {
 	return nil
 }
 
-// signInFailed shows the form again with the error. The page does not reveal whether the e-mail
-// address has an account.
+// signInFailed shows the sign-in form again with the error. The page does not reveal whether
+// the e-mail address has an account.
 func (w *pages) signInFailed(c echo.Context, email, next string, err error) error {
 	view, status := w.signInView(email, next), http.StatusUnprocessableEntity
 	if wait, limited := retryAfter(c, err); limited {
@@ -129,8 +129,8 @@ func (w *pages) signInFailed(c echo.Context, email, next string, err error) erro
 	return w.Render(c, status, views.SignInPage(w.Page(c, "Sign in"), view))
 }
 
-// retryAfter returns a text that says how long to wait, if err says that too many sign-ins have
-// failed. For any other error it returns false.
+// retryAfter returns words that say how long to wait, if err means that there were too many
+// failed sign-ins. For any other error, it returns false.
 func retryAfter(c echo.Context, err error) (string, bool) {
 	limited := (*accounts.LimitedError)(nil)
 	if !errors.As(err, &limited) {
@@ -141,7 +141,7 @@ func retryAfter(c echo.Context, err error) (string, bool) {
 	return "Too many sign-ins have failed. Try again in " + views.Wait(wait*time.Second+time.Minute-1) + ".", true
 }
 
-// onward redirects to the page that the visitor opened before the sign-in.
+// onward redirects to the page next, which the visitor requested before the sign-in.
 func (w *pages) onward(c echo.Context, next string) error {
 	if next = w.SafeNext(next); next == "" {
 		next = "/"

@@ -58,7 +58,8 @@ func (w *pages) showPlanChange(c echo.Context, status int, to string, list []vie
 	return w.Render(c, status, views.PlanChangePage(page, v))
 }
 
-// planRows returns a row for each policy of two documents, with both versions of the policy.
+// planRows returns a row for each policy of two documents. A row has both versions of the
+// policy.
 func planRows(before, after plans.Document) ([]views.PlanChangeRow, error) {
 	diff, err := plans.Compare(before, after)
 	if err != nil {
@@ -90,7 +91,7 @@ func planRows(before, after plans.Document) ([]views.PlanChangeRow, error) {
 	return rows, nil
 }
 
-// policyLines describes a policy in a few lines.
+// policyLines describes a policy in words, one line for each property.
 func policyLines(p plans.Policy) []string {
 	lines := []string{web.MatchWords(p.Match), "counted for " + web.CountByWords(p.CountBy)}
 	for _, l := range p.Limits {
@@ -102,8 +103,8 @@ func policyLines(p plans.Policy) []string {
 	return lines
 }
 
-// exceptionsLeft returns a sentence about overrides and blocks of policies that the new plan does
-// not have. If there are none, it returns "".
+// exceptionsLeft returns a sentence about overrides and blocks for policies that the new plan
+// does not have. If there are none, it returns "".
 func (w *pages) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, after plans.Document) (string, error) {
 	gone := map[string]bool{}
 	for _, p := range before.Policies() {
@@ -135,7 +136,7 @@ func (w *pages) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, af
 		" lose their effect, because the new plan does not have their policies.", nil
 }
 
-// numberOf returns a number of things: "1 override", "3 overrides".
+// numberOf returns a number with its noun: "1 override", "3 overrides".
 func numberOf(n int, thing string) string { return views.Quantity(int64(n), thing, thing+"s") }
 
 // changePlan is POST /tenants/{tenant}/settings/plan.

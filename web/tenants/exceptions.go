@@ -23,8 +23,8 @@ import (
 // This file contains functions that the pages of overrides, list entries, blocks and resets
 // share.
 
-// newURL returns the address of the form that adds to a list, or "" if the visitor must not
-// add. below is the path of the list below that of the tenant.
+// newURL returns the address of the form that adds an exception, or "" if the visitor may not
+// add one. below is the part of the list's path after the tenant.
 func newURL(c echo.Context, below string) string {
 	if !web.MayInTenant(c, accounts.ExceptionsWrite) {
 		return ""
@@ -33,7 +33,7 @@ func newURL(c echo.Context, below string) string {
 }
 
 // deleteURL returns the address of the page that deletes one exception, or "" if the visitor
-// must not delete it.
+// may not delete it.
 func deleteURL(c echo.Context, below, id string) string {
 	if newURL(c, below) == "" {
 		return ""
@@ -41,9 +41,9 @@ func deleteURL(c echo.Context, below, id string) string {
 	return web.TenantURL(web.TenantOf(c), below+"/"+id+"/delete")
 }
 
-// deleteRoutes returns two routes: the page that asks for confirmation before an exception is
-// deleted, and the write. below is the path of the list. parameter is the name of the id in the
-// path.
+// deleteRoutes returns two routes for deleting an exception: the page that asks for
+// confirmation, and the write. below is the part of the list's path after the tenant. parameter
+// is the name of the ID in the path.
 func deleteRoutes[T any](w *pages, below, parameter, title, done string, get func(context.Context, string, string) (T, error),
 	end func(context.Context, string, string) error, confirm func(T) views.Confirm,
 ) []web.Route {
@@ -78,13 +78,15 @@ func deleteRoutes[T any](w *pages, below, parameter, title, done string, get fun
 	}
 }
 
-// done loads a write into this node's snapshot and redirects to a page, which shows a notice.
+// done loads a write into this node's snapshot. Then it redirects to a page that shows a
+// notice.
 func (w *pages) done(c echo.Context, page, notice string) error {
 	w.Changed(c.Request().Context())
 	return c.Redirect(http.StatusSeeOther, web.AppendQuery(page, url.Values{"done": {notice}}))
 }
 
-// idle returns why an exception has no effect under the current snapshot, or "".
+// idle returns the reason why an exception has no effect, according to the current snapshot, or
+// "".
 func (w *pages) idle(t tenants.Tenant, of interface {
 	Idle(s *enforcement.Subject, now time.Time) exceptions.Idle
 },
@@ -97,7 +99,7 @@ func (w *pages) idle(t tenants.Tenant, of interface {
 	return of.Idle(s, w.Now()).Words
 }
 
-// keyFields returns the names of the fields of the keys of all policies.
+// keyFields returns the names of the form fields for the key attributes of all policies.
 func keyFields(list []plans.Policy) []string {
 	var fields []string
 	for _, p := range list {
@@ -108,7 +110,7 @@ func keyFields(list []plans.Policy) []string {
 	return fields
 }
 
-// keyInputs returns the fields of the key of a policy.
+// keyInputs returns the form fields for the key attributes of a policy.
 func keyInputs(q url.Values, p plans.Policy) []views.Input {
 	var list []views.Input
 	for _, name := range web.KeyAttributes(p.CountBy) {
@@ -124,7 +126,8 @@ func reasonInput(q url.Values, optional bool) views.Input {
 	return i
 }
 
-// pickPolicy shows the page on which the visitor selects the policy of a form.
+// pickPolicy shows the first step of a form about one policy, in which the visitor selects the
+// policy.
 func (w *pages) pickPolicy(c echo.Context, list []plans.Policy, title, lead, current string) error {
 	t := web.TenantOf(c)
 	v := views.PolicyPick{
@@ -146,8 +149,8 @@ func (w *pages) pickPolicy(c echo.Context, list []plans.Policy, title, lead, cur
 	return w.Render(c, http.StatusOK, views.PolicyPickPage(w.TenantPage(c, title), v))
 }
 
-// policyForm reads a form about one policy of the tenant's plan, with the fields of the
-// policy's counter key.
+// policyForm reads a form about one policy of the tenant's plan. It returns the form and the
+// policy. Besides fields, the form has fields for the key attributes.
 func (w *pages) policyForm(c echo.Context, fields ...string) (url.Values, plans.Policy, error) {
 	list, err := w.Policies(c)
 	if err != nil {

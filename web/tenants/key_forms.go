@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// Forms about one key of one policy: blocks, resets and leases.
+// This file has forms about one key of one policy: for blocks, resets and leases.
 
 func (w *pages) listBlocks(c echo.Context) error {
 	t := web.TenantOf(c)
@@ -106,7 +106,7 @@ func (w *pages) revokeLease(c echo.Context) error {
 }
 
 // newKeyForm returns the handler that shows an empty form about a key. If the address names no
-// policy, the handler first shows the page that selects one.
+// policy, the handler shows pickPolicy first.
 func (w *pages) newKeyForm(title, lead, current string,
 	form func(echo.Context, plans.Policy, url.Values) views.BoundForm,
 ) echo.HandlerFunc {

@@ -23,11 +23,12 @@ import (
 )
 
 const (
-	// tenantsSorted is how many tenants the list reads, sorts and adds up at once.
+	// tenantsSorted is the maximum number of tenants that the list reads, sorts and adds up.
 	tenantsSorted = 1000
-	// limitReads is how many tenants of a page are read from the limiter at the same time.
+	// limitReads is the number of tenants whose limits a page reads from the limiter at the
+	// same time.
 	limitReads = 8
-	// limitsWithin bounds the time that a page waits for the limiter.
+	// limitsWithin is the maximum time that a page waits for the limiter.
 	limitsWithin = 500 * time.Millisecond
 )
 
@@ -37,7 +38,8 @@ type countedTenant struct {
 	counts metrics.Counts
 }
 
-// tenantOrders are the orders of the list. The first one is that of the store.
+// tenantOrders are the sort orders of the list. The first one is the order in which the store
+// returns tenants.
 var tenantOrders = []struct {
 	name, label string
 	compare     func(a, b *countedTenant) int
@@ -187,7 +189,8 @@ func (w *pages) tenantFilters(ctx context.Context, v *views.Tenants, l *tenantLi
 	return nil
 }
 
-// totalWords adds up the tenants of a list. part means that the list has further tenants.
+// totalWords returns a sentence with the totals of the tenants in a list. part means that the
+// list has more tenants than these.
 func totalWords(found []tenants.Tenant, total *metrics.Counts, part bool) string {
 	if len(found) == 0 {
 		return ""
@@ -212,8 +215,8 @@ func totalWords(found []tenants.Tenant, total *metrics.Counts, part bool) string
 	return text + "."
 }
 
-// counted returns tenants with their counts of the last 24 hours, and the sum of the counts.
-// A single query reads the counts.
+// counted returns tenants with their counts of the last 24 hours, and the total of these
+// counts. It reads all counts with one query.
 func (w *pages) counted(ctx context.Context, list []tenants.Tenant) (counted []countedTenant, total metrics.Counts, err error) {
 	if len(list) == 0 {
 		return nil, total, nil
@@ -236,8 +239,8 @@ func (w *pages) counted(ctx context.Context, list []tenants.Tenant) (counted []c
 	return counted, total, err
 }
 
-// listedTenants returns the rows of a page, with the limit of each tenant that is nearest to
-// exhaustion. Without an answer of the limiter, the rows have no limit.
+// listedTenants returns the rows of a page. Each has the limit of the tenant that is nearest to
+// exhaustion. If the limiter does not answer, the rows have no limits.
 func (w *pages) listedTenants(ctx context.Context, list []countedTenant) []views.ListedTenant {
 	rows := make([]views.ListedTenant, len(list))
 	bounded, cancel := context.WithTimeout(ctx, limitsWithin)

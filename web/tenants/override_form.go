@@ -18,11 +18,11 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// numberNames are the numbers of a limit that an override can set. The name of a form field
-// consists of such a number, a dot and the limit's name.
+// numberNames are the numbers of a limit that an override can replace. The name of a form field
+// is such a number, a dot, and the name of the limit.
 var numberNames = []string{"quota", "burst", "window"}
 
-// overrideForm returns the form for one policy, with the values of q, which come from an
+// overrideForm returns the form for an override of one policy. q has its values, from an
 // address, a form, or an override.
 func (w *pages) overrideForm(c echo.Context, p plans.Policy, q url.Values) views.OverrideForm {
 	list := web.TenantURL(web.TenantOf(c), "/overrides")
@@ -107,11 +107,11 @@ func (w *pages) showOverrideForm(c echo.Context, status int, v views.OverrideFor
 	return w.Render(c, status, views.OverrideFormPage(w.TenantPage(c, v.Title, list), v))
 }
 
-// keepEnd is the choice of a form that leaves the end of an override as it is.
+// keepEnd is the value of the expiry field that does not change the end of an override.
 const keepEnd = "keep"
 
-// changeForm returns the form that changes an override. q has the values of the form, or is nil
-// for those of the override.
+// changeForm returns the form that changes an override. q has the entered values. If it is nil,
+// the form has the values of the override.
 func (w *pages) changeForm(c echo.Context, o exceptions.Override, p plans.Policy, q url.Values) views.OverrideForm {
 	if q == nil {
 		q = overrideValues(o)
@@ -128,7 +128,7 @@ func (w *pages) changeForm(c echo.Context, o exceptions.Override, p plans.Policy
 	return v
 }
 
-// overrideValues returns an override as the values of its form.
+// overrideValues returns the values of an override by the names of form fields.
 func overrideValues(o exceptions.Override) url.Values {
 	q := url.Values{"attribute": {o.Attribute}, "reason": {o.Reason}, "version": {strconv.FormatInt(o.Revision, 10)}, "scope": {"all"}}
 	switch {
@@ -156,7 +156,7 @@ func overrideValues(o exceptions.Override) url.Values {
 	return q
 }
 
-// overrideToChange returns the override of the path and its policy.
+// overrideToChange returns the override that the path names, and its policy.
 func (w *pages) overrideToChange(c echo.Context) (o exceptions.Override, p plans.Policy, err error) {
 	id, err := web.PathID(c, "override")
 	if err != nil {
@@ -226,7 +226,7 @@ func (w *pages) changeOverride(c echo.Context) error {
 	return web.Retry(err, &v, &v.Faults, overrideFields(n), func(status int) error { return w.showOverrideForm(c, status, v) })
 }
 
-// aloud says which limits an override would make of those of a policy.
+// aloud describes in words the limits that result from an override of a policy.
 func aloud(n exceptions.NewOverride, p plans.Policy) []string {
 	var list []string
 	for _, l := range p.Limits {
@@ -277,7 +277,8 @@ func readOverride(f url.Values, v *views.OverrideForm, p plans.Policy, now time.
 	return n, faults.Err()
 }
 
-// readNumbers reads the overridden numbers of all limits for which the visitor entered any.
+// readNumbers reads the numbers that the visitor entered. It returns the limits with at least
+// one number.
 func readNumbers(faults *problem.Fields, f url.Values, p plans.Policy) []enforcement.OverrideLimit {
 	var list []enforcement.OverrideLimit
 	for _, l := range p.Limits {
@@ -303,8 +304,8 @@ func readNumbers(faults *problem.Fields, f url.Values, p plans.Policy) []enforce
 	return list
 }
 
-// setNumber sets one number of a limit from the text of a field. It returns the error of the
-// text, or "".
+// setNumber sets one number of a limit from the text of a form field. If the text is invalid,
+// it returns an error message, otherwise "".
 func setNumber(o *enforcement.OverrideLimit, what, text string) (fault string) {
 	if what == "window" {
 		var err error

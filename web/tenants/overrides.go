@@ -69,7 +69,7 @@ func scopeWords(o exceptions.Override) string {
 	return o.Attribute + " with the prefix " + o.Prefix
 }
 
-// numberLines says what an override sets.
+// numberLines describes in words the numbers that an override sets.
 func numberLines(o exceptions.Override, planned []enforcement.Limit) []string {
 	var lines []string
 	if o.Factor != 0 {
@@ -88,7 +88,7 @@ func numberLines(o exceptions.Override, planned []enforcement.Limit) []string {
 	return lines
 }
 
-// precedence shows which override applies to the key in the address.
+// precedence returns the view that shows which override applies to the key in the address.
 func (w *pages) precedence(c echo.Context, policies []plans.Policy) (views.Precedence, error) {
 	t, q := web.TenantOf(c), c.QueryParams()
 	v := views.Precedence{Action: web.TenantURL(t, "/overrides")}
@@ -172,9 +172,9 @@ func (w *pages) overridesOf(ctx context.Context, t tenants.Tenant, p plans.Polic
 	return list, nil
 }
 
-// rankOf returns the position of an override among those that match a key. The order is that of
-// the engine: the override that applies, then exact values, then prefixes from long to short,
-// then overrides for every key.
+// rankOf returns the precedence of an override among those that match a key; the highest comes
+// first. The order is that of the engine: the override that applies, exact values, prefixes
+// from long to short, and overrides for every key.
 func rankOf(o exceptions.Override, winner string) int {
 	switch {
 	case o.ID == winner:
@@ -197,7 +197,7 @@ func networkBits(o exceptions.Override) int {
 	return n.Bits()
 }
 
-// scopeNote returns how specifically an override matches a key.
+// scopeNote returns words for how specifically an override matches a key.
 func scopeNote(o exceptions.Override) string {
 	switch {
 	case o.Attribute == "":

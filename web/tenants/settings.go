@@ -15,7 +15,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// routeChoice says whether checks of the tenant may leave out method and path.
+// routeChoice returns the form field that says whether checks of the tenant may lack a method
+// and a path.
 func routeChoice(optional bool) views.Choice {
 	c := views.Choice{
 		Name: "require_route", Label: "Checks without a method or a path", Value: "yes",
@@ -30,7 +31,8 @@ func routeChoice(optional bool) views.Choice {
 	return c
 }
 
-// redactChoice says whether the tenant keeps attribute values.
+// redactChoice returns the form field that says whether the tenant's attribute values are
+// stored.
 func redactChoice(redact bool) views.Choice {
 	c := views.Choice{
 		Name: "redact_values", Label: "Attribute values", Value: "keep",
@@ -48,25 +50,28 @@ func redactChoice(redact bool) views.Choice {
 	return c
 }
 
-// maxKeysInput has the bound of live counters; empty means the setting of the nodes.
+// maxKeysInput returns the form field for the maximum number of live counters. If it is empty,
+// HEADGATE_MAX_KEYS applies.
 func maxKeysInput(bound int64) views.Input {
 	return views.OptionalInput("max_keys", "Most live counters", boundText(bound),
 		"Above this number, new keys of a limit share one counter. Empty: HEADGATE_MAX_KEYS.")
 }
 
-// zoneInput has the zone of the tenant's calendar windows.
+// zoneInput returns the form field for the time zone of the tenant's calendar windows.
 func zoneInput(zone string) views.Input {
 	return views.TextInput("time_zone", "Time zone", zone,
 		"Days, weeks, months, quarters, and years of its limits begin at midnight in this zone, such as Europe/Berlin.")
 }
 
-// billingDayInput has the day on which the tenant's months, quarters, and years begin.
+// billingDayInput returns the form field for the day on which the tenant's months, quarters and
+// years begin.
 func billingDayInput(day int) views.Input {
 	return views.TextInput("billing_anchor_day", "First day of the billing month", strconv.Itoa(day),
 		"Months, quarters, and years of its limits begin on this day, 1 to 31. In a shorter month, they begin on its last day.")
 }
 
-// billingDayOf reads the billing day. Text that is not a number above 0 is -1, which no tenant may have: 0 would be the default.
+// billingDayOf parses the billing day. It returns -1, which the service rejects, for text that
+// is not a number above 0.
 func billingDayOf(f url.Values) int {
 	n, err := strconv.Atoi(strings.TrimSpace(f.Get("billing_anchor_day")))
 	if err != nil || n < 1 {
@@ -82,8 +87,8 @@ func boundText(bound int64) string {
 	return strconv.FormatInt(bound, 10)
 }
 
-// boundOf reads the bound of live counters. Text that is not a number is -1, which no
-// tenant may have.
+// boundOf parses the maximum number of live counters. For text that is not a number, it returns
+// -1, which the service rejects.
 func boundOf(f url.Values) int64 {
 	text := strings.ReplaceAll(strings.TrimSpace(f.Get("max_keys")), ",", "")
 	if text == "" {
@@ -122,8 +127,8 @@ func (w *pages) showSettings(c echo.Context, status int, v views.TenantSettings)
 	return w.Render(c, status, views.TenantSettingsPage(w.TenantPage(c, "Settings"), v))
 }
 
-// retrySettings shows the settings form again after the error err. change puts the entered values
-// into the view and returns the list to which error messages are added.
+// retrySettings shows the settings form again after the error err. change stores the entered
+// values in the view, and returns the list for error messages.
 func (w *pages) retrySettings(c echo.Context, err error, renamed map[string]string,
 	change func(*views.TenantSettings) *[]views.Fault,
 ) error {
@@ -135,8 +140,8 @@ func (w *pages) retrySettings(c echo.Context, err error, renamed map[string]stri
 	return web.Retry(err, &v, list, renamed, func(status int) error { return w.showSettings(c, status, v) })
 }
 
-// revisionOf returns the revision of the tenant that the form contains. It is the revision that the
-// visitor saw.
+// revisionOf returns the revision of the tenant in the form. It is the revision that the
+// visitor saw when the form was opened.
 func revisionOf(f url.Values) (int64, error) {
 	n, err := strconv.ParseInt(f.Get("version"), 10, 64)
 	if err != nil {
@@ -156,7 +161,7 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	d.Name, d.NoPolicy, d.RedactValues = strings.TrimSpace(f.Get("name")), tenants.NoPolicy(f.Get("no_policy")),
 		f.Get("redact_values") == "hash"
 	d.RouteOptional, d.MaxKeys = f.Get("require_route") == "no", boundOf(f)
-	if f.Has("time_zone") { // a page of the previous release does not have them
+	if f.Has("time_zone") { // forms of the previous release do not have these fields
 		d.TimeZone, d.BillingAnchorDay = strings.TrimSpace(f.Get("time_zone")), billingDayOf(f)
 	}
 	_, err = w.cfg.Tenants.UpdateTenant(c.Request().Context(), t.ID, d, revision)
@@ -176,8 +181,8 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	})
 }
 
-// staleSettings shows the visitor's values beside those that another person has stored since the
-// form was opened.
+// staleSettings shows the visitor's values next to the stored ones, because another person has
+// changed the tenant since the form was opened.
 func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 	stored, err := w.cfg.Tenants.Tenant(c.Request().Context(), web.TenantOf(c).ID)
 	if err != nil {
@@ -211,7 +216,7 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 	return w.Render(c, http.StatusConflict, views.StalePage(w.TenantPage(c, "Settings"), v))
 }
 
-// optionWords returns the label of a value of a field.
+// optionWords returns the label of a value of a settings field.
 func optionWords(field, value string) string {
 	for _, k := range []views.Choice{noPolicyChoice(""), routeChoice(false), redactChoice(false)} {
 		if i := slices.IndexFunc(k.Options, func(o views.Option) bool { return o.Value == value }); k.Name == field && i >= 0 {
@@ -237,8 +242,8 @@ func (w *pages) suspendForm(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.ConfirmPage(w.TenantPage(c, "Suspend", views.Link{Text: "Settings", URL: v.Back}), v))
 }
 
-// setStatus returns a handler that changes the status of a tenant. It does not check the
-// revision, because the change does not depend on other edits.
+// setStatus returns a handler that changes the status of a tenant. It does not compare
+// revisions, because the change does not depend on other edits.
 func (w *pages) setStatus(status tenants.Status, done string) func(echo.Context, url.Values) error {
 	return func(c echo.Context, _ url.Values) error {
 		t := web.TenantOf(c)
@@ -251,7 +256,7 @@ func (w *pages) setStatus(status tenants.Status, done string) func(echo.Context,
 	}
 }
 
-// deleteTenant deletes a tenant if the visitor typed its slug.
+// deleteTenant deletes a tenant if the visitor has typed its slug.
 func (w *pages) deleteTenant(c echo.Context, f url.Values) error {
 	revision, err := revisionOf(f)
 	if err != nil {

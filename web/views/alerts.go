@@ -1,6 +1,6 @@
 package views
 
-// An AlertHead is the navigation of the pages about alerts.
+// An AlertHead is the navigation that all pages about alerts have.
 type AlertHead struct {
 	OfTenant bool
 	Tenant   TenantHead // of the tenant's pages
@@ -55,7 +55,7 @@ type AlertRuleRow struct {
 	Channels          []string // names
 }
 
-// AlertTemplates are the rules to begin with.
+// AlertTemplates is the page with the templates from which the visitor creates rules.
 type AlertTemplates struct {
 	AlertHead
 	Faults        []Fault
@@ -66,11 +66,11 @@ type AlertTemplates struct {
 	NewChannelURL string
 }
 
-// An AlertTemplate is a rule to begin with.
+// An AlertTemplate is a link to the form of a new rule, with a summary of the template.
 type AlertTemplate struct{ Name, Summary, Begins, URL string }
 
-// An AlertRuleForm creates or changes a rule. Exists and the members after it are for a rule
-// that exists.
+// An AlertRuleForm is the form for a rule. Exists and the fields after it are only set for a
+// rule that exists.
 type AlertRuleForm struct {
 	AlertHead
 	Title, Figure, Button string
@@ -111,8 +111,8 @@ type AlertChannelRow struct {
 	TestURL                  string // "" if the visitor must not
 }
 
-// An AlertChannelForm creates or changes a channel. Exists and the members after it are for a
-// channel that exists.
+// An AlertChannelForm is the form for a channel. Exists and the fields after it are only set
+// for a channel that exists.
 type AlertChannelForm struct {
 	AlertHead
 	Title, Button     string

@@ -7,26 +7,26 @@ type Audit struct {
 	Ranges      Ranges
 	Filters     Filters
 	Rows        []AuditRow
-	// Tenants means that entries show their tenant. Chain means that they show their number in
-	// the chain of hashes.
+	// Tenants means that entries show their tenant. Chain means that they show their position
+	// in the hash chain.
 	Tenants, Chain bool
 	NextURL        string // "" on the last page
 	FirstURL       string // "" on the first page
 	CSVURL         string
 	CSVLimit       string // the maximum number of lines of a file
 	Columns        []AuditFact
-	// VerifyURL is the address that verifies the chain of hashes. It is "" if the visitor must
-	// not verify it.
+	// VerifyURL is the address that verifies the hash chain. It is "" if the visitor may not
+	// verify it.
 	VerifyURL string
 	Verdict   *ChainVerdict // nil if this node has not verified the chain yet
 	Empty     Empty
 }
 
-// An AuditFact is a name with a text: a property of an entry or of a process, or a column of
-// the downloaded file.
+// An AuditFact is a name with a text. It describes an entry, a process, or a column of the
+// downloaded file.
 type AuditFact struct{ Name, Text string }
 
-// AuditFacts is a list of properties. It contains only those with a text.
+// AuditFacts is a list of properties, without those that have no text.
 type AuditFacts []AuditFact
 
 // Add adds a fact if its text is not empty.
@@ -36,7 +36,7 @@ func (l *AuditFacts) Add(name, text string) {
 	}
 }
 
-// A ChainVerdict is the result of the last verification of the chain of hashes.
+// A ChainVerdict is the result of the last verification of the hash chain.
 type ChainVerdict struct {
 	Good bool
 	Text string

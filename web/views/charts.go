@@ -17,8 +17,8 @@ type Tile struct {
 	Tone   string // "good", "warn", "bad"; "": none
 }
 
-// id returns the HTML ID of the tile's link. With it, the link keeps the focus when the event
-// stream replaces the tile.
+// id returns the HTML ID of the tile's link. It stays the same, so the link keeps the focus
+// when the event stream replaces the tile.
 func (t Tile) id() string {
 	return "tile-" + strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -28,8 +28,8 @@ func (t Tile) id() string {
 	}, strings.ToLower(t.Label)), "-")
 }
 
-// A Chart has series of numbers over time. The page contains them as a table, and the script draws
-// the chart from the table.
+// A Chart has series of numbers over time. The HTML contains a table with the numbers. The
+// script draws the chart from the table.
 type Chart struct {
 	// ID is the HTML ID of the chart, and also the name of its event in the event stream.
 	ID, Title string
@@ -37,13 +37,14 @@ type Chart struct {
 	Summary string
 	// Kind is "area" for stacked series, "line" or "bars".
 	Kind string
-	// Unit of the numbers: "" for counts, "%", "µs". Axis is the title of the y axis:
-	// "requests per minute".
+	// Unit is the unit of the numbers: "" for counts, "%" or "µs". Axis is the title of the y
+	// axis, such as "requests per minute".
 	Unit, Axis string
 	Series     []Series
 	Points     []ChartPoint
-	// Zoom is the address of the page without its time range. When the visitor selects a part of
-	// the chart, the script adds this time range. If Zoom is "", nothing can be selected.
+	// Zoom is the address of the page without its time range. When the visitor selects a part
+	// of the chart, the script opens this address with the selected range. If Zoom is "", the
+	// visitor cannot select a part.
 	Zoom string
 	// Step is the time between two points.
 	Step time.Duration
@@ -60,11 +61,13 @@ type Chart struct {
 type Series struct {
 	Name  string
 	Color string // "good", "bad", "warn", "accent", "quiet", "violet", "blue", "pink"
-	// Line says that the series of a chart of areas is a line, which is not stacked. Lines come last.
+	// Line says that the series is drawn as a line in an area chart and is not stacked. Such
+	// series come last.
 	Line bool
 }
 
-// A ChartChoices selects what the charts show. Each choice is in the address.
+// A ChartChoices has links that select what the charts show. The address of the page contains
+// the choice.
 type ChartChoices struct {
 	Compare []RangeLink
 	Groups  []RangeLink // empty if the requests cannot be grouped
@@ -74,8 +77,8 @@ type ChartChoices struct {
 // A ChartPoint is one step of a chart.
 type ChartPoint struct {
 	At time.Time
-	// Values has a number for each series, or NaN if there is none. Gap says that there is no data
-	// for this step.
+	// Values has a number for each series; NaN means that there is none. Gap means that there
+	// are no data for this step.
 	Values []float64
 	Gap    bool
 	// Unfinished says that the step has not ended yet, so that its numbers still grow.
@@ -100,11 +103,11 @@ func PerStep(step time.Duration) string {
 
 func (c Chart) eventName() string { return c.ID }
 
-// unix returns an instant for the script.
+// unix formats a time for the script, as seconds since the epoch.
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// stepLabel returns the start of a step in the time zone of the page. A step of a day starts at
-// midnight UTC, so in other zones its label has a time of day.
+// stepLabel formats the start of a step in the time zone of the page. A step of a day starts at
+// midnight UTC. In other zones, its label therefore has a time of day.
 func stepLabel(ctx context.Context, t time.Time, step time.Duration) string {
 	t = t.In(Zone(ctx))
 	switch {
@@ -119,10 +122,10 @@ func stepLabel(ctx context.Context, t time.Time, step time.Duration) string {
 // timeColumn returns the heading of a column of times, with the time zone.
 func timeColumn(ctx context.Context) string { return "Time (" + Zone(ctx).String() + ")" }
 
-// value returns a number in the form that the script reads.
+// value formats a number for the script.
 func value(f float64) string { return strconv.FormatFloat(f, 'g', 12, 64) }
 
-// shown returns a number of a chart in the form for people.
+// shown formats a number of a chart for people.
 func (c Chart) shown(f float64) string {
 	switch c.Unit {
 	case "µs":
@@ -139,10 +142,11 @@ func (c Chart) shown(f float64) string {
 // A Bars is a histogram. The page also has it as a table. The server draws it as SVG.
 type Bars struct {
 	ID, Title, Summary string
-	// Note says which values the bars include. NoteURL is the address of a page with details, or
-	// "".
+	// Note says which values the bars include. NoteURL is the address of a page with details,
+	// or "".
 	Note, NoteURL string
-	// ValueLabel and CountLabel head the table's columns and name the axes.
+	// ValueLabel and CountLabel are the headings of the table's columns, and the titles of the
+	// axes.
 	ValueLabel, CountLabel string
 	Bars                   []Bar
 	Empty                  string // shown without bars
@@ -166,7 +170,7 @@ func (b Bars) most() int64 {
 	return most
 }
 
-// height returns the height of a bar in percent. If the bar is not empty, its height is at least
+// height returns the height of a bar in percent. A bar that is not empty is high enough to be
 // visible.
 func (b Bars) height(bar Bar) string {
 	if bar.Count == 0 {
@@ -191,15 +195,15 @@ type Strip struct {
 	Cells []Cell
 }
 
-// A Cell is one step of a Strip. Level is 0 for the number 0, and 9 for the largest number of the
-// heat map.
+// A Cell is one step of a Strip. Level is from 0 to 9. It is 0 for the number 0, and 9 for the
+// largest number of the heat map.
 type Cell struct {
 	Level int
 	Title string
 }
 
-// HeatLevel returns the level of a cell with the number n. most is the largest number of the heat
-// map. If n is not 0, the level is at least 1.
+// HeatLevel returns the level of a cell with the number n: 0 if n is 0, otherwise 1 to 9. most
+// is the largest number of the heat map.
 func HeatLevel(n, most int64) int {
 	if n <= 0 || most <= 0 {
 		return 0
@@ -237,7 +241,7 @@ func (s Strip) viewBox() string {
 	return "0 0 " + strconv.Itoa(max(1, len(s.Cells))*cellWidth) + " " + strconv.Itoa(cellHeight)
 }
 
-// share returns n as a percentage of most, as the width of a bar.
+// share returns n as a percentage of most. It is the width of a bar.
 func share(n, most int64) string {
 	if most <= 0 {
 		return "0"

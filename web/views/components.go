@@ -15,10 +15,10 @@ type Button struct {
 	// URL makes the button a link. Download makes the link a download.
 	URL      string
 	Download bool
-	// Name and Value are the field that the form sends when this button submits it.
+	// Name and Value are the form field that is sent if this button submits the form.
 	Name, Value string
-	// Quiet and Danger select the style. If neither is set, the button has the style of the
-	// main action.
+	// Quiet and Danger select the style of the button. If neither is set, it has the style of
+	// the main action.
 	Quiet, Danger, Small, Wide bool
 	Class                      string // a further class
 	Attributes                 templ.Attributes
@@ -70,7 +70,7 @@ type Column struct {
 
 func (c Column) class() string { return join(when(c.Number, "figure-cell"), c.Class) }
 
-// columns are headings of text.
+// columns returns column headings with the given texts.
 func columns(names ...string) []Column {
 	list := make([]Column, len(names))
 	for i, name := range names {
@@ -79,7 +79,7 @@ func columns(names ...string) []Column {
 	return list
 }
 
-// figures are headings of numbers.
+// figures returns headings for columns of numbers.
 func figures(names ...string) []Column {
 	list := columns(names...)
 	for i := range list {
@@ -88,19 +88,19 @@ func figures(names ...string) []Column {
 	return list
 }
 
-// A Table is the head of a table. Kind is "stack" for a table that shows each row as a card on
-// a phone, "rank", "data", or "" for the API reference.
+// A Table has the properties of a table. Kind is "stack" for a table that shows each row as a
+// card on a phone, "rank", "data", or "" for the API reference.
 type Table struct {
 	Kind, Class string
 	Caption     string
 	ShowCaption bool
 	Columns     []Column
-	// Actions adds a column for links that apply to the row.
+	// Actions adds a column with links for actions on the row.
 	Actions    bool
 	Attributes templ.Attributes
 }
 
-// A Card is a bordered part of a page. If it has a title or a label, it is a landmark for
+// A Card is a part of a page with a border. If it has a title or a label, it is a landmark for
 // screen readers.
 type Card struct {
 	// Name is the prefix of the title's HTML id. If it is "", the card has no title.
@@ -108,8 +108,8 @@ type Card struct {
 	Label       string // for a card without a title
 	LabelledBy  string // the id of a title that the content has
 	ID, Class   string
-	// Panel is the style of cards that contain a form. Bad is the style for actions that
-	// delete.
+	// Panel selects the style of cards with a form. Bad selects the style for actions that
+	// delete something.
 	Panel, Bad bool
 	Attributes templ.Attributes
 }
@@ -149,7 +149,7 @@ func (f FormCard) method() string {
 	return "post"
 }
 
-// when returns a text if a condition is true.
+// when returns text if condition is true, otherwise "".
 func when(condition bool, text string) string {
 	if condition {
 		return text
@@ -162,12 +162,13 @@ func join(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(t string) bool { return t == "" }), " ")
 }
 
-// An Empty replaces an empty list. It says why the list is empty and what to do.
+// An Empty is shown instead of an empty list. It says why the list is empty and what to do.
 type Empty struct {
 	Title, Text string
 	// Curl is a command to paste; "": none.
 	Curl string
-	// KeyAction is where a form creates an API key, whose page has the command with the key. "": none.
+	// KeyAction is the address of a form that creates an API key. The page of the new key has
+	// the command with the key. "" means no form.
 	KeyAction string
 	// Link leads to the page for the next step. Its Text is "" if there is none.
 	Link Link

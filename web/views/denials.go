@@ -15,11 +15,12 @@ type Denials struct {
 	Find        FilterField // a decision id
 	Groups      []RangeLink // how the list is grouped
 	List        DenialList
-	// Event is the event with which the stream updates the page: "denials" replaces the list,
-	// and "news" shows the number of new denials on a paused page. "" means that the page has
-	// no stream.
+	// Event is the name of the event with which the stream updates the page. "denials" replaces
+	// the list. "news" shows the number of new denials on a paused page. "" means that the page
+	// has no stream.
 	Event string
-	// OlderURL and NewestURL are the next and the first page of the list, or "".
+	// OlderURL is the address of the next page of the list, and NewestURL that of the first
+	// page. Each may be "".
 	OlderURL, NewestURL string
 }
 
@@ -47,8 +48,8 @@ type Denial struct {
 	Degraded          bool
 }
 
-// A DenialKey is the counted key of a denial. If Uncounted is set, no key was counted, and Parts
-// are the attributes of the request.
+// A DenialKey is the key under which a denied request was counted. If Uncounted is set, the
+// request was not counted, and Parts are its attributes.
 type DenialKey struct {
 	Parts     []KeyPart
 	MoreParts int // that are not shown
@@ -56,8 +57,8 @@ type DenialKey struct {
 	Uncounted bool
 }
 
-// A DenialGroup is the denials of one key, policy or route. URL lists them. Reason, Last and
-// RetryAfter are those of the newest.
+// A DenialGroup is the denials of one key, policy or route. URL is the address of the list of
+// these denials. Reason, Last and RetryAfter describe the newest one.
 type DenialGroup struct {
 	ID, URL, Name string
 	Key           DenialKey // of a group by key
@@ -72,7 +73,7 @@ type DenialGroup struct {
 	RetryAfter    Number
 }
 
-// A Stamp is a time in a list. Text has the date only if it is not today.
+// A Stamp is a time in a list. Its text has the date only if it is not today.
 type Stamp struct {
 	ISO     string
 	at, now time.Time
@@ -91,7 +92,7 @@ func (s Stamp) text(ctx context.Context) string {
 	return t.Format("15:04:05")
 }
 
-// NewStamp returns a Stamp of t. now decides whether t is today.
+// NewStamp returns a Stamp of t. now is the current time.
 func NewStamp(t, now time.Time) Stamp {
 	return Stamp{ISO: t.UTC().Format(time.RFC3339), at: t, now: now}
 }
@@ -102,7 +103,7 @@ type ReasonWords struct {
 	Tone string // "bad", "warn", "violet"; "": quiet
 }
 
-// A DenialPage is one denial with its explanation.
+// A DenialPage is the page about one denial, with its explanation.
 type DenialPage struct {
 	Tabs   []Tab
 	Notice string
@@ -145,13 +146,13 @@ type DenialLimit struct {
 	Tone       string
 }
 
-// A DenialAction is a link to a page on which the visitor can change something about the
+// A DenialAction is a link to a page on which the visitor can change a setting that led to the
 // denial.
 type DenialAction struct {
 	Text, Hint, URL, Icon string
 }
 
-// newDenials returns the text of the link to denials that are newer than those on the page.
+// newDenials returns the text of the link that loads the denials which are newer than the page.
 func newDenials(n int, more bool) string {
 	return when(more, "More than ") + Count(int64(n)).Text + " new: show them"
 }

@@ -31,7 +31,7 @@ type Precedence struct {
 	Limits   []string // the resulting limits of the key
 }
 
-// A PolicyPick is the first step of a form about one policy, in which the visitor selects the
+// A PolicyPick is the first step of a form about one policy. In it, the visitor selects the
 // policy.
 type PolicyPick struct {
 	Head   TenantHead
@@ -115,7 +115,7 @@ type BlockRow struct {
 	DeleteURL   string
 }
 
-// A BoundForm is a form about one key of one policy: to block the key or to reset its counters.
+// A BoundForm is a form about one key of one policy. It blocks the key or resets its counters.
 type BoundForm struct {
 	Head         TenantHead
 	Title, Lead  string

@@ -8,8 +8,8 @@ type Explain struct {
 	Tabs   []Tab
 	Action string // where the form goes
 	Faults []Fault
-	// AnyTenant means that the form has a field for the tenant. Tenants are the suggestions for
-	// it.
+	// AnyTenant means that the form has a field for the tenant. Tenants are suggestions for
+	// this field.
 	AnyTenant          bool
 	Tenant             Input
 	Tenants            []Option
@@ -39,14 +39,15 @@ type Explained struct {
 	Path     string // the normalized path; "" if it equals the entered path
 	List     *ExplainedList
 	Policies []ExplainedPolicy
-	// Listings are links to the form for list entries, one for each attribute of the request.
+	// Listings are links that add an attribute of the request to a list, one for each
+	// attribute.
 	Listings []Listing
 	// Commands that send the same request to the API with curl.
 	ExplainCurl, CheckCurl string
 }
 
-// A Listing contains the links that add an attribute's value to the allow list and to the deny
-// list.
+// A Listing has the links to the forms that add the value of an attribute to the allow list and
+// to the deny list.
 type Listing struct{ Attribute, Value, AllowURL, DenyURL string }
 
 // An ExplainedList is the list entry that decided the request.
@@ -63,7 +64,7 @@ type ExplainedPolicy struct {
 	Attributes                       []KeyFact
 	// Key is the counter key of the request. It is empty if the policy counts the whole tenant.
 	Key        []KeyFact
-	Leased     bool // nodes charge leases ahead, so that the state is not exact
+	Leased     bool // nodes lease quota, so that the state is not exact
 	ReplacedBy string
 	// Override and Block describe the exceptions of the key. Each is "" if there is none.
 	Override, OverrideURL        string
@@ -87,14 +88,14 @@ type ExplainedLimit struct {
 	Tone        string
 	Denies      bool
 	Reset       string // "resets in 41 s"; "" if nothing is used
-	Leased      string // how much too early the limit may deny because of leases; "" if it is exact
+	Leased      string // how many units too early the limit may deny because of leases; "" if it is exact
 	// Remaining is a number of units. ResetMillis is a time in milliseconds.
 	Remaining, ResetMillis int64
 }
 
 func whole(n int64) string { return strconv.FormatInt(n, 10) }
 
-// after returns the time of the reset, which the page shows after the remaining units.
+// after returns the words about the reset, which the page shows after the remaining units.
 func (l ExplainedLimit) after() string {
 	if l.Reset == "" {
 		return ""

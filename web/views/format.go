@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Number is a number for people: a short form, and the exact number, which appears when the
-// pointer is over it.
+// A Number is a number for people. Text is a short form. Exact is the exact number, which
+// appears when the pointer is over it.
 type Number struct{ Text, Exact string }
 
 // Count returns a number for people: "940", "12.3 k", "4.56 M".
@@ -20,7 +20,7 @@ func Count(n int64) Number {
 	}
 	size := 1e3
 	for _, unit := range []string{"k", "M", "G"} {
-		// The limit is 999.5, because 999,999 rounds to 1.00 M and not to 1000 k.
+		// The bound is 999.5, because 999,999 must become 1.00 M and not 1000 k.
 		if math.Abs(float64(n))/size < 999.5 {
 			return Number{threeDigits(float64(n)/size) + " " + unit, exact}
 		}
@@ -37,7 +37,7 @@ func Quantity(n int64, one, many string) string {
 	return Count(n).Text + " " + many
 }
 
-// threeDigits returns f, which is below 1,000, with three significant digits.
+// threeDigits formats f with three significant digits. f is below 1,000.
 func threeDigits(f float64) string {
 	places := 0
 	switch a := math.Abs(f); {
@@ -62,7 +62,7 @@ func grouped(n int64) string {
 	return sign + s
 }
 
-// Percent returns part of whole: "1.8%", "0%", "< 0.01%", or "–" without data.
+// Percent returns part as a percentage of whole: "1.8%", "0%", "< 0.01%", or "–" if whole is 0.
 func Percent(part, whole int64) Number {
 	if whole == 0 {
 		return Number{"–", "no data"}
@@ -91,7 +91,7 @@ func percentWords(part, whole int64) string {
 // "3.5 h", "9 days".
 func Duration(d time.Duration) Number {
 	exact := d.String()
-	// Each limit is the value above which the rounded number would reach the next unit.
+	// Each bound is the value from which on the rounded number would reach the next unit.
 	switch a := d.Abs(); {
 	case a == 0:
 		return Number{"0 s", exact}
@@ -111,12 +111,12 @@ func Duration(d time.Duration) Number {
 	return Number{short(float64(d)/float64(24*time.Hour)) + " days", exact}
 }
 
-// short returns f with one decimal unless that is zero.
+// short formats f with one decimal, or without decimals if that one is zero.
 func short(f float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0")
 }
 
-// A Change compares a number with the number of the time range before.
+// A Change compares a number with the same number in the time range before.
 type Change struct {
 	Text string // "+12%", "new", "same"
 	// Up and Down say whether the number rose or fell. Good and Bad say whether that is good or
@@ -124,8 +124,8 @@ type Change struct {
 	Up, Down, Good, Bad bool
 }
 
-// ChangeOf compares the number now with the number before. rise says what a rise means: +1 good, -1
-// bad, 0 neither.
+// ChangeOf compares now with before. rise says what an increase means: +1 good, -1 bad, 0
+// neither.
 func ChangeOf(now, before float64, rise int) Change {
 	c := Change{Up: now > before, Down: now < before}
 	c.Good = rise > 0 && c.Up || rise < 0 && c.Down

@@ -70,11 +70,11 @@ type Text struct {
 	Mono, Optional                  bool
 }
 
-// inside returns the content of the textarea. It adds a line break before a text that starts
-// with one, because browsers remove the first.
+// inside returns the content of the textarea. If the text starts with a line break, it adds
+// another one, because browsers remove the first.
 func (t Text) inside() string { return when(strings.HasPrefix(t.Value, "\n"), "\n") + t.Value }
 
-// An Ending is the form field for an expiry: after a duration, or at a time.
+// An Ending is the form field for an expiry time: after a duration, or at a given time.
 type Ending struct {
 	Life  Select
 	Until Input
@@ -103,8 +103,8 @@ func (c Checks) formField() FormField { return FormField{Name: c.Name, Error: c.
 
 // A Control is a form field that can show an error.
 type Control interface {
-	// control returns the id, the label and a pointer to the error text, if the control has the
-	// field with this name.
+	// control returns the ID and the label of the control, and a pointer to its error text. The
+	// pointer is nil if the control does not have the field with this name.
 	control(name string) (id, label string, fault *string)
 }
 
@@ -147,8 +147,8 @@ func found(is bool, id, label string, fault *string) (string, string, *string) {
 	return id, label, fault
 }
 
-// FindControl finds the control for the field name in form, which points to a view. fault
-// points to the error text. It is nil if the form has no such control.
+// FindControl finds the control for the field name. form points to the view of a form. fault
+// points to the control's error text. It is nil if the form has no such control.
 func FindControl(form any, name string) (id, label string, fault *string) {
 	return findControl(reflect.ValueOf(form).Elem(), name)
 }

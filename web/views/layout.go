@@ -12,17 +12,19 @@ type Page struct {
 	Theme string
 	// Zone is the time zone in which the page shows times, and the choice of another one.
 	Zone ZoneChoice
-	// Person is the signed-in visitor. It is nil if the visitor is not signed in, or if the
-	// page is the same for all visitors; AccountURL then is a link to the account, or "".
+	// Person is the signed-in visitor. It is nil if the visitor is not signed in. It is also
+	// nil on a page that is the same for all visitors; AccountURL then is a link to the
+	// account, or "".
 	Person     *Person
 	AccountURL string
-	// Crumbs are links to the pages above this page, and this page itself.
+	// Crumbs are the breadcrumb links: the pages above this page, and this page.
 	Crumbs []Link
-	// Demo is set if the page shows the banner of a demo database.
+	// Demo means that the page shows the banner of a demo database.
 	Demo bool
 	// Charts is set if the page has charts.
 	Charts bool
-	// Draft is set on the pages of one plan: the editor keeps what is not saved in the tab.
+	// Draft is set on the pages of one plan. The script then keeps the unsaved draft in the
+	// browser tab.
 	Draft bool
 	// Passkey is set if the page has a form that creates or uses a passkey.
 	Passkey bool
@@ -61,7 +63,7 @@ func (l NavLink) within(path string) bool {
 	return path == l.URL || len(path) > len(l.URL) && path[:len(l.URL)] == l.URL && path[len(l.URL)] == '/'
 }
 
-// current returns the ARIA attributes that mark the open link of a list. kind is "page", or
+// current returns the ARIA attributes of a link that leads to the open page. kind is "page", or
 // "true" for a choice.
 func current(kind string, open bool) templ.Attributes {
 	if !open {
@@ -70,8 +72,8 @@ func current(kind string, open bool) templ.Attributes {
 	return templ.Attributes{"aria-current": kind}
 }
 
-// current returns the URL of the navigation entry to mark: the longest one that is a prefix of
-// the path.
+// current returns the URL of the navigation entry to highlight: the longest one that is a
+// prefix of path.
 func (p *Person) current(path string) string {
 	longest := ""
 	for _, g := range p.Nav {

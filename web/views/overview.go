@@ -22,28 +22,28 @@ type Traffic struct {
 	Routes           *RouteTable
 	RetryAfter       *Bars
 	// Latency shows the latency of the limiter over time. Split shows how many checks Redis
-	// decided, and how many the failure mode local.
+	// decided, and how many were decided by the failure mode local.
 	Latency *Chart
 	Split   Chart
 	Tenants *TenantTable
-	// Events are marked in the charts over time.
+	// Events are the events that the charts mark.
 	Events Events
 	// Note says which parts are missing and why, or is "".
 	Note string
 }
 
-// EventsID is the HTML ID of the list of events, and the name of its event in the event stream. The
-// script reads the marks of the charts from this list.
+// EventsID is the HTML ID of the list of events. It is also the name of the event with which
+// the stream updates the list. The script reads the marks of the charts from the list.
 const EventsID = "events"
 
-// Events lists what can have changed the figures of a page, the newest first.
+// Events lists events that can be the cause of changed figures, newest first.
 type Events struct {
 	Count int // of all rows
 	Rows  []EventRow
 	More  bool // older events are left out
 }
 
-// An EventRow is one event, or several of one kind in one step of the charts.
+// An EventRow is one event, or several events of the same kind in one step of the charts.
 type EventRow struct {
 	At          time.Time // of the first event
 	Mark, Label string    // the letter in the chart; what happened
@@ -52,7 +52,8 @@ type EventRow struct {
 	Others      int    // objects that are not in Objects
 }
 
-// linkID returns the ID of the link to an object, which keeps the focus when the list is drawn again.
+// linkID returns the HTML ID of the link to an object. It stays the same when the list is
+// rendered again, so the link keeps the focus.
 func (r *EventRow) linkID(object int) string {
 	return fmt.Sprintf("event-%d-%s-%d", r.At.Unix(), strings.ReplaceAll(r.Label, " ", "-"), object)
 }
@@ -83,13 +84,14 @@ type KeyRow struct {
 	// Redacted means that the values are shown as hashes.
 	Redacted          bool
 	Tenant, TenantURL string
-	// URL is the address of the page about the key. DenialsURL is the address of the list of its
-	// denials. Each is "" if there is no such page.
+	// URL is the address of the page about the key. DenialsURL is the address of the list of
+	// its denials. Each is "" if there is no such page.
 	URL, DenialsURL string
 	Count           Number // Exact has the bounds of the true number
 	N, Most         int64  // for the bar
-	// Share is the percentage of this key's requests that were denied; its Text is "" if that is
-	// unknown. Limit describes the limits of the policy, or is "". Trend shows the count over time.
+	// Share is the percentage of this key's requests that were denied. Its Text is "" if that
+	// is unknown. Limit describes the limits of the policy, or is "". Trend shows the count
+	// over time.
 	Share Number
 	Limit string
 	Trend Spark
@@ -114,7 +116,8 @@ func (k KeyRow) short(value string) string {
 type RouteTable struct {
 	ID, Title, Summary string
 	Rows               []RouteRow
-	// Begin and End are the times of the first and the last cell of each row of the heat map.
+	// Begin and End are the times of the first and of the last cell in each row of the heat
+	// map.
 	Begin, End string
 	More       bool
 	Empty      string
@@ -171,7 +174,8 @@ type Filters struct {
 	ClearURL string
 }
 
-// open reports whether the form must be shown open, because one of its fields has an error.
+// open reports whether the filter form must be unfolded, because one of its fields has an
+// error.
 func (f Filters) open() bool {
 	for _, field := range f.Fields {
 		if field.Error != "" {
@@ -189,7 +193,7 @@ type Overview struct {
 	Traffic Traffic
 }
 
-// Between returns the text for a number between two bounds: "12,300 to 12,340".
+// Between formats a number of which only two bounds are known: "12,300 to 12,340".
 func Between(low, high int64) string {
 	if low >= high {
 		return grouped(high)

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A Moment is a time in words relative to now. The exact time appears when the pointer is over it.
+// A Moment is a time in words relative to now, such as "3 minutes ago". The exact time appears
+// when the pointer is over it.
 type Moment struct {
 	ISO   string
 	Words string // "" if the date says more
@@ -26,7 +27,7 @@ func (m Moment) words(ctx context.Context) string {
 	return m.Words
 }
 
-// NewMoment returns t relative to now. For the zero time, the words are "never".
+// NewMoment describes t relative to now. For the zero time, the words are "never".
 func NewMoment(t, now time.Time) Moment {
 	if t.IsZero() {
 		return Moment{Words: "never"}
@@ -47,7 +48,8 @@ func NewMoment(t, now time.Time) Moment {
 	return m
 }
 
-// Wait returns a duration in words, rounded to its largest unit. The shortest result is one minute.
+// Wait formats a duration in words, rounded to its largest unit. The shortest result is one
+// minute.
 func Wait(d time.Duration) string {
 	n, unit := int(max(1, d/time.Minute)), "minute"
 	if d >= 48*time.Hour {
@@ -72,8 +74,8 @@ type SignIn struct {
 	Provider, ProviderURL string
 }
 
-// Join is the form behind a link with a token: for the first owner, an invited person, or a new
-// password.
+// Join is the form behind a link with a token. It is for the first owner, for an invited
+// person, or for a new password.
 type Join struct {
 	Title, Intro, Button  string
 	Action                string
@@ -108,7 +110,7 @@ type Session struct {
 	EndURL                 string
 }
 
-// People is the list of the operator's people, or of a tenant's members.
+// People is the page that lists the operator's people, or a tenant's members.
 type People struct {
 	Tabs               []Tab  // of the tenant whose members they are
 	Title, Intro, Base string // Base is the path of the list
@@ -131,7 +133,7 @@ type Row struct {
 	SignedIn                       Moment
 }
 
-// An Invitation is a link for a new person that was not used yet.
+// An Invitation is a link for a new person that has not been used yet.
 type Invitation struct {
 	Email, Role, By, WithdrawURL string
 	Renews                       bool // the link sets a new password
@@ -155,7 +157,8 @@ type PersonPage struct {
 	Notice       string
 }
 
-// NewLink shows the link of an invitation, or for a new password, once after it was created.
+// NewLink is the page that shows a new link once: the link of an invitation, or the link for a
+// new password.
 type NewLink struct {
 	Title, URL, For, Base, BaseName string
 	Renews                          bool

@@ -30,7 +30,7 @@ type NewPlan struct {
 	Faults     []Fault
 }
 
-// A PlanHead is the head of the pages of a plan.
+// A PlanHead has the data that all pages of a plan show at the top.
 type PlanHead struct {
 	Name, Slug, URL string
 	Published       string // "version 3 in force", or ""
@@ -41,7 +41,7 @@ type PlanHead struct {
 	Notice          string
 }
 
-// A PlanPage is the view of the published version of a plan.
+// A PlanPage is the page of a plan. It shows the published version.
 type PlanPage struct {
 	PlanHead
 	Description string
@@ -86,15 +86,15 @@ type DraftForm struct {
 	Faults           []Fault
 	Warnings         []Fault
 	Unsaved          bool // the form has changes that are not saved
-	// Removed has the fields of the policy that was deleted last, so that the visitor can restore
-	// it. RemovedName is its slug; "" if none was deleted.
+	// Removed has the form fields of the policy that was deleted last, so that the visitor can
+	// restore it. RemovedName is the slug of this policy, or "".
 	Removed, RemovedName string
 	TooLarge             string // why the form cannot show the draft, or ""
 	JSONURL              string
 	Algorithms           []Option
 }
 
-// PolicyFields contains the form fields of one policy in the editor. ID is the prefix of their
+// PolicyFields has the form fields of one policy in the editor. ID is the prefix of their
 // names.
 type PolicyFields struct {
 	ID, Was            string
@@ -131,14 +131,14 @@ type LimitFields struct {
 	Algorithm, Anchor, Durable Select
 }
 
-// keepsPlaces reports whether the policies keep their order when the visitor presses the button do
-// of the editor. Then the script keeps the same policies open.
+// keepsPlaces reports whether the policies keep their order when the visitor presses the button
+// do in the editor. If so, the script leaves the same policies unfolded.
 func keepsPlaces(do string) bool {
 	return strings.Contains(do, ".add-") || strings.Contains(do, ".limits.")
 }
 
-// redraws returns the HTML attributes of a button with which the server updates the form without
-// saving the draft.
+// redraws returns the HTML attributes of a button that changes the form without saving the
+// draft. The server renders the form again.
 func redraws(action, at, do string) templ.Attributes {
 	if do == "add-policy" { // the others stay: a plan may have a hundred
 		return templ.Attributes{
@@ -175,8 +175,8 @@ type DraftText struct {
 	Unsaved          bool
 }
 
-// A Conflict shows two drafts: the visitor's, and the one that another person has saved meanwhile.
-// The visitor can merge them.
+// A Conflict is the page that shows two drafts: the visitor's, and the one that another person
+// has saved in the meantime. The visitor can merge them.
 type Conflict struct {
 	PlanHead
 	Who, Mine, Revision string // Mine as JSON
@@ -188,7 +188,7 @@ type Conflict struct {
 	Apart               PlanDiff // from the stored draft to the visitor's
 }
 
-// A PlanDiff is the differences between two documents.
+// A PlanDiff has the differences between two documents.
 type PlanDiff struct {
 	Empty    bool
 	Rows     []DiffRow // of the plan itself
@@ -212,7 +212,7 @@ type DiffPolicy struct {
 // A DiffLine is a line of JSON with its sign.
 type DiffLine struct{ Sign, Text string }
 
-// A DiffCount describes what a publication does to the counters of one limit.
+// A DiffCount says what happens to the counters of one limit when the document is published.
 type DiffCount struct {
 	Policy, Limit, Words string
 	Tone                 string
@@ -291,7 +291,8 @@ type VersionPage struct {
 	Newer    string
 }
 
-// A PlanPreview shows how many requests the draft would have denied, from recorded counts.
+// A PlanPreview shows how many requests the draft would have denied. The number is computed
+// from recorded counts.
 type PlanPreview struct {
 	PlanHead
 	Spans    []RangeLink

@@ -40,22 +40,23 @@ type Lane struct {
 	Quota, Holds            int64
 	Duration, Window        time.Duration
 	Allowed, Denied         int64 // requests
-	// Run is the length of the longest sequence of denied requests, which starts at RunAt. Most is
-	// the largest number of units that were allowed within the length of one window, which starts
-	// at MostFrom. Times are in milliseconds from the start.
+	// Run is the number of requests in the longest sequence of denials, which starts at RunAt.
+	// Most is the largest number of units that were allowed in a period of the length of one
+	// window, which starts at MostFrom. Times are in milliseconds from the start.
 	Run, RunAt     int64
 	Most, MostFrom int64
 	Marks          []LaneMark  // by time
 	Points         []LanePoint // the remaining units, by time
 }
 
-// A LaneMark has the requests of one instant. The instant is in milliseconds from the start.
+// A LaneMark has the requests that come at the same time. The time is in milliseconds from the
+// start.
 type LaneMark struct {
 	At, Allowed, Denied, Left int64
 	Again                     string // time until the next request would be allowed; "" if all were allowed
 }
 
-// A LanePoint has the units that are left at an instant.
+// A LanePoint has the number of units that are left at a time.
 type LanePoint struct{ At, Left int64 }
 
 const (
@@ -68,7 +69,7 @@ const (
 	laneEdges, laneColumns = 24, 4
 )
 
-// Elapsed returns a time since the start as text, without rounding: "59.5s", "1m9.5s", "2h".
+// Elapsed formats a time since the start, without rounding: "59.5s", "1m9.5s", "2h".
 func Elapsed(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -82,12 +83,13 @@ func Elapsed(d time.Duration) string {
 
 func elapsed(ms int64) string { return Elapsed(time.Duration(ms) * time.Millisecond) }
 
-// x returns the horizontal position of a time in the drawing.
+// x returns the horizontal position of a time in the picture.
 func (l *Lane) x(ms int64) float64 {
 	return float64(ms) / float64(l.Duration.Milliseconds()) * laneWidth
 }
 
-// dense reports whether there are too many requests to draw each of them. Then the lane has bars.
+// dense reports whether there are too many requests to draw a mark for each. Then the picture
+// has bars.
 func (l *Lane) dense() bool {
 	for _, m := range l.Marks {
 		if m.Allowed+m.Denied > 1 {
@@ -97,8 +99,8 @@ func (l *Lane) dense() bool {
 	return len(l.Marks) > laneTicks
 }
 
-// bins divides the time into equal parts and returns the requests in each part. The bars of a dense
-// lane show them.
+// bins divides the time into equal parts, and returns the requests of each part. If the lane is
+// dense, the picture has a bar for each.
 func (l *Lane) bins() []LaneMark {
 	bins := make([]LaneMark, laneBins)
 	length := l.Duration.Milliseconds()
@@ -114,8 +116,8 @@ func (l *Lane) bins() []LaneMark {
 	return bins
 }
 
-// highest returns the number of requests that has the height of the whole lane. It is the same for
-// all lanes, so that their bars can be compared.
+// highest returns the number of requests for which a bar has the full height. It is the same
+// for all lanes, so that bars of different lanes can be compared.
 func (l *Lane) highest(bins []LaneMark) int64 {
 	most := int64(1)
 	for _, b := range bins {
@@ -137,8 +139,8 @@ func (l *Lane) denied() string {
 	})
 }
 
-// path returns the SVG path for all times at which number is not 0: one mark for each or, if the
-// lane is dense, a bar for each part of the time.
+// path returns the SVG path for all times at which number is not 0. It has a mark for each of
+// these times or, if the lane is dense, a bar for each part of the time.
 func (l *Lane) path(reach float64, number func(LaneMark) int64, mark func(x float64) string) string {
 	var b strings.Builder
 	if l.dense() {
@@ -171,8 +173,8 @@ func (l *Lane) bar(b *strings.Builder, at int64, height float64) {
 	b.WriteString("M" + exact(l.x(at)+0.6) + " " + exact(laneMiddle) + "v" + exact(height) + "h" + exact(width) + "v" + exact(-height) + "z")
 }
 
-// leftLine returns the SVG path of the units that are left over time. leftArea returns the area
-// below this line.
+// leftLine returns the SVG path of the line that shows the remaining units over time. leftArea
+// returns the path of the area below it.
 func (l *Lane) leftLine() string {
 	var b strings.Builder
 	for i, p := range l.Points {
@@ -197,7 +199,7 @@ func (l *Lane) leftArea() string {
 	return l.leftLine() + "L" + exact(l.x(last.At)) + " " + exact(leftFoot) + "L" + exact(l.x(first.At)) + " " + exact(leftFoot) + "z"
 }
 
-// edges returns an SVG path that marks the starts of windows. It is empty if the windows do not
+// edges returns an SVG path that marks the starts of windows. It is empty if windows do not
 // start at fixed times.
 func (l *Lane) edges() string {
 	var b strings.Builder
@@ -211,8 +213,8 @@ func (l *Lane) edges() string {
 	return b.String()
 }
 
-// mostX and mostWidth return the horizontal position and the width of the window in which the most
-// units were allowed.
+// mostX and mostWidth return the position and the width of the period of one window in which
+// the most units were allowed.
 func (l *Lane) mostX() string { return exact(l.x(l.MostFrom)) }
 
 func (l *Lane) mostWidth() string {
@@ -238,7 +240,8 @@ func (l *Lane) axis() []string {
 	return list
 }
 
-// rows returns the rows of the table of a lane: the marks or, if there are too many, the bins.
+// rows returns the rows of the table of a lane: the marks, or the bins if there are too many
+// marks.
 func (l *Lane) rows() []LaneMark {
 	if len(l.Marks) <= laneRows {
 		return l.Marks
@@ -252,7 +255,8 @@ func (l *Lane) rows() []LaneMark {
 	return list
 }
 
-// tone returns "over" if more units than the quota were allowed within the length of one window.
+// tone returns "over" if more units than the quota were allowed in a period of the length of
+// one window.
 func (l *Lane) tone() string {
 	if l.Most > l.Quota {
 		return "over"

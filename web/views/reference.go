@@ -17,8 +17,8 @@ type Reference struct {
 	Title, Version string
 	Intro          Prose
 	Groups         []Group
-	// Setup is the body of the first call in the reference, which creates the objects that the
-	// examples name. ReferencePage shows it.
+	// Setup is the body of the first call in the reference. The call creates the objects that
+	// the examples name.
 	Setup  string
 	origin string
 }

@@ -59,8 +59,8 @@ type SecondFactors struct {
 	FewCodes    bool
 	Required    bool
 	HasPassword bool
-	// Confirmed says that the visitor may change something now. Otherwise the page has a form that
-	// confirms the password, and the second factor if there is one.
+	// Confirmed means that the visitor may change second factors now. Otherwise the page has a
+	// form that asks for the password, and for the second factor if there is one.
 	Confirmed      bool
 	Password, Code Input
 	HasCode        bool

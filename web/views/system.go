@@ -5,7 +5,8 @@ type System struct {
 	Fleet    Fleet
 	Facts    []AuditFact // of the process that serves the page
 	Problems []SystemProblem
-	// Unlimited are the tenants without a plan, and the checks that no policy matched.
+	// Unlimited shows the number of tenants without a plan, and the number of checks that no
+	// policy matched.
 	Unlimited []Fact
 }
 

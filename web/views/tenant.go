@@ -22,8 +22,9 @@ type Left struct {
 	Near     []NearLimit
 	Empty    Empty // Title is "" if there are policies
 	Policies []LeftPolicy
-	// Counters and MaxCounters are the estimated number of live counters and the bound. Known is false if the number
-	// is unknown. Crowded warns that the bound is near or reached, or is "".
+	// Counters is the estimated number of live counters, and MaxCounters their maximum. Known
+	// is false if the number is unknown. Crowded is a warning if the maximum is nearly reached,
+	// or "".
 	Counters, MaxCounters Number
 	Known                 bool
 	Crowded               string
@@ -110,8 +111,8 @@ type KeyDenial struct {
 	Wait     string
 }
 
-// open reports whether the section with the remaining quota is unfolded when the page loads. It is
-// if the section contains only a message.
+// open reports whether the section with the remaining quota is unfolded when the page loads. It
+// is if the section has only a message.
 func (l Left) open() bool { return len(l.Policies) == 0 }
 
 // summary returns the label of the foldable section with the remaining quota.

@@ -47,8 +47,8 @@ type ListedTenant struct {
 	Created         Moment
 }
 
-// A ListedLimit is the limit of a tenant that is nearest to exhaustion. Policy is "" if no limit
-// of the whole tenant is used.
+// A ListedLimit is the limit of a tenant that is nearest to exhaustion. Policy is "" if no
+// limit of the whole tenant is in use.
 type ListedLimit struct {
 	Policy, Limit string
 	Used          Number
@@ -64,7 +64,7 @@ type TenantForm struct {
 	NoPolicy   Choice
 }
 
-// A Confirm is a page that asks for confirmation before a write that cannot be undone.
+// A Confirm is a page that asks for confirmation before a change that cannot be undone.
 type Confirm struct {
 	Head        TenantHead
 	Title       string
@@ -111,8 +111,8 @@ type TenantSettings struct {
 	Suspended  bool
 }
 
-// A Stale shows a visitor's edit next to the values that another person stored since. The
-// visitor chooses a value for each field.
+// A Stale is the page that shows a visitor's edit next to the values that another person has
+// stored since. The visitor chooses one value for each field.
 type Stale struct {
 	Head     TenantHead
 	Action   string
@@ -171,7 +171,8 @@ func (l Tenants) columns() []Column {
 	return list
 }
 
-// sortOrder returns the value of aria-sort of a column: names go up, and numbers and times down.
+// sortOrder returns the value of aria-sort for a column. Names are sorted in ascending order,
+// numbers and times in descending order.
 func sortOrder(column int, l SortLink) string {
 	switch {
 	case !l.Current:

@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// A piece is a part of a text that a user entered. It is either plain text, or the escape of a
-// character that is invisible or changes the direction of text.
+// A piece is a part of a text that a user entered: plain text, or the escape of one character
+// that is invisible or changes the direction of text.
 type piece struct {
 	Text   string
 	Escape bool
 }
 
-// pieces splits a text into pieces. Direction marks, zero-width characters, control characters and
-// private-use characters become escapes like U+202E.
+// pieces splits a text into pieces. Direction marks, zero-width characters, control characters
+// and private-use characters become escapes such as U+202E.
 func pieces(s string) []piece {
 	var list []piece
 	var plain strings.Builder
@@ -54,8 +54,8 @@ func unseen(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Z) || !unicode.IsGraphic(r)
 }
 
-// mixedAlphabets reports whether a word has letters of several alphabets with letters that look
-// alike: Latin together with Cyrillic, Greek, Armenian or Cherokee.
+// mixedAlphabets reports whether a word contains letters of several alphabets that look alike:
+// Latin together with Cyrillic, Greek, Armenian or Cherokee.
 func mixedAlphabets(s string) bool {
 	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		latin, other := false, false

@@ -2,11 +2,12 @@ package views
 
 import "github.com/a-h/templ"
 
-// A Ranges is the part of a page in which the visitor selects the time range that the page shows.
+// A Ranges is the part of a page with which the visitor selects the time range of the page.
 type Ranges struct {
 	Presets []RangeLink
-	// From and To are the values of the two form fields for a time range, like "2006-01-02T15:04",
-	// in the time zone Zone. Hidden has the other parameters of the address.
+	// From and To are the values of the form fields for a time range, such as
+	// "2006-01-02T15:04", in the time zone Zone. Hidden has the other parameters of the
+	// address.
 	From, To string
 	Zone     string
 	Action   string
@@ -14,8 +15,8 @@ type Ranges struct {
 	Error    string // what is wrong with the time in the address
 	Note     string // why the page shows less than the address asks for, or ""
 	Shown    string // the time that is shown, in words
-	// LiveURL is the address of this page with live updates, and PauseURL the address without them.
-	// One of them is "".
+	// LiveURL is the address of this page with live updates. PauseURL is its address without
+	// them. One of them is "".
 	LiveURL, PauseURL string
 }
 

@@ -7,7 +7,8 @@ import (
 
 type zoneKey struct{}
 
-// WithZone returns a context for rendering a page whose times are in a time zone.
+// WithZone returns a context with which a page is rendered. The page shows times in the given
+// time zone.
 func WithZone(ctx context.Context, zone *time.Location) context.Context {
 	return context.WithValue(ctx, zoneKey{}, zone)
 }
@@ -20,14 +21,15 @@ func Zone(ctx context.Context) *time.Location {
 	return time.UTC
 }
 
-// InZone returns an instant in the time zone of the page, with the name of the zone:
-// "2 Jan 15:04 UTC", "2 Jan 16:04 Europe/Berlin".
+// InZone formats a time in the time zone of the page, with the name of the zone: "2 Jan 15:04
+// UTC", "2 Jan 16:04 Europe/Berlin".
 func InZone(ctx context.Context, t time.Time, layout string) string {
 	return t.In(Zone(ctx)).Format(layout) + " " + Zone(ctx).String()
 }
 
-// A ZoneChoice is the form with which the visitor selects a time zone. Name is the time zone of the
-// page. Options are the zones that the server offers; the script adds the zone of the browser.
+// A ZoneChoice is the form with which the visitor selects a time zone. Name is the current time
+// zone of the page. Options are the zones that the server offers; the script adds the zone of
+// the browser.
 type ZoneChoice struct {
 	Name, Chosen string
 	Options      []Option
