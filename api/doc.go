@@ -2,7 +2,7 @@
 //
 // A request enters at API.ServeHTTP. The row of its route in routes.go has the action for which the
 // caller is authorized. Authentication uses the snapshot (auth.go) and no database. An
-// enforcement.Decider decides POST /v1/check and batches (check.go, batch.go); decision.go and
+// enforcement.Decider decides POST /v1/check and batches (check.go, batch.go); decision_json.go and
 // headers.go write the responses. All other operations go through the generated strict server, and
 // call services. explain.go explains a check. analytics.go and recorded_denials.go read recorded
 // counts. problems.go writes every error.

@@ -10,9 +10,9 @@
 //
 //	limiter.go         Take: lock, settle, decide, write
 //	counter_writes.go  charges, refunds and resets of one counter
-//	table.go           a shard: its lock, and cells without pointers, found by a seeded hash
-//	logs.go            the entries of sliding logs, which are not in the cells
-//	sweep.go           Run: deletes counters that are as if unused
+//	counter_table.go   a shard: its lock, and cells without pointers, found by a seeded hash
+//	log_entries.go     the entries of sliding logs, which are not in the cells
+//	sweep_unused.go    Run: deletes counters that are as if unused
 //	shared_states.go   the last known states of shared counters: enforcement.ShareMemory
 //
 // Memory is bounded by Config.MaxCells, and for each tenant by TenantCells. A

@@ -17,7 +17,7 @@
 //
 // Redis must answer a call within Config.Timeout. The timeout starts when the call is
 // written to its connection (answer_timeout.go), so it excludes the time that a request
-// waits in this process. A circuit breaker (health.go) stops calls while Redis does not
+// waits in this process. A circuit breaker (circuit_breaker.go) stops calls while Redis does not
 // answer. It reacts to calls that were written and not answered, and to probes on a
 // separate connection.
 //

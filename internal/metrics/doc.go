@@ -25,7 +25,7 @@
 //
 //	counts.go                     the counts in a row, and the key of a row
 //	store.go                      the contract of the Store, which has the rows in a database
-//	drain.go                      takes the counts since the last drain out of the shards
+//	drain_shards.go               takes the counts since the last drain out of the shards
 //	flusher.go, flush_backlog.go  writes drained counts to the Store
 //	roller.go                     rolls minutes up to hours and days, on one node
 //

@@ -16,7 +16,7 @@
 //	snapshot_changes.go         the rows from which a snapshot is compiled
 //	add_counts.go               adds the counts of a node once
 //	read_counts_and_denials.go  reads counts and kept denials
-//	rollup.go                   computes hours and days from the next finer step
+//	roll_up_counts.go           computes hours and days from the next finer step
 //	nodes.go                    the reports of nodes
 //	prune_counts.go             deletes old rows
 //

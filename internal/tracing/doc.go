@@ -6,11 +6,11 @@
 // a bounded queue, and a separate goroutine sends them. If the collector is slow or
 // unavailable, spans are dropped; requests do not wait.
 //
-//	tracing.go   Start and Shutdown
-//	settings.go  the environment variables of OpenTelemetry
-//	handler.go   the span of a request
-//	limiter.go   the span of a call of the limiter
-//	queue.go     the queue of ended spans, and the log of dropped spans
+//	tracing.go         Start and Shutdown
+//	settings.go        the environment variables of OpenTelemetry
+//	http_handler.go    the span of a request
+//	traced_limiter.go  the span of a call of the limiter
+//	span_queue.go      the queue of ended spans, and the log of dropped spans
 //
 // A span has routes, methods, status codes and numbers. It never has a path, a query, a
 // header, an address, an API key, a tenant, or a value that a limit counts by, because
