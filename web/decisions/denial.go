@@ -21,8 +21,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// showDenial shows one denial. On the page of a tenant, denials of other tenants are
-// not found.
+// showDenial is the page of one denial. On a page of a tenant, a denial of another tenant gets
+// the status 404.
 func (w *pages) showDenial(c echo.Context) error {
 	t := web.TenantOf(c)
 	base := "/denials"
@@ -90,7 +90,7 @@ func (w *pages) denialPage(c echo.Context, r *metrics.Refusal) views.DenialPage 
 	for i := range r.Policies {
 		d.Policies = append(d.Policies, policyOutcome(r, &r.Policies[i]))
 	}
-	// Denying policies come first, then those that applied.
+	// Policies that denied the request come first, then policies that applied to it.
 	slices.SortStableFunc(d.Policies, func(a, b views.DenialPolicy) int { return cmp.Compare(weight(&a), weight(&b)) })
 	if slug != "" {
 		d.Actions = w.denialActions(c, r, slug)
@@ -108,7 +108,7 @@ func weight(p *views.DenialPolicy) int {
 	return 2
 }
 
-// policyOutcome returns what one policy decided.
+// policyOutcome returns what one policy decided about a denied request, and why.
 func policyOutcome(r *metrics.Refusal, p *metrics.RefusalPolicy) views.DenialPolicy {
 	out := views.DenialPolicy{Slug: p.Policy, Why: web.Sentence(storedBecause(r, p)), Outcome: views.ReasonWords{Text: "did not apply"}}
 	if p.Applies {
@@ -167,8 +167,9 @@ func limitState(l *metrics.RefusalLimit) views.DenialLimit {
 	return out
 }
 
-// storedBecause is PolicyExplanation.Because for a stored denial, which does not have
-// what the policy matched then.
+// storedBecause says why a policy applied to a denied request or not. It is like
+// PolicyExplanation.Because, but a stored denial does not have the methods, paths and
+// attributes that the policy matched at that time.
 func storedBecause(r *metrics.Refusal, p *metrics.RefusalPolicy) string {
 	switch p.Why {
 	case enforcement.WhyMethod:
@@ -187,8 +188,8 @@ func storedBecause(r *metrics.Refusal, p *metrics.RefusalPolicy) string {
 	return text
 }
 
-// sameCheck returns the check of a denial as a command, without values that are not
-// stored.
+// sameCheck returns a command that sends the check of a denial again. Values that Headgate did
+// not store are left out.
 func sameCheck(origin string, r *metrics.Refusal) string {
 	body := requests.Check{Tenant: r.TenantSlug, Method: r.Method, Path: r.Path, Cost: requests.Cost(r.Cost), Attributes: map[string]string{}}
 	for _, a := range r.Attributes {
@@ -199,7 +200,8 @@ func sameCheck(origin string, r *metrics.Refusal) string {
 	return body.Command(origin)
 }
 
-// denialActions are the pages that help with a denial and that the visitor may open.
+// denialActions returns links to pages that help with a denial, such as to raise a limit. It
+// leaves out pages that the visitor may not open.
 func (w *pages) denialActions(c echo.Context, r *metrics.Refusal, slug string) []views.DenialAction {
 	var list []views.DenialAction
 	base := "/tenants/" + slug

@@ -12,10 +12,11 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// denialsGrouped is the maximum number of denials that a page groups.
+// denialsGrouped is the maximum number of denials from which a page makes groups.
 const denialsGrouped = 2000
 
-// A grouping is a way to group denials. of returns the name of the group of a denial.
+// A grouping is one way to group denials, such as by route. of returns the name of the group of
+// a denial.
 type grouping struct {
 	name string
 	of   func(w *pages, r *metrics.Refusal) string
@@ -35,7 +36,8 @@ var groupings = []grouping{
 	{"route", func(_ *pages, r *metrics.Refusal) string { return r.Route }},
 }
 
-// groupName returns the grouping of an address, or "" for a list of single denials.
+// groupName returns the name of the grouping from the URL, or "" if the page lists single
+// denials.
 func groupName(q url.Values) string {
 	for _, g := range groupings {
 		if g.name == q.Get("group") {
@@ -45,7 +47,7 @@ func groupName(q url.Values) string {
 	return ""
 }
 
-// groupLinks are the choices of a grouping.
+// groupLinks returns the links that select a grouping.
 func (v *denialsView) groupLinks() []views.RangeLink {
 	list := []views.RangeLink{{Text: "none", Label: "Single denials", URL: v.address(web.With(v.also, "group", "")), Current: v.group == ""}}
 	for _, g := range groupings {
@@ -56,7 +58,8 @@ func (v *denialsView) groupLinks() []views.RangeLink {
 	return list
 }
 
-// A denialGroup is the denials of one group. newest is the newest of them.
+// A denialGroup is a group of denials that have, for example, the same route. newest is its
+// newest denial.
 type denialGroup struct {
 	name    string
 	newest  *metrics.Refusal
@@ -65,8 +68,8 @@ type denialGroup struct {
 	reasons map[enforcement.Reason]int64
 }
 
-// groupDenials groups denials, which are sorted from the newest to the oldest. Groups with more
-// denials come first.
+// groupDenials groups denials. rows is sorted from the newest to the oldest. The groups are
+// sorted by their number of denials, the largest first.
 func (w *pages) groupDenials(v *denialsView, rows []metrics.Refusal) []*denialGroup {
 	i := slices.IndexFunc(groupings, func(g grouping) bool { return g.name == v.group })
 	var list []*denialGroup
@@ -90,7 +93,7 @@ func (w *pages) groupDenials(v *denialsView, rows []metrics.Refusal) []*denialGr
 	return list
 }
 
-// groupList returns the groups of a page.
+// groupList returns the rows of a page that lists groups.
 func (w *pages) groupList(v *denialsView, rows []metrics.Refusal) []views.DenialGroup {
 	groups := w.groupDenials(v, rows)
 	list := make([]views.DenialGroup, 0, min(denialsOnPage, len(groups)))
@@ -119,7 +122,8 @@ func (w *pages) groupRow(v *denialsView, g *denialGroup) views.DenialGroup {
 	return row
 }
 
-// groupFilter returns the filters of the denials of a group, and names the group.
+// groupFilter returns the query parameters of a page that lists only the denials of a group. It
+// also sets the name of the group in row.
 func (w *pages) groupFilter(v *denialsView, g *denialGroup, row *views.DenialGroup) url.Values {
 	r, of := g.newest, web.With(v.also, "group", "")
 	switch v.group {
@@ -149,14 +153,14 @@ func (w *pages) groupFilter(v *denialsView, g *denialGroup, row *views.DenialGro
 	return of
 }
 
-// groupID returns an HTML id that is the same in every drawing of a group.
+// groupID returns the HTML id of a group. It is the same in each update of the page.
 func groupID(name string) string {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(name)) // never fails
 	return fmt.Sprintf("g-%x", sum.Sum64())
 }
 
-// groupSummary says what a page groups.
+// groupSummary returns a sentence about how many denials the page groups, and from what time.
 func groupSummary(groups, denials int, oldest string) string {
 	text := views.Quantity(int64(groups), "group", "groups") + " of "
 	if denials == denialsGrouped {

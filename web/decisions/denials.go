@@ -24,25 +24,25 @@ import (
 
 const (
 	denialsOnPage = 50
-	denialParts   = 3 // attributes of a row
-	// denialAttributes is the maximum number of attributes to filter by.
+	denialParts   = 3 // attributes that a row shows
+	// denialAttributes is the maximum number of attributes in the filter.
 	denialAttributes = 8
-	// newsCounted is the maximum number of new denials that a paused page counts.
+	// newsCounted is the highest number of new denials that a paused page shows.
 	newsCounted = 100
-	// denialsEvery is how often a live list checks for new denials. Nodes flush every
-	// second, so that a denial appears within two seconds.
+	// denialsEvery is how often a live list checks for new denials. Nodes write denials every
+	// second, so a denial appears within two seconds.
 	denialsEvery = 500 * time.Millisecond
-	// denialsAgain is how often a live list is drawn without new denials, because its
-	// time moves.
+	// denialsAgain is how often a live list is rendered if there are no new denials. The start
+	// of its time range moves, so old denials disappear.
 	denialsAgain = 15 * time.Second
-	// groupsEvery is how often the groups of a live list are drawn at most, because they
-	// read up to denialsGrouped denials.
+	// groupsEvery is the minimum time between two updates of a live list of groups. An update
+	// can read up to denialsGrouped denials.
 	groupsEvery = 2 * time.Second
 	// denialsKept is how long Headgate keeps denials.
 	denialsKept = web.Day
 )
 
-// reasons are the reasons of denials.
+// reasons lists the reasons of denials, each with its text and the HTTP status of the response.
 var reasons = []struct {
 	reason enforcement.Reason
 	words  views.ReasonWords
@@ -59,7 +59,7 @@ var reasons = []struct {
 	{enforcement.ReasonLimiterUnavailable, views.ReasonWords{Text: "Limiter unavailable", Tone: "warn"}, "503"},
 }
 
-// reasonGroups are groups of reasons to filter by.
+// reasonGroups lists groups of reasons that the filter offers.
 var reasonGroups = []struct {
 	name, text string
 	reasons    []enforcement.Reason
@@ -80,22 +80,23 @@ func reasonWords(r enforcement.Reason) (views.ReasonWords, string) {
 	return views.ReasonWords{Text: string(r)}, "429"
 }
 
-// A denialsView is a list of denials, with the filters that the address of the page contains.
+// A denialsView is a list of denials, with the filters from the URL of the page.
 type denialsView struct {
 	span   web.TimeRange
-	base   string // the page's path
+	base   string // path of the page
 	tenant tenants.Tenant
 	filter metrics.RefusalFilter
-	also   url.Values // the filters
+	also   url.Values // the filters, as query parameters
 	faults map[string]string
-	paged  bool   // it does not start with the newest denial
+	paged  bool   // true for older pages, which do not start with the newest denial
 	group  string // the name of a grouping; "" for single denials
 }
 
-// address returns the page with other filters.
+// address returns the URL of the page with other filters.
 func (v *denialsView) address(also url.Values) string { return v.span.Address(v.base, also) }
 
-// denialsOf reads an address. On a page of a tenant, it ignores the parameter tenant.
+// denialsOf reads the filters of a list of denials from the URL. On a page of a tenant, it
+// ignores the query parameter tenant.
 func (w *pages) denialsOf(c echo.Context) (denialsView, error) {
 	q := c.QueryParams()
 	v := denialsView{
@@ -185,7 +186,8 @@ func (v *denialsView) reason(name string) {
 	v.faults["reason"] = requests.NotApplied("No reason has this name")
 }
 
-// attributes reads the attributes to filter by: k.user=u1, and user=u1 in the form.
+// attributes reads the attributes of the filter from the URL: k.user=u1 in links, or user=u1 as
+// text in the form.
 func (v *denialsView) attributes(q url.Values) {
 	add := func(name, value string) {
 		switch {
@@ -218,7 +220,8 @@ func (v *denialsView) attributes(q url.Values) {
 	add(name, value)
 }
 
-// canonical returns an address or a network in its canonical spelling.
+// canonical returns an IP address or a network in its canonical spelling. It returns other
+// values unchanged.
 func canonical(name, value string) string {
 	if name == "ip" {
 		if _, text, err := enforcement.ParseNetwork(value); err == nil {
@@ -228,11 +231,12 @@ func canonical(name, value string) string {
 	return value
 }
 
-// streams reports whether the view can be live.
+// streams reports whether the list can update itself: its time range ends now, and it starts
+// with the newest denial.
 func (v *denialsView) streams() bool { return v.span.Preset != "" && !v.paged }
 
-// denialsFor returns the denials of a view. A policy or route that no plan and no denial of the
-// time has is a fault, and does not filter the list.
+// denialsFor reads the denials of a list. If a policy or route of the filter is in no plan and
+// no denial, it adds an error message and ignores the filter.
 func (w *pages) denialsFor(ctx context.Context, v *denialsView) ([]metrics.Refusal, error) {
 	rows, err := w.cfg.Analytics.Refusals(ctx, v.filter)
 	if err != nil || len(rows) > 0 || v.paged {
@@ -298,8 +302,8 @@ func (w *pages) showDenials(c echo.Context) error {
 	return w.Render(c, status, views.DenialsPage(p, d))
 }
 
-// liveDenials sends the list again after new denials. To a paused page, it sends their
-// number.
+// liveDenials streams updates of a list of denials. A live page gets the new list. A paused
+// page gets only the number of new denials.
 func (w *pages) liveDenials(c echo.Context) error {
 	params := c.QueryParams()
 	first, err := w.denialsOf(c)
@@ -320,7 +324,8 @@ func (w *pages) liveDenials(c echo.Context) error {
 	return w.Stream(c, denialsEvery, draw)
 }
 
-// firstAt returns the lowest decision ID of an instant.
+// firstAt returns the lowest decision ID of a point in time. A decision ID starts with its
+// time.
 func firstAt(t time.Time) (id [16]byte) {
 	ms := uint64(t.UnixMilli())
 	for i := range 6 {
@@ -329,8 +334,8 @@ func firstAt(t time.Time) (id [16]byte) {
 	return id
 }
 
-// drawDenials returns a function that draws the list. Its time moves, but its filters
-// stay, also if the tenant is deleted.
+// drawDenials returns a function that renders the updates of a live list. The time range moves
+// with each update. The filter by tenant stays even if the tenant is deleted meanwhile.
 func (w *pages) drawDenials(c echo.Context, v denialsView) func(context.Context) ([]web.Fragment, error) {
 	params, zone := c.QueryParams(), v.span.Zone
 	var mark metrics.Mark
@@ -417,7 +422,7 @@ func (w *pages) denialFilters(c echo.Context, v *denialsView) (views.Filters, er
 	return f, nil
 }
 
-// waitOptions are the retry times of the histogram.
+// waitOptions returns the choices of the filter by retry time.
 func waitOptions() []views.Option {
 	list := []views.Option{{Label: "Any"}}
 	for _, wait := range requests.Waits {
@@ -489,8 +494,8 @@ func retryNumber(r *metrics.Refusal) views.Number {
 	return requests.Millis(r.RetryAfterMS)
 }
 
-// countedBy returns the count_by of the denying policy in the current plan, or false if
-// the plan no longer has the policy.
+// countedBy returns the count_by of the policy that denied the request, from the current plan
+// of the tenant. It returns false if the plan no longer has the policy.
 func (w *pages) countedBy(r *metrics.Refusal) (countBy []string, known bool) {
 	subject, ok := w.cfg.Snapshot().SubjectByNumber(r.Tenant)
 	if !ok || subject.Plan == nil || r.Policy == "" {
@@ -503,8 +508,8 @@ func (w *pages) countedBy(r *metrics.Refusal) (countBy []string, known bool) {
 	return rule.CountBy, true
 }
 
-// countedParts returns the key that the denying policy counted, or false if no policy of the
-// current plan denied the request.
+// countedParts returns the key under which the policy that denied the request counted it. It
+// returns false if no policy of the current plan denied the request.
 func (w *pages) countedParts(r *metrics.Refusal) (parts []views.KeyPart, counted bool) {
 	countBy, known := w.countedBy(r)
 	if !known {
@@ -524,8 +529,8 @@ func (w *pages) countedParts(r *metrics.Refusal) (parts []views.KeyPart, counted
 	return parts, true
 }
 
-// shownKey returns the counted key of a denial. If no key was counted, it returns the attributes
-// of the request.
+// shownKey returns the key under which a denied request was counted. If it was not counted,
+// shownKey returns the attributes of the request, and uncounted is true.
 func (w *pages) shownKey(r *metrics.Refusal) (parts []views.KeyPart, uncounted bool) {
 	parts, counted := w.countedParts(r)
 	if counted {
@@ -537,12 +542,12 @@ func (w *pages) shownKey(r *metrics.Refusal) (parts []views.KeyPart, uncounted b
 	return parts, true
 }
 
-// keyFirst returns the attributes of a denied request. Those that the policy counts by
+// keyFirst returns the attributes of a denied request. The attributes in the policy's count_by
 // come first.
 func (w *pages) keyFirst(r *metrics.Refusal) []views.KeyPart {
 	parts, _ := w.countedParts(r)
 	names := len(parts)
-	for i := range parts { // without the network by which the policy counts
+	for i := range parts { // show the IP address, and not the network under which it was counted
 		if at := slices.IndexFunc(r.Attributes, func(a enforcement.Attribute) bool { return a.Name == parts[i].Name }); at >= 0 {
 			parts[i].Value = r.Attributes[at].Value
 		}

@@ -22,22 +22,22 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// tenantsInForm is the maximum number of tenants that a field suggests.
+// tenantsInForm is the maximum number of tenants that the form suggests.
 const tenantsInForm = 200
 
-// A question is the request that the visitor wants to have explained: as it was typed, and as a
-// check.
+// A question is the request in the form of the page Explain. It has the text that the visitor
+// entered, and the same request as a check.
 type question struct {
 	tenant, method, path, cost string
-	names, values              []string // of the attributes, row by row
-	asked                      bool     // the address has more than the tenant
-	more                       bool     // the form needs more rows; no answer yet
+	names, values              []string // of the attributes, one for each row of the form
+	asked                      bool     // the URL has more parameters than the tenant
+	more                       bool     // the visitor asked for more rows, so the page does not explain yet
 	check                      enforcement.Check
 	faults                     problem.Fields
 }
 
-// readQuestion reads a question from the parameters of an address. A value that /v1/check would
-// reject becomes a fault of its field.
+// readQuestion reads the request from the query parameters of the URL. It adds an error message
+// to each field whose value /v1/check would reject.
 func readQuestion(params url.Values) question {
 	q := question{more: params.Has("more")}
 	one := func(name string) string {
@@ -76,8 +76,8 @@ func readQuestion(params url.Values) question {
 	return q
 }
 
-// readAttributes reads the attributes: the rows of the form, and k.user=u1 in links. An
-// attribute without a value is not sent.
+// readAttributes reads the attributes of the request from the query parameters: name and value
+// from the rows of the form, and k.user=u1 from links. It skips attributes without a value.
 func (q *question) readAttributes(params url.Values) {
 	rows := max(len(params["name"]), len(params["value"]))
 	q.names = append(slices.Clone(params["name"]), make([]string, rows-len(params["name"]))...)
@@ -109,7 +109,8 @@ func (q *question) readAttributes(params url.Values) {
 	}
 }
 
-// addCostFault adds a fault if the value of an attribute must be a cost and is not one.
+// addCostFault adds an error message if a policy uses the value of an attribute as the cost,
+// and the value is not a cost.
 func (q *question) addCostFault(s *enforcement.Subject) {
 	if s == nil {
 		return
@@ -119,7 +120,7 @@ func (q *question) addCostFault(s *enforcement.Subject) {
 	}
 }
 
-// explainAny is GET /explain: for any tenant.
+// explainAny is GET /explain. The visitor selects the tenant in the form.
 func (w *pages) explainAny(c echo.Context) error {
 	q := readQuestion(c.QueryParams())
 	list, err := w.cfg.Tenants.Tenants(c.Request().Context(), tenants.Filter{Limit: tenantsInForm})
@@ -158,7 +159,8 @@ func (w *pages) explainTenant(c echo.Context) error {
 	return w.explain(c, w.TenantPage(c, "Explain"), v, q, subject)
 }
 
-// subject returns the compiled tenant with an ID or slug, from the snapshot of this node.
+// subject returns a compiled tenant from the snapshot of this node. ref is the ID or the slug
+// of the tenant.
 func (w *pages) subject(ref string) (*enforcement.Subject, error) {
 	s := w.cfg.Snapshot()
 	if s == nil {
@@ -171,7 +173,7 @@ func (w *pages) subject(ref string) (*enforcement.Subject, error) {
 	return subject, nil
 }
 
-// explain shows the form. If the address contains a request, it also shows the explanation.
+// explain renders the form. If the URL contains a request, it also renders the explanation.
 func (w *pages) explain(c echo.Context, p views.Page, v views.Explain, q question, subject *enforcement.Subject) error {
 	v.Method = views.OptionalInput("method", "Method", q.method, "")
 	v.Cost = views.OptionalInput("cost", "Cost", q.cost, "Empty: the cost of each policy, mostly 1.")
@@ -201,8 +203,8 @@ func (w *pages) explain(c echo.Context, p views.Page, v views.Explain, q questio
 	return w.Render(c, status, views.ExplainPage(p, v))
 }
 
-// rows returns the rows of the form for attributes: those in the address, then those that the plan
-// uses, then empty ones.
+// rows returns the rows of the form for attributes: first the attributes in the URL, then the
+// attributes that the plan uses, then empty rows.
 func (q *question) rows(s *enforcement.Subject) (rows []views.AttributeRow, suggested []string, more bool) {
 	add := func(name, value string) {
 		n := strconv.Itoa(len(rows) + 1)
@@ -212,7 +214,7 @@ func (q *question) rows(s *enforcement.Subject) (rows []views.AttributeRow, sugg
 		})
 	}
 	for i := range q.names {
-		if q.names[i] != "" || q.values[i] != "" || len(q.faults) > 0 { // faults name rows by their position
+		if q.names[i] != "" || q.values[i] != "" || len(q.faults) > 0 { // error messages name a row by its position, so empty rows stay
 			add(q.names[i], q.values[i])
 		}
 	}
@@ -234,7 +236,8 @@ func (q *question) rows(s *enforcement.Subject) (rows []views.AttributeRow, sugg
 	return rows, suggested, len(rows) < enforcement.MaxAttributes
 }
 
-// attributeNames returns the attributes that a tenant's plan uses, in its order.
+// attributeNames returns the attributes that the plan of a tenant uses, in the order in which
+// the plan uses them.
 func attributeNames(s *enforcement.Subject) []string {
 	var names []string
 	add := func(name string) {
@@ -259,7 +262,7 @@ func attributeNames(s *enforcement.Subject) []string {
 	return names
 }
 
-// explained returns an explanation as the page shows it.
+// explained returns the view of an explanation.
 func (w *pages) explained(c echo.Context, s *enforcement.Subject, q question, x *enforcement.Explanation) views.Explained {
 	d := &x.Decision
 	status, header := w.cfg.Answer(d)
@@ -300,7 +303,7 @@ func (w *pages) explained(c echo.Context, s *enforcement.Subject, q question, x 
 	return v
 }
 
-// body returns the JSON body with which the API answers the question of the form.
+// body returns the request body with which /v1/check gives the explained answer.
 func (q *question) body(tenant string) string {
 	body := requests.Check{Tenant: tenant, Method: q.method, Path: q.path, Attributes: map[string]string{}, Cost: requests.Cost(q.check.Cost)}
 	for i, name := range q.names {
@@ -311,8 +314,7 @@ func (q *question) body(tenant string) string {
 	return web.JSONText(body)
 }
 
-// answerText returns the status and the headers of the response to a check, as text that can be
-// copied.
+// answerText returns the status line and the headers of a response as text.
 func answerText(status int, header http.Header) string {
 	lines := []string{fmt.Sprintf("HTTP/1.1 %d %s", status, http.StatusText(status))}
 	for _, name := range slices.Sorted(maps.Keys(header)) {

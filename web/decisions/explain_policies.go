@@ -17,18 +17,17 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// An explainer shows the parts of an explanation.
+// An explainer renders the parts of an explanation.
 type explainer struct {
 	w      *pages
 	c      echo.Context
 	x      *enforcement.Explanation
 	tenant string // slug
 	now    time.Time
-	write  bool // the visitor may set exceptions
+	write  bool // the visitor may set overrides and blocks
 }
 
-// page returns the address of a page of the tenant, or "" if the visitor must not open
-// it.
+// page returns the URL of a page of the tenant, or "" if the visitor may not open it.
 func (e *explainer) page(below string) string {
 	if !e.w.CanOpen(e.c, web.TenantPath+below) {
 		return ""
@@ -36,7 +35,7 @@ func (e *explainer) page(below string) string {
 	return web.RouteForTenant(web.TenantPath+below, e.tenant)
 }
 
-// list returns the entry of a list that decided, or nil.
+// list returns the list entry that decided about the request, or nil if none did.
 func (e *explainer) list() *views.ExplainedList {
 	d := &e.x.Decision
 	if d.List == nil {
@@ -56,7 +55,7 @@ func (e *explainer) list() *views.ExplainedList {
 	return v
 }
 
-// policy returns one policy of the plan.
+// policy returns the view of one policy of the plan.
 func (e *explainer) policy(p *enforcement.PolicyExplanation) views.ExplainedPolicy {
 	r := p.Rule
 	v := views.ExplainedPolicy{
@@ -125,7 +124,8 @@ func (e *explainer) limit(r *enforcement.Rule, now enforcement.LimitNow) views.E
 	return l
 }
 
-// exceptions adds the override and the block of the key, and the links to change them.
+// exceptions adds the override and the block of the request's key to the view, and links to
+// change them.
 func (e *explainer) exceptions(p *enforcement.PolicyExplanation, v *views.ExplainedPolicy) {
 	key := map[string]string{}
 	for _, a := range e.x.Decision.Check.Attributes {

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// clockWords returns an instant in the zone of now, rounded up to the second. It has the day if
-// that is not today.
+// clockWords returns a time as text in the time zone of now, rounded up to the second. The text
+// has the date if it is not today.
 func clockWords(micros int64, now time.Time) string {
 	t := time.Unix((micros+999_999)/1_000_000, 0).In(now.Location())
 	form := "2 January 2006, 15:04:05 "
@@ -20,7 +20,7 @@ func clockWords(micros int64, now time.Time) string {
 	return t.Format(form) + now.Location().String()
 }
 
-// verdict returns the answer in a sentence.
+// verdict returns a sentence about the result: whether the request would pass, and why.
 func verdict(x *enforcement.Explanation, status int, now time.Time) string {
 	d := &x.Decision
 	if d.Allowed {
@@ -34,7 +34,7 @@ func verdict(x *enforcement.Explanation, status int, now time.Time) string {
 	return fmt.Sprintf("%s; passes at %s (in %s).", text, clockWords(x.PassesAt, now), waitWords(wait))
 }
 
-// waitWords returns a wait, with its seconds if it is short.
+// waitWords returns a waiting time as text. A time shorter than two minutes is in seconds.
 func waitWords(d time.Duration) string {
 	if d >= time.Second && d < 2*time.Minute {
 		return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10) + " s"
@@ -42,7 +42,7 @@ func waitWords(d time.Duration) string {
 	return views.Duration(d).Text
 }
 
-// passes says why a request passes.
+// passes returns the reason why a request passes, as part of a sentence.
 func passes(d *enforcement.Decision) string {
 	switch d.Reason {
 	case enforcement.ReasonAllowedByList:

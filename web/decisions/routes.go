@@ -1,5 +1,5 @@
-// Package decisions serves the pages about single decisions: the list of recorded
-// ones, one of them, and the explanation of a request that the visitor enters.
+// Package decisions serves the pages about single decisions: the list of recorded denials, the
+// page of one denial, and the explanation of a request that the visitor enters.
 package decisions
 
 import (
@@ -14,14 +14,15 @@ import (
 	"github.com/headgate/headgate/web/requests"
 )
 
-// Config of the pages. Every field is needed.
+// Config has what the pages need. Every field is required.
 type Config struct {
 	Tenants   *tenants.Service
 	Analytics *metrics.Analytics // reads recorded decisions
-	// Snapshot is in force on this node. Decider explains requests with it.
+	// Snapshot returns the compiled plans and tenants that this node uses. Decider explains
+	// requests with them.
 	Snapshot func() *snapshot.Snapshot
 	Decider  enforcement.Decider
-	// Answer returns the status and the headers of the API's answer to a decision.
+	// Answer returns the HTTP status and the headers with which the API answers a decision.
 	Answer func(*enforcement.Decision) (status int, header http.Header)
 }
 
@@ -31,7 +32,7 @@ type pages struct {
 	names requests.Names
 }
 
-// Routes returns the rows of the pages.
+// Routes returns the routes of the pages, for the router.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const all, own = accounts.TenantsList, accounts.TenantRead
 	const tenant = web.TenantPath

@@ -22,12 +22,13 @@ import (
 
 const jumpFound = 8 // maximum number of results of each kind
 
-// Config of the palette. Every field is needed.
+// Config has what the palette needs. Every field is required.
 type Config struct {
 	People  *accounts.People
 	Tenants *tenants.Service
 	Plans   *plans.Service
-	// Snapshot is in force on this node. Its plans have the policies.
+	// Snapshot returns the compiled plans and tenants that this node uses. The palette searches
+	// its policies.
 	Snapshot func() *snapshot.Snapshot
 }
 
@@ -36,7 +37,7 @@ type pages struct {
 	cfg Config
 }
 
-// Routes returns the rows of the palette.
+// Routes returns the routes of the palette, for the router.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
 	w := &pages{Shell: shell, cfg: cfg}
 	return []web.Route{

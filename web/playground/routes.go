@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// Config of the page. Every field is needed.
+// Config has what the page needs. Every field is required.
 type Config struct {
 	// Simulate plays one scenario.
 	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
@@ -18,7 +18,7 @@ type pages struct {
 	cfg Config
 }
 
-// Routes returns the rows of the page.
+// Routes returns the routes of the pages, for the router.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
 	w := &pages{Shell: shell, cfg: cfg}
 	return []web.Route{

@@ -6,8 +6,8 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// Curl returns a curl command that sends a JSON body. The shell variable $HEADGATE_KEY contains
-// the API key.
+// Curl returns a curl command that sends body as JSON to address. It reads the API key from the
+// shell variable $HEADGATE_KEY.
 func Curl(address, body string) string {
 	return "curl -i " + shellQuoted(address) +
 		" \\\n  -H \"Authorization: Bearer $HEADGATE_KEY\" \\\n  -H 'Content-Type: application/json' \\\n  -d " + shellQuoted(body)
@@ -16,7 +16,7 @@ func Curl(address, body string) string {
 // shellQuoted quotes a text for a shell.
 func shellQuoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// A Check is the body of a check in a command.
+// A Check is the request body of /v1/check, for commands that visitors copy.
 type Check struct {
 	Tenant     string            `json:"tenant,omitempty"`
 	Method     string            `json:"method,omitempty"`
@@ -25,12 +25,13 @@ type Check struct {
 	Cost       *int64            `json:"cost,omitempty"`
 }
 
-// Command returns the check as a command to paste.
+// Command returns a curl command that sends the check. origin is the start of the URL, such as
+// https://headgate.example.com.
 func (b Check) Command(origin string) string {
 	return Curl(origin+"/v1/check", web.JSONText(b))
 }
 
-// Cost returns the cost of a body, which leaves out a cost of 1.
+// Cost returns the cost for a request body, or nil for a cost of 1, which is the default.
 func Cost(cost int64) *int64 {
 	if cost == 1 {
 		return nil
@@ -38,7 +39,8 @@ func Cost(cost int64) *int64 {
 	return &cost
 }
 
-// SampleCheck returns a check to paste. tenant is "" for the tenant of the key.
+// SampleCheck returns a curl command that sends an example of a check. tenant is "" if the API
+// key is of a tenant.
 func SampleCheck(origin, tenant string) string {
 	return Check{Tenant: tenant, Method: "GET", Path: "/v1/search", Attributes: map[string]string{"user": "u1"}}.Command(origin)
 }

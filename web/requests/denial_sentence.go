@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// DenialSentence says why a request was denied, in the words of the API. The stored
-// denial does not have the entry of the list, and when a block ends.
+// DenialSentence says why a request was denied, in the words of the API. A stored denial does
+// not have the entry of the allow or deny list, or the end of the block.
 func DenialSentence(r *metrics.Refusal) string {
 	switch r.Reason {
 	case enforcement.ReasonBlocked:
@@ -34,7 +34,7 @@ func DenialSentence(r *metrics.Refusal) string {
 	return r.Reason.Sentence(&d)
 }
 
-// LimitOf returns the limit of a stored denial.
+// LimitOf converts a limit from a stored denial.
 func LimitOf(l *metrics.RefusalLimit) enforcement.Limit {
 	algorithm, _ := enforcement.ParseAlgorithm(l.Algorithm)
 	return enforcement.Limit{
@@ -42,7 +42,7 @@ func LimitOf(l *metrics.RefusalLimit) enforcement.Limit {
 	}
 }
 
-// SeveralLimits reports whether a policy has more than one limit.
+// SeveralLimits reports whether a denial has the state of more than one limit of a policy.
 func SeveralLimits(r *metrics.Refusal, policy string) bool {
 	n := 0
 	for i := range r.Limits {

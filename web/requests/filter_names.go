@@ -18,16 +18,17 @@ const suggested = 200
 
 // Names finds the names of tenants, policies and routes.
 type Names struct {
-	// Snapshot is in force on this node.
+	// Snapshot returns the compiled plans and tenants that this node uses.
 	Snapshot func() *snapshot.Snapshot
 	Tenants  *tenants.Service
 }
 
-// A Vocabulary has the names that the filters of a page suggest. They are those of the plans in
-// force, and each list has at most suggested names.
+// A Vocabulary has the names that the filters of a page suggest. They come from the current
+// plans. Each list has at most suggested names.
 type Vocabulary struct{ Policies, Routes, Attributes []string }
 
-// Of returns the names of the plan of a tenant number, or of all plans (0).
+// Of returns the names in the plan of a tenant. The tenant number 0 means the plans of all
+// tenants.
 func (n Names) Of(tenant uint32) Vocabulary {
 	var v Vocabulary
 	for plan := range n.plansOf(tenant) {
@@ -45,7 +46,8 @@ func (n Names) Of(tenant uint32) Vocabulary {
 	return v
 }
 
-// hasPolicy reports whether the plan of a tenant number, or any plan (0), has a policy.
+// hasPolicy reports whether the plan of a tenant has a policy. With the tenant number 0, it
+// searches all plans.
 func (n Names) hasPolicy(tenant uint32, slug string) bool {
 	for plan := range n.plansOf(tenant) {
 		if _, has := plan.Rule(slug); has {
@@ -55,8 +57,8 @@ func (n Names) hasPolicy(tenant uint32, slug string) bool {
 	return false
 }
 
-// hasRoute reports whether the plan of a tenant number, or any plan (0), has a policy of a route.
-// The route of requests that no policy matches is "(none)".
+// hasRoute reports whether the plan of a tenant has a policy with a route. With the tenant
+// number 0, it searches all plans. Requests to which no policy applies have the route "(none)".
 func (n Names) hasRoute(tenant uint32, route string) bool {
 	if route == "(none)" {
 		return true
@@ -69,7 +71,8 @@ func (n Names) hasRoute(tenant uint32, route string) bool {
 	return false
 }
 
-// plansOf yields the plan of a tenant number, or all plans (0).
+// plansOf iterates over the plan of a tenant. With the tenant number 0, it iterates over all
+// plans.
 func (n Names) plansOf(tenant uint32) iter.Seq[*enforcement.Plan] {
 	return func(yield func(*enforcement.Plan) bool) {
 		s := n.Snapshot()
@@ -86,7 +89,7 @@ func (n Names) plansOf(tenant uint32) iter.Seq[*enforcement.Plan] {
 	}
 }
 
-// TenantSlugs returns the slugs that the filter of the tenant suggests.
+// TenantSlugs returns the slugs that the filter by tenant suggests.
 func (n Names) TenantSlugs(ctx context.Context) ([]string, error) {
 	list, err := n.Tenants.Tenants(ctx, tenants.Filter{Limit: suggested})
 	slugs := make([]string, len(list))
@@ -97,7 +100,7 @@ func (n Names) TenantSlugs(ctx context.Context) ([]string, error) {
 	return slugs, err
 }
 
-// attributesOf returns the attributes that a policy counts by and matches.
+// attributesOf returns the attributes in the count_by of a policy and in its conditions.
 func attributesOf(r *enforcement.Rule) []string {
 	names := web.KeyAttributes(r.CountBy)
 	for name := range r.Attributes {
@@ -106,11 +109,12 @@ func attributesOf(r *enforcement.Rule) []string {
 	return names
 }
 
-// NotApplied is the fault of a filter that does not filter the page.
+// NotApplied returns the error message of a filter that the page ignores. why is its first
+// sentence.
 func NotApplied(why string) string { return why + ". This filter is not applied." }
 
-// DropUnknown removes a policy or a route that no plan has from the filters, and adds a fault. It
-// reports whether it did.
+// DropUnknown removes a policy or a route from the filters if no plan has it, and adds an error
+// message. It reports whether it removed one.
 func (n Names) DropUnknown(tenant uint32, also url.Values, faults map[string]string) bool {
 	dropped := false
 	if slug := also.Get("policy"); slug != "" && !n.hasPolicy(tenant, slug) {
@@ -124,7 +128,8 @@ func (n Names) DropUnknown(tenant uint32, also url.Values, faults map[string]str
 	return dropped
 }
 
-// Paused keeps a page Paused in its links.
+// Paused adds live=0 to the query parameters of links if the page is paused, so that the linked
+// pages are paused too.
 func Paused(s web.TimeRange, also url.Values) url.Values {
 	if s.Live || s.Preset == "" {
 		return also
@@ -132,10 +137,10 @@ func Paused(s web.TimeRange, also url.Values) url.Values {
 	return web.With(also, "live", "0")
 }
 
-// ErrNoFilter is the answer to a stream with an invalid filter.
+// ErrNoFilter is the error of a stream of live updates whose URL has an invalid filter.
 var ErrNoFilter = problem.New(problem.Invalid, "one filter of this page is invalid")
 
-// Slug returns the slug of a tenant number, or "" for a deleted tenant.
+// Slug returns the slug of the tenant with a number, or "" if the tenant was deleted.
 func (n Names) Slug(number uint32) string {
 	if s, ok := n.Snapshot().SubjectByNumber(number); ok {
 		return s.Tenant

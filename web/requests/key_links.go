@@ -10,14 +10,14 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// A KeyLinks has the addresses of the forms about a key, filled in.
+// KeyLinks has the URLs of the forms about a counted key. The forms are filled in with the key.
 type KeyLinks struct {
 	Override, Reset, Block, Allow string // Allow is "" if the key has no attribute
 	Attribute, Value              string // the first attribute of the key
 }
 
-// LinksOf returns the links of a key of a policy, which counts by countBy. The form of an override
-// leads back to the page from, or to the list of overrides if it is "".
+// LinksOf returns the links for a key of a policy. countBy is the count_by of the policy. The
+// form of an override leads back to the page from, or to the list of overrides if from is "".
 func LinksOf(slug, policy string, countBy []string, key map[string]string, from string) KeyLinks {
 	var l KeyLinks
 	of := web.KeyQuery(key)
@@ -53,13 +53,14 @@ func LinksOf(slug, policy string, countBy []string, key map[string]string, from 
 
 func isNetwork(value string) bool { return strings.Contains(value, "/") }
 
-// Network returns the network under which a policy that counts by ip/64 counts an address.
+// Network returns the network of an IP address. A policy that counts by ip/64 counts the
+// address under this network.
 func Network(value string) string {
 	if n, err := netip.ParsePrefix(value); err == nil {
 		return n.Masked().String()
 	}
 	if a, err := netip.ParseAddr(value); err == nil && a.Is6() {
-		n, _ := a.Prefix(64) // an error only if it is longer than the address
+		n, _ := a.Prefix(64) // fails only if the address has fewer than 64 bits
 		return n.String()
 	}
 	return value

@@ -10,15 +10,16 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A Wait is a bucket of the histogram of retry times.
+// A Wait is a range of retry times: one bar in the histogram, and one choice of the filter.
 type Wait struct {
-	Name  string // in the address of a page of denials
+	Name  string // in the URL of a list of denials
 	To    time.Duration
 	Label string
 	Edge  string
 }
 
-// Waits are the buckets of the histogram of retry times.
+// Waits lists the bars of the histogram of retry times. Each ends at To and starts where the
+// previous one ends.
 var Waits = []Wait{
 	{"1s", time.Second, "up to 1 s", "≤ 1 s"},
 	{"5s", 5 * time.Second, "1 s to 5 s", "≤ 5 s"},
@@ -33,11 +34,11 @@ var Waits = []Wait{
 	{"longer", math.MaxInt64, "more than 1 day", "> 1 day"},
 }
 
-// NeverWait is the name of the denials for which waiting does not help.
+// NeverWait is the name of denials without a retry time, because waiting does not help.
 const NeverWait = "never"
 
-// WaitNamed returns the bucket of retry times, in milliseconds, that a name in an address stands
-// for. It returns false for an unknown name.
+// WaitNamed returns the range of retry times, in milliseconds, for a name from the URL. It
+// returns false if the name is unknown.
 func WaitNamed(name string) (metrics.Bucket, bool) {
 	if name == NeverWait {
 		return metrics.Bucket{To: enforcement.Never}, true

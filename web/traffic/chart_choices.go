@@ -11,23 +11,27 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// compareParam is the parameter of an address that draws the time before into the charts.
+// compareParam is the query parameter of the URL. With compare=1, the charts also show the
+// counts of the previous period, as lines.
 const compareParam = "compare"
 
-// groupParam is the parameter of an address that divides the charts of requests and denials.
+// groupParam is the query parameter of the URL that selects how the charts of requests and
+// denials are grouped, such as by=policy.
 const groupParam = "by"
 
-// groupsShown is how many groups a chart shows. The others are together.
+// groupsShown is the maximum number of groups that a chart shows. The chart adds up all other
+// groups under the name Others.
 const groupsShown = 5
 
-// chartGroupings are the values of groupParam, with their names on the page.
+// chartGroupings lists the allowed values of groupParam, each with the word that the page shows
+// for it.
 var chartGroupings = []struct {
 	by    metrics.Grouping
 	words string
 }{{metrics.ByTenant, "tenant"}, {metrics.ByPolicy, "policy"}, {metrics.ByRouteName, "route"}}
 
-// chosen adds the choices of the charts in an address to the other parameters of the page. It
-// returns what is wrong with them, or "".
+// chosen copies the query parameters compare and by from the URL into also. If by is not an
+// allowed value, it returns the error message for the page, otherwise "".
 func chosen(c echo.Context, also url.Values) (fault string) {
 	if c.QueryParam(compareParam) == "1" {
 		also.Set(compareParam, "1")
@@ -45,8 +49,9 @@ func chosen(c echo.Context, also url.Values) (fault string) {
 	return ""
 }
 
-// groupingOf returns by what the charts of a page are grouped; "" if they are not. Only requests of
-// all policies and routes are counted in groups, and a page of one tenant has no others.
+// groupingOf returns how the charts of a page are grouped, or "" if they are not. Headgate
+// stores counts by group only for all requests together: with a filter by policy or route, the
+// charts are not grouped. A page of one tenant is not grouped by tenant.
 func groupingOf(tenant uint32, also url.Values) metrics.Grouping {
 	by := metrics.Grouping(also.Get(groupParam))
 	if also.Get("policy") != "" || also.Get("route") != "" || tenant != 0 && by == metrics.ByTenant {
@@ -55,7 +60,8 @@ func groupingOf(tenant uint32, also url.Values) metrics.Grouping {
 	return by
 }
 
-// hiddenChoices returns the choices of the charts as hidden fields of a form.
+// hiddenChoices returns the query parameters compare and by as hidden fields, so that a form
+// keeps them.
 func hiddenChoices(also url.Values) (list []views.Hidden) {
 	if also.Get(compareParam) != "" {
 		list = append(list, views.Hidden{Name: compareParam, Value: also.Get(compareParam)})
@@ -66,14 +72,15 @@ func hiddenChoices(also url.Values) (list []views.Hidden) {
 	return list
 }
 
-// setChoiceFault shows what is wrong with the choices of the charts in the address.
+// setChoiceFault shows an error message at the links that change the charts.
 func setChoiceFault(t *views.Traffic, fault string) {
 	if t.Requests.Choices != nil {
 		t.Requests.Choices.Error = fault
 	}
 }
 
-// choices returns the links that change what the charts show.
+// choices returns the links above the charts: to compare with the previous period, and to group
+// the charts.
 func (d *drawing) choices() *views.ChartChoices {
 	link := func(text, label, name, value string) views.RangeLink {
 		return views.RangeLink{

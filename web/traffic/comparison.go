@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// pastPoints returns the counts of the time before, by the time of the point of the charts that they
-// are compared with.
+// pastPoints returns the counts of the previous period. The key of the map is the Unix time of
+// the point in the charts with which the counts are compared.
 func (d *drawing) pastPoints() map[int64]*metrics.Point {
 	points := map[int64]*metrics.Point{}
 	for i := range d.o.past.Points {
@@ -24,7 +24,8 @@ func (d *drawing) pastPoints() map[int64]*metrics.Point {
 	return points
 }
 
-// compare adds a line for the time before to a chart. number returns the value of a point.
+// compare adds a line to a chart that shows the previous period. number selects the value of a
+// point.
 func (d *drawing) compare(c *views.Chart, name, color string, number func(*metrics.Point) float64) {
 	if !d.comparing || len(d.past) == 0 {
 		return
@@ -46,7 +47,8 @@ func (d *drawing) compare(c *views.Chart, name, color string, number func(*metri
 	}
 }
 
-// compared says with which time the lines of a chart compare.
+// compared returns a sentence for the summary of a chart: which period the lines show, or why
+// there are no lines. It returns "" if the page does not compare.
 func (d *drawing) compared() string {
 	switch {
 	case !d.comparing:
@@ -58,7 +60,8 @@ func (d *drawing) compared() string {
 	return " Lines show " + web.SpanWords(t.From, t.From.Add(min(d.o.shift, t.To.Sub(t.From))), d.s.In(time.Time{}).Location()) + "."
 }
 
-// rateOrNone returns the 429 rate of a point, or NaN without requests.
+// rateOrNone returns the share of requests that limits denied, in percent. It returns NaN for a
+// point without requests.
 func rateOrNone(p *metrics.Point) float64 {
 	if p.Requests == 0 {
 		return math.NaN()

@@ -24,14 +24,15 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// denialsOfKey is the maximum number of denials on the page of a key. To find them, the page
-// searches the last denialsSearched denials of the policy.
+// denialsOfKey is the maximum number of denials that the page of a counted key lists. The page
+// looks for them in the latest denials of the policy, at most denialsSearched.
 const (
 	denialsOfKey    = 20
 	denialsSearched = 200
 )
 
-// namedKeyOf returns the key that the address names. The parameter k.ip/64 means the same as k.ip.
+// namedKeyOf returns the counted key from the query parameters of the URL, such as k.user=u1.
+// The parameter k.ip/64 means the same as k.ip.
 func namedKeyOf(q url.Values, p plans.Policy) map[string]string {
 	key := web.KeyFromForm(q, p)
 	if value := q.Get(web.KeyFieldPrefix + enforcement.IPNetwork); value != "" && key["ip"] == "" &&
@@ -124,8 +125,8 @@ func partsOf(key map[string]string, p plans.Policy) []enforcement.KeyPart {
 	return parts
 }
 
-// keyChart adds a chart of what a key used. A policy without count_by has one key, so its chart
-// shows the traffic of the policy.
+// keyChart adds the chart of the requests that were counted under one key. A policy without
+// count_by has only one key. Its chart shows all requests of the policy.
 func (w *pages) keyChart(ctx context.Context, v *views.CountedKey, t tenants.Tenant, p plans.Policy, parts []enforcement.KeyPart,
 	s web.TimeRange, path string,
 ) error {
@@ -182,7 +183,8 @@ func (w *pages) keyChart(ctx context.Context, v *views.CountedKey, t tenants.Ten
 	return nil
 }
 
-// drawSteps sets the length of the points of a chart of requests.
+// drawSteps sets the step of a chart, which is the time between two of its points. It also
+// marks the points whose step has not ended as unfinished.
 func (w *pages) drawSteps(c *views.Chart, step time.Duration) {
 	c.Step, c.Axis = step, "requests "+views.PerStep(step)
 	for i := range c.Points {
@@ -197,7 +199,7 @@ func betweenWords(count, wrong int64) string {
 	return views.Between(count-wrong, count) + " times"
 }
 
-// keyDenials adds the recent denials of a key by its policy.
+// keyDenials adds the latest denials of a counted key by its policy.
 func (w *pages) keyDenials(ctx context.Context, v *views.CountedKey, t tenants.Tenant, p plans.Policy, parts []enforcement.KeyPart,
 	s web.TimeRange,
 ) error {
@@ -230,8 +232,8 @@ func (w *pages) keyDenials(ctx context.Context, v *views.CountedKey, t tenants.T
 	return nil
 }
 
-// ofKey reports whether a denial belongs to a key: it has the same values, and does not have the
-// attributes that the key does not have.
+// ofKey reports whether a denied request was counted under a key: each attribute has the value
+// from the key, and an attribute that is missing in the key is also missing in the request.
 func ofKey(r *metrics.Refusal, parts []enforcement.KeyPart) bool {
 	for _, part := range parts {
 		name := enforcement.CountedAttribute(part.Name)
@@ -267,7 +269,7 @@ func (w *pages) keyDenial(t tenants.Tenant, r *metrics.Refusal) views.KeyDenial 
 	return v
 }
 
-// keyCurl returns a curl command with a check that is counted under a key.
+// keyCurl returns a curl command that sends a check. The check is counted under the given key.
 func (w *pages) keyCurl(c echo.Context, p plans.Policy, key map[string]string) string {
 	body := requests.Check{Method: "GET", Path: samplePath(p.Match.Path), Attributes: map[string]string{}}
 	if web.VisitorOf(c).User.TenantID == "" {
@@ -288,7 +290,7 @@ func (w *pages) keyCurl(c echo.Context, p plans.Policy, key map[string]string) s
 	return body.Command(w.Origin(c))
 }
 
-// samplePath returns a path that a path pattern matches.
+// samplePath returns an example of a request path that a path pattern matches.
 func samplePath(pattern string) string {
 	if pattern == "" || pattern == "*" {
 		return "/"

@@ -19,33 +19,36 @@ import (
 const (
 	// maxEvents is the maximum number of events of one kind of source that a page reads.
 	maxEvents = 200
-	// maxEventRows is the maximum number of rows in the list of events. Events of one action in one
-	// step of the charts share a row, which names maxEventNames objects.
+	// maxEventRows is the maximum number of rows in the list of events. Events with the same
+	// action in one step of the charts share a row, which names at most maxEventNames of the
+	// changed objects.
 	maxEventRows  = 50
 	maxEventNames = 3
-	// nodesFor is how long a node keeps the reports of the nodes, which change every five seconds.
+	// nodesFor is how long the process caches the events of the nodes. Nodes report every five
+	// seconds.
 	nodesFor = 5 * time.Second
 )
 
-// An event is something that can change the figures of the charts: a publication, an override, a
-// block, an alert, or the start of a node.
+// An event is a change that can explain a change of the charts: a plan was published, an
+// override or a block was set, an alert started, or a node started.
 type event struct {
 	at     time.Time
 	action string // a key of eventWords
-	name   string // of the object; "" if the action says it all
-	tenant string // slug; "" for the operator
+	name   string // of the changed object, or "" if the action alone describes the event
+	tenant string // slug of the tenant, or "" for an event of the operator
 	url    string // page about the object, or ""
-	staff  bool   // only for the operator's people
+	staff  bool   // only users of the operator see the event
 }
 
-// The actions of events that are not in the audit log.
+// These actions of events do not come from the audit log.
 const (
 	alertBegan  = "alert.began"
 	nodeStarted = "node.started"
 	nodeSilent  = "node.silent"
 )
 
-// An eventWord is the letter of an event in a chart, and what happened.
+// An eventWord is how the page shows one kind of event: a letter in the charts, and a label in
+// the list.
 type eventWord struct{ mark, label string }
 
 var eventWords = map[string]eventWord{
@@ -66,15 +69,16 @@ var eventWords = map[string]eventWord{
 	nodeSilent:          {"N", "Node silent"},
 }
 
-// A nodeCache keeps the events of the nodes for all pages.
+// A nodeCache holds the last loaded events of the nodes. All pages share it.
 type nodeCache struct {
 	mu     sync.Mutex
 	loaded time.Time
 	list   []event
 }
 
-// events returns the newest events of a time range: of one tenant, or of all tenants if the number
-// is 0. The oldest comes first. more reports whether there are further, older events.
+// events returns the newest events of a time range, ordered by time: of one tenant, or of all
+// tenants if the tenant number is 0. more reports whether there are older events that it left
+// out.
 func (w *pages) events(ctx context.Context, tenant uint32, from, to time.Time) (list []event, more bool, err error) {
 	var subject *enforcement.Subject
 	if tenant != 0 {
@@ -107,8 +111,8 @@ func (w *pages) events(ctx context.Context, tenant uint32, from, to time.Time) (
 	return list, more, nil
 }
 
-// auditEvents returns the events of the audit log. For a tenant, these are the events of the tenant
-// and the publications of its plan.
+// auditEvents returns events from the audit log. For one tenant, it returns the changes of that
+// tenant and the publications of its plan.
 func (w *pages) auditEvents(ctx context.Context, subject *enforcement.Subject, from, to time.Time) ([]event, error) {
 	f := audit.EventFilter{From: from, To: to, Limit: maxEvents}
 	if subject != nil {
@@ -151,8 +155,9 @@ func (w *pages) auditEvent(l *audit.Event) event {
 	return e
 }
 
-// alertEvents returns the begins of the alerts of an owner: of the operator if the ID of the tenant
-// is "". If subject is set, alerts of the operator about other tenants are left out.
+// alertEvents returns the starts of alerts. owner is the ID of the tenant whose alerts they
+// are, or "" for alerts of the operator. If subject is set, it leaves out alerts of the
+// operator about other tenants.
 func (w *pages) alertEvents(ctx context.Context, owner string, subject *enforcement.Subject, from, to time.Time) ([]event, error) {
 	incidents, err := w.cfg.Alerts.Incidents(ctx, owner, alerts.Filter{From: from, To: to, Limit: maxEvents})
 	if err != nil {
@@ -173,7 +178,7 @@ func (w *pages) alertEvents(ctx context.Context, owner string, subject *enforcem
 	return list, nil
 }
 
-// nodeEvents returns the starts of the nodes that report now, and the last reports of silent nodes.
+// nodeEvents returns when each running node started, and when each silent node reported last.
 func (w *pages) nodeEvents(ctx context.Context, from, to time.Time) ([]event, error) {
 	w.nodes.mu.Lock()
 	defer w.nodes.mu.Unlock()
@@ -198,8 +203,8 @@ func (w *pages) nodeEvents(ctx context.Context, from, to time.Time) ([]event, er
 	return slices.DeleteFunc(slices.Clone(w.nodes.list), func(e event) bool { return e.at.Before(from) || !e.at.Before(to) }), nil
 }
 
-// events returns the events that the visitor may see, the newest first. Events of one action in one
-// step of the charts share a row.
+// events returns the rows of the event list that the visitor may see, the newest first. Events
+// with the same action in one step of the charts share a row.
 func (d *drawing) events() views.Events {
 	v := views.Events{More: d.o.moreEvents}
 	type place struct {
@@ -230,9 +235,10 @@ func (d *drawing) events() views.Events {
 	return v
 }
 
-// addObject adds the object of an event to its row. Events of the same object are counted once.
+// addObject adds the changed object of an event to a row of the event list. A row counts each
+// object once.
 func (d *drawing) addObject(row *views.EventRow, e *event) {
-	row.At = e.at // the first one of the row
+	row.At = e.at // the earliest event of the row
 	object := views.Link{Text: e.name, URL: e.url}
 	switch {
 	case e.tenant == "" || d.tenant != 0:
@@ -242,7 +248,7 @@ func (d *drawing) addObject(row *views.EventRow, e *event) {
 		object.Text += " of " + e.tenant
 	}
 	if d.member && e.tenant == "" && e.action == "plan.publish" {
-		object.URL = "" // members have no page of the plan
+		object.URL = "" // members of a tenant cannot open the page of the plan
 	}
 	row.Count++
 	if object.Text == "" || slices.Contains(row.Objects, object) {

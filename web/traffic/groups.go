@@ -8,15 +8,17 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// groupColors are the colors of the groups in a chart. Each has a texture of its own.
+// groupColors are the colors of the groups in a chart. Each color also has its own texture, for
+// readers who cannot tell the colors apart.
 var groupColors = [groupsShown]string{"accent", "violet", "warn", "blue", "pink"}
 
-// others is the name of the groups that a chart does not show.
+// others is the name of the area that adds up all groups beyond the largest groupsShown.
 const others = "Others"
 
 func limitedOf(p *metrics.Point) float64 { return float64(p.Limited()) }
 
-// groupName returns the name of a group in the charts.
+// groupName returns the name of a group for the charts: the slug of a tenant, or the name of a
+// policy or route.
 func (d *drawing) groupName(g *metrics.Group) string {
 	if d.by == metrics.ByTenant {
 		return cmp.Or(d.w.names.Slug(g.Tenant), "deleted tenant")
@@ -24,7 +26,7 @@ func (d *drawing) groupName(g *metrics.Group) string {
 	return g.Name
 }
 
-// requestsGrouped is the chart of requests by tenant, policy or route.
+// requestsGrouped returns the chart of requests by tenant, policy or route.
 func (d *drawing) requestsGrouped() views.Chart {
 	c := d.grouped("traffic", "Requests", "requests", requestsOf, func(n *metrics.Counts) int64 { return n.Requests })
 	c.Choices = d.choices()
@@ -37,14 +39,14 @@ func (d *drawing) requestsGrouped() views.Chart {
 	return c
 }
 
-// deniedGrouped is the chart of the requests that limits denied, by tenant, policy or route.
+// deniedGrouped returns the chart of requests that limits denied, by tenant, policy or route.
 func (d *drawing) deniedGrouped() *views.Chart {
 	c := d.grouped("denied", "Denied by limits", "denied requests", limitedOf, (*metrics.Counts).Limited)
 	return &c
 }
 
-// grouped returns a chart of the largest groups, and of the others together. number is the count of
-// a point, and total that of the whole time.
+// grouped returns a chart with one area for each of the largest groups, and one for all others.
+// number selects the value of one point, total the value of the whole time range.
 func (d *drawing) grouped(id, title, axis string, number func(*metrics.Point) float64, total func(*metrics.Counts) int64) views.Chart {
 	all := d.o.groups
 	largest := slices.Clone(all.Groups)

@@ -18,9 +18,10 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// traffic returns the counts of a tenant number, or of all tenants (0). path and also
-// are the address of the page without its time. also can have a policy or a route.
-// Concurrent calls for the same counts share one load.
+// traffic returns what the page about traffic shows: of one tenant number, or of all tenants
+// (0). path and also are the path and the query parameters of the page without its time range.
+// also can filter by policy or route. Concurrent calls with the same query read the counts only
+// once.
 func (w *pages) traffic(c echo.Context, s web.TimeRange, tenant uint32, path string, also url.Values) (views.Traffic, error) {
 	o, err := w.overview(c.Request().Context(), trafficQuery(s, tenant, also))
 	if err != nil {
@@ -30,10 +31,10 @@ func (w *pages) traffic(c echo.Context, s web.TimeRange, tenant uint32, path str
 	return d.traffic(), nil
 }
 
-// isMember reports whether the visitor is one of a tenant's own people.
+// isMember reports whether the visitor is a user of a tenant, and not of the operator.
 func isMember(c echo.Context) bool { return web.VisitorOf(c).User.TenantID != "" }
 
-// trafficFragments returns the parts of a page of traffic that change.
+// trafficFragments returns the parts of a page about traffic that a live update replaces.
 func trafficFragments(t views.Traffic) []web.Fragment {
 	if t.Empty != nil {
 		return nil
@@ -68,9 +69,9 @@ func trafficFragments(t views.Traffic) []web.Fragment {
 	return list
 }
 
-// liveTraffic returns a function that draws the stream of a page of traffic. If the
-// first request comes, or the last one leaves the time of the page, it sends the whole
-// page. The address of the stream has empty=1 if the page was drawn empty.
+// liveTraffic returns a function that renders the updates of a live page about traffic. The
+// function sends the whole page if the page was empty and now has requests, or has become
+// empty. The URL of the stream has empty=1 if the page was empty when it was loaded.
 func (w *pages) liveTraffic(c echo.Context, tenant uint32, path string, also url.Values) func(context.Context) ([]web.Fragment, error) {
 	params, zone := c.QueryParams(), views.Zone(c.Request().Context())
 	empty, member := params.Get("empty") == "1", isMember(c)
@@ -93,8 +94,8 @@ func (w *pages) liveTraffic(c echo.Context, tenant uint32, path string, also url
 	}
 }
 
-// trafficLive returns the address of the stream of a page of traffic, or "" if the page
-// is paused.
+// trafficLive returns the URL of the live updates of a page about traffic, or "" if the page is
+// paused.
 func trafficLive(s web.TimeRange, path string, also url.Values, t views.Traffic) string {
 	if !s.Live {
 		return ""
@@ -105,8 +106,9 @@ func trafficLive(s web.TimeRange, path string, also url.Values, t views.Traffic)
 	return s.Address(path, also)
 }
 
-// trafficQuery returns the query of a page. Its times are whole minutes, or whole points
-// of the charts for a preset, so that all viewers of a preset have the same query.
+// trafficQuery returns the query for the counts of a page. It rounds the times to whole
+// minutes. For a preset, such as the last 24 hours, it rounds to whole steps of the charts. All
+// viewers of the same preset then have equal queries and share one cached result.
 func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) trafficQuestion {
 	unit, now := time.Minute, s.Preset != ""
 	if now {
@@ -126,8 +128,8 @@ func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) trafficQuesti
 	return question
 }
 
-// overviewOf reads the filters of the overview. Invalid filters have a fault, and do not filter
-// the page.
+// overviewOf reads the filters of the overview from the URL. It adds an error message to faults
+// for each invalid filter, and ignores the filter.
 func (w *pages) overviewOf(c echo.Context) (tenant uint32, also url.Values, faults map[string]string, err error) {
 	q, faults := c.QueryParams(), map[string]string{}
 	also = url.Values{}
@@ -223,7 +225,8 @@ func (w *pages) overviewFilters(
 	return f, nil
 }
 
-// emptyTraffic says how to get traffic onto an empty page.
+// emptyTraffic returns the content of a page without requests: why it is empty, and how to send
+// a request.
 func (w *pages) emptyTraffic(c echo.Context, also url.Values) (*views.Empty, error) {
 	e := &views.Empty{Title: noRequests}
 	if also.Get("policy") != "" || also.Get("route") != "" {

@@ -16,47 +16,54 @@ import (
 const (
 	// maxOverviews is the maximum number of overviews in the cache.
 	maxOverviews = 64
-	// freshFor is how long an overview is shown although newer counts exist. Together with the
-	// interval of flushes, a denial is on the page within 3 s.
+	// freshFor is how long a cached overview is shown although newer counts exist. Denials
+	// appear on the page within 3 s: this time plus the interval at which nodes write their
+	// counts.
 	freshFor = 500 * time.Millisecond
-	// loadTimeout is the maximum time to load an overview. Loading continues if the viewer for whom
-	// it began leaves.
+	// loadTimeout is the maximum time to load an overview. Loading continues if the visitor who
+	// caused it leaves, because other visitors can be waiting for the same overview.
 	loadTimeout = 10 * time.Second
 )
 
-// An overview has the counts for a time range. All viewers share it, so it must not be changed.
+// An overview has the counts of a page about traffic. All viewers share it, so it must not be
+// changed.
 type overview struct {
 	metrics.Overview
-	before metrics.Latency // latency of the limiter in the time before
-	// past are the counts of the time before with which the charts are compared. Each of its points
-	// is by shift earlier than the point of Traffic that it is compared with. It has no points without
-	// a comparison, and if the counts of that time are kept only in longer steps.
+	before metrics.Latency // latency of the limiter in the previous period
+	// past has the counts of the previous period, for the comparison in the charts. Each point
+	// is earlier by shift than the point with which it is compared. past has no points if the
+	// page does not compare, or if the counts of the previous period are stored only in longer
+	// steps.
 	past  metrics.Traffic
 	shift time.Duration
-	// groups are the counts by tenant, policy or route; nil if the page does not show them.
+	// groups has the counts by tenant, policy or route. It is nil if the charts are not
+	// grouped.
 	groups *metrics.Groups
-	// events are marked in the charts, the oldest first. moreEvents says that older ones are left out.
+	// events are marked in the charts, ordered by time. moreEvents is true if older events were
+	// left out.
 	events     []event
 	moreEvents bool
 }
 
-// A trafficQuestion is what a page asks. Pages with equal questions share an overview.
+// A trafficQuestion is the query for the counts of one page. Pages with equal queries share an
+// overview.
 type trafficQuestion struct {
 	metrics.Query
-	// compare is by how much the time before, which the charts show too, is earlier; 0: they do not
-	// show it.
+	// compare is the time between the previous period and the time range of the page. It is 0
+	// if the page does not compare.
 	compare time.Duration
-	by      metrics.Grouping // of the charts of requests and denials; "": they are not grouped
+	by      metrics.Grouping // how the charts of requests and denials are grouped, or ""
 }
 
-// A freshness identifies the data that an overview was made of: the counts, and the snapshot.
+// A freshness is the version of the data from which an overview was made: of the counts and of
+// the snapshot.
 type freshness struct {
 	metrics.Mark
 	revision int64
 }
 
-// An overviewCache loads the overview for a query once for all viewers. It keeps the overview until
-// there are newer counts.
+// An overviewCache caches overviews by their query. For several visitors with the same query,
+// it loads the overview once, and again after the counts have changed.
 type overviewCache struct {
 	load   func(context.Context, trafficQuestion) (*overview, error)
 	flight singleflight.Group
@@ -70,7 +77,8 @@ type keptOverview struct {
 	mark   freshness
 }
 
-// get returns the overview for a query. mark says which data the overview must include.
+// get returns the overview for a query. mark is the version of the data that the overview must
+// include.
 func (k *overviewCache) get(ctx context.Context, q trafficQuestion, mark freshness) (*overview, error) {
 	if o := k.find(q, mark); o != nil {
 		return o, nil
@@ -103,7 +111,8 @@ func (k *overviewCache) find(q trafficQuestion, mark freshness) *overview {
 	return o.overview
 }
 
-// keep adds an overview to the cache. If there are then too many, it removes the oldest.
+// keep adds an overview to the cache. If the cache then has more than maxOverviews, it removes
+// the oldest one.
 func (k *overviewCache) keep(q trafficQuestion, o keptOverview) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -123,8 +132,8 @@ func (k *overviewCache) keep(q trafficQuestion, o keptOverview) {
 	delete(k.kept, oldest)
 }
 
-// overview returns what the page of a query shows. The times of the query are
-// whole minutes.
+// overview returns the counts for a query, from the cache if possible. The times of the query
+// are whole minutes.
 func (w *pages) overview(ctx context.Context, q trafficQuestion) (*overview, error) {
 	mark, err := w.cfg.Analytics.Mark(ctx)
 	if err != nil {
@@ -133,8 +142,8 @@ func (w *pages) overview(ctx context.Context, q trafficQuestion) (*overview, err
 	return w.overviews.get(ctx, q, freshness{mark, w.cfg.Snapshot().Revision()})
 }
 
-// loadOverview reads one overview: in one call for a tenant or all tenants, or
-// what is counted of one policy or one route.
+// loadOverview reads the counts for a query from the database: of one tenant, of all tenants,
+// of one policy, or of one route.
 func (w *pages) loadOverview(ctx context.Context, q trafficQuestion) (*overview, error) {
 	o, err := w.loadCounts(ctx, q.Query)
 	if err == nil && q.compare > 0 {
@@ -149,14 +158,14 @@ func (w *pages) loadOverview(ctx context.Context, q trafficQuestion) (*overview,
 	return o, err
 }
 
-// loadPast reads the counts of the time before, in the steps of the charts.
+// loadPast reads the counts of the previous period, in the same steps as those of the charts.
 func (w *pages) loadPast(ctx context.Context, q trafficQuestion, o *overview) (err error) {
 	t := &o.Traffic
 	step := t.Step.Duration() * time.Duration(together(t.Step.Duration(), len(t.Points), chartPoints-1))
 	o.shift = (q.compare + step - 1) / step * step
 	q.From, q.To, q.Step = t.From.Add(-o.shift), t.To.Add(-o.shift), t.Step
 	o.past, err = w.cfg.Analytics.Traffic(ctx, q.Query)
-	if problem.Is(err, problem.Invalid) { // the counts of that time are kept in longer steps
+	if problem.Is(err, problem.Invalid) { // the counts of the previous period are stored only in longer steps
 		return nil
 	}
 	return err

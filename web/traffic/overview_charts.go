@@ -11,25 +11,27 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A drawing makes the tiles, charts and tables of one page about traffic.
+// A drawing renders the tiles, charts and tables of one page about traffic.
 type drawing struct {
 	w      *pages
 	o      *overview
 	s      web.TimeRange
 	tenant uint32 // number; 0: all tenants
-	member bool   // the visitor is one of a tenant's own people
+	member bool   // the visitor is a user of the tenant, and not of the operator
 	path   string
 	also   url.Values
-	// end is the end of the time for which there are counts. elapsed is how much of the time range
-	// has passed. length is the length of the time range before, with which counts are compared.
+	// end is the end of the counts that the page has. elapsed is the part of the time range
+	// that has passed. length is the length of the previous period, with which the tiles
+	// compare.
 	end             time.Time
 	elapsed, length time.Duration
-	// points are the counts that the charts show. step is the time between two points.
+	// points are the counts in the charts. step is the time between two points.
 	points []metrics.Point
 	step   time.Duration
-	marked views.Events     // in the charts
-	by     metrics.Grouping // of the charts of requests and denials; "": they are not grouped
-	// comparing says that the charts show the time before. past has its counts, see pastPoints.
+	marked views.Events     // the events in the charts
+	by     metrics.Grouping // how the charts of requests and denials are grouped, or ""
+	// comparing is true if the charts also show the previous period. past has its counts, see
+	// pastPoints.
 	comparing bool
 	past      map[int64]*metrics.Point
 }
@@ -84,15 +86,16 @@ const (
 	stripCells  = 48
 )
 
-// multiples says how many steps one point may combine, for each length of a step.
+// multiples lists how many steps of the database can be added up to one step of a chart. The
+// key is the length of the step in the database.
 var multiples = map[time.Duration][]int{
 	time.Minute: {1, 2, 5, 10, 15, 30, 60, 120, 240, 720, 1440},
 	time.Hour:   {1, 2, 3, 6, 12, 24, 48, 168},
 	web.Day:     {1, 2, 7, 14, 28, 56},
 }
 
-// together returns how many steps one point must combine so that n steps become at most most
-// points.
+// together returns how many steps must be added up to one, so that n steps become no more than
+// most.
 func together(step time.Duration, n, most int) int {
 	list := multiples[step]
 	for _, m := range list {
@@ -103,7 +106,8 @@ func together(step time.Duration, n, most int) int {
 	return list[len(list)-1]
 }
 
-// pointOf returns the time between two points in the charts for a preset of the given length.
+// pointOf returns the step of the charts, which is the time between two points, for a preset of
+// the given length.
 func pointOf(length time.Duration) time.Duration {
 	switch {
 	case length <= 3*time.Hour:
@@ -120,10 +124,10 @@ func pointOf(length time.Duration) time.Duration {
 	return web.Day
 }
 
-// grouped combines points until there are at most most. It returns them and the time between two of
-// them. Each point starts at a multiple of this time.
+// grouped adds up neighboring points until there are no more than most. It returns the new
+// points and their step. Each new point starts at a multiple of the step.
 func grouped(points []metrics.Point, step time.Duration, most int) ([]metrics.Point, time.Duration) {
-	// The first point can start in the middle, which makes one more point.
+	// The first new point can start before the first old one, which makes one more point.
 	m := together(step, len(points), most-1)
 	if m == 1 {
 		return points, step
@@ -140,8 +144,8 @@ func grouped(points []metrics.Point, step time.Duration, most int) ([]metrics.Po
 	return out, length
 }
 
-// quiet returns the number of points before the first count, or 0 if there were counts before the
-// time range. The charts show these points as a gap.
+// quiet returns the number of points before the first request. The charts show these points as
+// a gap. It returns 0 if there were requests before the time range.
 func (d *drawing) quiet(points []metrics.Point) int {
 	if d.o.Before.Total.Requests > 0 {
 		return 0
@@ -154,8 +158,8 @@ func (d *drawing) quiet(points []metrics.Point) int {
 	return len(points)
 }
 
-// change compares a count per time with the same in the time range before. rise is as for
-// views.ChangeOf.
+// change returns the change of a count per second from the previous period to now, in percent.
+// For rise, see views.ChangeOf.
 func (d *drawing) change(now, before int64, rise int) views.Change {
 	if now == before && now == 0 || d.elapsed <= 0 || d.length <= 0 {
 		return views.ChangeOf(0, 0, rise)
@@ -163,8 +167,8 @@ func (d *drawing) change(now, before int64, rise int) views.Change {
 	return views.ChangeOf(float64(now)/d.elapsed.Seconds(), float64(before)/d.length.Seconds(), rise)
 }
 
-// sharesChange compares the part now of nowOf with the part before of beforeOf, in percentage
-// points.
+// sharesChange returns the change of a share from the previous period to now, in percentage
+// points. The shares are now/nowOf and before/beforeOf.
 func sharesChange(now, nowOf, before, beforeOf int64, rise int) views.Change {
 	if beforeOf == 0 || nowOf == 0 {
 		return views.Change{Text: "no data before"}
@@ -179,8 +183,9 @@ func sharesChange(now, nowOf, before, beforeOf int64, rise int) views.Change {
 	return c
 }
 
-// denials returns the URL of the list of denials with the tenant, policy and route filters of the
-// current page. The parameters in of are added, and replace filters with the same name.
+// denials returns the URL of the list of denials. The URL has the tenant, policy and route
+// filters of the current page, and the filters in of. A filter in of replaces the one of the
+// page.
 func (d *drawing) denials(of url.Values) string {
 	for _, name := range []string{"tenant", "policy", "route"} {
 		if v := d.also.Get(name); v != "" && of.Get(name) == "" {
@@ -193,7 +198,7 @@ func (d *drawing) denials(of url.Values) string {
 	return d.s.Address("/denials", of)
 }
 
-// withoutPolicy says how many requests were allowed because no policy matched them.
+// withoutPolicy returns the note with the number of requests to which no policy applied.
 func withoutPolicy(n int64) string {
 	if n == 0 {
 		return ""
@@ -224,13 +229,13 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 		},
 	}
 	if d.also.Get("route") != "" {
-		list[1].URL = "" // the page of a route has no ranking of keys
+		list[1].URL = "" // the page of a route has no list of keys
 	}
 	if whole && d.tenant == 0 {
 		l, was := &d.o.Latency, &d.o.before
 		change := views.Change{Text: "no data before"}
 		if was.Count > 0 && l.Count > 0 {
-			rise := 0 // a change below a millisecond is neither good nor bad
+			rise := 0 // the color of the change is neutral below a millisecond
 			if max(l.P95, was.P95) >= 1000 {
 				rise = -1
 			}
@@ -253,8 +258,7 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 	return append(list, tile)
 }
 
-// maximum returns the index of the point with the highest number, or -1 if all numbers are 0. Both
-// tiles and charts name this point.
+// maximum returns the index of the point with the highest number, or -1 if all numbers are 0.
 func (d *drawing) maximum(number func(*metrics.Point) float64) int {
 	at, most := -1, 0.0
 	for i := range d.points {
@@ -267,12 +271,13 @@ func (d *drawing) maximum(number func(*metrics.Point) float64) int {
 
 func requestsOf(p *metrics.Point) float64 { return float64(p.Requests) }
 
-// rateOf returns the 429 rate of a point in percent.
+// rateOf returns the share of requests that limits denied (HTTP status 429), in percent.
 func rateOf(p *metrics.Point) float64 {
 	return 100 * float64(p.Limited()) / float64(max(1, p.Requests))
 }
 
-// busiest returns the maximum of the chart of requests: "310 per minute at 09:31".
+// busiest returns the highest point of the chart of requests as text, such as "310 per minute
+// at 09:31".
 func (d *drawing) busiest() string {
 	i := d.maximum(requestsOf)
 	if i < 0 {
@@ -281,8 +286,8 @@ func (d *drawing) busiest() string {
 	return views.Count(d.points[i].Requests).Text + " " + views.PerStep(d.step) + " " + d.when(d.points[i].At, d.step)
 }
 
-// highestRate returns the maximum of the chart of the 429 rate: "12.5% at 09:31", or "" if
-// limits denied no request.
+// highestRate returns the highest point of the chart of the 429 rate as text, such as "12.5% at
+// 09:31". It returns "" if limits denied no request.
 func (d *drawing) highestRate() string {
 	i := d.maximum(rateOf)
 	if i < 0 {
@@ -291,8 +296,7 @@ func (d *drawing) highestRate() string {
 	return views.Percent(d.points[i].Limited(), d.points[i].Requests).Text + " " + d.when(d.points[i].At, d.step)
 }
 
-// most returns the note of a tile about the highest point of its chart. If there is no such
-// point, because peak is "", it returns the text none.
+// most returns the text "Highest: " and peak. If peak is "", it returns the text none.
 func most(peak, none string) string {
 	if peak == "" {
 		return none
@@ -300,11 +304,11 @@ func most(peak, none string) string {
 	return "Highest: " + peak
 }
 
-// unfinished reports whether the counts of a point are incomplete, because its step has not ended
-// or is only partly in the time range.
+// unfinished reports whether the counts of a point are incomplete: its step has not ended, or
+// the time range ends before the step.
 func (d *drawing) unfinished(p *metrics.Point) bool { return p.At.Add(d.step).After(d.end) }
 
-// when returns the time of a step.
+// when returns the time of a point as text, such as "at 09:31" or "on 2 January".
 func (d *drawing) when(t time.Time, step time.Duration) string {
 	switch {
 	case step >= web.Day:
@@ -315,8 +319,8 @@ func (d *drawing) when(t time.Time, step time.Duration) string {
 	return "at " + d.s.In(t).Format("15:04")
 }
 
-// dayOf returns the start of a step of a day. Days start at midnight UTC, so that in other zones
-// the text has a time.
+// dayOf returns the start of a day in UTC as text. In a time zone where the day starts at
+// another time than midnight, the text includes that time.
 func dayOf(t time.Time, form string) string {
 	if t.Hour() != 0 || t.Minute() != 0 {
 		form += " 15:04"

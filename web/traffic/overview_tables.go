@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// mark returns an HTML ID that is computed from texts. It is the same each time the page is
-// rendered, so that the script finds the element again.
+// mark returns an HTML id that is a hash of the given texts. It is the same in each version of
+// the page, so the script finds the element again after an update.
 func mark(prefix string, parts ...string) string {
 	h := fnv.New64a()
 	for _, p := range parts {
@@ -52,7 +52,8 @@ func (d *drawing) keys(id, title, label, tone string, top *metrics.TopKeys) *vie
 	return t
 }
 
-// limitWords returns English words for the limits of a policy in a tenant's plan, or "".
+// limitWords describes the limits of a policy in the plan of a tenant, such as "100 requests
+// per minute". It returns "" if there are none.
 func (w *pages) limitWords(tenant uint32, policy string) string {
 	subject, known := w.cfg.Snapshot().SubjectByNumber(tenant)
 	if !known || subject.Plan == nil {
@@ -69,7 +70,7 @@ func (w *pages) limitWords(tenant uint32, policy string) string {
 	return strings.Join(list, "; ")
 }
 
-// keyWords returns a key in a sentence.
+// keyWords describes a counted key for use in a sentence.
 func keyWords(k *views.KeyRow) string {
 	if len(k.Parts) == 0 {
 		return "The whole tenant"
@@ -123,7 +124,7 @@ func (d *drawing) keyRow(id string, k *metrics.TopKey) views.KeyRow {
 	}
 	row.TenantURL = d.s.Address("/tenants/"+row.Tenant, nil)
 	if k.Redacted {
-		return row // the value is unknown
+		return row // the tenant does not store values, so there is no page for this key
 	}
 	row.URL = web.AppendQuery(d.s.Address("/tenants/"+row.Tenant+"/usage/"+url.PathEscape(k.Policy), nil), page)
 	if id == "limited" {
@@ -184,8 +185,8 @@ func (d *drawing) routes() *views.RouteTable {
 	return t
 }
 
-// stamp returns the time of a cell of the heat map, in the time zone of t. Its precision depends on
-// the length of the cell.
+// stamp returns the time of a cell of the heat map as text, in the time zone of t. The text has
+// the time of the day only if cells are shorter than a day.
 func stamp(t time.Time, step time.Duration) string {
 	switch {
 	case step >= web.Day:
@@ -196,7 +197,8 @@ func stamp(t time.Time, step time.Duration) string {
 	return t.Format("15:04")
 }
 
-// retryAfter returns the histogram of the retry times of denied requests.
+// retryAfter returns the histogram of retry times: how many denied requests were told to wait
+// how long.
 func (d *drawing) retryAfter() *views.Bars {
 	h := &d.o.RetryAfter
 	b := &views.Bars{
@@ -210,7 +212,8 @@ func (d *drawing) retryAfter() *views.Bars {
 		b.Bars = append(b.Bars, views.Bar{Label: wait.Label, Edge: wait.Edge, URL: d.denials(url.Values{"wait": {wait.Name}})})
 	}
 	for _, bucket := range h.Buckets {
-		// The middle stands for the bucket, which is narrower than these buckets.
+		// The bucket in the database is narrower than a bar of the histogram. Its middle
+		// decides the bar.
 		value, place := time.Duration((bucket.From+bucket.To+1)/2)*time.Millisecond, 0
 		for value > requests.Waits[place].To {
 			place++

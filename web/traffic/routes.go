@@ -1,5 +1,5 @@
-// Package traffic serves the pages about counted requests: the overview, a tenant's
-// usage, and one counted key.
+// Package traffic serves the pages about counted requests: the overview of all tenants, the
+// usage of one tenant, and the usage of one counted key.
 package traffic
 
 import (
@@ -16,18 +16,18 @@ import (
 	"github.com/headgate/headgate/web/requests"
 )
 
-// Config of the pages. Every field is needed.
+// Config has what the pages need. Every field is required.
 type Config struct {
 	Tenants    *tenants.Service
 	Exceptions *exceptions.Service
-	// Analytics reads the counts. Usage reads what tenants and keys have left.
+	// Analytics reads the stored counts. Usage reads the remaining quota of tenants and keys.
 	Analytics *metrics.Analytics
 	Usage     *usage.Service
-	// Events, Alerts and Nodes have the events that charts mark.
+	// Events, Alerts and Nodes supply the events that the charts mark.
 	Events audit.EventStore
 	Alerts *alerts.Service
 	Nodes  *nodes.Service
-	// Snapshot is in force on this node.
+	// Snapshot returns the compiled plans and tenants that this node uses.
 	Snapshot func() *snapshot.Snapshot
 }
 
@@ -39,7 +39,7 @@ type pages struct {
 	nodes     nodeCache
 }
 
-// Routes returns the rows of the pages.
+// Routes returns the routes of the pages, for the router.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const all, own = accounts.TenantsList, accounts.TenantRead
 	const tenant = web.TenantPath

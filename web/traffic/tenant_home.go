@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// leftEvery is how often a live page reads the limiter.
+// leftEvery is how often a live page of a tenant reads the remaining quota.
 const leftEvery = 2 * time.Second
 
 // tenantHome is GET /tenants/{tenant}.
@@ -50,7 +50,7 @@ func (w *pages) tenantHome(c echo.Context) error {
 	}
 	setChoiceFault(&v.Traffic, fault)
 	if v.Traffic.Empty != nil {
-		named := "" // members of the tenant use its key, which names the tenant
+		named := "" // members of a tenant use a key of that tenant, so the request need not name the tenant
 		if !isMember(c) {
 			named = t.Slug
 		}
@@ -64,7 +64,7 @@ func (w *pages) tenantHome(c echo.Context) error {
 	p := w.Page(c, t.Name)
 	p.Crumbs = w.TenantCrumbs(c, "")
 	if len(p.Crumbs) == 1 {
-		p.Crumbs = nil // only the title
+		p.Crumbs = nil // the page has no breadcrumbs, only the title
 	}
 	p.Charts, p.Live = true, trafficLive(s, path+"/live", also, v.Traffic)
 	status := http.StatusOK
@@ -74,7 +74,7 @@ func (w *pages) tenantHome(c echo.Context) error {
 	return w.Render(c, status, views.TenantHomePage(p, v))
 }
 
-// tenantLive is the stream of the page.
+// tenantLive is GET /tenants/{tenant}/live: it streams the updates of the page of a tenant.
 func (w *pages) tenantLive(c echo.Context) error {
 	t := web.TenantOf(c)
 	s := w.TimeRange(c)
@@ -97,12 +97,13 @@ func (w *pages) tenantLive(c echo.Context) error {
 	})
 }
 
-// inPlace reports whether an error of usage replaces the usage, and not the page.
+// inPlace reports whether the page shows an error only in the place of the remaining quota.
+// With other errors, the whole page fails.
 func inPlace(err error) bool {
 	return problem.Is(err, problem.Unavailable) || problem.Is(err, problem.NotFound)
 }
 
-// left returns the remaining quota of the tenant of the path, and the version of its plan.
+// left returns the remaining quota of the tenant in the URL, and the version of its plan.
 func (w *pages) left(c echo.Context) (views.Left, string, error) {
 	t := web.TenantOf(c)
 	u, err := w.cfg.Usage.Tenant(c.Request().Context(), t.ID)
@@ -120,7 +121,7 @@ func (w *pages) left(c echo.Context) (views.Left, string, error) {
 	return l, version, nil
 }
 
-// leftOf returns the remaining quota of a tenant.
+// leftOf returns the view of the remaining quota of a tenant, or of the error err.
 func (w *pages) leftOf(ctx context.Context, t tenants.Tenant, u usage.Usage, err error) views.Left {
 	switch {
 	case problem.Is(err, problem.NotFound):
@@ -145,7 +146,8 @@ func (w *pages) leftOf(ctx context.Context, t tenants.Tenant, u usage.Usage, err
 	return l
 }
 
-// nearestLimits is how many limits the page of a tenant shows first.
+// nearestLimits is the number of limits at the top of a tenant's page: those with the least
+// remaining quota.
 const nearestLimits = 3
 
 func nearLimit(t tenants.Tenant, n *usage.NearLimit) views.NearLimit {
@@ -161,7 +163,8 @@ func nearLimit(t tenants.Tenant, n *usage.NearLimit) views.NearLimit {
 	return v
 }
 
-// crowded warns about a tenant that has, or nearly has, as many counters as it may have.
+// crowded returns a warning if a tenant has, or nearly has, the maximum number of counters.
+// Otherwise it returns "".
 func crowded(c *usage.Counters) string {
 	switch {
 	case c.Full:
@@ -226,7 +229,8 @@ func leftKey(ctx context.Context, t tenants.Tenant, p *usage.PolicyUsage, i int)
 	return v
 }
 
-// hashes returns the shortened hashes of a key whose values are not kept.
+// hashes returns the shortened hashes of a key. A tenant with redact_values stores hashes
+// instead of values.
 func hashes(key []enforcement.KeyPart) []string {
 	var list []string
 	for _, part := range key {
@@ -269,7 +273,8 @@ func leftLimit(l *usage.LimitUsage, pace *usage.Pace) views.LeftLimit {
 	return v
 }
 
-// leftPlaces completes leftLimit for a concurrency limit, which a pace does not use up.
+// leftPlaces completes the view of a concurrency limit, which limits how many requests run at
+// the same time. Its remaining quota is the number of free places.
 func leftPlaces(v views.LeftLimit, l *usage.LimitUsage) views.LeftLimit {
 	switch {
 	case l.Remaining == 0:
@@ -285,7 +290,8 @@ func leftPlaces(v views.LeftLimit, l *usage.LimitUsage) views.LeftLimit {
 	return v
 }
 
-// paceWords returns a pace: "83 per minute", "80 to 83 per minute".
+// paceWords returns the current rate of requests as text, such as "83 per minute" or "80 to 83
+// per minute".
 func paceWords(p *usage.Pace) string {
 	most := p.PerMinute + p.RefusedPerMinute
 	words := rateWords(most)
@@ -302,7 +308,7 @@ func rateWords(f float64) string {
 	return views.Count(int64(f + 0.5)).Text
 }
 
-// besides returns the exceptions in force.
+// besides returns the overrides, blocks and list entries of a tenant that apply now.
 func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, error) {
 	now := w.Now()
 	overrides, err := w.cfg.Exceptions.Overrides(ctx, t.ID, web.CountedExceptions)
@@ -341,7 +347,7 @@ func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, 
 				Text:  strconv.Itoa(web.MaxCountedExceptions) + "+",
 				Exact: "more than " + strconv.Itoa(web.MaxCountedExceptions),
 			}, "only the newest are counted"
-			next = time.Time{} // of those that were not read, the end is unknown
+			next = time.Time{} // not all were read, so the next end is unknown
 		case n > 0:
 			b.Text = "no end"
 		}
@@ -353,8 +359,8 @@ func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, 
 	return list, nil
 }
 
-// inForce returns how many have not ended, and the next end. The end is zero if none
-// ends.
+// inForce returns how many exceptions have not ended, and when the next of them ends. next is
+// zero if none of them ends.
 func inForce(ends []time.Time, now time.Time) (n int, next time.Time) {
 	for _, end := range ends {
 		if end.IsZero() {
@@ -371,7 +377,8 @@ func inForce(ends []time.Time, now time.Time) (n int, next time.Time) {
 	return n, next
 }
 
-// tenantCSV is GET /tenants/{tenant}/usage.csv: every policy by hour.
+// tenantCSV is GET /tenants/{tenant}/usage.csv. The file has the counts of every policy in
+// every hour.
 func (w *pages) tenantCSV(c echo.Context) error {
 	ctx, t := c.Request().Context(), web.TenantOf(c)
 	s := w.TimeRange(c)
