@@ -217,9 +217,9 @@ func (a *API) GetTopKeys(ctx context.Context, r GetTopKeysRequestObject) (GetTop
 	return out, err
 }
 
-// showTopKey returns a key in the form that requests for blocks and resets use: the value of
-// each attribute, by name. If a policy counts by ip/64, the name is ip. Attributes that the
-// checks did not have are left out.
+// showTopKey converts a counted key to the JSON of the API: a map from attribute names to values.
+// Requests for blocks and resets accept the same map. For a policy that counts by ip/64, the name
+// is ip. Attributes that the checks did not have are left out.
 func showTopKey(who caller, k *metrics.TopKey) TopKey {
 	out := TopKey{
 		Tenant: who.slugOf(k.Tenant), Policy: k.Policy, Key: make(map[string]string, len(k.Names)),

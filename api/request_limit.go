@@ -34,7 +34,7 @@ type requestLimit struct {
 	denied  *atomic.Int64
 }
 
-// The names of the attributes by which requests are counted.
+// The limits of requests to the API count by these two attributes.
 const (
 	byAPIKey  = "key"
 	byFailure = "failed" // set for a request without a key that is valid for its address

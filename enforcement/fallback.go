@@ -100,8 +100,9 @@ func (e *Engine) startShare(s *Subject, local, shared *Charge, nodes int) {
 	}
 }
 
-// takeLocal decides items together with the local limiter. spans has for each item the
-// range of its charges in the request, one charge for each limit. units is Outcome.Units.
+// takeLocal decides items with the local limiter, in one request. The request has one charge
+// for each limit. spans has, for each item, the range of its charges in the request. units is the
+// number of units that the limiter charged in mode TakeUpTo.
 func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, spans []span) (units int64) {
 	forced := request.Mode == Force
 	outcomes := make([]Outcome, 1)

@@ -75,7 +75,8 @@ type ReservedLimit struct {
 type reservationData struct {
 	ID    string           `json:"id"`
 	State ReservationState `json:"state"`
-	// Attributes are those that determine the numbers and costs of the limits.
+	// Attributes are the attributes of the check from which the quotas and costs of its limits
+	// are computed.
 	Attributes []Attribute `json:"attributes,omitempty"`
 	// Request is a hash of the settle that ended the reservation.
 	Request []byte           `json:"request,omitempty"`

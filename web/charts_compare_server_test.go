@@ -26,8 +26,8 @@ const comparedChart = `new Promise((done) => {
 	look();
 })`
 
-// Issue 13, 2: the time before is drawn as lines over the areas. Each line has another pattern of dashes. The lines are not stacked.
-func TestChartsDrawTheTimeBefore(t *testing.T) {
+// Issue 13, 2: the previous period is drawn as lines over the areas. Each line has another pattern of dashes. The lines are not stacked.
+func TestChartsDrawThePreviousPeriod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish("busy", busyPlan(), "acme")

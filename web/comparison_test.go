@@ -29,8 +29,8 @@ func chartRows(t *testing.T, page reply, id string) (rows []string) {
 	return rows
 }
 
-// Issue 13, 2: compare=1 draws the time before into the charts of requests and of the 429 rate, in steps and in the table.
-func TestChartsCompareWithTheTimeBefore(t *testing.T) {
+// Issue 13, 2: compare=1 draws the previous period into the charts of requests and of the 429 rate, in steps and in the table.
+func TestChartsCompareWithThePreviousPeriod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish("busy", busyPlan(), "acme")

@@ -43,8 +43,8 @@ func (t *target) met(v float64) bool {
 	return v <= t.goal
 }
 
-// at returns a function for a target: the ratio of the measurement v between the services name
-// and base with a number of connections.
+// at returns a function that computes a target: the measurement v of the service name, divided by
+// that of the service base. Both are measured with the same number of connections.
 func at(connections int, v value, name, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.http[connections], v, name, base, ratio) }
 }

@@ -143,8 +143,8 @@ func (j *Journal) takeOthers(ctx context.Context, requests []enforcement.Request
 	}
 }
 
-// note keeps the states of the durable counters in the outcome of a request. It reports whether
-// there is such a counter.
+// note stores the new states of the durable counters that a request charged, until the journal
+// writes them to the database. It reports whether the request charged a durable counter.
 func (j *Journal) note(r *enforcement.Request, o *enforcement.Outcome) (durable bool) {
 	if o.Verdict != enforcement.Granted && o.Verdict != enforcement.Refused || o.Replayed || r.Mode == enforcement.Peek {
 		return false

@@ -68,7 +68,7 @@ func (m *memory) shard(key *enforcement.Key) *shard {
 	return &m.shards[h*0x9e3779b97f4a7c15>>58]
 }
 
-// note keeps the state of a counter, which it had at the time at.
+// note stores the state that a counter had at the time at.
 func (m *memory) note(key enforcement.Key, meter *enforcement.Meter, rev int64, s *enforcement.State, at int64) {
 	sh := m.shard(&key)
 	now := numbers{s.Rev, s.A, s.B, s.T}

@@ -87,9 +87,9 @@ func (v *live) boundOf(t *tenantKeys) int64 {
 	return max(int64(min(float64(t.bound), v.memory.share()/weight)), 1)
 }
 
-// roomOf returns the maximum number of keys of a limit. The keys of the tenant's other limits
-// reduce it, by the tenant's bound and by the tenant's share of the memory. The caller must
-// hold v.mu.
+// roomOf returns how many keys a limit may have. Two bounds apply to all limits of a tenant
+// together: the maximum number of keys, and the tenant's share of the memory of Redis. The keys
+// of the other limits therefore reduce the result. The caller must hold v.mu.
 func (v *live) roomOf(k *limitKeys) int64 {
 	t := k.tenant
 	free := (v.memory.share() - float64(t.bytes-k.bytes)) / float64(k.weight)

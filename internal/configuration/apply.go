@@ -275,7 +275,7 @@ func (a *application) overrides(ctx context.Context, at string, t tenants.Tenant
 	return nil
 }
 
-// A fate says what happens to an existing object.
+// A fate is what apply does with an existing object.
 type fate int
 
 const (
@@ -284,9 +284,9 @@ const (
 	replaced             // a new object from the document replaces it
 )
 
-// removeUnless deletes an existing object unless its fate f is kept. If the object is unwanted,
-// removeUnless only reports it, unless Options.Prune is set. pointer and is describe the object
-// in the result.
+// removeUnless deletes an existing object if its fate f is replaced, or if it is unwanted and
+// Options.Prune is set. It reports an unwanted object also without Prune. pointer and is describe
+// the object in the report.
 func (a *application) removeUnless(pointer string, f fate, is any, remove func() error) error {
 	switch f {
 	case kept:

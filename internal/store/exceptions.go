@@ -40,7 +40,8 @@ type stamps struct {
 	revision           *int64
 }
 
-// An exception has the fields of a row that its audit line and its tombstone need.
+// An exception has the columns of an override, block or list entry that are written to the audit
+// log when the row changes, and to the table of deleted rows.
 type exception struct {
 	id, tenantID string
 	name         string // in the audit log

@@ -292,8 +292,8 @@ func (w *pages) createKey(c echo.Context, f url.Values) error {
 	})
 }
 
-// costOf returns the maximum cost that was entered in the form. For text that is not a number,
-// it returns -1, which the service rejects.
+// costOf returns the maximum cost of an API key from the form. If the text is not a number, it
+// returns -1, which the service rejects.
 func costOf(f url.Values) int64 {
 	text := strings.ReplaceAll(strings.TrimSpace(f.Get("max_cost")), ",", "")
 	if text == "" {

@@ -90,7 +90,7 @@ func (d *drawing) choices() *views.ChartChoices {
 	}
 	choices := &views.ChartChoices{Compare: []views.RangeLink{
 		link("nothing", "Only the time of the page", compareParam, ""),
-		link("the time before", "Lines show the time of the same length before", compareParam, "1"),
+		link("the previous period", "Lines show the period of the same length before this one", compareParam, "1"),
 	}}
 	if d.also.Get("policy") != "" || d.also.Get("route") != "" {
 		return choices

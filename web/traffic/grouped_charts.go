@@ -34,7 +34,7 @@ func (d *drawing) requestsGrouped() views.Chart {
 		c.Summary += " A request counts for each policy that applies to it."
 	}
 	if d.comparing {
-		c.Summary += " The chart of the 429 rate shows the time before."
+		c.Summary += " The chart of the 429 rate shows the previous period."
 	}
 	return c
 }

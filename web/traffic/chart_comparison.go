@@ -54,7 +54,7 @@ func (d *drawing) compared() string {
 	case !d.comparing:
 		return ""
 	case len(d.past) == 0:
-		return " The counts of the time before are kept only in longer steps, so that they are not drawn."
+		return " The counts of the previous period are stored only in longer steps, so they are not drawn."
 	}
 	t := &d.o.past
 	return " Lines show " + web.SpanWords(t.From, t.From.Add(min(d.o.shift, t.To.Sub(t.From))), d.s.In(time.Time{}).Location()) + "."
