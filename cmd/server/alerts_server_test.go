@@ -68,8 +68,8 @@ func (h *hook) received(prefix string) (list []string) {
 	return list
 }
 
-// Of three nodes, one evaluates. It is killed, and another one evaluates the next alert.
-// Every alert has one message.
+// One of three nodes evaluates the alert rules. When it is killed, another node evaluates the
+// next alert. Each alert sends one message.
 func TestAlertsSurviveTheirNode(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 3, map[string]string{"HEADGATE_WEBHOOK_NETWORKS": "127.0.0.0/8"})

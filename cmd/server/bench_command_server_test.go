@@ -21,16 +21,15 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// BenchmarkCheckHTTP measures POST /v1/check over loopback, in both modes,
-// beside a no-op echo handler that reads the body and answers as many bytes.
-// The contenders take turns, a fifth of a second each, and what counts is the
-// median over the rounds of the ratio within one round: the machine is noisy,
-// and what is noise now is noise for all of them.
+// BenchmarkCheckHTTP measures POST /v1/check over loopback, with Redis and in process. The
+// baseline is an echo handler without work that reads the body and answers with the same number
+// of bytes. The variants run in turns of a fifth of a second. The metrics are medians of ratios
+// within one round, so that other load of the machine affects both sides of a ratio.
 //
-//	req/s          of the contender, median
-//	x-noop         of the no-op's req/s in the same round, median
-//	x-plain        req/s of the same checks without a key, divided by those with a new
-//	               Idempotency-Key each, in the same round; median
+//	req/s    requests per second of the variant
+//	x-noop   divided by the requests per second of the baseline in the same round
+//	x-plain  requests per second of the same checks without an Idempotency-Key, divided by
+//	         those with a new Idempotency-Key each, in the same round
 func BenchmarkCheckHTTP(b *testing.B) {
 	embedded := start(b, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(b.TempDir()), "HEADGATE_LOG_LEVEL": "error", "HEADGATE_MAX_IDEMPOTENCY_KEYS": "1000000000"})
 	shared := start(b, map[string]string{
@@ -67,12 +66,12 @@ func BenchmarkCheckHTTP(b *testing.B) {
 					b.ReportMetric(median(ratios), c.name+"-x-plain")
 				}
 			}
-			b.ReportMetric(0, "ns/op") // a round, which says nothing
+			b.ReportMetric(0, "ns/op") // hide the time per round, which has no meaning
 		})
 	}
 }
 
-// idempotent is the header of a check with a new key.
+// idempotent is the header Idempotency-Key with a new value for each check.
 const idempotent = "\r\nIdempotency-Key: " + load.KeyPlace + "-" + load.KeyPlace
 
 func median(values []float64) float64 {
@@ -80,7 +79,8 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// prepareBench publishes a plan that admits everything and returns the header of a key.
+// prepareBench publishes a plan whose limits deny nothing. It returns the header with the API
+// key.
 func prepareBench(b *testing.B, node *running) string {
 	operator := node.await(node.out, operatorKeyLine)[1]
 	made := call(b, operator, "POST", node.origin+"/v1/plans",
@@ -92,7 +92,8 @@ func prepareBench(b *testing.B, node *running) string {
 	return "Authorization: Bearer " + key.Token
 }
 
-// serveNoop is the baseline: the same router, the body read, a constant answer.
+// serveNoop starts the baseline: the same router, with a handler that reads the body and sends
+// a constant response.
 func serveNoop(b *testing.B) string {
 	e := echo.New()
 	answer := bytes.Repeat([]byte("x"), 430)
@@ -114,8 +115,8 @@ func serveNoop(b *testing.B) string {
 
 type contender struct{ name, addr, header string }
 
-// rate is how many requests a second the contender answers to closed-loop
-// connections, with 10,000 keys at random.
+// rate returns the requests per second of a variant. Each connection sends the next request
+// when it has received the previous response. The requests use 10,000 keys in random order.
 func (c contender) rate(b *testing.B, connections int, d time.Duration) float64 {
 	result, err := load.Run(b.Context(), load.Config{
 		Dial: func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", c.addr) },

@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// benchedNode is a node whose tenant bench may do 40 checks with GET a user and
-// an hour, and any number with another method.
+// benchedNode starts a node with the tenant bench. Each user of the tenant may send 40 checks
+// with GET per hour, and any number with other methods.
 func benchedNode(t *testing.T) (node *running, key string) {
 	t.Helper()
 	node = start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_LOG_LEVEL": "error"})
@@ -34,7 +34,7 @@ func benchedNode(t *testing.T) (node *running, key string) {
 	return node, made2.Token
 }
 
-// printed is a number of a bench's report.
+// printed returns the number with a name in the report of headgate bench.
 func printed(t *testing.T, report, name string) float64 {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` +([0-9.]+)`).FindStringSubmatch(report)
@@ -123,7 +123,7 @@ func TestBenchRefusesWhatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	node, key := benchedNode(t)
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 && r.Header.Get("User-Agent") == "" { // the load, not the first check
+		if r.ContentLength != 0 && r.Header.Get("User-Agent") == "" { // a request of the load, and not the first check
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 		fmt.Fprint(w, `{"allowed":true,"limits":[]}`)
@@ -183,11 +183,12 @@ func TestSizing(t *testing.T) {
 		"with p50 3.00 ms;":         (&benchCommand{}).sizing(result(load.Counts{Allowed: 99}, 0), 4000, true), // too few for a p99
 		"All nodes share one Redis": (&benchCommand{}).sizing(result(good, 0), 4000, true),
 		"leave out --rate":          (&benchCommand{Rate: 100}).sizing(result(good, 0), 100, true),
-		"plan 143,":                 (&benchCommand{Rate: 1000}).sizing(result(good, 5), 100, true), // more was due than it carries
-		"No sizing: a peek":         (&benchCommand{Mode: "peek"}).sizing(result(good, 0), 100, true),
-		"No sizing: not":            (&benchCommand{}).sizing(result(load.Counts{Allowed: 10, Unavailable: 1}, 0), 100, true),
-		"No sizing: no limit":       (&benchCommand{}).sizing(result(good, 0), 100, false),
-		"No sizing: 7 checks were":  (&benchCommand{}).sizing(result(load.Counts{Allowed: 100, Denied: 7}, 0), 100, true),
+		// The load had more checks than the node can decide.
+		"plan 143,":                (&benchCommand{Rate: 1000}).sizing(result(good, 5), 100, true),
+		"No sizing: a peek":        (&benchCommand{Mode: "peek"}).sizing(result(good, 0), 100, true),
+		"No sizing: not":           (&benchCommand{}).sizing(result(load.Counts{Allowed: 10, Unavailable: 1}, 0), 100, true),
+		"No sizing: no limit":      (&benchCommand{}).sizing(result(good, 0), 100, false),
+		"No sizing: 7 checks were": (&benchCommand{}).sizing(result(load.Counts{Allowed: 100, Denied: 7}, 0), 100, true),
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q does not say %q", got, want)
@@ -197,8 +198,8 @@ func TestSizing(t *testing.T) {
 
 func terminalTo(out io.Writer) cli.Terminal { return cli.Terminal{Stdout: out, Stderr: io.Discard} }
 
-// The latencies of decided checks and of 503s are apart, and a quantile that
-// would be the maximum is not printed.
+// The report has separate latencies for decided checks and for checks with status 503. It does
+// not print a percentile that would be the maximum.
 func TestBenchReport(t *testing.T) {
 	t.Parallel()
 	r := &load.Result{Elapsed: time.Second, Counts: load.Counts{Allowed: 1000, Unavailable: 99}}

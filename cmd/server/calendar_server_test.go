@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// Nodes whose hosts have other time zones charge one window and name one end of it.
+// Nodes on hosts with different time zones charge the same window and return the same end of
+// it.
 func TestNodesOfTwoTimeZones(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{

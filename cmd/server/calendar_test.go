@@ -13,8 +13,9 @@ import (
 	"github.com/headgate/headgate/internal/cli"
 )
 
-// A limit of 10,000 a month from the 15th in Berlin, over REST: headers, explain, usage,
-// and an override. A change of the time zone keeps what was used.
+// A policy limits requests to 10,000 per month in Berlin, from the 15th. The test checks the
+// headers, explain, usage, and an override. After a change of the time zone, the used units are
+// still used.
 func TestCalendarQuota(t *testing.T) {
 	t.Parallel()
 	const bootstrap = "bootstrap-0123456789-0123456789-0123456789"
@@ -67,7 +68,7 @@ func TestCalendarQuota(t *testing.T) {
 	}
 }
 
-// The session of docs/algorithms.md prints what that page says.
+// The commands in docs/algorithms.md print what that page shows.
 func TestCalendarSessionOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	const page = "../../docs/algorithms.md"
@@ -87,7 +88,7 @@ func TestCalendarSessionOfTheDocuments(t *testing.T) {
 	}
 }
 
-// A binary needs no zone files of its host.
+// The binary contains the time zone database, so the host needs no zone files.
 func TestZonesAreInTheBinary(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("main.go")

@@ -24,7 +24,7 @@ import (
 
 // A step of a transcript is one call of headgate.
 type cliStep struct {
-	args  string // split at spaces; ' quotes
+	args  string // arguments, separated by spaces; single quotes group words
 	stdin string
 	exit  int
 }
@@ -537,7 +537,7 @@ func TestSuggestions(t *testing.T) {
 	}
 }
 
-// docs/cli.md lists every command and exit code as they are.
+// docs/cli.md lists every command and every exit code correctly.
 func TestCLIPage(t *testing.T) {
 	t.Parallel()
 	const path, begin = "../../docs/cli.md", "<!-- go test ./cmd/server -run CLIPage -update writes the rest of this page -->\n"

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The client is the last address that is none of a trusted network, in every form in
-// which proxies write it.
+// The client is the last address that is not in a trusted network. The test uses every form in
+// which proxies write addresses.
 func TestClientAddress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

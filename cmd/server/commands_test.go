@@ -21,7 +21,7 @@ func command(t *testing.T, settings map[string]string, stdin string, args ...str
 	return out.String(), err
 }
 
-// must is command for those that have to succeed.
+// must runs a command and fails the test if the command fails.
 func must(t *testing.T, settings map[string]string, args ...string) string {
 	t.Helper()
 	out, err := command(t, settings, "", args...)
@@ -31,7 +31,7 @@ func must(t *testing.T, settings map[string]string, args ...string) string {
 	return out
 }
 
-// An operator key is created and revoked while a node serves. The node learns of both.
+// An operator key that is created or revoked with a command takes effect on a running node.
 func TestKeyCommands(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}
@@ -207,7 +207,7 @@ func TestDryRuns(t *testing.T) {
 	fails("no such file", "backup", filepath.Join(folder, "none", "copy.db"), "--dry-run")
 }
 
-// The schema is looked at beside a serving node, and never taken from under it.
+// The commands about the database schema can show it while a node runs, and do not change it.
 func TestMigrateCommands(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}
@@ -298,7 +298,7 @@ func TestVersionAndHealthcheck(t *testing.T) {
 	}
 }
 
-// scenario and played are the example of the design, to the byte.
+// scenario and played are the input and the output of the example in the design.
 const (
 	scenario = `{"id": "a", "start_ms": 0, "limits": [{"name": "m", "algorithm": "fixed_window", "quota": 10, "window_ms": 60000, "anchor": "first_hit"}],` +
 		` "steps": [{"at_ms": 45000, "op": "check", "cost": 1, "repeat": 1, "key": "k"}]}` + "\n"

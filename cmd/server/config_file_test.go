@@ -20,7 +20,8 @@ func configFile(t *testing.T, text string) string {
 	return path
 }
 
-// A node serves with the settings of a file. Variables win over the file, and flags over both.
+// A node uses the settings in a configuration file. Environment variables override the file,
+// and flags override both.
 func TestServeWithConfig(t *testing.T) {
 	t.Parallel()
 	path := configFile(t, "$schema: https://limits.example.com/docs/settings.schema.json\ndatabase_url: "+sqliteIn(t.TempDir())+

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/connlimit"
 )
 
-// The limit of connections leaves files for everything else.
+// The default limit of connections leaves enough file descriptors for everything else.
 func TestConnectionLimits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -35,8 +35,8 @@ func TestConnectionLimits(t *testing.T) {
 	}
 }
 
-// Connections that send nothing keep no client out, and health answers while all
-// others are in use.
+// Connections that send nothing do not prevent other clients from connecting. Health checks are
+// answered while all connections are in use.
 func TestSilentConnectionsKeepNoClientOut(t *testing.T) {
 	t.Parallel()
 	node := start(t, map[string]string{
@@ -91,8 +91,9 @@ func TestSilentConnectionsKeepNoClientOut(t *testing.T) {
 	node.await(node.logs, regexp.MustCompile("the connections are at their limit"))
 }
 
-// A body ends within 10 s, in one piece and in chunks, and a chunk that is larger
-// than any body at its size line.
+// A node ends the request if the body has not arrived within 10 s, with and without chunked
+// encoding. It rejects a chunk that is larger than the largest allowed body as soon as it has
+// read the size of the chunk.
 func TestBodiesEnd(t *testing.T) {
 	t.Parallel()
 	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap})

@@ -35,11 +35,11 @@ func (l *ledger) note(tenant, reason string) {
 	l.answers[tenant]["requests"]++
 }
 
-// reasons are the names that the counts of one tenant have on the wire, where
-// they are not the reasons' own.
+// reasonColumns maps a reason to the name of its count in the API, if that differs from the
+// reason.
 var reasonColumns = map[string]string{"no_policy": "allowed_no_policy"}
 
-// check asks one node and notes the answer.
+// check sends a check to one node and records the decision in the ledger.
 func (l *ledger) check(t *testing.T, origin, tenant, body string) {
 	t.Helper()
 	a, err := tryCall(t.Context(), bootstrap, "POST", origin+"/v1/check", body)
@@ -54,7 +54,8 @@ func (l *ledger) check(t *testing.T, origin, tenant, body string) {
 	l.note(tenant, v.Reason)
 }
 
-// counted is the total that a node's analytics gives; tenant "" is all.
+// counted returns the counts of a tenant from a node's analytics API. If tenant is "", it
+// returns the counts of all tenants.
 func counted(t *testing.T, origin, tenant string, from time.Time) map[string]int64 {
 	t.Helper()
 	query := url.Values{"from": {from.Add(-time.Minute).UTC().Format(time.RFC3339)}}
@@ -72,7 +73,7 @@ func counted(t *testing.T, origin, tenant string, from time.Time) map[string]int
 	a.into(t, &traffic)
 	total, sum := map[string]int64{}, int64(0)
 	for name, n := range traffic.Total {
-		total[name], _ = n.Int64() // limited_rate is none
+		total[name], _ = n.Int64() // limited_rate is not a count
 	}
 	for _, p := range traffic.Points {
 		n, _ := p.Counts["requests"].Int64()
@@ -84,7 +85,7 @@ func counted(t *testing.T, origin, tenant string, from time.Time) map[string]int
 	return total
 }
 
-// settled waits until a node's counts are the ledger's.
+// settled waits until the counts of a node equal those of the ledger.
 func (l *ledger) settled(t *testing.T, origin string, from time.Time) {
 	t.Helper()
 	all := int64(0)
@@ -113,7 +114,7 @@ const countedPolicies = `[
 	{"slug": "per-user", "match": {"path": "/v1/items/*"}, "count_by": ["user"], "limits": [{"algorithm": "fixed_window", "quota": 5, "window": "1d"}]},
 	{"slug": "strict", "match": {"path": "/v1/strict"}, "count_by": ["user"], "missing": "deny", "limits": [{"algorithm": "token_bucket", "quota": 2, "window": "1d"}]}]`
 
-// load asks all nodes from several clients at once.
+// load sends checks from several clients to all nodes at the same time.
 func (l *ledger) load(t *testing.T, nodes []*process, tenants []string, clients, checks int) {
 	t.Helper()
 	var wait sync.WaitGroup
@@ -135,8 +136,8 @@ func (l *ledger) load(t *testing.T, nodes []*process, tenants []string, clients,
 	wait.Wait()
 }
 
-// What three nodes count together is exactly what their clients were answered,
-// by tenant and reason, and every node says so.
+// The counts of three nodes equal the decisions that their clients received, by tenant and
+// reason. Every node returns the same counts.
 func TestFleetCountsEveryDecisionOnce(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 3, nil)
@@ -151,7 +152,7 @@ func TestFleetCountsEveryDecisionOnce(t *testing.T) {
 	for _, node := range f.nodes {
 		l.settled(t, node.origin, from)
 	}
-	// Peeks count nowhere.
+	// Peeks are not counted.
 	call(t, bootstrap, "POST", f.nodes[0].origin+"/v1/check", `{"tenant": "acme", "mode": "peek"}`).want(t, 200)
 	l.load(t, f.nodes, tenants[:1], 1, 10)
 	l.settled(t, f.nodes[1].origin, from)
@@ -197,7 +198,7 @@ func TestCountsSurviveTheirNode(t *testing.T) {
 	f.publish("plan", countedPolicies)
 	f.tenant("acme", "plan")
 	var l ledger
-	for range 3 { // SIGTERM, right behind the last answer
+	for range 3 { // SIGTERM right after the last response
 		l.load(t, []*process{node}, []string{"acme"}, 4, 50)
 		if err := node.command.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)

@@ -15,11 +15,11 @@ import (
 	chromium "github.com/headgate/headgate/internal/servertest/browser"
 )
 
-// printedKey is a tenant's key as a page shows it.
+// printedKey matches a tenant's API key on a page.
 var printedKey = regexp.MustCompile(`hg_tn_[0-9A-Za-z]+`)
 
-// A walker uses the dashboard as a person does: it fills in forms by their
-// names and presses buttons by their words.
+// A walker uses the dashboard like a person: it fills in fields by their names and presses
+// buttons by their texts.
 type walker struct {
 	*chromium.Browser
 	t      *testing.T
@@ -39,8 +39,8 @@ func (w *walker) open(path string) {
 	}
 }
 
-// fill sets fields of the form in the page: name and value in turn. A radio
-// button and a check box are chosen by their values; "on" and "" for a box.
+// fill sets fields of the form on the page. pairs has names and values in turn. The value
+// selects a radio button. For a check box, "on" checks it and "" clears it.
 func (w *walker) fill(pairs ...string) {
 	w.t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -91,28 +91,28 @@ func (w *walker) sees(words ...string) {
 	}
 }
 
-// comes waits until the page, which stays open, shows the words: it is live.
+// comes waits until the page shows the words without being loaded again.
 func (w *walker) comes(selector, words string) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprintf("%s shows %q", w.Title(), words), func() bool { return strings.Contains(w.Text(selector), words) })
 }
 
-// The way of somebody new through the whole product, in a real browser: set it
-// up, make a plan, try it, publish it, make a tenant and a key, see a refusal as
-// it happens, understand it, lift it, and show a tenant its own.
+// A new user does everything in a real browser: set up, create a plan, try it, publish it,
+// create a tenant and an API key, see a denial, find its reason, raise the limit for one user,
+// and show a member only their tenant.
 func TestDashboardWalk(t *testing.T) {
 	t.Parallel()
 	node := launch(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_SAMPLE": "false"}).serving()
 	setup := node.await(node.out, setupLink)[1]
 	w := walk(t, node.origin)
 
-	// Set-up, which signs in.
+	// The set-up page, which also signs in.
 	w.open(setup)
 	w.fill("email", "ada@example.com", "name", "Ada Lovelace", "password", ownerPassword)
 	w.press("Create the first account", 200)
 	w.sees("Overview", "Create a tenant")
 
-	// A plan: a wrong number stands at its field, and nothing typed is lost.
+	// A wrong number in a plan has an error at its field. All entered values are kept.
 	w.open("/plans/new")
 	w.fill("name", "Starter", "slug", "Starter plan")
 	w.press("Create the plan", 422)
@@ -139,7 +139,7 @@ func TestDashboardWalk(t *testing.T) {
 	w.open("/plans/starter")
 	w.sees("3 per hour", "version 1")
 
-	// A tenant and its key, shown once.
+	// A tenant and its API key, which is shown once.
 	w.open("/tenants/new")
 	w.fill("name", "Acme Inc.", "slug", "acme", "plan", "starter")
 	w.press("Create", 200)
@@ -158,8 +158,8 @@ func TestDashboardWalk(t *testing.T) {
 	w.open("/overview?range=15m")
 	w.sees("curl", "/v1/check")
 
-	// Three requests pass and the fourth is refused, while two pages are open:
-	// both show it without being asked again.
+	// Three requests are allowed and the fourth is denied. Two open pages show the denial
+	// without being loaded again.
 	second := walk(t, node.origin)
 	cookie := chromium.Evaluate[string](w.Browser, `document.cookie`)
 	if strings.Contains(cookie, "headgate=") {
@@ -184,7 +184,7 @@ func TestDashboardWalk(t *testing.T) {
 	w.comes("main", "u1")
 	t.Logf("on Overview after %s", time.Since(asked).Round(time.Millisecond))
 
-	// Why.
+	// The page of the denial shows the reason.
 	second.open("/denials/" + decision.ID)
 	second.sees("429", "per-user", "u1", "/v1/items")
 
@@ -192,7 +192,7 @@ func TestDashboardWalk(t *testing.T) {
 	second.sees("Would be denied with 429", "per-user")
 	second.open("/denials/" + decision.ID)
 
-	// Lifted for this user, by the way that the page shows.
+	// The button on the page leads to an override for this user.
 	second.press("Override the limits", 200)
 	second.fill("factor", "2", "reason", "launch week")
 	second.press("Create the override", 200)
@@ -207,7 +207,7 @@ func TestDashboardWalk(t *testing.T) {
 	second.open("/audit")
 	second.sees("ada@example.com", "created an override of per-user")
 
-	// The tenant's own people see their own and nothing else.
+	// Members of the tenant see only their own tenant.
 	w.open("/tenants/acme/members")
 	w.fill("email", "tom@acme.example", "role", "tenant_viewer")
 	w.press("Create a link", 200)

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// interrupt ends a process as a signal does; it must end well.
+// interrupt sends the process a signal to stop. The process must exit without an error.
 func (p *process) interrupt() {
 	p.t.Helper()
 	if err := p.command.Process.Signal(os.Interrupt); err != nil {
@@ -58,8 +58,8 @@ type traffic struct {
 	}
 }
 
-// week asks a node for the traffic of eight days by the hour. Hours of a week that
-// was written at once are there when they are rolled up: soon.
+// week returns the traffic of the last eight days by hour. It waits until the hours of the
+// generated history have been rolled up.
 func (p *process) week(key, tenant string) (w traffic) {
 	p.t.Helper()
 	now := time.Now().UTC()
@@ -78,8 +78,8 @@ func (p *process) week(key, tenant string) (w traffic) {
 	return w
 }
 
-// The demo has a week of history and live traffic. A second start adds the time
-// since; a reset starts over.
+// The demo has a week of history and live traffic. A second start adds traffic for the time
+// since the first. A reset deletes everything and starts again.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -105,7 +105,7 @@ func TestDemo(t *testing.T) {
 	}
 	eventually(t, "live traffic is counted", func() bool { return node.week(key, "").Total.Requests > w.Total.Requests })
 
-	// The call that is printed does what is said of it.
+	// The printed curl command works.
 	tenant := node.await(node.out, regexp.MustCompile(`tenant key +(hg_tn_\S+) +\(tenant demo-cobalt\)`))[1]
 	for i := range 6 {
 		want := 200
@@ -121,7 +121,7 @@ func TestDemo(t *testing.T) {
 	if total := again.week(key, "").Total.Requests; total < before {
 		t.Errorf("%d requests after it was started again, %d before", total, before)
 	}
-	// A database that is being served is not deleted.
+	// A reset does not delete a database while a node uses it.
 	out, err := once(t, folder, nil, "demo", "--reset", "--addr", "127.0.0.1:0")
 	if err == nil || !strings.Contains(out, "is served by another headgate") {
 		t.Errorf("reset beside a running demo: %v\n%s", err, out)
@@ -134,8 +134,8 @@ func TestDemo(t *testing.T) {
 	fresh.interrupt()
 }
 
-// On Postgres and Redis, the demo fills an empty database and sends traffic. It is
-// refused on a database with other data.
+// On Postgres and Redis, the demo fills an empty database and sends traffic. It does not start
+// on a database with other data.
 func TestDemoOnServers(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{

@@ -59,7 +59,7 @@ func TestDemoSettings(t *testing.T) {
 	}
 }
 
-// The demo is refused on a database with other data, which stays as it is.
+// The demo does not start on a database with other data, and does not change that data.
 func TestDemoOfOtherData(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -66,8 +66,8 @@ func TestThePreviewOfTheDemoHasFigures(t *testing.T) {
 	if refused[preview.Exact] == 0 || refused[preview.Estimated] == 0 || shadow == 0 || !asked {
 		t.Errorf("refused %v, %d in shadow, one needs shadow: %t", refused, shadow, asked)
 	}
-	// The second version begins where minutes do: what is before is counted by the
-	// hour, and not replayed.
+	// Old counts are stored by hour, which a preview cannot use. The preview therefore starts
+	// later, at the first count by minute.
 	if p, err = previews.Draft(ctx, "demo-pro", now.Add(-16*time.Hour), now); err != nil || p.Clipped == "" || !p.From.Equal(now.Add(-4*time.Hour).UTC().Truncate(time.Hour)) {
 		t.Errorf("of the whole history: from %s, %q, error %v", p.From, p.Clipped, err)
 	}

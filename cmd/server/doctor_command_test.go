@@ -112,7 +112,7 @@ func TestDoctorFindsPortsThatCollide(t *testing.T) {
 	expect(t, found, "envoy-addr", statusOK, "is free")
 }
 
-// Each fault of an installation is a finding, and none hides another one.
+// Each problem of an installation is a finding of its own. One problem does not hide another.
 func TestDoctorFindsFaults(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.NotFoundHandler())

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the documents that tests compare again")
 
-// settingsPage is docs/settings.md as the flags of serve say it.
+// settingsPage generates docs/settings.md from the flags of serve.
 func settingsPage(t *testing.T) string {
 	t.Helper()
 	p := program{getenv: func(string) string { return "" }, stdin: strings.NewReader("")}
@@ -72,8 +72,8 @@ func settingsPage(t *testing.T) string {
 	return page.String()
 }
 
-// runtimeSettings are those of the Go runtime, for which a serving node has
-// defaults of its own.
+// runtimeSettings documents the environment variables of the Go runtime for which a node has
+// its own defaults.
 const runtimeSettings = `
 ## Go runtime
 
@@ -85,7 +85,8 @@ These variables are Go's own; they have no flag. The log says at the start what 
 | ¬GOMEMLIMIT¬ | 90% of the cgroup's ¬memory.max¬; without one, none | The heap at which it is collected earlier than GOGC says. |
 `
 
-// telemetrySettings are read by OpenTelemetry's rules: tracing has their tests.
+// telemetrySettings documents the environment variables of OpenTelemetry. The tests of package
+// tracing check them.
 const telemetrySettings = `
 ## OpenTelemetry
 
@@ -104,8 +105,8 @@ Tracing is off until an endpoint is set. These variables are OpenTelemetry's own
 Headers, certificates, compression and time-outs of OTEL_EXPORTER_OTLP_… and OTEL_BSP_… work as OpenTelemetry has them; the queue's length is fixed.
 `
 
-// Every setting is documented as it is; go test ./cmd/server -run Settings
-// -update writes the page again.
+// docs/settings.md documents every setting correctly. go test ./cmd/server -run Settings
+// -update writes the page.
 func TestSettingsPage(t *testing.T) {
 	t.Parallel()
 	const path = "../../docs/settings.md"
@@ -124,7 +125,7 @@ func TestSettingsPage(t *testing.T) {
 	}
 }
 
-// snippet is the first code block of a language in a document.
+// snippet returns the first code block with a language in a document.
 func snippet(t *testing.T, path, language, having string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -140,7 +141,7 @@ func snippet(t *testing.T, path, language, having string) string {
 	return ""
 }
 
-// README.md shows the call that make run prints, but for the key.
+// README.md shows the curl command that make run prints, except for the API key.
 func checkREADMECall(t *testing.T, printed, origin, key string) {
 	t.Helper()
 	var lines []string
@@ -162,7 +163,7 @@ var (
 	decisionID   = regexp.MustCompile(`("(?:decision|request)_id": ?)"[0-9a-f-]{36}"`)
 )
 
-// README.md shows the whole refusal, but for the moment and the id.
+// README.md shows the complete response to a denied check, except for the time and the ID.
 func checkREADMERefusal(t *testing.T, answered string) {
 	t.Helper()
 	read := func(text string) (status string, headers map[string]bool, body any) {

@@ -102,7 +102,8 @@ func TestDurableLimitsAfterAKill(t *testing.T) {
 		t.Errorf("%d of 160 checks passed after the reset", n)
 	}
 	f.flushed()
-	// The last flush interval is the bound: what is charged right before the kill may pass again.
+	// A node writes the states to the database at intervals. Units that are charged after the
+	// last write may be allowed again after a kill.
 	f.charge(80)
 	kill()
 	if n := f.charge(400); n < quota-240 || n > quota-160 {

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// Used units of durable limits stay used when Redis loses its data. Afterwards three nodes
-// together allow exactly the rest of the quota.
+// If Redis loses its data, the used units of durable limits stay used. Three nodes together
+// then allow exactly the rest of the quota.
 func TestDurableLimitsAfterRedisLostItsData(t *testing.T) {
 	t.Parallel()
 	const quota, first = 1200, 960

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Every answer forbids browsers to guess its type, whichever server writes it.
+// Every response has the header X-Content-Type-Options: nosniff.
 func TestNoSniff(t *testing.T) {
 	t.Parallel()
 	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap})
@@ -32,7 +32,8 @@ func TestNoSniff(t *testing.T) {
 	}
 }
 
-// With allowed hosts, a request that names another one is not served; health is.
+// If HEADGATE_ALLOWED_HOSTS is set, requests with another host are rejected. Health checks are
+// not.
 func TestAllowedHosts(t *testing.T) {
 	t.Parallel()
 	node := start(t, map[string]string{

@@ -27,7 +27,7 @@ func usageOf(domain string, allowed, denied uint64, pairs ...string) *quotav3.Ra
 	}}
 }
 
-// A quotaClient is a stream of quota.
+// A quotaClient is a gRPC stream on which Envoy reports its usage and receives its quota.
 type quotaClient struct {
 	t      testing.TB
 	stream quotav3.RateLimitQuotaService_StreamRateLimitQuotasClient
@@ -59,8 +59,8 @@ func (c quotaClient) assigned(r *quotav3.RateLimitQuotaUsageReports) (requests u
 	return 0, s.GetStrategy().(*typev3.RateLimitStrategy_BlanketRule_).BlanketRule.String()
 }
 
-// strategyOf returns the strategy that one bucket has after a response. Before a token bucket there is another strategy,
-// without which Envoy would keep the tokens of the bucket before.
+// strategyOf returns the strategy for one bucket in a response. A token bucket is preceded by
+// another strategy, because Envoy otherwise keeps the tokens of the previous bucket.
 func strategyOf(t testing.TB, r *quotav3.RateLimitQuotaResponse) *typev3.RateLimitStrategy {
 	t.Helper()
 	var last *typev3.RateLimitStrategy
@@ -77,7 +77,8 @@ func strategyOf(t testing.TB, r *quotav3.RateLimitQuotaResponse) *typev3.RateLim
 	return last
 }
 
-// An assignment is charged like the same number of checks. Requests without one are charged when Envoy reports them.
+// An assigned quota is charged like the same number of checks. Requests without an assigned
+// quota are charged when Envoy reports them.
 func TestEnvoyQuota(t *testing.T) {
 	t.Parallel()
 	node := startEnvoy(t, map[string]string{"HEADGATE_ENVOY_DOMAINS": "edge=globex, gateway=@customer"})
@@ -108,7 +109,7 @@ func TestEnvoyQuota(t *testing.T) {
 			t.Errorf("the metrics have no line %s", line)
 		}
 	}
-	// What no check can be is denied, and does not end the stream.
+	// A request that cannot be a check is denied. It does not end the stream.
 	if _, rule := c.assigned(usageOf("edge", 0, 1, "remote_address", "nonsense")); rule != "DENY_ALL" {
 		t.Errorf("a wrong address: %s", rule)
 	}

@@ -148,7 +148,8 @@ func TestEnvoyRateLimits(t *testing.T) {
 	}
 	call(t, bootstrap, "GET", node.origin+"/v1/explain/"+body.DecisionID, "").want(t, 200)
 
-	// Each descriptor is a separate check. The headers are those of the tightest one.
+	// Each descriptor is a separate check. The headers are those of the limit that is closest
+	// to exhaustion.
 	both := &ratelimitv3.RateLimitRequest{Domain: "messages", Descriptors: []*descriptorv3.RateLimitDescriptor{
 		entries("message_type", "marketing", "to_number", "1"), entries("remote_address", "2001:db8::1"),
 	}}
@@ -212,7 +213,8 @@ func TestEnvoyDomains(t *testing.T) {
 	}
 }
 
-// A call without a key has that of HEADGATE_ENVOY_KEY. A key that a call sends is the only one that counts.
+// A call without an API key uses the key in HEADGATE_ENVOY_KEY. If a call has a key, only that
+// key is used.
 func TestEnvoyKey(t *testing.T) {
 	t.Parallel()
 	node := startEnvoy(t, map[string]string{"HEADGATE_ENVOY_KEY": bootstrap})
@@ -327,8 +329,8 @@ func httpRequest(method, path string, pairs ...string) *authv3.CheckRequest {
 	}}
 }
 
-// ext_authz has the answers of /v1/check, with options from the metadata or the context
-// extensions. Headers of the client are not options.
+// ext_authz returns the same decisions as /v1/check. Its options come from the gRPC metadata or
+// the context extensions, and never from headers of the client.
 func TestEnvoyAuthorization(t *testing.T) {
 	t.Parallel()
 	node := startEnvoy(t, nil)

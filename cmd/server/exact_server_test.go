@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// exactAlgorithms are the limits of the exactness suite without their quotas.
-// No run lasts long enough for a window to end or a bucket to refill by one.
+// exactAlgorithms has the limits of the tests of exactness, without their quotas. The windows
+// are so long that none ends during a test, and no bucket refills by one unit.
 var exactAlgorithms = map[string]string{
 	"fixed":   `"algorithm": "fixed_window", "window": "1d"`,
 	"clock":   `"algorithm": "fixed_window", "window": "366d", "anchor": "clock"`,
@@ -68,11 +68,11 @@ func (c counter) check(tenant string) string {
 	return fmt.Sprintf(`{"tenant": %q, "path": %q, "attributes": {"user": %q}}`, tenant, c.path, c.user)
 }
 
-// A storm is one load of the exactness suite.
+// A storm is one load of the tests of exactness.
 type storm struct {
 	name               string
 	nodes, connections int
-	hogs               int // processes beside the nodes that never wait
+	hogs               int // processes that keep the processors busy beside the nodes
 	counters           []counter
 	// calls are the requests in order. Each names the counters of its checks:
 	// one for a check, several for a batch.
@@ -87,7 +87,7 @@ type stormReport struct {
 	took                   time.Duration
 }
 
-// exactSuite is nodes with the plan of the suite.
+// exactSuite has the nodes and the plan of the tests of exactness.
 type exactSuite struct {
 	t       *testing.T
 	nodes   []*running
@@ -114,13 +114,13 @@ func newExactSuiteOn(t *testing.T, nodes int, redisURL string) *exactSuite {
 	return s
 }
 
-// counter is a key that no other storm of the suite uses.
+// counter returns a key that no other storm uses.
 func (s *exactSuite) counter(mode, policy string, quota int) counter {
 	s.users++
 	return counter{path: "/" + mode + "/" + policy, user: fmt.Sprintf("u%d", s.users), quota: quota}
 }
 
-// one is a storm of single checks on one counter.
+// one returns a storm of single checks on one counter.
 func (s *exactSuite) one(mode, algorithm string, quota, nodes, connections, checks, hogs int) storm {
 	return storm{
 		name: fmt.Sprintf("%s %s, quota %d", mode, algorithm, quota), nodes: nodes, connections: connections, hogs: hogs,
@@ -128,7 +128,7 @@ func (s *exactSuite) one(mode, algorithm string, quota, nodes, connections, chec
 	}
 }
 
-// mixed is a storm of single checks on counters of every algorithm and failure mode.
+// mixed returns a storm of single checks on counters of every algorithm and failure mode.
 func (s *exactSuite) mixed(nodes, connections, checks, hogs int) storm {
 	m := storm{name: "every algorithm and mode", nodes: nodes, connections: connections, hogs: hogs}
 	for _, mode := range exactModes {
@@ -144,8 +144,8 @@ func (s *exactSuite) mixed(nodes, connections, checks, hogs int) storm {
 	return m
 }
 
-// batches is a storm of batches with single checks between them. Each batch has
-// size checks, spread over keys counters.
+// batches returns a storm of batches with single checks between them. Each batch has size
+// checks, which are distributed over keys counters.
 func (s *exactSuite) batches(mode, policy string, quota, nodes, count, size, keys, singles, hogs int, atomic bool) storm {
 	b := storm{
 		name:  fmt.Sprintf("%d batches of %d, %s %s, %d keys, atomic %t", count, size, mode, policy, keys, atomic),
@@ -167,7 +167,7 @@ func (s *exactSuite) batches(mode, policy string, quota, nodes, count, size, key
 	return b
 }
 
-// requests are the texts of a storm's calls.
+// requests returns the HTTP requests of a storm.
 func (s *storm) requests(tenant string) [][]byte {
 	requests := make([][]byte, len(s.calls))
 	texts := make([]string, len(s.counters))
@@ -191,8 +191,8 @@ func (s *storm) requests(tenant string) [][]byte {
 	return requests
 }
 
-// run sends a storm and fails unless each counter admitted exactly its quota, no
-// answer was degraded and none was an error.
+// run sends a storm. It fails the test unless each counter allowed exactly its quota, and no
+// response was degraded or an error.
 func (s *exactSuite) run(t *testing.T, m storm) {
 	t.Helper()
 	nodes := s.nodes[:m.nodes]
@@ -258,7 +258,7 @@ func (s *exactSuite) run(t *testing.T, m storm) {
 	s.reports = append(s.reports, report)
 }
 
-// table writes what ran, for make test-load.
+// table prints the results, for make test-load.
 func (s *exactSuite) table() {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -271,9 +271,8 @@ func (s *exactSuite) table() {
 	s.t.Logf("%d storms\n%s", len(s.reports), &text)
 }
 
-// Processes with default settings admit exactly the limit under every load, and no failure
-// mode answers, because the time that a check waits inside a node does not count as time of
-// Redis.
+// Nodes with default settings allow exactly the limit under every load. No failure mode
+// decides, because the time that a check waits inside a node does not count as time of Redis.
 func TestExactUnderLoad(t *testing.T) {
 	t.Parallel()
 	nodes := 3
@@ -291,7 +290,7 @@ func TestExactUnderLoad(t *testing.T) {
 	s.table()
 }
 
-// fewStorms fit into make test.
+// fewStorms returns the storms of make test.
 func (s *exactSuite) fewStorms() []storm {
 	storms := []storm{
 		s.one("closed", "fixed", 1, 1, 1000, 1000, 0),
@@ -307,7 +306,7 @@ func (s *exactSuite) fewStorms() []storm {
 	return storms
 }
 
-// allStorms are those of make test-load.
+// allStorms returns the storms of make test-load.
 func (s *exactSuite) allStorms() []storm {
 	var storms []storm
 	turn := 0
@@ -337,9 +336,8 @@ func (s *exactSuite) allStorms() []storm {
 	return storms
 }
 
-// The node and its callers are in one process with goroutines that never wait:
-// every goroutine of the node waits for a processor longer than the time-out of
-// the limiter.
+// The node and its clients are in one process, with goroutines that use all processors. Every
+// goroutine of the node waits for a processor longer than the limiter's timeout.
 func TestExactWithoutAProcessor(t *testing.T) {
 	t.Parallel()
 	s := &exactSuite{t: t, nodes: []*running{start(t, map[string]string{
@@ -365,7 +363,7 @@ func TestExactWithoutAProcessor(t *testing.T) {
 	s.run(t, s.batches("local", "ten", tenQuota, 1, 1, 1000, 1, 20, 0, false))
 }
 
-// A flood of one tenant changes no verdict of another one.
+// The load of one tenant does not change the decisions for another tenant.
 func TestFloodOfOneTenantChangesNoOther(t *testing.T) {
 	t.Parallel()
 	s := newExactSuite(t, 1)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// An operator sees a refusal, asks why on another node, and sets exceptions: an override,
-// its end, a list, a block and a reset each reach every node.
+// An operator sees a denial, finds its reason on another node, and changes exceptions: an
+// override, its end, a list entry, a block and a reset. Each change reaches every node.
 func TestExceptionsALiveFleet(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 3, nil)
@@ -42,8 +42,8 @@ func TestExceptionsALiveFleet(t *testing.T) {
 	}
 	check(2, "u1").want(t, 429).into(t, &refused)
 
-	// The refusal is read back from every node, with its explanation; by the key
-	// of another tenant it is as unknown as a made-up id.
+	// Every node returns the denial with its explanation. With the key of another tenant, the
+	// response is the same as for an ID that does not exist.
 	for i, node := range f.nodes {
 		var kept struct {
 			Policy, Limit, Reason, Route string
@@ -63,23 +63,24 @@ func TestExceptionsALiveFleet(t *testing.T) {
 	}
 	f.foreignKey("globex", refused.ID)
 
-	// The largest factor of several overrides of one user is the newest one's.
+	// If several overrides with a factor match a user, the newest one applies.
 	create("overrides", `{"policy": "per-user", "attribute": "user", "prefix": "u", "factor": 0.5, "reason": "incident 7"}`)
 	id := create("overrides", `{"policy": "per-user", "attribute": "user", "value": "u1", "factor": 1.5, "reason": "support case 9"}`)
 	f.everywhere(peek("u1"), func(a answer) bool { return a.status == 200 && strings.Contains(a.body, `"quota":3`) })
 	f.everywhere(peek("u2"), func(a answer) bool { return a.status == 200 && strings.Contains(a.body, `"quota":1`) })
-	check(1, "u1").want(t, 200) // what was used stays used: one more
+	check(1, "u1").want(t, 200) // the units that were used before are still used: one more is allowed
 	check(2, "u1").want(t, 429)
 	call(t, bootstrap, "DELETE", origin+"/v1/tenants/acme/overrides/"+id, "").want(t, 204)
 	f.everywhere(peek("u1"), func(a answer) bool { return a.status == 429 && strings.Contains(a.body, `"quota":1`) })
 
-	// A reset forgets what one key used, and nobody else's.
+	// A reset clears the counter of one key, and no other.
 	check(0, "u2").want(t, 200)
 	call(t, bootstrap, "POST", f.nodes[1].origin+"/v1/tenants/acme/reset", `{"policy": "per-user", "key": {"user": "u1"}, "reason": "goodwill"}`).want(t, 204)
 	check(2, "u1").want(t, 200)
 	check(2, "u2").want(t, 429)
 
-	// A block ends by itself, on every node; deny goes before allow.
+	// A block ends on every node when its time is over. The deny list has precedence over the
+	// allow list.
 	until := time.Now().Add(3 * time.Second)
 	create("blocks", fmt.Sprintf(`{"policy": "per-user", "key": {"user": "u3"}, "reason": "scraper", "expires_at": %q}`, until.UTC().Format(time.RFC3339Nano)))
 	f.everywhere(peek("u3"), func(a answer) bool {
@@ -92,7 +93,7 @@ func TestExceptionsALiveFleet(t *testing.T) {
 	f.everywhere(`{"tenant": "acme", "path": "/v1/items", "attributes": {"user": "u1", "ip": "2001:db8:1::9"}, "mode": "peek"}`,
 		func(a answer) bool { return a.status == http.StatusForbidden && reason("denied_by_list")(a) })
 
-	// What ended was swept, and every step left its line.
+	// Expired exceptions were deleted, and every change has an entry in the audit log.
 	eventually(t, "the block is gone from the list", func() bool {
 		var page struct{ Data []any }
 		call(t, bootstrap, "GET", origin+"/v1/tenants/acme/blocks", "").want(t, 200).into(t, &page)
@@ -107,7 +108,7 @@ func TestExceptionsALiveFleet(t *testing.T) {
 	}
 }
 
-// foreignKey asks for a refusal with another tenant's key.
+// foreignKey requests a denial with the key of another tenant.
 func (f *cluster) foreignKey(tenant, decision string) {
 	t := f.t
 	t.Helper()

@@ -41,8 +41,8 @@ func startHot(b *faultBench) func() int64 {
 	}
 }
 
-// slowClients send the head of a request byte by byte, or many requests without
-// reading an answer. The nodes close all of them.
+// slowClients sends the headers of requests byte by byte, or sends many requests and reads no
+// response. The nodes close all these connections.
 func slowClients(b *faultBench) {
 	var open atomic.Int64
 	conns := b.dial(1000)

@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// sql runs statements on the database of the nodes, past them.
+// sql runs statements directly on the database of the nodes.
 func (b *faultBench) sql(statements ...string) {
 	b.Helper()
 	db, err := sql.Open("pgx", b.cluster.databaseURL)
@@ -44,8 +44,8 @@ func (b *faultBench) edit(node int, slug string) answer {
 	return a
 }
 
-// refusesEdits fails unless an edit is answered 503 with the problem of a store that is
-// unavailable, once the fault is in force.
+// refusesEdits fails the test unless an edit gets status 503 with the problem type of an
+// unavailable database, once the fault has started.
 func refusesEdits(b *faultBench) {
 	b.during.Go(func() {
 		await(time.Now().Add(time.Second))
@@ -60,7 +60,7 @@ func refusesEdits(b *faultBench) {
 	})
 }
 
-// controlFaults are section 5.2.
+// controlFaults has the scenarios of section 5.2 of the design.
 var controlFaults = []faultScenario{
 	{
 		goal: "F-P2", fault: "Postgres is down", short: true, direct: true, ownPostgres: true, exact: true, lasts: 8 * time.Second,
@@ -146,8 +146,8 @@ var controlFaults = []faultScenario{
 	{goal: "F-P12", fault: "node and Postgres are killed in the middle of 8 writers' edits", run: killedWhileWriting},
 }
 
-// lostNotifications: every node has the newest revision within seconds although
-// what announces it is cut.
+// lostNotifications: every node gets the newest revision within seconds, although the database
+// notifications are cut off.
 func lostNotifications(t *testing.T) (row faultRow) {
 	f := startCluster(t, 3, nil)
 	b := &faultBench{T: t, cluster: f}
@@ -164,8 +164,8 @@ func lostNotifications(t *testing.T) (row faultRow) {
 		}
 		b.edit(i%3, fmt.Sprintf("t%d", i)).want(t, http.StatusCreated)
 	}
-	// 10,000 changes at once: each has a notification of its own, and the listeners are cut in the
-	// moment in which they come.
+	// There are 10,000 changes at the same time, each with its own notification. The
+	// connections that listen are cut at the same moment.
 	b.sql(`DO $$
 		DECLARE last BIGINT;
 		BEGIN
@@ -191,7 +191,7 @@ func lostNotifications(t *testing.T) (row faultRow) {
 	}
 	f.everywhere(`{"tenant": "s10000", "mode": "peek"}`, func(a answer) bool { return a.status != http.StatusNotFound })
 	took := time.Since(began)
-	if took > 5*time.Second { // a time: another machine may hold it
+	if took > 5*time.Second { // a latency, which depends on the machine
 		row.failed = append(row.failed, "the newest revision in 5 s")
 	}
 	row.recovery = fmt.Sprintf("%.1f s", took.Seconds())
@@ -200,8 +200,8 @@ func lostNotifications(t *testing.T) (row faultRow) {
 	return row
 }
 
-// lostCommit: the caller gets 503, and a repetition finds the object. It is there
-// once, with one audit line.
+// lostCommit: the client gets status 503 although the change was stored. A repetition finds the
+// object. There is one object and one entry in the audit log.
 func lostCommit(t *testing.T) (row faultRow) {
 	proxy := servertest.StartProxy(t, servertest.Postgres(t))
 	node := launch(t, map[string]string{"HEADGATE_DATABASE_URL": proxy.URL(), "HEADGATE_SHUTDOWN_DELAY": "0s"}).serving()
@@ -236,7 +236,7 @@ func lostCommit(t *testing.T) (row faultRow) {
 	return row
 }
 
-// killedWhileWriting: each acknowledged edit is there, with its audit line.
+// killedWhileWriting: each change that was confirmed is stored, with its audit entry.
 func killedWhileWriting(t *testing.T) (row faultRow) {
 	postgres := servertest.StartPostgres(t)
 	settings := map[string]string{"HEADGATE_DATABASE_URL": postgres.URL(), "HEADGATE_SHUTDOWN_DELAY": "0s"}

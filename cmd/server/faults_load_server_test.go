@@ -18,11 +18,11 @@ import (
 // The load of a scenario sends checks at fixed times, so that a stopped node also gets its
 // part. The checks are spread over the nodes.
 const (
-	faultRate    = 400 // checks a second, over all nodes
+	faultRate    = 400 // checks per second, on all nodes together
 	wideUsers    = 100 // keys of a failure mode that never reach their quota
 	narrowUsers  = 10  // keys of a failure mode that reach it in the middle of the fault
 	wideQuota    = 1_000_000
-	faultTimeout = 10 * time.Second // of one check; a longer one counts as hung
+	faultTimeout = 10 * time.Second // of one check; a check without a response for longer counts as hung
 )
 
 // A faultKey is one counter of the load.
@@ -40,7 +40,7 @@ func (k faultKey) check() string {
 	return fmt.Sprintf(`{"tenant": "faults", "path": "/%s/%s", "attributes": {"user": "u%d"}}`, k.mode, size, k.user)
 }
 
-// faultPolicies are the six policies of the load.
+// faultPolicies returns the six policies of the load.
 func faultPolicies(narrow int) string {
 	var policies []string
 	for _, mode := range exactModes {
@@ -52,7 +52,7 @@ func faultPolicies(narrow int) string {
 	return "[" + strings.Join(policies, ",") + "]"
 }
 
-// faultKeyAt is the key of the nth check: half of the checks are of wide keys.
+// faultKeyAt returns the key of check number n. Half of the checks use wide keys.
 func faultKeyAt(n int) faultKey {
 	k := faultKey{mode: exactModes[n%len(exactModes)], narrow: n/len(exactModes)%2 == 0}
 	k.user = n / (2 * len(exactModes)) % wideUsers
@@ -66,7 +66,7 @@ func faultKeyAt(n int) faultKey {
 type faultAnswer struct {
 	key      faultKey
 	node     int
-	due      time.Time // when the check was to be sent
+	due      time.Time // the time at which the check had to be sent
 	took     time.Duration
 	status   int // 0: no answer
 	allowed  bool
@@ -75,8 +75,8 @@ type faultAnswer struct {
 	problem  string // the type of a problem document
 }
 
-// charged reports whether the answer says that Redis charged the check, and
-// whether nothing can be known of that.
+// charged reports whether Redis charged the check, according to the response. unknown is true
+// if the response does not show it.
 func (a *faultAnswer) charged() (charged, unknown bool) {
 	switch {
 	case a.status == http.StatusOK && !a.degraded:
@@ -97,7 +97,7 @@ type faultLoad struct {
 	done    chan struct{}
 }
 
-// startFaultLoad begins at once, with rate checks a second.
+// startFaultLoad starts a load of rate checks per second.
 func startFaultLoad(ctx context.Context, origins []string, rate int) *faultLoad {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &faultLoad{
@@ -148,7 +148,7 @@ func (l *faultLoad) ask(n int, due time.Time) {
 	l.ledger = append(l.ledger, a)
 }
 
-// end waits for the last answers and returns the ledger.
+// end stops the load, waits for the last responses, and returns the ledger.
 func (l *faultLoad) end() []faultAnswer {
 	l.cancel()
 	<-l.done
@@ -156,8 +156,8 @@ func (l *faultLoad) end() []faultAnswer {
 	return l.ledger
 }
 
-// quantile is that of the times of answers that were due in a span of time; 0
-// without answers.
+// quantile returns a percentile of the latencies of the checks that had to be sent in a time
+// range. It returns 0 if there were none.
 func quantile(ledger []faultAnswer, from, to time.Time, q float64) time.Duration {
 	var took []time.Duration
 	for _, a := range ledger {

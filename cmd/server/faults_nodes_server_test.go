@@ -25,7 +25,7 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// nodeFaults are the rows F-N, F-E, and F-O of section 5.3.
+// nodeFaults has the scenarios F-N, F-E and F-O of section 5.3 of the design.
 var nodeFaults = []faultScenario{
 	{
 		goal: "F-N1", fault: "nodes are killed (-9) under load, 20 times, and start again", direct: true, lasts: 20 * time.Second,
@@ -174,8 +174,8 @@ func (b *faultBench) dial(n int) (conns []net.Conn) {
 	return conns
 }
 
-// oldBesideNew runs a node of the last commit without the newest migration, and a new
-// node that migrates its database. Both decide on the same keys.
+// oldBesideNew runs a node of the previous commit, without the newest migration, together with
+// a new node that migrates the database. Both decide about the same keys.
 func oldBesideNew(t *testing.T) (row faultRow) {
 	tree := filepath.Join(t.TempDir(), "old")
 	git := func(args ...string) string {
@@ -228,8 +228,8 @@ func oldBesideNew(t *testing.T) (row faultRow) {
 	return row
 }
 
-// soak compares goroutines, descriptors, and the heap of a node after a while of
-// half load with those after its first fifth.
+// soak compares the goroutines, file descriptors and heap of a node at the end of a long run at
+// half load with those after a fifth of the run.
 func soak(t *testing.T) (row faultRow) {
 	lasts := 90 * time.Second
 	if text := os.Getenv("HEADGATE_TEST_SOAK"); text != "" {
@@ -271,8 +271,8 @@ func soak(t *testing.T) (row faultRow) {
 	return row
 }
 
-// backupWhileRunning: the backup of an embedded node is a whole file that has each
-// edit that was acknowledged before it began.
+// backupWhileRunning: the backup of an embedded node is complete and contains each change that
+// was confirmed before the backup started.
 func backupWhileRunning(t *testing.T) (row faultRow) {
 	folder := t.TempDir()
 	node := launch(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(folder), "HEADGATE_SAMPLE": "false"}).serving()
@@ -322,13 +322,13 @@ func backupWhileRunning(t *testing.T) (row faultRow) {
 	return row
 }
 
-// clockFaults are the rows F-C of section 5.3.
+// clockFaults has the scenarios F-C of section 5.3 of the design.
 var clockFaults = []faultScenario{
 	{goal: "F-C1", fault: "the clock of Redis steps by ±500 ms, ±1 h, ±1 day (windows of 1 h)", run: redisClock},
 }
 
-// clockShim moves the wall clock of one process by a number of milliseconds that
-// stands in a mapped file. Timers stay as they are.
+// clockShim is a C library that shifts the wall clock of one process. It reads the shift in
+// milliseconds from a mapped file. It does not change timers.
 const clockShim = `
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -408,8 +408,8 @@ func startRedisWithClock(t *testing.T) (*servertest.RedisProcess, func(time.Dura
 	}
 }
 
-// redisClock: a step forward admits at most one more quota. A step back admits nothing
-// more, and denies for at most one more window.
+// redisClock: if the clock of Redis moves forward, at most one more quota is allowed. If it
+// moves back, nothing more is allowed, and denials last at most one more window.
 func redisClock(t *testing.T) (row faultRow) {
 	server, move := startRedisWithClock(t)
 	f := startCluster(t, 1, map[string]string{"HEADGATE_REDIS_URL": server.URL(), "HEADGATE_LIMITER_TIMEOUT": ""})

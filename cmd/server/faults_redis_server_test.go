@@ -21,7 +21,7 @@ func (b *faultBench) redisDo(args ...any) {
 	}
 }
 
-// repeat does something at intervals while the fault lasts.
+// repeat calls do at intervals while the fault lasts.
 func (b *faultBench) repeat(every time.Duration, do func()) {
 	b.during.Go(func() {
 		for b.ctx.Err() == nil {
@@ -43,7 +43,7 @@ const (
 	saysRefuses  = "Redis has refused writes"
 )
 
-// redisFaults are section 5.1.
+// redisFaults has the scenarios of section 5.1 of the design.
 var redisFaults = []faultScenario{
 	{
 		goal: "F-R1", fault: "Redis is killed (-9) with AOF everysec and is back after 2 s", short: true, lasts: 2 * time.Second,
@@ -234,8 +234,8 @@ var redisFaults = []faultScenario{
 	{goal: "F-R18", fault: "Redis is down when three nodes start, and comes 3 s later", run: redisDownAtStart},
 }
 
-// failover gives the Redis a replica, lets it lag, kills the first, and promotes
-// the second. The proxies then point at it, as a name does that moves.
+// failover starts a replica that lags, kills the primary, and promotes the replica. The proxies
+// then connect to the new primary, as if a DNS name had moved.
 func failover(b *faultBench) {
 	link := servertest.StartProxy(b.T, b.redis.URL())
 	through, err := url.Parse(link.URL())
@@ -263,7 +263,7 @@ func failover(b *faultBench) {
 	b.all(func(p *servertest.Proxy) { p.Retarget(b.T, replica.URL()) })
 }
 
-// redisDownAtStart: nodes start, are ready, and follow the failure modes.
+// redisDownAtStart: nodes start without Redis, are ready, and follow the failure modes.
 func redisDownAtStart(t *testing.T) faultRow {
 	s := faultScenario{}
 	b := newFaultBench(t, &s)

@@ -28,7 +28,7 @@ type faultRow struct {
 	open, closed, local     string        // over-admission
 	charges, counts         string
 	recovery, seen, measure string
-	failed                  []string // what is not held
+	failed                  []string // the goals that were not met
 }
 
 // row returns the row of the table for a scenario with a load.
@@ -88,7 +88,7 @@ type faultTable struct {
 	rows map[string]string // by goal
 }
 
-// newFaultTable writes the page when the test has ended.
+// newFaultTable returns a table that is written to the page when the test ends.
 func newFaultTable(t *testing.T) *faultTable {
 	table := &faultTable{rows: map[string]string{}}
 	t.Cleanup(func() {
@@ -136,7 +136,7 @@ func (f *faultTable) write(page string) error {
 	return os.WriteFile(page, []byte(before+b.String()+"\n"+faultsEnd+after), 0o644) //nolint:gosec // a document
 }
 
-// machine says where the newest rows were measured.
+// machine describes the machine on which the newest rows were measured.
 func (f *faultTable) machine() string {
 	commit, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {

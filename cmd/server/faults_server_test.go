@@ -22,12 +22,12 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// The fault matrix: make test-faults. Each scenario is a subtest that has the name
-// of its goal of docs/faults.md. It fails when a bound on counts does not hold, or
-// when what the operator must see does not appear. Latencies depend on the machine:
-// they are written to the table and fail nothing.
+// The tests of faults (make test-faults). Each scenario is a subtest with the name of its goal
+// in docs/faults.md. A scenario fails if a bound on counts is exceeded, or if the node does not
+// show the fault to the operator. Latencies depend on the machine, so they are only written to
+// the table.
 //
-// HEADGATE_TEST_FAULTS is full for all scenarios; otherwise the short ones run.
+// HEADGATE_TEST_FAULTS=full runs all scenarios. Otherwise only the short ones run.
 // HEADGATE_FAULTS_PAGE is the page whose table gets a row for each scenario.
 var fullFaults = os.Getenv("HEADGATE_TEST_FAULTS") == "full"
 
@@ -40,10 +40,10 @@ const (
 // A faultScenario is one fault.
 type faultScenario struct {
 	goal  string // of docs/faults.md; variants have a suffix: F-R6b/500ms
-	fault string // what fails, for the table
+	fault string // what fails; shown in the table
 	short bool   // part of the short run
-	// run drives a scenario that needs no load: it returns what it measured. It is
-	// nil when the fields below describe the scenario.
+	// run executes a scenario without the general load and returns what it measured. It is nil
+	// if the fields below describe the scenario.
 	run func(t *testing.T) faultRow
 
 	lasts        time.Duration     // of the fault; default 6 s
@@ -53,10 +53,10 @@ type faultScenario struct {
 	ownPostgres  bool              // a private server, so that the fault can stop it
 	begin        func(b *faultBench)
 	end          func(b *faultBench)
-	seen         []string      // what /readyz?verbose or /metrics of a node must say while the fault lasts
-	losesCharges bool          // Redis may lose charges: they are measured, and bound nothing
+	seen         []string      // what /readyz?verbose or /metrics of a node must contain while the fault lasts
+	losesCharges bool          // Redis may lose charges: they are measured and have no bound
 	exact        bool          // the fault must not degrade answers
-	silent       bool          // a node may give no answers while the fault lasts
+	silent       bool          // a node may send no responses while the fault lasts
 	recovers     time.Duration // the goal of the recovery; default 2 s
 	holds        func(b *faultBench, m *faultMeasure)
 }
@@ -75,7 +75,7 @@ type faultBench struct {
 	during   sync.WaitGroup
 }
 
-// restart starts a node again that was ended, at the same address.
+// restart starts a stopped node again at the same address.
 func (b *faultBench) restart(i int) {
 	b.Helper()
 	<-b.cluster.nodes[i].ended
@@ -83,7 +83,7 @@ func (b *faultBench) restart(i int) {
 	b.cluster.nodes[i] = launch(b.T, b.settings[i]).serving()
 }
 
-// all does something to each proxy.
+// all calls do for each proxy.
 func (b *faultBench) all(do func(*servertest.Proxy)) {
 	for _, p := range b.proxies {
 		do(p)
@@ -97,7 +97,7 @@ type faultMeasure struct {
 	over              map[string]int // by failure mode: the most that a key exceeded its quota
 	lost, double      int            // charges of the wide keys
 	meanwhile, later  int            // units of the wide keys that failure modes admitted, and those of them that Redis has
-	unknown           int            // answers of the wide keys of which nothing can be known
+	unknown           int            // responses about wide keys that do not show whether the check was charged
 	degraded, errors  int
 	unavailable       int // 503 of the failure mode closed
 	answered, counted int64
@@ -124,15 +124,15 @@ func warningsSince(log *output, at time.Time) (n int) {
 	return n
 }
 
-// fail notes that the goal is not held, and fails the test.
+// fail records that a goal was not met, and fails the test.
 func (m *faultMeasure) fail(b *faultBench, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	m.failed = append(m.failed, text)
 	b.Error(text)
 }
 
-// miss notes that a goal of time is not held. It fails nothing: another machine may
-// hold it.
+// miss records that a goal of latency was not met. It does not fail the test, because latencies
+// depend on the machine.
 func (m *faultMeasure) miss(format string, args ...any) {
 	m.failed = append(m.failed, fmt.Sprintf(format, args...))
 }
@@ -207,8 +207,8 @@ func (s *faultScenario) duration() time.Duration {
 	return s.lasts
 }
 
-// underLoad runs the load, starts the fault in its middle, ends it, and compares
-// the ledger with what Redis and the database counted.
+// underLoad starts the load and starts the fault in the middle of it. After the fault has
+// ended, it compares the ledger with what Redis and the database counted.
 func (s *faultScenario) underLoad(t *testing.T) faultRow {
 	b := newFaultBench(t, s)
 	origins := make([]string, len(b.cluster.nodes))
@@ -261,7 +261,7 @@ func (s *faultScenario) underLoad(t *testing.T) faultRow {
 	return m.row()
 }
 
-// bounds are those of every scenario.
+// bounds checks the bounds that apply to every scenario.
 func (s *faultScenario) bounds(b *faultBench, m *faultMeasure) {
 	if m.double > 0 {
 		m.fail(b, "%d double charges", m.double)
@@ -274,14 +274,14 @@ func (s *faultScenario) bounds(b *faultBench, m *faultMeasure) {
 	}
 	most := b.narrow
 	if s.losesCharges {
-		most += len(b.cluster.nodes) // the shares of the nodes while Redis was away
+		most += len(b.cluster.nodes) // the shares of the nodes while Redis was unavailable
 	}
 	for _, mode := range []string{"closed", "local"} {
 		if n := m.over[mode]; n > most {
 			m.fail(b, "%s: a key exceeds its quota of %d by %d, want at most %d", mode, b.narrow, n, most)
 		}
 	}
-	// On a busy machine, Redis itself misses its deadline now and then.
+	// On a busy machine, Redis can sometimes take longer than its timeout.
 	if few := len(m.ledger) / 100; s.exact && (m.degraded > few || m.errors > 0) {
 		m.fail(b, "%d degraded answers of %d, %d errors", m.degraded, m.answered, m.errors)
 	}
@@ -299,7 +299,7 @@ func (s *faultScenario) bounds(b *faultBench, m *faultMeasure) {
 	}
 }
 
-// await returns at an instant.
+// await waits until a point in time.
 func await(at time.Time) {
 	timer := time.NewTimer(time.Until(at))
 	<-timer.C
@@ -359,8 +359,8 @@ func (m *faultMeasure) settle(b *faultBench, began time.Time) {
 	m.settleCounts(b, began)
 }
 
-// recovery is the time after the fault from which a second of checks has no
-// degraded answer. Single answers that come late on a busy machine do not count.
+// recovery returns the time from the end of the fault until one second of checks has no
+// degraded response. It ignores single late responses, which occur on a busy machine.
 func recovery(ledger []faultAnswer, end time.Time) time.Duration {
 	ledger = slices.SortedFunc(slices.Values(ledger), func(a, b faultAnswer) int { return a.due.Compare(b.due) })
 	last := end
@@ -375,8 +375,8 @@ func recovery(ledger []faultAnswer, end time.Time) time.Duration {
 	return last.Sub(end)
 }
 
-// settleCounts waits until the counts of the database are the ledger's, or no
-// longer grow.
+// settleCounts waits until the counts in the database equal those of the ledger, or stop
+// growing.
 func (m *faultMeasure) settleCounts(b *faultBench, began time.Time) {
 	deadline := time.Now().Add(15 * time.Second)
 	for time.Now().Before(deadline) {
@@ -391,7 +391,7 @@ func (m *faultMeasure) settleCounts(b *faultBench, began time.Time) {
 	}
 }
 
-// left returns the units that a counter in Redis has left.
+// left returns the remaining units of a counter in Redis.
 func (b *faultBench) left(k faultKey) int {
 	b.Helper()
 	body := strings.Replace(k.check(), `{"tenant"`, `{"mode": "peek", "cost": 0, "tenant"`, 1)

@@ -20,7 +20,7 @@ var (
 
 const login = `{"method": "POST", "path": "/v1/login", "attributes": {"ip": "203.0.113.9"}}`
 
-// A newcomer types make run, pastes the printed curl six times and is refused.
+// A new user types make run, sends the printed curl command six times, and is denied.
 func TestFirstRefusal(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -55,7 +55,7 @@ func TestFirstRefusal(t *testing.T) {
 		}
 	}
 
-	// A restart keeps everything and shows no secret again.
+	// A restart keeps all data and does not print secrets again.
 	again := start(t, settings)
 	if again.out.String() == "" || keyPrefix.MatchString(again.out.String()) {
 		t.Fatalf("the second start shows a key:\n%s", again.out)
@@ -67,7 +67,7 @@ func TestFirstRefusal(t *testing.T) {
 	call(t, operator, "GET", again.origin+"/v1/plans/starter/draft", "").want(t, 200)
 }
 
-// checkRefusal looks at a 429 as a caller sees it.
+// checkRefusal checks a response with status 429.
 func checkRefusal(t *testing.T, out string) {
 	t.Helper()
 	for _, want := range []string{
@@ -96,7 +96,7 @@ func TestBootstrapKey(t *testing.T) {
 	if strings.Contains(node.out.String()+node.logs.String(), secret) {
 		t.Fatal("the bootstrap key was printed")
 	}
-	// It is good only while no operator key exists.
+	// The bootstrap key is valid only while no operator key exists.
 	call(t, secret, "POST", node.origin+"/v1/operator-keys", `{"name": "real", "scopes": ["manage"]}`).want(t, 201)
 	call(t, secret, "GET", node.origin+"/v1/tenants", "").want(t, 401)
 }
@@ -116,7 +116,7 @@ func TestNoSample(t *testing.T) {
 	}
 }
 
-// The way to a first operator key is shown until there is one.
+// The log shows how to create a first operator key until one exists.
 func TestKeyHint(t *testing.T) {
 	t.Parallel()
 	url := sqliteIn(t.TempDir())
@@ -133,8 +133,8 @@ func TestKeyHint(t *testing.T) {
 	call(t, strings.TrimSpace(token.String()), "GET", node.origin+"/v1/tenants", "").want(t, 200)
 }
 
-// /metrics sums all tenants: beside the API it needs an operator key that may read,
-// unless a setting opens it. Its own listener needs none.
+// /metrics has the sums of all tenants. On the port of the API it needs an operator key with
+// the scope read, unless a setting opens it. On its own port it needs no key.
 func TestMetricsNeedAKey(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -167,7 +167,7 @@ func TestMetricsNeedAKey(t *testing.T) {
 	}
 }
 
-// By default, a node of one machine shows its metrics only to this machine.
+// By default, an embedded node serves its metrics only to clients on the same machine.
 func TestMetricsForThisMachine(t *testing.T) {
 	t.Parallel()
 	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_METRICS_PUBLIC": ""})

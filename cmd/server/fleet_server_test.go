@@ -95,22 +95,22 @@ func launchBinary(t testing.TB, path, folder string, settings map[string]string,
 	return p
 }
 
-// serving waits until the node has greeted.
+// serving waits until the node has printed its URL.
 func (p *process) serving() *process {
 	p.t.Helper()
 	p.origin = p.await(p.out, servesAt)[1]
 	return p
 }
 
-// A cluster is nodes on one Postgres and one Redis.
+// A cluster is a set of nodes that share one Postgres and one Redis.
 type cluster struct {
 	t           *testing.T
 	nodes       []*process
 	databaseURL string
 }
 
-// startCluster starts n nodes at once on an empty database, so that one of them
-// migrates it and the others wait.
+// startCluster starts n nodes at the same time on an empty database. One of them migrates the
+// database and the others wait.
 func startCluster(t *testing.T, n int, settings map[string]string) *cluster {
 	t.Helper()
 	all := map[string]string{
@@ -135,7 +135,7 @@ func startCluster(t *testing.T, n int, settings map[string]string) *cluster {
 	return f
 }
 
-// publish makes a plan and publishes it on the first node.
+// publish creates a plan and publishes it on the first node.
 func (f *cluster) publish(slug, policies string) {
 	f.t.Helper()
 	origin := f.nodes[0].origin
@@ -143,14 +143,14 @@ func (f *cluster) publish(slug, policies string) {
 	call(f.t, bootstrap, "POST", origin+"/v1/plans/"+slug+"/publish", "", "If-Match", made.header.Get("ETag")).want(f.t, 200)
 }
 
-// tenant makes a tenant on a plan and waits until every node knows it.
+// tenant creates a tenant with a plan and waits until every node has loaded it.
 func (f *cluster) tenant(slug, plan string) {
 	f.t.Helper()
 	call(f.t, bootstrap, "POST", f.nodes[0].origin+"/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": {"require_route": false, "name": %[1]q, "plan": %q}}`, slug, plan)).want(f.t, 201)
 	f.everywhere(fmt.Sprintf(`{"tenant": %q, "mode": "peek"}`, slug), func(a answer) bool { return a.status != http.StatusNotFound })
 }
 
-// everywhere waits until each node answers a check as wanted.
+// everywhere waits until the response of each node to a check is the expected one.
 func (f *cluster) everywhere(check string, ok func(answer) bool) {
 	f.t.Helper()
 	for i, node := range f.nodes {
@@ -196,7 +196,7 @@ func TestEditsReachEveryNode(t *testing.T) {
 	call(t, bootstrap, "PUT", origin+"/v1/tenants/acme", `{"name": "acme", "plan": "plan", "status": "suspended", "require_route": false}`, "If-Match", tenant.header.Get("ETag")).want(t, 200)
 	f.everywhere(`{"tenant": "acme"}`, func(a answer) bool { return a.status == 403 && strings.Contains(a.body, "tenant_suspended") })
 
-	// The cause is told: these nodes listened.
+	// The nodes got the changes by notification, because each node listens for notifications.
 	for i, node := range f.nodes {
 		if metrics := call(t, "", "GET", node.origin+"/metrics", "").body; !strings.Contains(metrics, "headgate_snapshot_listening 1") {
 			t.Errorf("node %d does not listen for notifications", i)
@@ -204,8 +204,9 @@ func TestEditsReachEveryNode(t *testing.T) {
 	}
 }
 
-// Without Redis, failure modes answer, the local share starts from what was left, and the
-// node stays ready. When Redis returns, the node continues normally without a restart.
+// While Redis is unavailable, the failure modes decide, each local share starts from the
+// remaining quota, and the node stays ready. When Redis is available again, the node continues
+// normally without a restart.
 func TestRedisGoneAndBack(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
@@ -280,14 +281,15 @@ func TestLocalShareFollowsTheNodes(t *testing.T) {
 	eventually(t, "the node that is left has the whole quota", func() bool { return share() == 40 })
 }
 
-// Under load nodes are stopped one after the other and replaced, as in a
-// rolling restart behind a balancer that follows readiness: no request fails.
+// Nodes under load are stopped and replaced one after the other, like in a rolling restart
+// behind a load balancer that checks readiness. No request fails.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	rollingRestart(t, 3)
 }
 
-// rollingRestart replaces a node so many times, and returns how many requests were answered.
+// rollingRestart replaces a node the given number of times. It returns the number of requests
+// that were answered.
 func rollingRestart(t *testing.T, restarts int) int64 {
 	t.Helper()
 	settings := map[string]string{
@@ -341,7 +343,7 @@ func rollingRestart(t *testing.T, restarts int) int64 {
 	return answered.Load()
 }
 
-// A second SIGTERM ends a node at once that still waits for its load balancer.
+// A second SIGTERM ends a node immediately while it still waits for its load balancer.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	node := launch(t, map[string]string{
@@ -355,7 +357,8 @@ func TestSecondSignal(t *testing.T) {
 	}
 	sigterm()
 	node.await(node.logs, regexp.MustCompile(`"stopping"`))
-	// A signal that comes before the node has given the handling back is lost, so it is repeated.
+	// A signal that arrives before the node has restored the default signal handling is lost.
+	// The test repeats it.
 	again, late := time.NewTicker(time.Second), time.After(patience) // less than the delay
 	defer again.Stop()
 	for ended := false; !ended; {
@@ -373,7 +376,7 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// A balancer sends to nodes that are ready.
+// A balancer sends requests to the nodes that are ready.
 type balancer struct {
 	mu    sync.Mutex
 	nodes []*process
@@ -400,8 +403,8 @@ func (b *balancer) send(body string) (answer, error) {
 	return tryCall(context.Background(), bootstrap, "POST", node.origin+"/v1/check", body)
 }
 
-// follow takes a node out once its readiness says no, which it must before it
-// ends.
+// follow removes a node from the balancer when the node is no longer ready. A node must report
+// this before it ends.
 func (b *balancer) follow(t *testing.T, p *process) {
 	t.Helper()
 	eventually(t, "readiness says no", func() bool {
@@ -418,9 +421,9 @@ func (b *balancer) follow(t *testing.T, p *process) {
 	}
 }
 
-// If Postgres is unavailable at the start, the node is alive and not ready, and becomes
-// ready without a restart. If Postgres becomes unavailable later, checks continue and edits
-// answer 503.
+// If Postgres is unavailable at the start, the node is alive but not ready. It becomes ready
+// without a restart. If Postgres becomes unavailable later, checks continue and edits get
+// status 503.
 func TestPostgresAway(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartPostgres(t)
@@ -450,7 +453,8 @@ func TestPostgresAway(t *testing.T) {
 	})
 }
 
-// headgate simulate plays on a real Redis as in process, and leaves nothing.
+// headgate simulate returns the same result with Redis as in process, and leaves no keys in
+// Redis.
 func TestSimulateOnRedis(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)

@@ -11,10 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// With default settings, no tenant fills a small Redis: neither one tenant whose logs grow
-// after it created as many keys as it could, nor three tenants that create windows
-// together. No answer is degraded, an existing key stays exact, and other tenants see no
-// difference.
+// With default settings, no tenant can fill a small Redis: neither one tenant with many keys
+// whose logs grow, nor three tenants that create windows at the same time. No response is
+// degraded, existing keys are limited exactly, and other tenants are not affected.
 func TestTenantsCannotFillASmallRedis(t *testing.T) {
 	t.Parallel()
 	const perCall = 1000

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// forwardPolicies count the logins of an address, and everything of a user.
+// forwardPolicies count the logins of each IP address, and all requests of each user.
 const forwardPolicies = `[
 	{"slug": "login", "match": {"path": "/v1/login", "methods": ["POST"]}, "count_by": ["ip"], "limits": [{"algorithm": "fixed_window", "quota": 5, "window": "1h"}]},
 	{"slug": "items", "match": {"path": "/v1/items/*"}, "count_by": ["user"], "limits": [{"algorithm": "fixed_window", "quota": 10, "window": "1h"}]}
@@ -27,8 +27,8 @@ func forwardNode(t *testing.T, proxies string) (node *running, operator, key str
 	return node, operator, created.Token
 }
 
-// A proxy asks with headers, or with the path of the original request. Every way charges the same counters as
-// POST /v1/check.
+// A gateway describes the request with headers, or with the path of the original request. Both
+// charge the same counters as POST /v1/check.
 func TestForwardAuth(t *testing.T) {
 	t.Parallel()
 	node, _, key := forwardNode(t, "127.0.0.1/32")
@@ -67,8 +67,8 @@ func TestForwardAuth(t *testing.T) {
 	}
 }
 
-// A client cannot choose the tenant, the cost, the mode, or another policy by headers that
-// the proxy passes on.
+// Headers of a client that the gateway passes on do not change the tenant, the cost, the mode,
+// or the policy.
 func TestForwardAuthIgnoresTheClient(t *testing.T) {
 	t.Parallel()
 	node, operator, key := forwardNode(t, "127.0.0.1/32")
@@ -94,7 +94,7 @@ func TestForwardAuthIgnoresTheClient(t *testing.T) {
 			t.Errorf("%q: RateLimit %s, want %s", forged, got, want)
 		}
 	}
-	// Separators in a value stay in the value: each is another user, with a full quota.
+	// Separators do not end a value: each value is a different user with a full quota.
 	for _, user := range []string{`u1","cost":0,"mode":"peek`, "u1&cost=0", "u1,team:header:X", "u1;r=9"} {
 		if got := remaining(ask, "X-User", user); got != `"items";r=9` {
 			t.Errorf("user %q: RateLimit %s", user, got)
@@ -131,7 +131,7 @@ func TestForwardAuthIgnoresTheClient(t *testing.T) {
 	}
 }
 
-// Each option has an error that names it.
+// If an option is invalid, the error names it.
 func TestForwardAuthOptions(t *testing.T) {
 	t.Parallel()
 	node, _, key := forwardNode(t, "127.0.0.1/32")
@@ -163,7 +163,8 @@ func TestForwardAuthOptions(t *testing.T) {
 	}
 }
 
-// A client that is no trusted proxy could claim any request, so it gets an error that names the setting.
+// A client that is not a trusted proxy could describe any request. It gets an error that names
+// the setting.
 func TestForwardAuthNeedsATrustedProxy(t *testing.T) {
 	t.Parallel()
 	for _, proxies := range []string{"", "203.0.113.0/24"} {

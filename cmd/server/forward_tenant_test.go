@@ -16,7 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// asked asks forward-auth for GET /v1/items/1 and returns the answer.
+// asked sends a forward-auth request for GET /v1/items/1 and returns the response.
 func asked(t *testing.T, node *running, key, query string, header ...string) answer {
 	t.Helper()
 	proxy := []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/v1/items/1", "X-Forwarded-For", "203.0.113.9"}
@@ -31,8 +31,8 @@ func tenantIn(t *testing.T, a answer) string {
 	return d.Tenant
 }
 
-// The host or the key of a customer selects the tenant. Nothing else in the request of a
-// client does.
+// The host name or the API key of a customer selects the tenant. No other part of the client's
+// request does.
 func TestForwardAuthFindsTheTenant(t *testing.T) {
 	t.Parallel()
 	node, operator, key := forwardNode(t, "127.0.0.1/32")
@@ -90,7 +90,7 @@ func TestForwardAuthFindsTheTenant(t *testing.T) {
 		t.Errorf("kong: %d %s", a.status, a.body)
 	}
 
-	// The key does nothing else, and ends.
+	// A customer key cannot be used for anything else, and can be revoked.
 	call(t, own.Token, "GET", node.origin+"/v1/tenants/acme", "").want(t, 403)
 	call(t, own.Token, "POST", node.origin+"/v1/check", `{"method": "GET", "path": "/"}`).want(t, 403)
 	call(t, customers, "GET", node.origin+"/v1/tenants/globex", "").want(t, 401)
@@ -170,7 +170,8 @@ func TestForwardAuthReadsClaims(t *testing.T) {
 	}
 }
 
-// With keys, only JWTs of these keys count. internal/oidc tests the rotation of the keys.
+// With keys, only JWTs that are signed with one of them are used. internal/oidc tests the
+// rotation of keys.
 func TestForwardAuthVerifiesClaims(t *testing.T) {
 	t.Parallel()
 	keys := make([]*rsa.PrivateKey, 2) // the first is in the set

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/cli"
 )
 
-// The plans of each format are applied to a fresh server, and its checks are decided as the
-// other product decides them.
+// The imported plans of each format are applied to a new server. The server then decides checks
+// like the other product.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	const files = "../../internal/migrate/testdata/"
@@ -17,7 +17,7 @@ func TestImport(t *testing.T) {
 	const unlimited = -1
 	type check struct {
 		args string
-		most int64 // the highest cost that passes at once
+		most int64 // the largest cost that one check may have
 	}
 	for format, c := range map[string]struct {
 		file, plan string

@@ -13,10 +13,9 @@ import (
 	"time"
 )
 
-// A killed node does not return the units that it holds of a leased policy. Then the other
-// nodes admit at most the limit, and at least the limit minus the maximum that one node can
-// hold. The whole limit is available after the term of the lease: in the next window, or
-// for a bucket once it is full.
+// A killed node does not return the units of its leases. The other nodes then allow at most the
+// limit, and at least the limit minus the units that one node can lease. The whole limit is
+// available when the lease has ended: in the next window, or for a bucket once it is full.
 func TestKilledNodeHoldsLeases(t *testing.T) {
 	t.Parallel()
 	const nodes, cost = 3, 5
@@ -46,7 +45,8 @@ func TestKilledNodeHoldsLeases(t *testing.T) {
 	all.Wait()
 	took := time.Since(began)
 
-	// Calls that were under way may have been charged without an answer: a second batch covers them.
+	// A call that was in progress may have been charged without a response, so a second batch
+	// can be missing.
 	window, bucket := s.window.Load(), s.bucket.Load()
 	if least := 6000 - 2*6000/(10*nodes); window > 6000 || window < int64(least) {
 		t.Errorf("%d units of the window were admitted, want %d to 6000", window, least)
@@ -68,16 +68,17 @@ func TestKilledNodeHoldsLeases(t *testing.T) {
 	})
 }
 
-// A leaseFlood has nodes asked until the limits are used up.
+// A leaseFlood sends checks to nodes until the limits are used up.
 type leaseFlood struct {
 	t              *testing.T
 	cost           int
 	killed         *process
-	window, bucket atomic.Int64 // units that were admitted
+	window, bucket atomic.Int64 // units that were allowed
 	over           atomic.Bool  // a caller was denied often enough
 }
 
-// flood asks a node for both limits, until it denied both ten times or is killed.
+// flood sends checks for both limits to a node until each of them denied ten checks, or the
+// node is killed.
 func (s *leaseFlood) flood(node *process) {
 	paths := []struct {
 		path     string
@@ -108,7 +109,7 @@ func (s *leaseFlood) flood(node *process) {
 	s.over.Store(true)
 }
 
-// remaining returns the units that a check of a path would find.
+// remaining returns the remaining units of the limit for a path.
 func (s *leaseFlood) remaining(node *process, path string) int64 {
 	a := call(s.t, bootstrap, "POST", node.origin+"/v1/check", fmt.Sprintf(`{"tenant": "acme", "path": %q, "mode": "peek", "cost": 0}`, path)).want(s.t, 200)
 	var decision struct {

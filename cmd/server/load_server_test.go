@@ -22,12 +22,10 @@ import (
 // Otherwise a small form runs, which fits into make test.
 var fullLoad = os.Getenv("HEADGATE_TEST_LOAD") == "full"
 
-// loadPatience limits one exchange of the load tests. It ends a test that hangs; it does
-// not measure the machine.
+// loadPatience is the timeout of one request in the load tests. It only ends tests that hang.
 const loadPatience = 5 * time.Minute
 
-// A loader holds connections to nodes. Each connection has at most one request
-// under way, as a caller with one thread has.
+// A loader has connections to nodes. Each connection has at most one request in progress.
 type loader struct {
 	t     testing.TB
 	conns []*loadConn
@@ -38,8 +36,7 @@ type loadConn struct {
 	replies *bufio.Reader
 }
 
-// connect opens n connections, dealt to the origins in turn, and closes them
-// with the test.
+// connect opens n connections, distributed over the nodes, and closes them when the test ends.
 func connect(t testing.TB, origins []string, n int) *loader {
 	t.Helper()
 	l := &loader{t: t, conns: make([]*loadConn, n)}
@@ -70,8 +67,8 @@ func (l *loader) close() {
 	}
 }
 
-// send deals requests to the connections in turn. All connections begin at once.
-// It returns the answers in the order of the requests.
+// send distributes requests over the connections, which all start at the same time. It returns
+// the responses in the order of the requests.
 func (l *loader) send(requests [][]byte) []answer {
 	l.t.Helper()
 	answers, begin := make([]answer, len(requests)), make(chan struct{})
@@ -111,7 +108,7 @@ func (c *loadConn) ask(request []byte) (answer, error) {
 	return answer{response.StatusCode, response.Header, string(body)}, err
 }
 
-// post is the text of a request with the bootstrap key.
+// post returns the text of an HTTP request with the bootstrap key.
 func post(path, body string) []byte {
 	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: headgate\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, bootstrap, len(body), body)
@@ -174,7 +171,7 @@ var faultMetrics = []string{
 	"headgate_degraded_total", "headgate_redis_mismatches_total", "headgate_redis_reachable", "headgate_redis_breaker_open",
 }
 
-// A watched node is compared with its own state before the load.
+// watched has the state of a node before the load, for comparison.
 type watched struct {
 	t       testing.TB
 	node    *running
@@ -204,8 +201,8 @@ func (w *watched) read() []string {
 	return lines
 }
 
-// unchanged fails when the node degraded an answer or lost Redis, or when script
-// and reference disagreed. A breaker that opened and closed again is in the log.
+// unchanged fails the test if the node degraded a decision or lost Redis, or if the script and
+// the reference disagreed. The log shows whether a circuit breaker opened.
 func (w *watched) unchanged() {
 	w.t.Helper()
 	for i, now := range w.read() {
@@ -222,7 +219,7 @@ func (w *watched) unchanged() {
 	}
 }
 
-// line is the first line of a text that begins with start.
+// line returns the first line of a text that starts with start.
 func line(text, start string) string {
 	for l := range strings.Lines(text) {
 		if strings.HasPrefix(l, start) {

@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// A blocked log target blocks no check, not even if Redis is unavailable and every check
-// logs something. It also does not keep the process from ending.
+// A log output that blocks does not block checks, even if Redis is unavailable and every check
+// logs something. It does not prevent the process from ending.
 func TestBlockedLogBlocksNoCheck(t *testing.T) {
 	t.Parallel()
 	redis := servertest.StartRedis(t)

@@ -23,9 +23,8 @@ func says(t *testing.T, a answer, words ...string) {
 	}
 }
 
-// Every running node reports counts that Redis lost: in readiness, metrics, and on the
-// System page. The audit log gets one line for each loss, also for a loss while no node
-// ran.
+// Every running node reports that Redis lost counts: in readiness, in metrics, and on the
+// System page. The audit log gets one entry for each loss, also if no node was running.
 func TestLostCountsAreTold(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
@@ -86,8 +85,8 @@ func TestLostCountsAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	f = startCluster(t, 2, settings)
-	// The first node that compares the epochs notes the new one, so that the other may
-	// find nothing.
+	// The first node that notices the change of the epoch stores the new one. Then the other
+	// node notices nothing.
 	eventually(t, "a node finds other data than was noted", func() bool {
 		return slices.ContainsFunc(f.nodes, func(node *process) bool {
 			return strings.Contains(call(t, "", "GET", node.origin+"/metrics", "").body, "headgate_redis_data_lost_total 1\n")

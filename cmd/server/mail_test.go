@@ -12,8 +12,9 @@ import (
 	"github.com/headgate/headgate/internal/servertest/smtp"
 )
 
-// The settings of a mail server send alerts and invitations. The password comes from a file.
-// The link of an e-mail works, and so does the one in the answer, until one of them is used.
+// With the settings of a mail server, a node sends alerts and invitations. The password comes
+// from a file. The link in the e-mail and the one in the response both work until one of them
+// is used.
 func TestMail(t *testing.T) {
 	t.Parallel()
 	post := smtp.Start(t, "none")
@@ -64,13 +65,13 @@ func TestMail(t *testing.T) {
 	if strings.Contains(log.body, link[1]) {
 		t.Error(log.body)
 	}
-	// One address gets three such e-mails in an hour.
+	// An address gets at most three of these e-mails per hour.
 	for _, want := range []int{201, 201, 409} {
 		call(t, bootstrap, "POST", node.origin+"/v1/people", `{"email": "ann@example.org", "role": "viewer", "send_email": true}`).want(t, want)
 	}
 }
 
-// Without a mail server, an invitation cannot be e-mailed, and says why.
+// Without a mail server, an invitation cannot be e-mailed. The error says why.
 func TestNoMail(t *testing.T) {
 	t.Parallel()
 	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap})

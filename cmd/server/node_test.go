@@ -16,14 +16,13 @@ import (
 	"time"
 )
 
-// patience limits every wait of these tests. It ends a broken test; it does not measure the
-// machine.
+// patience is the timeout of every wait in these tests. It only ends tests that hang.
 const patience = 5 * time.Minute
 
 // bootstrap is the operator key of the nodes that these tests start.
 const bootstrap = "bootstrap-0123456789-0123456789-0123456789"
 
-// A running node is the program's run in this process, just as main starts it.
+// running is a node that runs in the process of the test, like in main.
 type running struct {
 	t       testing.TB
 	origin  string
@@ -33,7 +32,7 @@ type running struct {
 	stopped chan error
 }
 
-// start runs headgate serve with settings and waits until it has greeted.
+// start runs headgate serve with settings and waits until it has printed its URL.
 func start(t testing.TB, settings map[string]string) *running {
 	t.Helper()
 	r := launchInProcess(t, settings)
@@ -41,7 +40,7 @@ func start(t testing.TB, settings map[string]string) *running {
 	return r
 }
 
-// launchInProcess is start without the wait.
+// launchInProcess is like start, but does not wait.
 func launchInProcess(t testing.TB, settings map[string]string) *running {
 	t.Helper()
 	environment := map[string]string{"HEADGATE_ADDR": "127.0.0.1:0", "HEADGATE_SNAPSHOT_FILE": "off", "HEADGATE_METRICS_PUBLIC": "true"}
@@ -56,10 +55,10 @@ func launchInProcess(t testing.TB, settings map[string]string) *running {
 	return r
 }
 
-// servesAt is where a node says its address.
+// servesAt matches the line in which a node prints its URL.
 var servesAt = regexp.MustCompile(`serves (https?://\S+)`)
 
-// freeAddr is a loopback address that was free a moment ago.
+// freeAddr returns a loopback address with a free port.
 func freeAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -90,7 +89,7 @@ func (r *running) await(o *output, re *regexp.Regexp) []string {
 	}
 }
 
-// end stops the node as a signal does and gives its error.
+// end stops the node like a signal does, and returns its error.
 func (r *running) end() error {
 	r.stop()
 	select {
@@ -103,7 +102,7 @@ func (r *running) end() error {
 	}
 }
 
-// An answer is a response that was read whole.
+// An answer is a response with its whole body.
 type answer struct {
 	status int
 	header http.Header
@@ -169,7 +168,7 @@ func (a answer) want(t testing.TB, status int) answer {
 	return a
 }
 
-// eventually calls ok until it returns true. Tests use it for state that other nodes learn
+// eventually calls ok until it returns true. Tests use it for changes that reach other nodes
 // later.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
@@ -208,5 +207,5 @@ func (o *output) read() (string, <-chan struct{}) {
 
 func (o *output) String() string { text, _ := o.read(); return text }
 
-// sqliteIn is a database URL in a fresh folder.
+// sqliteIn returns a database URL for a folder.
 func sqliteIn(folder string) string { return fmt.Sprintf("sqlite://%s/headgate.db", folder) }

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// overview returns the state of all nodes, as any node on the database sees it.
+// overview returns a function that reads the state of all nodes from the database.
 func overview(t *testing.T, url string) func() nodes.Overview {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{URL: url, Timeout: patience})
@@ -34,7 +34,7 @@ func overview(t *testing.T, url string) func() nodes.Overview {
 	}
 }
 
-// at gives the node that listens on a process' port.
+// at returns the report of the node that listens on the port of a process.
 func at(t *testing.T, o nodes.Overview, p *process) (nodes.Report, bool) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(p.origin, "http://"))
@@ -48,8 +48,8 @@ func at(t *testing.T, o nodes.Overview, p *process) (nodes.Report, bool) {
 	return o.Nodes[i], true
 }
 
-// Three processes report their true state. A killed one becomes silent; a stopped one is
-// not reported as missing.
+// Three processes report their state. A killed one becomes silent. A stopped one is not
+// reported as missing.
 func TestNodesTellOfThemselves(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 3, map[string]string{"HEADGATE_NODES": "3"})
@@ -107,8 +107,8 @@ func TestNodesTellOfThemselves(t *testing.T) {
 	})
 }
 
-// A node that stops says so while it drains. One that is killed and started again
-// at the same place is one node.
+// A node reports that it drains. A node that is killed and started again at the same address is
+// one node in the overview.
 func TestNodeThatIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{

@@ -19,8 +19,8 @@ import (
 
 const oidcSecret = "canary of a client's secret"
 
-// A provider is an OpenID provider in this process. Everybody signs in as Ann, and each
-// code works once.
+// A provider is an OpenID provider in this process. Every sign-in is by Ann, and each code can
+// be used once.
 type provider struct {
 	*httptest.Server
 	t     *testing.T
@@ -107,7 +107,7 @@ func (p *provider) part(document any) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// follow goes where an answer sends a browser, also to another host.
+// follow follows the redirect of a response, also to another host.
 func (b *browser) follow(a answer) answer {
 	b.t.Helper()
 	to, err := url.Parse(a.header.Get("Location"))
@@ -142,7 +142,8 @@ func TestSignInByOpenIDConnect(t *testing.T) {
 		t.Error("somebody else is signed in")
 	}
 
-	// What came back serves once, and only in the browser that went there.
+	// The redirect from the provider can be used once, and only in the browser that started the
+	// sign-in.
 	if again := b.follow(back); again.status == 303 && !strings.HasPrefix(again.header.Get("Location"), "/sign-in") {
 		t.Errorf("the same answer signed in twice: %d to %q", again.status, again.header.Get("Location"))
 	}
@@ -156,7 +157,7 @@ func TestSignInByOpenIDConnect(t *testing.T) {
 	}
 }
 
-// A user who exists only at the provider cannot sign in.
+// A person who has an account only at the provider cannot sign in.
 func TestAStrangerAtTheProvider(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t, "eve@example.com")

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// Beyond the bound of its queue a node answers 503 with Retry-After and charges
-// nothing. Another tenant is served as if the flood were not there.
+// If the queue of a node is full, it answers with status 503 and Retry-After, and charges
+// nothing. Other tenants are not affected by the load of one tenant.
 func TestOverloadChargesNothing(t *testing.T) {
 	t.Parallel()
 	const quota = 1_000_000_000
@@ -36,8 +36,8 @@ func TestOverloadChargesNothing(t *testing.T) {
 			}
 			flood := startFlood(t, connect(t, []string{origin}, 600), post("/v1/check", `{"tenant": "flood"}`))
 			if !redis {
-				// A check in the process never parks in its slot. Batches keep
-				// the slots taken for long enough that checks queue.
+				// A check in process does not wait in its slot. Batches keep the slots occupied
+				// long enough that checks must queue.
 				flood.addBatches(t, connect(t, []string{origin}, 4), post("/v1/check/batch",
 					`{"checks": [{"tenant": "flood", "cost": 0}`+strings.Repeat(`, {"tenant": "flood", "cost": 0}`, 199)+`]}`))
 			}

@@ -27,20 +27,21 @@ func (b *browser) cookies() map[string]string {
 // session is the value of the session's cookie.
 func (b *browser) session() string { b.t.Helper(); return b.cookies()["headgate"] }
 
-// replay asks for the account with a cookie that somebody kept.
+// replay requests the account page with a copied session cookie.
 func replay(t *testing.T, origin, session string) int {
 	t.Helper()
 	return call(t, "", "GET", origin+"/account", "", "Cookie", "headgate="+session).status
 }
 
-// Sessions are in the store: one that ends on one node ends on all others with the next
-// request, and no node accepts a cookie that is no longer valid.
+// Sessions are in the database. A session that ends on one node ends on all other nodes with
+// the next request.
 func TestSessionsOnTwoNodes(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 2, map[string]string{"HEADGATE_ADMIN_EMAIL": "ann@example.com", "HEADGATE_ADMIN_PASSWORD": ownerPassword})
 	here, there := f.nodes[0].origin, f.nodes[1].origin
 
-	// Fixation: a cookie that was there before the sign-in is not the session.
+	// Session fixation: a cookie from before the sign-in is not valid as the session
+	// afterwards.
 	fixed := newBrowser(t, here)
 	planted := strings.Repeat("A", 43)
 	u, _ := url.Parse(here)
@@ -56,14 +57,14 @@ func TestSessionsOnTwoNodes(t *testing.T) {
 	first.at(there).get("/account").want(t, 200)
 	second.at(there).get("/account").want(t, 200)
 
-	// Signing out on one node ends it on the other, also for whoever kept the cookie.
+	// Signing out on one node ends the session on the other, also for a copy of the cookie.
 	kept := second.session()
 	second.at(there).post("/sign-out").want(t, 303)
 	if got := replay(t, here, kept); got != 303 {
 		t.Errorf("a signed-out session answers %d", got)
 	}
 
-	// A new password ends the others and gives this one another cookie.
+	// A new password ends the other sessions and gives this one a new cookie.
 	second.signIn("ann@example.com", ownerPassword).want(t, 303)
 	other, before := second.session(), first.session()
 	const next = "another brook, another mill"
@@ -75,7 +76,7 @@ func TestSessionsOnTwoNodes(t *testing.T) {
 	}
 	first.at(there).get("/account").want(t, 200)
 
-	// Other rights, or none, count everywhere with the next request.
+	// A changed role or a disabled account takes effect everywhere with the next request.
 	settings := map[string]string{"HEADGATE_DATABASE_URL": f.databaseURL}
 	if _, err := command(t, settings, ownerPassword+"\n", "user", "create", "--email", "bob@example.com", "--role", "owner"); err != nil {
 		t.Fatal(err)
@@ -111,8 +112,8 @@ func TestSignInIsLimitedOverAllNodes(t *testing.T) {
 	}
 }
 
-// No secret is written anywhere by a run that uses them all, at the log level
-// that says most.
+// A run that uses every secret does not write any of them to the output, the log or the
+// database, at the most detailed log level.
 func TestNoSecretIsWritten(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 1, map[string]string{

@@ -12,7 +12,7 @@ import (
 
 const ownerPassword = "a brook runs under the mill"
 
-// A browser keeps cookies, says where a form came from, and follows nothing.
+// A browser keeps cookies and sends the origin of a form. It does not follow redirects.
 type browser struct {
 	t      *testing.T
 	origin string
@@ -29,7 +29,7 @@ func newBrowser(t *testing.T, origin string) *browser {
 	return &browser{t, origin, &http.Client{Jar: jar, CheckRedirect: stay}}
 }
 
-// at is the same browser at another node: cookies do not know ports.
+// at returns the same browser at another node. Cookies do not depend on the port.
 func (b *browser) at(origin string) *browser { return &browser{b.t, origin, b.client} }
 
 func (b *browser) send(method, path string, form url.Values) answer {
@@ -113,7 +113,7 @@ func TestFirstOwnerByLink(t *testing.T) {
 	}
 }
 
-// Automation names the first owner; the settings do nothing once there is one.
+// Settings can create the first owner. They have no effect once an owner exists.
 func TestFirstOwnerBySettings(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{
@@ -131,8 +131,7 @@ func TestFirstOwnerBySettings(t *testing.T) {
 	b.signIn("ops@example.com", ownerPassword).want(t, 303)
 }
 
-// People are made, kept out and let in from the command line beside a serving
-// node.
+// Commands create, disable and enable users while a node runs.
 func TestUserCommands(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}
@@ -162,7 +161,7 @@ func TestUserCommands(t *testing.T) {
 	run("", "user", "enable", "--tenant", sampleTenant, "tom@example.com")
 	tom.signIn("tom@example.com", ownerPassword).want(t, 303)
 	run("", "user", "role", "--tenant", sampleTenant, "tom@example.com", "tenant_admin")
-	tom.get("/account").want(t, 303) // other rights, another session
+	tom.get("/account").want(t, 303) // a changed role ends the session
 
 	link := strings.TrimSpace(run("", "user", "invite", "--email", "bob@example.com", "--role", "viewer", "--public-url", node.origin))
 	bob := newBrowser(t, node.origin)
@@ -186,8 +185,8 @@ func TestUserCommands(t *testing.T) {
 	if _, err := command(t, settings, "", "user", "create", "--email", "y@example.com", "--role", "owner"); err == nil || !strings.Contains(err.Error(), "standard input") {
 		t.Errorf("no password: %v", err)
 	}
-	// What did not make a user leaves no invitation, which an OpenID provider's
-	// word would be enough to take.
+	// A failed attempt to create a user leaves no invitation. With an invitation, the OpenID
+	// provider could sign the person in.
 	if _, err := command(t, settings, "short\n", "user", "create", "--email", "z@example.com", "--role", "owner"); err == nil {
 		t.Error("a short password passed")
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// These pages are played: the plan is applied, the commands run in order, and the answers
-// have the members that the page shows.
+// The test applies the plans and runs the commands of these pages in order. The responses have
+// the members that the pages show.
 func TestPlayedPages(t *testing.T) {
 	t.Parallel()
 	for page, checks := range map[string]int{"costs": 5, "idempotency": 3} {

@@ -91,7 +91,7 @@ func TestProductionCommandsAreRun(t *testing.T) {
 	}
 }
 
-// Everything that docs/production.md names as a metric is one.
+// Each metric that docs/production.md names exists.
 func TestProductionNamesMetrics(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/production.md")
@@ -125,7 +125,8 @@ func TestBackupAndRestoreOfPostgres(t *testing.T) {
 	restores(t, map[string]string{"HEADGATE_DATABASE_URL": servertest.Postgres(t), "HEADGATE_SHUTDOWN_DELAY": "0s"}, "postgres", t.TempDir())
 }
 
-// restores makes a backup beside a node that serves, changes everything, restores, and compares.
+// restores makes a backup while a node runs, changes everything, restores the backup, and
+// compares the data.
 func restores(t *testing.T, settings map[string]string, engine, data string) {
 	t.Helper()
 	settings["HEADGATE_SNAPSHOT_FILE"] = filepath.Join(data, "headgate.snapshot")

@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// redisClient looks at a test's own Redis beside the nodes.
+// redisClient returns a client for the Redis of a test.
 func redisClient(t *testing.T, url string) *redis.Client {
 	t.Helper()
 	options, err := redis.ParseURL(url)
@@ -33,7 +33,7 @@ func redisClient(t *testing.T, url string) *redis.Client {
 	return c
 }
 
-// scriptCalls is how many scripts a Redis has run by hash.
+// scriptCalls returns the number of script calls that a Redis has executed.
 func scriptCalls(t *testing.T, c *redis.Client) (n int) {
 	t.Helper()
 	text, err := c.Info(t.Context(), "commandstats").Result()
@@ -46,7 +46,7 @@ func scriptCalls(t *testing.T, c *redis.Client) (n int) {
 	return n
 }
 
-// left returns the units of a counter, as the limiter of its node knows them.
+// left returns the remaining units of a counter according to its node.
 func (s *exactSuite) left(t *testing.T, c counter) int {
 	t.Helper()
 	body := strings.Replace(c.check("exact"), `{"tenant"`, `{"cost": 0, "tenant"`, 1)
@@ -57,9 +57,10 @@ func (s *exactSuite) left(t *testing.T, c counter) int {
 	return r.Limits[0].Remaining
 }
 
-// If Redis hangs, the failure modes answer after few calls, without a wait for each check.
-// None of these calls is charged when Redis continues. What was admitted without a call is
-// charged then. Afterwards checks are exact again without a restart.
+// If Redis does not answer, the failure modes decide after a few calls, so that not every check
+// waits. Calls that were not answered are not charged when Redis continues. Checks that the
+// failure modes allowed are charged then. Afterwards the limits are exact again without a
+// restart.
 func TestRedisHangs(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t).Prefer()
@@ -122,8 +123,8 @@ func TestRedisHangs(t *testing.T) {
 		text := call(t, "", "GET", s.nodes[0].origin+"/metrics", "").body
 		return strings.Contains(text, "headgate_journal_counters 0\n") && !strings.Contains(text, "headgate_journal_charged_units_total 0\n")
 	})
-	// The breaker opens after five calls, or one call and a probe; a few may be
-	// under way beside them. The journal needs one or two.
+	// The circuit breaker opens after five calls, or after one call and a probe. A few calls
+	// can be in progress at that time. The journal needs one or two.
 	if n := scriptCalls(t, raw) - known; n > 22 {
 		t.Errorf("%d calls for 900 checks during the hang, one after it, and the journal", n)
 	}
@@ -145,8 +146,8 @@ func TestRedisHangs(t *testing.T) {
 	}
 }
 
-// A node that was stopped finds the replies of Redis in its sockets when it continues. It
-// does not count them as failures of Redis.
+// A node that was stopped reads the replies of Redis late, when it continues. It does not count
+// them as failures of Redis.
 func TestPausedNodeKeepsRedis(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t).Prefer()
@@ -186,8 +187,8 @@ func TestPausedNodeKeepsRedis(t *testing.T) {
 	}
 }
 
-// Clients that do not wait for their answers say nothing about Redis, and change
-// nothing for the others.
+// Clients that disconnect before their response do not count as failures of Redis, and do not
+// affect other clients.
 func TestClientsThatLeave(t *testing.T) {
 	t.Parallel()
 	s := newExactSuite(t, 1)
@@ -224,7 +225,7 @@ func TestClientsThatLeave(t *testing.T) {
 	}
 }
 
-// A flood is connections that repeat one check until it ends.
+// A flood is a set of connections that repeat one check until the flood ends.
 type flood struct {
 	answered, admitted, strange, overloaded atomic.Int64
 	ctx                                     context.Context
@@ -232,7 +233,7 @@ type flood struct {
 	flooding                                sync.WaitGroup
 }
 
-// startFlood begins a flood. It ends with the test, or by end.
+// startFlood starts a flood. It stops when end is called or the test ends.
 func startFlood(t *testing.T, load *loader, text []byte) *flood {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &flood{ctx: ctx, over: cancel}
@@ -306,7 +307,7 @@ func (f *flood) addBatches(t *testing.T, load *loader, text []byte) {
 	})
 }
 
-// end returns when each connection has its last answer.
+// end stops the flood and waits for the last responses.
 func (f *flood) end() {
 	f.over()
 	f.flooding.Wait()

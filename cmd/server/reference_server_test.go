@@ -19,7 +19,8 @@ var (
 	answerStatus = regexp.MustCompile(`^HTTP/\S+ ([0-9]{3})`)
 )
 
-// notRunnable are the calls of /docs that a new server refuses, by summary: the status, and why no example can avoid it.
+// notRunnable lists the calls of /docs that fail on a new server, by their summary: the status,
+// and why no example can avoid it.
 var notRunnable = map[string]struct{ status, why string }{
 	"Decide a request for a proxy":                  {"403", "only a proxy of HEADGATE_TRUSTED_PROXIES may send it"},
 	"Charge an estimate for a time":                 {"429", "the checks before it have used the limit"},
@@ -48,8 +49,9 @@ var notRunnable = map[string]struct{ status, why string }{
 
 const withTenant = "the key of the operator must name a tenant, and the call has no optional parameters"
 
-// A reader runs the calls of /docs on a new server, in the order of the page and with the key that the first start prints. A
-// variable stands for the id in the last answer of the path before it, as the page says.
+// The test runs the calls of /docs on a new server, in the order of the page, with the API key
+// that the first start prints. A variable in a call has the ID from the previous response with
+// the same path, as the page says.
 func TestPrintedCallsOfTheReference(t *testing.T) {
 	t.Parallel()
 	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())})

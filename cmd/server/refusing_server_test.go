@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// If Redis or Postgres answer and reject writes, readiness, metrics, and the System page
-// show it with the error. They stop showing it when writes work again.
+// If Redis or Postgres reject writes, readiness, metrics and the System page show the error
+// until writes work again.
 func TestStoresThatRefuseWrites(t *testing.T) {
 	t.Parallel()
 	redis, postgres := servertest.StartRedis(t), servertest.StartPostgres(t)

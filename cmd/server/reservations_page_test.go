@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// The sessions of these pages are played: the plan is applied, the requests are sent in order, and
-// the answers have the members that the page shows. {decision_id} is that of the answer before.
+// The test applies the plans of these pages and sends their requests in order. The responses
+// have the members that the page shows. {decision_id} is the ID from the previous response.
 func TestPagesOfRequests(t *testing.T) {
 	t.Parallel()
 	for page, requests := range map[string]int{"docs/reservations.md": 4, "docs/refunds.md": 3, "docs/concurrency.md": 7} {

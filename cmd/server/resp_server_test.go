@@ -151,7 +151,8 @@ func TestRESPThrottle(t *testing.T) {
 	}
 }
 
-// Each mistake has an error that names it. A wrong command in a pipeline charges nothing and changes no other reply.
+// Each invalid command gets an error that names the mistake. An invalid command in a pipeline
+// charges nothing and does not change other replies.
 func TestRESPMistakes(t *testing.T) {
 	t.Parallel()
 	node, addr, operator, key := respNode(t, nil)
@@ -206,7 +207,8 @@ func TestRESPMistakes(t *testing.T) {
 	})
 }
 
-// Bytes that are no command end the connection with an error, and only this one.
+// Bytes that are not a command end their connection with an error. Other connections are not
+// affected.
 func TestRESPProtocolErrors(t *testing.T) {
 	t.Parallel()
 	_, addr, _, key := respNode(t, nil)
@@ -230,7 +232,8 @@ func TestRESPProtocolErrors(t *testing.T) {
 	}
 }
 
-// Of many connections with long pipelines, exactly the quota passes. A stop answers the commands that have arrived.
+// Many connections with long pipelines are allowed exactly the quota. When the node stops, it
+// still answers the commands that have arrived.
 func TestRESPIsExact(t *testing.T) {
 	t.Parallel()
 	node, addr, _, key := respNode(t, nil)

@@ -162,7 +162,7 @@ func wireRows(t *testing.T) map[string]wireRow {
 	return rows
 }
 
-// sayable returns the script without what the way cannot say of a check.
+// sayable returns the checks of the script, without the parts that a protocol cannot express.
 func (r wireRow) sayable(t *testing.T, script []wireCheck) []wireCheck {
 	t.Helper()
 	projected := slices.Clone(script)
@@ -199,7 +199,7 @@ type wireLimit struct {
 	NearLimit                                   int64
 }
 
-// A wireAnswer is a decision as a wire says it. Times are in milliseconds.
+// A wireAnswer is a decision in the form of one protocol. Times are in milliseconds.
 type wireAnswer struct {
 	Allowed  bool
 	Reason   string      // "": not said
@@ -249,7 +249,8 @@ func answerOf(t *testing.T, body string) wireAnswer {
 	return a
 }
 
-// headerName returns the name of the limit in headers: with that of the limit if the policy has several.
+// headerName returns the name of the limit in headers. If the policy has several limits, it
+// contains the name of the limit.
 func (l wireLimit) headerName() string {
 	if l.Policy == "items" {
 		return l.Policy + "." + l.Limit
@@ -290,13 +291,13 @@ var (
 	secondsAlone  = regexp.MustCompile(`^\d+$`)
 )
 
-// A wireComparison compares the answers of one way with those of POST /v1/check.
+// A wireComparison compares the responses of one protocol with those of POST /v1/check.
 type wireComparison struct {
 	row   wireRow
 	slack time.Duration // two answers may be that far apart, because one is later
 }
 
-// faults returns what differs, as far as the way can say it.
+// faults returns the differences in the parts that the protocol can express.
 func (c wireComparison) faults(got, want wireAnswer) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if got.Allowed != want.Allowed {
@@ -430,8 +431,10 @@ func (n wireNode) play(t *testing.T, slug string, way wirePlayer, script []wireC
 	return append(answers, way(t, n, created.Token, script[suspendedFrom:])...)
 }
 
-// A script of 200 checks has the same answers on every wire, as far as the tables of docs/gateways.md say that the wire can
-// say it, and is counted by its wire: with the limiter of this process, with Redis, and without it.
+// A script of 200 checks gets the same decisions over every protocol, as far as the tables of
+// docs/gateways.md say that the protocol can express them. The metrics count each check under
+// its protocol. The test runs with the limiter in process, with Redis, and with Redis
+// unavailable.
 func TestSameDecisionsOnEveryWire(t *testing.T) {
 	t.Parallel()
 	onEveryLimiter(t, func(t *testing.T, extra map[string]string, ready func(), away bool) {

@@ -15,7 +15,7 @@ func TestProgress(t *testing.T) {
 		interactive bool
 		total       int64
 		takes       time.Duration
-		want        []string // "": nothing is printed
+		want        []string // "": the command prints nothing
 	}{
 		{"a bar", true, 10, 6 * time.Second, []string{"verify", "20%", "50%", "[2s:", "[5s:"}},
 		{"no total", true, 0, 6 * time.Second, []string{"verify", "[4s]"}},
