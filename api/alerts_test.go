@@ -26,7 +26,8 @@ func TestOneAlert(t *testing.T) {
 	if one.status != 200 || len(list.Data) != 1 || one.body != string(list.Data[0])+"\n" {
 		t.Errorf("%d %s\nin the list: %s", one.status, one.body, list.Data)
 	}
-	// A template with channels, and a tenant where its metric needs one, is a rule.
+	// A rule can be created from each template, with channels, and with a tenant if its metric
+	// needs one.
 	var found struct {
 		Data []struct {
 			Slug string

@@ -12,10 +12,10 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// span is the two minutes in which the tests' decisions are made.
+// span is the query for the two minutes in which the tests make their decisions.
 const span = "from=2026-11-21T09:00:00Z&to=2026-11-21T09:02:00Z"
 
-// tally holds the counts that the tests compare.
+// A tally has the counts that the tests compare.
 type tally struct {
 	Requests, Allowed, Limited int64
 	Blocked                    int64
@@ -34,7 +34,7 @@ type counted struct {
 	Shared                      struct{ Count int64 }
 }
 
-// A ranked key.
+// A ranked is a key in a ranking.
 type ranked struct {
 	Tenant, Policy string
 	Key            map[string]string
@@ -64,7 +64,7 @@ func (w *world) analytics(key, question string) counted {
 	return out
 }
 
-// traffic makes decisions of every sort, of two tenants.
+// traffic makes decisions with each result, for two tenants.
 func (w *world) traffic() {
 	w.t.Helper()
 	w.set("lists", `{"list":"deny","attribute":"ip","value":"198.51.100.0/24"}`)
@@ -84,7 +84,7 @@ func (w *world) traffic() {
 	w.flush()
 }
 
-// Each answer has every decision that it is about, once, and no peek.
+// Each response counts every decision that it is about exactly once. Peeks are not counted.
 func TestAnalytics(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -122,7 +122,7 @@ func TestAnalytics(t *testing.T) {
 	}
 }
 
-// Rankings name tenants by slug, and keys as blocks and resets take them.
+// Rankings name tenants by slug. They show keys in the form that blocks and resets accept.
 func TestRankings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -176,8 +176,8 @@ func TestKeysOfNetworks(t *testing.T) {
 	}
 }
 
-// A tenant key reads its own tenant, with or without naming it; what another one
-// has is as if it were not there.
+// With a tenant key, the analytics are those of its tenant, also if the request names no
+// tenant. Data of another tenant looks as if it did not exist.
 func TestAnalyticsWalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -210,7 +210,7 @@ func TestAnalyticsWalls(t *testing.T) {
 	}
 }
 
-// Bad questions are 400, at the parameter.
+// Invalid queries get status 400 with the name of the parameter.
 func TestAnalyticsFaults(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -218,7 +218,7 @@ func TestAnalyticsFaults(t *testing.T) {
 		"traffic?from=2026-11-21T09:00:00Z&to=2026-11-21T08:00:00Z":             "to",
 		"traffic?from=2026-11-21T09:00:00Z&to=2026-11-21T10:00:00%2B01:00":      "to",
 		"refusals?from=2026-11-21T09:00:00Z&to=2026-11-21T08:00:00Z":            "to",
-		"traffic?from=2026-11-21T09:00:00Z":                                     "from", // now
+		"traffic?from=2026-11-21T09:00:00Z":                                     "from", // the range is empty: it starts now
 		"traffic?from=2010-01-01T00:00:00Z":                                     "from", // too long
 		"traffic?from=2026-10-01T00:00:00Z&to=2026-11-21T09:00:00Z&step=minute": "step",
 		"traffic?from=yesterday":                                                "from",
@@ -294,8 +294,8 @@ func TestKeptRefusals(t *testing.T) {
 	w.kept(ids)
 }
 
-// A tenant key's listing is its tenant's, said or not: its cursors serve no
-// other tenant.
+// A listing with a tenant key is that of its tenant, also if the request names no tenant. Its
+// cursors are invalid for other tenants.
 func TestForeignCursorOfRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -321,7 +321,7 @@ func TestForeignCursorOfRefusals(t *testing.T) {
 	}
 }
 
-// kept reads refusals of acme by id.
+// kept returns the stored denials of acme with these IDs.
 func (w *world) kept(ids []string) {
 	w.t.Helper()
 	read := func(key, id string) answer {
@@ -345,7 +345,7 @@ func (w *world) kept(ids []string) {
 	}
 }
 
-// A tenant's values are not shown if it does not want that.
+// The attribute values of a tenant with redact_values are not shown.
 func TestRedactedRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -388,7 +388,7 @@ func TestRemaining(t *testing.T) {
 	}
 }
 
-// The limiter's time is that of its calls, of all tenants together.
+// The latency of the limiter is measured for its calls, for all tenants together.
 func TestLatency(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -21,7 +21,7 @@ import (
 
 var placeholders = regexp.MustCompile(`:[a-z]+`)
 
-// Who it is and whether it may costs a check no allocation.
+// Authentication and authorization of a check allocate no memory.
 func TestAuthorizingAllocatesNothing(t *testing.T) {
 	w := newWorld(t)
 	k, bound, err := w.tenants.CreateKey(t.Context(), "acme", tenants.NewKey{
@@ -85,10 +85,10 @@ func TestRefusedKeysLeaveALine(t *testing.T) {
 		w.do(call{method: "GET", path: "/v1/audit?tenant=globex", key: w.acme})
 		w.do(call{method: "GET", path: "/v1/plans", key: w.acme})
 		w.do(call{method: "GET", path: "/v1/plans", key: w.operatorCheck})
-		w.do(call{method: "GET", path: "/v1/plans", key: w.operator})                                     // may
-		w.do(call{method: "GET", path: "/v1/plans"})                                                      // nobody
-		w.do(call{method: "POST", path: "/v1/check", key: w.operator, body: `{"tenant":"globex"}`})       // a decision
-		w.do(call{method: "GET", path: "/v1/tenants/" + strings.Repeat("x", 500) + "/keys", key: w.acme}) // cut
+		w.do(call{method: "GET", path: "/v1/plans", key: w.operator})                                     // allowed
+		w.do(call{method: "GET", path: "/v1/plans"})                                                      // no key
+		w.do(call{method: "POST", path: "/v1/check", key: w.operator, body: `{"tenant":"globex"}`})       // rejected in a decision
+		w.do(call{method: "GET", path: "/v1/tenants/" + strings.Repeat("x", 500) + "/keys", key: w.acme}) // too long: the line is cut
 	}
 	must(t, refusals.Flush(t.Context()))
 	lines, err := w.store.AuditEntries(t.Context(), audit.Filter{Action: "access.refused", Limit: 100})
@@ -387,7 +387,7 @@ func TestKeyAddressesAreKept(t *testing.T) {
 		{bound, `,"allowed_ips":["192.0.2.1","10.0.0.1"]`, 403, "allowed_ips"},
 		{bound, `,"allowed_ips":["192.0.2.1","192.0.2.128/25"]`, 201, ""},
 		{bound, `,"allowed_ips":["x"]`, 422, `"pointer":"/allowed_ips/0"`},
-		{w.acme, `,"allowed_ips":[]`, 201, ""}, // the default
+		{w.acme, `,"allowed_ips":[]`, 201, ""}, // the default: all addresses
 		{bound, `,"allowed_ips":[]`, 403, "allowed_ips"},
 		{w.acme, `,"allowed_ips":["10.0.0.1","10.0.0.2","10.0.0.300"]`, 422, `"pointer":"/allowed_ips/2"`},
 		{w.acme, `,"allowed_ips":["fe80::1%eth0"]`, 422, `"pointer":"/allowed_ips/0"`},

@@ -73,7 +73,8 @@ func TestAtomicBatch(t *testing.T) {
 	}
 }
 
-// A fault anywhere refuses the whole call, names its place and charges nothing.
+// If any check of a batch is invalid, the whole batch is rejected. The error names the check,
+// and nothing is charged.
 func TestBatchIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -25,7 +25,7 @@ func BenchmarkCountingOnOff(b *testing.B) {
 	off, on := world(nil), world(metrics.NewRecorder(metrics.Config{}))
 	for _, c := range []struct{ name, body string }{
 		{"allowed", `{"tenant": "acme", "method": "GET", "path": "/v1/search", "attributes": {"user": "u1"}, "cost": 0}`},
-		{"login", login}, // refused by a limit, after the first few
+		{"login", login}, // denied by a limit after the first few
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var took [2]time.Duration
@@ -48,7 +48,7 @@ func BenchmarkCountingOnOff(b *testing.B) {
 	}
 }
 
-// checker gives one check with a body by the operator's key.
+// checker returns a function that sends a check with an operator key.
 func checker(w *world, text string) func() {
 	r := httptest.NewRequest(http.MethodPost, "/v1/check", nil)
 	r.Header.Set("Content-Type", "application/json")

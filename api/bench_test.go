@@ -35,7 +35,8 @@ func BenchmarkWrongKey(b *testing.B) {
 	benchmarkCheck(b, newWorld(b), tenants.NewToken(tenants.OperatorToken))
 }
 
-// BenchmarkMistypedKey is the same for keys that are not: no hash, no map.
+// BenchmarkMistypedKey measures a key that does not have the right form. It needs no hash and
+// no lookup.
 func BenchmarkMistypedKey(b *testing.B) {
 	w := newWorld(b)
 	benchmarkCheck(b, w, w.operator[:len(w.operator)-1]+"!")
@@ -55,10 +56,9 @@ func benchmarkCheck(b *testing.B, w *world, key string) {
 	}
 }
 
-// TestCheckAllocates holds a check to two allocations more than a handler of
-// echo that reads the body and answers as many bytes: the text of the body,
-// which the check's attributes are parts of, and that of the headers beside
-// Content-Type.
+// TestCheckAllocates limits the allocations of a check to two more than those of an echo
+// handler that reads the body and writes as many bytes. The two are the text of the body, of
+// which the attributes are parts, and the text of the headers.
 func TestCheckAllocates(t *testing.T) {
 	if raced {
 		t.Skip("the pools of the race detector drop what they hold")
@@ -110,7 +110,7 @@ func TestBatchAllocatesNothingForACheck(t *testing.T) {
 			w.api.ServeHTTP(discard{http.Header{}}, r)
 		})
 	}
-	if few, many := allocations(32), allocations(96); many > few+2 { // of 64 checks; a collection may empty a pool
+	if few, many := allocations(32), allocations(96); many > few+2 { // for 64 more checks; a garbage collection can empty a pool
 		t.Errorf("%v allocations for 32 checks, %v for 96", few, many)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// property is the schema of a member, by its way from a named schema: "[]" is
+// property returns the schema of a member. way is the path from a named schema; "[]" stands for
 // the elements of an array.
 func property(t *testing.T, way string) *openapi3.Schema {
 	t.Helper()
@@ -42,8 +42,8 @@ func property(t *testing.T, way string) *openapi3.Schema {
 	return s.Value
 }
 
-// The document promises the bounds that the code holds callers to: an SDK that
-// checks before it sends must refuse neither more nor less.
+// The bounds in openapi.yaml are those that the code checks. An SDK that checks before it sends
+// must accept and reject the same values as the server.
 func TestBoundsAreTheDocuments(t *testing.T) {
 	t.Parallel()
 	for way, want := range map[string]int{
@@ -213,7 +213,7 @@ func TestBodyBounds(t *testing.T) {
 	}
 }
 
-// Query parameters are held to the document too.
+// Query parameters have the bounds in openapi.yaml, too.
 func TestQueryBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -252,7 +252,7 @@ func TestQueryBounds(t *testing.T) {
 	}
 }
 
-// Every word of the document is taken, where a parameter has only a few, and no
+// If a parameter has a list of values in openapi.yaml, the server accepts all of them and no
 // other.
 func TestQueryWords(t *testing.T) {
 	t.Parallel()
@@ -285,7 +285,7 @@ func TestInstantsOfKeys(t *testing.T) {
 	for at, status := range map[string]int{
 		"2027-01-01T00:00:00Z": 201, "2027-01-01T00:00:00.5+02:00": 201, "9999-12-31T23:59:59Z": 201,
 		"0001-01-01T00:00:00Z": 400, "9999-12-31T23:59:59-23:00": 400, "2027-01-01T00:00:00,5Z": 400, "2027-01-01T00:00:00+24:00": 400,
-		"2027-01-01": 400, "": 400, "2026-11-21T09:00:00Z": 422, // which is now
+		"2027-01-01": 400, "": 400, "2026-11-21T09:00:00Z": 422, // now
 	} {
 		a := w.do(call{method: "POST", path: "/v1/tenants/acme/keys", key: w.operator, body: `{"name":"n","scopes":["check"],"expires_at":"` + at + `"}`})
 		if a.status != status || status == 400 && !strings.Contains(a.body, `"/expires_at"`) || status == 201 && !strings.Contains(a.body, `"expires_at"`) {
@@ -294,8 +294,7 @@ func TestInstantsOfKeys(t *testing.T) {
 	}
 }
 
-// What holds a secret must not stay in a cache, and a condition may stand on
-// several lines.
+// Responses with a secret are not cached. A header with conditions can have several lines.
 func TestManagementHeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -141,7 +141,8 @@ func TestTooManyIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// Of checks with one key at the same time, one is charged, and all get its decision.
+// Of several checks with the same key at the same time, one is charged, and all get its
+// decision.
 func TestConcurrentIdempotentChecks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

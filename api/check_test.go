@@ -18,14 +18,13 @@ import (
 
 const login = `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.9"}}`
 
-// left is what login-per-ip has left for the address of login.
+// left returns the remaining units of login-per-ip for the IP address in login.
 func (w *world) left() string {
 	a := w.do(call{method: "POST", path: "/v1/check", key: w.operator, body: strings.Replace(login, `}}`, `},"mode":"peek","cost":0}`, 1)})
 	return a.header.Get("RateLimit")
 }
 
-// Hostile bodies: each refused with its status, none charged, none reaching the
-// limiter.
+// Invalid bodies get the right status. None of them is charged or reaches the limiter.
 func TestStrictInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -182,7 +181,7 @@ func TestLenientWhereItMayBe(t *testing.T) {
 	}
 }
 
-// Spellings of one path are one counter.
+// Different spellings of a path share one counter.
 func TestPathsAreOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -264,7 +263,8 @@ func expect(t *testing.T, a answer, status int, media, policy, state, retry stri
 	}
 }
 
-// Refusals without a limit: 403, and no deny_status but theirs changes it.
+// Denials without a limit have status 403. deny_status does not change it, except for the
+// reasons that it covers.
 func TestOtherRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -324,8 +324,8 @@ func TestPublicURLStandsBeforeTypes(t *testing.T) {
 	}
 }
 
-// A policy of several limits is named slug.limit; a shadow policy is in the body
-// and not in the headers; the order is the plan's.
+// A policy with several limits is named slug.limit in the headers. A shadow policy is in the
+// body and not in the headers. The order is that of the plan.
 func TestSeveralLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -386,7 +386,7 @@ func FuzzCheckBody(f *testing.F) {
 	})
 }
 
-// publish makes a document the version of the plan pro that is in force.
+// publish publishes a document as the current version of the plan pro.
 func (w *world) publish(d plans.Content) {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -399,8 +399,8 @@ func (w *world) publish(d plans.Content) {
 	must(w.t, w.watcher.Refresh(ctx))
 }
 
-// A refusal that waiting cannot cure says of the right policy that it cannot,
-// though another refuses beside it; both are violated.
+// If a policy can never allow the request, the detail says so of that policy, also if another
+// policy denies the request too. Both are in the list of violated policies.
 func TestDetailNamesWhatCanNeverHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -55,7 +55,7 @@ func TestConfigurationSchema(t *testing.T) {
 	}
 }
 
-// strict returns a copy of a schema whose objects have no other members.
+// strict returns a copy of a schema that allows no other members in its objects.
 func strict(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -14,8 +14,7 @@ import (
 // Check is what DecodeCheck reads.
 type Check = enforcement.Check
 
-// RouteRow is a row of the route table, for tests that hold it against the
-// document.
+// RouteRow is a row of the route table, for tests that compare it with openapi.yaml.
 type RouteRow struct {
 	Method, Path, Operation, Scope string
 	Callers                        []string
@@ -24,7 +23,7 @@ type RouteRow struct {
 	Idempotent                     bool
 }
 
-// RouteTable gives the rows.
+// RouteTable returns the rows.
 func (a *API) RouteTable() []RouteRow {
 	var rows []RouteRow
 	for _, r := range a.routes() {
@@ -53,8 +52,7 @@ func Routes() []Row {
 	return rows
 }
 
-// Asking authenticates a request, and authorizes it for an action, each time that
-// it is called.
+// Asking returns a function that authenticates a request and authorizes it for an action.
 func (a *API) Asking(r *http.Request, action accounts.Action) func() error {
 	g := newGate(action)
 	return func() error {
@@ -66,8 +64,8 @@ func (a *API) Asking(r *http.Request, action accounts.Action) func() error {
 	}
 }
 
-// whoMay says who may do an action, and with which one scope, as the table of
-// accounts answers.
+// whoMay returns which callers may do an action, and the scope that is sufficient for it, from
+// the table in package accounts.
 func whoMay(action accounts.Action) (callers []string, scope string) {
 	if accounts.Authorize(accounts.Principal{}, action) == nil {
 		return []string{"anyone"}, ""
@@ -83,7 +81,7 @@ func whoMay(action accounts.Action) (callers []string, scope string) {
 	return callers, scope
 }
 
-// For fuzzing what parses outside input.
+// These functions are for fuzz tests of parsers of external input.
 var (
 	Bearer      = bearer
 	DecodeBatch = func(text string, operator bool) (int, error) {
@@ -95,9 +93,9 @@ var (
 		_, err := page("/v1/tenants", nil, 0, cursor)
 		return err
 	}
-	// Forge makes a cursor of the same listing to any place.
+	// Forge returns a cursor of the list of tenants to any position.
 	Forge = func(after string) string { return listing{path: "/v1/tenants"}.cursor(after) }
-	// ForgeFor makes one of any listing that nothing narrows.
+	// ForgeFor returns a cursor of any listing without filters.
 	ForgeFor = func(path, after string) string { return listing{path: path}.cursor(after) }
 )
 

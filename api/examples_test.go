@@ -20,8 +20,8 @@ import (
 // example of the same name: same status and same body, except for values that change from
 // run to run (masked). The IDs of keys in paths are those of the fixture.
 
-// notPlayed are response examples that no request can bring about here, with the
-// test that shows them.
+// notPlayed lists response examples that no request of this test can get, each with the test
+// that shows it.
 var notPlayed = map[string]string{
 	"forwardAuth 200 passes":              "needs the headers of a proxy, as in TestForwardAuth of cmd/server",
 	"forwardAuth 403 untrusted":           "needs the headers of a proxy, as in TestForwardAuth of cmd/server",
@@ -41,7 +41,7 @@ var notPlayed = map[string]string{
 	"getRemainingHistogram 200 histogram": "TestRemaining",
 }
 
-// before are the calls that an example supposes.
+// before lists the calls that must precede an example.
 var before = map[string][]call{
 	"check refused": repeated(5, call{
 		method: "POST", path: "/v1/check",
@@ -124,7 +124,7 @@ var before = map[string][]call{
 	"createAlertRepetition repeat": {someAlertChannel, someAlertTest},
 }
 
-// What some examples suppose to be set.
+// Calls that several examples need before them.
 var (
 	someOverride = call{
 		method: "POST", path: "/v1/tenants/acme/overrides", as: "01939c1e-0000-7000-8000-000000000051",
@@ -165,7 +165,7 @@ var (
 	someAlertTest = call{
 		method: "POST", path: "/v1/alert-channels/01939c1e-0000-7000-8000-000000000092/test", as: "01939c1e-0000-7000-8000-000000000093",
 	}
-	// Five pass and three are refused.
+	// Five are allowed and three are denied.
 	someTraffic = repeated(8, call{
 		method: "POST", path: "/v1/check", as: "01939c1e-0000-7000-8000-000000000081",
 		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`,
@@ -309,7 +309,7 @@ func (w *world) made(c call) string {
 	return out.ID + out.Decision
 }
 
-// exampleAddress fills a path and query with the examples of its parameters.
+// exampleAddress returns the URL of a path and query with the examples of their parameters.
 func exampleAddress(w *world, path string, op *openapi3.Operation) string {
 	query := []string{}
 	for _, p := range op.Parameters {
@@ -335,7 +335,7 @@ func exampleAddress(w *world, path string, op *openapi3.Operation) string {
 
 var perRun = regexp.MustCompile(`^(id|channel_id|secret|plan_id|tenant_id|object|request_id|decision_id|token|link|hint|next_cursor|revision|draft_revision|age_ms|node|created_by|.*_at|at)$`)
 
-// masked replaces what differs from run to run by its type.
+// masked replaces values that change from run to run with the name of their type.
 func masked(name string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -357,8 +357,7 @@ func masked(name string, v any) any {
 	return v
 }
 
-// Deletions have no response example: they are played here, with a look that the
-// object is gone.
+// Deletions have no response example. The test calls them and checks that the object is gone.
 func TestDeletions(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/v1/tenants/acme", "/v1/plans/trial"} {

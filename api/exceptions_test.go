@@ -58,7 +58,7 @@ func TestExceptionsRows(t *testing.T) {
 	}
 }
 
-// Bad input: each fault with its status and place, and nothing made.
+// Invalid input gets the right status and the place of the error. It creates nothing.
 func TestExceptionsFaults(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -199,7 +199,7 @@ func TestChangeOverride(t *testing.T) {
 		}
 		tag, documents = now, append(documents, a.body)
 	}
-	for i, want := range []string{`"reason":"ok"`, `"reason":"over_limit"`} { // a fifth of 5 is 1
+	for i, want := range []string{`"reason":"ok"`, `"reason":"over_limit"`} { // a fifth of the quota 5 is 1
 		if a := w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: login}); !strings.Contains(a.body, want) {
 			t.Errorf("check %d: %s", i, a.body)
 		}
@@ -295,7 +295,7 @@ func TestExceptionsWalls(t *testing.T) {
 	}
 }
 
-// Pages meet, newest first, and a cursor serves only the listing that gave it.
+// Consecutive pages have no gap, newest first. A cursor is only valid for its own listing.
 func TestExceptionsPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -387,8 +387,8 @@ func TestInactive(t *testing.T) {
 	expectWhy("a week on", "ended", "ended", "ended")
 }
 
-// An override has an effect while the plan has any of its limits and asks its
-// policy; a block, while the policy refuses anything.
+// An override has an effect if the plan has any of its limits and its policy is active. A block
+// has an effect if the policy can deny requests.
 func TestInactiveInPart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -421,7 +421,7 @@ func TestInactiveInPart(t *testing.T) {
 	}
 }
 
-// Lists and blocks in the answer of a check, with every deny_status.
+// The responses to checks that lists and blocks denied, for every deny_status.
 func TestExceptionsRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -462,7 +462,8 @@ func TestExceptionsRefusals(t *testing.T) {
 	}
 }
 
-// A reset forgets one key, leaves its line, and says so when it could not.
+// A reset deletes the counters of one key and writes an audit entry. If it fails, the response
+// says so.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -509,7 +510,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// A node without the services says so.
+// A node without these services answers with an error.
 func TestWithoutExceptions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *api.Config) { c.Exceptions, c.Analytics, c.Usage = nil, nil, nil })
@@ -520,7 +521,7 @@ func TestWithoutExceptions(t *testing.T) {
 	}
 }
 
-// policies makes the plan pro of policies.
+// policies publishes the plan pro with these policies.
 func (w *world) policies(p ...plans.Policy) {
 	w.t.Helper()
 	w.publish(plans.Content{Name: "Pro", Policies: p})

@@ -45,12 +45,12 @@ func (w *world) explain(key, body string) (explanation, answer) {
 
 var decisionID = regexp.MustCompile(`"(?:decision|request)_id":"[0-9a-f-]{36}"`)
 
-// sameBut compares two bodies but for the decision's id.
+// sameBut compares two bodies, except for the decision ID.
 func sameBut(a, b string) bool {
 	return decisionID.ReplaceAllString(a, "") == decisionID.ReplaceAllString(b, "")
 }
 
-// mixed is a plan in which every why can be brought about.
+// mixed returns a plan with which every value of why can occur.
 func mixed() []plans.Policy {
 	window := func(quota int64) []enforcement.Limit {
 		return []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: quota, Window: time.Minute}}
@@ -66,7 +66,7 @@ func mixed() []plans.Policy {
 	}
 }
 
-// whys gives policy and why of an explanation.
+// whys returns the policies of an explanation, each with its why.
 func (x *explanation) whys() string {
 	var words []string
 	for _, p := range x.Policies {
@@ -136,7 +136,7 @@ func TestExplainAgreesWithCheck(t *testing.T) {
 	}
 }
 
-// agree plays a request with explanations before each check.
+// agree sends a check several times, each time after an explanation of it.
 func (w *world) agree(body string) {
 	w.t.Helper()
 	for range 5 {
@@ -161,7 +161,7 @@ func (w *world) agree(body string) {
 	}
 }
 
-// passesAt goes to the instant that an explanation promises, and back.
+// passesAt moves the clock to the time passes_at of an explanation, and back.
 func (w *world) passesAt(peek string, x explanation) {
 	w.t.Helper()
 	if x.PassesAt == nil {
@@ -177,7 +177,7 @@ func (w *world) passesAt(peek string, x explanation) {
 	w.now.Store(now)
 }
 
-// set makes a row for acme.
+// set creates an override, a list entry or a block for acme.
 func (w *world) set(kind, body string) {
 	w.t.Helper()
 	if a := w.do(call{method: "POST", path: "/v1/tenants/acme/" + kind, key: w.operator, body: body}); a.status != 201 {
@@ -196,7 +196,7 @@ func (w *world) tenant(change func(*tenants.Document)) {
 	must(w.t, w.watcher.Refresh(w.t.Context()))
 }
 
-// Why each policy applies or not, with its exceptions and what remains.
+// Explanations say why each policy applies or not, with its exceptions and the remaining quota.
 func TestExplainWhys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -240,7 +240,7 @@ func TestExplainWhys(t *testing.T) {
 	}
 }
 
-// An explanation is as strict as a check, and changes nothing.
+// An explanation validates its input like a check, and changes nothing.
 func TestExplainInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -91,7 +91,7 @@ func TestDownloadFaults(t *testing.T) {
 		"/v1/analytics/refusals.csv?cursor=a":                  `400 "pointer":"cursor"`,
 		"/v1/tenants/acme/usage.csv?step=second":               `400 "pointer":"step"`,
 		"/v1/tenants/acme/usage.csv?from=2010-01-01T00:00:00Z": `400 "pointer":"from"`,
-		"/v1/tenants/acme/usage.csv?from=2026-11-21T09:00:00Z": `400 "pointer":"from"`, // now
+		"/v1/tenants/acme/usage.csv?from=2026-11-21T09:00:00Z": `400 "pointer":"from"`, // the range is empty: it starts now
 		"/v1/tenants/nobody/usage.csv":                         `404 `,
 	} {
 		a := w.do(call{method: "GET", path: path, key: w.operator})
@@ -107,7 +107,8 @@ func TestDownloadFaults(t *testing.T) {
 	}
 }
 
-// A tenant's key does not learn who of the operator changed its tenant, in the listing and in the file.
+// A tenant key cannot see which user of the operator changed the tenant, neither in the list
+// nor in the file.
 func TestTenantsKeySeesNoOperator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -130,8 +131,9 @@ func TestTenantsKeySeesNoOperator(t *testing.T) {
 	}
 }
 
-// While the slots of a tenant are in use, its expensive operations are answered 503 with Retry-After, and others go on.
-// While all slots are in use, that holds for all expensive operations. Cheap operations always go on.
+// While all slots of a tenant are in use, its expensive operations get status 503 with
+// Retry-After. Other tenants are not affected. While all slots of the node are in use, this
+// holds for the expensive operations of all tenants. Cheap operations always work.
 func TestExpensiveOperationsAreBounded(t *testing.T) {
 	t.Parallel()
 	slots := new(admission.Slots)
@@ -167,7 +169,7 @@ func TestExpensiveOperationsAreBounded(t *testing.T) {
 	}
 }
 
-// busy sends a GET to each path at the same time, and wants 503 with Retry-After.
+// busy sends a GET to each path at the same time, and expects status 503 with Retry-After.
 func (w *world) busy(key string, paths ...string) {
 	w.t.Helper()
 	var sent sync.WaitGroup

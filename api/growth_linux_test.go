@@ -29,13 +29,13 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// size is how large an installation is.
+// size has the numbers of objects of an installation.
 type size struct {
 	tenants  int
-	policies int // of the one plan of all tenants; a check matches one of them
+	policies int // of the only plan; a check matches one of them
 	limits   int // of each policy
-	rows     int // overrides, list entries, and blocks of the first tenant, each
-	users    int // who send checks
+	rows     int // overrides, list entries and blocks of the first tenant: so many of each kind
+	users    int // users of a tenant that send checks
 }
 
 // An installation is an embedded server of some size, without its network.
@@ -56,8 +56,8 @@ type installation struct {
 // pending is a check that a round sends.
 type pending struct{ authorization, body string }
 
-// install compiles the rows of an installation and sends a check of every
-// tenant, policy, and user.
+// install compiles the rows of an installation. Then it sends a check for every tenant, policy
+// and user.
 func install(b *testing.B, s size) *installation {
 	n := &installation{size: s, random: rand.New(rand.NewPCG(1, 2)), pending: make([]pending, 500)}
 	c := snapshot.Changes{Revision: 1, Plans: []snapshot.PublishedPlan{s.plan()}}
@@ -124,8 +124,8 @@ func (s size) plan() snapshot.PublishedPlan {
 	return p
 }
 
-// addExceptions adds the first tenant's rows. Each override is of one user; the entries
-// and blocks are of users who send no check.
+// addExceptions adds the exceptions of the first tenant. Each override is for one user. The
+// list entries and blocks are for users who send no checks.
 func (s size) addExceptions(c *snapshot.Changes) {
 	from, until, tenant := time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour), rowID(1, 0)
 	for i := range s.rows {
@@ -144,14 +144,14 @@ func (s size) addExceptions(c *snapshot.Changes) {
 	}
 }
 
-// check makes a check of a tenant's key, for a path of one policy and for one
-// user. If there are rows, the users are spread over the overrides.
+// check returns a check of a tenant for a path of one policy and for one user. If there are
+// exceptions, the users are distributed over the overrides.
 func (n *installation) check(tenant, policy, user int) pending {
 	return pending{"Bearer " + n.tokens[tenant], fmt.Sprintf(`{"method":"GET","path":"/v1/resource-%d/42","attributes":{"user":"user-%d"}}`,
 		policy, user*max(1, n.rows/n.users))}
 }
 
-// status is a response of which only the status and the headers are read.
+// status is a response writer that keeps only the status and the headers.
 type status struct {
 	discard
 	code int
@@ -159,7 +159,7 @@ type status struct {
 
 func (s *status) WriteHeader(code int) { s.code = code }
 
-// limitHeader keeps the spelling of the draft, which is not Go's canonical one.
+// limitHeader has the spelling of the IETF draft, which differs from Go's canonical spelling.
 var limitHeader = "RateLimit"
 
 // send sends a check, which a limit must allow.
@@ -174,17 +174,15 @@ func (n *installation) send(b *testing.B, p pending) {
 	}
 }
 
-// choose makes the checks of a round: of random tenants, paths, and users. It runs
-// before the clock starts: the texts of a large installation are not its server's
-// memory.
+// choose creates the checks of a round: of random tenants, paths and users. It runs before the
+// time is measured, because the texts are not part of the server.
 func (n *installation) choose() {
 	for i := range n.pending {
 		n.pending[i] = n.check(n.random.IntN(n.tenants), n.random.IntN(n.policies), n.random.IntN(n.users))
 	}
 }
 
-// round sends checks to the handler. It returns the nanoseconds of processor time
-// of one.
+// round sends checks to the handler. It returns the processor time of one check in nanoseconds.
 func (n *installation) round(b *testing.B) float64 {
 	n.choose()
 	began := cpu(b, threadTime)
@@ -194,8 +192,8 @@ func (n *installation) round(b *testing.B) float64 {
 	return float64((cpu(b, threadTime) - began).Nanoseconds()) / float64(len(n.pending))
 }
 
-// clientsOfOne is how many connections an installation has. It divides the checks
-// of a round.
+// clientsOfOne is the number of connections of an installation. The number of checks of a round
+// is a multiple of it.
 const clientsOfOne = 50
 
 // listen serves the API as a node does, and opens the connections.
@@ -224,9 +222,9 @@ func (n *installation) listen(b *testing.B) {
 	n.answer = make([]byte, 16<<10)
 }
 
-// roundHTTP is round over HTTP. The time is that of the process without the thread
-// of the client: of reading and writing on the connections, the handler, the
-// scheduler, and the garbage collector.
+// roundHTTP is like round, over HTTP. It measures the processor time of the process without the
+// thread of the client. This includes reading and writing, the handler, the scheduler, and the
+// garbage collector.
 func (n *installation) roundHTTP(b *testing.B) float64 {
 	n.choose()
 	texts := make([][]byte, len(n.pending))
@@ -269,8 +267,8 @@ const (
 	threadTime  = 3 // CLOCK_THREAD_CPUTIME_ID
 )
 
-// cpu is the processor time of this process or of this thread, to which other
-// programs do not add.
+// cpu returns the processor time of this process or of this thread. Other programs do not
+// affect it.
 func cpu(b *testing.B, clock uintptr) time.Duration {
 	var ts syscall.Timespec
 	if _, _, err := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0); err != 0 {
@@ -279,11 +277,11 @@ func cpu(b *testing.B, clock uintptr) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// BenchmarkGrowth is the processor time of one POST /v1/check as an embedded
-// installation grows: of the handler alone, and of the server over HTTP with 50
-// connections that send at once. The sizes of a row take turns of 500 checks; ns/n
-// is the median for a size, and x/n that of its ratios to the smallest in the same
-// turn. Caches that do not hold a larger installation are part of the ratios.
+// BenchmarkGrowth measures the processor time of one POST /v1/check for embedded installations
+// of different sizes: of the handler alone, and of the server over HTTP with 50 connections.
+// The sizes are measured in turns of 500 checks. ns/n is the median for a size. x/n is the
+// median of the ratio to the smallest size in the same turn. The ratios include the effect of
+// processor caches, which cannot hold a large installation.
 func BenchmarkGrowth(b *testing.B) {
 	for _, row := range []struct {
 		name  string
@@ -317,7 +315,7 @@ func inTurns(b *testing.B, sizes []int, all []*installation, round func(*install
 	defer runtime.UnlockOSThread()
 	took, ratio := make([][]float64, len(all)), make([][]float64, len(all))
 	for turn := 0; b.Loop(); turn++ {
-		for i := range all { // each size is first in a third of the turns
+		for i := range all { // each size starts a third of the turns
 			i = (i + turn) % len(all)
 			took[i] = append(took[i], round(all[i], b))
 		}

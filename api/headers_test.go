@@ -51,7 +51,7 @@ func TestHeaderValues(t *testing.T) {
 	}
 }
 
-// Every dialect on one refusal, byte for byte.
+// The headers of one denial in every format, byte for byte.
 func TestDialects(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{
@@ -187,7 +187,7 @@ func TestAnswerIsThatOfACheck(t *testing.T) {
 			got := w.do(call{method: "POST", path: "/v1/check", key: w.operator, body: body})
 			want := http.Header{}
 			for name, values := range told {
-				want.Set(name, values[0]) // as clients spell it
+				want.Set(name, values[0]) // in the spelling that clients see
 			}
 			statuses[status] = true
 			if status != got.status {
@@ -210,7 +210,7 @@ func TestAnswerIsThatOfACheck(t *testing.T) {
 	}
 }
 
-// A reached threshold is in the body, and in the header if that is on.
+// If a limit has reached a threshold, the body says so, and the header if it is enabled.
 func TestNearLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *api.Config) { c.Headers = api.Draft11 | api.NearLimit })

@@ -17,9 +17,9 @@ var hostileValues = []string{
 	`"9999-12-31T23:59:60Z"`, `"` + strings.Repeat("x", 5000) + `"`,
 }
 
-// Each value of each request body is replaced by each hostile value. Nothing is a 5xx, an
-// error has the form of openapi.yaml, and an accepted body is one that openapi.yaml allows. A
-// rejected body makes no call of the limiter and no new revision of the configuration.
+// The test replaces each value in each request body with each hostile value. No response has a
+// 5xx status. An error has the form in openapi.yaml, and an accepted body is valid according to
+// openapi.yaml. A rejected body causes no call of the limiter and no new revision.
 func TestHostileValues(t *testing.T) {
 	t.Parallel()
 	w, sent := newWorld(t), 0

@@ -34,9 +34,9 @@ func createCall(t *testing.T, w *world, r api.RouteRow) call {
 	return c
 }
 
-// Each operation that creates an object answers repetitions with the first answer, also
-// with a secret that is shown once, and creates nothing. One of 100 requests at the same
-// time creates the object.
+// Each operation that creates an object answers a repeated request with the first response,
+// including a secret that is shown once. It creates nothing. Of 100 requests at the same time,
+// one creates the object.
 func TestRepeatedCreations(t *testing.T) {
 	t.Parallel()
 	creations := 0
@@ -105,8 +105,8 @@ func TestRepeatedCreations(t *testing.T) {
 	}
 }
 
-// A key belongs to its caller and address, has bounds, and ends after 24 hours. An answer
-// that creates nothing is not stored.
+// A key is only valid for its caller and URL, has a bounded length, and expires after 24 hours.
+// A response to a request that created nothing is not stored.
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -141,7 +141,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 }
 
-// Publishing an unchanged draft answers with the published version, and makes no new one.
+// If the draft is unchanged, publishing returns the current version and creates no new one.
 func TestPublishUnchangedDraft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

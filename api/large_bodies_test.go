@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 )
 
-// A tenant whose clients send large bodies slowly occupies a bounded part of the memory of a node.
-// Its further large bodies get 503, its small ones and those of other callers are read. A body that
-// is only announced occupies nothing.
+// A tenant whose clients send large bodies slowly uses a bounded part of the memory of a node.
+// Further large bodies of the tenant get status 503. Small bodies, and bodies of other callers,
+// are read. A body that is only announced uses no memory.
 func TestLargeBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	bodies := new(admission.Bodies)
@@ -36,7 +36,7 @@ func TestLargeBodiesAreBounded(t *testing.T) {
 				t.Errorf("a body that ends early: %d %s", a.status, a.body)
 			}
 		})
-		_, _ = io.WriteString(in, sent) // returns when the body was read so far
+		_, _ = io.WriteString(in, sent) // returns when the server has read so far
 	}
 	for range 100 {
 		hang("")

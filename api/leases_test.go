@@ -50,7 +50,8 @@ func (w leaseWorld) is(c call, status int, parts ...string) answer {
 
 func (w leaseWorld) after(d time.Duration) { w.now.Add(d.Microseconds()) }
 
-// A crashed holder frees its place at its time to live, to the millisecond.
+// If a client crashes, its place is free when the time to live of its lease ends, exact to the
+// millisecond.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -91,7 +92,7 @@ func textBetween(s, from, to string) string {
 	return s
 }
 
-// Bad input names the field, and holds and releases nothing.
+// For invalid input, the error names the field. No place is taken or released.
 func TestLeaseInput(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -136,7 +137,7 @@ func TestLeaseInput(t *testing.T) {
 	w.check(`,"mode":"peek"`, 200, `"remaining":1`)
 }
 
-// A lease of another tenant, and of another key, is another lease.
+// The same lease ID of another tenant or of another key is a different lease.
 func TestLeasesAreApart(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -169,7 +170,7 @@ func TestLeasesOfBatches(t *testing.T) {
 	w.release("a", 200, `"released":1`)
 }
 
-// A reservation holds places under its own ID until its end, whatever that is.
+// A reservation holds places under its own ID until it ends in any way.
 func TestLeasesOfReservations(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)

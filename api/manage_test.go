@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// The members tenant and draft, and the ETag, are read as they were written.
+// After a write, the members tenant and draft and the ETag can be read unchanged.
 func TestDocumentsRoundTrip(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -96,8 +96,8 @@ func TestMergePatch(t *testing.T) {
 	}
 }
 
-// The faults of a document point to their place in the request body: 400 for a body that
-// cannot be read, 422 for an invalid one, 409 for a conflict.
+// Errors in a document have JSON pointers into the request body. The status is 400 for a body
+// that cannot be parsed, 422 for an invalid one, and 409 for a conflict.
 func TestManagementFaults(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -178,8 +178,8 @@ func TestManagementFaults(t *testing.T) {
 	}
 }
 
-// Pages meet, stay stable while rows are added, and a cursor serves only the
-// listing that gave it.
+// Consecutive pages have no gap, also if rows are added between them. A cursor is only valid
+// for its own listing.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -273,8 +273,8 @@ func TestOutsideTheDocument(t *testing.T) {
 	}
 }
 
-// A panic and an error without a kind are 500 with a request id, logged once,
-// and say nothing of their cause.
+// A panic, and an error without a kind, get status 500 with a request ID. They are logged once,
+// and the response does not contain the cause.
 func TestInternalErrors(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
@@ -311,7 +311,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// Who did it, from where, is in the audit log.
+// The audit log has the caller and the IP address.
 func TestAuditNamesTheCaller(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -390,8 +390,8 @@ func (b brokenAudit) AuditEntries(context.Context, audit.Filter) ([]audit.Entry,
 	return nil, b.err
 }
 
-// A panic in the middle of an answer cuts the connection: the client must not
-// take half of one, or a problem behind it, for the whole.
+// A panic in the middle of a response closes the connection, so that the client does not take a
+// part of the response for the whole.
 func TestPanicInTheMiddleOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
@@ -463,7 +463,7 @@ func TestRevokeWhatAKeyCreated(t *testing.T) {
 	revoke(operators+"/"+leaked.Key.ID, "", 200)
 	works("leaked", leaked, false)
 	works("its child, not asked for", child, true)
-	for range 2 { // also when it has ended already; repeating it changes nothing
+	for range 2 { // also if the key is already revoked; a repetition changes nothing
 		revoke(operators+"/"+leaked.Key.ID, "?with_created=true", 200)
 		works("child", child, false)
 		works("grandchild", grandchild, false)

@@ -20,12 +20,12 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/matrix.txt again")
 
-// A matrixCaller is one who asks every route.
+// A matrixCaller is a caller that sends a request to every route.
 type matrixCaller struct {
 	column, key string
-	principal   accounts.Principal // the zero value is nobody
+	principal   accounts.Principal // the zero value is a caller without a key
 	suspended   bool
-	// own is the tenant that it belongs to, target the one that it asks about.
+	// own is the tenant of the caller. target is the tenant that the request is about.
 	own, target string
 }
 
@@ -77,8 +77,8 @@ func TestMatrix(t *testing.T) {
 	compareMatrix(t, b.String())
 }
 
-// actionOf is the action of a route. The build fails when it has none, or one
-// that the table of accounts does not know.
+// actionOf returns the action of a route. It fails the test if the route has no action, or one
+// that the table in package accounts does not have.
 func actionOf(t *testing.T, row api.RouteRow) accounts.Action {
 	t.Helper()
 	for _, r := range api.Routes() {
@@ -93,7 +93,8 @@ func actionOf(t *testing.T, row api.RouteRow) accounts.Action {
 	return ""
 }
 
-// line writes one line: the callers' figures, those of one key joined.
+// line writes one line of the golden file: the results of the callers. Callers with the same
+// kind of key share a column.
 func line(table *tabwriter.Writer, method, path, action string, callers []matrixCaller, figure func(matrixCaller) string) {
 	_, _ = fmt.Fprintf(table, "%s\t%s\t%s", method, path, action)
 	for i, c := range callers {
@@ -195,26 +196,26 @@ func (w *world) matrixCall(r api.RouteRow, method string, c matrixCaller) (ask c
 	case "check", "explain":
 		ask.body, named = `{"tenant":"`+target+`","mode":"peek"}`, true
 	case "checkBatch":
-		ask.body = `{"checks":[{"tenant":"` + target + `","mode":"peek"}]}` // each item is judged by itself
+		ask.body = `{"checks":[{"tenant":"` + target + `","mode":"peek"}]}` // each check has its own result
 	case "simulate":
 		ask.body = `{"limits":[],"steps":[]}`
 	}
 	return ask, named
 }
 
-// ask sends the call and compares the answer with the table.
+// ask sends the request and compares the response with the table.
 func (w *world) ask(r api.RouteRow, method string, action accounts.Action, c matrixCaller) int {
 	w.t.Helper()
 	ask, named := w.matrixCall(r, method, c)
 	a := w.do(ask)
-	want := 0 // let in
+	want := 0 // not rejected
 	switch err := accounts.Authorize(c.principal, action); {
 	case action == accounts.Public:
 	case c.principal.Kind == "":
 		want = http.StatusUnauthorized
 	case err != nil, c.own != "" && named && c.own != c.target, c.suspended && r.Scope == string(tenants.ScopeManage):
 		want = http.StatusForbidden
-	case c.suspended && r.Operation == "check": // let in, and decided
+	case c.suspended && r.Operation == "check": // the caller is authorized, and the check gets a decision
 		if a.status != http.StatusForbidden || !strings.Contains(a.body, `"decision_id"`) {
 			w.t.Errorf("%s %s by %s: %d %s", method, r.Path, c.column, a.status, a.body)
 		}
@@ -233,7 +234,7 @@ func (w *world) ask(r api.RouteRow, method string, action accounts.Action, c mat
 	return a.status
 }
 
-// askOtherMethods asks for a path with the methods that it does not have.
+// askOtherMethods requests a path with the methods that it does not support.
 func (w *world) askOtherMethods(table *tabwriter.Writer, r api.RouteRow, have []string, callers []matrixCaller) {
 	w.t.Helper()
 	var others []string

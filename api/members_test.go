@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// user puts somebody into the database, with everything that must not be shown.
+// user adds a user to the database, with values that the API must not show.
 func (w *world) user(name, tenant string, role accounts.Role) accounts.User {
 	w.t.Helper()
 	u := accounts.User{
@@ -32,7 +32,7 @@ func (w *world) user(name, tenant string, role accounts.Role) accounts.User {
 	return u
 }
 
-// populatePeople makes those of the examples, and one beside each.
+// populatePeople adds the users of the examples, and one more user at each place.
 func (w *world) populatePeople() {
 	w.t.Helper()
 	w.ids = maps.Clone(w.ids) // the fixture's are everybody's
@@ -55,7 +55,7 @@ func (w *world) hasNoSecrets(a answer) answer {
 	return a
 }
 
-// A place where people are: of a tenant, or of the operator.
+// A place is a tenant, or the operator, with its users.
 type place struct {
 	path, key      string // key has manage there
 	first, other   string // ids
@@ -73,8 +73,8 @@ func (w *world) places() []place {
 	}
 }
 
-// People are listed, changed with the ETag that was read, and removed; each
-// change leaves its line, and nothing secret is shown.
+// Users can be listed, changed with the ETag of the last read, and removed. Each change writes
+// an audit entry. No response contains a secret.
 func TestPeopleAreManaged(t *testing.T) {
 	t.Parallel()
 	for at := range 3 {
@@ -141,8 +141,8 @@ func (w *world) lastLine(action string, p place) audit.Entry {
 	return l
 }
 
-// An invitation's link works once, for the place and role that it is for, and
-// its token is nowhere but in the answer.
+// The link of an invitation can be used once, for its tenant and role. The token is only in the
+// response.
 func TestPeopleAreInvited(t *testing.T) {
 	t.Parallel()
 	for at := range 3 {
@@ -194,7 +194,7 @@ func TestPeopleAreInvited(t *testing.T) {
 	}
 }
 
-// The last owner stays.
+// The last owner cannot be removed.
 func TestLastOwnerStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -211,7 +211,7 @@ func TestLastOwnerStays(t *testing.T) {
 	}
 }
 
-// An invitation is listed until it is withdrawn. Then its link is that of nothing.
+// An invitation is listed until it is withdrawn. Its link is invalid afterwards.
 func TestInvitationsAreWithdrawn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

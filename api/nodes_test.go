@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/nodes"
 )
 
-// The nodes are those of the System page, with their warnings; a tenant key does not see them.
+// The API returns the nodes of the System page with their warnings. A tenant key cannot read
+// them.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

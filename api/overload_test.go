@@ -32,8 +32,8 @@ func (d heldDecider) DecideBatch(ctx context.Context, items []enforcement.BatchI
 	d.Decider.DecideBatch(ctx, items, atomic)
 }
 
-// Beyond the bound of its queue, a node answers 503 without waiting and without
-// the limiter. A tenant that holds less than its share still passes.
+// If the queue of a node is full, it answers with status 503 immediately and does not call the
+// limiter. A tenant that uses less than its share is still served.
 func TestOverloaded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestOverloaded(t *testing.T) {
 		if n := strings.Count(log.String(), "overloaded"); n != 1 || !strings.Contains(log.String(), "tenant=acme") {
 			t.Errorf("logged: %s", log.String())
 		}
-		send("g1", "/v1/check", globex) // takes the place of the newest of acme
+		send("g1", "/v1/check", globex) // replaces the newest check of acme in the queue
 		want("a5 overloaded")
 		send("g2", "/v1/check/batch", `{"checks":[`+globex+`,`+globex+`,{"tenant":"nobody"}]}`)
 		want("a4 overloaded")
@@ -112,7 +112,7 @@ func TestOverloaded(t *testing.T) {
 	})
 }
 
-// If the client leaves while its check waits, the check leaves the queue without a
+// If the client disconnects while its check is in the queue, the check is removed without a
 // decision.
 func TestClientThatGoesLeavesTheQueue(t *testing.T) {
 	t.Parallel()

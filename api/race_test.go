@@ -2,5 +2,5 @@
 
 package api_test
 
-// raced: the race detector's pools drop what they hold at random.
+// The pools of the race detector drop objects at random.
 const raced = true

@@ -51,7 +51,7 @@ func TestRefundOfACheck(t *testing.T) {
 	}
 	is(t, refund(w.acme, id, ""), 409, `"code":"check_refunded"`, "was refunded at 2026-11-21T09:00:00.000Z; policy login-per-ip, limit l1: 4 of 4 given back")
 	is(t, refund(w.operator, id, "?tenant=acme"), 409, `"code":"check_refunded"`)
-	id = check(refundableBody(`,"cost":5`)) // all 5 are there again
+	id = check(refundableBody(`,"cost":5`)) // all 5 units are available again
 
 	w.now.Add(61_000_000)
 	is(t, refund(w.acme, id, ""), 409, `"code":"refund_too_late"`, "the windows that it charged ended at 2026-11-21T09:01:00.000Z")

@@ -48,7 +48,7 @@ func TestRequestLimits(t *testing.T) {
 	if denied.Load() != 1 {
 		t.Errorf("%d denied requests are counted, want 1", denied.Load())
 	}
-	// Neither checks nor health have these limits; another key has its own.
+	// Checks and health checks are not limited. Another key has its own limit.
 	wants(w.do(call{method: "POST", path: "/v1/check", key: w.operator, body: `{"tenant": "none", "method": "GET", "path": "/"}`}), http.StatusNotFound)
 	wants(w.do(call{method: "POST", path: "/v1/check/batch", key: w.operator, body: `{"checks": [{"tenant": "none", "method": "GET", "path": "/"}]}`}), http.StatusOK)
 	wants(w.do(call{method: "GET", path: "/livez"}), http.StatusOK)

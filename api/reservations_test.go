@@ -108,7 +108,8 @@ func TestReservationInput(t *testing.T) {
 			t.Errorf("%s: %d %s", body, a.status, a.body)
 		}
 	}
-	// With an id, the key has no effect: SDKs send a random one with each call that creates.
+	// If the request has an id, the Idempotency-Key has no effect. SDKs send a random key with
+	// each call that creates an object.
 	for _, key := range []string{"k1", "k2"} {
 		a := w.do(call{
 			method: "POST", path: "/v1/reservations", body: reserveBody(`,"id":"a"`), key: w.acme, header: map[string]string{"Idempotency-Key": key},
@@ -162,8 +163,8 @@ func TestListReservations(t *testing.T) {
 	}
 }
 
-// Without the limiter, a settle is 503 with Retry-After, and a degraded reservation has no
-// reservation.
+// Without the limiter, a settle gets status 503 with Retry-After. A degraded decision creates
+// no reservation.
 func TestReservationsWithoutTheLimiter(t *testing.T) {
 	t.Parallel()
 	w := newStrictWorld(t)

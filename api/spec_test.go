@@ -26,7 +26,7 @@ func TestSpecIsValid(t *testing.T) {
 	must(t, doc.Validate(t.Context(), openapi3.EnableExamplesValidation()))
 }
 
-// The route table is the paths of the document, row by row. /docs is web's.
+// The route table equals the paths of openapi.yaml. /docs belongs to package web.
 func TestRoutesAreTheDocument(t *testing.T) {
 	t.Parallel()
 	doc, _ := contract()
@@ -88,7 +88,8 @@ func compareRoute(t *testing.T, r api.RouteRow, op *openapi3.Operation) {
 		t.Errorf("%s: query %v, the table says %v", r.Operation, query, r.Query)
 	}
 	creates := r.Method == "POST" && (op.Responses.Value("201") != nil || op.Responses.Value("202") != nil)
-	decides := r.Operation == "check" || r.Operation == "checkBatch" || r.Operation == "reserve" || r.Operation == "refundCheck" // the limiter keeps their keys
+	// The limiter stores the keys of these operations.
+	decides := r.Operation == "check" || r.Operation == "checkBatch" || r.Operation == "reserve" || r.Operation == "refundCheck"
 	if idempotent != (r.Idempotent || decides) || idempotent != (creates || decides) {
 		t.Errorf("%s: Idempotency-Key %v, the table says %v, creates an object: %v", r.Operation, idempotent, r.Idempotent, creates)
 	}
@@ -100,7 +101,7 @@ func compareRoute(t *testing.T, r api.RouteRow, op *openapi3.Operation) {
 	}
 }
 
-// House rules that no schema can say.
+// Rules for openapi.yaml that a schema cannot express.
 func TestSpecKeepsHouseRules(t *testing.T) {
 	t.Parallel()
 	doc, _ := contract()
@@ -184,7 +185,8 @@ func wanted(path, method string, op *openapi3.Operation) []string {
 	return w
 }
 
-// Nothing in an example is null but a retry time, the plan of a tenant, and a member of a merge patch.
+// In examples, only a retry time, the plan of a tenant, and a member of a merge patch can be
+// null.
 func TestExamplesHaveNoNulls(t *testing.T) {
 	t.Parallel()
 	doc, _ := contract()
@@ -276,9 +278,9 @@ func TestInstants(t *testing.T) {
 	}
 }
 
-// The published document works for every generator: extensions of ours are in the
-// overlay, no query parameter has content, and no schema has a default, which
-// openapi-typescript reads as a required member.
+// openapi.yaml works with every code generator: our extensions are in the overlay, no query
+// parameter has content, and no schema has a default, because openapi-typescript makes members
+// with a default required.
 func TestSpecIsCleanForGenerators(t *testing.T) {
 	t.Parallel()
 	if strings.Contains(string(headgate.Spec), "x-go-") {
@@ -318,7 +320,7 @@ func TestSpecIsCleanForGenerators(t *testing.T) {
 	}
 }
 
-// wellNamed reports values of an enum that generators cannot name.
+// wellNamed reports values of an enum for which generators cannot make a name.
 func wellNamed(t *testing.T, at string, s *openapi3.Schema) {
 	t.Helper()
 	word := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
@@ -347,9 +349,9 @@ func eachSchema(s *openapi3.Schema, f func(*openapi3.Schema)) {
 	}
 }
 
-// Requests are strict, so that a misspelled member is an error. Responses are open, so
-// that a new member breaks no client. A schema of both is open in the document, and the
-// server is strict all the same.
+// Requests are strict, so that a misspelled member is an error. Responses allow unknown
+// members, so that a new member breaks no client. A schema that both use allows unknown members
+// in openapi.yaml; the server still rejects them in requests.
 func TestResponsesAreOpen(t *testing.T) {
 	t.Parallel()
 	doc := published()
@@ -374,7 +376,7 @@ func TestResponsesAreOpen(t *testing.T) {
 	}
 }
 
-// The values of an enum in a response may become more, and its description says so.
+// A later release may add values to an enum in a response. The description says so.
 func TestResponseEnumsAreExtensible(t *testing.T) {
 	t.Parallel()
 	enums := 0
@@ -418,7 +420,7 @@ func TestConfiguredTenantHasEveryMember(t *testing.T) {
 	}
 }
 
-// everySchema notes s and all schemas below it, through references.
+// everySchema adds s and all schemas below it to seen, through references.
 func everySchema(s *openapi3.Schema, seen map[*openapi3.Schema]bool) {
 	if seen[s] {
 		return

@@ -77,7 +77,7 @@ func TestUsageOfOneKey(t *testing.T) {
 		t.Errorf("an unknown parameter beside a key: %+v", a)
 	}
 	w.counter.away.Store(true)
-	if a, _ := get(w.operator, ""); a.status != http.StatusOK { // no key was busy: there is nothing to ask
+	if a, _ := get(w.operator, ""); a.status != http.StatusOK { // no key was busy, so there is no key to read
 		t.Errorf("nothing to ask: %+v", a)
 	}
 	if a, _ := get(w.operator, one("ip", "203.0.113.66")); a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"code":"limiter_unavailable"`) || a.header.Get("Retry-After") == "" {

@@ -18,14 +18,14 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A neighbour is a second tenant, initech, which has one of everything, with
-// the ids by the names of the parameters of paths; acme has its own of each.
+// A neighbour is a second tenant, initech, with one object of each kind. It has their IDs by
+// the name of the path parameter. acme has its own objects.
 type neighbour struct {
 	key string
 	ids map[string]string
 }
 
-// populateBoth gives acme and initech two of everything each.
+// populateBoth creates two objects of each kind for acme and for initech.
 func (w *world) populateBoth() neighbour {
 	w.t.Helper()
 	_, err := w.tenants.CreateTenant(w.t.Context(), "initech", tenants.Document{Name: "Initech", Plan: "pro", RouteOptional: true})
@@ -125,7 +125,7 @@ func TestForeignObjectsAreLikeNone(t *testing.T) {
 		for _, c := range []struct{ key, tenant, nothing string }{
 			{w.acme, "acme", "acme"}, {w.acmeRead, "acme", "acme"}, {w.operator, "acme", "acme"}, {w.acme, "initech", madeUpTenant},
 		} {
-			if param == ":decision" && c.key == w.operator { // the operator's are all
+			if param == ":decision" && c.key == w.operator { // an operator can read all decisions
 				continue
 			}
 			ask := call{method: r.Method, key: c.key, header: map[string]string{"X-Request-Id": "same"}}
@@ -142,7 +142,7 @@ func TestForeignObjectsAreLikeNone(t *testing.T) {
 			theirs := w.do(ask)
 			ask.path = path(c.nothing, madeUpID)
 			none := w.do(ask)
-			// Dates and lengths that differ would tell as much as a body.
+			// A different date or length would also show that the object exists.
 			if theirs.status != none.status || theirs.body != none.body || !maps.EqualFunc(theirs.header, none.header, slices.Equal) {
 				t.Errorf("%s %s: theirs %+v, none %+v", r.Operation, c.tenant, theirs, none)
 			}
@@ -164,8 +164,8 @@ func TestForeignObjectsAreLikeNone(t *testing.T) {
 	}
 }
 
-// objectParam is the parameter of a path that names one object of a tenant; ""
-// without one.
+// objectParam returns the path parameter that names an object of a tenant, or "" if there is
+// none.
 func objectParam(path string) string {
 	for _, p := range placeholders.FindAllString(path, -1) {
 		if p != ":tenant" && (strings.HasPrefix(path, "/v1/tenants/") || p == ":decision") {
@@ -260,7 +260,7 @@ func withExtra(t *testing.T, body []byte, field string) []string {
 			out = append(out, string(text))
 			delete(v, field)
 			for name, inner := range v {
-				if name != "attributes" && name != "key" { // any name is one of theirs
+				if name != "attributes" && name != "key" { // these have members with any name
 					visit(inner)
 				}
 			}
@@ -274,8 +274,8 @@ func withExtra(t *testing.T, body []byte, field string) []string {
 	return out
 }
 
-// A cursor is of one listing of one tenant: another's and one that is made up
-// are refused, and a place that is another tenant's gives nothing of it.
+// A cursor is valid for one listing of one tenant. A cursor of another tenant and a forged
+// cursor are rejected. A position in the list of another tenant returns none of its rows.
 func TestCursorsKeepToTheTenant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -316,7 +316,8 @@ func TestCursorsKeepToTheTenant(t *testing.T) {
 				t.Errorf("%s with %s: %d %s", c.path, c.cursor, a.status, a.body)
 			}
 		}
-		// A forger who knows the form gets a place, and only their own rows behind it.
+		// A forged cursor in the right form is accepted, but returns only rows of the caller's
+		// tenant.
 		for _, id := range n.ids {
 			a := w.do(call{method: "GET", path: mine + "?cursor=" + api.ForgeFor(mine, id), key: w.acme})
 			if a.status == http.StatusOK {
@@ -326,7 +327,7 @@ func TestCursorsKeepToTheTenant(t *testing.T) {
 	}
 }
 
-// showsNothingOf looks for ids and names of the neighbour in an answer.
+// showsNothingOf fails the test if a response contains IDs or names of the neighbour.
 func (w *world) showsNothingOf(n neighbour, what string, a answer) {
 	w.t.Helper()
 	for _, text := range append(slices.Collect(maps.Values(n.ids)), "initech") {

@@ -45,7 +45,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// start is when every test's clocks begin, the limiter's and the services'.
+// start is the time at which the clocks of all tests start.
 var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
 // A world is an API with the real services, SQLite, the in-process limiter, and one clock.
@@ -66,13 +66,13 @@ type world struct {
 	fixture
 }
 
-// A fixture is what newWorld's database holds from the start.
+// A fixture has the objects that the database of newWorld contains from the start.
 type fixture struct {
-	// Keys with what they may do.
+	// API keys, named after their scopes.
 	operator, operatorRead, operatorCheck string
 	acme, acmeRead, acmeCheck             string
-	globex                                string // a suspended tenant's
-	// ids of keys by name, and by the id that stands for them in the examples.
+	globex                                string // of a suspended tenant
+	// IDs of keys, by name and by the ID that the examples use for them.
 	ids      map[string]string
 	database []byte
 }
@@ -225,9 +225,9 @@ func (w *world) open(ctx context.Context, path string) (err error) {
 	return err
 }
 
-// populated and populatedStrict make the fixtures once: migrating and writing to a disk
-// is slow, copying a file is not. Checks in tests may leave out method and path, except
-// with the strict one, which is that of the examples.
+// populated and populatedStrict create the databases of the fixtures once, because copying a
+// file is faster than migrating. In the strict one, which the examples use, checks must have a
+// method and a path.
 var (
 	populated       = sync.OnceValue(func() fixture { return populate(true) })
 	populatedStrict = sync.OnceValue(func() fixture { return populate(false) })
@@ -301,7 +301,7 @@ func (w *world) operatorKey(ctx context.Context, name string, scopes ...tenants.
 type call struct {
 	method, path, key, body string
 	header                  map[string]string
-	// as is the id that stands in the examples for that of what the call makes.
+	// as is the ID that the examples use for the object that the call creates.
 	as string
 }
 
@@ -362,8 +362,8 @@ func (w *world) do(c call) answer {
 	return a
 }
 
-// judgeRequest holds a request that was taken against the document: the
-// handlers, which decode by hand, may be stricter than it, never looser.
+// judgeRequest validates an accepted request with openapi.yaml. The handlers may be stricter
+// than openapi.yaml, but not more lenient.
 func judgeRequest(r *http.Request) error {
 	_, router := contract()
 	route, params, err := router.FindRoute(r)
@@ -383,7 +383,7 @@ func (w *world) send(r *http.Request) answer {
 	rec := httptest.NewRecorder()
 	w.api.ServeHTTP(rec, r)
 	header := http.Header{}
-	for name, values := range rec.Header() { // as a client reads them
+	for name, values := range rec.Header() { // in the form that a client sees
 		header[http.CanonicalHeaderKey(name)] = values
 	}
 	a := answer{rec.Code, header, rec.Body.String()}
@@ -405,8 +405,8 @@ func published() *openapi3.T {
 	return doc
 }
 
-// contract is openapi.yaml with closed schemas: tests accept no member that the
-// document does not name, in requests and in responses.
+// contract is openapi.yaml with closed schemas. With it, tests reject members that openapi.yaml
+// does not name, in requests and in responses.
 var contract = sync.OnceValues(func() (*openapi3.T, routers.Router) {
 	doc := published()
 	all := map[*openapi3.Schema]bool{}
@@ -421,7 +421,7 @@ var contract = sync.OnceValues(func() (*openapi3.T, routers.Router) {
 			s.AdditionalProperties.Has = new(bool)
 		}
 	}
-	openapi3filter.RegisterBodyDecoder("application/yaml", openapi3filter.FileBodyDecoder) // text, not the value it says
+	openapi3filter.RegisterBodyDecoder("application/yaml", openapi3filter.FileBodyDecoder) // as text; its value is not parsed
 	router, err := gorillamux.NewRouter(doc)
 	if err != nil {
 		panic(err)
@@ -429,7 +429,8 @@ var contract = sync.OnceValues(func() (*openapi3.T, routers.Router) {
 	return doc, router
 })
 
-// merge makes one object of a schema with allOf, which cannot be closed.
+// merge combines the parts of a schema with allOf into one object. A schema with allOf cannot
+// be closed.
 func merge(s *openapi3.Schema) {
 	parts := s.AllOf
 	s.AllOf = nil
@@ -457,7 +458,7 @@ func judge(r *http.Request, a answer) error {
 		}
 	}
 	if r.Method == http.MethodHead {
-		return nil // no body to judge
+		return nil // no body to validate
 	}
 	if err := judgeHeaders(route.Operation, a); err != nil {
 		return err
@@ -469,17 +470,17 @@ func judge(r *http.Request, a answer) error {
 	})
 }
 
-// judgeHeaders checks that the document names every header of the answer that a client
-// could use.
+// judgeHeaders checks that openapi.yaml names every header of the response that a client could
+// use.
 func judgeHeaders(op *openapi3.Operation, a answer) error {
 	response := op.Responses.Value(strconv.Itoa(a.status))
 	if response == nil {
-		return nil // the body's judge says so
+		return nil // judge already reports this
 	}
 	for _, name := range []string{"ETag", "Link", "Location", "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate", "X-Request-Id", "Idempotent-Replayed"} {
 		switch {
-		case name == "X-Request-Id" && a.status < 400, // on every answer, as the document says once
-			strings.Contains(a.header.Get(name), `"api-`): // the limits of the API itself, as the document says once
+		case name == "X-Request-Id" && a.status < 400, // in every response, as openapi.yaml says in one place
+			strings.Contains(a.header.Get(name), `"api-`): // the limits of the API itself, as openapi.yaml says in one place
 			continue
 		}
 		if a.header.Get(name) != "" && response.Value.Headers[name] == nil {
@@ -489,8 +490,8 @@ func judgeHeaders(op *openapi3.Operation, a answer) error {
 	return nil
 }
 
-// errorsOnly is the operation that a request outside the document meets: a
-// problem in any case.
+// errorsOnly returns the operation of a request that openapi.yaml does not contain. Its
+// response must be a problem.
 func errorsOnly(doc *openapi3.T) *openapi3.Operation {
 	return &openapi3.Operation{Responses: openapi3.NewResponses(
 		openapi3.WithStatus(404, doc.Components.Responses["NotFound"]),

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ResetBy says of every instant what ResetAfter says by its number.
+// ResetBy returns the same result as ResetAfter, for every time.
 func TestResetByIsResetAfter(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 5))

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A caller on older numbers writes fractions over its own Q, but the state
-// keeps the later revision: read over the later Q they would be units.
+// A node with an old version of a limit writes fractions in units of its own Q. The state keeps
+// the newer revision. If these fractions were read with the newer Q, they could become whole
+// units.
 func TestStaleCallerMintsNothing(t *testing.T) {
 	t.Parallel()
 	slow := Limit{Algorithm: TokenBucket, Quota: 7, Window: 24 * time.Hour, Burst: 1_000_000}
@@ -16,9 +17,9 @@ func TestStaleCallerMintsNothing(t *testing.T) {
 
 	s, _ := now.Settle(State{}, 2, 0)
 	s = now.Charge(s, 2, 0, 1_000_000)
-	s, _ = old.Settle(s, 1, 1000) // a node whose snapshot is behind, a millisecond later
+	s, _ = old.Settle(s, 1, 1000) // a millisecond later, by a node with an old snapshot
 	s = old.Charge(s, 1, 1000, 1)
 	if s, _ = now.Settle(s, 2, 1001); s.A > 0 {
-		t.Errorf("%d units came from a fraction", s.A) // 7000 of them, once
+		t.Errorf("%d units came from a fraction", s.A) // without the revision, there were 7000
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The models in this file are independent of algorithm.go: levels are fractions of any
-// size, and windows and logs are lists of admissions.
+// The models in this file are independent of algorithm.go. Levels are exact fractions. Windows
+// and logs are lists of admitted units.
 
 const (
 	second = int64(1_000_000)
@@ -20,7 +20,7 @@ const (
 
 var allAlgorithms = []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, GCRA, Concurrency}
 
-// drawLimit gives a limit anywhere within the bounds, the extremes often.
+// drawLimit draws a limit within the bounds. Extreme values are frequent.
 func drawLimit(t *rapid.T, algorithms ...Algorithm) Limit {
 	amount := rapid.OneOf(
 		rapid.Int64Range(0, 20),
@@ -49,7 +49,7 @@ func drawLimit(t *rapid.T, algorithms ...Algorithm) Limit {
 	return l
 }
 
-// drawCost gives a cost from 0 to a bit above what could fit.
+// drawCost draws a cost from 0 to slightly above the largest cost that can be admitted.
 func drawCost(t *rapid.T, m *Meter) int64 {
 	most := m.Quota
 	if m.Algorithm.Bucket() {
@@ -59,7 +59,8 @@ func drawCost(t *rapid.T, m *Meter) int64 {
 	return rapid.OneOf(rapid.Int64Range(0, 2), rapid.Int64Range(0, most), rapid.Int64Range(0, most/4+1)).Draw(t, "cost")
 }
 
-// drawGap gives a time to pass: less than a unit's, or up to three windows.
+// drawGap draws the time until the next check: less than the time of one unit, or up to three
+// windows.
 func drawGap(t *rapid.T, m *Meter) int64 {
 	return rapid.OneOf(
 		rapid.Int64Range(0, 3*m.Window),
@@ -104,13 +105,13 @@ func TestFlow(t *testing.T) {
 	})
 }
 
-// A level is a bucket's content, exactly, and when.
+// A level is the exact content of a bucket at a time.
 type level struct {
 	units *big.Rat
 	at    int64
 }
 
-// fill lets a bucket fill until an instant.
+// fill refills a bucket until a time.
 func (v *level) fill(n Numbers, until int64) {
 	if elapsed := until - v.at; elapsed > 0 {
 		flow := new(big.Rat).Mul(new(big.Rat).SetInt64(elapsed), big.NewRat(n.Quota, n.Window))
@@ -122,7 +123,7 @@ func (v *level) fill(n Numbers, until int64) {
 	}
 }
 
-// until is how long, in microseconds rounded up, until the bucket holds units.
+// until returns the time in microseconds, rounded up, until the bucket has units.
 func (v *level) until(n Numbers, units, now int64) int64 {
 	missing := new(big.Rat).Sub(new(big.Rat).SetInt64(units), v.units)
 	if missing.Sign() <= 0 {
@@ -137,7 +138,7 @@ func (v *level) until(n Numbers, units, now int64) int64 {
 	return whole.Int64()
 }
 
-// exact is a bucket's state as a fraction.
+// exact returns the state of a bucket as a fraction.
 func exact(s State, q int64) *big.Rat {
 	return new(big.Rat).Add(new(big.Rat).SetInt64(s.A), big.NewRat(s.B, q))
 }
@@ -151,7 +152,7 @@ func TestBucketIsExact(t *testing.T) {
 		}
 		now := noon
 		var s State
-		stored := level{new(big.Rat).SetInt64(m.Capacity), now - 40*m.Window} // full for long
+		stored := level{new(big.Rat).SetInt64(m.Capacity), now - 40*m.Window} // has been full for a long time
 		for range 30 {
 			now += drawGap(t, m)
 			if rapid.IntRange(0, 9).Draw(t, "back") == 0 {
@@ -167,7 +168,7 @@ func TestBucketIsExact(t *testing.T) {
 			if exact(settled, m.Q).Cmp(model.units) != 0 {
 				t.Fatalf("%+v holds %v, want %v", settled, exact(settled, m.Q), model.units)
 			}
-			whole := new(big.Int).Div(model.units.Num(), model.units.Denom()) // floored
+			whole := new(big.Int).Div(model.units.Num(), model.units.Denom()) // rounded down
 			if left := m.Left(settled, now); left != whole.Int64() {
 				t.Fatalf("left %d of %v", left, model.units)
 			}
@@ -186,7 +187,7 @@ func TestBucketIsExact(t *testing.T) {
 				s = m.Charge(settled, 1, now, cost)
 				model.units.Sub(model.units, new(big.Rat).SetInt64(cost))
 				if debt := new(big.Rat).SetInt64(-m.Capacity); model.units.Cmp(debt) < 0 {
-					// The debt stops at one capacity; the fraction is kept.
+					// The debt is at most one capacity. The fraction is kept.
 					model.units.Add(debt, big.NewRat(s.B, m.Q))
 				}
 				stored = model
@@ -195,7 +196,8 @@ func TestBucketIsExact(t *testing.T) {
 	})
 }
 
-// Promise j: in any period, a bucket admits at most one burst and what refilled.
+// Promise j: in any period, a bucket admits at most one burst plus the units that were refilled
+// in the period.
 func TestBucketDoesNotDrift(t *testing.T) {
 	t.Parallel()
 	for _, l := range []Limit{
@@ -222,8 +224,8 @@ func TestBucketDoesNotDrift(t *testing.T) {
 		settled, _ := m.Settle(s, 1, now)
 		admitted += m.Left(settled, now)
 		flowed, _, _ := mulAddDiv(elapsed, m.Quota, 0, m.Window)
-		// Nothing but what a full bucket spills may be missing; a bucket of one unit
-		// that is asked every fraction of its interval is full now and then.
+		// Only the units that a full bucket cannot take may be missing. A bucket of one unit
+		// that is checked many times in its interval is sometimes full.
 		if admitted > m.Capacity+flowed {
 			t.Errorf("%+v: %d admitted of %d", l, admitted, m.Capacity+flowed)
 		}
@@ -275,8 +277,8 @@ func TestFormerNumbers(t *testing.T) {
 	})
 }
 
-// Two nodes on two snapshots take turns: nothing is minted, and the revision
-// does not go back.
+// Two nodes with different snapshots decide in turns. No units are created, and the revision
+// does not decrease.
 func TestOlderNumbersMintNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -308,7 +310,7 @@ func TestChangedNumbersKeepWhatWasUsed(t *testing.T) {
 		for quota, want := range map[int64]int64{100: 96, 10: 6, 5: 1, 3: -1, 0: -4} {
 			next := Limit{Algorithm: a, Quota: quota, Window: time.Minute}.Compile(2)
 			next.Formers = []Former{{Numbers: old.Numbers, Rev: 1, Until: noon}}
-			if a.Bucket() { // keeps its tokens, cut to the capacity
+			if a.Bucket() { // keeps its units, up to the capacity
 				want = min(6, quota)
 			}
 			got, _ := next.Settle(s, 2, noon)
@@ -328,11 +330,11 @@ type admission struct{ at, units int64 }
 // windowModel computes what is left from a list of admissions.
 type windowModel struct {
 	m     *Meter
-	start int64 // of the open window; 0: none
+	start int64 // start of the current window; 0: none
 	list  []admission
 }
 
-// at gives the list and the start of the window as they are at an instant.
+// at returns the list and the start of the window at a time.
 func (w *windowModel) at(now int64) (list []admission, start int64) {
 	size := w.m.Window
 	switch {
@@ -363,7 +365,7 @@ func (w *windowModel) left(now int64) int64 {
 	return w.m.Quota - sum(list, start, math.MaxInt64) - weighted.Int64()
 }
 
-// sum of the units admitted in [from, to).
+// sum returns the units admitted in [from, to).
 func sum(list []admission, from, to int64) (sum int64) {
 	for _, a := range list {
 		if a.at >= from && a.at < to {
@@ -415,7 +417,7 @@ func TestWindowsAreExact(t *testing.T) {
 	})
 }
 
-// drawState gives a settled state that use has left, over the limit too.
+// drawState draws a state that can result from checks, also above the limit.
 func drawState(t *rapid.T, m *Meter) (State, int64) {
 	now := noon + rapid.Int64Range(0, m.Window).Draw(t, "begin")
 	var s State
@@ -432,8 +434,8 @@ func drawState(t *rapid.T, m *Meter) (State, int64) {
 	return s, now
 }
 
-// Promise e: at the retry time the cost is admitted, a microsecond before it is
-// refused; and so for milliseconds, rounded up.
+// Promise e: a denied check is admitted at its retry time and denied a microsecond earlier. For
+// a retry time in milliseconds, rounded up, it is the same.
 func TestRetryAfterIsTheFirstInstant(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -466,7 +468,7 @@ func TestRetryAfterIsTheFirstInstant(t *testing.T) {
 	})
 }
 
-// ResetAfter: as if new then, and not before.
+// ResetAfter is the first time at which the counter has the full quota.
 func TestResetAfterIsWhenTheCounterIsAsNew(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -489,7 +491,8 @@ func TestResetAfterIsWhenTheCounterIsAsNew(t *testing.T) {
 	})
 }
 
-// The closed form of the sliding counter's retry, against walking every instant.
+// The formula for the retry time of the sliding window counter returns the same as a search
+// through every microsecond.
 func TestUntilFadedBruteForce(t *testing.T) {
 	t.Parallel()
 	cases := 0
@@ -522,8 +525,8 @@ func TestUntilFadedBruteForce(t *testing.T) {
 	t.Logf("%d cases", cases)
 }
 
-// Promise h: a clock that goes back admits nothing twice. A state far in the future is
-// moved to now, so that nobody waits longer than one more window.
+// Promise h: if the clock moves back, nothing is admitted twice. A state far in the future is
+// moved to now, so a denial lasts at most one more window.
 func TestClockStepsBack(t *testing.T) {
 	t.Parallel()
 	for _, a := range allAlgorithms {
@@ -553,7 +556,7 @@ func TestClockStepsBack(t *testing.T) {
 	}
 }
 
-// Promise c: a window is half open.
+// Promise c: a window contains its start and not its end.
 func TestWindowsAreHalfOpen(t *testing.T) {
 	t.Parallel()
 	for _, a := range []Algorithm{FixedWindow, SlidingWindowLog} {
@@ -644,7 +647,7 @@ func TestChargeStopsAtItsBounds(t *testing.T) {
 	}
 }
 
-// Promise f: a refund never lifts a bucket above capacity or a count below 0.
+// Promise f: a refund never raises a bucket above its capacity, or lowers a count below 0.
 func TestRefund(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -674,7 +677,7 @@ func TestRefund(t *testing.T) {
 	})
 }
 
-// Quota 0 refuses everything, and says that nothing is left.
+// A quota of 0 denies every check, and the remaining quota is 0.
 func TestQuotaZero(t *testing.T) {
 	t.Parallel()
 	for _, a := range allAlgorithms {

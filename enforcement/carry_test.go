@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// carried are the snapshots that nodes may have about one override at once: not
-// yet with it, with it, and with its end already swept.
+// carried returns the snapshots about one override that nodes can have at the same time:
+// without it, with it, and without it again after it was deleted.
 func carried(s *enforcement.Subject, o enforcement.Override) []*enforcement.Subject {
 	changed := func(rev int64) map[string]int64 { return map[string]int64{o.Policy: rev} }
 	return []*enforcement.Subject{
@@ -22,8 +22,7 @@ func carried(s *enforcement.Subject, o enforcement.Override) []*enforcement.Subj
 	}
 }
 
-// drawCarried gives a tenant with one limit of an algorithm, and an override of
-// its numbers.
+// drawCarried draws a tenant with one limit, and an override of its numbers.
 func drawCarried(t *rapid.T, a enforcement.Algorithm) (*enforcement.Subject, enforcement.Override) {
 	quota := rapid.Int64Range(1, 20).Draw(t, "quota")
 	window := time.Duration(rapid.IntRange(1, 3000).Draw(t, "window")) * time.Millisecond
@@ -38,9 +37,9 @@ func drawCarried(t *rapid.T, a enforcement.Algorithm) (*enforcement.Subject, enf
 	return &enforcement.Subject{Plan: plan, Number: 1, Home: "t", PlanRevision: 1}, o
 }
 
-// Used units stay used when an override starts and ends, and nodes may learn of it in any
-// order: a window admits exactly the quota that the deciding node knows, less what all
-// nodes admitted.
+// Used units stay used when an override starts and ends. Nodes can get the change in any order.
+// A window admits the quota that the deciding node has, minus the units that all nodes
+// admitted.
 func TestWindowsCarryWhatWasUsed(t *testing.T) {
 	t.Parallel()
 	for _, a := range []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowLog} {
@@ -88,10 +87,10 @@ func TestWindowsCarryWhatWasUsed(t *testing.T) {
 	}
 }
 
-// Changes create no units in a bucket. It never has more than with the faster of both rates
-// and the larger of both bursts all the time, and never less than with the slower and the
-// smaller, less the fraction of a unit that each change may cost. If no time passes, used
-// units stay used.
+// Changes of the numbers create no units in a bucket. The bucket never has more units than with
+// the faster rate and the larger burst, and never fewer than with the slower rate and the
+// smaller burst. Each change can cost less than one unit. If no time passes, used units stay
+// used.
 func TestBucketsCarryWhatWasUsed(t *testing.T) {
 	t.Parallel()
 	for _, still := range []bool{true, false} {
@@ -132,7 +131,7 @@ func TestBucketsCarryWhatWasUsed(t *testing.T) {
 	}
 }
 
-// A level is a bucket in exact arithmetic.
+// A level is the content of a bucket as an exact fraction.
 type level struct {
 	units, capacity, rate *big.Rat // rate in units a microsecond
 }
@@ -154,13 +153,13 @@ func (l *level) take(cost int64) { l.units.Sub(l.units, big.NewRat(cost, 1)) }
 func (l *level) whole() { l.units.SetInt64(l.floor()) }
 
 func (l *level) floor() int64 {
-	// Div is the floor: the denominator is positive.
+	// Div rounds down, because the denominator is positive.
 	return new(big.Int).Div(l.units.Num(), l.units.Denom()).Int64()
 }
 
-// A bucket flows at the plan's rate until an override begins, and at its own
-// from then on; when it has ended the plan's numbers hold again, with no more
-// than the units that there are.
+// A bucket refills at the rate of the plan until an override starts, then at the rate of the
+// override. When the override has ended, it refills at the rate of the plan again, and its
+// units are cut to the capacity of the plan.
 func TestBucketFlowsAtBothRates(t *testing.T) {
 	t.Parallel()
 	l := newCounters()
@@ -177,10 +176,11 @@ func TestBucketFlowsAtBothRates(t *testing.T) {
 	}{
 		{0, s, 10, "true ok retry 0 | p true left 0 reset 10000 retry 0"},
 		{3 * second, s, 4, "false over_limit retry 1000 | p false left 3 reset 7000 retry 1000"},
-		{5 * second, faster, 0, "true ok retry 0 | p true left 14 reset 8600 retry 0"}, // 4 s at 1, 1 s at 10
+		{5 * second, faster, 0, "true ok retry 0 | p true left 14 reset 8600 retry 0"}, // 4 s at 1 unit per second, then 1 s at 10
 		{5 * second, faster, 4, "true ok retry 0 | p true left 10 reset 9000 retry 0"},
-		{6 * second, faster, 10, "true ok retry 0 | p true left 0 reset 10000 retry 0"}, // the plan's capacity
-		// Until the sweep, the counter is read without its fraction, and the wait is that of a whole unit.
+		{6 * second, faster, 10, "true ok retry 0 | p true left 0 reset 10000 retry 0"}, // the capacity in the plan
+		// Until the override is deleted, the fraction of a unit in the counter is not used. The
+		// wait is that of a whole unit.
 		{6*second + 999_999, faster, 1, "false over_limit retry 1000 | p false left 0 reset 10000 retry 1000"},
 		{7 * second, s, 1, "true ok retry 0 | p true left 0 reset 10000 retry 0"},
 	} {

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// Validation of a check, for every wire that reads one.
+// A check is validated in the same way for every protocol.
 func TestCheckTakesWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", MaxAttributeValue+1)
 	for name, c := range map[string]struct {
 		set  func(*Check) error
-		want string // part of the error; "": none
+		want string // part of the error; "": no error
 	}{
 		"method":            {func(c *Check) error { return c.SetMethod("M-SEARCH") }, ""},
 		"method in lower":   {func(c *Check) error { return c.SetMethod("post") }, "in upper case"},

@@ -19,7 +19,7 @@ func places(cell uint32, quota int64) enforcement.RuleLimit {
 	return limit("places", cell, enforcement.Concurrency, quota, time.Minute)
 }
 
-// holders has an engine whose shared limiter can be down.
+// holders has an engine whose shared limiter can be made unavailable.
 type holders struct {
 	*testing.T
 	engine *enforcement.Engine
@@ -90,7 +90,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// A lease lives as long as the check says, and a check without places has none.
+// A lease has the time to live that the check sets. A check of policies without a concurrency
+// limit has no lease.
 func TestLeaseTimeToLive(t *testing.T) {
 	t.Parallel()
 	w := newHolders(t, enforcement.RuleSpec{Policy: "jobs", Limits: []enforcement.RuleLimit{places(1, 1)}})
@@ -104,7 +105,7 @@ func TestLeaseTimeToLive(t *testing.T) {
 	}
 }
 
-// A release finds the lease on the policies that match, whatever became of their mode.
+// A release ends the lease on all policies that match, also if their mode changed meanwhile.
 func TestReleaseOfEveryPolicy(t *testing.T) {
 	t.Parallel()
 	spec := func(mode enforcement.PolicyMode) []enforcement.RuleSpec {
@@ -174,8 +175,8 @@ func TestLeaseOfIdempotentCheck(t *testing.T) {
 	}
 }
 
-// While the shared limiter is away, this node has its share of what was free. A lease of
-// that time is released on this node, also after the limiter is back.
+// While the shared limiter is unavailable, this node has its share of the free places. A lease
+// from that time can be released on this node, also when the shared limiter is available again.
 func TestLeaseWhileLimiterIsAway(t *testing.T) {
 	t.Parallel()
 	w := newHolders(t, enforcement.RuleSpec{Policy: "jobs", Limits: []enforcement.RuleLimit{places(1, 6)}})
@@ -250,7 +251,7 @@ func TestLeaseID(t *testing.T) {
 	}
 }
 
-// A UUID that looks like the ID of a short text is a text like any other.
+// A UUID that has the same form as the ID of a short text is treated as a text.
 func TestLeaseIDOfMarkedUUID(t *testing.T) {
 	t.Parallel()
 	short := enforcement.LeaseID("job-42")
@@ -273,8 +274,9 @@ func FuzzLeaseID(f *testing.F) {
 	})
 }
 
-// What this node granted while the shared limiter was away is charged there under the IDs of its
-// holders, for the rest of their time, so that they can renew and release it.
+// Leases that this node granted while the shared limiter was unavailable are charged there
+// later, under the same IDs and for the rest of their time to live. Then their holders can
+// renew and release them.
 func TestLeasesAreChargedLater(t *testing.T) {
 	t.Parallel()
 	w := newHolders(t, enforcement.RuleSpec{Policy: "jobs", Limits: []enforcement.RuleLimit{places(1, 6)}})
@@ -297,7 +299,7 @@ func TestLeasesAreChargedLater(t *testing.T) {
 	w.shared.down = false
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := w.engine.RunOutageJournal(ended); err != nil { // one attempt
+	if err := w.engine.RunOutageJournal(ended); err != nil { // one attempt to charge
 		t.Fatal(err)
 	}
 	if got := w.engine.OutageJournal(); got.Keys != 0 || got.Charged != 1 {

@@ -29,12 +29,13 @@ func costs(d *enforcement.Decision) (list []int64) {
 	return list
 }
 
-// One check charges each policy its own cost, all or nothing.
+// One check charges each policy that policy's own cost. Either all policies are charged or
+// none.
 func TestCostOfEachPolicy(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name              string
-		cost              int64 // -1: none sent
+		cost              int64 // -1: the check has none
 		tokens            string
 		requests, tokens2 int64
 	}{
@@ -64,7 +65,8 @@ func TestCostOfEachPolicy(t *testing.T) {
 	}
 }
 
-// A check that has too many tokens charges no request. Its wait is that of its tokens.
+// A check that exceeds the limit of tokens does not charge the limit of requests. Its retry
+// time is that of the limit of tokens.
 func TestCostsAreChargedTogether(t *testing.T) {
 	t.Parallel()
 	now := start

@@ -37,7 +37,7 @@ func TestKeyOf(t *testing.T) {
 		if diff := cmp.Diff(c.want, key); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.rule.Policy, diff)
 		}
-		// A key written as attributes is the same counter, also as it is shown.
+		// A key in the form of attributes belongs to the same counter as the key that is shown.
 		var written, shown enforcement.Check
 		written.Attributes = c.check.Attributes
 		for i, p := range key {

@@ -17,16 +17,16 @@ import (
 	"github.com/headgate/headgate/enforcement/inprocess"
 )
 
-// start is when the tests' clocks begin: a whole hour, in microseconds.
+// start is the time at which the clocks of the tests start: a whole hour, in microseconds.
 const start = int64(1_700_000_000_000_000 / 3_600_000_000 * 3_600_000_000)
 
-// counters is the Limiter's contract said with the reference functions, as
-// plainly as possible. The real ones are held to it by limitertest.
+// counters is a simple Limiter that uses the reference functions. Package limitertest compares
+// the real limiters with it.
 type counters struct {
 	now    int64
 	states map[enforcement.Key]enforcement.State
 	calls  int
-	asked  []enforcement.Request // by the last call
+	asked  []enforcement.Request // requests of the last call
 }
 
 func newCounters() *counters {
@@ -88,7 +88,7 @@ func (l *counters) one(r enforcement.Request) enforcement.Outcome {
 	return o
 }
 
-// away is a limiter that decides nothing.
+// away is a limiter that is unavailable: it decides nothing.
 type away struct{ verdict enforcement.Verdict }
 
 func (l away) Take(_ context.Context, _ []enforcement.Request, outcomes []enforcement.Outcome) {
@@ -102,13 +102,13 @@ type recorded []enforcement.Reason
 
 func (r *recorded) Record(d *enforcement.Decision) { *r = append(*r, d.Reason) }
 
-// cell numbers for the limits of tests: by slug and limit name.
+// limit returns a limit with a fixed number for its counter.
 func limit(name string, cell uint32, a enforcement.Algorithm, quota int64, window time.Duration) enforcement.RuleLimit {
 	l := enforcement.Limit{Name: name, Algorithm: a, Quota: quota, Window: window}
 	return enforcement.RuleLimit{Limit: l, Cell: cell, Meter: l.Compile(1)}
 }
 
-// window is a fixed window of a minute.
+// window returns a fixed window of one minute.
 func window(cell uint32, quota int64) enforcement.RuleLimit {
 	return limit(fmt.Sprintf("l%d", cell), cell, enforcement.FixedWindow, quota, time.Minute)
 }
@@ -128,7 +128,7 @@ func decide(e *enforcement.Engine, s *enforcement.Subject, c enforcement.Check) 
 	return d
 }
 
-// summary is a decision in a line: what tests compare.
+// summary returns a decision as one line of text, which the tests compare.
 func summary(d *enforcement.Decision) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v %s retry %d", d.Allowed, d.Reason, d.RetryAfter)
@@ -164,7 +164,7 @@ func TestReasons(t *testing.T) {
 	exempt := enforcement.RuleSpec{Policy: "x", Path: "/x"}
 	for name, c := range map[string]struct {
 		edit   func(*enforcement.Subject)
-		before int // checks that come first
+		before int // number of checks before this one
 		check  enforcement.Check
 		away   bool
 		want   string
@@ -252,7 +252,7 @@ func TestAllOrNothingAcrossPolicies(t *testing.T) {
 	check := enforcement.Check{Path: "/a/b", Cost: 3}
 	wantSummary(t, decide(e, s, check), "true ok retry 0 | wide.l1 true left 7 reset 60000 retry 0 | wide.bucket true left 2 reset 600 retry 0 | narrow true left 0 reset 3600000 retry 0")
 	wantSummary(t, decide(e, s, check), "false over_limit retry 3600000 | wide.l1 true left 7 reset 60000 retry 0 | wide.bucket false left 2 reset 600 retry 200 | narrow false left 0 reset 3600000 retry 3600000")
-	check.Cost = 4 // never within narrow
+	check.Cost = 4 // more than the quota of narrow
 	wantSummary(t, decide(e, s, check), "false cost_exceeds_quota retry -1 | wide.l1 true left 7 reset 60000 retry 0 | wide.bucket false left 2 reset 600 retry 400 | narrow false left 0 reset 3600000 retry -1")
 	check = enforcement.Check{Path: "/b", Cost: 2}
 	wantSummary(t, decide(e, s, check), "true ok retry 0 | wide.l1 true left 5 reset 60000 retry 0 | wide.bucket true left 0 reset 1000 retry 0")
@@ -273,7 +273,7 @@ func TestReplaces(t *testing.T) {
 	for name, c := range map[string]struct {
 		specs []enforcement.RuleSpec
 		check enforcement.Check
-		want  string // policies that apply
+		want  string // the policies that apply
 	}{
 		"removes":           {specs: []enforcement.RuleSpec{rule("a", 1, nil), rule("b", 2, replaces("a"))}, want: "b"},
 		"removes several":   {specs: []enforcement.RuleSpec{rule("a", 1, nil), rule("b", 2, nil), rule("c", 3, replaces("a", "b"))}, want: "c"},
@@ -358,7 +358,7 @@ func TestMatching(t *testing.T) {
 		{enforcement.Check{Attributes: attributes("ip", "192.0.2.1")}, "any here", "*"},
 		{enforcement.Check{Path: "/off"}, "any", "/off"},
 	} {
-		// Which rules apply is seen because each has a different limit.
+		// Each rule has a different limit, so the decision shows which rules apply.
 		var specs []enforcement.RuleSpec
 		for i, r := range s.Plan.Rules {
 			spec := r.RuleSpec
@@ -407,11 +407,11 @@ func TestMissingAttributeIsNoWayAround(t *testing.T) {
 	}{
 		{attributes("user", "u", "ip", "192.0.2.1"), true},
 		{attributes("user", "u", "ip", "192.0.2.1"), false},
-		{attributes("ip", "192.0.2.1", "user", "u"), false}, // the order sent does not matter
-		{attributes("user", "u"), true},                     // the missing place is a separate value
+		{attributes("ip", "192.0.2.1", "user", "u"), false}, // the order of attributes does not matter
+		{attributes("user", "u"), true},                     // a missing value is a different key
 		{attributes("user", "u"), false},
 		{attributes("user", "u", "ip", ""), false},
-		{attributes("user", "v"), true}, // and the others still separate
+		{attributes("user", "v"), true}, // the other values still make different keys
 		{attributes("ip", "192.0.2.1"), true},
 		{nil, true},
 		{nil, false},
@@ -465,12 +465,12 @@ func TestShadowChangesNoAnswer(t *testing.T) {
 	)
 	check := enforcement.Check{Cost: 1}
 	wantSummary(t, decide(e, s, check), "true ok retry 0 | s1.l1 true left 0 reset 60000 retry 0 | s1.l2 true left 8 reset 60000 retry 0 | e true left 2 reset 60000 retry 0 | s2 true left 1 reset 60000 retry 0")
-	// s1 refuses: none of its limits is charged; s2 stands by itself.
+	// s1 denies, so none of its limits is charged. s2 is independent.
 	wantSummary(t, decide(e, s, check), "true ok retry 0 | s1.l1 false left 0 reset 60000 retry 60000 | s1.l2 true left 8 reset 60000 retry 0 | e true left 1 reset 60000 retry 0 | s2 true left 0 reset 60000 retry 0")
 	decide(e, s, check)
 	l.now += 1_000_000
 	before := fmt.Sprint(l.states)
-	// Refused: no shadow is charged either.
+	// The check is denied, so shadow policies are not charged either.
 	wantSummary(t, decide(e, s, check), "false over_limit retry 59000 | s1.l1 false left 0 reset 59000 retry 59000 | s1.l2 true left 8 reset 59000 retry 0 | e false left 0 reset 59000 retry 59000 | s2 false left 0 reset 59000 retry 59000")
 	if after := fmt.Sprint(l.states); after != before {
 		t.Errorf("a refusal changed %s to %s", before, after)
@@ -706,7 +706,7 @@ func TestFailureModes(t *testing.T) {
 	)
 	for _, test := range []struct {
 		a, b          enforcement.OnFailure
-		with, without string // a local limiter
+		with, without string // with and without a local limiter
 	}{
 		{o, o, passes, passes},
 		{o, l, passes + bPasses, unavailable},
@@ -750,7 +750,7 @@ func TestLocalShare(t *testing.T) {
 	for _, c := range []struct {
 		quota, burst int64
 		nodes        int
-		want, full   int64 // local quota and capacity
+		want, full   int64 // quota and capacity of the local limiter
 	}{
 		{10, 0, 1, 10, 10},
 		{10, 0, 3, 4, 4},
@@ -791,11 +791,12 @@ func TestLocalRefusalIsOrdinary(t *testing.T) {
 	if d.Limits[0].Shared {
 		t.Error("a local limit is said to be shared")
 	}
-	// What fits the limit but not the share may pass once the limiter is back.
+	// A check that fits the limit but not the share can pass when the limiter is available
+	// again.
 	wantSummary(t, decide(e, s, enforcement.Check{Cost: 3}), "false over_limit retry 1000 degraded | a false left 0 reset 60000 retry 1000 | b true left 48 reset 60000 retry 0")
 	wantSummary(t, decide(e, s, enforcement.Check{Cost: 5}), "false cost_exceeds_quota retry -1 degraded | a false left 0 reset 60000 retry -1 | b true left 48 reset 60000 retry 0")
 	wantSummary(t, decide(e, s, enforcement.Check{Cost: 1, Mode: enforcement.Peek}), summary(d))
-	// A forced check is charged here.
+	// A check in mode force is charged by the local limiter.
 	wantSummary(t, decide(e, s, enforcement.Check{Cost: 1, Mode: enforcement.Force}), "true ok retry 0 degraded | a false left 0 reset 60000 retry 60000 | b true left 47 reset 60000 retry 0")
 }
 
@@ -828,14 +829,14 @@ func TestFailureOfAnAtomicBatch(t *testing.T) {
 	play("/l /o", "false over_limit retry 60000 degraded | local false left 0 reset 60000 retry 60000", "false batch_refused retry 60000 degraded")
 }
 
-// If a limiter answers only some requests of a batch, these answers count.
+// If a limiter decides only some requests of a batch, these decisions are used.
 func TestFailureOfPartOfABatch(t *testing.T) {
 	t.Parallel()
 	good := newCounters()
 	e := enforcement.NewEngine(limiterFunc(func(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 		good.Take(ctx, requests, outcomes)
 		outcomes[1] = enforcement.Outcome{Verdict: enforcement.Lost, Err: errors.New("lost")}
-		outcomes[2].Charges = nil // an answer to another question
+		outcomes[2].Charges = nil // the charges of another request
 	}), enforcement.Config{})
 	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{window(1, 9)}})
 	var items []enforcement.BatchItem
@@ -855,7 +856,7 @@ func (f limiterFunc) Take(ctx context.Context, requests []enforcement.Request, o
 	f(ctx, requests, outcomes)
 }
 
-// The revision of a charge is the later of the limit's and the tenant's.
+// The revision of a charge is the later one of the limit's revision and the tenant's revision.
 func TestChargeCarriesTheTenantsRevision(t *testing.T) {
 	t.Parallel()
 	l := newCounters()
@@ -870,17 +871,17 @@ func TestChargeCarriesTheTenantsRevision(t *testing.T) {
 	}
 }
 
-// A caller that leaves before the limiter has decided is no failure of the limiter:
-// no failure mode answers, nothing is recorded, and nothing is charged if it left
-// before the limiter was asked.
+// If the client disconnects before the limiter has decided, this is not a failure of the
+// limiter. No failure mode decides, and nothing is recorded. Nothing is charged if the client
+// disconnected before the call of the limiter.
 func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	s := subject(t,
 		enforcement.RuleSpec{Policy: "a", Path: "/a", Limits: []enforcement.RuleLimit{window(1, 9)}},
 		enforcement.RuleSpec{Policy: "x", Path: "/x"})
 	for name, c := range map[string]struct {
-		before bool // the caller leaves before the limiter is asked, or while it is
-		caller bool // the connection says so, and not the context
+		before bool // the client disconnects before the call of the limiter; otherwise during the call
+		caller bool // the connection shows it, and not the context
 		atomic bool
 		mode   enforcement.Mode
 	}{
@@ -920,7 +921,7 @@ func TestCallerLeaves(t *testing.T) {
 			if c.atomic {
 				wantSummary(t, &free, "false limiter_unavailable retry 1000")
 			} else {
-				wantSummary(t, &free, "true ok retry 0") // no limiter is asked about it
+				wantSummary(t, &free, "true ok retry 0") // no call of the limiter is needed
 			}
 			if (asked == 0) != c.before || len(local.states) > 0 || slices.Contains(*heard, enforcement.ReasonLimiterUnavailable) {
 				t.Errorf("asked %d times, %d counters charged here, recorded %v", asked, len(local.states), *heard)
@@ -929,12 +930,12 @@ func TestCallerLeaves(t *testing.T) {
 	}
 }
 
-// gone is a caller that has left.
+// gone is a client that has disconnected.
 type gone struct{}
 
 func (gone) Left(context.Context, bool) bool { return true }
 
-// The engine passes the caller's context on as it is: limiters bound their calls.
+// The engine passes the context to the limiter unchanged. The limiter has its own timeout.
 func TestLimiterHasTheCallersContext(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{window(1, 9)}})
@@ -952,7 +953,7 @@ func TestLimiterHasTheCallersContext(t *testing.T) {
 
 type key struct{}
 
-// drawSubject gives a tenant with a few policies of any kind.
+// drawSubject draws a tenant with a few policies of any kind.
 func drawSubject(t *rapid.T) *enforcement.Subject {
 	algorithms := []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA}
 	var specs []enforcement.RuleSpec
@@ -1011,8 +1012,8 @@ func drawCheck(t *rapid.T, modes ...enforcement.Mode) *enforcement.Check {
 	return c
 }
 
-// The in-process limiter gives the engine the answers of the reference, for
-// single checks, batches and atomic ones.
+// The engine returns the same decisions with the in-process limiter as with the reference, for
+// single checks, batches and atomic batches.
 func TestEngineInProcess(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -1052,8 +1053,8 @@ func TestEngineInProcess(t *testing.T) {
 	})
 }
 
-// Promise e for whole decisions: followed to the millisecond the retry time is
-// the first at which the same check passes.
+// Promise e for whole decisions: the retry time is the first millisecond at which the same
+// check is allowed.
 func TestRetryAfterOfADecision(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -1095,8 +1096,8 @@ func TestRetryAfterOfADecision(t *testing.T) {
 	})
 }
 
-// TestPeekSaysWhatEnforceWould plays random checks: a peek before each gives
-// the same answer, and changes nothing.
+// TestPeekSaysWhatEnforceWould sends random checks, each after a peek. The peek has the same
+// result and changes nothing.
 func TestPeekSaysWhatEnforceWould(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -1141,8 +1142,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// BenchmarkDecideInPlan decides by one policy of many: of other first segments, or all
-// under one.
+// BenchmarkDecideInPlan measures a decision in a plan with many policies, of which one applies.
+// The paths of the policies start with different segments, or with the same one.
 func BenchmarkDecideInPlan(b *testing.B) {
 	for name, form := range map[string]string{"first": "/r%d/{id}", "under": "/v1/r%d/{id}"} {
 		for _, policies := range []int{1, 100, enforcement.MaxRules} {

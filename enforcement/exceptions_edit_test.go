@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// An Exceptions that was edited row by row equals the one that is compiled from the rows
-// that are left, and every version before stays as it was.
+// An Exceptions that was edited row by row equals one that is compiled from the remaining rows.
+// Earlier versions do not change.
 func TestEditEqualsCompile(t *testing.T) {
 	t.Parallel()
 	var specs []RuleSpec

@@ -17,7 +17,7 @@ import (
 // second in microseconds.
 const second = int64(1_000_000)
 
-// at is an engine's clock that shows an instant, in microseconds.
+// at returns a clock for an engine that shows the time in now, in microseconds.
 func at(now *int64) func() time.Time {
 	return func() time.Time { return time.UnixMicro(*now) }
 }
@@ -43,8 +43,7 @@ func asked(method, path string, pairs ...string) enforcement.Check {
 	return c
 }
 
-// The order in which lists, blocks, and policies decide, in every mode, and what they
-// charge.
+// The order of precedence of lists, blocks and policies in every mode, and what they charge.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -65,9 +64,9 @@ func TestPrecedence(t *testing.T) {
 		denyUnmatched bool
 		path          string // /p
 		noUser        bool
-		enforced      string // and for a peek
+		enforced      string // the result of a check in mode enforce or peek
 		forced        string
-		charged       [2]int // how many charges at an enforced and at a forced check
+		charged       [2]int // the number of charges in mode enforce and in mode force
 	}{
 		"nothing":                  {enforced: "true ok 0", forced: "true ok 0", charged: [2]int{2, 2}},
 		"denied":                   {spec: enforcement.ExceptionSpec{Deny: entry("u")}, enforced: "false denied_by_list -1 list e", forced: "true ok 0", charged: [2]int{0, 2}},
@@ -142,8 +141,8 @@ func why(d *enforcement.Decision) string {
 	return text
 }
 
-// Lists and blocks work without a limiter, and the numbers of an override are divided among
-// the nodes as those of the plan.
+// Lists and blocks work without a limiter. The nodes share the numbers of an override like
+// those of the plan.
 func TestExceptionsWithoutALimiter(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -174,15 +173,15 @@ func TestExceptionsWithoutALimiter(t *testing.T) {
 			t.Error("a blocked check tells of limits that nobody was asked about")
 		}
 	}
-	now += second // the override has ended: a share of 1 again, of which 4 are used
+	now += second // the override has ended: the share is 1 again, of which 4 are used
 	if got := why(decide(e, s, asked("", "/", "user", "big"))); got != "false over_limit 60000 degraded" {
 		t.Error(got)
 	}
 }
 
-// While the shared limiter is unavailable, a cost that the numbers of an override never
-// admit is denied as such, and the answer names the end of the override. A cost that only
-// the share of this node never admits can pass when the shared limiter returns.
+// While the shared limiter is unavailable, a cost above the quota of an override is denied as
+// such, and the result has the end of the override. A cost that is only above this node's share
+// can be allowed when the shared limiter is available again.
 func TestOverrideThatRefusesWithoutALimiter(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -241,7 +240,7 @@ func TestExceptionsOfABatch(t *testing.T) {
 		{"denied blocked allowed u u", false, "denied_by_list -1, blocked 1000, allowed_by_list 0, ok 0, over_limit 60000", 1},
 	} {
 		l := newCounters()
-		// A window is open, so that a wait is a window's.
+		// The window has started, so the retry time is that of a window.
 		l.states[enforcement.Key{Tenant: 7, Cell: 1, Partition: s.Plan.Rules[0].PartitionOf(&enforcement.Check{Attributes: attributes("user", "u")})}] = enforcement.State{Rev: 1, T: start}
 		before := fmt.Sprint(l.states)
 		e := enforcement.NewEngine(l, enforcement.Config{Now: at(&now)})
@@ -267,7 +266,7 @@ func TestExceptionsOfABatch(t *testing.T) {
 	}
 }
 
-// Everything that ends does so at its instant, and not before.
+// Every exception with an end has an effect until this time, and not after it.
 func TestExceptionsEnds(t *testing.T) {
 	t.Parallel()
 	end := start + 5*second
@@ -299,7 +298,7 @@ func TestExceptionsEnds(t *testing.T) {
 		{end - 1, "blocked", "false blocked 1 block 7 policy p", -1},
 		{end, "blocked", "true ok 0", 2},
 		{end - 1, "big", "true ok 0", 5},
-		{end, "big", "true ok 0", 1}, // what was used stays used
+		{end, "big", "true ok 0", 1}, // the units that were used before are still used
 	} {
 		now = c.at
 		d := decide(e, s, asked("", "/", "user", c.user))
@@ -348,7 +347,7 @@ func TestListNetworks(t *testing.T) {
 	}
 }
 
-// Which override holds for a key.
+// The override that applies to a key.
 func TestOverrideChoice(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -373,7 +372,7 @@ func TestOverrideChoice(t *testing.T) {
 		"":                         "all-newer",
 		"user bob":                 "all-newer",
 		"user ann":                 "user-newer",
-		"user ann app web":         "app", // exact as well, and newer
+		"user ann app web":         "app", // also an exact value, and newer
 		"user an":                  "an-newer",
 		"user andy":                "an-newer",
 		"user anna":                "anna",
@@ -382,9 +381,9 @@ func TestOverrideChoice(t *testing.T) {
 		"ip 192.0.2.1":             "/24",
 		"ip 192.0.2.9":             "address",
 		"ip 192.0.9.9":             "/16",
-		"user andy ip 192.0.9.9":   "/16", // 16 bits each: the newest
+		"user andy ip 192.0.9.9":   "/16", // both match 16 bits: the newest applies
 		"user andy ip 192.0.2.1":   "/24",
-		"user anna ip 192.0.2.1":   "anna", // 32 bits
+		"user anna ip 192.0.2.1":   "anna", // both match 32 bits
 		"ip 2001:db8:1:2::3":       "/48",
 		"user ann ip 192.0.2.1":    "user-newer",
 		"ip 2001:db8:2::1 user zz": "all-newer",
@@ -400,8 +399,8 @@ func TestOverrideChoice(t *testing.T) {
 	}
 }
 
-// A factor rounds down, keeps 1 and 0, and stops at what can be counted; limits
-// replace only what they name.
+// A factor rounds down, keeps at least 1 of a positive number, and has an upper bound. An
+// override changes only the numbers that it sets.
 func TestOverrideNumbers(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -491,7 +490,7 @@ func TestExceptionsFaults(t *testing.T) {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}
 
-	// Beside whole ones, and in part.
+	// Whole overrides and parts of overrides.
 	spec.Overrides = append(spec.Overrides,
 		enforcement.Override{ID: "partial", Policy: "p", Limits: limits("gone", "l1"), Revision: 4, Until: until},
 		enforcement.Override{ID: "address", Policy: "s", Attribute: "ip", Value: "2001:db8::1", Factor: 2000, Revision: 5, Until: until},
@@ -512,7 +511,8 @@ func TestExceptionsFaults(t *testing.T) {
 	}
 }
 
-// A tenant's Changes outlive overrides while the plan's own numbers are older.
+// The field Changes of a tenant stays after an override ended, while the numbers of the plan
+// are older.
 func TestExceptionsLeftovers(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{Policy: "p", Limits: []enforcement.RuleLimit{window(1, 1)}})

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// whys is an explanation's policies in a line.
+// whys returns the policies of an explanation as one line.
 func whys(policies []enforcement.PolicyExplanation) string {
 	var list []string
 	for _, p := range policies {
@@ -196,7 +196,8 @@ func wantPassesAt(t *rapid.T, x *enforcement.Explanation, now int64) {
 	}
 }
 
-// wantHoldings compares with a check of nothing, which leaves limits as they are.
+// wantHoldings compares the explanation with a check of cost 0, which does not change the
+// limits.
 func wantHoldings(t *rapid.T, x *enforcement.Explanation, d *enforcement.Decision) {
 	t.Helper()
 	for _, p := range x.Policies {
@@ -213,8 +214,8 @@ func wantHoldings(t *rapid.T, x *enforcement.Explanation, d *enforcement.Decisio
 	}
 }
 
-// While the limiter is unavailable, an explanation has the answer of the failure modes and
-// no limits.
+// While the limiter is unavailable, an explanation has the result of the failure modes, and no
+// limits.
 func TestExplainWithoutALimiter(t *testing.T) {
 	t.Parallel()
 	now := start

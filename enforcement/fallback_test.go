@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/enforcement/limitertest"
 )
 
-// A faulty limiter is unavailable while down is set.
+// A faulty is a limiter that is unavailable while down is set.
 type faulty struct {
 	enforcement.Limiter
 	down bool
@@ -25,7 +25,7 @@ func (l *faulty) Take(ctx context.Context, requests []enforcement.Request, outco
 	l.Limiter.Take(ctx, requests, outcomes)
 }
 
-// cells records which cells are remembered.
+// cells records the counters whose states are stored for failure mode local.
 type cells struct {
 	enforcement.ShareMemory
 	seen []uint32
@@ -36,7 +36,7 @@ func (m *cells) Remember(c *enforcement.Charge, state *enforcement.State, at, no
 	m.ShareMemory.Remember(c, state, at, now)
 }
 
-// newFault makes a node and its shared limiter, whose clock is a day ahead.
+// newFault returns a node and its shared limiter, whose clock is a day ahead.
 func newFault(nodes int) (*enforcement.Engine, *faulty, *cells, *limitertest.Clock) {
 	c := limitertest.NewClock()
 	shared := &faulty{Limiter: inprocess.New(inprocess.Config{Now: func() int64 { return c.Now() + 24*time.Hour.Microseconds() }})}
@@ -45,8 +45,8 @@ func newFault(nodes int) (*enforcement.Engine, *faulty, *cells, *limitertest.Clo
 	return enforcement.NewEngine(shared, enforcement.Config{Local: local, Memory: memory, Nodes: nodes}), shared, memory, c
 }
 
-// admits is how many checks of cost 1 a node admits in a row; degraded says whether
-// its answers must be marked so.
+// admits returns how many checks of cost 1 a node allows one after the other. degraded is
+// whether the decisions must be degraded.
 func admits(t *testing.T, e *enforcement.Engine, s *enforcement.Subject, degraded bool, atMost int) (n int) {
 	t.Helper()
 	for ; n < atMost; n++ {
@@ -64,16 +64,16 @@ func admits(t *testing.T, e *enforcement.Engine, s *enforcement.Subject, degrade
 	return n
 }
 
-// A fault in the middle of a window gives out no second quota.
+// A failure in the middle of a window does not give a second quota.
 func TestLocalShareStartsFromWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	for _, a := range []enforcement.Algorithm{
 		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA,
 	} {
 		for _, c := range []struct{ nodes, used, first, later int }{
-			{1, 100, 0, 100}, // all used: nothing until the window ends, and then a whole one
+			{1, 100, 0, 100}, // everything was used: nothing is allowed until the window ends, then a whole quota
 			{3, 60, 14, 34},  // ceil(40/3), then ceil(100/3)
-			{3, 0, 34, 34},   // never seen
+			{3, 0, 34, 34},   // no state was stored
 			{1, 1, 99, 100},
 		} {
 			s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, a, 100, time.Hour)}})
@@ -98,8 +98,8 @@ func TestLocalShareStartsFromWhatIsLeft(t *testing.T) {
 	}
 }
 
-// A node that has seen nothing for a while carries the state on: a bucket has
-// refilled, and a denied check shows the state as well as an admitted one.
+// A node computes the current state from an old stored state: a bucket has refilled meanwhile.
+// The state of a denied check is stored too.
 func TestLocalShareOfABucketSeenBefore(t *testing.T) {
 	t.Parallel()
 	bucket := limit("l", 1, enforcement.TokenBucket, 60, time.Minute)
@@ -115,7 +115,7 @@ func TestLocalShareOfABucketSeenBefore(t *testing.T) {
 	}
 }
 
-// Charges of atomic batches are remembered too. Counters that were reset are not.
+// The charges of atomic batches are stored too. Counters that were reset are not.
 func TestMemoryFollowsBatchesAndResets(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 10, time.Hour)}})
@@ -142,9 +142,8 @@ func TestMemoryFollowsBatchesAndResets(t *testing.T) {
 	}
 }
 
-// Only counters that decide here during a fault are remembered: not those of shadow
-// policies, not those of policies that are open or closed then, and not the results of
-// peeks.
+// The node stores only the states of counters that it would decide locally: not those of shadow
+// policies, not those with failure mode open or closed, and not the results of peeks.
 func TestWhatIsRemembered(t *testing.T) {
 	t.Parallel()
 	s := subject(t,

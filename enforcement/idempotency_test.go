@@ -27,7 +27,7 @@ func peek(c enforcement.Check) enforcement.Check {
 	return c
 }
 
-// result is a decision in a line, with what its idempotency key did.
+// result returns a decision as one line, with the effect of its idempotency key.
 func result(d *enforcement.Decision) string {
 	names := [...]string{"", "replayed ", "reused ", "too many keys "}
 	return names[d.Idempotency] + summary(d)
@@ -120,7 +120,7 @@ func TestIdempotentCheck(t *testing.T) {
 	}
 }
 
-// Anything that the caller asked differently makes another check.
+// With the same key, a check with any different value is an error.
 func TestIdempotencyKeyReused(t *testing.T) {
 	t.Parallel()
 	w := newIdempotent(t, enforcement.Config{})
@@ -241,7 +241,8 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 	}
 }
 
-// The record of a batch has all its limits, so its key counts for more.
+// The record of a batch has the states of all its limits. Its key counts more towards the bound
+// than that of a single check.
 func TestIdempotencyKeyOfALargeBatch(t *testing.T) {
 	t.Parallel()
 	l := newCounters()
@@ -268,7 +269,8 @@ func TestIdempotencyKeyOfALargeBatch(t *testing.T) {
 	}
 }
 
-// A tenant with a million new keys takes only its bound, and no other tenant notices it.
+// If a tenant sends a million new keys, only its own bound is reached. Other tenants are not
+// affected.
 func TestAMillionIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	limiter := inprocess.New(inprocess.Config{Now: limitertest.NewClock().Now})
@@ -293,7 +295,7 @@ func TestAMillionIdempotencyKeys(t *testing.T) {
 		}
 	}
 	live, _ := limiter.KeysOf(s.Number, 0)
-	if granted != 100_000 || live != 100_002 { // with the counters of the limit and of the keys
+	if granted != 100_000 || live != 100_002 { // including the counters of the limit and of the keys
 		t.Errorf("%d keys were granted; the tenant has %d counters", granted, live)
 	}
 }

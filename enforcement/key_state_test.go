@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/enforcement/inprocess"
 )
 
-// What Usage says of the keys of a request is what Explain says of it: the same
-// numbers, override and block, in one call that charges nothing.
+// Usage returns the same numbers, override and block for a key as Explain, in one call that
+// charges nothing.
 func TestUsageAgrees(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -91,7 +91,8 @@ func wantHolding(t *rapid.T, h *enforcement.KeyState, p *enforcement.PolicyExpla
 	}
 }
 
-// An unavailable limiter is an error, not zeros. Without limits, no request is made.
+// If the limiter is unavailable, the result is an error, and not zeros. For a policy without
+// limits, the limiter is not called.
 func TestUsageWithoutALimiter(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -116,8 +117,8 @@ func TestUsageWithoutALimiter(t *testing.T) {
 	}
 }
 
-// If there are more limits than fit into one request, several requests are made in one
-// call, and all states are of one instant.
+// If there are more limits than fit into one request, one call has several requests. All states
+// are of the same time.
 func TestUsageOfManyLimits(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -135,7 +136,7 @@ func TestUsageOfManyLimits(t *testing.T) {
 			sizes = append(sizes, len(requests[i].Charges))
 			outcomes[i] = counters.one(requests[i])
 			if calls == 2 {
-				counters.now += 61 * second // the second step comes when the first one's windows are over
+				counters.now += 61 * second // the next step is after the windows of the first one
 			}
 		}
 	}), enforcement.Config{Now: at(&now)})

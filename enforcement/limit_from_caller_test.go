@@ -29,7 +29,7 @@ func sentCheck(user string, quota int64, window time.Duration) enforcement.Check
 	return c
 }
 
-// left returns the units left of each enforced limit of a decision.
+// left returns the remaining units of each enforced limit of a decision.
 func left(d *enforcement.Decision) (text string) {
 	for _, l := range d.Limits {
 		if l.Rule.Mode == enforcement.PolicyEnforce {
@@ -39,8 +39,8 @@ func left(d *enforcement.Decision) (text string) {
 	return text
 }
 
-// A sent limit replaces the limits of the most specific policy. Its counter is not that of the plan's limits, nor of a sent
-// limit with another window. Another quota has the same counter.
+// A limit in a call replaces the limits of the most specific policy. It has its own counter for
+// each length of the window. Another quota uses the same counter.
 func TestSentLimit(t *testing.T) {
 	t.Parallel()
 	now, s := start, sentSubject(t)
@@ -53,7 +53,7 @@ func TestSentLimit(t *testing.T) {
 		{sentCheck("u", 3, time.Minute), "all 98/100 login 2/3 "},
 		{sentCheck("u", 3, time.Minute), "all 97/100 login 1/3 "},
 		{sentCheck("u", 5, time.Minute), "all 96/100 login 2/5 "},
-		{sentCheck("u", 3, time.Minute), "all 96/100 login 0/3 "}, // denied: three of three are used
+		{sentCheck("u", 3, time.Minute), "all 96/100 login 0/3 "}, // denied: all three are used
 		{sentCheck("u", 1, time.Hour), "all 95/100 login 0/1 "},
 		{sentCheck("v", 3, time.Minute), "all 94/100 login 2/3 "},
 		{sentCheck("v", 0, time.Minute), "all 94/100 login 0/0 "}, // denied
@@ -64,7 +64,7 @@ func TestSentLimit(t *testing.T) {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
 		}
 	}
-	now += 60 * second // windows begin at multiples of their length
+	now += 60 * second // windows start at multiples of their length
 	if got, want := left(decide(e, s, sentCheck("u", 3, time.Minute))), "all 99/100 login 2/3 "; got != want {
 		t.Errorf("in the next window: %s, want %s", got, want)
 	}
@@ -98,7 +98,7 @@ func TestSentLimitComesAfterExceptions(t *testing.T) {
 		"overridden": "true ok all 98/100 login.bucket 6/7 login.l3 9/10 ", "u": "true ok all 99/100 login 8/9 ",
 	} {
 		e := e
-		if user == "u" { // its counter of the tenant must not depend on the order of the map
+		if user == "u" { // the counter of the tenant must not depend on the order of the map
 			e = enforcement.NewEngine(inprocess.New(inprocess.Config{Now: func() int64 { return now }}), enforcement.Config{Now: at(&now)})
 		}
 		d := decide(e, s, sentCheck(user, 9, time.Hour))
@@ -127,14 +127,14 @@ func TestShareOfASentLimit(t *testing.T) {
 	now, s := start, sentSubject(t)
 	local := inprocess.New(inprocess.Config{Now: func() int64 { return now }})
 	e := enforcement.NewEngine(away{enforcement.Failed}, enforcement.Config{Local: local, Nodes: 2, Now: at(&now)})
-	for i, want := range []bool{true, true, false} { // 3 of 2 nodes, rounded up
+	for i, want := range []bool{true, true, false} { // half of 3, rounded up
 		if d := decide(e, s, sentCheck("u", 3, time.Hour)); d.Allowed != want || !d.Degraded {
 			t.Errorf("check %d: %s", i, summary(d))
 		}
 	}
 }
 
-// More sent limits than are kept compiled have the same counters.
+// Headgate keeps a bounded number of these limits compiled. More limits use the same counters.
 func TestManySentLimits(t *testing.T) {
 	t.Parallel()
 	now, s := start, sentSubject(t)
@@ -146,7 +146,7 @@ func TestManySentLimits(t *testing.T) {
 	}
 }
 
-// A plan has no limit whose counters could be those of sent limits.
+// The counters of a plan never have the numbers of counters for limits in calls.
 func TestCellsOfPlansAreNotThoseOfSentLimits(t *testing.T) {
 	t.Parallel()
 	_, err := enforcement.CompilePlan("pro", 1, []enforcement.RuleSpec{{Policy: "p", Limits: []enforcement.RuleLimit{window(1<<28, 1)}}})

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// shareMeter is one node's meter of a limit.
+// shareMeter returns the meter of one node's share of a limit.
 func shareMeter(l Limit, nodes int) *Meter {
 	l.Quota, l.Burst = shareOf(l.Quota, nodes), shareOf(l.Burst, nodes)
 	return l.Compile(1)
@@ -21,7 +21,7 @@ func TestStartShare(t *testing.T) {
 	fixed := Limit{Algorithm: FixedWindow, Quota: 100, Window: time.Minute}
 	sliding := Limit{Algorithm: SlidingWindowCounter, Quota: 100, Window: time.Minute}
 	log := Limit{Algorithm: SlidingWindowLog, Quota: 100, Window: time.Minute}
-	bucket := Limit{Algorithm: TokenBucket, Quota: 60, Window: time.Minute, Burst: 100} // a unit a second
+	bucket := Limit{Algorithm: TokenBucket, Quota: 60, Window: time.Minute, Burst: 100} // refills one unit per second
 	held := Limit{Algorithm: Concurrency, Quota: 100, Window: time.Minute}
 	none := Limit{Algorithm: FixedWindow, Quota: 0, Window: time.Minute}
 	for _, c := range []struct {
@@ -29,7 +29,7 @@ func TestStartShare(t *testing.T) {
 		limit Limit
 		nodes int
 		seen  State
-		want  string // state, what is left
+		want  string // state and remaining units
 	}{
 		{"nothing seen", fixed, 3, State{}, "{0 0 0 0 [] []} 34"},
 		{"60 of 100 used, 3 nodes", fixed, 3, State{Rev: 7, A: 60, T: now - 20*sec}, "{7 20 0 980000000 [] []} 14"},
@@ -90,7 +90,7 @@ func TestStartShare(t *testing.T) {
 	}
 }
 
-// drawUsed gives a state that charges, some of them forced, and a refund left.
+// drawUsed draws a state after some charges, of which some were forced, and a refund.
 func drawUsed(t *rapid.T, m *Meter, now int64) (State, int64) {
 	var s State
 	for range rapid.IntRange(0, 6).Draw(t, "charges") {
@@ -120,7 +120,7 @@ func TestStartShareNeverExceeds(t *testing.T) {
 		want := min(full, (max(m.Left(settled, now), 0)+int64(nodes)-1)/int64(nodes))
 		if rapid.Bool().Draw(t, "oldest entries only") && m.Algorithm == SlidingWindowLog && len(seen.Log) > 0 {
 			seen.Log = seen.Log[:len(seen.Log)-1]
-			want = -1 // at most that: the units of all entries count
+			want = -1 // at most that, because all entries count
 		}
 		start := m.StartShare(seen, 1, now, share, nodes)
 		state, clamped := share.Settle(start, 1, now)
@@ -138,7 +138,7 @@ func TestStartShareNeverExceeds(t *testing.T) {
 	})
 }
 
-// Of two states of one counter the stricter leaves no more than either.
+// Stricter returns the state with fewer remaining units of two states of one counter.
 func TestStricter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

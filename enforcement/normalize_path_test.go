@@ -176,7 +176,7 @@ func FuzzNormalizePath(f *testing.F) {
 	})
 }
 
-// decodeOverAndOver is the plain, slow way to do what uncovers does in one walk.
+// decodeOverAndOver does the same as uncovers in a simple and slow way.
 func decodeOverAndOver(s string) string {
 	for {
 		var b strings.Builder

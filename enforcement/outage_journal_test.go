@@ -12,10 +12,10 @@ import (
 func chargeOutageJournal(e *enforcement.Engine) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = e.RunOutageJournal(ctx) // makes a last attempt, and returns
+	_ = e.RunOutageJournal(ctx) // makes a last attempt and returns
 }
 
-// leftShared returns what the shared limiter has left for the only limit of a subject.
+// leftShared returns the remaining units in the shared limiter for the only limit of a subject.
 func leftShared(t *testing.T, e *enforcement.Engine, s *enforcement.Subject) int64 {
 	t.Helper()
 	d := decide(e, s, enforcement.Check{Cost: 0, Mode: enforcement.Peek})
@@ -25,8 +25,8 @@ func leftShared(t *testing.T, e *enforcement.Engine, s *enforcement.Subject) int
 	return d.Limits[0].Remaining
 }
 
-// What the failure modes admit is charged once when the shared limiter returns. The result
-// is that of a shared limiter without the outage, for each algorithm.
+// Checks that the failure modes allowed are charged once when the shared limiter is available
+// again. For each algorithm, the result is the same as without the outage.
 func TestOutageJournalIsChargedOnReturn(t *testing.T) {
 	t.Parallel()
 	for _, a := range []enforcement.Algorithm{
@@ -61,8 +61,8 @@ func TestOutageJournalIsChargedOnReturn(t *testing.T) {
 	}
 }
 
-// Only charges that still count are charged: not those of a window that has ended, and not
-// what a bucket has refilled since.
+// The journal charges only units that still count: not those of a window that has ended, and
+// not those that a bucket has refilled meanwhile.
 func TestOutageJournalForgetsEndedWindows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -106,7 +106,7 @@ func TestOutageJournalOfARefillingBucket(t *testing.T) {
 		t.Fatalf("%d admitted", n)
 	}
 	shared.down = true
-	for range 50 { // one unit a second, which is what it refills
+	for range 50 { // one unit per second, as many as the bucket refills
 		clock.Advance(time.Second)
 		if n := admits(t, e, s, true, 2); n != 1 {
 			t.Fatalf("%d admitted in a second", n)
@@ -119,7 +119,7 @@ func TestOutageJournalOfARefillingBucket(t *testing.T) {
 	}
 }
 
-// The journal has only checks that were admitted and not charged.
+// The journal contains only checks that were allowed and not charged.
 func TestWhatIsNotInTheOutageJournal(t *testing.T) {
 	t.Parallel()
 	rule := func(mode enforcement.OnFailure) enforcement.RuleSpec {
@@ -152,7 +152,7 @@ func TestWhatIsNotInTheOutageJournal(t *testing.T) {
 	}
 }
 
-// losing charges, and says that it does not know.
+// losing is a limiter that charges, but reports that it does not know whether it did.
 type losing struct{ enforcement.Limiter }
 
 func (l losing) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
@@ -162,7 +162,7 @@ func (l losing) Take(ctx context.Context, requests []enforcement.Request, outcom
 	}
 }
 
-// A charge of the journal that is sent and not answered is not sent again.
+// If a charge from the journal was sent and the reply was lost, it is not sent again.
 func TestOutageJournalChargesAtMostOnce(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 100, time.Hour)}})

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A check skips overrides that can never be in force again, because a newer override for
-// the same values lasts as long. This does not change which override is in force.
+// A check skips overrides that can never apply again, because a newer override for the same
+// values ends at the same time or later. This does not change which override applies.
 func TestOverridesWithoutUse(t *testing.T) {
 	t.Parallel()
 	l := RuleLimit{Limit: Limit{Name: "l1", Algorithm: FixedWindow, Quota: 10, Window: time.Minute}}

@@ -24,7 +24,8 @@ var (
 	}
 )
 
-// drawHolder draws for what an override is: everything, a value or a prefix.
+// drawHolder draws the keys to which an override applies: all, those with a value, or those
+// with a prefix.
 func drawHolder(t *rapid.T) (o enforcement.Override) {
 	switch rapid.IntRange(0, 4).Draw(t, "for") {
 	case 1:
@@ -39,8 +40,9 @@ func drawHolder(t *rapid.T) (o enforcement.Override) {
 	return o
 }
 
-// rank says how closely an override fits a check: -1 not at all, 0 as every key
-// does, else by bits; an exact value goes before all.
+// rank returns how specific an override is for a check: -1 if it does not match, 0 if it
+// applies to all keys, otherwise the number of matching bits. An exact value has the highest
+// rank.
 func rank(o *enforcement.Override, user, ip string) int {
 	const exact = 1 << 30
 	switch {
@@ -75,8 +77,8 @@ func rank(o *enforcement.Override, user, ip string) int {
 	return -1
 }
 
-// The override in force is the one that a search through all of them finds, at every
-// instant, for every order of creation and every end.
+// The override that applies is the same that a search through all overrides finds: at every
+// time, for every order of creation, and for every end.
 func TestOverrideInForce(t *testing.T) {
 	t.Parallel()
 	plain := subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user", "ip/64"}, Limits: []enforcement.RuleLimit{window(1, 1000)}})

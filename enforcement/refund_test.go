@@ -94,7 +94,7 @@ func TestRefundWithoutAKey(t *testing.T) {
 	w.is(w.left(), "5 100", "once")
 }
 
-// A window that has ended keeps its charge. If all have ended, the refund is refused.
+// If a window has ended, its charge is kept. If all windows have ended, the refund is an error.
 func TestRefundAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	w := newReserving(t, enforcement.Config{})
@@ -122,13 +122,13 @@ func TestRefundOfALongWindow(t *testing.T) {
 	w.s = subject(t, enforcement.RuleSpec{Policy: "p", Limits: []enforcement.RuleLimit{limit("week", 1, enforcement.FixedWindow, 5, 7*24*time.Hour)}})
 	first, second := w.refundable("1"), w.refundable("1")
 	w.is(enforcement.Instant(first.RefundableUntil).Format(enforcement.InstantLayout), "2026-01-02T00:00:00.000Z", "until")
-	w.clock.Advance(24*time.Hour - time.Microsecond) // rounds to the next millisecond
+	w.clock.Advance(24*time.Hour - time.Microsecond) // rounded to the next millisecond
 	w.is(w.refund(first, ""), "p.week 1 of 1 00.000", "within a day")
 	w.clock.Advance(time.Microsecond)
 	w.is(w.refund(second, "")[:8], "conflict", "after a day")
 }
 
-// A repetition by its key has the same decision, and only one of them is refunded.
+// A repetition with the same key gets the same decision. Only one of them can be refunded.
 func TestRefundOfAnIdempotentCheck(t *testing.T) {
 	t.Parallel()
 	w := newReserving(t, enforcement.Config{})
@@ -173,7 +173,7 @@ func TestRefundableBound(t *testing.T) {
 		t.Errorf("a plain check: %+v", d)
 	}
 
-	// A record counts once for each 10 minutes for which it is kept.
+	// A record counts once for each 10 minutes of its storage time.
 	w = newReserving(t, enforcement.Config{IdempotencyKeys: 15})
 	w.s = subject(t, enforcement.RuleSpec{Policy: "p", Limits: []enforcement.RuleLimit{limit("hour", 1, enforcement.FixedWindow, 50, time.Hour)}})
 	allowed := 0
@@ -209,7 +209,7 @@ func TestRefundAfterAChange(t *testing.T) {
 	w.is(w.refund(third, ""), "a.l1 1 of 1 leased.b 0 of 1 s.l2 1 of 1 00.000", "of a suspended tenant")
 }
 
-// A refund leaves the places of a concurrency limit to their lease.
+// A refund does not release the places of a concurrency limit, because its lease holds them.
 func TestRefundLeavesLeases(t *testing.T) {
 	t.Parallel()
 	w := newReserving(t, enforcement.Config{})
@@ -244,7 +244,7 @@ func TestRefundWithoutTheLimiter(t *testing.T) {
 	w.is(w.left(), "5 100", "left")
 }
 
-// Peeks, denials and checks without limits leave nothing to refund.
+// Peeks, denials and checks without limits cannot be refunded.
 func TestNothingToRefund(t *testing.T) {
 	t.Parallel()
 	w := newReserving(t, enforcement.Config{})

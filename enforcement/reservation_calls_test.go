@@ -154,8 +154,8 @@ func TestReleaseAndExtend(t *testing.T) {
 		"replayed r1 released requests.l1 0 of 1 tokens.l2 0 of 60", "again")
 }
 
-// At its end a reservation keeps or gives back its cost, as the policies say, whether a call
-// or the sweep ends it.
+// When a reservation ends, it keeps or returns its cost, as the policies define. It makes no
+// difference whether a call or the sweeper ends it.
 func TestReservationExpires(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []string{"sweep", "settle", "get"} {
@@ -269,8 +269,8 @@ func TestReservationCounts(t *testing.T) {
 		"{Outstanding:0 Created:3 Refused:1 Settled:1 Released:1 Expired:1 Refundable:0 Refunded:0}", "at the end")
 }
 
-// Without the limiter, failure modes decide, and there is no reservation that could later give
-// something back. A settle can be repeated.
+// Without the limiter, failure modes decide and create no reservation. A settle can be
+// repeated.
 func TestReservationsWithoutTheLimiter(t *testing.T) {
 	t.Parallel()
 	w := newReserving(t, enforcement.Config{})
@@ -286,7 +286,7 @@ func TestReservationsWithoutTheLimiter(t *testing.T) {
 	w.is(w.left(), "4 90", "left")
 }
 
-// A reservation without limits has a record too, so that a settle finds it.
+// A reservation without limits is stored too, so that a settle finds it.
 func TestReservationWithoutLimits(t *testing.T) {
 	t.Parallel()
 	w := newReserving(t, enforcement.Config{})

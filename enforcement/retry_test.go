@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/enforcement/inprocess"
 )
 
-// drawExceptions sets some things for a tenant of drawSubject, at an instant.
+// drawExceptions draws exceptions for a tenant of drawSubject.
 func drawExceptions(t *rapid.T, s *enforcement.Subject, now int64) enforcement.ExceptionSpec {
 	spec := enforcement.ExceptionSpec{Changed: map[string]int64{}}
 	until := func() int64 { return now + rapid.Int64Range(-100_000, 6_000_000).Draw(t, "until") }
@@ -64,15 +64,15 @@ func drawExceptions(t *rapid.T, s *enforcement.Subject, now int64) enforcement.E
 	return spec
 }
 
-// compiled returns a tenant with a part of the exceptions of a spec. Faults are blocks of
-// policies that do not deny.
+// compiled returns a tenant with those exceptions of spec that are valid. Blocks of policies
+// that do not deny are invalid.
 func compiled(s *enforcement.Subject, spec enforcement.ExceptionSpec) *enforcement.Subject {
 	withExceptions := *s
 	withExceptions.Exceptions, _ = enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
 	return &withExceptions
 }
 
-// endless is a spec whose overrides that are in force at an instant do not end.
+// endless returns a spec in which the overrides that apply now have no end.
 func endless(spec enforcement.ExceptionSpec, now int64) enforcement.ExceptionSpec {
 	spec.Overrides = slices.Clone(spec.Overrides)
 	for i := range spec.Overrides {
@@ -83,7 +83,7 @@ func endless(spec enforcement.ExceptionSpec, now int64) enforcement.ExceptionSpe
 	return spec
 }
 
-// overrideEnds reports whether an override ends after one instant and not after another.
+// overrideEnds reports whether an override ends after the time after, and until the time until.
 func overrideEnds(spec enforcement.ExceptionSpec, after, until int64) bool {
 	return slices.ContainsFunc(spec.Overrides, func(o enforcement.Override) bool { return after < o.Until && o.Until <= until })
 }
@@ -137,7 +137,7 @@ func TestRetryAfterWithExceptions(t *testing.T) {
 		for range 40 {
 			now += rapid.Int64Range(0, 400_000).Draw(t, "elapsed")
 			c := *drawCheck(t, enforcement.Enforce, enforcement.Enforce, enforcement.Force)
-			c.Cost %= 4 // more would seldom be possible
+			c.Cost %= 4 // larger costs would seldom be possible
 			d := decide(s, c)
 			if want := firstEnd(s, d, now); d.NumbersUntil != want {
 				t.Fatalf("%s\nnumbers until %d, want %d, now %d", why(d)+summary(d), d.NumbersUntil, want, now)
@@ -200,7 +200,7 @@ func ended(spec enforcement.ExceptionSpec, now int64) bool {
 	return slices.ContainsFunc(spec.Overrides, func(o enforcement.Override) bool { return o.Until <= now })
 }
 
-// firstEnd is what NumbersUntil of a decision must be.
+// firstEnd returns the expected value of NumbersUntil of a decision.
 func firstEnd(s *enforcement.Subject, d *enforcement.Decision, now int64) (first int64) {
 	if d.Allowed || d.Reason == enforcement.ReasonDeniedByList || d.Reason == enforcement.ReasonMissingAttribute {
 		return 0
@@ -247,7 +247,7 @@ func TestNumbersUntil(t *testing.T) {
 	})
 	for _, c := range []struct {
 		user   string
-		before int // units charged before
+		before int // units charged before the check
 		cost   int64
 		want   string
 		until  int64
@@ -288,8 +288,8 @@ func TestNumbersUntil(t *testing.T) {
 	}
 }
 
-// A key with two blocks of policies without limits names the end of the block that ends first, though the limiter is
-// not asked.
+// A key has two blocks of policies without limits. The result has the end of the block that
+// ends first, although the limiter is not called.
 func TestNumbersUntilWithoutLimits(t *testing.T) {
 	t.Parallel()
 	plain := subject(t, enforcement.RuleSpec{Policy: "p"}, enforcement.RuleSpec{Policy: "q"})
@@ -303,8 +303,8 @@ func TestNumbersUntilWithoutLimits(t *testing.T) {
 	}
 }
 
-// An atomic batch waits until all of it passes at once. The answer of each of its
-// items names the end of an override of any of them.
+// The retry time of an atomic batch is the time until all its checks pass together. The result
+// of each check has the first end of an override of any of them.
 func TestRetryAfterOfAExceptionsBatch(t *testing.T) {
 	t.Parallel()
 	now := start
@@ -332,7 +332,7 @@ func TestRetryAfterOfAExceptionsBatch(t *testing.T) {
 	if a.NumbersUntil != start+5*second || b.NumbersUntil != start+5*second {
 		t.Errorf("numbers until %d and %d", a.NumbersUntil-start, b.NumbersUntil-start)
 	}
-	// A block of one item: the limits of the others still say how long they wait.
+	// One check is blocked. The limits of the other checks still have their retry times.
 	blocked := addExceptions(t, plain, enforcement.ExceptionSpec{Blocks: []enforcement.Block{{ID: "x", Policy: "a", Until: start + second}}})
 	a, b = batch(blocked)
 	wantSummary(t, a, "false blocked retry 10000")
@@ -342,8 +342,7 @@ func TestRetryAfterOfAExceptionsBatch(t *testing.T) {
 	}
 }
 
-// A batch is the same as its checks one after the other, also in what denied ones
-// have to wait.
+// A batch has the same results as its checks one after the other, including retry times.
 func TestABatchIsASequence(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -128,7 +128,7 @@ func TestCompilePlanFillsDefaults(t *testing.T) {
 	}
 }
 
-// The index finds what walking all rules would.
+// The index finds the same rules as a search through all rules.
 func TestIndexAgreesWithAWalk(t *testing.T) {
 	t.Parallel()
 	segment := rapid.SampledFrom([]string{"a", "b", "c", "A", "a%2Fb", "*"})

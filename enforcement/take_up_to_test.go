@@ -38,7 +38,7 @@ func TestTakeUpTo(t *testing.T) {
 	w.is(w.left(), "3 0", "a denial charges nothing")
 	w.is(w.taken("0"), "true ok taken 1 retry 0 | requests true cost 1 left 2 | tokens true cost 0 left 0", "no tokens")
 
-	// The share of the requests decides: 2 of 8 are left, so a quarter of the tokens.
+	// The limit of requests decides: 2 of 8 are left, so a quarter of the tokens is charged.
 	w = newReserving(t, enforcement.Config{})
 	many := func(c *enforcement.Check) { c.Cost, c.DefaultCost = 8, false }
 	for range 3 {
@@ -48,7 +48,8 @@ func TestTakeUpTo(t *testing.T) {
 	w.is(w.taken("50", many), "false over_limit taken 0 retry 60000 | requests false cost 8 left 0 | tokens true cost 50 left 85", "no request is left")
 }
 
-// A cost above the quota takes the quota, and only a quota of 0 can never give any.
+// If the cost is above the quota, the whole quota is charged. Only with a quota of 0 can
+// nothing ever be charged.
 func TestTakeUpToAboveTheQuota(t *testing.T) {
 	t.Parallel()
 	w := newReserving(t, enforcement.Config{})
@@ -79,7 +80,8 @@ func TestTakeUpToIsIdempotent(t *testing.T) {
 	w.is(w.taken("150", key), "replayed true ok taken 100 retry 0", "with another plan")
 }
 
-// Without the shared limiter, this node's share is taken, and what was taken is charged later.
+// Without the shared limiter, this node's share is charged. It is charged to the shared limiter
+// later.
 func TestTakeUpToWithoutTheLimiter(t *testing.T) {
 	t.Parallel()
 	w := newReserving(t, enforcement.Config{})

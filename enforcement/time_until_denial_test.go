@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawPace returns a small limit, a state after some charges, and a pace near the rate of
-// the limit.
+// drawPace draws a small limit, a state after some charges, and a rate of requests near the
+// rate of the limit.
 func drawPace(t *rapid.T) (m *Meter, s State, now, cost, every int64) {
 	l := drawLimit(t, FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, GCRA)
 	l.Quota = rapid.Int64Range(0, 40).Draw(t, "quota")
@@ -32,7 +32,8 @@ func drawPace(t *rapid.T) (m *Meter, s State, now, cost, every int64) {
 	return m, s, now, cost, every
 }
 
-// refusedAt plays requests by the reference until one is refused, or most came.
+// refusedAt sends requests to the reference until one is denied, or until most requests were
+// sent.
 func refusedAt(m *Meter, s State, now, cost, every, most int64) (micros int64, refused bool) {
 	for k := range most {
 		at := now + k*every
@@ -109,8 +110,8 @@ func TestDeniedAfterOfALogInPart(t *testing.T) {
 	})
 }
 
-// At the bounds of valid limits nothing overflows: the result is not negative, is a
-// multiple of the interval, and is not earlier than the remaining units allow.
+// At the bounds of valid limits nothing overflows: the result is not negative, is a multiple of
+// the interval, and is not before the remaining units are used up.
 func TestDeniedAfterAtTheBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -15,7 +15,8 @@ func warned(name string, cell uint32, a enforcement.Algorithm, quota int64, perc
 	return l
 }
 
-// The decision with which a threshold is reached has it, and so has each later one.
+// The decision with which a threshold is reached shows the threshold, and so does each later
+// decision.
 func TestNearLimit(t *testing.T) {
 	t.Parallel()
 	for _, a := range []enforcement.Algorithm{

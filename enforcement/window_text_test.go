@@ -49,8 +49,8 @@ func TestWindowRoundTrip(t *testing.T) {
 		unit := rapid.SampledFrom(windowUnits).Draw(t, "unit").size
 		window := unit * time.Duration(rapid.Int64Range(1, int64(MaxWindow/unit)).Draw(t, "n"))
 		text := FormatWindow(window)
-		// The form has at most ten digits; longer windows of an odd number of
-		// milliseconds have no text.
+		// The form has at most ten digits. Longer windows that are no whole number of seconds
+		// have no text.
 		if len(text) > 12 {
 			t.Skip("no text")
 		}

@@ -27,7 +27,7 @@ func (w *world) alertRules(owner string) []alerts.Watched {
 	return list
 }
 
-// to returns the address to which a write redirected, without its notice.
+// to returns the URL to which a write redirected, without the notice.
 func (w *world) to(made reply) string {
 	w.t.Helper()
 	address, _, _ := strings.Cut(made.Header().Get("Location"), "?")
@@ -56,7 +56,7 @@ func TestAlertRules(t *testing.T) {
 		if owner.tenant == "" {
 			fields["tenant"] = []string{"acme"}
 		}
-		// A fault is at its field, and the form keeps what was typed.
+		// An invalid value has an error at its field, and the form keeps the entered values.
 		fields.Set("window", "90s")
 		faulty := w.post(owner.base+"/rules", owner.by, fields)
 		if faulty.Code != http.StatusUnprocessableEntity || !strings.Contains(faulty.body, `id="window-error"`) || !strings.Contains(faulty.body, "Too many 429s") {
@@ -86,7 +86,7 @@ func TestAlertRules(t *testing.T) {
 		}
 		w.to(w.post(page+"/unmute", owner.by, nil))
 
-		// A change of an old version changes nothing.
+		// A change with an old revision changes nothing.
 		change := url.Values{"metric": {"denial_rate"}, "name": {"Renamed"}, "window": {"10m"}, "threshold": {"40"}, "recovery": {"20"}, "version": {"1"}}
 		if got := w.post(page, owner.by, change); got.Code != http.StatusPreconditionFailed {
 			t.Errorf("a stale change: %d", got.Code)
@@ -170,7 +170,8 @@ func TestAlertChannels(t *testing.T) {
 		t.Errorf("a private address: %d", private.Code)
 	}
 
-	// A receiver that fails: the message waits, then it is given up, and is sent again.
+	// If the receiver fails, the message waits, is given up after some time, and can be sent
+	// again.
 	message := w.to(w.post(page+"/test", "acme-admin", nil))
 	due, err := w.store.ClaimDeliveries(ctx, w.clock(), w.clock().Add(time.Minute), 10)
 	must(t, err)
@@ -196,7 +197,7 @@ func TestAlertChannels(t *testing.T) {
 		t.Error("the list of dead messages still has it")
 	}
 
-	// Neither another tenant nor the operator's own pages have it.
+	// The pages of another tenant and of the operator do not show it.
 	for _, address := range []string{"/alerts/channels/" + c.ID, "/alerts/messages/" + d.ID, "/tenants/globex/alerts/channels/" + c.ID, "/tenants/globex/alerts/messages/" + d.ID} {
 		if got := w.get(address, "owner"); got.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", address, got.Code)
@@ -231,7 +232,7 @@ func TestAlertPages(t *testing.T) {
 			t.Errorf("an unknown alert: %d", got.Code)
 		}
 	}
-	// The alerts of the operator are nothing to the people of a tenant.
+	// Members of a tenant cannot open alerts of the operator.
 	for _, path := range []string{"/alerts", "/alerts/" + w.ids[":alert"], "/alerts/rules/" + w.ids[":rule"], "/alerts/channels/" + w.ids[":channel"]} {
 		if got := w.get(path, "acme-admin"); got.Code != http.StatusForbidden {
 			t.Errorf("%s by a tenant admin: %d", path, got.Code)
@@ -247,8 +248,8 @@ func TestAlertPages(t *testing.T) {
 	}
 }
 
-// An invitation is e-mailed if its box is checked, and the page of the link says where its
-// fate is shown.
+// An invitation is e-mailed if the check box is checked. The page of the link names the page
+// that shows whether it was delivered.
 func TestInvitationByMail(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *config) { c.admin.Mail = true })

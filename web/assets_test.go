@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// vendored are the files of others, as their packages have them.
+// vendored are files of other projects, unchanged from their packages.
 var vendored = map[string]string{
 	"static/vendor/htmx-2.0.11.min.js":        "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717",
 	"static/vendor/htmx-ext-sse-2.2.4.min.js": "98a46496de0c3605fbffdce9167ba427bdd9553184f83f149c261891a92c0136",
@@ -27,7 +27,7 @@ var vendored = map[string]string{
 	"static/fonts/inter-latin-5.3.0.woff2":    "3100e775e8616cd2611beecfa23a4263d7037586789b43f035236a2e6fbd4c62",
 }
 
-// Files of others are never edited here: a change is another version.
+// Files of other projects are not edited. A change is an update to another version.
 func TestVendoredFiles(t *testing.T) {
 	t.Parallel()
 	for name, want := range vendored {
@@ -46,8 +46,8 @@ func TestVendoredFiles(t *testing.T) {
 	}
 }
 
-// Every file comes under the hash of its content, packed for those who can
-// unpack it, and the style sheet names the font by that address.
+// The URL of each file contains the hash of its content. Files are compressed for clients that
+// accept it. The style sheet names the font by its URL.
 func TestAssets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -90,7 +90,7 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// Pages are packed for those who can unpack them, those of errors as well.
+// Pages are compressed for clients that accept it, also error pages.
 func TestPagesArePacked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -110,11 +110,11 @@ func TestPagesArePacked(t *testing.T) {
 	}
 }
 
-// unstyled are classes without a style, with their use.
+// unstyled are classes without a style, each with its purpose.
 var unstyled = map[string]string{"all-left": "tests find the element by it"}
 
-// Each class of a page has a style, or a script uses it. A class that was renamed in the
-// templates only leaves its page without a layout.
+// Each class of a page has a style, or a script uses it. If a class is renamed only in the
+// templates, its page loses its layout.
 func TestClassesHaveStyles(t *testing.T) {
 	t.Parallel()
 	var known strings.Builder

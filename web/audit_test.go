@@ -17,14 +17,14 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// as makes the changes of a test somebody's of the fixture.
+// as returns a context with which a person of the fixture makes the changes of a test.
 func (w *world) as(t testing.TB, name string) context.Context {
 	t.Helper()
 	return audit.With(t.Context(), audit.Actor{Kind: "user", ID: w.ids[name], Name: name + "@people.example"},
 		audit.Origin{RequestID: "request-of-" + name, Address: "192.0.2.77"})
 }
 
-// linesOn gives the lines of a page of the log, each as one text.
+// linesOn returns the lines of a page of the audit log, each as one text.
 func linesOn(t *testing.T, page reply) []string {
 	t.Helper()
 	var list []string
@@ -36,7 +36,7 @@ func linesOn(t *testing.T, page reply) []string {
 	return list
 }
 
-// changed makes a plan with two versions by the editor, and a key by acme's admin.
+// changed creates a plan with two versions as the editor, and an API key as the admin of acme.
 func (w *world) changed(t *testing.T) tenants.Key {
 	t.Helper()
 	ctx := w.as(t, "editor")
@@ -56,7 +56,7 @@ func (w *world) changed(t *testing.T) tenants.Key {
 	return k
 }
 
-// The log says who did what, newest first, with what changed and links to it.
+// The log shows who did what, newest first, with the changes and links.
 func TestAuditPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -109,7 +109,7 @@ func TestAuditPage(t *testing.T) {
 	}
 }
 
-// Pages follow each other without a gap, with the filters that were on.
+// Consecutive pages have no gap, and keep the filters.
 func TestAuditPaging(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -143,8 +143,8 @@ func TestAuditPaging(t *testing.T) {
 	}
 }
 
-// A tenant's people read their own lines, and learn nothing of who the
-// operator's people are: not from a line, a file or a filter.
+// Members of a tenant read the entries about their own tenant. No entry, file or filter shows
+// them who works for the operator.
 func TestAuditOfATenant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -160,7 +160,7 @@ func TestAuditOfATenant(t *testing.T) {
 	for _, path := range pages {
 		page := w.get(path, "acme-viewer")
 		for _, secret := range []string{"editor@", w.ids["editor"], "owner@", w.ids["owner"], "request-of-editor"} {
-			typed := strings.Contains(path, secret) // what was asked for may stand there again
+			typed := strings.Contains(path, secret) // the searched text may be shown again
 			if strings.Contains(page.body, secret) && !typed {
 				t.Errorf("%s has %q", path, secret)
 			}
@@ -191,7 +191,7 @@ func TestAuditOfATenant(t *testing.T) {
 	}
 }
 
-// Who left a tenant is still one of its people in its log.
+// In the log of a tenant, a person who left is shown like a member.
 func TestAuditOfThoseWhoLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -204,7 +204,7 @@ func TestAuditOfThoseWhoLeft(t *testing.T) {
 	}
 }
 
-// The file has the lines that the page has, and nothing that a spreadsheet runs.
+// The file has the same entries as the page. No cell is a formula for a spreadsheet.
 func TestAuditCSV(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -253,7 +253,7 @@ func TestAuditCSV(t *testing.T) {
 	}
 }
 
-// A file is as long as it may be, over several reads, and says when it is cut.
+// A file has at most a bounded number of entries, from several queries. It says if it was cut.
 func TestAuditCSVIsBounded(t *testing.T) {
 	t.Parallel()
 	for most, want := range map[int]int{500 + 50: 500 + 50, 0: 500 + 100} {
@@ -290,8 +290,8 @@ func (tampered) VerifyAudit(context.Context, audit.Verification) (audit.Verdict,
 	return audit.Verdict{Lines: 2, Broken: &audit.Broken{Seq: 3, What: "is missing: the next one is 4"}}, nil
 }
 
-// The page says that the chain is right only when it was walked, and says where
-// it is not.
+// The page says that the hash chain is correct only after it was verified, and shows where it
+// is broken.
 func TestVerifyTheChain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,12 +14,12 @@ import (
 	"github.com/headgate/headgate/internal/servertest/browser"
 )
 
-// A person's way through the pages in a real browser, from the link of the first
-// run to signing out: it finds nothing to complain of, and asks no other host.
+// A person uses the pages in a real browser, from the first set-up link to signing out. The
+// browser reports no errors, and requests nothing from another host.
 func TestInABrowser(t *testing.T) {
 	t.Parallel()
 	w := empty(t)
-	w.now.Store(time.Now().UnixMicro()) // the browser has its own clock
+	w.now.Store(time.Now().UnixMicro()) // the browser has the real time
 	token, err := w.people.SetupLink(t.Context())
 	must(t, err)
 	mux := http.NewServeMux()
@@ -55,7 +55,7 @@ func TestInABrowser(t *testing.T) {
 	if list := b.Complaints(); len(list) > 0 || b.Requests() < 10 {
 		t.Errorf("%d requests, and the browser complains:\n%s", b.Requests(), strings.Join(list, "\n"))
 	}
-	// The same ear hears what a careless page would do.
+	// The browser would report the errors of a careless page.
 	b.Do(chromedp.Navigate(server.URL + "/careless"))
 	if list := b.Complaints(); len(list) < 2 {
 		t.Errorf("of a style and a script in the page the browser says %q", list)

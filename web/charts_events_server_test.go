@@ -23,7 +23,7 @@ func TestChartsMarkEvents(t *testing.T) {
 	w.login("acme", "203.0.113.9", 6)
 	w.now.Add((20 * time.Minute).Microseconds())
 	w.override("acme", "reports-per-user", "u1")
-	w.get("/account", "owner") // or the session would end
+	w.get("/account", "owner") // otherwise the session would end
 	w.now.Add((20 * time.Minute).Microseconds())
 	w.override("acme", "reports-per-user", "u2")
 	w.publish("other", busyPlan(), "")

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// groupedChart returns the series of the chart of requests, the textures of their signs in the legend, and the number of
-// points where the top of the stack is not the sum of the table's row.
+// groupedChart returns the series of the chart of requests, the textures in the legend, and the
+// number of points at which the top of the stack differs from the sum of the row in the table.
 const groupedChart = `new Promise((done) => {
 	const until = performance.now() + 20000;
 	const look = () => {

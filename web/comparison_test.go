@@ -63,7 +63,8 @@ func TestChartsCompareWithThePreviousPeriod(t *testing.T) {
 	if page := w.get("/overview", "owner"); strings.Contains(strings.Join(chartRows(t, page, "traffic"), ""), "before") || !strings.Contains(page.body, "compare=1#traffic") {
 		t.Error("the page compares without being asked, or offers no comparison")
 	}
-	// A time whose length is no multiple of the step, and one without counts before.
+	// A time range whose length is no multiple of the step, and one for which the previous
+	// period has no counts.
 	page := w.get("/overview?compare=1&from=2026-11-21T10:00&to=2026-11-21T10:07", "owner")
 	if got := fmt.Sprint(chartRows(t, page, "traffic")[1:]); got != "[21 Nov 10:05 5 1 0 0 0]" {
 		t.Errorf("without counts before: %s", got)

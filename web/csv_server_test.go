@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/servertest/browser"
 )
 
-// saved keeps the files that a page would save.
+// saved records the files that a page saves.
 const saved = `(() => {
 	window.saved = [];
 	const create = URL.createObjectURL;
@@ -19,7 +19,7 @@ const saved = `(() => {
 	HTMLAnchorElement.prototype.click = function () { window.saved.push(this.download); };
 })()`
 
-// Issue 13, 3: every table and every chart has its rows as CSV.
+// Issue 13, 3: every table and every chart can be saved as CSV.
 func TestTablesAreSaved(t *testing.T) {
 	t.Parallel()
 	w, ids := deniedWorld(t)

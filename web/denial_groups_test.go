@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// rowsIn are the rows of the table of a class, as text.
+// rowsIn returns the rows of the table with a class, as text.
 func rowsIn(page *html.Node, class string) (list []string) {
 	for table := range page.Descendants() {
 		if table.Data == "table" && classed(class)(table) {
@@ -88,7 +88,7 @@ func TestDenialsShowTheCountedKey(t *testing.T) {
 	}
 }
 
-// Issue 13, 1.8: Denials offers no time for which no denials are kept.
+// Issue 13, 1.8: the page Denials offers no time range for which denials are no longer stored.
 func TestDenialsOfferADay(t *testing.T) {
 	t.Parallel()
 	w, ids := deniedWorld(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// denied are the decisions in a list, in its order.
+// denied returns the decision IDs of a list, in its order.
 func denied(page *html.Node) (list []string) {
 	for n := range page.Descendants() {
 		if n.Data == "code" && strings.HasPrefix(attr(n, "id"), "id-") {
@@ -32,7 +32,7 @@ func denied(page *html.Node) (list []string) {
 	return list
 }
 
-// deniedWorld has refusals of three kinds and two tenants, oldest first.
+// deniedWorld has denials with three reasons and of two tenants, oldest first.
 func deniedWorld(t *testing.T, change ...func(*config)) (w *world, ids map[string]string) {
 	t.Helper()
 	w = newWorld(t, change...)
@@ -122,14 +122,14 @@ func TestDenialsAreFoundByID(t *testing.T) {
 	}
 }
 
-// Older ones are on the next page, each once.
+// Older denials are on the next page, each once.
 func TestDenialsAreTurned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish("busy", busyPlan(), "acme")
 	const all = 2*50 + 7 // two full pages and one more
 	for n := range all {
-		w.now.Add(time.Second.Microseconds()) // so many are kept of a second
+		w.now.Add(time.Second.Microseconds()) // only a bounded number of denials is kept for each second
 		w.decide("acme", checkOf(t, "GET /v1/reports", "n="+strconv.Itoa(n)))
 	}
 	w.flushNow()
@@ -155,7 +155,7 @@ func TestDenialsAreTurned(t *testing.T) {
 	}
 }
 
-// One refusal says in words why, and what can be done.
+// The page of a denial says why the request was denied and what can be done.
 func TestOneDenial(t *testing.T) {
 	t.Parallel()
 	w, ids := deniedWorld(t)
@@ -177,7 +177,8 @@ func TestOneDenial(t *testing.T) {
 			}
 		}
 	}
-	// A tenant's own people see theirs, and no other tenant's by its id.
+	// Members of a tenant can open denials of their tenant, and none of another tenant by its
+	// ID.
 	if page := w.get("/tenants/acme/denials/"+ids["login"], "acme-viewer"); page.Code != http.StatusOK {
 		t.Errorf("one's own: %d", page.Code)
 	}
@@ -220,7 +221,7 @@ func TestDenialActions(t *testing.T) {
 	}
 }
 
-// rowOf finds a row of the route table.
+// rowOf returns the route with a path.
 func (w *world) rowOf(t *testing.T, path string) (web.Route, bool) {
 	t.Helper()
 	for _, r := range w.table(t) {
@@ -231,7 +232,8 @@ func (w *world) rowOf(t *testing.T, path string) (web.Route, bool) {
 	return web.Route{}, false
 }
 
-// Values of a tenant that redacts them are said to be redacted, and are nowhere.
+// The pages say that values of a tenant with redact_values are redacted. No page contains the
+// values.
 func TestRedactedDenials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -254,7 +256,7 @@ func TestRedactedDenials(t *testing.T) {
 	}
 }
 
-// Degraded refusals are marked and found.
+// Degraded denials are marked and can be filtered.
 func TestDegradedDenials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -288,11 +290,11 @@ func (nobody) Take(_ context.Context, _ []enforcement.Request, outcomes []enforc
 	}
 }
 
-// A event of a stream, as a browser gets it.
+// An event is an event of a stream, as a browser receives it.
 type event struct{ name, data string }
 
-// listen opens a stream as a browser does and gives its events; the channel ends
-// with the stream.
+// listen opens a stream like a browser and returns its events. The channel is closed when the
+// stream ends.
 func (w *world) listen(t *testing.T, path, by string) <-chan event {
 	t.Helper()
 	server := httptest.NewServer(w.handler)
@@ -332,7 +334,7 @@ func (w *world) listen(t *testing.T, path, by string) <-chan event {
 	return events
 }
 
-// next waits for an event that a test wants.
+// next waits for the event that a test expects.
 func next(t *testing.T, events <-chan event, what string, wanted func(event) bool) event {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)
@@ -390,7 +392,8 @@ func TestDenialsAreLive(t *testing.T) {
 	}
 	next(t, news, "how many came", func(e event) bool { return e.name == "news" && strings.Contains(e.data, "2 new") })
 
-	// Counted, but not refused: the marks change, and the list is not sent again.
+	// This request is counted and allowed. The list of denials does not change and is not sent
+	// again.
 	w.decide("acme", checkOf(t, "GET /v1/search", "user=u1"))
 	w.flushNow()
 	w.now.Add(time.Second.Microseconds())
@@ -409,8 +412,9 @@ func TestDenialsAreLive(t *testing.T) {
 	}
 }
 
-// nextParts waits until each part was sent with its text, in any order: a drawing during a
-// flush can have a part with the new counts beside one with the old, which follows.
+// nextParts waits until each part was sent with its text, in any order. During a write of the
+// counts, one part can have new counts and another part old ones; the rest follows in the next
+// update.
 func nextParts(t *testing.T, events <-chan event, what string, parts map[string]string) (seen map[string]bool) {
 	t.Helper()
 	seen, wanted := map[string]bool{}, maps.Clone(parts)
@@ -453,7 +457,8 @@ func TestTheOverviewIsLive(t *testing.T) {
 	}
 }
 
-// A page whose last request is too old is empty again, and full after the next.
+// If the last request of a page is outside of its time range, the page is empty again. After
+// the next request, it shows charts.
 func TestTheOverviewEmptiesItself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, live)
@@ -477,7 +482,7 @@ func TestTheOverviewEmptiesItself(t *testing.T) {
 	nextWhole(t, events, "the next request", "203.0.113.10")
 }
 
-// A list stays narrowed by its tenant when that is deleted.
+// A list that is filtered by a tenant stays filtered when the tenant is deleted.
 func TestDenialsOfADeletedTenant(t *testing.T) {
 	t.Parallel()
 	w, ids := deniedWorld(t, live)
@@ -488,14 +493,14 @@ func TestDenialsOfADeletedTenant(t *testing.T) {
 	must(t, w.tenants.DeleteTenant(t.Context(), "globex", globex.Revision))
 	w.now.Add((50 * time.Minute).Microseconds())
 	w.login("acme", "203.0.113.99", 7)
-	w.now.Add((20 * time.Minute).Microseconds()) // the old ones are out of the time now
+	w.now.Add((20 * time.Minute).Microseconds()) // the old denials are outside the time range now
 	w.flushNow()
 	if e := next(t, events, "the list again", func(e event) bool { return e.name == "denials" }); strings.Contains(e.data, "203.0.113.99") || strings.Contains(e.data, "acme") {
 		t.Errorf("the list of a deleted tenant shows another one's: %s", e.data)
 	}
 }
 
-// One person cannot take the live pages of the others.
+// One person cannot use all live pages of the node.
 func TestStreamsOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	w, _ := deniedWorld(t, live)
@@ -534,7 +539,8 @@ func TestLivePartsKeepTheFocus(t *testing.T) {
 	}
 }
 
-// A stream ends with the node, and beyond so many none begins.
+// A stream ends when the node stops. Above the maximum number of streams, no further stream
+// starts.
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	node, stop := context.WithCancel(t.Context())
@@ -573,7 +579,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 	next(t, others, "a new refusal", func(e event) bool { return strings.Contains(e.data, id) })
 }
 
-// An open stream keeps its session from becoming idle, and not beyond its end.
+// An open stream keeps its session from becoming idle. The session still ends at its end time.
 func TestStreamsKeepTheirSession(t *testing.T) {
 	t.Parallel()
 	w, _ := deniedWorld(t, live)
@@ -588,7 +594,7 @@ func TestStreamsKeepTheirSession(t *testing.T) {
 		pass(step)
 		at := time.UnixMicro(w.now.Load()).UTC()
 		for deadline := time.Now().Add(time.Minute); ; {
-			list, err := w.people.Sessions(t.Context(), viewer) // which does not extend them
+			list, err := w.people.Sessions(t.Context(), viewer) // this does not extend the sessions
 			must(t, err)
 			if len(list) == 1 && !list[0].SeenAt.Before(at.Truncate(time.Millisecond)) {
 				break
@@ -604,7 +610,7 @@ func TestStreamsKeepTheirSession(t *testing.T) {
 	}
 }
 
-// For every value, path, and name that a gateway sends, the pages have the same elements.
+// For every value, path and name in the traffic, the pages have the same elements.
 func TestHostileTraffic(t *testing.T) {
 	t.Parallel()
 	var want map[string]string

@@ -88,7 +88,7 @@ func TestManyEventsAreFolded(t *testing.T) {
 	for i := range 55 {
 		w.now.Add(time.Minute.Microseconds())
 		w.override("acme", "reports-per-user", fmt.Sprintf("v%d", i))
-		w.get("/account", "owner") // or the session would end
+		w.get("/account", "owner") // otherwise the session would end
 	}
 	w.login("acme", "203.0.113.9", 1)
 	w.flushNow()

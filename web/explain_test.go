@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// explainable returns a world in which a request can get every reason.
+// explainable returns a world in which each reason can occur.
 func explainable(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -47,7 +47,7 @@ func explainable(t *testing.T) *world {
 	return w
 }
 
-// typed is a request as the form sends it.
+// typed returns a request as the parameters of the form.
 func typed(c enforcement.Check) url.Values {
 	q := url.Values{"method": {c.Method}, "path": {c.Path}, "cost": {strconv.FormatInt(c.Cost, 10)}}
 	for _, a := range c.Attributes {
@@ -57,7 +57,7 @@ func typed(c enforcement.Check) url.Values {
 	return q
 }
 
-// find gives the elements of a page that have an attribute.
+// find returns the elements of a page that have an attribute.
 func find(page *html.Node, name string) (list []*html.Node) {
 	for n := range page.Descendants() {
 		for _, a := range n.Attr {
@@ -70,7 +70,7 @@ func find(page *html.Node, name string) (list []*html.Node) {
 	return list
 }
 
-// textIn is the text of an element, with single spaces.
+// textIn returns the text of an element, with single spaces.
 func textIn(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
@@ -99,7 +99,7 @@ func withClass(page *html.Node, class string) (list []*html.Node) {
 	return list
 }
 
-// The page shows the explanation of the engine, which is also that of the API.
+// The page shows the explanation of the engine, like the API.
 func TestExplainPageIsTheEnginesExplanation(t *testing.T) {
 	t.Parallel()
 	w := explainable(t)
@@ -180,7 +180,7 @@ func TestExplainPageIsTheEnginesExplanation(t *testing.T) {
 	}
 }
 
-// The answer in a sentence, of each kind.
+// The sentence about the result, for each kind of result.
 func TestExplainVerdicts(t *testing.T) {
 	t.Parallel()
 	w := explainable(t)
@@ -208,7 +208,8 @@ func TestExplainVerdicts(t *testing.T) {
 	}
 }
 
-// Input that /v1/check would reject is an error at its field, without an answer.
+// For input that /v1/check would reject, the field has an error, and the page shows no
+// explanation.
 func TestExplainFaults(t *testing.T) {
 	t.Parallel()
 	w := explainable(t)
@@ -271,7 +272,8 @@ func TestExplainRows(t *testing.T) {
 	}
 }
 
-// Who may write is led to the forms with the key filled in; others are not.
+// Visitors with the permission get links to forms that are filled in with the key. Others do
+// not.
 func TestExplainLinks(t *testing.T) {
 	t.Parallel()
 	w := explainable(t)
@@ -314,7 +316,7 @@ func TestExplainLinks(t *testing.T) {
 	}
 }
 
-// Asking changes nothing.
+// An explanation changes nothing.
 func TestExplainChargesNothing(t *testing.T) {
 	t.Parallel()
 	w := explainable(t)
@@ -327,7 +329,7 @@ func TestExplainChargesNothing(t *testing.T) {
 	}
 }
 
-// Every input is shown as text.
+// Every input is shown as text, and never as HTML.
 func TestExplainOfHostileValues(t *testing.T) {
 	t.Parallel()
 	w := explainable(t)

@@ -29,7 +29,7 @@ func (a *assets) URLs() map[string]string { return a.urls }
 // Table returns the route table.
 func (w *Shell) Table() []Route { return w.rows }
 
-// TakeSlot takes a slot of a party.
+// TakeSlot takes one of a party's slots for expensive pages.
 func (w *Shell) TakeSlot(t testing.TB, party string) {
 	if _, ok := w.cfg.Slots.Take(t.Context(), party); !ok {
 		t.Fatalf("%s gets no slot", party)

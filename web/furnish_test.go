@@ -61,7 +61,7 @@ func (w *world) furnish(t testing.TB) {
 		}
 		if minute%10 == 0 {
 			for _, f := range folk {
-				w.get("/account", f.name) // or their sessions would end
+				w.get("/account", f.name) // otherwise their sessions would end
 			}
 			w.decide("acme", enforcement.Check{Path: "/v1/items", Attributes: attributes("user", "u9"), Cost: 1},
 				enforcement.Check{Path: "/v1/items", Attributes: attributes("user", "u1", "ip", "203.0.113.9"), Cost: 1})
@@ -70,7 +70,7 @@ func (w *world) furnish(t testing.TB) {
 	}
 }
 
-// attributes are those of a check, from names and values in turn.
+// attributes returns the attributes of a check from a list of names and values in turn.
 func attributes(pairs ...string) []enforcement.Attribute {
 	var list []enforcement.Attribute
 	for i := 0; i < len(pairs); i += 2 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every guide is a page, and every link of it leads to a page and a part of it.
+// Every guide has a page. Every link in it leads to an existing page and section.
 func TestGuides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -55,7 +55,8 @@ func TestGuides(t *testing.T) {
 	}
 	for _, l := range all {
 		switch {
-		case strings.HasPrefix(l.path, "https://"), !strings.HasPrefix(l.path, "/docs") && strings.HasPrefix(l.path, "/"): // of other pages, which other tests open
+		// Links to other pages, which other tests open.
+		case strings.HasPrefix(l.path, "https://"), !strings.HasPrefix(l.path, "/docs") && strings.HasPrefix(l.path, "/"):
 			continue
 		case strings.HasSuffix(l.path, ".md") || !strings.HasPrefix(l.path, "/"):
 			t.Errorf("%s links to %s", l.from, l.path)

@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// perLink is what differs between two links in pages and headers.
+// perLink matches the parts of pages and headers that differ between two links.
 var perLink = regexp.MustCompile(`/invite/[A-Za-z0-9_-]+|[0-9a-f]{8}-[0-9a-f-]{27}|[a-z]+@(?:people|new)\.example`)
 
-// A tenant's admin invites three addresses: of no account, of an account of the
-// operator, and of an account of another tenant. Every answer on the way, up to the
-// second use of the link and a failed sign-in, has the same status, headers, and text.
+// The admin of a tenant invites three addresses: one without an account, one with an account of
+// the operator, and one with an account of another tenant. Every response until the second use
+// of the link has the same status, headers and text.
 func TestJoiningShowsNoOtherAccounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,8 +15,8 @@ import (
 // focused returns the text or name of the element with the focus.
 const focused = `((e) => e === document.body ? "" : (e.getAttribute("aria-label") || e.innerText || e.name || e.id || "").trim())(document.activeElement)`
 
-// With the keyboard alone: past the navigation, through it, to any page by its
-// name, and on a phone into the navigation and out again.
+// Only with the keyboard, a person can skip the navigation, go through it, find any page by its
+// name, and open and close the navigation on a phone.
 func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -25,7 +25,7 @@ func TestKeyboard(t *testing.T) {
 	b.Cookies(origin, map[string]string{"headgate": w.cookies["owner"]})
 	keys := func(k string) { t.Helper(); b.Do(chromedp.KeyEvent(k)) }
 
-	// The first stop leads past the navigation.
+	// The first stop of the Tab key skips the navigation.
 	b.Open(origin + "/plans?live=0")
 	keys(kb.Tab)
 	if got := browser.Evaluate[string](b, focused); got != "Skip to the content" {
@@ -40,7 +40,7 @@ func TestKeyboard(t *testing.T) {
 		t.Error("one cannot see where the focus is")
 	}
 
-	// Every stop of a page can be reached and left, and is seen when it has the focus.
+	// Every stop of the Tab key can be reached and left, and is visible when it has the focus.
 	b.Open(origin + "/plans")
 	var stops []string
 	for range 200 {
@@ -61,7 +61,7 @@ func TestKeyboard(t *testing.T) {
 		}
 	}
 
-	// The palette: opened, typed into, chosen from with the arrows, closed.
+	// The palette can be opened, typed into, used with the arrow keys, and closed.
 	b.Do(chromedp.KeyEvent("k", chromedp.KeyModifiers(2))) // Ctrl
 	if !browser.Evaluate[bool](b, `document.getElementById("palette").open`) {
 		t.Fatal("Ctrl K opens nothing")

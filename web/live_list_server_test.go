@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/servertest/browser"
 )
 
-// until is a promise that ends when an expression of a page is true.
+// until returns JavaScript for a promise that is resolved when an expression is true.
 func until(expression string) string {
 	return `new Promise((done) => { const look = () => ((` + expression + `) ? done(true) : setTimeout(look, 20)); look(); })`
 }
@@ -72,7 +72,8 @@ func TestLiveListHolds(t *testing.T) {
 			become("the list again", first+` === "`+last+`" && `+news+` === ""`)
 		}
 	}
-	// The pointer holds the list, too; the button shows what is new.
+	// The list also stays in place while the pointer is on it. A button shows the number of new
+	// denials.
 	b.Do(chromedp.EmulateViewport(1280, 800))
 	newest := deny(1)
 	b.Open(origin + "/denials")
@@ -102,7 +103,7 @@ func TestLiveListHolds(t *testing.T) {
 	b.Do(chromedp.Click("[data-release]"))
 	become("the list again", first+` === "`+last+`" && `+news+` === ""`)
 
-	// Groups have no rows of single denials.
+	// With groups, the list has no rows for single denials.
 	b.Open(origin + "/denials?group=key")
 	become("the page is live", `document.documentElement.dataset.stream === "open"`)
 	b.Do(chromedp.Evaluate[chromedp.Void](`document.querySelector("[data-hold] a").focus()`))
@@ -137,6 +138,6 @@ func TestLostConnection(t *testing.T) {
 		if gray := browser.Evaluate[float64](b, `getComputedStyle(document.querySelector("main [sse-swap]")).filter === "grayscale(1)" ? 1 : 0`); gray+live != 2 {
 			t.Errorf("%s: the figures are not gray", path)
 		}
-		b.Complaints() // the lost connection is one
+		b.Complaints() // the browser reports the lost connection
 	}
 }

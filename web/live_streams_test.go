@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/accounts"
 )
 
-// A carriage return in a text begins no separate event.
+// A carriage return in a text does not start a new event.
 func TestReturnsInStreams(t *testing.T) {
 	t.Parallel()
 	if got, want := eventText("list", "a\rdata: b\r\revent: other\r\nc\n\rid: 7"), "event: list\ndata: a\ndata: data: b\ndata: \ndata: event: other\ndata: c\ndata: \ndata: id: 7\n\n"; got != want {
@@ -19,8 +19,8 @@ func TestReturnsInStreams(t *testing.T) {
 	}
 }
 
-// One person, the people of one tenant, and those of all tenants have bounded numbers
-// of streams. The operator's people have a reserve.
+// The number of streams is bounded for each person, for the members of each tenant, and for the
+// members of all tenants together. Some streams are reserved for users of the operator.
 func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	var s streams
@@ -67,8 +67,8 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// The streams of one key share one drawing. A later stream gets the last drawing. If the
-// drawing stream leaves or is late, another one draws.
+// Streams of the same page share the rendered parts. A new stream starts with the last rendered
+// parts. If the stream that renders ends or is slow, another one renders.
 func TestOneDrawing(t *testing.T) {
 	t.Parallel()
 	var s streams

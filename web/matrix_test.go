@@ -34,8 +34,8 @@ func callers() []string {
 
 const operatorKeysPath = "/settings/keys"
 
-// at fills in the parameters of a route: the tenant is acme, and people are of
-// the place that the route is about.
+// at replaces the parameters of a route: the tenant is acme, and users are those of the place
+// that the route is about.
 func (w *world) at(path string) string {
 	person := w.ids["viewer"]
 	path = strings.NewReplacer(":line", w.ids["line"], operatorKeysPath+"/:key", operatorKeysPath+"/"+w.ids["operator_key"]).Replace(path)
@@ -54,7 +54,8 @@ func (w *world) at(path string) string {
 		":key", w.ids["key"], ":override", w.ids["override"], ":entry", w.ids["entry"], ":block", w.ids["block"], ":policy", cmp.Or(w.ids["policy"], "tenant-total")).Replace(path)
 }
 
-// expected returns the answer of the table for a caller; "" if the handler answers.
+// expected returns the response that the table requires for a caller, or "" if the handler
+// answers.
 func expected(r web.Route, caller string) string {
 	p, ofAcme := accounts.Principal{}, true
 	for _, f := range folk {
@@ -119,7 +120,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// called names a caller in the golden file.
+// called returns the name of a caller in the golden file.
 func called(caller string) string {
 	switch {
 	case caller == "":
@@ -130,7 +131,7 @@ func called(caller string) string {
 	return caller
 }
 
-// table gives the rows, and fails for a route without one.
+// table returns the route table. It fails the test if a route has no row.
 func (w *world) table(t *testing.T) []web.Route {
 	t.Helper()
 	rows := newWorld(t, withIssuer(true)).shell.Table()
@@ -178,7 +179,8 @@ func TestOtherMethods(t *testing.T) {
 				continue
 			}
 			if method == "GET" && strings.HasPrefix(r.Path, "/account/") || strings.HasSuffix(r.Path, ":user") || method == "POST" && strings.HasSuffix(r.Path, "/new") {
-				// Some of these are a page of another row: a word where an id stands.
+				// Some of these paths match another route, because a word is in the place of an
+				// ID.
 				continue
 			}
 			if got := w.send(method, w.at(r.Path), "owner", nil); got.Code != http.StatusMethodNotAllowed && got.Code != http.StatusNotFound {
@@ -188,8 +190,7 @@ func TestOtherMethods(t *testing.T) {
 	}
 }
 
-// For the people of a tenant, another tenant looks like one that does not exist, and so do
-// its people.
+// For members of a tenant, another tenant and its members look as if they did not exist.
 func TestForeignTenantsAreNotThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -214,7 +215,7 @@ func TestForeignTenantsAreNotThere(t *testing.T) {
 				t.Errorf("%s %s as %s: the answers differ: %q", r.Method, r.Path, caller, bodies)
 			}
 		}
-		// One's own tenant, and somebody else's person.
+		// One's own tenant with a user of another tenant.
 		if strings.Contains(r.Path, ":user") && r.Method == http.MethodGet {
 			real := w.get("/tenants/acme/members/"+w.ids["globex-admin"], "acme-admin")
 			made := w.get("/tenants/acme/members/"+nobody, "acme-admin")
@@ -225,7 +226,7 @@ func TestForeignTenantsAreNotThere(t *testing.T) {
 	}
 }
 
-// A suspended tenant's people read, and change nothing.
+// Members of a suspended tenant can read pages and change nothing.
 func TestSuspendedTenantsPeopleOnlyRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -23,7 +23,7 @@ func ownerOf(w *world) accounts.Principal {
 	return accounts.Principal{Kind: "user", ID: w.ids["owner"], Role: accounts.Owner}
 }
 
-// payloads are texts that end up as something else where a page is careless.
+// payloads are texts that become something else on a page that does not escape them.
 var payloads = []string{
 	`<script>alert(1)</script>`, `<img src=x onerror=alert(1)>`, `<svg onload=alert(1)>`, `<svg/onload=alert(1)>`, `"><script>alert(1)</script>`,
 	`'><script>alert(1)</script>`, `" onmouseover="alert(1)`, `' onmouseover='alert(1)`, `" autofocus onfocus="alert(1)`, `x" style="color:red`,
@@ -39,15 +39,15 @@ var payloads = []string{
 	`<a/href=//evil.example>x`, `<p id="main">x</p>`, `<label for="password">x</label>`, `]]><script>alert(1)</script>`, `=HYPERLINK("//evil.example")`,
 }
 
-// shape is a page without its texts and values: every element with the names of
-// its attributes.
+// shape returns a page without texts and values: its elements with the names of their
+// attributes.
 func shape(page *html.Node) string {
 	var b strings.Builder
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {
 		if n.Type == html.ElementNode {
 			if attr(n, "class") == "escape" || attr(n, "title") == "similar letters from several alphabets" {
-				return // the marks of characters that cannot be seen
+				return // marks for invisible characters
 			}
 			b.WriteString("<" + n.Data)
 			for _, a := range n.Attr {
@@ -63,7 +63,7 @@ func shape(page *html.Node) string {
 	return b.String()
 }
 
-// For every name, a page has the same elements, and shows the name as text.
+// For every name, a page has the same elements and shows the name as text.
 func TestNamesAreText(t *testing.T) {
 	t.Parallel()
 	if len(payloads) != 60 {
@@ -90,7 +90,7 @@ func TestNamesAreText(t *testing.T) {
 	}
 }
 
-// named puts a text everywhere that takes one, and gives the pages that show it.
+// named uses a text in every field that accepts it, and returns the pages that show it.
 func (w *world) named(t *testing.T, text string) map[string]reply {
 	t.Helper()
 	ctx := audit.With(t.Context(), audit.Actor{Kind: "command", ID: "test", Name: text}, audit.Origin{})
@@ -102,7 +102,8 @@ func (w *world) named(t *testing.T, text string) map[string]reply {
 	acme.Name = text
 	_, err = w.tenants.UpdateTenant(ctx, "acme", acme.Document, acme.Revision)
 	must(t, err)
-	// Straight into the store: a sign-in takes a hash, and there are 60.
+	// The session is written to the store directly: a sign-in computes a slow hash, and there
+	// are 60.
 	session, err := w.store.CreateSession(ctx, accounts.Session{
 		ID: uuid.Must(uuid.NewV7()).String(), Hash: sha256.Sum256([]byte(text)), UserID: w.ids["owner"], Address: "192.0.2.7", Agent: text,
 		CreatedAt: w.clock(), SeenAt: w.clock(), ExpiresAt: w.clock().Add(time.Hour),
@@ -127,7 +128,7 @@ func (w *world) named(t *testing.T, text string) map[string]reply {
 	}
 }
 
-// nextAddress gives each failed sign-in its own, so that none is limited.
+// nextAddress returns a new IP address for each failed sign-in, so that no limit is reached.
 func (w *world) nextAddress() string {
 	return fmt.Sprintf("203.0.113.%d:1", w.now.Add(1)%250)
 }
@@ -151,8 +152,8 @@ func TestTricksAreShown(t *testing.T) {
 	}
 }
 
-// A form that cannot be taken comes back as it was, but for passwords, with the
-// fault at its field and in the list above.
+// A form with invalid values is shown again with all entered values except passwords. The error
+// is at its field and in the list at the top.
 func TestFormsKeepWhatWasTyped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

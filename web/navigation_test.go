@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// The theme is remembered by the browser, is in the page at once, and is chosen
-// without an account; where it was chosen is where it leads back, if that is here.
+// The browser stores the theme. It is in the page from the start, and needs no account. The
+// form leads back to the page on which it was used, if that page is on this server.
 func TestTheme(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -49,7 +49,7 @@ func TestTheme(t *testing.T) {
 	}
 }
 
-// element is the first of a name in a page.
+// element returns the first element of a page with a name.
 func element(page *html.Node, name string) *html.Node {
 	for n := range page.Descendants() {
 		if n.Type == html.ElementNode && n.Data == name {
@@ -81,7 +81,7 @@ func TestNavigation(t *testing.T) {
 				links++
 				page := w.get(href, f.name)
 				if to := page.Header().Get("Location"); page.Code == 303 && strings.HasPrefix(to, href+"/") {
-					page = w.get(to, f.name) // the first of several pages
+					page = w.get(to, f.name) // the first one of several pages
 				}
 				if page.Code != 200 {
 					t.Errorf("%s: %s answers %d", f.name, href, page.Code)

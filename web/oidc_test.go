@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// issuer replaces package oidc, which has its own tests with a whole provider. It signs in
-// everybody with the cookie as the person that the code names.
+// issuer replaces package oidc, which has its own tests. It signs in the person whose name is
+// the code.
 type issuer struct{ verified bool }
 
 const away = "a-cookie_of-32-bytes"
@@ -36,7 +36,7 @@ func withIssuer(verified bool) func(*config) {
 	return func(cfg *config) { cfg.signin.Provider, cfg.signin.ProviderName = issuer{verified}, "Example <ID>" }
 }
 
-// back comes back from the provider as a browser does: from another site.
+// back sends the redirect from the provider like a browser: from another site.
 func (w *world) back(code, state, cookie string) reply {
 	w.t.Helper()
 	return w.send("GET", "/sign-in/oidc/callback?"+url.Values{"code": {code}, "state": {state}}.Encode(), "", nil, func(r *http.Request) {
@@ -56,8 +56,8 @@ func (r reply) named(name string) *http.Cookie {
 	return nil
 }
 
-// Who exists, or is invited, comes in by the provider and goes on to where they
-// wanted; the button is there only with one.
+// A person with an account or an invitation can sign in at the provider, and then gets the
+// requested page. The button is only shown if a provider is configured.
 func TestSignInByProvider(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withIssuer(true))

@@ -22,7 +22,7 @@ import (
 	"github.com/headgate/headgate/web/admin"
 )
 
-// node keeps a report of a node that is well, but for what change does.
+// node stores the report of a healthy node, after change has changed it.
 func (w *world) node(t *testing.T, name string, change func(*nodes.Node)) string {
 	t.Helper()
 	now := time.Now() // seen by the database's clock
@@ -109,7 +109,7 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-// The page's stream sends the nodes as the page has them.
+// The stream of the page sends the nodes in the same form as the page.
 func TestSystemLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, live)
@@ -136,7 +136,7 @@ func TestSystemLive(t *testing.T) {
 	}
 }
 
-// The roles page agrees with Authorize.
+// The page of roles agrees with the function Authorize.
 func TestRolesPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -174,8 +174,8 @@ func TestRolesPage(t *testing.T) {
 	}
 }
 
-// An operator key is made, shown once, rotated and revoked; the last that may
-// manage stays.
+// An operator key is created, shown once, rotated and revoked. The last key with the scope
+// manage cannot be revoked.
 func TestOperatorKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -326,7 +326,7 @@ func TestDemoBanner(t *testing.T) {
 	}
 }
 
-// hanging is a log that does not answer until it is given up.
+// hanging is an audit log that does not answer before its context ends.
 type hanging struct{ audit.Store }
 
 func (hanging) AuditEntries(ctx context.Context, _ audit.Filter) ([]audit.Entry, error) {
@@ -334,8 +334,8 @@ func (hanging) AuditEntries(ctx context.Context, _ audit.Filter) ([]audit.Entry,
 	return nil, ctx.Err()
 }
 
-// A page whose database hangs is answered "not available" in time, within the
-// frame, with a way to try again.
+// If the database does not answer, the page shows "not available" in time, with the navigation
+// and a link to try again.
 func TestSlowDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *config) { c.admin.Audit, c.shell.Timeout = hanging{c.admin.Audit}, 2*time.Second })

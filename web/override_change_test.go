@@ -58,7 +58,7 @@ func TestDoubleForAnHour(t *testing.T) {
 		!list[0].ExpiresAt.Equal(w.clock().Add(time.Hour)) || !strings.Contains(list[0].Reason, ids["login"]) {
 		t.Errorf("the override is %+v", list)
 	}
-	// A way back to another host is not followed.
+	// A URL of another host is not used as the way back.
 	evil := formOf(t, form, "/tenants/acme/overrides")
 	evil.Set("back", "//evil.example/x")
 	if to := w.post("/tenants/acme/overrides", "owner", evil).Header().Get("Location"); strings.Contains(to, "evil") {
@@ -112,7 +112,7 @@ func TestChangeAnOverride(t *testing.T) {
 			t.Fatal("the node decides without the new numbers")
 		}
 	}
-	// The form of an older version does not replace the change of another person.
+	// A form with an old revision does not overwrite the change of another person.
 	f.Set("factor", "8")
 	stale := w.post(change, "editor", f)
 	if stale.Code != http.StatusConflict || !strings.Contains(stale.body, "Another person changed this override meanwhile") || read().Factor != 4000 {

@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// The first page with all that it needs is small on the wire: the page of a busy
-// node, its style sheet, scripts, font and icon, as they are sent.
+// The first page is small, including its style sheet, scripts, font and icon, in the form in
+// which they are sent.
 func TestFirstPageIsSmall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,9 +53,8 @@ func TestFirstPageIsSmall(t *testing.T) {
 	}
 }
 
-// countedDatabase has 1,000 tenants and 90 days of counts: by day and hour, two
-// days by minute, as one node leaves them; full rankings of each day, hour and of
-// the last hours' minutes.
+// countedDatabase has 1,000 tenants with 90 days of counts by day and hour, and two days by
+// minute. Each day, each hour, and the minutes of the last hours have full rankings.
 func countedDatabase(b *testing.B) fixture {
 	b.Helper()
 	f, err := populated()
@@ -150,9 +149,8 @@ func fillCounts(b *testing.B, db *sql.DB) {
 	exec(`ANALYZE`)
 }
 
-// BenchmarkOverviewPage measures the server time of the first page with 1,000 tenants and
-// 90 days: without cached answers (fresh), and with those that are shared until more is
-// counted.
+// BenchmarkOverviewPage measures the server time of the first page with 1,000 tenants and 90
+// days of counts: without the cache (fresh), and with it.
 func BenchmarkOverviewPage(b *testing.B) {
 	w := over(b, countedDatabase(b))
 	w.now.Store(start.Add(time.Second).UnixMicro())
@@ -164,7 +162,7 @@ func BenchmarkOverviewPage(b *testing.B) {
 		}
 		b.Run(length+"/fresh", func(b *testing.B) {
 			for b.Loop() {
-				w.now.Add(time.Minute.Microseconds()) // a query that is not kept
+				w.now.Add(time.Minute.Microseconds()) // a query that is not in the cache
 				w.get(address, "owner")
 			}
 		})
@@ -176,7 +174,7 @@ func BenchmarkOverviewPage(b *testing.B) {
 	}
 }
 
-// Issue 13, 1.9: the server's time of the list of 1,000 tenants, sorted by their 429 rate.
+// Issue 13, 1.9: the server time of the list of 1,000 tenants, sorted by 429 rate.
 func BenchmarkTenantsPage(b *testing.B) {
 	w := over(b, countedDatabase(b))
 	w.now.Store(start.Add(time.Second).UnixMicro())

@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// checkOf is a request as the engine asks for it: "POST /v1/login" with
-// attributes like "ip=203.0.113.9".
+// checkOf returns a check from text, such as "POST /v1/login" with the attribute
+// "ip=203.0.113.9".
 func checkOf(t testing.TB, request string, attributes ...string) enforcement.Check {
 	t.Helper()
 	method, path, _ := strings.Cut(request, " ")
@@ -35,8 +35,7 @@ func checkOf(t testing.TB, request string, attributes ...string) enforcement.Che
 	return c
 }
 
-// login asks for so many logins of an address, and gives the id of the last
-// decision.
+// login sends n checks of logins from an IP address, and returns the ID of the last decision.
 func (w *world) login(tenant, ip string, n int) string {
 	w.t.Helper()
 	checks := make([]enforcement.Check, n)
@@ -52,8 +51,8 @@ func (w *world) flushNow() {
 	must(w.t, w.flusher.Flush(w.t.Context()))
 }
 
-// busyPlan limits logins by address, counts searches in shadow and limits
-// reports that must have a user.
+// busyPlan returns a plan that limits logins by IP address, counts searches in shadow mode, and
+// limits reports, which must have a user.
 func busyPlan() plans.Content {
 	return plans.Content{Name: "Pro", Description: "For teams.", Policies: []plans.Policy{
 		{
@@ -71,8 +70,8 @@ func busyPlan() plans.Content {
 	}}
 }
 
-// busyWorld has decided: acme's address 203.0.113.9 was limited three times of
-// eight, and a report without a user was refused.
+// busyWorld has decisions: a login limit denied three of eight requests of an IP address, and a
+// report without a user was denied.
 func busyWorld(t testing.TB, change ...func(*config)) *world {
 	t.Helper()
 	w := newWorld(t, change...)
@@ -83,7 +82,7 @@ func busyWorld(t testing.TB, change ...func(*config)) *world {
 	return w
 }
 
-// texts of the elements that a test chooses, with their white space folded.
+// texts returns the texts of the elements that choose selects, with single spaces.
 func texts(page *html.Node, choose func(*html.Node) bool) (list []string) {
 	for n := range page.Descendants() {
 		if n.Type == html.ElementNode && choose(n) {
@@ -111,7 +110,7 @@ func withID(id string) func(*html.Node) bool {
 	return func(n *html.Node) bool { return attr(n, "id") == id }
 }
 
-// hrefs are where the links of a page lead.
+// hrefs returns the targets of the links of a page.
 func hrefs(page *html.Node) (list []string) {
 	for n := range page.Descendants() {
 		if n.Data == "a" {
@@ -130,7 +129,7 @@ func hasPrefix(list []string, prefix string) bool {
 	return false
 }
 
-// The first page has the numbers that were counted, and each leads on.
+// The first page shows the counts, and each of them is a link.
 func TestOverviewShowsWhatWasCounted(t *testing.T) {
 	t.Parallel()
 	w := busyWorld(t)
@@ -172,7 +171,7 @@ func TestOverviewShowsWhatWasCounted(t *testing.T) {
 	}
 }
 
-// Filters by tenant, policy, and route narrow the page, and each can be removed.
+// Filters by tenant, policy and route apply to the page, and each can be removed.
 func TestOverviewIsNarrowed(t *testing.T) {
 	t.Parallel()
 	w := busyWorld(t)
@@ -199,7 +198,7 @@ func TestOverviewIsNarrowed(t *testing.T) {
 			t.Errorf("%s: the faults %q", address, faults)
 		}
 	}
-	// Issue 13, 1.8: a wrong value says so, and the page stays as it is without that filter.
+	// Issue 13, 1.8: an invalid filter has an error, and the page ignores it.
 	for address, typed := range map[string]string{
 		"/overview%s?tenant=nobody": "nobody", "/overview?policy=none%.0s": "none", "/denials?policy=none%.0s": "none", "/denials?route=/x%.0s": "/x", "/overview%s?policy=login-per-ip&route=/v1/login": "/v1/login",
 		"/denials%s?tenant=nobody": "nobody", "/denials%s?reason=none": "", "/denials%s?attribute=x": "x", "/denials%s?k.ip=1&attribute=ip%%3D2": "ip=2",
@@ -209,12 +208,12 @@ func TestOverviewIsNarrowed(t *testing.T) {
 		if page.Code != http.StatusUnprocessableEntity || len(texts(tree, classed("error"))) != 1 {
 			t.Errorf("%s: %d, the faults %q", address, page.Code, texts(tree, classed("error")))
 		}
-		narrow := strings.Contains(address, "k.ip=1") // its other filter holds
+		narrow := strings.Contains(address, "k.ip=1") // the other filter of the page is valid
 		if strings.Contains(page.body, "203.0.113.9") == narrow || !strings.Contains(page.body, "sse-connect") || !strings.Contains(page.body, `value="`+typed+`"`) {
 			t.Errorf("%s shows no numbers, does not stream, or has lost what was typed", address)
 		}
 		if strings.Contains(address, "%.0s") {
-			continue // the stream filters by a name that no plan has, and sends nothing
+			continue // the filter has a name that no plan has, so the stream sends nothing
 		}
 		if stream := w.get(fmt.Sprintf(address, "/live"), "owner"); stream.Code != http.StatusUnprocessableEntity {
 			t.Errorf("the stream of %s: %d", address, stream.Code)
@@ -240,7 +239,7 @@ func TestOverviewWithoutTraffic(t *testing.T) {
 	}
 }
 
-// A minute without counts is a gap, not a zero, as long as nothing was counted.
+// Before the first count, a minute without counts is a gap in the charts, and not a zero.
 func TestGaps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -273,7 +272,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// asking counts the questions that reach the store.
+// asking counts the queries that reach the store.
 type asking struct {
 	metrics.Store
 	asked atomic.Int64
@@ -292,8 +291,8 @@ func (a *asking) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.Co
 	return a.Store.Counts(ctx, q)
 }
 
-// Equal queries share one answer. A caller that leaves does not end it for the others, and
-// after new counts nobody gets the old answer.
+// Equal queries share one result. If one caller leaves, the others still get the result. After
+// new counts, nobody gets the old result.
 func TestAnswersAreShared(t *testing.T) {
 	t.Parallel()
 	store := &asking{wait: make(chan struct{})}
@@ -341,7 +340,7 @@ func TestAnswersAreShared(t *testing.T) {
 	poll(t, "an answer with the new request", func() bool { return requests(t.Context(), 11) == nil })
 }
 
-// poll waits until something is so.
+// poll waits until done returns true.
 func poll(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// From the link of the first run to the end of the session, as a person goes.
+// A person uses the pages from the first set-up link to the end of the session.
 func TestSetUpSignInAndOut(t *testing.T) {
 	t.Parallel()
 	w := empty(t)
@@ -51,7 +51,7 @@ func TestSetUpSignInAndOut(t *testing.T) {
 	}
 }
 
-// linkOn takes the link out of the page that shows it.
+// linkOn returns the link that a page shows.
 func linkOn(t *testing.T, page reply) string {
 	t.Helper()
 	for n := range page.tree(t).Descendants() {
@@ -67,8 +67,8 @@ func linkOn(t *testing.T, page reply) string {
 	return ""
 }
 
-// An admin invites a member, who joins; changes the role, makes a link for a new
-// password, which ends the sessions; disables, enables and removes.
+// An admin invites a member, who joins. Then the admin changes the role, creates a link for a
+// new password, which ends the sessions, and disables, enables and removes the member.
 func TestAMembersWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -131,7 +131,7 @@ func TestAMembersWay(t *testing.T) {
 	}
 }
 
-// An invitation that is withdrawn is gone from the list, and its link is dead.
+// A withdrawn invitation is no longer in the list, and its link is invalid.
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

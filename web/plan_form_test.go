@@ -76,12 +76,12 @@ func filled(t interface{ Fatalf(string, ...any) }, page *html.Node, id, do strin
 	return attr(form, "action"), out
 }
 
-// crlf is how browsers send line breaks.
+// crlf returns a text with line breaks as browsers send them.
 func crlf(s string) string {
 	return strings.ReplaceAll(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(s), "\n", "\r\n")
 }
 
-// genDocument draws a valid document, with texts that are hard on forms.
+// genDocument draws a valid document with texts that are difficult for forms.
 func genDocument() *rapid.Generator[plans.Content] {
 	name := rapid.OneOf(rapid.StringMatching(`[a-z]{1,8}`), rapid.StringMatching(`[ "'<>&,;=%+.A-Za-zé{}\[\]/~-]{1,12}`))
 	text := rapid.OneOf(rapid.StringMatching(`[\n\t "'<>&a-zé]{0,30}`), rapid.Just(""))
@@ -120,7 +120,7 @@ func genDocument() *rapid.Generator[plans.Content] {
 		}
 		made := plans.New(d)
 		if err := made.Validate(); err != nil {
-			t.Skip(err) // two attributes that are one, say
+			t.Skip(err) // for example, two attributes that become equal
 		}
 		return made.Content()
 	})
@@ -155,8 +155,8 @@ func genLimit(t *rapid.T, k int) enforcement.Limit {
 	return l
 }
 
-// A draft that is shown as a form, or as JSON, or as one and then the other, is
-// the same draft when it is sent back.
+// A draft that is shown in the form and sent back is unchanged. So is a draft in the JSON
+// editor, and one that is shown in both, one after the other.
 func TestDraftsComeBackAsTheyAre(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -196,14 +196,14 @@ func TestDraftsComeBackAsTheyAre(t *testing.T) {
 		send(w.get("/plans/gold/edit", "editor"), "save")
 		saved("the form")
 		if rapid.IntRange(0, 3).Draw(rt, "also by way of the JSON") > 0 {
-			return // each request is a page drawn and read
+			return // each request renders and parses a whole page
 		}
 		text := send(w.get("/plans/gold/edit", "editor"), "json")
 		send(send(text, "form"), "save")
 		saved("the form, the JSON and the form")
 		send(w.get("/plans/gold/edit/json", "editor"), "save")
 		saved("the JSON")
-		// The two views are of one text.
+		// The form and the JSON editor save the same document.
 		_, direct := filled(rt, w.get("/plans/gold/edit/json", "editor").tree(t), "draft", "save")
 		_, through := filled(rt, text.tree(t), "draft", "save")
 		if direct.Get("json") != through.Get("json") {
@@ -212,9 +212,7 @@ func TestDraftsComeBackAsTheyAre(t *testing.T) {
 	})
 }
 
-// Every button changes what it says and nothing else, and nothing that was typed
-// is lost.
-// The editor says once that other spellings avoid a literal path, at the first one.
+// Every button changes only what it names, and keeps all entered values.
 func TestSpellingsOfAPath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -402,7 +400,7 @@ func TestWarningsAreAtTheirFields(t *testing.T) {
 	}
 }
 
-// What replaces a policy follows when it is renamed.
+// If a policy is renamed, the policies that name it as replaced are updated.
 func TestRenamedPolicyIsFollowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -422,8 +420,8 @@ func TestRenamedPolicyIsFollowed(t *testing.T) {
 	}
 }
 
-// Every fault that plans finds in a document has its field or group in the form,
-// and the page says it there.
+// Every error that package plans can find in a document has a field or a group in the form,
+// which shows it.
 func TestFaultsFindTheirField(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -492,7 +490,7 @@ func TestFaultsFindTheirField(t *testing.T) {
 	} {
 		d := plans.Sample().Content()
 		c.edit(&d)
-		// Sent as a form it comes back with what is wrong at that very field.
+		// If the form is sent, the page shows the errors at the same fields.
 		page := w.post("/plans/gold/edit", "editor", fieldsOf(plans.New(d)))
 		if page.Code != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %d", name, page.Code)
@@ -562,8 +560,8 @@ func TestWideForm(t *testing.T) {
 	}
 }
 
-// The largest plan that the API takes can be edited as JSON: the editor's text has
-// every default, and is indented.
+// The largest plan that the API accepts can be edited as JSON. The text in the editor is
+// indented and contains all default values.
 func TestEditFullPlanAsJSON(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -592,14 +590,14 @@ func TestEditFullPlanAsJSON(t *testing.T) {
 	if got := w.post("/plans/full/edit/json", "editor", f); got.Code != 413 {
 		t.Errorf("more than a form may have: %d", got.Code)
 	}
-	// Of many faults the first are shown.
+	// If there are many errors, only the first ones are shown.
 	f.Set("json", `{"name":"x","policies":[`+strings.Repeat(`{"slug":"","limits":[]},`, 99)+`{"slug":"","limits":[]}]}`)
 	if got := w.post("/plans/full/edit/json", "editor", f); got.Code != 422 || !strings.Contains(got.body, "more.") || strings.Count(got.body, "Line 1") > 50 {
 		t.Errorf("many faults: %d, %d lines", got.Code, strings.Count(got.body, "Line 1"))
 	}
 }
 
-// fieldsOf is a plan as a browser sends its form.
+// fieldsOf returns a plan in the form in which a browser sends it.
 func fieldsOf(d plans.Document) url.Values {
 	v := url.Values{"revision": {"1"}, "do": {"save"}, "name": {d.Name()}, "description": {d.Description()}}
 	for i, p := range d.Policies() {

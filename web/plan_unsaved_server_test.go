@@ -36,7 +36,8 @@ func (w *world) editorTab(t *testing.T) editorTab {
 	e := editorTab{b, t, w, origin}
 	e.as("owner", "light")
 	t.Cleanup(func() {
-		// The browser reports the question that it does not ask, because no person touched the page.
+		// The browser reports that it did not show the dialog, because no person has used the
+		// page.
 		for _, line := range b.Complaints() {
 			if !strings.Contains(line, "'beforeunload' confirmation panel") {
 				t.Errorf("the browser reports %q", line)
@@ -102,7 +103,7 @@ func TestEditorKeepsTypedValues(t *testing.T) {
 	e.open("/plans")
 	e.open(edit)
 	e.state("after leaving", false, true, was)
-	e.typed("1") // the fields wait for the choice; a script gets past this
+	e.typed("1") // the fields wait for the person's choice, but a script can still change them
 	e.Follow(chromedp.Reload())
 	e.state("after a reload", false, true, was)
 	e.click("[data-restore]")
@@ -111,7 +112,8 @@ func TestEditorKeepsTypedValues(t *testing.T) {
 	e.open(edit)
 	e.state("saved", false, false, "77")
 
-	// Going back to the page of the save keeps what was typed after it.
+	// After going back to a saved page, the values that were entered after the save are still
+	// there.
 	e.typed("78")
 	e.open("/plans/busy/diff?done=draft-saved")
 	e.open(edit)
@@ -132,7 +134,7 @@ func TestEditorKeepsTypedValues(t *testing.T) {
 	e.click("#draft button[value=form]")
 	e.state("JSON as a form", true, false, "79")
 
-	// A publication discards what was not saved, and says so before.
+	// A publication discards values that were not saved, and warns before it.
 	e.open("/plans/busy/publish")
 	if !browser.Evaluate[bool](e.Browser, `document.querySelector("[data-publish-kept]").offsetParent !== null`) {
 		t.Error("the page that publishes does not name the changes that are not saved")
@@ -142,7 +144,8 @@ func TestEditorKeepsTypedValues(t *testing.T) {
 	e.state("published", false, false, "77")
 }
 
-// Kept values belong to one person, and say when another person saved the draft in between.
+// Stored values belong to one person. The page says if another person saved the draft
+// meanwhile.
 func TestKeptValuesBelongToAPersonAndARevision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -196,7 +199,7 @@ func TestKeptValuesBelongToAPersonAndARevision(t *testing.T) {
 	}
 	e.Complaints(http.StatusConflict)
 
-	// What the page of the conflict holds is not lost either.
+	// The values on the page of a conflict are not lost either.
 	e.open(edit)
 	e.state("after the conflict", false, true, was)
 	e.click(`form[action="/sign-out"] button`)

@@ -30,7 +30,8 @@ func text(n *html.Node) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// says holds a page's main part against what must and must not be in it.
+// says fails the test unless the main part of a page contains the texts in want and none of
+// those in not.
 func says(t *testing.T, name string, page reply, status int, want []string, not ...string) {
 	t.Helper()
 	if page.Code != status {
@@ -54,7 +55,7 @@ func says(t *testing.T, name string, page reply, status int, want []string, not 
 	}
 }
 
-// links are where a page's links and forms lead.
+// links returns the targets of a page's links and forms.
 func links(t *testing.T, page reply) []string {
 	t.Helper()
 	var out []string
@@ -101,7 +102,7 @@ func TestPlanPages(t *testing.T) {
 			t.Errorf("%s: %d", path, got.Code)
 		}
 	}
-	// The one policy that was asked for is open, and none of the others.
+	// Only the selected policy is open.
 	open := ""
 	for n := range w.get("/plans/pro/edit?policy=monthly", "editor").tree(t).Descendants() {
 		if n.Data == "details" && has(n, "open") {
@@ -222,7 +223,7 @@ func TestTwoEditors(t *testing.T) {
 	})
 	strict(t, "conflict", conflict.tree(t))
 
-	// Mine goes on: nothing is saved, and all that was typed is there.
+	// Continuing with one's own version saves nothing and keeps all entered values.
 	now := func() plans.Plan {
 		p, err := w.plans.Plan(t.Context(), "gold")
 		must(t, err)
@@ -241,7 +242,8 @@ func TestTwoEditors(t *testing.T) {
 	if on.Code != 200 || again.Get("name") != "Mine <b>" || again.Get("policies.3.limits.0.quota") != "5000" || now().DraftRevision != before.DraftRevision {
 		t.Errorf("going on: %d %v", on.Code, again)
 	}
-	// A third saves meanwhile: over theirs is a choice about what was seen.
+	// A third person saves meanwhile. Overwriting applies only to the version that the page
+	// showed.
 	third := form("owner")
 	third.Set("description", "third")
 	if got := w.post("/plans/gold/edit", "owner", third); got.Code != http.StatusSeeOther {
@@ -259,7 +261,8 @@ func TestTwoEditors(t *testing.T) {
 	if d.Name() != "Mine <b>" || d.Policies()[3].Limits[0].Quota != 5000 || d.Policies()[1].Limits[0].Quota != 120 {
 		t.Errorf("saved is %+v", d)
 	}
-	// A stale form with a fault is told of the fault first, and keeps its revision.
+	// If the form has an old revision and an error, the page shows the error first and keeps
+	// the revision.
 	second.Set("name", "")
 	faulty := w.post("/plans/gold/edit", "editor", second)
 	if _, f := filled(t, faulty.tree(t), "draft", "save"); faulty.Code != 422 || f.Get("revision") != second.Get("revision") {
@@ -306,7 +309,7 @@ func TestDraftAsJSON(t *testing.T) {
 			t.Errorf("%s: what was typed is lost", name)
 		}
 	}
-	// What a document can hold and plans refuses is shown as a form all the same.
+	// A document that package plans would reject can still be shown in the form.
 	page := send(strings.Replace(good, `"quota": 120`, `"quota": -1`, 1), "form")
 	if _, form := filled(t, page.tree(t), "draft", "save"); page.Code != 200 || form.Get("policies.1.limits.0.quota") != "-1" {
 		t.Errorf("as a form: %d", page.Code)
@@ -314,7 +317,8 @@ func TestDraftAsJSON(t *testing.T) {
 	if got := send(good, "drop"); got.Code != 400 {
 		t.Errorf("another button: %d", got.Code)
 	}
-	// A form that cannot be a document says why it cannot be JSON.
+	// If the values of the form are no valid document, the page says why it cannot show them as
+	// JSON.
 	_, form := filled(t, w.get("/plans/gold/edit", "editor").tree(t), "draft", "json")
 	form.Set("policies.0.limits.0.window", "a while")
 	says(t, "no JSON", w.post("/plans/gold/edit", "editor", form), 422, []string{"limit 1, window: must be a whole number with a unit"})
@@ -376,7 +380,7 @@ func TestDiffAndPublish(t *testing.T) {
 		t.Error("this node does not have it in force")
 	}
 
-	// Nodes tell what they have.
+	// Nodes report the revision that they use.
 	node := func(id string, revision int64) {
 		must(t, w.store.PutNode(t.Context(), nodes.Node{
 			ID: uuid.NewSHA1(uuid.Nil, []byte(id)).String(), Name: id + ":8080", At: time.Now(), StartedAt: time.Now(),
@@ -405,7 +409,7 @@ func TestDiffAndPublish(t *testing.T) {
 	}
 }
 
-// A draft that a limiter could not carry is not offered to be published.
+// A draft with more charges than a limiter can process cannot be published on the page.
 func TestTooHeavyDraft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -444,7 +448,7 @@ func TestHistoryAndRollback(t *testing.T) {
 
 	confirm := w.get("/plans/pro/versions/1/publish", "editor")
 	says(t, "roll back", confirm, 200, []string{"Roll back to version 1", "Publish version 1 for 1 tenant", "Limit l1, quota 60 120"})
-	// Somebody publishes meanwhile.
+	// Another person publishes meanwhile.
 	if got := w.post("/plans/pro/versions/1/publish", "editor", url.Values{"in_force": {"1"}, "note": {"x"}}); got.Code != http.StatusConflict {
 		t.Errorf("stale: %d", got.Code)
 	}
@@ -518,18 +522,18 @@ func TestPreviewPage(t *testing.T) {
 	if got := now.Draft.Policies()[4].Mode; got != enforcement.PolicyShadow {
 		t.Errorf("its mode is %s", got)
 	}
-	// What is left of the time is told, not what was asked for.
+	// The page shows the part of the time range that is left, and not the selected range.
 	_, _, err = w.plans.Publish(t.Context(), "pro", plans.Publish{IfRevision: now.DraftRevision})
 	must(t, err)
 	says(t, "cut", w.get("/plans/pro/preview", "editor"), 200, []string{"UTC: the part of the last 24 hours that has counts"}, "The last 24 hours, ")
-	// A plan that nobody asked anything of.
+	// A plan without requests.
 	_, err = w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
 	must(t, err)
 	says(t, "no requests", w.get("/plans/gold/preview", "editor"), 200, []string{"No tenant of this plan sent a request"})
 }
 
-// planPages are the pages of plans in each of their states, with a text of
-// somebody's everywhere that takes one.
+// planPages returns the pages of plans in each of their states. The text said is in every place
+// that accepts a text.
 func (w *world) planPages(t *testing.T, said string) map[string]reply {
 	t.Helper()
 	d := plans.Sample().Content()
@@ -577,7 +581,7 @@ func (w *world) planPages(t *testing.T, said string) map[string]reply {
 		"stale shadow": w.post("/plans/pro/preview/shadow", "owner", url.Values{"policy": {said}, "revision": {"1"}}),
 		"viewer":       w.get("/plans/pro/edit", "viewer"), "a tenant's": w.get("/plans/pro", "acme-admin"), "nobody": w.get("/plans", ""),
 	}
-	// A note and a version of this text, for the next round.
+	// A note and a version with this text, for the next round.
 	if done := w.post("/plans/pro/publish", "owner", url.Values{"revision": {revision}, "note": {said}}); done.Code != http.StatusSeeOther {
 		t.Fatalf("publish: %d\n%s", done.Code, done.body)
 	}
@@ -590,7 +594,7 @@ func (w *world) planPages(t *testing.T, said string) map[string]reply {
 	return pages
 }
 
-// Every page of plans is as strict as all others.
+// Every page of plans passes the same checks as all other pages.
 func TestPlanPagesAreStrict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -624,7 +628,7 @@ func TestTextsOfPlansAreText(t *testing.T) {
 	w.planPages(t, "plain")
 	var want map[string]string
 	for n, payload := range append([]string{"plain <x"}, payloads...) {
-		if n%4 != 0 { // each page for each of them takes too long: what is in a name is text is held elsewhere
+		if n%4 != 0 { // testing every page with every text takes too long; other tests check names
 			continue
 		}
 		got := map[string]string{}

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/simulation"
 )
 
-// playing is an address of the playground.
+// playing returns the query parameters of the playground.
 func playing(pairs ...string) url.Values {
 	q := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -24,7 +24,7 @@ func playing(pairs ...string) url.Values {
 	return q
 }
 
-// row is a line of a lane's table.
+// A laneRow is a row in the table of one algorithm.
 type laneRow struct{ at, allowed, refused, left int64 }
 
 func whole(t *testing.T, text string) int64 {
@@ -48,7 +48,7 @@ func laneRows(t *testing.T, lane *html.Node) (rows []laneRow) {
 	return rows
 }
 
-// The chart agrees with the simulation: for every algorithm and pattern, the rows are those
+// The chart agrees with the simulation: for every algorithm and pattern, the rows equal those
 // of RunOne for the scenario of the page.
 func TestDrawnDecisionsAreTheSimulations(t *testing.T) {
 	t.Parallel()
@@ -120,8 +120,7 @@ func TestDrawnDecisionsAreTheSimulations(t *testing.T) {
 	}
 }
 
-// At first sight: at the edge of a window fixed windows let twice the quota pass,
-// a log does not.
+// The page shows that a fixed window allows twice the quota at its edge, and a log does not.
 func TestPlaygroundShowsTheFlawOfFixedWindows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -182,7 +181,7 @@ func TestPlaygroundBounds(t *testing.T) {
 	}
 }
 
-// Only those who may write plans are led to a new plan.
+// Only visitors who may write plans get a link to a new plan.
 func TestPlaygroundLeadsToAPlan(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -193,7 +192,7 @@ func TestPlaygroundLeadsToAPlan(t *testing.T) {
 	}
 }
 
-// Every input is shown as text.
+// Every input is shown as text, and never as HTML.
 func TestPlaygroundOfHostileValues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -40,7 +40,7 @@ func axeSource(t *testing.T) string {
 	return string(source)
 }
 
-// A screen is a page as somebody sees it.
+// A screen is a page as one visitor sees it.
 type screen struct{ name, path, by string }
 
 // screens returns all pages of the route table, each with the first person who may see it.
@@ -70,7 +70,7 @@ func (w *world) screens(t *testing.T) []screen {
 	if !slices.ContainsFunc(list, func(s screen) bool { return s.by == "acme-admin" }) || !slices.ContainsFunc(list, func(s screen) bool { return s.by == "owner" }) {
 		t.Fatal("there is no page for those who are signed in")
 	}
-	// Those without their own route.
+	// Pages that have no route of their own.
 	return append(list,
 		screen{"not-found", "/none", "owner"}, screen{"not-found-nobody", "/none", ""}, screen{"forbidden", "/people", "acme-admin"},
 		screen{"invited", "/invite/none", ""},
@@ -81,10 +81,10 @@ func (w *world) screens(t *testing.T) []screen {
 		screen{"playground-faults", "/playground?quota=x&window=1&pattern=none", "acme-viewer"})
 }
 
-// notAPage are routes that answer with no page.
+// notAPage matches routes whose responses are not pages.
 var notAPage = regexp.MustCompile(`^/$|/static/|/live$|\.csv$|/jump/found$|/oidc`)
 
-// A violation is what axe says of a page.
+// A violation is a problem that axe-core found on a page.
 type violation struct {
 	ID    string `json:"id"`
 	Help  string `json:"help"`
@@ -100,8 +100,8 @@ const (
 	contrastOnly = `axe.run(document, {resultTypes: ["violations"], runOnly: {type: "rule", values: ["color-contrast"]}}).then(r => r.violations)`
 )
 
-// On every page, in both themes, axe-core finds no fault, nothing is wider than 360 px, and
-// the browser has no complaint.
+// On every page, in both themes, axe-core finds no problem, no element is wider than 360 px,
+// and the browser reports no error.
 func TestEveryScreen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -114,7 +114,7 @@ func TestEveryScreen(t *testing.T) {
 			b.Cookies(origin, map[string]string{web.ThemeCookie: theme, "headgate": w.cookies[s.by]})
 			for _, width := range []int64{1280, 360} {
 				if (width == 360) != (theme == "dark") {
-					continue // wide and light, narrow and dark: each width and each theme once
+					continue // wide in the light theme, narrow in the dark theme
 				}
 				name := fmt.Sprintf("%s %s %d", s.name, theme, width)
 				b.Do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(origin+s.path))
@@ -130,7 +130,7 @@ func TestEveryScreen(t *testing.T) {
 				}
 				rules := everyRule
 				if theme == "dark" {
-					rules = contrastOnly // all else is the same page
+					rules = contrastOnly // the rest of the page is the same
 				}
 				b.Do(chromedp.Evaluate[chromedp.Void](axe))
 				for _, v := range browser.Evaluate[[]violation](b, rules) {
@@ -146,7 +146,7 @@ func TestEveryScreen(t *testing.T) {
 	}
 }
 
-// sticksOut names the elements that make a page wider than its window.
+// sticksOut returns the elements that are wider than the window.
 const sticksOut = `(() => {
 	const width = document.documentElement.clientWidth;
 	if (document.documentElement.scrollWidth <= width + 1) return [];
@@ -161,7 +161,7 @@ func keep(t *testing.T, b *browser.Browser, name string) {
 	if folder == "" {
 		return
 	}
-	b.Do(chromedp.Sleep(150 * time.Millisecond)) // charts are drawn by then, for the eye; nothing is asserted of it
+	b.Do(chromedp.Sleep(150 * time.Millisecond)) // wait until the charts are drawn; only the pictures need this
 	must(t, os.MkdirAll(folder, 0o755))
 	for i, picture := range b.Pictures() {
 		part := ""

@@ -36,7 +36,7 @@ func (w *world) play(t *testing.T, j jar, method, path string, f url.Values) rep
 	return reply{ResponseRecorder: answer, body: answer.Body.String()}
 }
 
-// hidden is the value of a hidden field of a page.
+// hidden returns the value of a hidden field of a page.
 func hidden(t *testing.T, page reply, name string) string {
 	t.Helper()
 	for n := range page.tree(t).Descendants() {
@@ -48,8 +48,8 @@ func hidden(t *testing.T, page reply, name string) string {
 	return ""
 }
 
-// A person adds an authenticator app by pages without JavaScript, signs in with it, and what the
-// password alone gives reaches no page.
+// A person adds an authenticator app on pages without JavaScript and signs in with it. With the
+// password alone, no page can be opened.
 func TestSecondFactorPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -129,7 +129,7 @@ func TestSecondFactorPages(t *testing.T) {
 	}
 	leads("the other tab of a browser that is signed in", second(jar{"headgate-second": pending, "headgate": thief["headgate"]}, code(1)), "/plans")
 
-	// An owner resets it.
+	// An owner resets the second factor.
 	if got := w.get("/people/"+users[0].ID, "owner"); !strings.Contains(got.Body.String(), "reset-second-factor") {
 		t.Errorf("the page of the person: %s", got.Body)
 	}

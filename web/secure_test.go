@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// everyPage is a request for each page there is, in each of its states.
+// everyPage requests each page in each of its states.
 func (w *world) everyPage(t *testing.T) map[string]reply {
 	t.Helper()
 	link := regexp.MustCompile(`value="http://[^"]*(/invite/[^"]+)"`)
@@ -64,8 +64,8 @@ func (w *world) everyPage(t *testing.T) map[string]reply {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; object-src 'none'"
 
-// Every page, those of errors too, has every header and nothing inline, and
-// names nothing of another host.
+// Every page, including error pages, has all security headers, has no inline scripts or styles,
+// and refers to no other host.
 func TestEveryPageIsStrict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -97,7 +97,7 @@ func TestEveryPageIsStrict(t *testing.T) {
 	}
 }
 
-// strict walks a page.
+// strict checks one page.
 func strict(t *testing.T, name string, n *html.Node) {
 	t.Helper()
 	ids := map[string]bool{}
@@ -130,8 +130,8 @@ func strict(t *testing.T, name string, n *html.Node) {
 	labelled(t, name, n, ids)
 }
 
-// labelled holds a page's forms: each field has a label, and what describes it
-// is there.
+// labelled checks the forms of a page: each field has a label, and the element that describes
+// the field exists.
 func labelled(t *testing.T, name string, page *html.Node, ids map[string]bool) {
 	t.Helper()
 	labels := map[string]bool{}
@@ -176,7 +176,7 @@ func has(n *html.Node, key string) bool {
 	return false
 }
 
-// A page that fails says nothing of why, and the log has it under the number.
+// If a page fails, it does not show why. The log has the error with the same request ID.
 func TestAPageThatFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -192,8 +192,8 @@ func TestAPageThatFails(t *testing.T) {
 	}
 }
 
-// Behind TLS, ours or a proxy's, the cookie has its prefix and cannot travel
-// without; every cookie that is ever set is as narrow as it can be.
+// With TLS, on the node or on a proxy, the cookie has the prefix __Host- and is only sent over
+// TLS. Every cookie has the strictest attributes that are possible.
 func TestCookies(t *testing.T) {
 	t.Parallel()
 	in := url.Values{"email": {"editor@people.example"}, "password": {password}}
@@ -237,7 +237,8 @@ func TestCookies(t *testing.T) {
 			t.Errorf("%s: sign-in %d, account %d", name, signIn.Code, replies["account"].Code)
 		}
 		for page, r := range replies {
-			sets := map[string]int{"account": 0, "sign-in": 2, "password": 1, "sign-out": 1}[page] // a sign-in also marks the browser
+			// A sign-in also sets a cookie that recognizes the browser later.
+			sets := map[string]int{"account": 0, "sign-in": 2, "password": 1, "sign-out": 1}[page]
 			if len(r.Result().Cookies()) != sets {
 				t.Errorf("%s, %s: %d and the cookies %v", name, page, r.Code, r.Result().Cookies())
 			}
@@ -261,8 +262,8 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// Every write refuses another site, and a browser that does not say where it
-// comes from; the address of a write does nothing for GET.
+// Every write rejects requests from another site, and from a browser that does not send its
+// origin. A GET to the URL of a write changes nothing.
 func TestWritesOfOtherSites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -324,7 +325,7 @@ func TestWritesOfOtherSites(t *testing.T) {
 	}
 }
 
-// A write takes the fields of its page and no others.
+// A write accepts only the fields of its page.
 func TestFieldsBesideTheForm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -387,7 +388,8 @@ func TestNextStaysHere(t *testing.T) {
 			t.Errorf("signed in, next %q leads to %q", c.next, page.Header().Get("Location"))
 		}
 	}
-	// Who opens a link without a session comes to where it leads, narrowed as it is.
+	// A person who opens a link without a session gets to its page after the sign-in, with the
+	// same filters.
 	for address, want := range map[string]string{
 		"/denials?range=24h&k.user=a%26b": "/denials?k.user=a%26b&range=24h", "/overview?next=/x": "/overview", "/people": "/people",
 	} {
@@ -461,7 +463,7 @@ func TestFixationAndReplay(t *testing.T) {
 	alive("after half an hour of nothing", viewer, false)
 }
 
-// Ending a session by its id reaches one's own only.
+// A person can end only their own sessions by ID.
 func TestEndOneSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -484,7 +486,7 @@ func TestEndOneSession(t *testing.T) {
 	}
 }
 
-// The answer does not depend on whether an account exists, below and above the limit.
+// The response does not show whether an account exists, below and above the limit of attempts.
 func TestSignInTellsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -513,7 +515,7 @@ func TestSignInTellsNothing(t *testing.T) {
 	}
 }
 
-// Failures of others do not lock out a browser that signed in before.
+// Failed sign-ins of others do not lock out a browser that signed in before.
 func TestSignInFromAKnownBrowser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -39,7 +39,7 @@ func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
 	return recorder
 }
 
-// The reference has every operation of the contract, with a curl for it.
+// The reference has every operation of openapi.yaml, with a curl command.
 func TestReferenceIsComplete(t *testing.T) {
 	t.Parallel()
 	spec, err := openapi3.NewLoader().LoadFromData(headgate.Spec)
@@ -69,7 +69,7 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 }
 
-// Every problem type has its page, and the list has them all.
+// Every problem type has a page, and the list contains all types.
 func TestProblemPages(t *testing.T) {
 	t.Parallel()
 	h := handler(t)
@@ -94,7 +94,8 @@ func TestProblemPages(t *testing.T) {
 	}
 }
 
-// No page has anything inline or from elsewhere, and each says so in its policy.
+// No page has inline scripts or styles, or refers to another host. The Content-Security-Policy
+// of each page says so.
 func TestPagesAreStrict(t *testing.T) {
 	t.Parallel()
 	h := handler(t)
@@ -124,8 +125,8 @@ func TestPagesAreStrict(t *testing.T) {
 	}
 }
 
-// Unknown paths are a problem, or a page for a browser. A wrong method is answered with the
-// methods of the page.
+// An unknown path gets a problem document, or an error page in a browser. The response to a
+// wrong method has the methods of the page.
 func TestWhatIsNoPage(t *testing.T) {
 	t.Parallel()
 	h := handler(t)
@@ -167,7 +168,7 @@ func TestWhatIsNoPage(t *testing.T) {
 	}
 }
 
-// A page that panics is a problem, and the connection lives on.
+// A page that panics gets a problem document, and the connection stays open.
 func TestPanicOfAPage(t *testing.T) {
 	t.Parallel()
 	w, err := web.New(web.Config{})

@@ -17,9 +17,9 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// BenchmarkStreams measures what 1,000 live pages of 25 operators cost a node: all
-// on one page, on a page for each person, and each on a page of its own. The client is in the same process,
-// so that its goroutines and memory are measured first, against a server that sends
+// BenchmarkStreams measures the resources that 1,000 live pages of 25 operators need on a node:
+// all on one page, on one page per person, and each on its own page. The client is in the same
+// process. Its goroutines and memory are therefore measured first, with a server that sends
 // nothing.
 func BenchmarkStreams(b *testing.B) {
 	for _, kind := range []string{"one page", "25 pages", "1,000 pages"} {
@@ -88,7 +88,7 @@ func measureStreams(b *testing.B, handler http.Handler, cookies []string, kind s
 				b.Fatalf("stream %d: %d %v", i, response.StatusCode, err)
 			}
 		}
-		go func() { // as a browser, read on
+		go func() { // reads on like a browser
 			for err == nil {
 				_, err = in.ReadString('\n')
 			}
@@ -103,7 +103,8 @@ func measureStreams(b *testing.B, handler http.Handler, cookies []string, kind s
 	return cost
 }
 
-// memoryNow is the memory of the heap and the stacks in use, and the number of goroutines.
+// memoryNow returns the memory of the heap and the stacks in bytes, and the number of
+// goroutines.
 func memoryNow() (bytes float64, goroutines int) {
 	runtime.GC()
 	var m runtime.MemStats

@@ -41,11 +41,11 @@ func listedWorld(t *testing.T) *world {
 		w.decide("t07", checkOf(t, "GET /v1/x"))
 	}
 	w.flushNow()
-	w.now.Add(time.Second.Microseconds()) // into the counted minute
+	w.now.Add(time.Second.Microseconds()) // into a minute that is counted
 	return w
 }
 
-// slugsIn are the slugs of a list of tenants.
+// slugsIn returns the slugs in a list of tenants.
 func slugsIn(page *html.Node) (list []string) {
 	for _, row := range rowsIn(page, "tenants") {
 		for _, word := range strings.Fields(row) {
@@ -76,7 +76,7 @@ func TestTenantsAreSortedAndFiltered(t *testing.T) {
 	} {
 		page := w.get(address, "viewer")
 		slugs := strings.Join(slugsIn(page.tree(t)), " ")
-		if address == "/tenants?sort=none&status=none" { // the fixture makes these two in any order
+		if address == "/tenants?sort=none&status=none" { // the fixture creates these two in any order
 			if !strings.Contains(slugs, "acme") || !strings.Contains(slugs, "globex") {
 				t.Errorf("%s: %q", address, slugs)
 			}
@@ -116,7 +116,7 @@ func TestTenantStartsWithItsNearestLimits(t *testing.T) {
 		}
 	}
 	w.flushNow()
-	w.now.Add(time.Second.Microseconds()) // into the counted minute
+	w.now.Add(time.Second.Microseconds()) // into a minute that is counted
 	page := w.get("/tenants/acme", "viewer")
 	tree := page.tree(t)
 	var near []string
@@ -144,7 +144,7 @@ func TestTenantStartsWithItsNearestLimits(t *testing.T) {
 	}
 }
 
-// Issue 13, 1.9: a tenant's own people have one navigation.
+// Issue 13, 1.9: members of a tenant have one navigation.
 func TestMembersHaveOneNavigation(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)

@@ -23,8 +23,8 @@ func (w *world) tenant(slug string) tenants.Tenant {
 	return t
 }
 
-// A late edit is answered with both versions, field by field, and the chosen values are
-// saved.
+// If another person changed the tenant meanwhile, the page shows both versions field by field.
+// The selected values are saved.
 func TestSettingsAndStaleEdits(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
@@ -69,7 +69,8 @@ func TestSettingsAndStaleEdits(t *testing.T) {
 	}
 }
 
-// Operator task 6: a tenant gets the zone and the day at which its months begin on its page.
+// Operator task 6: the settings page of a tenant sets its time zone and the first day of its
+// months.
 func TestTenantCalendar(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
@@ -101,7 +102,7 @@ func TestTenantCalendar(t *testing.T) {
 	if got := w.tenant("acme"); got.TimeZone != "Europe/Berlin" || got.BillingAnchorDay != 15 {
 		t.Errorf("%+v", got.Document)
 	}
-	// A form of the previous release, which has neither field, keeps both.
+	// A form of the previous release has neither field. It keeps both values.
 	old := form("", "")
 	old.Del("time_zone")
 	old.Del("billing_anchor_day")
@@ -174,8 +175,8 @@ func TestSuspendResumeDelete(t *testing.T) {
 	}
 }
 
-// A token stands on one page, once, and nowhere else: not in an address, the log
-// or the audit log. A rotated key goes on beside the new one, a revoked one ends.
+// The token of an API key is shown once on one page, and is not in a URL, the log, or the audit
+// log. The old token of a rotated key stays valid beside the new one. A revoked key is invalid.
 func TestKeysAreShownOnce(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
@@ -244,8 +245,8 @@ func TestKeysAreShownOnce(t *testing.T) {
 	}
 }
 
-// An override is of one policy; it is read aloud before, holds at once, and the
-// one that is closest to a key wins.
+// An override applies to one policy. The page describes it before it is created, and it applies
+// immediately. The override that is most specific for a key applies.
 func TestOverrides(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
@@ -373,8 +374,8 @@ func TestListsAndBlocks(t *testing.T) {
 	to(t, "end", w.post(blocks+"/"+held[0].ID+"/delete", "editor", nil), blocks+"?done=block-deleted")
 }
 
-// The page of one key shows what is left, what it used, why it was denied, and filled forms
-// for exceptions. A reset clears its counters.
+// The page of a key shows the remaining quota, its usage, the reasons of denials, and forms for
+// exceptions that are filled in. A reset deletes its counters.
 func TestCountedKey(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
@@ -436,7 +437,7 @@ func TestCountedKey(t *testing.T) {
 	}
 }
 
-// Every policy and hour is a line; what could be a formula is a text.
+// The file has a row for every policy and hour. Text that could be a formula is escaped.
 func TestUsageCSV(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)

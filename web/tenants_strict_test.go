@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// tenantsPages are the pages of tenants with a text in every place that takes
-// one, in each of their states.
+// tenantsPages returns the pages of tenants in each of their states. The text is in every place
+// that accepts a text.
 func (w *world) tenantsPages(t *testing.T, text string) map[string]reply {
 	t.Helper()
 	ctx := audit.With(t.Context(), audit.Actor{Kind: "command", ID: "test", Name: text}, audit.Origin{})
@@ -33,7 +33,7 @@ func (w *world) tenantsPages(t *testing.T, text string) map[string]reply {
 	must(t, w.watcher.Refresh(ctx))
 	w.decide("acme", enforcement.Check{Method: "GET", Path: "/v1/search", Attributes: attributes("user", text), Cost: 1})
 	must(t, w.flusher.Flush(ctx))
-	w.now.Add(time.Millisecond.Microseconds()) // all within one minute: charts have as many points
+	w.now.Add(time.Millisecond.Microseconds()) // all within one minute, so that charts have the same number of points
 	defer func() {
 		must(t, w.exceptions.DeleteOverride(ctx, "acme", o.ID))
 		must(t, w.exceptions.DeleteEntry(ctx, "acme", n.ID))
@@ -71,7 +71,7 @@ func (w *world) tenantsPages(t *testing.T, text string) map[string]reply {
 	return pages
 }
 
-// after is the cursor before an id: its row is the first of the page.
+// after returns the cursor before an ID, so that its row is the first one of the page.
 func after(id string) string {
 	const digits = "0123456789abcdef"
 	before := []byte(id)
@@ -79,7 +79,7 @@ func after(id string) string {
 		switch at := strings.IndexByte(digits, before[i]); at {
 		case -1: // a hyphen
 		case 0:
-			before[i] = 'f' // and one less in the place before
+			before[i] = 'f' // and decrease the digit before it
 		default:
 			before[i] = digits[at-1]
 			return string(before)
@@ -88,15 +88,15 @@ func after(id string) string {
 	return string(before)
 }
 
-// For every name, value, and reason, the pages of tenants have the same elements and
-// headers, and nothing inline, and no page fails.
+// For every name, value and reason, the pages of tenants have the same elements and headers, no
+// inline scripts or styles, and no page fails.
 func TestTenantsPagesAreStrict(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
 	var want map[string]string
 	for i, payload := range append([]string{"plain"}, payloads...) {
 		if i%3 != 0 {
-			continue // the names of people have them all
+			continue // the names of users are tested with all texts
 		}
 		got := map[string]string{}
 		for name, page := range w.tenantsPages(t, payload) {
@@ -108,7 +108,7 @@ func TestTenantsPagesAreStrict(t *testing.T) {
 			}
 			tree := page.tree(t)
 			strict(t, name, tree)
-			if name != "tenant" && name != "its own" { // these grow with what was counted
+			if name != "tenant" && name != "its own" { // these pages grow with the counts
 				got[name] = shape(tree)
 			}
 		}

@@ -43,7 +43,7 @@ func (w *world) addExceptions() {
 	must(w.t, w.watcher.Refresh(ctx))
 }
 
-// metered is a plan with a policy for the whole tenant and one for each user.
+// metered returns a plan with one policy for the whole tenant and one for each user.
 func metered() plans.Content {
 	return plans.Content{Name: "Metered", Policies: []plans.Policy{
 		{Slug: "total", Limits: []enforcement.Limit{{Name: "l1", Algorithm: enforcement.FixedWindow, Quota: 100, Window: time.Hour}}},
@@ -61,7 +61,7 @@ func newMetered(t *testing.T) *world {
 	return w
 }
 
-// to fails unless a reply leads to an address.
+// to fails the test unless a reply redirects to a URL.
 func to(t *testing.T, what string, r reply, location string) {
 	t.Helper()
 	if r.Code != http.StatusSeeOther || r.Header().Get("Location") != location {
@@ -69,7 +69,7 @@ func to(t *testing.T, what string, r reply, location string) {
 	}
 }
 
-// words are the texts of a page's main part, with single spaces.
+// words returns the text of a page's main part, with single spaces.
 func words(t *testing.T, r reply) string {
 	t.Helper()
 	var b strings.Builder
@@ -86,7 +86,7 @@ func words(t *testing.T, r reply) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// wrongIn are the fields of a page that are marked as wrong.
+// wrongIn returns the fields of a page that are marked as invalid.
 func wrongIn(t *testing.T, r reply) string {
 	t.Helper()
 	var list []string
@@ -183,7 +183,7 @@ func TestChecksWithoutAPolicyAreVisible(t *testing.T) {
 	}
 }
 
-// A list of more than a page is walked to its end, each tenant once.
+// A list with several pages shows each tenant once.
 func TestTenantsByPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -217,8 +217,8 @@ func TestTenantsByPages(t *testing.T) {
 	}
 }
 
-// The first page of a tenant shows what is left by policy and key, and when it will be
-// exhausted. People of the tenant see the same.
+// The first page of a tenant shows the remaining quota by policy and key, and when it will be
+// used up. Members of the tenant see the same.
 func TestTenantHome(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
@@ -313,7 +313,7 @@ func TestTenantsTabsByRole(t *testing.T) {
 		"/tenants/acme/overrides": {"owner": true, "acme-admin": false, "viewer": false, "acme-viewer": false},
 		"/tenants/acme/lists":     {"editor": true, "acme-admin": false, "viewer": false},
 		"/tenants/acme/blocks":    {"editor": true, "acme-admin": false, "viewer": false},
-		"/tenants/globex/keys":    {"globex-admin": false, "owner": true}, // it is suspended
+		"/tenants/globex/keys":    {"globex-admin": false, "owner": true}, // the tenant is suspended
 	} {
 		for caller, want := range offers {
 			if got := strings.Contains(w.get(path, caller).body, path+"/new"); got != want {
@@ -323,7 +323,7 @@ func TestTenantsTabsByRole(t *testing.T) {
 	}
 }
 
-// Rows beyond those that are counted are shown as such.
+// If a list has more rows than are counted, the page says so.
 func TestTenantHomeWithLongLists(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)

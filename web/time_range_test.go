@@ -37,7 +37,7 @@ func TestSpanOf(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %v, want %v", test.query, got, want)
 		}
-		// What the address of a span says is that span.
+		// The URL of a time range is parsed to the same time range.
 		if test.fault == "" {
 			u, err := url.Parse(s.Address("/overview", nil))
 			must(t, err)
@@ -49,7 +49,7 @@ func TestSpanOf(t *testing.T) {
 	}
 }
 
-// The links of a time range keep the rest of the address, and lead to each other.
+// The links of a time range keep the other query parameters and lead to each other.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)

@@ -11,11 +11,11 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// A tenant's people together have a bounded share of downloads and playgrounds;
-// others go on.
+// The members of a tenant together can use a bounded number of slots for downloads and
+// playgrounds. Others are not affected.
 func TestOneTenantDoesNotTakeANode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(cfg *config) { cfg.shell.Timeout = 3 * time.Second }) // so long it waits for a turn
+	w := newWorld(t, func(cfg *config) { cfg.shell.Timeout = 3 * time.Second }) // a request waits so long for a slot
 	acme, err := w.tenants.Tenant(t.Context(), "acme")
 	must(t, err)
 	for range admission.MaxSlotsEach {
@@ -43,7 +43,7 @@ func TestOneTenantDoesNotTakeANode(t *testing.T) {
 	}
 }
 
-// Pages that need much work wait for a slot. Every such page is in the test.
+// Pages that need much work wait for a slot. The test contains every such page.
 func TestHeavyPagesHaveTurns(t *testing.T) {
 	t.Parallel()
 	for _, r := range newWorld(t).shell.Table() {

@@ -52,7 +52,7 @@ import (
 	trafficpages "github.com/headgate/headgate/web/traffic"
 )
 
-// start is when every test's clock begins.
+// start is the time at which the clocks of all tests start.
 var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
 const password = "seven quiet herons at dusk"
@@ -94,11 +94,11 @@ type config struct {
 // acme and globex (suspended); an admin and a viewer of acme, and an admin of globex.
 type fixture struct {
 	database []byte
-	ids      map[string]string // of people and tenants by name
+	ids      map[string]string // of users and tenants, by name
 	cookies  map[string]string // by name
 }
 
-// folk are the people of the fixture: name, tenant, role.
+// folk are the users of the fixture: name, tenant, role.
 var folk = []struct {
 	name, tenant string
 	role         accounts.Role
@@ -137,7 +137,7 @@ func (w *world) open(ctx context.Context, path string) error {
 	return err
 }
 
-// populated makes the fixture's database once.
+// populated creates the database of the fixture once.
 var populated = sync.OnceValues(func() (fixture, error) {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "headgate-web-")
@@ -175,7 +175,7 @@ func (w *world) populate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// One refusal of acme, of a minute ago, that nothing else was counted of.
+	// One denial of acme a minute ago. Nothing else was counted for it.
 	if err := w.store.AddCounts(ctx, metrics.Batch{Node: "gone", Seq: 1, Refusals: []metrics.Refusal{{
 		ID: decision, At: start.Add(-time.Minute), Tenant: acme.Number, TenantSlug: "acme", Route: "(none)", Reason: enforcement.ReasonNoPolicy,
 		Method: "GET", Path: "/v1/nothing", Cost: 1, Node: "gone", Attributes: []enforcement.Attribute{{Name: "user", Value: "u0"}},
@@ -305,8 +305,8 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 		shell: web.Config{
 			Version: "v1.2.3", People: w.people, Tenants: w.tenants, Plans: w.plans, Refusals: w.refusals, Now: w.clock,
 			Changed:  func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
-			Timeout:  time.Minute, // of a busy machine
-			Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise
+			Timeout:  time.Minute, // enough for a busy machine
+			Stopping: stopped(),   // a stream sends the page once and ends; tests of streams set another context
 			Logger:   slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
 		},
 		signin: signin.Config{People: w.people, Tenants: w.tenants},
@@ -350,8 +350,8 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	return w
 }
 
-// answered stands for the API, which is not here: cmd/server holds its own answer
-// against the page.
+// answered replaces the API, which these tests do not have. cmd/server compares the API's
+// response with the page.
 func answered(d *enforcement.Decision) (status int, header http.Header) {
 	header = http.Header{}
 	if d.Allowed {
@@ -367,7 +367,7 @@ func answered(d *enforcement.Decision) (status int, header http.Header) {
 	return http.StatusForbidden, header
 }
 
-// freshLimiter makes the limiters of simulations.
+// freshLimiter returns a limiter for a simulation.
 func freshLimiter(now func() int64) (enforcement.Limiter, func(), error) {
 	return inprocess.New(inprocess.Config{Now: now}), func() {}, nil
 }
@@ -380,7 +380,7 @@ func (w *world) newID() (id [16]byte) {
 	return id
 }
 
-// publish makes a plan with one version, and puts a tenant on it.
+// publish creates a plan with one version and assigns it to a tenant.
 func (w *world) publish(slug string, d plans.Content, tenant string) {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -398,7 +398,7 @@ func (w *world) publish(slug string, d plans.Content, tenant string) {
 	must(w.t, w.watcher.Refresh(ctx))
 }
 
-// decide has the engine decide a tenant's requests, each as its own check.
+// decide decides requests of a tenant, each as its own check.
 func (w *world) decide(tenant string, checks ...enforcement.Check) []enforcement.Decision {
 	w.t.Helper()
 	subject, ok := w.watcher.Current().Subject(tenant)
@@ -420,14 +420,14 @@ func (w *world) flush() {
 	must(w.t, w.flusher.Flush(w.t.Context()))
 }
 
-// stopped is a node that ends its streams at once.
+// stopped returns the context of a node that stops, which ends its streams immediately.
 func stopped() context.Context {
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	return ctx
 }
 
-// locked lets several requests log.
+// locked allows several requests to write to the log at the same time.
 type locked struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -446,7 +446,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A reply is an answer, read.
+// A reply is a response with its body.
 type reply struct {
 	*httptest.ResponseRecorder
 	body string
@@ -511,7 +511,7 @@ func (w *world) once(made reply, by string) reply {
 	})
 }
 
-// cookie is the session's cookie that an answer sets; "" without one.
+// cookie returns the session cookie that a response sets, or "" if it sets none.
 func (r reply) cookie() string {
 	for _, c := range r.Result().Cookies() {
 		if strings.HasSuffix(c.Name, "headgate") {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A period in a zone with half hours, and on the days on which the clock is set: the address of
-// the period names its zone and leads to the same instants.
+// A time range in a time zone with half hours, and on the days on which the clock changes: the
+// URL of the time range names its zone and is parsed to the same times.
 func TestTimeRangeInZones(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
@@ -47,7 +47,7 @@ func TestTimeRangeInZones(t *testing.T) {
 		if u.Query().Get("tz") != test.zone || again.Preset != s.Preset || !again.From.Equal(s.From) || !again.To.Equal(s.To) {
 			t.Errorf("%s: its address %s is %v", test.query, u, again)
 		}
-		// The form of the page and the address without a zone lead to the same period.
+		// The form of the page and the URL without a zone lead to the same time range.
 		back, err := url.Parse(withoutZone(u.RequestURI(), now))
 		must(t, err)
 		utc := ParseTimeRange(back.Query(), now, time.UTC)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// get asks once, without the compression that http.Client adds.
+// get sends one GET request. It does not ask for compression, which http.Client does by
+// default.
 func get(t *testing.T, client *http.Client, url, key, accept string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

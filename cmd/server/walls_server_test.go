@@ -23,8 +23,8 @@ import (
 	"github.com/headgate/headgate/internal/testseed"
 )
 
-// collidingNames are values that become one where they are joined, folded,
-// composed, escaped, cut or read as a pattern. Two tenants use all of them.
+// collidingNames are values that can become equal if a program joins, folds, composes, escapes
+// or cuts them, or uses them as a pattern. Two tenants use all of them.
 var collidingNames = []string{
 	"a", "A", "b", "c", "a:b", "b:c", "a:", ":c", "a:b:c", "a|b", "a\tb", "a b", "1:a", "{a}", "{t}", "{", "}", "%61", "%7Ba%7D", "a%", "*", "a*", "?", "[a]",
 	"\u00e9", "e\u0301", "\u212b", "\u00c5", "A\u030a", "ß", "ss", "SS", "ı", "i", "I", "t", "t-a", "T-A", "nobody", "l1", "pair",
@@ -55,8 +55,8 @@ type overridden struct {
 	quota int
 }
 
-// walls is two tenants side by side: on the same plan, with slugs of which one
-// begins like the other, with the same names.
+// walls tests that two tenants do not affect each other. They have the same plan and the same
+// names, and the slug of one is the start of the slug of the other.
 type walls struct {
 	t       *testing.T
 	origins []string
@@ -85,7 +85,7 @@ func newWalls(t *testing.T, origins []string) *walls {
 	return w
 }
 
-// post makes something on the first node and takes its id.
+// post creates an object through the first node and stores its ID in id.
 func (w *walls) post(key, path, body string, id *string) {
 	w.t.Helper()
 	var made struct{ ID string }
@@ -123,7 +123,7 @@ func quoted(v any) string {
 	return string(text)
 }
 
-// step does one random thing as one of the tenants.
+// step does one random operation as one of the tenants.
 func (w *walls) step() {
 	w.t.Helper()
 	at := w.random.IntN(2)
@@ -146,7 +146,7 @@ func (w *walls) step() {
 	}
 }
 
-// check asks for one decision, and holds it against the model.
+// check sends a check and compares the decision with the model.
 func (w *walls) check(n *wallTenant) {
 	w.t.Helper()
 	cell, quota, attributes := [3]string{"pair", w.name(), w.name()}, pairQuota, map[string]string{}
@@ -195,7 +195,7 @@ func (w *walls) check(n *wallTenant) {
 	}
 }
 
-// deny puts a value on the deny list, or takes it off.
+// deny adds a value to the deny list, or removes it.
 func (w *walls) deny(n *wallTenant) {
 	w.t.Helper()
 	value := w.name()
@@ -240,7 +240,7 @@ func (w *walls) reset(n *wallTenant) {
 	w.settle()
 }
 
-// ownKey makes a key as the tenant, or ends one.
+// ownKey creates an API key with a key of the tenant, or revokes one.
 func (w *walls) ownKey(n *wallTenant) {
 	w.t.Helper()
 	path := w.origins[0] + "/v1/tenants/" + n.slug + "/keys"
@@ -338,7 +338,8 @@ func (w *walls) trespass(me, other *wallTenant) {
 	}
 }
 
-// audited counts a tenant's audit lines of an action, page by page.
+// audited returns the number of a tenant's audit entries with an action. It reads all pages of
+// the log.
 func (w *walls) audited(n *wallTenant, action string) (lines int) {
 	w.t.Helper()
 	path := "/v1/audit?limit=100&action=" + action
@@ -393,7 +394,7 @@ func (w *walls) agree(began time.Time) {
 	}
 }
 
-// operations is how many random things a test does.
+// operations returns the number of random operations of a test.
 func operations(t *testing.T, usual int) int {
 	t.Helper()
 	if text := os.Getenv("HEADGATE_TEST_OPERATIONS"); text != "" {
@@ -408,8 +409,8 @@ func operations(t *testing.T, usual int) int {
 
 const wallsPlan = `{"slug": "walls", "draft": {"name": "Walls", "policies": ` + wallPolicies + `}}`
 
-// Two tenants with colliding names, one node on SQLite with limits in the
-// process: nothing of one is seen, counted or changed by the other.
+// Two tenants have names that can be confused. On an embedded node with SQLite, no tenant can
+// see, count or change anything of the other.
 func TestWallsBetweenTenants(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -423,7 +424,7 @@ func TestWallsBetweenTenants(t *testing.T) {
 	w.agree(began)
 }
 
-// The same over two nodes on Postgres and Redis, with a look at what Redis holds.
+// The same with two nodes on Postgres and Redis. The test also checks the keys in Redis.
 func TestWallsBetweenTenantsInAFleet(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -443,8 +444,9 @@ func TestWallsBetweenTenantsInAFleet(t *testing.T) {
 // reservations.
 var ownKey = regexp.MustCompile(`^(format|\{..\}(m([0-9a-f]{32})?|S|d|dl|df?[0-9a-f-]{36}))$`)
 
-// lookIntoRedis holds the names of the counters against the model: one for each
-// cell that was charged, with the tenant's number in it and nothing of a value.
+// lookIntoRedis compares the names of the counters in Redis with the model. Each charged
+// counter has one key. Its name contains the number of the tenant, and no value of an
+// attribute.
 func (w *walls) lookIntoRedis(url, prefix string) {
 	w.t.Helper()
 	options, err := redis.ParseURL(url)

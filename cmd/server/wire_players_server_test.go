@@ -29,7 +29,8 @@ import (
 // A wirePlayer sends checks in order, with the key of a tenant, and returns what the wire says of the decisions.
 type wirePlayer func(t *testing.T, n wireNode, key string, script []wireCheck) []wireAnswer
 
-// A wireWay is a way to send checks. row is its row in the tables of docs/gateways.md.
+// A wireWay is one protocol with which the test sends checks. row is its row in the tables of
+// docs/gateways.md.
 type wireWay struct {
 	name, row string
 	wire      enforcement.Wire
