@@ -92,8 +92,9 @@ func shareAll(charges []Charge, d *Decision, taken, most int64) {
 	}
 }
 
-// startShare starts the local counter of a charge from the last known state of the shared
-// counter, which has the charge shared. The outage journal starts from the same state.
+// startShare sets the local counter to a share of the last known state of the shared counter.
+// local is the charge of the local counter, and shared that of the shared counter. The outage
+// journal starts from the same state.
 func (e *Engine) startShare(s *Subject, local, shared *Charge, nodes int) {
 	if seen, first := e.memory.Start(local, shared.Meter, nodes); first && e.outage != nil && shared.Meter.Algorithm != Concurrency {
 		e.outage.start(s, shared, seen)

@@ -42,7 +42,8 @@ type sentLimits struct {
 	made atomic.Pointer[[]*override]
 }
 
-// sent returns a sent limit, compiled for a rule with limits.
+// sent returns the compiled form of a limit that the caller sent. It replaces the limits of the
+// rule, which must have at least one.
 func (r *Rule) sent(l SentLimit) *override {
 	var known []*override
 	if made := r.sentLimits.made.Load(); made != nil {

@@ -1,18 +1,19 @@
-// Package web is the shell of the dashboard. The page groups in the packages
-// below it import it; it imports none of them. cmd/server passes the rows of each
-// group to Shell.Register.
+// Package web has the parts of the dashboard that all pages share: routing, sessions,
+// authorization, live updates and static files. Groups of pages are in the packages below it, such
+// as web/traffic. They import package web, and package web imports none of them. cmd/server passes
+// the routes of each group to Shell.Register.
 //
-// A request enters at the route table. serve.go sets headers, finds the session,
-// and checks the authorization table before it runs the handler of a group. The
-// handler reads the form, calls a service, and renders a component of views.
+// For each request, serve.go sets headers, finds the session, and checks the permission of the
+// visitor. Then it runs the handler of a page group. The handler reads the form, calls a service,
+// and renders a component of package views.
 //
-//	shell.go                          Config, Shell, pages and rendering
-//	routes.go                         rows of the route table, and the shell's own rows
+//	shell.go                          settings of the dashboard, and the frame of each page
+//	routes.go                         the route table
 //	serve.go                          what happens before each handler
 //	session.go                        the visitor of a request, and the session cookie
-//	cross_site_and_forms.go           protection against requests from other sites; reads forms
+//	cross_site_check_and_form_body.go rejects writes from other sites; reads forms
 //	errors.go                         the page of an error
-//	form_retry.go                     error messages of a form at their fields
+//	form_retry.go                     shows a form again, with errors at its fields
 //	navigation.go                     menus and themes
 //	tenant_pages.go                   what the pages of one tenant share
 //	time_range.go                     the time range that a page shows
@@ -22,6 +23,6 @@
 //	show_once.go                      secrets that are shown once
 //	assets.go                         static files
 //
-// Pages work without scripts. Each page has a strict Content-Security-Policy:
-// nothing inline, nothing from another host. The package never imports api.
+// Pages work without scripts. Each page has a strict Content-Security-Policy: no inline scripts
+// and styles, and nothing from another host. Package web must not import package api.
 package web

@@ -444,7 +444,7 @@ func (l *Limiter) readTime(ctx context.Context) error {
 	return nil
 }
 
-// format returns the value that names the format of keys and values.
+// format returns a text that identifies the format of the keys and values in Redis.
 func (c *Config) format() string {
 	return fmt.Sprintf("headgate format=%d tags=%d", formatVersion, c.Tags)
 }

@@ -53,7 +53,8 @@ func (c *call) adjust(s *span, now int64) {
 	}
 }
 
-// appendReservation appends the fields of a reservation to ARGV. repeats is span.repeats.
+// appendReservation appends the fields of a reservation to ARGV. repeats is the value of
+// span.repeats.
 func appendReservation(b []byte, v *enforcement.Reservation, repeats int) []byte {
 	b = binary.LittleEndian.AppendUint32(b, v.Version)
 	b = append(b, boolByte(v.Ends)|boolByte(v.Due)<<1)

@@ -14,7 +14,8 @@ import (
 type Config struct {
 	// Networks are private networks to which webhooks may be sent. Default: none.
 	Networks []netip.Prefix
-	// Mail says that this node sends e-mail. Member is that of SenderConfig.
+	// Mail is true if this node can send e-mail. Member is the same function as
+	// SenderConfig.Member.
 	Mail   bool
 	Member func(ctx context.Context, tenantID, address string) (bool, error)
 	// Messenger writes test messages.

@@ -1,10 +1,10 @@
 // Package demo fills a database with sample plans and tenants, a week of history and live traffic.
 // The demo uses a separate database.
 //
-//	service.go                   what the database says about its demo
+//	service.go                   the stored setting that marks a database as a demo
 //	sample_plans_and_tenants.go  the plans and the tenants, with their overrides, lists and blocks
 //	synthetic_users.go           which synthetic user sends which request at which time
-//	create_or_fill_gap.go        creates the demo, or adds the counts for the time in which it was stopped
+//	fill_database.go             creates the demo, or adds the counts for the time in which it was stopped
 //	history.go                   decides the requests of the past week with the real engine on a simulated clock
 //	quota_carryover.go           charges the usage of long windows at the end of the history to the live limiter
 //	traffic.go                   live traffic

@@ -306,8 +306,8 @@ func (r *run) joined(ctx context.Context, t *tenants.Tenant, before int64) (bool
 	return len(lines) == 0 || lines[0].Revision != t.PlanRevision, err
 }
 
-// readSums reads the counts of every tenant for the whole time range and stores them in the
-// members.
+// readSums reads the counts of every tenant for the whole time range. It stores them in r, in
+// the data of each tenant.
 func (r *run) readSums(ctx context.Context) error {
 	p := &r.preview
 	if len(r.members) == 0 || !p.To.After(p.From) {

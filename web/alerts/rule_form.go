@@ -46,7 +46,8 @@ func length(d time.Duration) string {
 	return enforcement.FormatWindow(d)
 }
 
-// readRule returns d with the values that the form of the rule's metric has.
+// readRule reads the form of a rule and returns d with its values. It reads only the fields
+// that the metric of the rule has.
 func readRule(f url.Values, v *views.AlertRuleForm, d alerts.Document) (alerts.Document, error) {
 	for i := range v.Fields {
 		v.Fields[i].Value = f.Get(v.Fields[i].Name)

@@ -145,7 +145,8 @@ func (w *pages) finishWithPasskey(c echo.Context, f url.Values) error {
 	return w.finished(c, in, f.Get("next"), err)
 }
 
-// finished begins the session, or shows the second step again with the error.
+// finished completes a sign-in: it sets the session cookie. If err is not nil, it shows the
+// second step again with the error.
 func (w *pages) finished(c echo.Context, in accounts.SignedIn, next string, err error) error {
 	if err == nil {
 		return w.beginSecond(c, in, next)

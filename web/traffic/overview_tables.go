@@ -197,8 +197,8 @@ func stamp(t time.Time, step time.Duration) string {
 	return t.Format("15:04")
 }
 
-// retryAfter returns the histogram of retry times: how many denied requests were told to wait
-// how long.
+// retryAfter returns the histogram of retry times: how many denied requests had a retry time in
+// each range.
 func (d *drawing) retryAfter() *views.Bars {
 	h := &d.o.RetryAfter
 	b := &views.Bars{

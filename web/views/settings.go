@@ -11,7 +11,8 @@ func (r RoleTable) columns() []Column {
 	return columns(append(append([]string{"Action"}, r.Roles...), "Operator key", "Tenant key")...)
 }
 
-// A RoleRow is one action. May has an element for each role.
+// A RoleRow is one action in the table of roles. May says for each role whether it may do the
+// action.
 type RoleRow struct {
 	Words, Action          string
 	May                    []bool

@@ -10,7 +10,7 @@ type System struct {
 	Unlimited []Fact
 }
 
-// A Fleet is the nodes. The stream updates it.
+// A Fleet is the list of nodes on the System page. Live updates replace it.
 type Fleet struct {
 	Headline string // "3 nodes, all healthy, one version, revision 118"
 	Tone     string // "good", "warn", "bad"
