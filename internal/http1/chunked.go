@@ -142,7 +142,8 @@ type chunks struct {
 
 var errChunk = errors.New("malformed chunked body")
 
-// maxOverhead is the maximum of chunks.overhead. net/http has the same maximum.
+// maxOverhead is the maximum number of bytes in chunk sizes and trailers that chunks.overhead counts.
+// net/http has the same maximum.
 const maxOverhead = 16 << 10
 
 // Read reads data of the body, without the chunk sizes.

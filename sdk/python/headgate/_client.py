@@ -46,7 +46,7 @@ class Hooks:
     ) -> None:
         #: Called after each check, with the seconds that it took, and for each item of a batch.
         self.decided = decided
-        #: Called when a call has failed for good.
+        #: Called when a call has failed and is not retried.
         self.failed = failed
         #: Called before each retry, with the seconds until the retry.
         self.retrying = retrying

@@ -113,7 +113,7 @@ class Decision:
     replayed: bool = False
     #: The time until which a check with refundable can be refunded, in RFC 3339. None: there is nothing to refund.
     refundable_until: Optional[str] = None
-    #: The units that a request with take_up_to took. The cost of each limit is its share. None: another mode.
+    #: The units that were charged for a request with take_up_to. The cost of each limit is its part. None: another mode.
     taken: Optional[int] = None
     #: The lease that holds the places of the request on concurrency limits. None: there is none.
     lease: Optional[DecisionLease] = None

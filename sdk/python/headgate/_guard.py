@@ -61,7 +61,7 @@ class Guard(Generic[R]):
 
 
 def problem_of(decision: AnyDecision) -> Dict[str, Any]:
-    """Return the RFC 9457 problem for a denied request. It has nothing of the tenant's plan."""
+    """Return the RFC 9457 problem for a denied request. It contains nothing about the tenant's plan."""
     problem: Dict[str, Any] = {"type": "about:blank", "title": HTTPStatus(decision.status).phrase, "status": decision.status}
     if not isinstance(decision, Denial):
         return problem

@@ -21,7 +21,7 @@ __all__ = ["Denied", "HeadgateMiddleware", "install", "limit"]
 
 
 class Denied(Exception):
-    """A dependency denied the request. install has its handler."""
+    """The dependency limit denied the request. install adds the handler of this error."""
 
     def __init__(self, decision: AnyDecision) -> None:
         super().__init__(f"denied: {decision.status}")
@@ -29,7 +29,7 @@ class Denied(Exception):
 
 
 def install(app: fastapi.FastAPI) -> None:
-    """Let app answer requests that limit denies."""
+    """Add the handler that answers the requests which the dependency limit denied."""
 
     @app.exception_handler(Denied)
     async def answer(_: fastapi.Request, error: Denied) -> fastapi.Response:

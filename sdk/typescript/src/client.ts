@@ -35,14 +35,14 @@ export interface CheckRequest {
   lease?: CheckLease;
 }
 
-/** What decides if Headgate does not. */
+/** How a request is decided if no usable answer comes from Headgate. */
 export type OnUnreachable = "open" | "closed" | ((request: CheckRequest, error: HeadgateError) => boolean | Promise<boolean>);
 
 /** Functions for logs and metrics. An error in them fails no request. */
 export interface Hooks {
   /** Called after each check, and for each item of a batch. */
   decided?: (request: CheckRequest, decision: Decision, elapsedMs: number) => void;
-  /** Called when a call has failed for good. */
+  /** Called when a call has failed and is not retried. */
   failed?: (error: HeadgateError) => void;
   /** Called before each retry. */
   retrying?: (error: HeadgateError, waitMs: number) => void;
@@ -56,9 +56,9 @@ export interface ClientOptions {
   /** Bounds each check, its retries included. Default: 250. */
   timeoutMs?: number;
   /**
-   * What decides if Headgate does not. A request that Headgate rejects with 4xx (except 401, 408
-   * and 429) is denied even with `open`, so that a client cannot choose contents that pass
-   * unchecked. Default: `open`.
+   * How a request is decided if no usable answer comes from Headgate. A request that Headgate
+   * rejects with 4xx (except 401, 408 and 429) is denied even with `open`, so that a client cannot
+   * choose contents that pass unchecked. Default: `open`.
    */
   onUnreachable?: OnUnreachable;
   /** Retries of a call that charged nothing: the connection failed, or 503 with Retry-After. Default: 2. */

@@ -24,7 +24,7 @@ interface Decided extends Base {
   degraded: boolean;
   /** The first decision of the `idempotencyKey`; nothing was charged again. Absent otherwise. */
   replayed?: true;
-  /** The units that a request with `take_up_to` took. The `cost` of each limit is its share. Absent in other modes. */
+  /** The units that were charged for a request with `take_up_to`. The `cost` of each limit is its part. Absent in other modes. */
   taken?: number;
   /** The time until which a check with `refundable` can be refunded, in RFC 3339. Absent: there is nothing to refund. */
   refundable_until?: string;

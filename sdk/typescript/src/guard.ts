@@ -35,7 +35,7 @@ export async function guard<R>(options: GuardOptions<R>, request: R, method: str
   return { ...decision, headers: {}, allowed: true } as Decision;
 }
 
-/** The RFC 9457 problem for a denied request. It has nothing of the tenant's plan. */
+/** The RFC 9457 problem for a denied request. It contains nothing about the tenant's plan. */
 export function problemOf(decision: Decision): Record<string, unknown> {
   const titles: Record<number, string> = { 403: "Forbidden", 429: "Too Many Requests", 503: "Service Unavailable" };
   const problem: Record<string, unknown> = { type: "about:blank", title: titles[decision.status] ?? "Denied", status: decision.status };
