@@ -74,8 +74,9 @@ func (n *node) saveSnapshots(work context.Context, tasks *errgroup.Group, s *ser
 }
 
 // standBy serves checks from the saved snapshot while the database is unavailable at the start.
-// Counts of decisions in this time appear only in /metrics.
-func (n *node) standBy(work context.Context, tasks *errgroup.Group, s *serveCommand, g *gate, log *slog.Logger) {
+// Counts of decisions in this time appear only in /metrics. standing ends when the database is
+// open.
+func (n *node) standBy(work, standing context.Context, tasks *errgroup.Group, s *serveCommand, g *gate, log *slog.Logger) {
 	if !s.keepsSnapshot() {
 		return
 	}
@@ -86,11 +87,15 @@ func (n *node) standBy(work context.Context, tasks *errgroup.Group, s *serveComm
 		}
 		return
 	}
-	world, report := snapshot.Compile(nil, saved.Changes, snapshot.Options{Full: true, Now: time.Now})
+	first, report := snapshot.Compile(nil, saved.Changes, snapshot.Options{Full: true, Now: time.Now})
 	if report.Held != nil {
 		log.Error("the snapshot on disk cannot be used", "setting", settingName("snapshot-file"), "error", report.Held)
 		return
 	}
+	world := &savedWorld{limiter: n.shared, saved: saved.At, log: log}
+	world.current.Store(first)
+	world.refresh(standing) // before the first check
+	tasks.Go(func() error { return world.run(standing) })
 	headers, err := api.ParseHeaders(s.Headers)
 	if err != nil {
 		return // validate has checked the setting
@@ -101,9 +106,9 @@ func (n *node) standBy(work context.Context, tasks *errgroup.Group, s *serveComm
 		Admission: n.admissionState, Connections: n.connectionState,
 		DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
 		Snapshot: func() metrics.SnapshotState {
-			counts := world.Counts()
+			counts := first.Counts()
 			return metrics.SnapshotState{
-				Loaded: true, FromDisk: true, Revision: world.Revision(), Age: time.Since(saved.At), Problems: world.ProblemCount(),
+				Loaded: true, FromDisk: true, Revision: first.Revision(), Age: time.Since(saved.At), Problems: first.ProblemCount(),
 				Tenants: counts.Tenants, Keys: counts.Keys, Plans: counts.Plans, Planless: counts.Planless,
 			}
 		},
@@ -113,15 +118,15 @@ func (n *node) standBy(work context.Context, tasks *errgroup.Group, s *serveComm
 	n.runEngine(work, tasks, engine)
 	ip := clientIP(s.TrustedProxies, log)
 	cfg := api.Config{
-		Snapshot: func() *snapshot.Snapshot { return world }, Decider: engine, Admission: n.admission,
+		Snapshot: world.current.Load, Decider: engine, Admission: n.admission,
 		Version: version, BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL,
 		ClientAddress: clientAddress(ip), ClientIP: ip, TrustedProxy: trustedProxy(s.TrustedProxies), Logger: log,
 		Ready: func(context.Context) api.Readiness {
 			r := api.Readiness{
 				Checks:   []api.ReadyCheck{{Name: "snapshot", OK: true}, {Name: "draining", OK: !g.draining.Load()}},
-				Revision: world.Revision(), Age: time.Since(saved.At),
+				Revision: first.Revision(), Age: time.Since(saved.At),
 				Warnings: []string{"the database has been away since the start: checks are answered from the snapshot on disk of " +
-					saved.At.UTC().Format(time.RFC3339) + ", edits and pages are refused"},
+					saved.At.UTC().Format(time.RFC3339) + ", edits and pages are refused; " + world.warning()},
 			}
 			n.warnOfRedis(&r)
 			return r
@@ -148,6 +153,6 @@ func (n *node) standBy(work context.Context, tasks *errgroup.Group, s *serveComm
 		}
 	})))
 	log.Warn("serving checks from the snapshot on disk", "addr", s.listensAt.String(),
-		"revision", world.Revision(), "saved", saved.At.UTC().Format(time.RFC3339),
-		"problems", world.ProblemCount())
+		"revision", first.Revision(), "saved", saved.At.UTC().Format(time.RFC3339),
+		"problems", first.ProblemCount())
 }

@@ -125,7 +125,10 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	if n.metricsListener != nil {
 		n.serveMetrics(work, tasks, log)
 	}
-	if n.store, err = s.openDatabase(ctx, log, func() { n.standBy(work, tasks, s, g, log) }); err != nil {
+	standing, opened := context.WithCancel(work)
+	n.store, err = s.openDatabase(ctx, log, func() { n.standBy(work, standing, tasks, s, g, log) })
+	opened()
+	if err != nil {
 		return nil, err
 	}
 	n.closers = append(n.closers, n.store)
@@ -143,11 +146,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.keepPeople(work, tasks, log)
 	operators, err := n.tenants.OperatorKeys(ctx, tenants.Filter{Limit: 1})
 	n.keyless = err == nil && len(operators) == 0 && s.BootstrapKey == "" // it only controls a hint, so an error means false
-	n.watcher = snapshot.NewWatcher(timed{n.store, &n.polls}, snapshot.Config{Logger: log})
-	tasks.Go(func() error { return n.watcher.Run(work) })
-	if n.shared != nil {
-		tasks.Go(func() error { return n.noteLosses(work, log) })
-	}
+	n.startWatcher(work, tasks, log)
 	if err := n.watcher.WaitFor(ctx, 0); err != nil {
 		return nil, fmt.Errorf("load tenants and plans: %w", err)
 	}
@@ -186,6 +185,28 @@ func (n *node) abandon(ctx context.Context) error {
 	}
 	n.wires.close()
 	return errors.Join(n.tracer.Shutdown(ctx), n.close())
+}
+
+// startWatcher starts the tasks that keep the snapshot up to date. With Redis, they also share
+// revocations of keys and note lost data.
+func (n *node) startWatcher(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
+	var source snapshot.Source = timed{n.store, &n.polls}
+	if n.shared == nil {
+		n.watcher = snapshot.NewWatcher(source, snapshot.Config{Logger: log})
+		tasks.Go(func() error { return n.watcher.Run(work) })
+		return
+	}
+	revoked := newRevokedKeys(n.shared, log)
+	n.watcher = snapshot.NewWatcher(revocationSource{source, revoked}, snapshot.Config{Logger: log})
+	tasks.Go(func() error { return n.watcher.Run(work) })
+	tasks.Go(func() error { return n.noteLosses(work, log) })
+	tasks.Go(func() error {
+		if err := n.watcher.WaitFor(work, 0); err != nil {
+			return nil // the node stops, or wire reports the error
+		}
+		return revoked.publish(work)
+	})
+	tasks.Go(func() error { return n.watchRevoked(work, log) })
 }
 
 // count starts the tasks that count decisions on a serving node:

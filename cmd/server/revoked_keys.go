@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/enforcement/redis"
+	"github.com/headgate/headgate/internal/retry"
+	"github.com/headgate/headgate/internal/snapshot"
+)
+
+// A revocationSource is a snapshot.Source that also notes which keys the changes revoke.
+type revocationSource struct {
+	snapshot.Source
+	list *revokedKeys
+}
+
+// Changes returns the changes of the Source and notes the keys that they revoke.
+func (r revocationSource) Changes(ctx context.Context, since int64) (snapshot.Changes, error) {
+	changes, err := r.Source.Changes(ctx, since)
+	if err == nil {
+		r.list.note(&changes, time.Now())
+	}
+	return changes, err
+}
+
+// revokedKeys copies the revocations of API keys from the database to Redis, so that a node that
+// cannot read the database learns of them: one that started from its snapshot on disk, and one whose
+// snapshot is stale.
+type revokedKeys struct {
+	limiter *redis.Limiter
+	log     *slog.Logger
+	changed chan struct{} // receives an element when fresh is no longer empty; has room for one
+
+	mu    sync.Mutex
+	ends  map[string]time.Time // the revocations of the last redis.RevokedKept, by key ID
+	fresh map[string]time.Time // those of ends that are not in Redis yet
+}
+
+func newRevokedKeys(limiter *redis.Limiter, log *slog.Logger) *revokedKeys {
+	return &revokedKeys{
+		limiter: limiter, log: log, changed: make(chan struct{}, 1),
+		ends: map[string]time.Time{}, fresh: map[string]time.Time{},
+	}
+}
+
+// note records the keys that changes revoke.
+func (r *revokedKeys) note(changes *snapshot.Changes, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	oldest := now.Add(-redis.RevokedKept)
+	maps.DeleteFunc(r.ends, func(_ string, at time.Time) bool { return at.Before(oldest) })
+	add := func(id string, at time.Time) {
+		if known, ok := r.ends[id]; at.Before(oldest) || ok && !at.Before(known) {
+			return
+		}
+		r.ends[id], r.fresh[id] = at, at
+	}
+	for i := range changes.Keys {
+		if k := &changes.Keys[i]; !k.RevokedAt.IsZero() {
+			add(k.ID, k.RevokedAt)
+		}
+	}
+	for _, t := range changes.Removed {
+		if t.Kind == "key" || t.Kind == "operator_key" {
+			add(t.ID, now) // the key's tenant was deleted
+		}
+	}
+	if len(r.fresh) > 0 {
+		select {
+		case r.changed <- struct{}{}:
+		default: // publish has a token
+		}
+	}
+}
+
+// take returns the revocations to publish, and removes them from fresh: all of them, or the fresh
+// ones.
+func (r *revokedKeys) take(all bool) map[string]time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sent := r.fresh
+	if all {
+		sent = maps.Clone(r.ends)
+	}
+	r.fresh = map[string]time.Time{}
+	return sent
+}
+
+const (
+	revokedEvery   = time.Second
+	revokedTimeout = time.Second
+	// revokedAll is the interval at which a node publishes all revocations again. The list in Redis
+	// lives longer than that.
+	revokedAll = time.Hour
+)
+
+// publish writes revocations to Redis until ctx ends: at once after an edit, and all of them after
+// the start, after Redis has lost data, and each hour. If Redis refuses them, publish tries again.
+func (r *revokedKeys) publish(ctx context.Context) error {
+	all, failed := true, false
+	var epoch string // of the data in Redis to which all revocations were written
+	var due time.Time
+	for ctx.Err() == nil {
+		now := r.limiter.Status().Epoch
+		all = all || now != epoch || time.Now().After(due)
+		if sent := r.take(all); all || len(sent) > 0 {
+			writing, cancel := context.WithTimeout(ctx, revokedTimeout)
+			err := r.limiter.AddRevoked(writing, sent, all)
+			cancel()
+			if err != nil && !failed {
+				r.log.Warn("the list of revoked keys cannot be written to Redis; trying again", "error", err)
+			}
+			if err == nil && all {
+				epoch, due = now, time.Now().Add(retry.Jitter(revokedAll))
+			}
+			all, failed = err != nil, err != nil
+		}
+		r.wait(ctx)
+	}
+	return nil
+}
+
+// wait waits until there is a fresh revocation, or for revokedEvery.
+func (r *revokedKeys) wait(ctx context.Context) {
+	pause := time.NewTimer(retry.Jitter(revokedEvery))
+	defer pause.Stop()
+	select {
+	case <-r.changed:
+	case <-pause.C:
+	case <-ctx.Done():
+	}
+}
+
+// watchRevoked applies the list of revoked keys in Redis to the snapshot while the database is
+// unavailable.
+func (n *node) watchRevoked(ctx context.Context, log *slog.Logger) error {
+	for retry.Wait(ctx, retry.Jitter(revokedEvery)) == nil {
+		if n.watcher.Status().Err == nil {
+			continue
+		}
+		reading, cancel := context.WithTimeout(ctx, revokedTimeout)
+		found, err := n.shared.Revoked(reading)
+		cancel()
+		if err != nil {
+			continue // the status of Redis says why
+		}
+		if revoked := n.watcher.Revoke(ctx, found.Ends); revoked > 0 {
+			logRevoked(log, revoked)
+		}
+	}
+	return nil
+}
+
+func logRevoked(log *slog.Logger, revoked int) {
+	log.Warn("the database is away; keys that other nodes report as revoked are rejected", "keys", revoked)
+}
+
+// A savedWorld is the snapshot on disk that a node serves without a database. It ends keys that the
+// list in Redis reports as revoked.
+type savedWorld struct {
+	limiter *redis.Limiter // nil without Redis
+	saved   time.Time
+	log     *slog.Logger
+	current atomic.Pointer[snapshot.Snapshot]
+	known   atomic.Bool // Redis has a list that is complete since the file was saved
+}
+
+// refresh reads the list in Redis once.
+func (w *savedWorld) refresh(ctx context.Context) {
+	if w.limiter == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, revokedTimeout)
+	defer cancel()
+	found, err := w.limiter.Revoked(ctx)
+	if err != nil {
+		return // the status of Redis says why; the next call may succeed
+	}
+	w.known.Store(!found.Since.IsZero() && !found.Since.After(w.saved))
+	next, revoked := w.current.Load().Revoke(found.Ends)
+	w.current.Store(next)
+	if revoked > 0 {
+		logRevoked(w.log, revoked)
+	}
+}
+
+// run calls refresh until ctx ends.
+func (w *savedWorld) run(ctx context.Context) error {
+	if w.limiter == nil {
+		return nil
+	}
+	for retry.Wait(ctx, retry.Jitter(revokedEvery)) == nil {
+		w.refresh(ctx)
+	}
+	return nil
+}
+
+// warning says what is known about keys that were revoked after the file was saved.
+func (w *savedWorld) warning() string {
+	if w.known.Load() {
+		return "keys that were revoked since then are rejected, as other nodes report them in Redis"
+	}
+	return fmt.Sprintf("a key that was revoked after %s may be accepted: no other node has reported since then in Redis which keys are revoked",
+		w.saved.UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,54 @@
+package snapshot
+
+import (
+	"context"
+	"time"
+)
+
+// Revoke returns a snapshot of the same revision in which keys end at the given times, by key ID. A
+// key that ends earlier keeps its end, and IDs that the snapshot does not have are ignored. If no
+// key changes, Revoke returns s.
+func (s *Snapshot) Revoke(ends map[string]time.Time) (next *Snapshot, revoked int) {
+	var b *builder
+	for id, at := range ends {
+		ref, ok := s.keyIDs.Get(id)
+		if !ok {
+			continue
+		}
+		k, ok := s.keys.Get(ref.hash)
+		if !ok || k.ID != id || k.RevokedAt != 0 && k.RevokedAt <= micros(at) {
+			continue
+		}
+		if b == nil {
+			b = newBuilder(s, Changes{Revision: s.revision}, Options{Now: s.now})
+		}
+		ended := *k
+		ended.RevokedAt = micros(at)
+		b.putKey(ref.hash, ended, k.Subject)
+		revoked++
+	}
+	if b == nil {
+		return s, 0
+	}
+	b.finish()
+	return &b.Snapshot, revoked
+}
+
+// Revoke ends keys of the current snapshot; see [Snapshot.Revoke]. It is for a node whose source is
+// unavailable: the next changes that the source returns contain the same revocations. It returns
+// the number of keys that changed.
+func (w *Watcher) Revoke(ctx context.Context, ends map[string]time.Time) (revoked int) {
+	select {
+	case w.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0
+	}
+	defer func() { <-w.turn }()
+	current := w.current.Load()
+	if current == nil {
+		return 0
+	}
+	next, revoked := current.Revoke(ends)
+	w.current.Store(next)
+	return revoked
+}
