@@ -44,7 +44,7 @@ secret:
 // cases are the values that every test of rendered objects uses.
 var cases = map[string]string{
 	"defaults":        created,
-	"existing secret": "secret: {existingSecret: mine}\n",
+	"existing secret": "secret: {existingSecret: mine}\nmigration: {existingSecret: owner}\n",
 	"one node": `
 replicaCount: 1
 secret: {databaseURL: "postgres://headgate@127.0.0.1:1/headgate"}
@@ -374,7 +374,7 @@ func secretValue(t *testing.T, o objects, ref *corev1.SecretKeySelector) string 
 			return value
 		}
 	}
-	if ref.Name != "mine" {
+	if ref.Name != "mine" && ref.Name != "owner" {
 		t.Errorf("there is no Secret %s", ref.Name)
 	}
 	return map[string]string{
@@ -523,6 +523,9 @@ func TestTheMigrationIsAHook(t *testing.T) {
 			}
 			for _, e := range c.Env {
 				secretValue(t, o, e.ValueFrom.SecretKeyRef)
+				if got := e.ValueFrom.SecretKeyRef.Name; len(o.secrets) == 0 && got != "owner" {
+					t.Errorf("the migration uses the Secret %s, and not that of the owner", got)
+				}
 				for _, s := range o.secrets {
 					if s.Name == e.ValueFrom.SecretKeyRef.Name && s.Annotations["helm.sh/hook"] != j.Annotations["helm.sh/hook"] {
 						t.Errorf("the Secret %s does not exist before the installation", s.Name)

@@ -22,6 +22,7 @@ const (
 	faultBusy                   // a lock or a timeout: a later attempt may succeed
 	faultReadOnly               // the database is read-only
 	faultFull                   // the disk is full
+	faultForbidden              // the role of the database lacks a privilege
 	faultUnique                 // a unique value already exists
 	faultReference              // a referenced row does not exist, or a row is still referenced
 	faultCheck                  // the schema rejects a value

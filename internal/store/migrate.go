@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/database"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
 
 	"github.com/headgate/headgate/migrations"
@@ -78,7 +79,25 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if m.Version > m.Latest {
 		return m.Err()
 	}
-	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Up() })
+	err = s.migrate(ctx, func(m *migrate.Migrate) error { return m.Up() })
+	if f, _ := s.engine.fault(driverError(err)); f == faultForbidden {
+		return fmt.Errorf("the database schema is at version %d, this headgate needs %d, and the role of the database url may not change it: "+
+			"run `headgate migrate up` with the url of the role that owns the tables: %w", m.Version, m.Latest, err)
+	}
+	return err
+}
+
+// driverError returns the error of the driver in an error of golang-migrate, which does not wrap it.
+func driverError(err error) error {
+	var value database.Error
+	var pointer *database.Error
+	switch {
+	case errors.As(err, &value):
+		return value.OrigErr
+	case errors.As(err, &pointer):
+		return pointer.OrigErr
+	}
+	return err
 }
 
 // MigrateDown reverts the newest migrations, as many as steps says, and so deletes the data in

@@ -198,6 +198,7 @@ var sqlStates = map[string]fault{
 	"55P03": faultBusy,      // lock not available
 	"57014": faultBusy,      // canceled: statement time-out
 	"25006": faultReadOnly,  // read-only transaction: a standby
+	"42501": faultForbidden, // insufficient privilege
 	"25P03": faultAway,      // idle in transaction
 	"23505": faultUnique,    // unique violation
 	"23503": faultReference, // foreign key violation

@@ -7,12 +7,14 @@ import (
 	"database/sql"
 	"errors"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/headgate/headgate/internal/audit"
@@ -36,17 +38,110 @@ var template = servertest.NewTemplate(func(ctx context.Context, url string) erro
 	return s.Close()
 })
 
+// The suite runs as the role with which nodes serve, with the rights of
+// deploy/postgres/serving-role.sql. The owner of the tables only migrates.
 func TestConformancePostgres(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Fixture {
-		url := template.Clone(t)
+		url := servingTemplate.Clone(t)
 		clock := storetest.NewClock()
-		c := store.Config{URL: url, Now: clock.Now}
+		c := store.Config{URL: asServingRole(t, url), Now: clock.Now}
 		return storetest.Fixture{
 			Store: open(t, c), Other: open(t, c), Clock: clock, Exec: execOn(past(t, "pgx", url)),
 			Unguard: []string{`DROP TRIGGER audit_log_only_added ON audit_log`},
 		}
 	})
+}
+
+// addServingRole makes the role hg_serve in the cluster of a database, and applies
+// deploy/postgres/serving-role.sql as the owner of the tables.
+func addServingRole(ctx context.Context, address string) error {
+	rights, err := os.ReadFile("../../deploy/postgres/serving-role.sql")
+	if err != nil {
+		return err
+	}
+	owner, err := sql.Open("pgx", address)
+	if err != nil {
+		return err
+	}
+	defer owner.Close()
+	_, err = owner.ExecContext(ctx, `
+		DO $$ BEGIN
+			CREATE ROLE hg_serve LOGIN PASSWORD 'secret';
+		EXCEPTION WHEN duplicate_object OR unique_violation THEN -- another test made it
+		END $$`)
+	if err == nil {
+		_, err = owner.ExecContext(ctx, string(rights))
+	}
+	return err
+}
+
+// servingTemplate is a migrated database with the rights of deploy/postgres/serving-role.sql.
+var servingTemplate = servertest.NewTemplate(func(ctx context.Context, url string) error {
+	s, err := store.Open(ctx, store.Config{URL: url, Timeout: patient})
+	if err != nil {
+		return err
+	}
+	if err := s.Migrate(ctx); err != nil {
+		return err
+	}
+	if err := addServingRole(ctx, url); err != nil {
+		return err
+	}
+	return s.Close()
+})
+
+// asServingRole returns the URL of the role with which nodes serve.
+func asServingRole(t testing.TB, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("hg_serve", "secret")
+	return u.String()
+}
+
+// The serving role can neither change the audit log nor the schema, also without the triggers. It
+// has the rights for tables of later migrations.
+func TestServingRole(t *testing.T) {
+	t.Parallel()
+	address := servingTemplate.Clone(t)
+	owner, role := past(t, "pgx", address), past(t, "pgx", asServingRole(t, address))
+	for _, statement := range []string{
+		`DROP TRIGGER audit_log_only_added ON audit_log`, `DROP TRIGGER audit_log_not_truncated ON audit_log`,
+		`CREATE TABLE of_a_later_migration (id TEXT)`,
+	} {
+		if _, err := owner.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	for _, statement := range []string{
+		`UPDATE audit_log SET action = 'x'`, `DELETE FROM audit_log`, `TRUNCATE audit_log`, `DROP TABLE audit_log`,
+		`SELECT * FROM audit_log FOR UPDATE`, `DELETE FROM tombstones`, `UPDATE plan_versions SET number = 1`,
+		`UPDATE schema_migrations SET version = 1`, `CREATE TABLE x (id TEXT)`, `ALTER TABLE tenants ADD x TEXT`,
+		`CREATE FUNCTION x() RETURNS int LANGUAGE sql AS 'SELECT 1'`, `CREATE ROLE x`, `TRUNCATE tenants`,
+	} {
+		_, err := role.Exec(statement)
+		if refused := new(pgconn.PgError); !errors.As(err, &refused) || refused.Code != "42501" {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+	if _, err := role.Exec(`INSERT INTO of_a_later_migration VALUES ('x')`); err != nil {
+		t.Error(err)
+	}
+
+	s := open(t, store.Config{URL: asServingRole(t, address)})
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Errorf("with a current schema: %v", err)
+	}
+	if err := open(t, store.Config{URL: address}).MigrateDown(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Migrate(t.Context())
+	if err == nil || problem.Is(err, problem.Unavailable) || !strings.Contains(err.Error(), "headgate migrate up") {
+		t.Errorf("with an older schema: %v", err)
+	}
 }
 
 // New connections, also the one that listens, have the current user and password, so that
