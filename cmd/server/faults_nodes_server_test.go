@@ -325,6 +325,7 @@ func backupWhileRunning(t *testing.T) (row faultRow) {
 // clockFaults has the scenarios F-C of section 5.3 of the design.
 var clockFaults = []faultScenario{
 	{goal: "F-C1", fault: "the clock of Redis steps by ±500 ms, ±1 h, ±1 day (windows of 1 h)", run: redisClock},
+	{goal: "F-C2", fault: "the clocks of two of three nodes are 10 min ahead and 10 min behind", run: nodeClocks},
 }
 
 // clockShim is a C library that shifts the wall clock of one process. It reads the shift in

@@ -128,7 +128,7 @@ func (f *faultTable) write(page string) error {
 	maps.Copy(rows, f.rows)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n%s\n\n| %s |\n|%s\n", faultsBegin, f.machine(), strings.Join(faultHead, " | "), strings.Repeat("---|", len(faultHead)))
-	for _, s := range slices.Concat(redisFaults, controlFaults, nodeFaults, clockFaults) {
+	for _, s := range slices.Concat(redisFaults, controlFaults, nodeFaults, clockFaults, timeFaults) {
 		if row, ok := rows[s.goal]; ok {
 			b.WriteString(row + "\n")
 		}

@@ -139,7 +139,7 @@ func (m *faultMeasure) miss(format string, args ...any) {
 
 func TestFaults(t *testing.T) {
 	table := newFaultTable(t)
-	for _, s := range slices.Concat(redisFaults, controlFaults, nodeFaults, clockFaults) {
+	for _, s := range slices.Concat(redisFaults, controlFaults, nodeFaults, clockFaults, timeFaults) {
 		t.Run(s.goal, func(t *testing.T) {
 			if !s.short && !fullFaults {
 				t.Skip("a scenario of the full run: make test-faults")
