@@ -213,7 +213,7 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 	if used, most := status.UsedMemory, status.MaxMemory; most > 0 && used >= most*8/10 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("Redis uses %d%% of its maxmemory: when it is full, it refuses writes", used*100/most))
 	}
-	for _, k := range n.keys() {
+	for _, k := range n.keys(mostKeysShown) {
 		if k.Full || k.Live >= k.Max*8/10 {
 			r.Warnings = append(r.Warnings, fmt.Sprintf(
 				"tenant %s has about %d of the %d counters in Redis that it may have; above them, new keys share one counter for each limit",

@@ -67,7 +67,7 @@ func (a *account) report(context.Context) nodes.Node {
 			Mismatches: status.Mismatches, BreakerOpened: status.BreakerOpened, RoundTrips: a.trips.Lap(),
 		}
 		n.Redis.UsedMemory, n.Redis.MaxMemory = status.UsedMemory, status.MaxMemory
-		for _, k := range a.keys() {
+		for _, k := range a.keys(mostKeysShown) {
 			n.Redis.Keys = append(n.Redis.Keys, nodes.TenantKeys(k))
 		}
 		if !status.Loss.At.IsZero() {

@@ -21,15 +21,19 @@ func (n *node) redisState() func() metrics.RedisState {
 		return metrics.RedisState{
 			Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches,
 			Calls: status.Calls, Recalled: status.Recalled, Losses: status.Losses,
-			UsedMemory: status.UsedMemory, MaxMemory: status.MaxMemory, Keys: n.keys(),
+			UsedMemory: status.UsedMemory, MaxMemory: status.MaxMemory, Keys: n.keys(metrics.MostTenantKeys),
 			Refusing: metrics.Refusing{Since: status.Refusal.Since, Code: status.Refusal.Code},
 		}
 	}
 }
 
-// keys returns the tenants that are closest to their maximum number of counters in Redis. Each
-// element has the number of counters and the maximum.
-func (n *node) keys() (list []metrics.TenantKeys) {
+// mostKeysShown is the largest number of tenants that readiness and the System page compare with their maximum
+// number of counters.
+const mostKeysShown = 20
+
+// keys returns the tenants that are closest to their maximum number of counters in Redis, at most as many as
+// most says. Each element has the number of counters and the maximum.
+func (n *node) keys(most int) (list []metrics.TenantKeys) {
 	if n.watcher == nil { // the node runs from the snapshot on disk
 		return nil
 	}
@@ -37,7 +41,7 @@ func (n *node) keys() (list []metrics.TenantKeys) {
 	if world == nil {
 		return nil
 	}
-	for _, k := range n.shared.Tenants() {
+	for _, k := range n.shared.Tenants(most) {
 		if s, ok := world.SubjectByNumber(k.Tenant); ok {
 			list = append(list, metrics.TenantKeys{Tenant: s.Tenant, Live: k.Live, Max: k.Bound, Full: k.Full})
 		}

@@ -19,15 +19,14 @@ import (
 )
 
 const (
-	liveParts   = 8       // the life of a key is divided into this number of time intervals
-	leastPart   = 1 << 20 // least length of an interval, in microseconds
-	pushAfter   = 256     // a limit is reported to Redis after this number of changes
-	mostPushed  = 128     // largest number of limits in one report to Redis
-	fullFor     = 5 * time.Second
-	nearlyFull  = 0.8 // share of a tenant's bound above which each round reports to Redis
-	askEvery    = 5 * time.Second
-	mostSwept   = 1000
-	mostTenants = 20 // that Tenants returns
+	liveParts  = 8       // the life of a key is divided into this number of time intervals
+	leastPart  = 1 << 20 // least length of an interval, in microseconds
+	pushAfter  = 256     // a limit is reported to Redis after this number of changes
+	mostPushed = 128     // largest number of limits in one report to Redis
+	fullFor    = 5 * time.Second
+	nearlyFull = 0.8 // share of a tenant's bound above which each round reports to Redis
+	askEvery   = 5 * time.Second
+	mostSwept  = 1000
 )
 
 var keysScript = newBody(scriptText("keys.lua"))
@@ -381,24 +380,30 @@ type TenantKeys struct {
 	Full        bool // new keys share overflow counters
 }
 
-// Tenants returns the tenants that are closest to their maximum number of live keys. It
-// includes only tenants whose keys this node has reported to Redis, and tenants for which an
-// overflow counter decided a request of this node.
-func (l *Limiter) Tenants() (list []TenantKeys) {
-	v, now := &l.live, time.Now()
+// Tenants returns the tenants that are closest to their maximum number of live keys, at most
+// as many as most says. It includes only tenants whose keys this node has reported to Redis, and tenants
+// for which an overflow counter decided a request of this node.
+func (l *Limiter) Tenants(most int) []TenantKeys {
+	list := l.live.known(time.Now())
+	slices.SortFunc(list, func(a, b TenantKeys) int {
+		return cmp.Or(cmp.Compare(float64(b.Live)/float64(b.Bound), float64(a.Live)/float64(a.Bound)), cmp.Compare(a.Tenant, b.Tenant))
+	})
+	return list[:min(len(list), most)]
+}
+
+// known returns the tenants that Tenants can return, in no order.
+func (v *live) known(now time.Time) (list []TenantKeys) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	seen := make(map[uint32]bool, len(v.tenants))
 	for id, k := range v.ready {
-		known := slices.ContainsFunc(list, func(t TenantKeys) bool { return t.Tenant == id.tenant })
-		if t := k.tenant; !known && (t.alive > 0 || now.Before(t.sharing)) {
+		if t := k.tenant; !seen[id.tenant] && (t.alive > 0 || now.Before(t.sharing)) {
+			seen[id.tenant] = true
 			bound := v.boundOf(t)
 			list = append(list, TenantKeys{Tenant: id.tenant, Live: t.alive, Bound: bound, Full: t.alive >= bound || now.Before(t.sharing)})
 		}
 	}
-	slices.SortFunc(list, func(a, b TenantKeys) int {
-		return cmp.Or(cmp.Compare(float64(b.Live)/float64(b.Bound), float64(a.Live)/float64(a.Bound)), cmp.Compare(a.Tenant, b.Tenant))
-	})
-	return list[:min(len(list), mostTenants)]
+	return list
 }
 
 // KeysOf returns the number of live keys of one tenant, with one call to Redis. home is

@@ -38,7 +38,7 @@ func fill(t *testing.T, l *redis.Limiter, tenant, cell uint32, m *enforcement.Me
 		}
 	}
 	eventually(t, "the tenant is full", func() bool {
-		for _, k := range l.Tenants() {
+		for _, k := range l.Tenants(20) {
 			if k.Tenant == tenant {
 				return k.Full && k.Live >= int64(keys)
 			}
@@ -116,7 +116,7 @@ func TestKeysOfATenantAreBounded(t *testing.T) {
 	running(t, other)
 	eventually(t, "the node that made no keys reports the full tenants", func() bool {
 		full := 0
-		for _, k := range other.Tenants() {
+		for _, k := range other.Tenants(20) {
 			if k.Full && k.Live >= bound && k.Tenant < 200 {
 				full++
 			}
@@ -195,7 +195,7 @@ func TestKeysOfATenantExpire(t *testing.T) {
 	eventually(t, "another limit of the tenant is full too", func() bool { return granted(0, long) == 0 })
 	eventually(t, "a larger bound leaves room when the overflow counter has ended", func() bool { return granted(1_000_000, short) == 50 })
 	eventually(t, fmt.Sprintf("the keys of %s expire", short.Algorithm), func() bool {
-		for _, k := range l.Tenants() {
+		for _, k := range l.Tenants(20) {
 			if k.Tenant == 7 && k.Live >= 100 {
 				return false
 			}

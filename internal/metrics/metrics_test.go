@@ -195,6 +195,33 @@ func TestNoUnboundedLabels(t *testing.T) {
 	}
 }
 
+// The tenants with most keys have series of their own, also if no setting names them. Their number is
+// bounded, and tenants with few keys have none.
+func TestTenantsWithMostKeysAreNamed(t *testing.T) {
+	t.Parallel()
+	keys := []TenantKeys{{Tenant: "named-1", Live: 1, Max: 100}, {Tenant: "small", Live: 9, Max: 100}, {Tenant: "large", Live: 10, Max: 100}}
+	config := Config{Tenants: []string{"named-1", "named-2"}, Redis: func() RedisState { return RedisState{Keys: keys} }}
+	families := scrape(t, NewRecorder(config))
+	for slug, want := range map[string]float64{"named-1": 1, "named-2": 0, "large": 10} {
+		if got := value(t, families, "headgate_redis_tenant_keys", "tenant", slug); got != want {
+			t.Errorf("%s: %v, want %v", slug, got, want)
+		}
+	}
+	if n := len(families["headgate_redis_tenant_keys"].GetMetric()); n != 3 {
+		t.Errorf("%d series, want 3", n)
+	}
+	for i := range 1000 {
+		keys = append(keys, TenantKeys{Tenant: fmt.Sprintf("t%d", i), Live: 50, Max: 100})
+	}
+	families = scrape(t, NewRecorder(config))
+	if n := len(families["headgate_redis_tenant_keys"].GetMetric()); n != MostTenantKeys+2 {
+		t.Errorf("%d series of 1,003 tenants, want %d", n, MostTenantKeys+2)
+	}
+	if value(t, families, "headgate_redis_tenant_keys", "tenant", "large") != 10 {
+		t.Error("the first tenants of the list have no series")
+	}
+}
+
 func TestGauges(t *testing.T) {
 	t.Parallel()
 	r := NewRecorder(Config{

@@ -223,22 +223,36 @@ func (r *Recorder) collectTenants(s sink) {
 	}
 }
 
+const (
+	// MostTenantKeys is the largest number of tenants whose keys have series of their own, besides
+	// the tenants in HEADGATE_METRICS_TENANTS.
+	MostTenantKeys = 100
+	// namedFrom is the share of its maximum number of keys from which on a tenant has such a series.
+	namedFrom = 0.1
+)
+
 // collectKeys sends metrics that compare the number of keys of each tenant in the shared
-// limiter with the tenant's maximum. Only the tenants in HEADGATE_METRICS_TENANTS have their
-// own series.
+// limiter with the tenant's maximum. Tenants with at least namedFrom of their maximum have their own series,
+// at most MostTenantKeys of them, and so do the tenants in HEADGATE_METRICS_TENANTS.
 func (r *Recorder) collectKeys(s sink, tenants []TenantKeys) {
 	full, fullest, live := 0, 0.0, map[string]int64{}
+	for slug := range r.tenants {
+		live[slug] = 0
+	}
 	for _, t := range tenants {
 		if t.Full {
 			full++
 		}
 		fullest = max(fullest, float64(t.Live)/float64(max(t.Max, 1)))
-		live[t.Tenant] = t.Live
+		if _, named := live[t.Tenant]; named || float64(t.Live) >= namedFrom*float64(t.Max) && len(live) < MostTenantKeys+len(r.tenants) {
+			live[t.Tenant] = t.Live
+		}
 	}
 	s.gauge("redis_full_tenants", "Tenants whose new keys share counters, because they have as many keys as they may have.", float64(full))
 	s.gauge("redis_fullest_tenant_ratio", "The largest part that a tenant uses of the keys that it may have.", fullest)
-	for _, slug := range slices.Sorted(maps.Keys(r.tenants)) {
-		s.gauge("redis_tenant_keys", "Estimate of the live keys of the tenants that a setting names.", float64(live[slug]), "tenant", slug)
+	for _, slug := range slices.Sorted(maps.Keys(live)) {
+		s.gauge("redis_tenant_keys", "Estimate of the live keys of the tenants with most keys, and of those that a setting names.",
+			float64(live[slug]), "tenant", slug)
 	}
 }
 
