@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/internal/connlimit"
@@ -49,10 +50,11 @@ type Config struct {
 // Limits of a connection.
 const (
 	handshakeTimeout = 10 * time.Second
-	idleTimeout      = 2 * time.Minute // time after which a connection without calls is closed
-	pingAfter        = time.Minute     // time without data after which the client is pinged, to detect a lost connection
-	maxMessage       = 1 << 20         // maximum size of a message in bytes; ext_authz can send bodies of requests
-	maxStreams       = 1000            // maximum number of open calls on one connection
+	idleTimeout      = 2 * time.Minute  // time after which a connection without calls is closed
+	pingAfter        = time.Minute      // time without data after which the client is pinged, to detect a lost connection
+	messageTimeout   = 10 * time.Second // maximum time of a call that is no stream, from its headers to its answer; calls with a part of a message take memory
+	maxMessage       = 1 << 20          // maximum size of a message in bytes; ext_authz can send bodies of requests
+	maxStreams       = 1000             // maximum number of open calls on one connection
 )
 
 // A Server serves the gRPC calls on the connections of one listener.
@@ -62,12 +64,13 @@ type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
 	ending chan struct{} // closed by Shutdown
+	within time.Duration // messageTimeout; a test has a shorter one
 	end    sync.Once
 }
 
 // New returns a Server that does not listen yet.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, health: health.NewServer(), ending: make(chan struct{})}
+	s := &Server{cfg: cfg, health: health.NewServer(), ending: make(chan struct{}), within: messageTimeout}
 	options := []grpc.ServerOption{
 		grpc.UnaryInterceptor(s.recovered),
 		grpc.StreamInterceptor(s.recoveredStream),
@@ -76,6 +79,7 @@ func New(cfg Config) *Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.InTapHandle(s.bound),
 	}
 	if cfg.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))
@@ -146,6 +150,18 @@ func (s *Server) recovered(ctx context.Context, request any, info *grpc.UnarySer
 		}
 	}()
 	return next(ctx, request)
+}
+
+// bound limits the time of a call that is no stream. gRPC calls it when the headers of a call have arrived, before
+// the message, so a client cannot keep calls open with messages that never end.
+func (s *Server) bound(ctx context.Context, info *tap.Info) (context.Context, error) {
+	switch info.FullMethodName {
+	case ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, authv3.Authorization_Check_FullMethodName:
+		ctx, cancel := context.WithTimeout(ctx, s.within)
+		context.AfterFunc(ctx, cancel) // ctx ends with the call at the latest
+		return ctx, nil
+	}
+	return ctx, nil
 }
 
 // recoveredStream does for streams what recovered does for single calls.

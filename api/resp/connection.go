@@ -61,13 +61,15 @@ func (c *conn) serve() {
 // receive waits until at least one command is complete. It returns the number of bytes of all complete commands. It
 // returns false if the connection ends.
 func (c *conn) receive(first bool) (used int, ok bool) {
+	var deadline time.Time // of the command; further bytes do not extend it
 	for {
 		if used, ok = c.split(); !ok || used > 0 {
 			return used, ok
 		}
-		var deadline time.Time
 		if first || c.have > 0 {
-			deadline = time.Now().Add(firstTimeout)
+			if deadline.IsZero() {
+				deadline = time.Now().Add(firstTimeout)
+			}
 		} else {
 			c.shrink()
 			if c.limited != nil {

@@ -1,0 +1,56 @@
+package resp
+
+import (
+	"log/slog"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A client that sends a command byte by byte does not keep its connection: further bytes do not extend
+// the time for the command. An idle connection stays open, and so does one that completes
+// commands slowly.
+func TestCommandsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, served := net.Pipe()
+		s := New(Config{Logger: slog.New(slog.DiscardHandler)})
+		c := &conn{Conn: served, server: s}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer served.Close()
+			c.serve()
+		}()
+		send := func(text string) error {
+			_, err := client.Write([]byte(text))
+			return err
+		}
+		reply := func() {
+			t.Helper()
+			if _, err := client.Read(make([]byte, 64)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 30 { // each command takes 6 s
+			for _, part := range []string{"PI", "NG\r", "\n"} {
+				if err := send(part); err != nil {
+					t.Fatalf("a slow client that completes commands: %v", err)
+				}
+				time.Sleep(3 * time.Second)
+			}
+			reply()
+			time.Sleep(time.Hour)
+		}
+		bytes := 0
+		for ; bytes < 100 && send("x") == nil; bytes++ {
+			time.Sleep(time.Second)
+		}
+		if most := int(firstTimeout / time.Second); bytes > most+1 {
+			t.Errorf("%d bytes of a command were read, one each second, want at most %d", bytes, most)
+		}
+		<-ended
+		_ = client.Close()
+	})
+}
