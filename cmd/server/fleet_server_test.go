@@ -289,8 +289,8 @@ func TestRollingRestart(t *testing.T) {
 }
 
 // rollingRestart replaces a node the given number of times. It returns the number of requests
-// that were answered.
-func rollingRestart(t *testing.T, restarts int) int64 {
+// that were answered, and the longest time from a SIGTERM to the end of its node.
+func rollingRestart(t *testing.T, restarts int) (requests int64, slowest time.Duration) {
 	t.Helper()
 	settings := map[string]string{
 		"HEADGATE_DATABASE_URL": servertest.Postgres(t), "HEADGATE_REDIS_URL": servertest.Redis(t),
@@ -325,6 +325,7 @@ func rollingRestart(t *testing.T, restarts int) int64 {
 		eventually(t, "the load runs", func() bool { return answered.Load() > before+20 || t.Failed() })
 		old := b.oldest()
 		b.add(launch(t, settings).serving())
+		signaled := time.Now()
 		if err := old.command.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
@@ -334,13 +335,14 @@ func rollingRestart(t *testing.T, restarts int) int64 {
 		case <-time.After(patience):
 			t.Fatal("the node did not end")
 		}
+		slowest = max(slowest, time.Since(signaled))
 		if code := old.command.ProcessState.ExitCode(); code != 0 {
 			t.Errorf("the stopped node ended with %d:\n%s", code, old.logs)
 		}
 	}
 	stopLoad()
 	load.Wait()
-	return answered.Load()
+	return answered.Load(), slowest
 }
 
 // A second SIGTERM ends a node immediately while it still waits for its load balancer.
