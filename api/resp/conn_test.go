@@ -1,8 +1,10 @@
 package resp
 
 import (
+	"bufio"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,4 +55,37 @@ func TestCommandsEnd(t *testing.T) {
 		<-ended
 		_ = client.Close()
 	})
+}
+
+// A client that has not sent a key can fill only the first buffer of its connection.
+func TestLongCommandsNeedAuth(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{"", "hg_tn_x"} {
+		client, served := net.Pipe()
+		c := &conn{Conn: served, server: New(Config{Logger: slog.New(slog.DiscardHandler)}), token: token}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer served.Close()
+			c.serve()
+		}()
+		_ = client.SetDeadline(time.Now().Add(time.Minute))
+		wrote := make(chan int)
+		go func() {
+			n, _ := client.Write([]byte("*2\r\n$4\r\nPING\r\n$30000\r\n" + strings.Repeat("x", 30_000) + "\r\n"))
+			wrote <- n
+		}()
+		reply, err := bufio.NewReader(client).ReadString('\n')
+		if long := strings.HasPrefix(reply, "$30000"); err != nil || long != (token != "") {
+			t.Errorf("with the key %q: %.80q, %v", token, reply, err)
+		}
+		_ = client.Close()
+		if n := <-wrote; token == "" && n > minBuffer {
+			t.Errorf("%d bytes were read", n)
+		}
+		<-ended
+		if size := len(c.buf); token == "" && size > minBuffer {
+			t.Errorf("a buffer of %d bytes", size)
+		}
+	}
 }

@@ -80,6 +80,10 @@ func (c *conn) receive(first bool) (used int, ok bool) {
 			return 0, false
 		}
 		if c.have == len(c.buf) {
+			if c.token == "" { // as in Redis, so that clients without a key take little memory
+				c.fail("ERR the command is too long for a client that has not sent AUTH")
+				return 0, false
+			}
 			c.buf = append(c.buf, make([]byte, len(c.buf))...) // split bounds the length of a command
 		}
 		n, err := c.Read(c.buf[c.have:])
