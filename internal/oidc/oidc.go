@@ -67,7 +67,7 @@ func New(cfg Config) (*Provider, error) {
 		return nil, errors.New("client id: must not be empty")
 	}
 	if cfg.HTTPClient == nil {
-		cfg.HTTPClient = &http.Client{Timeout: 10 * time.Second}
+		cfg.HTTPClient = &http.Client{Timeout: 10 * time.Second, Transport: boundedAnswers{http.DefaultTransport}}
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -75,6 +75,22 @@ func New(cfg Config) (*Provider, error) {
 	p := &Provider{cfg: cfg, found: make(chan *discovered, 1)}
 	p.found <- nil
 	return p, nil
+}
+
+// maxAnswer is the largest answer of a provider in bytes, after decompression.
+const maxAnswer = 1 << 20
+
+// boundedAnswers is a transport whose answers end with an error after maxAnswer. The OpenID library reads
+// answers as a whole, so an endless one would fill the memory.
+type boundedAnswers struct{ http.RoundTripper }
+
+// RoundTrip sends the request and bounds the body of the answer.
+func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.RoundTripper.RoundTrip(r)
+	if err == nil {
+		answer.Body = http.MaxBytesReader(nil, answer.Body, maxAnswer)
+	}
+	return answer, err
 }
 
 // checkURL returns an error unless the URL is https, or http on this machine. The error never contains a password
