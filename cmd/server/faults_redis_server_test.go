@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,9 @@ var redisFaults = []faultScenario{
 			if degraded > len(m.ledger)/100 {
 				m.fail(b, "the other nodes give %d degraded answers", degraded)
 			}
+			others := slices.DeleteFunc(slices.Clone(m.ledger), func(a faultAnswer) bool { return a.node == 2 })
+			m.notes = fmt.Sprintf("; p99 of the other nodes %.1f ms before and %.1f ms meanwhile",
+				milli(quantile(others, m.start.Add(-faultAlone), m.start, 0.99)), milli(quantile(others, m.start, m.end, 0.99)))
 			if most := b.narrow/3 + 2; m.over["local"] > most {
 				m.fail(b, "local: a key exceeds its quota of %d by %d, want at most %d", b.narrow, m.over["local"], most)
 			}

@@ -48,7 +48,7 @@ func (m *faultMeasure) row() faultRow {
 		recovery: fmt.Sprintf("%.1f s", m.recovery.Seconds()),
 		seen:     strings.Join(m.seen, "; "),
 		measure: fmt.Sprintf("%d of %d answers degraded, %d of them `503`; %d errors; %d of %d units that failure modes admitted are charged; %d warnings in the log of a node",
-			m.degraded, m.answered, m.unavailable, m.errors, m.later, m.meanwhile, m.warnings),
+			m.degraded, m.answered, m.unavailable, m.errors, m.later, m.meanwhile, m.warnings) + m.notes,
 		failed: m.failed,
 	}
 }

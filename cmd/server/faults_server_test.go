@@ -105,6 +105,7 @@ type faultMeasure struct {
 	seen              []string
 	warnings          int // the most lines of level WARN or ERROR in the log of a node, from the fault on
 	failed            []string
+	notes             string // further measurements, for the table
 }
 
 // mostWarnings is the goal for the lines of level WARN or ERROR of a node within a minute.

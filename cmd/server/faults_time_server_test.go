@@ -40,6 +40,7 @@ var timeFaults = []faultScenario{
 	},
 	{goal: "A-2", fault: "1,000 requests for keys of another tenant, and 1,000 for random IDs", run: foreignTimes},
 	{goal: "A-6", fault: "1,000 checks/s with wrong keys", direct: true, exact: true, begin: wrongKeys},
+	{goal: "D-7", fault: "batches of 1,000 checks with 32 charges each", run: largestBatches},
 	{goal: "A-7", fault: "20,000 tries of keys, half of them with the first 40 characters of a valid one", run: prefixTimes},
 }
 
@@ -464,6 +465,57 @@ func prefixTimes(t *testing.T) (row faultRow) {
 		float64(difference.Nanoseconds())/1000, ratio, p, times)
 	if p <= 0.01 {
 		row.failed = []string{"p > 0.01"}
+	}
+	return row
+}
+
+// largestBatches counts the script calls that take Redis more than 2 ms.
+func largestBatches(t *testing.T) (row faultRow) {
+	const slow, batches = 2 * time.Millisecond, 5
+	server := servertest.StartRedis(t).Prefer()
+	raw := redisClient(t, server.URL())
+	f := startCluster(t, 1, map[string]string{"HEADGATE_REDIS_URL": server.URL()})
+	var limits, policies, checks []string
+	for i := range 8 {
+		limits = append(limits, fmt.Sprintf(`{"name": "l%d", "algorithm": "token_bucket", "window": "1h", "quota": %d}`, i, 1_000_000+i))
+	}
+	for i := range 4 {
+		policies = append(policies, fmt.Sprintf(`{"slug": "p%d", "count_by": ["user"], "limits": [%s]}`, i, strings.Join(limits, ",")))
+	}
+	f.publish("load", "["+strings.Join(policies, ",")+"]")
+	f.tenant("load", "load")
+	for i := range 1000 {
+		checks = append(checks, fmt.Sprintf(`{"tenant": "load", "attributes": {"user": "u%d"}}`, i))
+	}
+	body := `{"checks": [` + strings.Join(checks, ",") + `]}`
+	calls := func() int64 {
+		text := call(t, "", "GET", f.nodes[0].origin+"/metrics", "").body
+		var n int64
+		_, _ = fmt.Sscanf(line(text, "headgate_redis_calls_total "), "headgate_redis_calls_total %d", &n)
+		return n
+	}
+	if err := raw.ConfigSet(t.Context(), "slowlog-log-slower-than", fmt.Sprint(slow.Microseconds())).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.ConfigSet(t.Context(), "slowlog-max-len", "100000").Err(); err != nil {
+		t.Fatal(err)
+	}
+	before := calls()
+	for range batches {
+		call(t, bootstrap, "POST", f.nodes[0].origin+"/v1/check/batch", body).want(t, http.StatusOK)
+	}
+	made := calls() - before
+	found, err := raw.SlowLogGet(t.Context(), -1).Result()
+	if err != nil || made < batches {
+		t.Fatalf("%d calls, %v", made, err)
+	}
+	longest := time.Duration(0)
+	for _, l := range found {
+		longest = max(longest, l.Duration)
+	}
+	row.measure = fmt.Sprintf("%d batches in %d calls: %d calls above 2 ms of Redis' time, the longest %.1f ms", batches, made, len(found), milli(longest))
+	if len(found) > 0 {
+		row.failed = []string{"at most 2 ms of Redis' time"}
 	}
 	return row
 }
