@@ -203,6 +203,9 @@ func (a *API) GetTenantTraffic(ctx context.Context, r GetTenantTrafficRequestObj
 // GetTopKeys is GET /v1/analytics/keys.
 func (a *API) GetTopKeys(ctx context.Context, r GetTopKeysRequestObject) (GetTopKeysResponseObject, error) {
 	p := r.Params
+	if p.Outcome != "" && !p.Outcome.Valid() {
+		return nil, malformedAt("outcome", "must be limited or allowed")
+	}
 	by := cmp.Or(metrics.KeyRanking(p.Outcome), metrics.LimitedKeys)
 	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) { q.Policy, q.Limit = p.Policy, p.Limit },
 		func(ctx context.Context, q metrics.Query) (metrics.TopKeys, error) {

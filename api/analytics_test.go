@@ -335,13 +335,61 @@ func (w *world) kept(ids []string) {
 	}
 	allowed := w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: `{}`})
 	unknown := read(w.globex, "01939c1e-0000-7000-8000-00000000ffff")
-	if unknown.status != 404 || !strings.Contains(unknown.body, "stored for 24 hours, up to 100 per second and node, and 100,000 in all; allowed decisions are not stored") {
+	if unknown.status != 404 || !strings.Contains(unknown.body, "recorded for 24 hours, up to 100 per second and node, and 100,000 in all; of allowed requests, a sample is recorded") {
 		w.t.Errorf("unknown: %+v", unknown)
 	}
 	for _, id := range []string{ids[0], between(allowed.body, `"decision_id":"`, `"`), "nothing"} {
 		if a := read(w.globex, id); a.status != 404 || a.body != unknown.body {
 			w.t.Errorf("%s by globex: %+v", id, a)
 		}
+	}
+}
+
+// Allowed requests of a tenant that samples them are listed by outcome, explained, and in the file.
+func TestAllowedRequestsAreListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant(func(d *tenants.Document) { d.SampleAllowed = 1 })
+	w.traffic()
+	list := func(key, question string) (all []struct {
+		ID      string `json:"decision_id"`
+		Allowed bool
+		Reason  string
+		Tenant  string
+	},
+	) {
+		t.Helper()
+		var out struct{ Data any }
+		out.Data = &all
+		a := w.do(call{method: "GET", path: "/v1/analytics/refusals?limit=100" + question, key: key})
+		if err := json.Unmarshal([]byte(a.body), &out); err != nil || a.status != 200 {
+			t.Fatalf("%s: %d %s", question, a.status, a.body)
+		}
+		return all
+	}
+	denied, allowed, both := list(w.acmeRead, ""), list(w.acmeRead, "&outcome=allowed"), list(w.acmeRead, "&outcome=any")
+	if len(denied) == 0 || len(allowed) == 0 || len(both) != len(denied)+len(allowed) || len(list(w.acmeRead, "&outcome=denied")) != len(denied) {
+		t.Fatalf("%d denied, %d allowed, %d together", len(denied), len(allowed), len(both))
+	}
+	for _, r := range allowed {
+		a := w.do(call{method: "GET", path: "/v1/explain/" + r.ID, key: w.acmeRead})
+		foreign := w.do(call{method: "GET", path: "/v1/explain/" + r.ID, key: w.globex})
+		if !r.Allowed || r.Tenant != "acme" || a.status != 200 || !strings.HasPrefix(a.body, `{"allowed":true,`) || !strings.Contains(a.body, `"reason":"`+r.Reason) || foreign.status != 404 {
+			t.Errorf("%+v: %s, globex %d", r, a.body, foreign.status)
+		}
+	}
+	if other := list(w.operator, "&outcome=allowed&tenant=globex"); len(other) != 0 {
+		t.Errorf("globex samples nothing, and has %+v", other)
+	}
+	if degraded := list(w.acmeRead, "&outcome=any&degraded=true"); len(degraded) != 0 {
+		t.Errorf("degraded: %+v", degraded)
+	}
+	file := w.do(call{method: "GET", path: "/v1/analytics/refusals.csv?outcome=allowed", key: w.acmeRead})
+	if lines := strings.Count(file.body, "\n"); lines != 1+len(allowed) || !strings.Contains(file.body, ",true\n") {
+		t.Errorf("%d lines: %s", lines, file.body)
+	}
+	if a := w.do(call{method: "GET", path: "/v1/analytics/refusals?outcome=refused", key: w.acmeRead}); a.status != 400 {
+		t.Errorf("an unknown outcome: %+v", a)
 	}
 }
 

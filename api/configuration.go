@@ -48,7 +48,8 @@ func showConfiguredTenant(t configuration.Tenant) ConfiguredTenant {
 	d := showTenantDocument(t.Document)
 	return ConfiguredTenant{
 		Name: d.Name, Status: d.Status, Plan: d.Plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay, NoPolicy: d.NoPolicy,
-		RedactValues: d.RedactValues, RequireRoute: d.RequireRoute, MaxKeys: d.MaxKeys, Overrides: &overrides, Lists: &entries,
+		RedactValues: d.RedactValues, RequireRoute: d.RequireRoute, MaxKeys: d.MaxKeys,
+		SampleAllowed: d.SampleAllowed, Overrides: &overrides, Lists: &entries,
 	}
 }
 
@@ -118,6 +119,7 @@ func readConfiguredTenant(c ConfiguredTenant) (t configuration.Tenant, err error
 	t.Document = tenantDocument(TenantDocument{
 		Name: c.Name, Status: c.Status, Plan: c.Plan, TimeZone: c.TimeZone, BillingAnchorDay: c.BillingAnchorDay, NoPolicy: c.NoPolicy,
 		RedactValues: c.RedactValues, RequireRoute: c.RequireRoute, MaxKeys: c.MaxKeys,
+		SampleAllowed: c.SampleAllowed,
 	})
 	var f problem.Fields
 	if c.Overrides != nil {

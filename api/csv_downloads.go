@@ -56,12 +56,16 @@ func (a *API) auditView(ctx context.Context) *audit.TenantView {
 // DownloadRefusals is GET /v1/analytics/refusals.csv.
 func (a *API) DownloadRefusals(ctx context.Context, r DownloadRefusalsRequestObject) (DownloadRefusalsResponseObject, error) {
 	p := r.Params
+	if p.Outcome != "" && !p.Outcome.Valid() {
+		return nil, errOutcome
+	}
 	tenant, err := a.countedTenant(ctx, p.Tenant)
 	if err != nil {
 		return nil, err
 	}
 	f := metrics.RefusalFilter{
-		Tenant: tenant, Policy: p.Policy, Route: p.Route, Reason: enforcement.Reason(p.Reason), From: p.From, To: p.To,
+		Outcome: metrics.Outcome(p.Outcome), Tenant: tenant, Policy: p.Policy, Route: p.Route, Degraded: p.Degraded,
+		Reason: enforcement.Reason(p.Reason), From: p.From, To: p.To,
 	}
 	return download{export.Denials(ctx, a.cfg.Analytics, f, a.cfg.Now()), a.cfg.Logger}, nil
 }

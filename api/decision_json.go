@@ -29,7 +29,7 @@ var reasonType = map[enforcement.Reason]string{
 // reasonWords returns the reasons that a kept denial can have. They are the values of the query
 // parameter reason.
 func reasonWords() []string {
-	words := make([]string, 0, len(reasonType))
+	words := []string{string(enforcement.ReasonOK), string(enforcement.ReasonAllowedByList)}
 	for r := range reasonType {
 		if r != enforcement.ReasonOverloaded {
 			words = append(words, string(r))

@@ -10,12 +10,12 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// errNotKept is the error if no kept denial has the ID in the request. It is the same error for an
-// unknown or expired ID, for an allowed decision, and for a decision of another tenant, so that a
+// errNotKept is the error if no recorded decision has the ID in the request. It is the same error for
+// an unknown or expired ID, for a decision outside the sample, and for one of another tenant, so that a
 // caller does not find out which IDs other tenants have.
 var errNotKept = problem.New(problem.NotFound,
-	"no denial with this id is stored: denials are stored for 24 hours, up to 100 per second and node, "+
-		"and 100,000 in all; allowed decisions are not stored")
+	"no decision with this id is recorded: denials are recorded for 24 hours, up to 100 per second and node, "+
+		"and 100,000 in all; of allowed requests, a sample is recorded if the tenant has sample_allowed")
 
 // explain serves POST /v1/explain. The request has the body of a check. The response has the body
 // of the response to this check, and the reasons. An explanation charges nothing and is not

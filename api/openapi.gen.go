@@ -264,6 +264,27 @@ func (e CountStep) Valid() bool {
 	}
 }
 
+// Defines values for DecisionOutcome.
+const (
+	DecisionOutcomeAllowed DecisionOutcome = "allowed"
+	DecisionOutcomeAny     DecisionOutcome = "any"
+	DecisionOutcomeDenied  DecisionOutcome = "denied"
+)
+
+// Valid indicates whether the value is a known member of the DecisionOutcome enum.
+func (e DecisionOutcome) Valid() bool {
+	switch e {
+	case DecisionOutcomeAllowed:
+		return true
+	case DecisionOutcomeAny:
+		return true
+	case DecisionOutcomeDenied:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for InactiveBecause.
 const (
 	InactiveBecauseEnded       InactiveBecause = "ended"
@@ -674,6 +695,7 @@ func (e PolicyUsageMode) Valid() bool {
 
 // Defines values for RefusedReason.
 const (
+	RefusedReasonAllowedByList      RefusedReason = "allowed_by_list"
 	RefusedReasonBatchRefused       RefusedReason = "batch_refused"
 	RefusedReasonBlocked            RefusedReason = "blocked"
 	RefusedReasonCostExceedsQuota   RefusedReason = "cost_exceeds_quota"
@@ -681,6 +703,7 @@ const (
 	RefusedReasonLimiterUnavailable RefusedReason = "limiter_unavailable"
 	RefusedReasonMissingAttribute   RefusedReason = "missing_attribute"
 	RefusedReasonNoPolicy           RefusedReason = "no_policy"
+	RefusedReasonOk                 RefusedReason = "ok"
 	RefusedReasonOverLimit          RefusedReason = "over_limit"
 	RefusedReasonTenantSuspended    RefusedReason = "tenant_suspended"
 )
@@ -688,6 +711,8 @@ const (
 // Valid indicates whether the value is a known member of the RefusedReason enum.
 func (e RefusedReason) Valid() bool {
 	switch e {
+	case RefusedReasonAllowedByList:
+		return true
 	case RefusedReasonBatchRefused:
 		return true
 	case RefusedReasonBlocked:
@@ -701,6 +726,8 @@ func (e RefusedReason) Valid() bool {
 	case RefusedReasonMissingAttribute:
 		return true
 	case RefusedReasonNoPolicy:
+		return true
+	case RefusedReasonOk:
 		return true
 	case RefusedReasonOverLimit:
 		return true
@@ -1453,6 +1480,9 @@ type ConfiguredTenant struct {
 	// RequireRoute Whether a check must have `method` and `path`. Default: true.
 	RequireRoute *bool `json:"require_route,omitempty"`
 
+	// SampleAllowed One in this many allowed requests is recorded. Default: 0, none.
+	SampleAllowed int64 `json:"sample_allowed,omitempty,omitzero"`
+
 	// Status Checks of a suspended tenant are denied, and its keys may only read.
 	Status TenantStatus `json:"status,omitempty,omitzero"`
 
@@ -1576,6 +1606,9 @@ type Counts struct {
 	// TenantSuspended Denied because the tenant is suspended.
 	TenantSuspended int64 `json:"tenant_suspended"`
 }
+
+// DecisionOutcome `denied`: denials. `allowed`: the recorded sample of allowed requests. `any`: both.
+type DecisionOutcome string
 
 // DenialBounds Bounds of a number of denials. They are equal if the number is exact.
 type DenialBounds struct {
@@ -1814,8 +1847,11 @@ type KeptPolicy struct {
 // KeptPolicyMode Whether the policy is enforced, in shadow, or off. Later versions may add values.
 type KeptPolicyMode string
 
-// KeptRefusal A stored denial with its explanation.
+// KeptRefusal A recorded decision with its explanation.
 type KeptRefusal struct {
+	// Allowed Whether the request was allowed.
+	Allowed bool `json:"allowed"`
+
 	// At When it was decided.
 	At Instant `json:"at"`
 
@@ -1834,13 +1870,13 @@ type KeptRefusal struct {
 	// Degraded The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
 
-	// Limit The denying limit. Absent if no limit denied the request.
+	// Limit The limit of that policy. Absent if there is none.
 	Limit string `json:"limit,omitempty,omitzero"`
 
 	// Limits Every limit that applied, in the order of the plan.
 	Limits []KeptLimit `json:"limits"`
 
-	// ListEntry Id of the list entry that denied it.
+	// ListEntry Id of the list entry that decided it.
 	ListEntry string `json:"list_entry,omitempty,omitzero"`
 
 	// Method The method of the request, if one was sent.
@@ -1861,10 +1897,10 @@ type KeptRefusal struct {
 	// Policies Every policy of the tenant's plan, in the order of the plan.
 	Policies []KeptPolicy `json:"policies"`
 
-	// Policy The denying policy. Absent if no policy denied the request.
+	// Policy The denying policy. Of an allowed request, the policy with the smallest part of its quota left. Absent if there is none.
 	Policy string `json:"policy,omitempty,omitzero"`
 
-	// Reason The reason of the denial. Later versions may add values.
+	// Reason The reason of a recorded decision. Later versions may add values.
 	Reason RefusedReason `json:"reason"`
 
 	// Redacted The tenant's values are not stored for display.
@@ -2374,6 +2410,9 @@ type NewTenantDocument struct {
 	// RequireRoute Whether a check must have `method` and `path`. Default: true.
 	RequireRoute *bool `json:"require_route,omitempty"`
 
+	// SampleAllowed N: one in N allowed requests is recorded with its explanation and its attribute values, like a denial. Default: 0, none.
+	SampleAllowed int64 `json:"sample_allowed,omitempty,omitzero"`
+
 	// Status Checks of a suspended tenant are denied, and its keys may only read.
 	Status TenantStatus `json:"status,omitempty,omitzero"`
 
@@ -2846,8 +2885,11 @@ type Publish struct {
 	Version int `json:"version,omitempty,omitzero"`
 }
 
-// RecentRefusal A stored denial.
+// RecentRefusal A recorded decision.
 type RecentRefusal struct {
+	// Allowed Whether the request was allowed.
+	Allowed bool `json:"allowed"`
+
 	// At When it was decided.
 	At Instant `json:"at"`
 
@@ -2866,10 +2908,10 @@ type RecentRefusal struct {
 	// Degraded The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
 
-	// Limit The denying limit. Absent if no limit denied the request.
+	// Limit The limit of that policy. Absent if there is none.
 	Limit string `json:"limit,omitempty,omitzero"`
 
-	// ListEntry Id of the list entry that denied it.
+	// ListEntry Id of the list entry that decided it.
 	ListEntry string `json:"list_entry,omitempty,omitzero"`
 
 	// Method The method of the request, if one was sent.
@@ -2887,10 +2929,10 @@ type RecentRefusal struct {
 	// PlanVersion The plan's version; absent without one.
 	PlanVersion int `json:"plan_version,omitempty,omitzero"`
 
-	// Policy The denying policy. Absent if no policy denied the request.
+	// Policy The denying policy. Of an allowed request, the policy with the smallest part of its quota left. Absent if there is none.
 	Policy string `json:"policy,omitempty,omitzero"`
 
-	// Reason The reason of the denial. Later versions may add values.
+	// Reason The reason of a recorded decision. Later versions may add values.
 	Reason RefusedReason `json:"reason"`
 
 	// Redacted The tenant's values are not stored for display.
@@ -2925,7 +2967,7 @@ type RefundedLimit struct {
 	Refunded int64 `json:"refunded"`
 }
 
-// RefusalPage A page of denials.
+// RefusalPage A page of decisions.
 type RefusalPage struct {
 	// Data The rows.
 	Data []RecentRefusal `json:"data"`
@@ -2937,7 +2979,7 @@ type RefusalPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// RefusedReason The reason of the denial. Later versions may add values.
+// RefusedReason The reason of a recorded decision. Later versions may add values.
 type RefusedReason string
 
 // Remaining The remaining quota at decisions.
@@ -3160,6 +3202,9 @@ type TenantDocument struct {
 
 	// RequireRoute Whether a check must have `method` and `path`. Default: true.
 	RequireRoute *bool `json:"require_route,omitempty"`
+
+	// SampleAllowed N: one in N allowed requests is recorded with its explanation and its attribute values, like a denial. Default: 0, none.
+	SampleAllowed int64 `json:"sample_allowed,omitempty,omitzero"`
 
 	// Status Checks of a suspended tenant are denied, and its keys may only read.
 	Status TenantStatus `json:"status,omitempty,omitzero"`
@@ -3481,6 +3526,9 @@ type CursorParameter = string
 // DecisionParameter defines model for DecisionParameter.
 type DecisionParameter = openapi_types.UUID
 
+// DegradedFilterParameter defines model for DegradedFilterParameter.
+type DegradedFilterParameter = bool
+
 // DryRunParameter defines model for DryRunParameter.
 type DryRunParameter = bool
 
@@ -3519,6 +3567,9 @@ type MemberParameter = openapi_types.UUID
 
 // OperatorKeyParameter defines model for OperatorKeyParameter.
 type OperatorKeyParameter = openapi_types.UUID
+
+// OutcomeFilterParameter `denied`: denials. `allowed`: the recorded sample of allowed requests. `any`: both.
+type OutcomeFilterParameter = DecisionOutcome
 
 // OverrideParameter defines model for OverrideParameter.
 type OverrideParameter = openapi_types.UUID
@@ -3562,7 +3613,7 @@ type RefundedDecisionParameter = string
 // RefusalFromParameter defines model for RefusalFromParameter.
 type RefusalFromParameter = time.Time
 
-// RefusalReasonParameter The reason of the denial. Later versions may add values.
+// RefusalReasonParameter The reason of a recorded decision. Later versions may add values.
 type RefusalReasonParameter = RefusedReason
 
 // RefusalToParameter defines model for RefusalToParameter.
@@ -3846,13 +3897,19 @@ type ListRefusalsParams struct {
 	// Route Only this route, a pattern of the plan or `(none)`.
 	Route RouteFilterParameter `form:"route,omitempty" json:"route,omitempty,omitzero"`
 
-	// Reason Only denials with this reason.
+	// Outcome Which decisions: denials, allowed requests, or both. Default: `denied`.
+	Outcome OutcomeFilterParameter `form:"outcome,omitempty" json:"outcome,omitempty,omitzero"`
+
+	// Degraded `true`: only decisions of failure modes, because the shared limiter did not answer.
+	Degraded DegradedFilterParameter `form:"degraded,omitempty" json:"degraded,omitempty,omitzero"`
+
+	// Reason Only decisions with this reason.
 	Reason RefusalReasonParameter `form:"reason,omitempty" json:"reason,omitempty,omitzero"`
 
-	// From Only denials at or after this time.
+	// From Only decisions at or after this time.
 	From RefusalFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To Only denials before this time.
+	// To Only decisions before this time.
 	To RefusalToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 
 	// Limit The number of rows on a page.
@@ -3873,13 +3930,19 @@ type DownloadRefusalsParams struct {
 	// Route Only this route, a pattern of the plan or `(none)`.
 	Route RouteFilterParameter `form:"route,omitempty" json:"route,omitempty,omitzero"`
 
-	// Reason Only denials with this reason.
+	// Outcome Which decisions: denials, allowed requests, or both. Default: `denied`.
+	Outcome OutcomeFilterParameter `form:"outcome,omitempty" json:"outcome,omitempty,omitzero"`
+
+	// Degraded `true`: only decisions of failure modes, because the shared limiter did not answer.
+	Degraded DegradedFilterParameter `form:"degraded,omitempty" json:"degraded,omitempty,omitzero"`
+
+	// Reason Only decisions with this reason.
 	Reason RefusalReasonParameter `form:"reason,omitempty" json:"reason,omitempty,omitzero"`
 
-	// From Only denials at or after this time.
+	// From Only decisions at or after this time.
 	From RefusalFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To Only denials before this time.
+	// To Only decisions before this time.
 	To RefusalToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 }
 
@@ -4458,10 +4521,10 @@ type ServerInterface interface {
 	// GetPolicyTraffic Decisions by policy
 	// (GET /v1/analytics/policies)
 	GetPolicyTraffic(ctx echo.Context, params GetPolicyTrafficParams) error
-	// ListRefusals The latest denials
+	// ListRefusals The latest decisions
 	// (GET /v1/analytics/refusals)
 	ListRefusals(ctx echo.Context, params ListRefusalsParams) error
-	// DownloadRefusals Download the latest denials
+	// DownloadRefusals Download the latest decisions
 	// (GET /v1/analytics/refusals.csv)
 	DownloadRefusals(ctx echo.Context, params DownloadRefusalsParams) error
 	// GetRemainingHistogram Remaining quota at decisions
@@ -4494,7 +4557,7 @@ type ServerInterface interface {
 	// ApplyConfiguration Apply plans, tenants, overrides, and lists
 	// (POST /v1/configuration/apply)
 	ApplyConfiguration(ctx echo.Context, params ApplyConfigurationParams) error
-	// GetExplanation Explain a stored denial
+	// GetExplanation Explain a recorded decision
 	// (GET /v1/explain/{decision})
 	GetExplanation(ctx echo.Context, decision DecisionParameter) error
 	// ListInvitations List the open invitations to the operator
@@ -5490,6 +5553,20 @@ func (w *ServerInterfaceWrapper) ListRefusals(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route: %s", err))
 	}
 
+	// ------------- Optional query parameter "outcome" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "outcome", ctx.QueryParams(), &params.Outcome, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter outcome: %s", err))
+	}
+
+	// ------------- Optional query parameter "degraded" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "degraded", ctx.QueryParams(), &params.Degraded, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter degraded: %s", err))
+	}
+
 	// ------------- Optional query parameter "reason" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", ctx.QueryParams(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -5555,6 +5632,20 @@ func (w *ServerInterfaceWrapper) DownloadRefusals(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "route", ctx.QueryParams(), &params.Route, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route: %s", err))
+	}
+
+	// ------------- Optional query parameter "outcome" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "outcome", ctx.QueryParams(), &params.Outcome, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter outcome: %s", err))
+	}
+
+	// ------------- Optional query parameter "degraded" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "degraded", ctx.QueryParams(), &params.Degraded, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter degraded: %s", err))
 	}
 
 	// ------------- Optional query parameter "reason" -------------
@@ -10721,10 +10812,10 @@ type StrictServerInterface interface {
 	// GetPolicyTraffic Decisions by policy
 	// (GET /v1/analytics/policies)
 	GetPolicyTraffic(ctx context.Context, request GetPolicyTrafficRequestObject) (GetPolicyTrafficResponseObject, error)
-	// ListRefusals The latest denials
+	// ListRefusals The latest decisions
 	// (GET /v1/analytics/refusals)
 	ListRefusals(ctx context.Context, request ListRefusalsRequestObject) (ListRefusalsResponseObject, error)
-	// DownloadRefusals Download the latest denials
+	// DownloadRefusals Download the latest decisions
 	// (GET /v1/analytics/refusals.csv)
 	DownloadRefusals(ctx context.Context, request DownloadRefusalsRequestObject) (DownloadRefusalsResponseObject, error)
 	// GetRemainingHistogram Remaining quota at decisions
@@ -10757,7 +10848,7 @@ type StrictServerInterface interface {
 	// ApplyConfiguration Apply plans, tenants, overrides, and lists
 	// (POST /v1/configuration/apply)
 	ApplyConfiguration(ctx context.Context, request ApplyConfigurationRequestObject) (ApplyConfigurationResponseObject, error)
-	// GetExplanation Explain a stored denial
+	// GetExplanation Explain a recorded decision
 	// (GET /v1/explain/{decision})
 	GetExplanation(ctx context.Context, request GetExplanationRequestObject) (GetExplanationResponseObject, error)
 	// ListInvitations List the open invitations to the operator

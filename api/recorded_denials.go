@@ -10,11 +10,11 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// showRefusal converts a kept denial to its JSON form in the API, without the explanation.
+// showRefusal converts a recorded decision to its JSON form in the API, without the explanation.
 func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
 	out := RecentRefusal{
 		DecisionId: r.ID, At: Instant{r.At}, Tenant: r.TenantSlug, Plan: r.Plan, PlanVersion: r.PlanVersion, Route: r.Route,
-		Reason: RefusedReason(r.Reason), Policy: r.Policy, Limit: r.Limit, RetryAfterMs: showRetry(r.RetryAfterMS), Degraded: r.Degraded,
+		Allowed: r.Allowed, Reason: RefusedReason(r.Reason), Policy: r.Policy, Limit: r.Limit, RetryAfterMs: showRetry(r.RetryAfterMS), Degraded: r.Degraded,
 		Method: r.Method, Path: r.Path, Attributes: make(map[string]string, len(r.Attributes)), Redacted: r.Redacted,
 		Cost: r.Cost, Node: r.Node, ListEntry: r.ListEntry, Block: r.Block,
 	}
@@ -33,12 +33,12 @@ func showRetry(ms int64) RetryAfter {
 	return &ms
 }
 
-// showKept converts a kept denial with its explanation to its JSON form in the API.
+// showKept converts a recorded decision with its explanation to its JSON form in the API.
 func showKept(r metrics.Refusal) (KeptRefusal, error) {
 	s, err := showRefusal(r)
 	out := KeptRefusal{
 		DecisionId: s.DecisionId, At: s.At, Tenant: s.Tenant, Plan: s.Plan, PlanVersion: s.PlanVersion, Route: s.Route,
-		Reason: s.Reason, Policy: s.Policy, Limit: s.Limit, RetryAfterMs: s.RetryAfterMs, Degraded: s.Degraded,
+		Allowed: s.Allowed, Reason: s.Reason, Policy: s.Policy, Limit: s.Limit, RetryAfterMs: s.RetryAfterMs, Degraded: s.Degraded,
 		Method: s.Method, Path: s.Path, Attributes: s.Attributes, Redacted: s.Redacted,
 		Cost: s.Cost, Node: s.Node, ListEntry: s.ListEntry, Block: s.Block,
 		Limits: make([]KeptLimit, len(r.Limits)), Policies: make([]KeptPolicy, len(r.Policies)),
@@ -82,9 +82,22 @@ func (a *API) GetExplanation(ctx context.Context, r GetExplanationRequestObject)
 	return GetExplanation200JSONResponse(shown), err
 }
 
+var errOutcome = malformedAt("outcome", "must be denied, allowed or any")
+
+// onlyTrue returns the value of a parameter that only filters if it is true.
+func onlyTrue(b bool) string {
+	if b {
+		return "true"
+	}
+	return ""
+}
+
 // ListRefusals is GET /v1/analytics/refusals.
 func (a *API) ListRefusals(ctx context.Context, r ListRefusalsRequestObject) (ListRefusalsResponseObject, error) {
 	p := r.Params
+	if p.Outcome != "" && !p.Outcome.Valid() {
+		return nil, errOutcome
+	}
 	tenant, err := a.countedTenant(ctx, p.Tenant)
 	if err != nil {
 		return nil, err
@@ -92,11 +105,12 @@ func (a *API) ListRefusals(ctx context.Context, r ListRefusalsRequestObject) (Li
 	if own := callerOf(ctx).tenant(); own != nil {
 		p.Tenant = own.Tenant // page rejects a cursor that was issued for another tenant's listing
 	}
-	filter := filters("tenant", p.Tenant, "policy", p.Policy, "route", p.Route, "reason", string(p.Reason),
-		"from", instant(p.From), "to", instant(p.To))
+	filter := filters("tenant", p.Tenant, "policy", p.Policy, "route", p.Route, "outcome", string(p.Outcome),
+		"degraded", onlyTrue(p.Degraded), "reason", string(p.Reason), "from", instant(p.From), "to", instant(p.To))
 	out, link, err := list("/v1/analytics/refusals", filter, p.Limit, p.Cursor, func(after string, limit int) ([]metrics.Refusal, error) {
 		f := metrics.RefusalFilter{
-			Tenant: tenant, Policy: p.Policy, Route: p.Route, Reason: enforcement.Reason(p.Reason), From: p.From, To: p.To, Limit: limit,
+			Outcome: metrics.Outcome(p.Outcome), Tenant: tenant, Policy: p.Policy, Route: p.Route, Degraded: p.Degraded,
+			Reason: enforcement.Reason(p.Reason), From: p.From, To: p.To, Limit: limit,
 		}
 		if after != "" {
 			before, err := uuid.Parse(after)

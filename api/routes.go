@@ -263,9 +263,9 @@ func (a *API) routes() []route {
 		get("/v1/analytics/remaining", "getRemainingHistogram", accounts.TenantRead, g.GetRemainingHistogram).params("tenant policy from to"),
 		get("/v1/analytics/latency", "getLimiterLatency", accounts.TenantsList, g.GetLimiterLatency).params("from to step"),
 		get("/v1/analytics/refusals", "listRefusals", accounts.TenantRead, g.ListRefusals).
-			params("tenant policy route reason from to limit cursor"),
+			params("tenant policy route outcome degraded reason from to limit cursor"),
 		get("/v1/analytics/refusals.csv", "downloadRefusals", accounts.TenantRead, g.DownloadRefusals).
-			params("tenant policy route reason from to").expensive(maxDownload),
+			params("tenant policy route outcome degraded reason from to").expensive(maxDownload),
 		get("/v1/analytics/live", "getLive", accounts.TenantRead, g.GetLive).params("tenant"),
 
 		get("/v1/nodes", "getNodes", accounts.TenantsList, nodes(g.GetNodes)),

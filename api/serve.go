@@ -363,7 +363,7 @@ var queryLengths = map[string]int{"q": 200, "action": 64, "object": 200, "tenant
 // queryWords has the allowed values of query parameters with a fixed set of values.
 var queryWords = map[string][]string{
 	"list": {string(exceptions.Deny), string(exceptions.Allow)}, "step": {string(metrics.Minute), string(metrics.Hour), string(metrics.Day)},
-	"outcome": {"limited", "allowed"}, "sort": {"limited", "rate", "requests"},
+	"sort":   {"limited", "rate", "requests"},
 	"reason": reasonWords(),
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/google/uuid"
 
@@ -41,6 +42,7 @@ func showTenantDocument(d tenants.Document) TenantDocument {
 	return TenantDocument{
 		Name: d.Name, Status: TenantStatus(d.Status), Plan: plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay,
 		NoPolicy: NoPolicy(d.NoPolicy), RedactValues: &redact, RequireRoute: &route, MaxKeys: d.MaxKeys,
+		SampleAllowed: int64(d.SampleAllowed),
 	}
 }
 
@@ -53,8 +55,16 @@ func tenantDocument(d TenantDocument) tenants.Document {
 	return tenants.Document{
 		Name: d.Name, Status: tenants.Status(d.Status), Plan: plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay,
 		NoPolicy: tenants.NoPolicy(d.NoPolicy), RedactValues: d.RedactValues != nil && *d.RedactValues,
-		RouteOptional: d.RequireRoute != nil && !*d.RequireRoute, MaxKeys: d.MaxKeys,
+		RouteOptional: d.RequireRoute != nil && !*d.RequireRoute, MaxKeys: d.MaxKeys, SampleAllowed: sampleOf(d.SampleAllowed),
 	}
+}
+
+// sampleOf converts sample_allowed. A value that no tenant may have stays one.
+func sampleOf(n int64) uint32 {
+	if n < 0 || n > math.MaxUint32 {
+		return math.MaxUint32
+	}
+	return uint32(n)
 }
 
 // ListTenants is GET /v1/tenants.

@@ -22,6 +22,9 @@ type Subject struct {
 	Exceptions *Exceptions
 	// Redact is set if attribute values must not be stored for display.
 	Redact bool
+	// SampleAllowed is N if one in N allowed requests is recorded with its explanation, and
+	// 0 if none is.
+	SampleAllowed uint32
 	// Calendar determines the calendar windows of the tenant; nil: UTC, from day 1.
 	Calendar *Calendar
 	// RequireRoute is set if a check must have a method and a path. The API rejects

@@ -118,6 +118,7 @@ func (t Tenant) JSON() (json.RawMessage, error) {
 		RedactValues     bool     `json:"redact_values"`
 		RequireRoute     bool     `json:"require_route"`
 		MaxKeys          int64    `json:"max_keys,omitempty"`
+		SampleAllowed    uint32   `json:"sample_allowed,omitempty"`
 	}
 	d := t.Document
 	return json.Marshal(struct {
@@ -125,6 +126,6 @@ func (t Tenant) JSON() (json.RawMessage, error) {
 		Slug   string   `json:"slug"`
 		Tenant document `json:"tenant"`
 	}{t.ID, t.Slug, document{
-		d.Name, d.Status, d.Plan, d.TimeZone, d.BillingAnchorDay, d.NoPolicy, d.RedactValues, !d.RouteOptional, d.MaxKeys,
+		d.Name, d.Status, d.Plan, d.TimeZone, d.BillingAnchorDay, d.NoPolicy, d.RedactValues, !d.RouteOptional, d.MaxKeys, d.SampleAllowed,
 	}})
 }

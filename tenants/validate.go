@@ -18,6 +18,8 @@ const (
 
 	MinKeys, MostKeys = 1000, 1_000_000_000 // bounds of Document.MaxKeys
 
+	MaxSample = 1_000_000 // the maximum of Document.SampleAllowed
+
 	MinCustomerKey, MaxCustomerKey = 16, 4096 // lengths of NewKey.Token, in bytes
 
 	MaxCost = 1<<31 - 1 // the maximum of Bounds.MaxCost, and the maximum cost of a check
@@ -59,6 +61,9 @@ func faults(f *problem.Fields, d Document) {
 	}
 	if d.MaxKeys != 0 && (d.MaxKeys < MinKeys || d.MaxKeys > MostKeys) {
 		f.Add("/max_keys", "must be %d to %d, or 0 for the setting of the nodes", MinKeys, MostKeys)
+	}
+	if d.SampleAllowed > MaxSample {
+		f.Add("/sample_allowed", "must be 0 to %d", MaxSample)
 	}
 }
 

@@ -232,6 +232,61 @@ func (w *world) rowOf(t *testing.T, path string) (web.Route, bool) {
 	return web.Route{}, false
 }
 
+// A tenant that samples its allowed requests has them on the page, by outcome. Its people see no
+// others.
+func TestAllowedRequestsAreShown(t *testing.T) {
+	t.Parallel()
+	w, ids := deniedWorld(t)
+	form := url.Values{
+		"name": {"Acme"}, "no_policy": {"deny"}, "require_route": {"no"}, "redact_values": {"keep"}, "max_keys": {""}, "sample_allowed": {"1"},
+		"version": {strconv.FormatInt(w.tenant("acme").Revision, 10)},
+	}
+	to(t, "save", w.post("/tenants/acme/settings", "editor", form), "/tenants/acme/settings?done=tenant-saved")
+	form.Set("version", strconv.FormatInt(w.tenant("acme").Revision, 10))
+	for _, wrong := range []string{"-1", "x", "1000001"} {
+		form.Set("sample_allowed", wrong)
+		if page := w.post("/tenants/acme/settings", "editor", form); page.Code != http.StatusUnprocessableEntity || wrongIn(t, page) != "sample_allowed" {
+			t.Errorf("%s: %d, fault of %q", wrong, page.Code, wrongIn(t, page))
+		}
+	}
+	w.now.Add(time.Second.Microseconds())
+	passed := uuid.UUID(w.decide("acme", checkOf(t, "POST /v1/login", "ip=203.0.113.80"))[0].ID).String()
+	w.decide("globex", checkOf(t, "GET /v1/x"))
+	w.flushNow()
+	for address, want := range map[string]int{
+		"/denials?outcome=allowed": 1, "/denials?outcome=allowed&tenant=globex": 0, "/denials?outcome=allowed&policy=login-per-ip": 1,
+		"/denials?outcome=allowed&k.ip=203.0.113.80": 1, "/denials?outcome=allowed&k.ip=203.0.113.9": 0, "/denials?outcome=allowed&reason=ok": 1,
+		"/denials?outcome=any": 2 + len(ids), "/denials?outcome=allowed&route=/v1/reports": 0, "/denials?outcome=allowed&degraded=1": 0,
+	} {
+		page := w.get(address, "viewer")
+		if got := denied(page.tree(t)); page.Code != http.StatusOK || len(got) != want || want == 1 && got[0] != passed {
+			t.Errorf("%s: %d, %v, want %d", address, page.Code, got, want)
+		}
+	}
+	for who, status := range map[string]int{"viewer": 200, "acme-viewer": 403} {
+		if page := w.get("/denials/"+passed, who); page.Code != status {
+			t.Errorf("%s: %d", who, page.Code)
+		}
+	}
+	page := w.get("/tenants/acme/denials/"+passed, "acme-viewer")
+	if page.Code != http.StatusOK || !strings.Contains(page.body, "Allowed: 4 of 5 left in policy login-per-ip after it.") || !strings.Contains(page.body, "passed") {
+		t.Errorf("%d %s", page.Code, page.body)
+	}
+	if page := w.get("/tenants/acme/denials?outcome=allowed", "acme-viewer"); len(denied(page.tree(t))) != 1 {
+		t.Error("a member does not see the allowed request")
+	}
+	if page := w.get("/tenants/globex/denials/"+passed, "viewer"); page.Code != http.StatusNotFound {
+		t.Errorf("on the pages of another tenant: %d", page.Code)
+	}
+	if page := w.get("/denials?outcome=refused", "viewer"); page.Code != http.StatusUnprocessableEntity ||
+		!strings.Contains(page.body, "No outcome has this name. This filter is not applied.") {
+		t.Errorf("an unknown outcome: %d %s", page.Code, page.body)
+	}
+	if page := w.get("/denials?outcome=any&group=policy", "viewer"); !strings.Contains(page.body, "The groups with most decisions are first.") {
+		t.Error("groups of decisions are called denials")
+	}
+}
+
 // The pages say that values of a tenant with redact_values are redacted. No page contains the
 // values.
 func TestRedactedDenials(t *testing.T) {

@@ -457,7 +457,7 @@ func TestCLITail(t *testing.T) {
 	t.Parallel()
 	settings := cliServer(t)
 	for _, s := range []struct{ args, stdin string }{
-		{"plans create pro -f -", proPlan}, {"plans publish pro", ""}, {"tenants create acme --name Acme --plan pro", ""},
+		{"plans create pro -f -", proPlan}, {"plans publish pro", ""}, {"tenants create acme --name Acme --plan pro --sample-allowed 1", ""},
 	} {
 		if _, err := command(t, settings, s.stdin, words(s.args)...); err != nil {
 			t.Fatalf("%s: %v", s.args, err)
@@ -477,7 +477,7 @@ func TestCLITail(t *testing.T) {
 	}
 	line := make([]byte, 4096)
 	n, err := reading.Read(line)
-	if err != nil || !strings.HasPrefix(string(line[:n]), `{"at":"`) || strings.Count(string(line[:n]), "\n") != 1 || !strings.Contains(string(line[:n]), `"reason":"over_limit"`) {
+	if err != nil || !strings.HasPrefix(string(line[:n]), `{"allowed":false,"at":"`) || strings.Count(string(line[:n]), "\n") != 1 || !strings.Contains(string(line[:n]), `"reason":"over_limit"`) {
 		t.Errorf("%v: %s", err, line[:n])
 	}
 	cancel()
@@ -487,6 +487,15 @@ func TestCLITail(t *testing.T) {
 	out, err := command(t, settings, "", words("tail --no-follow --since 1h")...)
 	if err != nil || strings.Count(out, "\n") != 1 || !strings.Contains(out, "acme  POST /v1/login  over_limit  login  user=u1") {
 		t.Errorf("tail --no-follow: %v\n%s", err, out)
+	}
+	for outcome, want := range map[string]string{"allowed": "ok ", "any": "ok over_limit "} {
+		got := ""
+		for line := range strings.Lines(must(t, settings, words("tail --no-follow --since 1h --tenant acme --outcome "+outcome)...)) {
+			got += strings.Split(line, "  ")[3] + " "
+		}
+		if got != want {
+			t.Errorf("tail --outcome %s has the reasons %s, want %s", outcome, got, want)
+		}
 	}
 	if out := must(t, settings, words("top --by keys --tenant acme")...); !strings.Contains(out, "user=u1") {
 		t.Errorf("top --by keys:\n%s", out)

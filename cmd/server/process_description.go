@@ -33,6 +33,7 @@ func (n *node) process(s *serveCommand) admin.Process {
 			{What: "Counts by the hour", Kept: time.Duration(s.RetentionHours), Setting: settingName("retention-hours")},
 			{What: "Counts by the day", Kept: time.Duration(s.RetentionDays), Setting: settingName("retention-days")},
 			{What: "Denials with their explanation", Kept: refusalsKept, Most: mostRefusals},
+			{What: "Sample of allowed requests", Kept: refusalsKept, Most: mostRefusals},
 			{What: "Lines of the audit log"},
 		},
 	}

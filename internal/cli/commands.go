@@ -17,7 +17,7 @@ type Commands struct {
 	Refund       refundCommand       `cmd:"" group:"remote" help:"Give back what a refundable check charged: headgate refund 0190… --tenant acme"`
 	Reservations reservationsCommand `cmd:"" group:"remote" help:"List, show, settle, extend and give back the reservations of a tenant."`
 	Top          topCommand          `cmd:"" group:"remote" help:"Rank tenants, policies, routes or keys by their denials: headgate top --by keys --tenant acme"`
-	Tail         tailCommand         `cmd:"" group:"remote" help:"Print denials as they happen: headgate tail --tenant acme"`
+	Tail         tailCommand         `cmd:"" group:"remote" help:"Print denials or all recorded decisions as they happen: headgate tail --tenant acme --outcome any"`
 	Usage        usageCommand        `cmd:"" group:"remote" help:"Show what a tenant and its keys have left: headgate usage acme"`
 	Tenants      tenantsCommand      `cmd:"" group:"remote" help:"List, create, change and delete tenants."`
 	Plans        plansCommand        `cmd:"" group:"remote" help:"List, draft, publish and delete plans."`

@@ -85,6 +85,7 @@ type tenantFields struct {
 	RequireRoute     *bool   `setting:"false" negatable:"" help:"Checks must have a method and a path. Default: they must."`
 	RedactValues     *bool   `setting:"false" negatable:"" help:"Do not store attribute values of denied checks."`
 	MaxKeys          int64   `setting:"false" help:"Bound of live counters in Redis."`
+	SampleAllowed    *int64  `setting:"false" placeholder:"N" help:"Record one in N allowed requests with its explanation; 0: none."`
 }
 
 // apply sets the fields for which a flag was given in the document of a tenant.
@@ -108,6 +109,9 @@ func (f tenantFields) apply(document map[string]any) {
 	}
 	if f.MaxKeys != 0 {
 		o["max_keys"] = f.MaxKeys
+	}
+	if f.SampleAllowed != nil {
+		o["sample_allowed"] = *f.SampleAllowed
 	}
 }
 

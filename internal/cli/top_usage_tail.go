@@ -119,18 +119,21 @@ func usedLimits(v any) []any {
 
 type tailCommand struct {
 	Connection
-	Tenant string        `setting:"false" placeholder:"SLUG" help:"Only denials of this tenant."`
-	Policy string        `setting:"false" placeholder:"SLUG" help:"Only denials by this policy."`
-	Route  string        `setting:"false" help:"Only denials on this route."`
-	Reason string        `setting:"false" help:"Only denials for this reason, such as over_limit."`
-	Since  time.Duration `default:"0s" setting:"false" help:"Begin with the denials of this time before now."`
-	Follow bool          `default:"true" negatable:"" setting:"false" help:"Wait for further denials."`
+	Tenant   string        `setting:"false" placeholder:"SLUG" help:"Only decisions of this tenant."`
+	Policy   string        `setting:"false" placeholder:"SLUG" help:"Only denials by this policy, and allowed requests to which it applied."`
+	Route    string        `setting:"false" help:"Only decisions on this route."`
+	Reason   string        `setting:"false" help:"Only decisions with this reason, such as over_limit."`
+	Outcome  string        `setting:"false" enum:"denied,allowed,any" default:"denied" help:"denied, allowed, or any."`
+	Degraded bool          `setting:"false" help:"Only decisions of failure modes, because Redis did not answer."`
+	Since    time.Duration `default:"0s" setting:"false" help:"Begin with the decisions of this time before now."`
+	Follow   bool          `default:"true" negatable:"" setting:"false" help:"Wait for further decisions."`
 }
 
 // Help returns the text that --help shows after the flags.
 func (tailCommand) Help() string {
-	return "A denial appears about two seconds after it happened. Of a tenant with very many denials, the server records a sample. " +
-		"With -o json, each denial is one line; with -o yaml, each is one document."
+	return "A decision appears about two seconds after it was made. Of a tenant with very many denials, the server records a sample. " +
+		"Of allowed requests, it records one in sample_allowed, a field of the tenant. " +
+		"With -o json, each decision is one line; with -o yaml, each is one document."
 }
 
 // overlap is the maximum delay between a denial and its storage. Denials are therefore not
@@ -181,6 +184,12 @@ func (l tailCommand) read(ctx context.Context, c *client, from time.Time) ([]jso
 		if value != "" {
 			query.Set(name, value)
 		}
+	}
+	if l.Outcome != "denied" { // the default; a server of an earlier release does not know the parameter
+		query.Set("outcome", l.Outcome)
+	}
+	if l.Degraded {
+		query.Set("degraded", "true")
 	}
 	document, err := c.list(ctx, path("analytics", "refusals"), query, 1000)
 	if err != nil {

@@ -194,7 +194,7 @@ func sampleTenants(now time.Time) []sampleTenant {
 	return []sampleTenant{
 		{
 			slug:     tenantAcme,
-			document: tenants.Document{Name: "Acme (demo)", Plan: planEnterprise, TimeZone: "Europe/Berlin"},
+			document: tenants.Document{Name: "Acme (demo)", SampleAllowed: 50, Plan: planEnterprise, TimeZone: "Europe/Berlin"},
 			overrides: []exceptions.NewOverride{{
 				Policy: "api-per-user", Attribute: "user", Value: batchUser, Factor: 3_000,
 				Reason: "The quarter's export runs until the end of the week.", ExpiresAt: now.Add(5 * 24 * time.Hour),
@@ -205,7 +205,7 @@ func sampleTenants(now time.Time) []sampleTenant {
 		},
 		{
 			slug:     tenantBloom,
-			document: tenants.Document{Name: "Bloom (demo)", Plan: planPro, TimeZone: "America/New_York", BillingAnchorDay: 15},
+			document: tenants.Document{Name: "Bloom (demo)", SampleAllowed: 50, Plan: planPro, TimeZone: "America/New_York", BillingAnchorDay: 15},
 			overrides: []exceptions.NewOverride{{
 				Policy: "search-per-user", Attribute: "user", Value: heavyUser,
 				Limits: []enforcement.OverrideLimit{{Name: "l1", Quota: 30, Burst: enforcement.Keep}},
@@ -217,7 +217,7 @@ func sampleTenants(now time.Time) []sampleTenant {
 		},
 		{
 			slug:     tenantCobalt,
-			document: tenants.Document{Name: "Cobalt (demo)", Plan: planFree, TimeZone: "UTC"},
+			document: tenants.Document{Name: "Cobalt (demo)", SampleAllowed: 50, Plan: planFree, TimeZone: "UTC"},
 			blocks: []exceptions.NewBlock{{
 				Policy: "api-per-user", Key: map[string]string{"user": blockedUser},
 				Reason: "Reads the whole catalogue again and again; asked to stop.", ExpiresAt: now.Add(24 * time.Hour),

@@ -22,17 +22,18 @@ var DenialColumns = []Column{
 	{"route", "The pattern of the most specific policy that matched, or (none)."},
 	{"method", "The method of the request."},
 	{"path", "The path of the request."},
-	{"reason", "Why the check was denied."},
-	{"policy", "The policy that denied. Empty if none did."},
-	{"limit", "The limit that denied. Empty if none did."},
+	{"reason", "The reason of the decision."},
+	{"policy", "The policy that denied. Of an allowed request, the one with the smallest part of its quota left."},
+	{"limit", "The limit of that policy."},
 	{"retry_after_ms", "Milliseconds until a retry can succeed. Empty if waiting does not help."},
 	{"cost", "The cost of the check."},
 	{"degraded", "true if the shared limiter was unavailable."},
 	{"attributes", "The attributes of the check, as JSON."},
 	{"redacted", "true if the values of the attributes were not recorded."},
 	{"node", "The ID of the node."},
-	{"list_entry", "The ID of the list entry that denied."},
+	{"list_entry", "The ID of the list entry that decided."},
 	{"block", "The ID of the block that denied."},
+	{"allowed", "true if the request was allowed."},
 }
 
 // Denials returns a file with the kept denials that match a filter, newest first. The name of the
@@ -64,6 +65,6 @@ func denialFields(r metrics.Refusal) ([]string, error) {
 	return []string{
 		uuid.UUID(r.ID).String(), r.At.UTC().Format("2006-01-02T15:04:05.000Z"), r.TenantSlug, r.Plan, version, r.Route, r.Method, r.Path,
 		string(r.Reason), r.Policy, r.Limit, retry, strconv.FormatInt(r.Cost, 10), strconv.FormatBool(r.Degraded),
-		string(attributes), strconv.FormatBool(r.Redacted), r.Node, r.ListEntry, r.Block,
+		string(attributes), strconv.FormatBool(r.Redacted), r.Node, r.ListEntry, r.Block, strconv.FormatBool(r.Allowed),
 	}, err
 }

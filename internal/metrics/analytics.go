@@ -117,20 +117,20 @@ func (a *Analytics) counts(ctx context.Context, r reading, of CountQuery) (list 
 	return list, nil
 }
 
-// maxRefusals is the maximum number of kept denials in one result.
-const maxRefusals = 500
+// MaxRefusals is the maximum number of kept decisions in one result.
+const MaxRefusals = 2000
 
-// Refusals returns the kept denials that match f, newest first: at most f.Limit, and at most
-// maxRefusals.
+// Refusals returns the kept decisions that match f, newest first: at most f.Limit, and at most
+// MaxRefusals.
 func (a *Analytics) Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, error) {
 	if !f.From.IsZero() && !f.To.IsZero() && !f.To.After(f.From) {
 		return nil, notAfter()
 	}
-	f.Limit = min(f.Limit, maxRefusals)
+	f.Limit = min(f.Limit, MaxRefusals)
 	return a.store.Refusals(ctx, f)
 }
 
-// Refusal returns a kept denial by its decision ID, even if this node has not written it to the
+// Refusal returns a kept decision by its decision ID, even if this node has not written it to the
 // store yet. The error is problem.NotFound if the denial is not kept, or if tenant is not 0 and the
 // denial belongs to another tenant.
 func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Refusal, error) {

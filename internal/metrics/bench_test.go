@@ -22,6 +22,13 @@ func BenchmarkRecord(b *testing.B) {
 			b.Fatal("the decisions are other ones")
 		}
 		b.Run(name+"/allowed", func(b *testing.B) { record(b, allowed) })
+		sampling := *s
+		sampling.SampleAllowed = 1_000
+		outside := decide(e, &sampling, enforcement.Enforce, "/u/1", 1, "user", "u1", "ip", "192.0.2.1")
+		for inSample(outside, sampling.SampleAllowed) {
+			outside.ID[15]++
+		}
+		b.Run(name+"/allowed, outside the sample", func(b *testing.B) { record(b, outside) })
 		b.Run(name+"/refused", func(b *testing.B) { record(b, refused) })
 		b.Run(name+"/allowed, parallel", func(b *testing.B) {
 			r := NewRecorder(Config{})

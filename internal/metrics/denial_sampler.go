@@ -10,11 +10,14 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A node keeps some denials with their explanation. Record only copies the decision; the next
-// drain computes the explanation. In each second, a node keeps the first commonRefusals denials
-// of all tenants. After those, it keeps at most fairRefusals more in the same second, and only
-// denials of tenants of which it has kept fewer than fairShare in this second. So one tenant
-// cannot use up the samples of all others.
+// A node keeps some denials with their explanation, and one in Subject.SampleAllowed allowed
+// requests. Record only copies the decision; the next drain computes the explanation. Denials
+// and allowed requests have a sampler each. The following is about denials, and the same for
+// allowed requests.
+//
+// In each second, a node keeps the first commonRefusals denials of all tenants. After those, it
+// keeps at most fairRefusals more in the same second, and only denials of tenants of which it has
+// kept fewer than fairShare in this second. So one tenant cannot use up the samples of all others.
 const (
 	commonRefusals = 50
 	fairRefusals   = 50
@@ -97,17 +100,26 @@ func keep(own *atomic.Uint64, at uint64) {
 	}
 }
 
-// A sample is a deep copy of a denied decision. Record must copy the decision, because the
+// inSample reports whether an allowed decision is one in n. It looks only at random bits of the
+// ID, so that a decision outside the sample costs no more than a division.
+func inSample(d *enforcement.Decision, n uint32) bool {
+	return binary.BigEndian.Uint32(d.ID[12:])%n == 0
+}
+
+// A sample is a deep copy of a decision. Record must copy the decision, because the
 // engine reuses its memory.
 type sample struct {
 	decision      enforcement.Decision
-	policy, limit string // the policy and the limit that denied
+	policy, limit string // see Refusal
 }
 
 func newSample(d *enforcement.Decision, o *outcome) sample {
 	s := sample{decision: *d, limit: o.limit}
-	if o.owner != nil {
+	switch least := tightest(d); {
+	case o.owner != nil:
 		s.policy = o.owner.Policy
+	case d.Allowed && least != nil:
+		s.policy, s.limit = least.Rule.Policy, least.Limit.Name
 	}
 	check := *d.Check // the copy clones the strings, because they are slices of the request body
 	check.Method, check.Path = strings.Clone(check.Method), strings.Clone(check.Path)
@@ -119,6 +131,20 @@ func newSample(d *enforcement.Decision, o *outcome) sample {
 	return s
 }
 
+// tightest returns the enforced limit with the smallest part of its quota left, or nil.
+func tightest(d *enforcement.Decision) (least *enforcement.LimitState) {
+	part := func(l *enforcement.LimitState) float64 {
+		return float64(l.Remaining) / float64(max(1, l.Limit.Capacity()))
+	}
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if l.Rule.Mode == enforcement.PolicyEnforce && (least == nil || part(l) < part(least)) {
+			least = l
+		}
+	}
+	return least
+}
+
 // refusal converts a sample to a kept denial and computes the explanation. node is the ID of
 // this process.
 func (s *sample) refusal(node string) Refusal {
@@ -127,7 +153,7 @@ func (s *sample) refusal(node string) Refusal {
 	r := Refusal{
 		ID: d.ID, At: time.UnixMilli(millisecondsOf(d.ID)).UTC(),
 		Tenant: subject.Number, TenantSlug: subject.Tenant,
-		Route: d.Route, Reason: d.Reason, Policy: s.policy, Limit: s.limit,
+		Route: d.Route, Allowed: d.Allowed, Reason: d.Reason, Policy: s.policy, Limit: s.limit,
 		RetryAfterMS: d.RetryAfter, Degraded: d.Degraded,
 		Method: check.Method, Path: cut(check.Path, maxRefusalPath), Attributes: check.Attributes,
 		Redacted: subject.Redact, Cost: check.Cost, Node: node,

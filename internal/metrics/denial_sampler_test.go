@@ -182,3 +182,78 @@ func TestARefusalNamesWhatHasExceptions(t *testing.T) {
 		t.Errorf("overridden: %+v", got[2])
 	}
 }
+
+// One in SampleAllowed allowed requests is recorded, with the limit that has the least left.
+func TestAllowedRequestsAreSampled(t *testing.T) {
+	t.Parallel()
+	plan := compile(t, spec("user", "/u/*", "", []string{"user"}, 2), spec("all", "", "", nil, 1_000))
+	for oneIn, want := range map[uint32]int{0: 0, 1: 8, 4: 2, 8: 1} {
+		r := NewRecorder(Config{Node: "n1"})
+		e := engineOf(fixedLimiter(), nil, r)
+		s := &enforcement.Subject{Tenant: "acme", Number: 9, Plan: plan, SampleAllowed: oneIn}
+		d := decide(e, s, enforcement.Peek, "/u/1", 1, "user", "u1")
+		d.Check.Mode = enforcement.Enforce
+		for n := range byte(8) {
+			d.ID[12], d.ID[13], d.ID[14], d.ID[15] = 0, 0, 0, n
+			r.Record(d)
+		}
+		kept := r.drain().refusals
+		if len(kept) != want || r.allowed.held.Load() != 0 || r.refusals.held.Load() != 0 {
+			t.Errorf("one in %d: %d kept, %d and %d held", oneIn, len(kept), r.allowed.held.Load(), r.refusals.held.Load())
+		}
+		for _, got := range kept {
+			if !got.Allowed || got.Reason != enforcement.ReasonOK || got.Policy != "user" || got.Limit != "l1" || len(got.Limits) != 2 ||
+				len(got.Policies) != 2 || !got.Policies[0].Applies || got.RetryAfterMS != 0 {
+				t.Errorf("kept %+v", got)
+			}
+		}
+	}
+}
+
+// Allowed requests have bounds of their own, and take no room of denials.
+func TestAllowedRequestsLeaveRoomToDenials(t *testing.T) {
+	t.Parallel()
+	plan := compile(t, spec("user", "/u/*", "", []string{"user"}, 2))
+	r := NewRecorder(Config{})
+	s := &enforcement.Subject{Tenant: "acme", Number: 9, Plan: plan, SampleAllowed: 1}
+	e := engineOf(fixedLimiter(), nil, nil)
+	allowed, denied := decide(e, s, enforcement.Enforce, "/u/1", 1, "user", "u1"), decide(e, s, enforcement.Enforce, "/u/1", 3, "user", "u1")
+	for range 500 {
+		r.Record(allowed)
+		r.Record(denied)
+	}
+	counts := map[bool]int{}
+	for _, d := range r.drain().refusals {
+		counts[d.Allowed]++
+	}
+	if counts[true] != commonRefusals+fairShare && counts[true] != commonRefusals || counts[false] != counts[true] {
+		t.Errorf("%d allowed and %d denied are kept", counts[true], counts[false])
+	}
+
+	w := newWaiting()
+	for range maxWaitingRefusals {
+		w.take(&drained{refusals: []Refusal{{Allowed: true}}}, at)
+	}
+	if len(w.refusals) != maxWaitingRefusals/2 {
+		t.Errorf("%d allowed requests wait, want half of the room", len(w.refusals))
+	}
+	if lost := w.take(&drained{refusals: make([]Refusal, maxWaitingRefusals/2+1)}, at); lost != 1 {
+		t.Errorf("%d denials are lost, want 1", lost)
+	}
+}
+
+// A request outside the sample costs no memory.
+func TestNoAllocationOutsideTheSample(t *testing.T) {
+	plan := compile(t, spec("user", "/u/*", "", []string{"user"}, 1<<30))
+	r := NewRecorder(Config{})
+	s := &enforcement.Subject{Tenant: "acme", Number: 9, Plan: plan, SampleAllowed: 1_000_000}
+	d := decide(engineOf(fixedLimiter(), nil, nil), s, enforcement.Enforce, "/u/1", 1, "user", "u1")
+	d.ID[15], d.ID[12] = 1, 0
+	if inSample(d, s.SampleAllowed) {
+		d.ID[15] = 2
+	}
+	r.Record(d)
+	if n := testing.AllocsPerRun(100, func() { r.Record(d) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -46,7 +46,14 @@ func (r *Recorder) drain() *drained {
 	}
 	r.ring.until(began.Unix())
 	slices.SortFunc(out.refusals, func(a, b Refusal) int { return slices.Compare(a.ID[:], b.ID[:]) })
-	r.refusals.held.Add(-int64(len(out.refusals)))
+	allowed := int64(0)
+	for i := range out.refusals {
+		if out.refusals[i].Allowed {
+			allowed++
+		}
+	}
+	r.allowed.held.Add(-allowed)
+	r.refusals.held.Add(allowed - int64(len(out.refusals)))
 	r.folded.Add(uint64(out.folded))
 	out.ranking()
 	out.allTenants()

@@ -61,8 +61,14 @@ func (w *waiting) take(d *drained, now time.Time) (notKept int64) {
 	}
 	for i := range d.refusals {
 		size := refusalBytes(&d.refusals[i])
-		if len(w.refusals) >= maxWaitingRefusals || w.refusalBytes+size > maxWaitingRefusalBytes {
-			notKept++
+		parts := 1
+		if d.refusals[i].Allowed {
+			parts = 2 // allowed requests leave half of the room to denials
+		}
+		if len(w.refusals) >= maxWaitingRefusals/parts || w.refusalBytes+size > maxWaitingRefusalBytes/parts {
+			if !d.refusals[i].Allowed {
+				notKept++
+			}
 			continue
 		}
 		w.refusals = append(w.refusals, d.refusals[i])

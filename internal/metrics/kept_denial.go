@@ -6,9 +6,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Refusal is a kept denial: a denied decision with the explanation of every policy at the
-// time of the decision. By default, denials are kept for a day. If the tenant redacts values,
-// the attribute values are "".
+// A Refusal is a kept denial, or, if Allowed is set, an allowed request of the sample that the
+// tenant records. It has the explanation of every policy at the time of the decision. By default,
+// it is kept for a day. If the tenant redacts values, the attribute values are "".
 type Refusal struct {
 	ID           [16]byte // of the decision
 	At           time.Time
@@ -17,9 +17,10 @@ type Refusal struct {
 	Plan         string // slug; "" without a plan
 	PlanVersion  int
 	Route        string
+	Allowed      bool `json:",omitempty"`
 	Reason       enforcement.Reason
-	Policy       string // the policy that denied; "" if no policy denied
-	Limit        string // name of the limit that denied; "" if no limit denied
+	Policy       string // the policy that denied, or that has the least left of an allowed request; "" if there is none
+	Limit        string // name of the limit of Policy that denied, or that has the least left; "" if there is none
 	RetryAfterMS int64  // enforcement.Never if waiting does not help
 	Degraded     bool
 	Method       string
@@ -69,10 +70,24 @@ type RefusalPolicy struct {
 	Block      string                 `json:"block,omitempty"`    // id
 }
 
-// A RefusalFilter selects kept denials. A denial is selected if it matches all fields that are
-// set.
+// An Outcome selects kept decisions: denials, allowed requests, or both.
+type Outcome string
+
+// The values of Outcome.
+const (
+	OutcomeDenied  Outcome = "denied"
+	OutcomeAllowed Outcome = "allowed"
+	OutcomeAny     Outcome = "any"
+)
+
+// A RefusalFilter selects kept denials, and allowed requests. A decision is selected if it matches
+// all fields that are set.
 type RefusalFilter struct {
-	Tenant   uint32
+	// Outcome selects denials by default.
+	Outcome Outcome
+	Tenant  uint32
+	// Policy selects denials by this policy, and allowed requests to which it applied. Of allowed
+	// requests, the store examines at most 5,000 rows, as for Attributes.
 	Policy   string
 	Route    string
 	Reason   enforcement.Reason

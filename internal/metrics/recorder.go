@@ -201,6 +201,7 @@ type Recorder struct {
 	retry    histogram               // retry times of denials by limits and blocks, in milliseconds
 	tenants  map[string]*tenantTally // by slug; the set of tenants does not change
 	refusals sampler
+	allowed  sampler       // of the allowed requests that tenants record
 	folded   atomic.Uint64 // number of decisions that are counted only in the sums of all tenants
 	ring     ring
 	drains   drainState
@@ -251,6 +252,9 @@ func (r *Recorder) Record(d *enforcement.Decision) {
 		}
 	}
 	if d.Allowed {
+		if n := d.Subject.SampleAllowed; n != 0 && inSample(d, n) && r.allowed.admit(at, d.Subject.Number) {
+			s.content.samples = append(s.content.samples, newSample(d, &o))
+		}
 		return
 	}
 	if hasRetry(d.Reason) && d.RetryAfter != enforcement.Never {

@@ -291,7 +291,7 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 	t.row = tenantRow{
 		id: r.ID, slug: r.Slug, home: r.Home, number: r.Number, status: r.Status, noPolicy: r.NoPolicy,
 		planID: r.PlanID, planRevision: r.PlanRevision, revision: r.Revision, known: true, redact: r.RedactValues,
-		routeOptional: r.RouteOptional, maxKeys: r.MaxKeys, timeZone: r.TimeZone, anchorDay: r.BillingAnchorDay,
+		routeOptional: r.RouteOptional, maxKeys: r.MaxKeys, sampleAllowed: r.SampleAllowed, timeZone: r.TimeZone, anchorDay: r.BillingAnchorDay,
 	}
 	b.compileTenant(t)
 }
@@ -388,6 +388,7 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 		Redact:        row.redact,
 		RequireRoute:  !row.routeOptional,
 		MaxKeys:       row.maxKeys,
+		SampleAllowed: row.sampleAllowed,
 		Calendar:      calendar,
 	}
 	if row.planID == "" {

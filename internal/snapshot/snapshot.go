@@ -281,6 +281,7 @@ type tenantRow struct {
 	redact         bool
 	routeOptional  bool
 	maxKeys        int64
+	sampleAllowed  uint32
 	timeZone       string
 	anchorDay      int
 }

@@ -260,13 +260,38 @@ func noteDue(ctx context.Context, tx *sql.Tx, r metrics.RollUp) error {
 	return nil
 }
 
-var refusalsInto = upsert{
-	table:   "recent_refusals",
-	columns: []string{"id", "at_us", "tenant", "policy", "route", "reason", "node", "doc"},
-	then:    "ON CONFLICT (id) DO NOTHING",
+// Kept denials and kept allowed requests have a table each with the same columns, so that many
+// allowed requests neither displace denials nor slow down their queries.
+const (
+	deniedTable  = "recent_refusals"
+	allowedTable = "recent_allowed"
+)
+
+func refusalsInto(table string) upsert {
+	return upsert{
+		table:   table,
+		columns: []string{"id", "at_us", "tenant", "policy", "route", "reason", "node", "doc"},
+		then:    "ON CONFLICT (id) DO NOTHING",
+	}
 }
 
+// addRefusals writes kept decisions to their tables.
 func addRefusals(ctx context.Context, tx *sql.Tx, list []metrics.Refusal) error {
+	var denied, allowed []metrics.Refusal
+	for i := range list {
+		if list[i].Allowed {
+			allowed = append(allowed, list[i])
+		} else {
+			denied = append(denied, list[i])
+		}
+	}
+	if err := addRefusalsTo(ctx, tx, deniedTable, denied); err != nil {
+		return err
+	}
+	return addRefusalsTo(ctx, tx, allowedTable, allowed)
+}
+
+func addRefusalsTo(ctx context.Context, tx *sql.Tx, table string, list []metrics.Refusal) error {
 	docs := make([]string, len(list))
 	for i := range list {
 		doc, err := json.Marshal(&list[i])
@@ -275,7 +300,7 @@ func addRefusals(ctx context.Context, tx *sql.Tx, list []metrics.Refusal) error 
 		}
 		docs[i] = string(doc)
 	}
-	return refusalsInto.run(ctx, tx, len(list), func(i int) []any {
+	return refusalsInto(table).run(ctx, tx, len(list), func(i int) []any {
 		r := &list[i]
 		return []any{r.ID[:], r.At.UnixMicro(), int64(r.Tenant), r.Policy, r.Route, string(r.Reason), r.Node, docs[i]}
 	})

@@ -40,12 +40,14 @@ func (s *Store) prune(ctx context.Context, r metrics.Retention) (more bool, err 
 			removal{tableOf("counts", step), "tenant, kind, at, name", "at", given[step]},
 			removal{tableOf("sketches", step), "tenant, name, at, node", "at", given[step]})
 	}
-	refusals, err := s.refusalsBefore(ctx, r)
-	if err != nil {
-		return false, fmt.Errorf("find the oldest refusals: %w", err)
+	for _, table := range []string{deniedTable, allowedTable} {
+		before, err := s.refusalsBefore(ctx, table, r)
+		if err != nil {
+			return false, fmt.Errorf("find the oldest rows of %s: %w", table, err)
+		}
+		removals = append(removals, removal{table, "id", "at_us", before})
 	}
 	removals = append(removals,
-		removal{"recent_refusals", "id", "at_us", refusals},
 		removal{"durable_states", "tenant, cell, part", "ends_us", s.now().Add(-endedFor).UnixMicro()},
 		removal{"flush_marks", "node", "at", r.Nodes},
 		removal{"idempotent_answers", "id", "at", s.now().Add(-answerKept).Unix()})
@@ -55,6 +57,45 @@ func (s *Store) prune(ctx context.Context, r metrics.Retention) (more bool, err 
 			return false, fmt.Errorf("remove rows of %s: %w", each.table, err)
 		}
 		more = more || full
+	}
+	crowded, err := s.pruneAllowedOfTenants(ctx)
+	if err != nil {
+		return false, fmt.Errorf("remove allowed requests of single tenants: %w", err)
+	}
+	return more || crowded, nil
+}
+
+// allowedOfTenant is the maximum number of kept allowed requests of one tenant, so that a tenant
+// with a high rate does not displace the others.
+const allowedOfTenant = 10_000
+
+// pruneAllowedOfTenants deletes the oldest kept allowed requests of tenants that have more than
+// allowedOfTenant. more is true if there may be more rows to delete.
+func (s *Store) pruneAllowedOfTenants(ctx context.Context) (more bool, err error) {
+	type line struct {
+		tenant int64
+		n      int
+	}
+	scan := func(r row) (l line, err error) { err = r.Scan(&l.tenant, &l.n); return l, err }
+	list, err := queryAll(ctx, s, scan, `
+		SELECT tenant, count(*) FROM `+allowedTable+`
+		GROUP BY tenant
+		HAVING count(*) > $1`, allowedOfTenant)
+	if err != nil {
+		return false, err
+	}
+	for _, l := range list {
+		surplus := min(l.n-allowedOfTenant, pruneRows)
+		err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := execIn(ctx, tx, `
+				DELETE FROM `+allowedTable+`
+				WHERE id IN (SELECT id FROM `+allowedTable+` WHERE tenant = $1 ORDER BY id LIMIT $2)`, l.tenant, surplus)
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+		more = more || l.n-allowedOfTenant > pruneRows
 	}
 	return more, nil
 }
@@ -110,10 +151,10 @@ func moveMark(ctx context.Context, tx *sql.Tx, s metrics.Step, is, wanted int64)
 	return wanted, err
 }
 
-// refusalsBefore returns the time before which kept denials are deleted, in microseconds since
-// the epoch. One such time follows from their maximum age, another from their maximum number
+// refusalsBefore returns the time before which rows of a table of kept decisions are deleted, in
+// microseconds since the epoch. One such time follows from their maximum age, another from their maximum number
 // r.MaxRefusals. refusalsBefore returns the later one.
-func (s *Store) refusalsBefore(ctx context.Context, r metrics.Retention) (int64, error) {
+func (s *Store) refusalsBefore(ctx context.Context, table string, r metrics.Retention) (int64, error) {
 	before := r.Refusals * 1_000_000
 	if r.MaxRefusals <= 0 {
 		return before, nil
@@ -122,7 +163,7 @@ func (s *Store) refusalsBefore(ctx context.Context, r metrics.Retention) (int64,
 		var oldest sql.NullInt64
 		err := s.reader.QueryRowContext(ctx, `
 			SELECT max(at_us) FROM (
-				SELECT at_us FROM recent_refusals
+				SELECT at_us FROM `+table+`
 				ORDER BY at_us DESC, id DESC
 				LIMIT 1 OFFSET $1) AS beyond`, r.MaxRefusals).Scan(&oldest)
 		if oldest.Valid {

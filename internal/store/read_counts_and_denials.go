@@ -203,8 +203,8 @@ func (f *refusalRow) refusal() (r metrics.Refusal, err error) {
 	return r, nil
 }
 
-// Refusal returns a kept denial by its decision ID. The error is problem.NotFound if the denial is
-// not kept, or if tenant is not 0 and the denial belongs to another tenant.
+// Refusal returns a kept decision by its ID. The error is problem.NotFound if the decision is
+// not kept, or if tenant is not 0 and the decision belongs to another tenant.
 func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metrics.Refusal, error) {
 	var where filter
 	where.and(`id = ?`, id[:])
@@ -213,12 +213,15 @@ func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metric
 	}
 	query := `
 		SELECT ` + refusalColumns + `
-		FROM recent_refusals ` + where.where()
+		FROM ` + deniedTable + ` ` + where.where() + `
+		UNION ALL
+		SELECT ` + refusalColumns + `
+		FROM ` + allowedTable + ` ` + where.where()
 	found, err := queryOne(ctx, s, "", scanRefusal, query, where.args...)
 	var r metrics.Refusal
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		err = problem.New(problem.NotFound, "no kept denial has this decision id")
+		err = problem.New(problem.NotFound, "no kept decision has this id")
 	case err == nil:
 		r, err = found.refusal()
 	}
@@ -234,7 +237,7 @@ const (
 	refusalsPiece  = 500
 )
 
-// Refusals returns the kept denials that match f in descending order of their IDs, which is
+// Refusals returns the kept decisions that match f in descending order of their IDs, which is
 // newest first. It leaves out rows that it cannot decode, and logs one line about all of them
 // together.
 func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metrics.Refusal, error) {
@@ -242,8 +245,8 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 		f.Limit = refusalsUsual
 	}
 	piece := f.Limit
-	if len(f.Attributes) > 0 || f.Degraded || f.RetryAfter != nil {
-		piece = refusalsPiece
+	if len(f.Attributes) > 0 || f.Degraded || f.RetryAfter != nil || f.Policy != "" && mayBeAllowed(f.Outcome) {
+		piece = max(piece, refusalsPiece)
 	}
 	list := []metrics.Refusal{}
 	var broken []error
@@ -257,7 +260,8 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 			switch {
 			case err != nil:
 				broken = append(broken, fmt.Errorf("refusal %x: %w", found[i].id, err))
-			case len(list) < f.Limit && (r.Degraded || !f.Degraded) && retriesIn(&r, f.RetryAfter) && hasAttributes(&r, f.Attributes):
+			case len(list) < f.Limit && (r.Degraded || !f.Degraded) && retriesIn(&r, f.RetryAfter) && hasAttributes(&r, f.Attributes) &&
+				concerns(&r, f.Policy):
 				list = append(list, r)
 			}
 		}
@@ -272,23 +276,46 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 	return list, nil
 }
 
+// mayBeAllowed reports whether an outcome selects allowed requests.
+func mayBeAllowed(o metrics.Outcome) bool {
+	return o == metrics.OutcomeAllowed || o == metrics.OutcomeAny
+}
+
+// concerns reports whether the policy with this slug denied the request, or applied to the allowed
+// request. Every decision concerns "".
+func concerns(r *metrics.Refusal, policy string) bool {
+	if policy == "" || !r.Allowed {
+		return policy == "" || r.Policy == policy
+	}
+	return slices.ContainsFunc(r.Policies, func(p metrics.RefusalPolicy) bool { return p.Policy == policy && p.Applies })
+}
+
 // refusalRows returns the newest rows that match those parts of f that are columns. It runs one
-// query for each reason, because the index has the rows of one reason in the order of their
-// IDs. One query for all reasons would have to sort every row.
+// query for each table and reason, because the index has the rows of one reason in the order of
+// their IDs. One query for all reasons would have to sort every row.
 func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit int) (list []refusalRow, err error) {
-	if len(f.Reasons) == 0 {
-		return s.refusalRowsFor(ctx, f, f.Reason, limit)
+	tables := []string{deniedTable}
+	switch f.Outcome {
+	case metrics.OutcomeAllowed:
+		tables = []string{allowedTable}
+	case metrics.OutcomeAny:
+		tables = append(tables, allowedTable)
 	}
 	reasons := slices.Compact(slices.Sorted(slices.Values(f.Reasons)))
-	for _, reason := range reasons {
-		if f.Reason != "" && f.Reason != reason {
-			continue
+	if len(reasons) == 0 {
+		reasons = []enforcement.Reason{f.Reason}
+	}
+	for _, table := range tables {
+		for _, reason := range reasons {
+			if f.Reason != "" && f.Reason != reason {
+				continue
+			}
+			rows, err := s.refusalRowsFor(ctx, table, f, reason, limit)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, rows...)
 		}
-		rows, err := s.refusalRowsFor(ctx, f, reason, limit)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, rows...)
 	}
 	slices.SortFunc(list, func(a, b refusalRow) int { return bytes.Compare(b.id, a.id) })
 	return list[:min(limit, len(list))], nil
@@ -329,16 +356,16 @@ func within(has, asked enforcement.Attribute) bool {
 	return err == nil && network.Contains(address)
 }
 
-// refusalRowsFor returns the newest rows that have the given reason and match those parts of f
+// refusalRowsFor returns the newest rows of a table that have the given reason and match those parts of f
 // that are columns. If the reason is "", rows of every reason match.
 func (s *Store) refusalRowsFor(
-	ctx context.Context, f metrics.RefusalFilter, reason enforcement.Reason, limit int,
+	ctx context.Context, table string, f metrics.RefusalFilter, reason enforcement.Reason, limit int,
 ) (list []refusalRow, err error) {
 	var where filter
 	if f.Tenant != 0 {
 		where.and(`tenant = ?`, int64(f.Tenant))
 	}
-	if f.Policy != "" {
+	if f.Policy != "" && table == deniedTable { // allowed requests have a policy column for one of those that applied
 		where.and(`policy = ?`, f.Policy)
 	}
 	if f.Route != "" {
@@ -359,5 +386,5 @@ func (s *Store) refusalRowsFor(
 	if f.After != [16]byte{} {
 		where.and(`id > ?`, f.After[:])
 	}
-	return queryPage(ctx, s, scanRefusal, page{refusalColumns, `recent_refusals`, where, `id DESC`, limit})
+	return queryPage(ctx, s, scanRefusal, page{refusalColumns, table, where, `id DESC`, limit})
 }

@@ -20,7 +20,7 @@ var wide = map[string]string{
 	"changes": snapshots, "since": snapshots, "exceptionChanges": snapshots,
 	"walkLines": "the chain goes through all lines", "verifyAudit": "the chain goes through all lines",
 	// The system works on all of them.
-	"expireDue": system, "removePiece": system, "remove": system, "refusalsBefore": system, "tenantsIn": system, "sketchIDs": system,
+	"expireDue": system, "removePiece": system, "remove": system, "refusalsBefore": system, "pruneAllowedOfTenants": system, "tenantsIn": system, "sketchIDs": system,
 	"AddKeyUses": system, "ReadJournal": system, "Watched": system, "AllMaintenances": system, "Advance": system, "ClaimDeliveries": system,
 	"EndAttempt": system, "PruneAlerts": system,
 	"DeleteRule": "it has deleted the owner's rule, whose id is unique over all tenants",

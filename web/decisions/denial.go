@@ -32,16 +32,16 @@ func (w *pages) showDenial(c echo.Context) error {
 	raw := c.Param("decision")
 	id, err := uuid.Parse(raw)
 	if err != nil {
-		return w.Render(c, http.StatusNotFound, views.DenialGone(w.Page(c, "No such denial"), raw, base))
+		return w.Render(c, http.StatusNotFound, views.DenialGone(w.Page(c, "No such decision"), raw, base))
 	}
 	r, err := w.cfg.Analytics.Refusal(c.Request().Context(), id, t.Number)
 	if problem.Is(err, problem.NotFound) {
-		return w.Render(c, http.StatusNotFound, views.DenialGone(w.Page(c, "No such denial"), id.String(), base))
+		return w.Render(c, http.StatusNotFound, views.DenialGone(w.Page(c, "No such decision"), id.String(), base))
 	}
 	if err != nil {
 		return err
 	}
-	words, status := reasonWords(r.Reason)
+	words, status := outcomeWords(&r)
 	title := status + " " + words.Text
 	p := w.Page(c, title)
 	p.Crumbs = []views.Link{{Text: "Denials", URL: base}, {Text: title}}
@@ -54,12 +54,15 @@ func (w *pages) showDenial(c echo.Context) error {
 }
 
 func (w *pages) denialPage(c echo.Context, r *metrics.Refusal) views.DenialPage {
-	words, status := reasonWords(r.Reason)
+	words, status := outcomeWords(r)
 	d := views.DenialPage{
 		Notice: web.Notice(c),
 		ID:     uuid.UUID(r.ID).String(), Reason: words, Status: status, Sentence: "Denied with " + status + ": " + requests.DenialSentence(r) + ".",
 		Time: views.NewMoment(r.At, w.Now()), Attributes: w.keyFirst(r), Redacted: r.Redacted, Curl: sameCheck(w.Origin(c), r),
 		NoPolicies: "The decision was made before any policy.",
+	}
+	if r.Allowed {
+		d.Sentence = "Allowed: " + allowedSentence(r) + "."
 	}
 	switch {
 	case r.RetryAfterMS == enforcement.Never:
@@ -111,7 +114,10 @@ func weight(p *views.DenialPolicy) int {
 // policyOutcome returns what one policy decided about a denied request, and why.
 func policyOutcome(r *metrics.Refusal, p *metrics.RefusalPolicy) views.DenialPolicy {
 	out := views.DenialPolicy{Slug: p.Policy, Why: web.Sentence(storedBecause(r, p)), Outcome: views.ReasonWords{Text: "did not apply"}}
-	if p.Applies {
+	switch {
+	case p.Applies && r.Allowed:
+		out.Outcome = views.ReasonWords{Text: "passed", Tone: "good"}
+	case p.Applies:
 		out.Outcome = views.ReasonWords{Text: "would pass", Tone: "good"}
 	}
 	for i := range r.Limits {
@@ -137,6 +143,27 @@ func policyOutcome(r *metrics.Refusal, p *metrics.RefusalPolicy) views.DenialPol
 		out.Outcome = views.ReasonWords{Text: "denied", Tone: "bad"}
 	}
 	return out
+}
+
+// allowedSentence says why a request was allowed.
+func allowedSentence(r *metrics.Refusal) string {
+	switch r.Reason {
+	case enforcement.ReasonAllowedByList:
+		return "an attribute had a value that was on the tenant's allow list, and no limit was charged"
+	case enforcement.ReasonNoPolicy:
+		return "no policy applied"
+	}
+	text := "no limit was enforced for it"
+	for i := range r.Limits {
+		if l := &r.Limits[i]; l.Policy == r.Policy && l.Limit == r.Limit {
+			limit := requests.LimitOf(l)
+			text = views.Count(l.Remaining).Exact + " of " + views.Count(limit.Capacity()).Exact + " left in policy " + l.Policy + " after it"
+		}
+	}
+	if r.Degraded {
+		text += "; the shared limiter was unavailable, and failure modes decided"
+	}
+	return text
 }
 
 func limitState(l *metrics.RefusalLimit) views.DenialLimit {

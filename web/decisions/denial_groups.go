@@ -49,7 +49,7 @@ func groupName(q url.Values) string {
 
 // groupLinks returns the links that select a grouping.
 func (v *denialsView) groupLinks() []views.RangeLink {
-	list := []views.RangeLink{{Text: "none", Label: "Single denials", URL: v.address(web.With(v.also, "group", "")), Current: v.group == ""}}
+	list := []views.RangeLink{{Text: "none", Label: "Single " + outcomes[v.of].things, URL: v.address(web.With(v.also, "group", "")), Current: v.group == ""}}
 	for _, g := range groupings {
 		list = append(list, views.RangeLink{
 			Text: g.name, Label: "Group by " + g.name, URL: v.address(web.With(v.also, "group", g.name)), Current: v.group == g.name,
@@ -109,7 +109,7 @@ func (w *pages) groupRow(v *denialsView, g *denialGroup) views.DenialGroup {
 		ID: groupID(g.name), Policy: r.Policy, Count: views.Count(g.count), N: g.count, Last: views.NewStamp(r.At, w.Now()),
 		LastURL: w.denialURL(v, r), RetryAfter: retryNumber(r),
 	}
-	row.Reason, _ = reasonWords(r.Reason)
+	row.Reason, _ = outcomeWords(r)
 	if len(g.reasons) > 1 {
 		row.MoreReasons = len(g.reasons) - 1
 	}
@@ -160,13 +160,14 @@ func groupID(name string) string {
 	return fmt.Sprintf("g-%x", sum.Sum64())
 }
 
-// groupSummary returns a sentence about how many denials the page groups, and from what time.
-func groupSummary(groups, denials int, oldest string) string {
+// groupSummary returns a sentence about how many decisions the page groups, and from what time.
+func (v *denialsView) groupSummary(groups, denials int, oldest string) string {
+	of := outcomes[v.of]
 	text := views.Quantity(int64(groups), "group", "groups") + " of "
 	if denials == denialsGrouped {
-		text += "the latest " + views.Count(denialsGrouped).Exact + " denials, since " + oldest
+		text += "the latest " + views.Count(denialsGrouped).Exact + " " + of.things + ", since " + oldest
 	} else {
-		text += views.Quantity(int64(denials), "denial", "denials")
+		text += views.Quantity(int64(denials), of.thing, of.things)
 	}
-	return text + ". The groups with most denials are first."
+	return text + ". The groups with most " + of.things + " are first."
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
@@ -38,7 +39,7 @@ const (
 	// groupsEvery is the minimum time between two updates of a live list of groups. An update
 	// can read up to denialsGrouped denials.
 	groupsEvery = 2 * time.Second
-	// denialsKept is how long Headgate keeps denials.
+	// denialsKept is how long Headgate keeps decisions.
 	denialsKept = web.Day
 )
 
@@ -59,6 +60,29 @@ var reasons = []struct {
 	{enforcement.ReasonLimiterUnavailable, views.ReasonWords{Text: "Limiter unavailable", Tone: "warn"}, "503"},
 }
 
+// An outcomeWord is a value of the filter by outcome. thing and things are its decisions in English.
+type outcomeWord struct {
+	outcome       metrics.Outcome
+	label, title  string
+	thing, things string
+}
+
+var outcomes = []outcomeWord{
+	{metrics.OutcomeDenied, "Denied", "Denials", "denial", "denials"},
+	{metrics.OutcomeAllowed, "Allowed (sample)", "Allowed requests", "allowed request", "allowed requests"},
+	{metrics.OutcomeAny, "Denied and allowed", "Decisions", "decision", "decisions"},
+}
+
+// allowedReasons are the reasons of allowed requests.
+var allowedReasons = []struct {
+	reason enforcement.Reason
+	words  views.ReasonWords
+}{
+	{enforcement.ReasonOK, views.ReasonWords{Text: "Allowed", Tone: "good"}},
+	{enforcement.ReasonAllowedByList, views.ReasonWords{Text: "On the allow list", Tone: "good"}},
+	{enforcement.ReasonNoPolicy, views.ReasonWords{Text: "Allowed, no policy", Tone: "good"}},
+}
+
 // reasonGroups lists groups of reasons that the filter offers.
 var reasonGroups = []struct {
 	name, text string
@@ -69,6 +93,19 @@ var reasonGroups = []struct {
 		enforcement.ReasonBlocked, enforcement.ReasonDeniedByList, enforcement.ReasonMissingAttribute, enforcement.ReasonNoPolicy,
 		enforcement.ReasonTenantSuspended, enforcement.ReasonBatchRefused, enforcement.ReasonLimiterUnavailable,
 	}},
+}
+
+// outcomeWords describes the reason of a decision, and returns the status of its answer.
+func outcomeWords(r *metrics.Refusal) (views.ReasonWords, string) {
+	if !r.Allowed {
+		return reasonWords(r.Reason)
+	}
+	for _, known := range allowedReasons {
+		if known.reason == r.Reason {
+			return known.words, "200"
+		}
+	}
+	return views.ReasonWords{Text: string(r.Reason), Tone: "good"}, "200"
 }
 
 func reasonWords(r enforcement.Reason) (views.ReasonWords, string) {
@@ -90,6 +127,7 @@ type denialsView struct {
 	faults map[string]string
 	paged  bool   // true for older pages, which do not start with the newest denial
 	group  string // the name of a grouping; "" for single denials
+	of     int    // index in outcomes
 }
 
 // address returns the URL of the page with other filters.
@@ -123,6 +161,7 @@ func (w *pages) denialsOf(c echo.Context) (denialsView, error) {
 		v.filter.Degraded = true
 		v.set("degraded", "1")
 	}
+	v.outcome(q.Get("outcome"))
 	v.reason(q.Get("reason"))
 	if name := q.Get("wait"); name != "" {
 		if wait, known := requests.WaitNamed(name); known {
@@ -165,9 +204,31 @@ func (w *pages) denialsTenant(c echo.Context, v *denialsView, slug string) error
 	return nil
 }
 
+// outcome sets which decisions the page has. Denials are the default, which is not in addresses.
+func (v *denialsView) outcome(name string) {
+	v.of = slices.IndexFunc(outcomes, func(o outcomeWord) bool { return string(o.outcome) == name })
+	if v.of < 0 {
+		v.of = 0
+		if name != "" {
+			v.faults["outcome"] = requests.NotApplied("No outcome has this name")
+		}
+	}
+	if v.of > 0 {
+		v.filter.Outcome = outcomes[v.of].outcome
+		v.set("outcome", name)
+	}
+}
+
 func (v *denialsView) reason(name string) {
 	if name == "" {
 		return
+	}
+	for _, known := range allowedReasons {
+		if string(known.reason) == name && v.of > 0 {
+			v.filter.Reason = known.reason
+			v.set("reason", name)
+			return
+		}
 	}
 	for _, g := range reasonGroups {
 		if g.name == name {
@@ -270,7 +331,7 @@ func (w *pages) showDenials(c echo.Context) error {
 		status = http.StatusUnprocessableEntity
 	}
 	d := views.Denials{
-		Title: "Denials", Lead: "The latest denials with their reasons. Headgate keeps denials for 24 hours.",
+		Title: outcomes[v.of].title, Lead: "The latest " + outcomes[v.of].things + " with their reasons. Headgate keeps them for 24 hours.",
 		Ranges: v.span.Picker(v.base, requests.Paused(v.span, v.also), v.streams()), Find: find, Groups: v.groupLinks(),
 	}
 	if d.Filters, err = w.denialFilters(c, &v); err != nil {
@@ -387,11 +448,25 @@ func (w *pages) denialFilters(c echo.Context, v *denialsView) (views.Filters, er
 	for _, r := range reasons {
 		options = append(options, views.Option{Value: string(r.reason), Label: r.words.Text})
 	}
+	if v.of > 0 {
+		for _, r := range allowedReasons {
+			options = append(options, views.Option{Value: string(r.reason), Label: r.words.Text})
+		}
+	}
+	chosen := []views.Option{}
+	for i, o := range outcomes {
+		value := string(o.outcome)
+		if i == 0 {
+			value = "" // the default
+		}
+		chosen = append(chosen, views.Option{Value: value, Label: o.label})
+	}
 	words := w.names.Of(v.filter.Tenant)
 	for i := range words.Attributes {
 		words.Attributes[i] += "="
 	}
 	fields := []views.FilterField{
+		{Name: "outcome", Label: "Outcome", Options: chosen},
 		{Name: "reason", Label: "Reason", Options: options},
 		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip", List: words.Policies},
 		{Name: "route", Label: "Route", Placeholder: "/v1/login", List: words.Routes},
@@ -432,12 +507,20 @@ func waitOptions() []views.Option {
 }
 
 func (w *pages) denialList(c echo.Context, v *denialsView, rows []metrics.Refusal) views.DenialList {
-	l := views.DenialList{Tenants: v.tenant.ID == "" && v.also.Get("tenant") == "", Empty: views.Empty{
-		Title: "No denials in this time",
-		Text:  "Denials appear within two seconds. Headgate keeps them for 24 hours, up to 100 per second and node.",
+	of := outcomes[v.of]
+	l := views.DenialList{Things: of.things, Tenants: v.tenant.ID == "" && v.also.Get("tenant") == "", Empty: views.Empty{
+		Title: "No " + of.things + " in this time",
+		Text:  "They appear within two seconds. Headgate keeps them for 24 hours, up to 100 per second and node.",
 	}}
-	if len(web.With(v.also, "group", "")) > 0 {
-		l.Empty.Title = "No denial in this time matches these filters"
+	if len(web.With(web.With(v.also, "group", ""), "outcome", "")) > 0 {
+		l.Empty.Title = "No " + of.thing + " in this time matches these filters"
+	}
+	if v.of > 0 {
+		l.Empty.Text = "Headgate records one in N allowed requests of each tenant, up to 100 per second and node. " +
+			"The settings of a tenant have this number. Without it, none is recorded."
+		if v.tenant.ID != "" && web.MayInTenant(c, accounts.TenantWrite) {
+			l.Empty.Link = views.Link{Text: "Settings of " + v.tenant.Name, URL: web.SettingsURL(v.tenant)}
+		}
 	}
 	if v.group != "" {
 		l.Group, l.Groups = v.group, w.groupList(v, rows)
@@ -445,15 +528,15 @@ func (w *pages) denialList(c echo.Context, v *denialsView, rows []metrics.Refusa
 		if len(rows) > 0 {
 			oldest = v.span.In(rows[len(rows)-1].At).Format("15:04:05")
 		}
-		l.Summary = groupSummary(len(l.Groups), len(rows), oldest)
+		l.Summary = v.groupSummary(len(l.Groups), len(rows), oldest)
 	} else {
 		for i := range rows {
 			l.Rows = append(l.Rows, w.denialRow(v, &rows[i]))
 		}
-		l.Summary = views.Quantity(int64(len(rows)), "denial", "denials") + ", newest first."
+		l.Summary = views.Quantity(int64(len(rows)), of.thing, of.things) + ", newest first."
 	}
 	if len(rows) < denialsOnPage && (len(v.filter.Attributes) > 0 || v.filter.Degraded || v.filter.RetryAfter != nil) {
-		const searched = " Filters by attribute, retry time, and degraded search the latest 5,000 denials."
+		searched := " Filters by attribute, retry time, and degraded search the latest 5,000 " + of.things + "."
 		l.Summary += searched
 		l.Empty.Text += searched
 	}
@@ -461,7 +544,7 @@ func (w *pages) denialList(c echo.Context, v *denialsView, rows []metrics.Refusa
 }
 
 func (w *pages) denialRow(v *denialsView, r *metrics.Refusal) views.Denial {
-	words, _ := reasonWords(r.Reason)
+	words, _ := outcomeWords(r)
 	d := views.Denial{
 		ID: uuid.UUID(r.ID).String(), URL: w.denialURL(v, r), Time: views.NewStamp(r.At, w.Now()), Tenant: r.TenantSlug,
 		Method: r.Method, Path: r.Path, Policy: r.Policy, Reason: words, RetryAfter: retryNumber(r), Degraded: r.Degraded,

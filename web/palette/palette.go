@@ -147,7 +147,7 @@ func (w *pages) decisionNamed(_ context.Context, v web.Visitor, q string) (views
 		return views.JumpGroup{}, nil
 	}
 	return views.JumpGroup{Title: "Decisions", Icon: "shield-x", Links: []views.Link{
-		{Text: "The denial " + id.String(), URL: trafficPath(v, "/denials") + "/" + id.String()},
+		{Text: "The decision " + id.String(), URL: trafficPath(v, "/denials") + "/" + id.String()},
 	}}, nil
 }
 

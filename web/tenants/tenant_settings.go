@@ -57,6 +57,12 @@ func maxKeysInput(bound int64) views.Input {
 		"Above this number, new keys of a limit share one counter. Empty: HEADGATE_MAX_KEYS.")
 }
 
+// sampleInput has the rate of the sample of allowed requests; empty means that none is recorded.
+func sampleInput(oneIn uint32) views.Input {
+	return views.OptionalInput("sample_allowed", "Record one in this many allowed requests", boundText(int64(oneIn)),
+		"Denials shows them beside the denied ones, with their attributes, for 24 hours. 100 records 1%. Empty: none.")
+}
+
 // zoneInput returns the form field for the time zone of the tenant's calendar windows.
 func zoneInput(zone string) views.Input {
 	return views.TextInput("time_zone", "Time zone", zone,
@@ -87,10 +93,10 @@ func boundText(bound int64) string {
 	return strconv.FormatInt(bound, 10)
 }
 
-// boundOf parses the maximum number of live counters. For text that is not a number, it returns
-// -1, which the service rejects.
-func boundOf(f url.Values) int64 {
-	text := strings.ReplaceAll(strings.TrimSpace(f.Get("max_keys")), ",", "")
+// boundOf parses the number in a field of the form. It returns 0 for an empty field, and -1 for text
+// that is not a number, which the service rejects.
+func boundOf(f url.Values, field string) int64 {
+	text := strings.ReplaceAll(strings.TrimSpace(f.Get(field)), ",", "")
 	if text == "" {
 		return 0
 	}
@@ -101,6 +107,15 @@ func boundOf(f url.Values) int64 {
 	return n
 }
 
+// sampleOf reads the rate of the sample. Text that is not a number becomes one that no tenant may
+// have.
+func sampleOf(f url.Values) uint32 {
+	if n := boundOf(f, "sample_allowed"); n >= 0 && n <= tenants.MaxSample {
+		return uint32(n)
+	}
+	return tenants.MaxSample + 1
+}
+
 func (w *pages) settingsView(c echo.Context) (views.TenantSettings, error) {
 	t, now := web.TenantOf(c), w.Now()
 	plan, err := w.planSelect(c.Request().Context(), "to", t.Plan)
@@ -109,7 +124,7 @@ func (w *pages) settingsView(c echo.Context) (views.TenantSettings, error) {
 		Created: views.NewMoment(t.CreatedAt, now), Updated: views.NewMoment(t.UpdatedAt, now), Revision: strconv.FormatInt(t.Revision, 10),
 		Name: views.TextInput("name", "Name", t.Name, ""), NoPolicy: noPolicyChoice(t.NoPolicy), Route: routeChoice(t.RouteOptional),
 		Redact:  redactChoice(t.RedactValues),
-		MaxKeys: maxKeysInput(t.MaxKeys), Zone: zoneInput(t.TimeZone), BillingDay: billingDayInput(t.BillingAnchorDay),
+		MaxKeys: maxKeysInput(t.MaxKeys), Sample: sampleInput(t.SampleAllowed), Zone: zoneInput(t.TimeZone), BillingDay: billingDayInput(t.BillingAnchorDay),
 		Plan: t.Plan, PlanURL: web.PlanURL(t.Plan), PlanForm: plan, Suspended: t.Status == tenants.Suspended,
 		Confirm: views.TextInput("confirm", "Type the slug "+t.Slug+" to confirm", "", ""),
 	}, err
@@ -160,7 +175,10 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	d := t.Document
 	d.Name, d.NoPolicy, d.RedactValues = strings.TrimSpace(f.Get("name")), tenants.NoPolicy(f.Get("no_policy")),
 		f.Get("redact_values") == "hash"
-	d.RouteOptional, d.MaxKeys = f.Get("require_route") == "no", boundOf(f)
+	d.RouteOptional, d.MaxKeys = f.Get("require_route") == "no", boundOf(f, "max_keys")
+	if f.Has("sample_allowed") { // forms of the previous release do not have this field
+		d.SampleAllowed = sampleOf(f)
+	}
 	if f.Has("time_zone") { // forms of the previous release do not have these fields
 		d.TimeZone, d.BillingAnchorDay = strings.TrimSpace(f.Get("time_zone")), billingDayOf(f)
 	}
@@ -177,6 +195,7 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 		v.Route.Choose(f.Get("require_route"))
 		v.Redact.Choose(f.Get("redact_values"))
 		v.MaxKeys.Value, v.Zone.Value, v.BillingDay.Value = f.Get("max_keys"), f.Get("time_zone"), f.Get("billing_anchor_day")
+		v.Sample.Value = f.Get("sample_allowed")
 		return &v.Faults
 	})
 }
@@ -203,6 +222,10 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 		{"require_route", "Checks without a method or a path", routeChoice(yours.RouteOptional).Value, routeChoice(stored.RouteOptional).Value},
 		{"redact_values", "Attribute values", redactChoice(yours.RedactValues).Value, redactChoice(stored.RedactValues).Value},
 		{"max_keys", "Most live counters", boundText(yours.MaxKeys), boundText(stored.MaxKeys)},
+		{
+			"sample_allowed", "Record one in this many allowed requests", boundText(int64(yours.SampleAllowed)),
+			boundText(int64(stored.SampleAllowed)),
+		},
 	} {
 		if field.yours == field.stored {
 			v.Same = append(v.Same, views.Hidden{Name: field.name, Value: field.stored})
@@ -225,6 +248,9 @@ func optionWords(field, value string) string {
 	}
 	if field == "max_keys" && value == "" {
 		return "HEADGATE_MAX_KEYS"
+	}
+	if field == "sample_allowed" && value == "" {
+		return "none"
 	}
 	return value
 }

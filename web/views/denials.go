@@ -30,7 +30,8 @@ type DenialList struct {
 	// Group is the name of the grouping. Groups then replaces Rows.
 	Group   string
 	Groups  []DenialGroup
-	Tenants bool // rows name their tenant
+	Tenants bool   // rows name their tenant
+	Things  string // "denials"
 	Summary string
 	Empty   Empty // shown if there are no denials
 }
@@ -156,6 +157,9 @@ type DenialAction struct {
 func newDenials(n int, more bool) string {
 	return when(more, "More than ") + Count(int64(n)).Text + " new: show them"
 }
+
+// thingsColumn is the heading of the column of numbers of groups.
+func (l DenialList) thingsColumn() string { return strings.ToUpper(l.Things[:1]) + l.Things[1:] }
 
 // groupColumn is the heading of the column of groups.
 func (l DenialList) groupColumn() string { return strings.ToUpper(l.Group[:1]) + l.Group[1:] }

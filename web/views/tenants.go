@@ -100,6 +100,7 @@ type TenantSettings struct {
 	Route    Choice
 	Redact   Choice
 	MaxKeys  Input
+	Sample   Input
 	Zone     Input
 	// BillingDay is the day on which months of limits begin.
 	BillingDay Input

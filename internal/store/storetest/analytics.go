@@ -33,6 +33,8 @@ func RunAnalytics(t *testing.T, open func(t *testing.T) Fixture) {
 		{"refusals are found by the attributes of a key", testRefusalAttributes},
 		{"refusals of several reasons and degraded ones are found", testRefusalReasons},
 		{"newer refusals are found", testRefusalsAfter},
+		{"allowed requests are found by outcome and policy", testAllowedRequests},
+		{"a tenant has a bound of allowed requests", testAllowedOfTenant},
 		{"a refusal that cannot be read is left out", testRefusalBroken},
 		{"the mark changes with each batch", testMark},
 	} {
@@ -449,6 +451,92 @@ func testRefusalAttributes(s *suite) {
 	s.same("pages", paged, want)
 	f.Attributes = append(f.Attributes, enforcement.Attribute{Name: "ip", Value: "192.0.2.2"})
 	s.same("of nobody", s.refusals(f), []metrics.Refusal{})
+}
+
+func testAllowedRequests(s *suite) {
+	at := func(n int) time.Time { return s.Clock.Now().Add(time.Duration(n) * time.Second) }
+	var all []metrics.Refusal
+	for n := range 40 {
+		r := refusal(byte(n+1), uint32(1+n%2), at(n))
+		if n%4 < 2 {
+			r.Allowed, r.Reason, r.RetryAfterMS, r.Degraded = true, enforcement.ReasonOK, 0, n%8 == 0
+			r.Policies = append(r.Policies, metrics.RefusalPolicy{Policy: "other", Applies: n%8 < 4})
+		}
+		all = append(all, r)
+	}
+	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{Node: "n", Seq: 1, Refusals: all}))
+	slices.Reverse(all)
+	ask := func(what string, f metrics.RefusalFilter, keep func(*metrics.Refusal) bool) {
+		s.Helper()
+		want := []metrics.Refusal{}
+		for i := range all {
+			if keep(&all[i]) {
+				want = append(want, all[i])
+			}
+		}
+		if len(want) == 0 {
+			s.Errorf("%s: nothing is wanted", what)
+		}
+		s.same(what, s.refusals(f), want)
+	}
+	ask("by default", metrics.RefusalFilter{}, func(r *metrics.Refusal) bool { return !r.Allowed })
+	ask("denied", metrics.RefusalFilter{Outcome: metrics.OutcomeDenied}, func(r *metrics.Refusal) bool { return !r.Allowed })
+	ask("allowed", metrics.RefusalFilter{Outcome: metrics.OutcomeAllowed}, func(r *metrics.Refusal) bool { return r.Allowed })
+	ask("any", metrics.RefusalFilter{Outcome: metrics.OutcomeAny}, func(*metrics.Refusal) bool { return true })
+	ask("any of a tenant", metrics.RefusalFilter{Outcome: metrics.OutcomeAny, Tenant: 2}, func(r *metrics.Refusal) bool { return r.Tenant == 2 })
+	ask("allowed and degraded", metrics.RefusalFilter{Outcome: metrics.OutcomeAllowed, Degraded: true},
+		func(r *metrics.Refusal) bool { return r.Allowed && r.Degraded })
+	ask("allowed to which a policy applied", metrics.RefusalFilter{Outcome: metrics.OutcomeAllowed, Policy: "other"},
+		func(r *metrics.Refusal) bool { return r.Allowed && r.Policies[1].Applies })
+	ask("any of a policy", metrics.RefusalFilter{Outcome: metrics.OutcomeAny, Policy: "p"}, func(*metrics.Refusal) bool { return true })
+	f := metrics.RefusalFilter{Outcome: metrics.OutcomeAny, Limit: 7}
+	var paged []metrics.Refusal
+	for {
+		page := s.refusals(f)
+		paged = append(paged, page...)
+		if len(page) < 7 {
+			break
+		}
+		f.Before = page[6].ID
+	}
+	s.same("pages of any", paged, all)
+	for i := range all[:4] {
+		r, err := s.Other.Refusal(s.ctx, all[i].ID, all[i].Tenant)
+		s.must(err)
+		s.same("by its id", r, all[i])
+		if _, err := s.Other.Refusal(s.ctx, all[i].ID, 3-all[i].Tenant); !problem.Is(err, problem.NotFound) {
+			s.Errorf("another tenant's: %v", err)
+		}
+	}
+	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{Node: "n", Seq: 2, Refusals: all})) // again: nothing is stored twice
+	s.prune(metrics.Retention{MaxRefusals: 5})
+	ask("the newest of each kind are left", metrics.RefusalFilter{Outcome: metrics.OutcomeAny}, func() func(r *metrics.Refusal) bool {
+		left := map[bool]int{}
+		return func(r *metrics.Refusal) bool { left[r.Allowed]++; return left[r.Allowed] <= 5 }
+	}())
+}
+
+func testAllowedOfTenant(s *suite) {
+	const most = 10_000
+	var b metrics.Batch
+	for i := range most + 3 {
+		tenant := uint32(7)
+		if i == 1 {
+			tenant = 8
+		}
+		b.Refusals = append(b.Refusals, metrics.Refusal{
+			ID: sevenID(s.Clock.Now(), uint16(i)), At: s.Clock.Now(), Tenant: tenant, Allowed: true, Reason: enforcement.ReasonOK,
+			Attributes: []enforcement.Attribute{}, Limits: []metrics.RefusalLimit{}, Policies: []metrics.RefusalPolicy{},
+		})
+	}
+	b.Node, b.Seq = "n", 1
+	s.must(s.Store.AddCounts(s.ctx, b))
+	s.prune(metrics.Retention{})
+	for i, want := range map[int]bool{0: false, 1: true, 2: false, 3: true, most + 2: true} {
+		if _, err := s.Store.Refusal(s.ctx, b.Refusals[i].ID, 0); (err == nil) != want {
+			s.Errorf("row %d: %v, kept is %t", i, err, want)
+		}
+	}
 }
 
 func testRefusalReasons(s *suite) {

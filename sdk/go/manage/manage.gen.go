@@ -193,10 +193,12 @@ const (
 	ReasonOverloaded         Reason = "overloaded"
 )
 
-// RefusedReason: The reason of the denial. Later versions may add values.
+// RefusedReason: The reason of a recorded decision. Later versions may add values.
 type RefusedReason string
 
 const (
+	RefusedReasonOk                 RefusedReason = "ok"
+	RefusedReasonAllowedByList      RefusedReason = "allowed_by_list"
 	RefusedReasonNoPolicy           RefusedReason = "no_policy"
 	RefusedReasonOverLimit          RefusedReason = "over_limit"
 	RefusedReasonCostExceedsQuota   RefusedReason = "cost_exceeds_quota"
@@ -206,6 +208,16 @@ const (
 	RefusedReasonTenantSuspended    RefusedReason = "tenant_suspended"
 	RefusedReasonBatchRefused       RefusedReason = "batch_refused"
 	RefusedReasonLimiterUnavailable RefusedReason = "limiter_unavailable"
+)
+
+// DecisionOutcome: `denied`: denials. `allowed`: the recorded sample of allowed requests. `any`:
+// both.
+type DecisionOutcome string
+
+const (
+	DecisionOutcomeDenied  DecisionOutcome = "denied"
+	DecisionOutcomeAllowed DecisionOutcome = "allowed"
+	DecisionOutcomeAny     DecisionOutcome = "any"
 )
 
 // RetryAfter: Milliseconds after which the same request would pass if no other request comes, by
@@ -677,6 +689,9 @@ type TenantDocument struct {
 	// HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds
 	// the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0.
 	MaxKeys *int64 `json:"max_keys,omitzero"`
+	// N: one in N allowed requests is recorded with its explanation and its attribute values, like a
+	// denial. Default: 0, none.
+	SampleAllowed *int64 `json:"sample_allowed,omitzero"`
 }
 
 // NewTenantDocument: The document of a new tenant.
@@ -702,6 +717,9 @@ type NewTenantDocument struct {
 	// HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds
 	// the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0.
 	MaxKeys *int64 `json:"max_keys,omitzero"`
+	// N: one in N allowed requests is recorded with its explanation and its attribute values, like a
+	// denial. Default: 0, none.
+	SampleAllowed *int64 `json:"sample_allowed,omitzero"`
 }
 
 // TenantPatch: Members of a tenant's document to change.
@@ -726,6 +744,9 @@ type TenantPatch struct {
 	// HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds
 	// the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0.
 	MaxKeys Nullable[int64] `json:"max_keys,omitzero"`
+	// N: one in N allowed requests is recorded with its explanation and its attribute values, like a
+	// denial. Default: 0, none.
+	SampleAllowed Nullable[int64] `json:"sample_allowed,omitzero"`
 }
 
 // NoPolicy: The decision for a request that matches no policy. Default: `allow`. Later versions may
@@ -1220,6 +1241,8 @@ type ConfiguredTenant struct {
 	RequireRoute *bool `json:"require_route,omitzero"`
 	// How many live counters the tenant may have. Default: 0, the setting of the nodes.
 	MaxKeys *int64 `json:"max_keys,omitzero"`
+	// One in this many allowed requests is recorded. Default: 0, none.
+	SampleAllowed *int64 `json:"sample_allowed,omitzero"`
 	// All overrides. If several apply to a key, the last one has precedence. Left out: overrides are
 	// not managed.
 	Overrides []ConfiguredOverride `json:"overrides,omitzero"`
@@ -2428,7 +2451,7 @@ type KeptLimit struct {
 	Override string `json:"override,omitzero"`
 }
 
-// RecentRefusal: A stored denial.
+// RecentRefusal: A recorded decision.
 type RecentRefusal struct {
 	// The id of the decision.
 	DecisionID string `json:"decision_id"`
@@ -2442,11 +2465,14 @@ type RecentRefusal struct {
 	PlanVersion *int64 `json:"plan_version,omitzero"`
 	// The pattern of the most specific policy that matched, or `(none)`.
 	Route string `json:"route"`
-	// The reason of the denial. Later versions may add values.
+	// Whether the request was allowed.
+	Allowed bool `json:"allowed"`
+	// The reason of a recorded decision. Later versions may add values.
 	Reason RefusedReason `json:"reason"`
-	// The denying policy. Absent if no policy denied the request.
+	// The denying policy. Of an allowed request, the policy with the smallest part of its quota left.
+	// Absent if there is none.
 	Policy string `json:"policy,omitzero"`
-	// The denying limit. Absent if no limit denied the request.
+	// The limit of that policy. Absent if there is none.
 	Limit string `json:"limit,omitzero"`
 	// Milliseconds after which the same request would pass if no other request comes, by the numbers
 	// in force now. 0 if the request is allowed. Null if waiting does not help.
@@ -2465,13 +2491,13 @@ type RecentRefusal struct {
 	Cost int64 `json:"cost"`
 	// The node that decided.
 	Node string `json:"node"`
-	// Id of the list entry that denied it.
+	// Id of the list entry that decided it.
 	ListEntry string `json:"list_entry,omitzero"`
 	// Id of the block that denied it.
 	Block string `json:"block,omitzero"`
 }
 
-// RefusalPage: A page of denials.
+// RefusalPage: A page of decisions.
 type RefusalPage struct {
 	// The rows.
 	Data []RecentRefusal `json:"data"`
@@ -2481,7 +2507,7 @@ type RefusalPage struct {
 	NextCursor string `json:"next_cursor,omitzero"`
 }
 
-// KeptRefusal: A stored denial with its explanation.
+// KeptRefusal: A recorded decision with its explanation.
 type KeptRefusal struct {
 	// The id of the decision.
 	DecisionID string `json:"decision_id"`
@@ -2495,11 +2521,14 @@ type KeptRefusal struct {
 	PlanVersion *int64 `json:"plan_version,omitzero"`
 	// The pattern of the most specific policy that matched, or `(none)`.
 	Route string `json:"route"`
-	// The reason of the denial. Later versions may add values.
+	// Whether the request was allowed.
+	Allowed bool `json:"allowed"`
+	// The reason of a recorded decision. Later versions may add values.
 	Reason RefusedReason `json:"reason"`
-	// The denying policy. Absent if no policy denied the request.
+	// The denying policy. Of an allowed request, the policy with the smallest part of its quota left.
+	// Absent if there is none.
 	Policy string `json:"policy,omitzero"`
-	// The denying limit. Absent if no limit denied the request.
+	// The limit of that policy. Absent if there is none.
 	Limit string `json:"limit,omitzero"`
 	// Milliseconds after which the same request would pass if no other request comes, by the numbers
 	// in force now. 0 if the request is allowed. Null if waiting does not help.
@@ -2518,7 +2547,7 @@ type KeptRefusal struct {
 	Cost int64 `json:"cost"`
 	// The node that decided.
 	Node string `json:"node"`
-	// Id of the list entry that denied it.
+	// Id of the list entry that decided it.
 	ListEntry string `json:"list_entry,omitzero"`
 	// Id of the block that denied it.
 	Block string `json:"block,omitzero"`
@@ -3077,7 +3106,7 @@ func (c *Client) Explain(ctx context.Context, body CheckRequest) (Answer[Explana
 	return send[Explanation](ctx, c, call{method: http.MethodPost, path: "/v1/explain", body: body})
 }
 
-// GetExplanation: Explain a stored denial. GET /v1/explain/{decision}
+// GetExplanation: Explain a recorded decision. GET /v1/explain/{decision}
 func (c *Client) GetExplanation(ctx context.Context, decision string) (Answer[KeptRefusal], error) {
 	return send[KeptRefusal](ctx, c, call{method: http.MethodGet, path: "/v1/explain/" + url.PathEscape(decision)})
 }
@@ -3976,11 +4005,15 @@ type ListRefusalsParams struct {
 	Policy Slug
 	// Only this route, a pattern of the plan or `(none)`.
 	Route string
-	// Only denials with this reason.
+	// Which decisions: denials, allowed requests, or both. Default: `denied`.
+	Outcome DecisionOutcome
+	// `true`: only decisions of failure modes, because the shared limiter did not answer.
+	Degraded *bool
+	// Only decisions with this reason.
 	Reason RefusedReason
-	// Only denials at or after this time.
+	// Only decisions at or after this time.
 	From string
-	// Only denials before this time.
+	// Only decisions before this time.
 	To string
 	// The number of rows on a page.
 	Limit *int64
@@ -3988,13 +4021,15 @@ type ListRefusalsParams struct {
 	Cursor string
 }
 
-// ListRefusals: The latest denials. GET /v1/analytics/refusals
+// ListRefusals: The latest decisions. GET /v1/analytics/refusals
 func (c *Client) ListRefusals(ctx context.Context, params ...ListRefusalsParams) (Answer[RefusalPage], error) {
 	p := first(params)
 	q := query{}
 	q.add("tenant", p.Tenant)
 	q.add("policy", p.Policy)
 	q.add("route", p.Route)
+	q.add("outcome", p.Outcome)
+	q.add("degraded", p.Degraded)
 	q.add("reason", p.Reason)
 	q.add("from", p.From)
 	q.add("to", p.To)
@@ -4011,21 +4046,27 @@ type DownloadRefusalsParams struct {
 	Policy Slug
 	// Only this route, a pattern of the plan or `(none)`.
 	Route string
-	// Only denials with this reason.
+	// Which decisions: denials, allowed requests, or both. Default: `denied`.
+	Outcome DecisionOutcome
+	// `true`: only decisions of failure modes, because the shared limiter did not answer.
+	Degraded *bool
+	// Only decisions with this reason.
 	Reason RefusedReason
-	// Only denials at or after this time.
+	// Only decisions at or after this time.
 	From string
-	// Only denials before this time.
+	// Only decisions before this time.
 	To string
 }
 
-// DownloadRefusals: Download the latest denials. GET /v1/analytics/refusals.csv
+// DownloadRefusals: Download the latest decisions. GET /v1/analytics/refusals.csv
 func (c *Client) DownloadRefusals(ctx context.Context, params ...DownloadRefusalsParams) (Answer[string], error) {
 	p := first(params)
 	q := query{}
 	q.add("tenant", p.Tenant)
 	q.add("policy", p.Policy)
 	q.add("route", p.Route)
+	q.add("outcome", p.Outcome)
+	q.add("degraded", p.Degraded)
 	q.add("reason", p.Reason)
 	q.add("from", p.From)
 	q.add("to", p.To)

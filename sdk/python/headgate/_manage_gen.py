@@ -134,8 +134,12 @@ Mode = str
 Reason = str
 
 
-# The reason of the denial. Later versions may add values.
-RefusedReason = Literal["no_policy", "over_limit", "cost_exceeds_quota", "blocked", "denied_by_list", "missing_attribute", "tenant_suspended", "batch_refused", "limiter_unavailable"]
+# The reason of a recorded decision. Later versions may add values.
+RefusedReason = Literal["ok", "allowed_by_list", "no_policy", "over_limit", "cost_exceeds_quota", "blocked", "denied_by_list", "missing_attribute", "tenant_suspended", "batch_refused", "limiter_unavailable"]
+
+
+# `denied`: denials. `allowed`: the recorded sample of allowed requests. `any`: both.
+DecisionOutcome = Literal["denied", "allowed", "any"]
 
 
 # Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0 if the request is allowed. Null if waiting does not help.
@@ -382,6 +386,7 @@ class TenantDocument(TypedDict):
     redact_values: NotRequired[bool]
     require_route: NotRequired[bool]
     max_keys: NotRequired[int]
+    sample_allowed: NotRequired[int]
 
 
 class NewTenantDocument(TypedDict):
@@ -396,6 +401,7 @@ class NewTenantDocument(TypedDict):
     redact_values: NotRequired[bool]
     require_route: NotRequired[bool]
     max_keys: NotRequired[int]
+    sample_allowed: NotRequired[int]
 
 
 class TenantPatch(TypedDict):
@@ -410,6 +416,7 @@ class TenantPatch(TypedDict):
     redact_values: NotRequired[Optional[bool]]
     require_route: NotRequired[Optional[bool]]
     max_keys: NotRequired[Optional[int]]
+    sample_allowed: NotRequired[Optional[int]]
 
 
 # The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
@@ -732,6 +739,7 @@ class ConfiguredTenant(TypedDict):
     redact_values: NotRequired[bool]
     require_route: NotRequired[bool]
     max_keys: NotRequired[int]
+    sample_allowed: NotRequired[int]
     overrides: NotRequired[List[ConfiguredOverride]]
     lists: NotRequired[List[ConfiguredListEntry]]
 
@@ -1480,7 +1488,7 @@ class KeptLimit(TypedDict):
 
 
 class RecentRefusal(TypedDict):
-    """A stored denial."""
+    """A recorded decision."""
 
     decision_id: str
     at: str
@@ -1488,6 +1496,7 @@ class RecentRefusal(TypedDict):
     plan: NotRequired[str]
     plan_version: NotRequired[int]
     route: str
+    allowed: bool
     reason: RefusedReason
     policy: NotRequired[str]
     limit: NotRequired[str]
@@ -1504,7 +1513,7 @@ class RecentRefusal(TypedDict):
 
 
 class RefusalPage(TypedDict):
-    """A page of denials."""
+    """A page of decisions."""
 
     data: List[RecentRefusal]
     has_more: bool
@@ -1512,7 +1521,7 @@ class RefusalPage(TypedDict):
 
 
 class KeptRefusal(TypedDict):
-    """A stored denial with its explanation."""
+    """A recorded decision with its explanation."""
 
     decision_id: str
     at: str
@@ -1520,6 +1529,7 @@ class KeptRefusal(TypedDict):
     plan: NotRequired[str]
     plan_version: NotRequired[int]
     route: str
+    allowed: bool
     reason: RefusedReason
     policy: NotRequired[str]
     limit: NotRequired[str]
@@ -1947,7 +1957,7 @@ class Management(Caller):
         *,
         timeout: Optional[float] = None,
     ) -> Answer[KeptRefusal]:
-        """Explain a stored denial. `GET /v1/explain/{decision}`"""
+        """Explain a recorded decision. `GET /v1/explain/{decision}`"""
         return self._send("GET", f"/v1/explain/{segment(decision)}", timeout=timeout)
 
     def simulate(
@@ -2769,6 +2779,8 @@ class Management(Caller):
         tenant: Optional[Reference] = None,
         policy: Optional[Slug] = None,
         route: Optional[str] = None,
+        outcome: Optional[DecisionOutcome] = None,
+        degraded: Optional[bool] = None,
         reason: Optional[RefusedReason] = None,
         from_: Optional[str] = None,
         to: Optional[str] = None,
@@ -2776,8 +2788,8 @@ class Management(Caller):
         cursor: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[RefusalPage]:
-        """The latest denials. `GET /v1/analytics/refusals`"""
-        return self._send("GET", "/v1/analytics/refusals", query={"tenant": tenant, "policy": policy, "route": route, "reason": reason, "from": from_, "to": to, "limit": limit, "cursor": cursor}, timeout=timeout)
+        """The latest decisions. `GET /v1/analytics/refusals`"""
+        return self._send("GET", "/v1/analytics/refusals", query={"tenant": tenant, "policy": policy, "route": route, "outcome": outcome, "degraded": degraded, "reason": reason, "from": from_, "to": to, "limit": limit, "cursor": cursor}, timeout=timeout)
 
     def download_refusals(
         self,
@@ -2785,13 +2797,15 @@ class Management(Caller):
         tenant: Optional[Reference] = None,
         policy: Optional[Slug] = None,
         route: Optional[str] = None,
+        outcome: Optional[DecisionOutcome] = None,
+        degraded: Optional[bool] = None,
         reason: Optional[RefusedReason] = None,
         from_: Optional[str] = None,
         to: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[str]:
-        """Download the latest denials. `GET /v1/analytics/refusals.csv`"""
-        return self._send("GET", "/v1/analytics/refusals.csv", query={"tenant": tenant, "policy": policy, "route": route, "reason": reason, "from": from_, "to": to}, timeout=timeout)
+        """Download the latest decisions. `GET /v1/analytics/refusals.csv`"""
+        return self._send("GET", "/v1/analytics/refusals.csv", query={"tenant": tenant, "policy": policy, "route": route, "outcome": outcome, "degraded": degraded, "reason": reason, "from": from_, "to": to}, timeout=timeout)
 
     def get_live(
         self,

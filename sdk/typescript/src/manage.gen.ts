@@ -145,8 +145,11 @@ export type Mode = "enforce" | "peek" | "force" | "take_up_to" | (string & {});
 /** The reason of the decision. Later versions may add values. */
 export type Reason = "ok" | "allowed_by_list" | "no_policy" | "over_limit" | "cost_exceeds_quota" | "blocked" | "denied_by_list" | "missing_attribute" | "tenant_suspended" | "batch_refused" | "limiter_unavailable" | "overloaded" | (string & {});
 
-/** The reason of the denial. Later versions may add values. */
-export type RefusedReason = "no_policy" | "over_limit" | "cost_exceeds_quota" | "blocked" | "denied_by_list" | "missing_attribute" | "tenant_suspended" | "batch_refused" | "limiter_unavailable";
+/** The reason of a recorded decision. Later versions may add values. */
+export type RefusedReason = "ok" | "allowed_by_list" | "no_policy" | "over_limit" | "cost_exceeds_quota" | "blocked" | "denied_by_list" | "missing_attribute" | "tenant_suspended" | "batch_refused" | "limiter_unavailable";
+
+/** `denied`: denials. `allowed`: the recorded sample of allowed requests. `any`: both. */
+export type DecisionOutcome = "denied" | "allowed" | "any";
 
 /** Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0 if the request is allowed. Null if waiting does not help. */
 export type RetryAfter = number | null;
@@ -507,6 +510,8 @@ export interface TenantDocument {
   require_route?: boolean;
   /** How many live counters the tenant may have in Redis: 1,000 to 1,000,000,000, or 0 for HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0. */
   max_keys?: number;
+  /** N: one in N allowed requests is recorded with its explanation and its attribute values, like a denial. Default: 0, none. */
+  sample_allowed?: number;
 }
 
 /** The document of a new tenant. */
@@ -529,6 +534,8 @@ export interface NewTenantDocument {
   require_route?: boolean;
   /** How many live counters the tenant may have in Redis: 1,000 to 1,000,000,000, or 0 for HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0. */
   max_keys?: number;
+  /** N: one in N allowed requests is recorded with its explanation and its attribute values, like a denial. Default: 0, none. */
+  sample_allowed?: number;
 }
 
 /** Members of a tenant's document to change. */
@@ -551,6 +558,8 @@ export interface TenantPatch {
   require_route?: boolean | null;
   /** How many live counters the tenant may have in Redis: 1,000 to 1,000,000,000, or 0 for HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0. */
   max_keys?: number | null;
+  /** N: one in N allowed requests is recorded with its explanation and its attribute values, like a denial. Default: 0, none. */
+  sample_allowed?: number | null;
 }
 
 /** The decision for a request that matches no policy. Default: `allow`. Later versions may add values. */
@@ -975,6 +984,8 @@ export interface ConfiguredTenant {
   require_route?: boolean;
   /** How many live counters the tenant may have. Default: 0, the setting of the nodes. */
   max_keys?: number;
+  /** One in this many allowed requests is recorded. Default: 0, none. */
+  sample_allowed?: number;
   /** All overrides. If several apply to a key, the last one has precedence. Left out: overrides are not managed. */
   overrides?: ConfiguredOverride[];
   /** All entries of both lists. Left out: lists are not managed. */
@@ -2015,7 +2026,7 @@ export interface KeptLimit {
   override?: string;
 }
 
-/** A stored denial. */
+/** A recorded decision. */
 export interface RecentRefusal {
   /** The id of the decision. */
   decision_id: string;
@@ -2029,11 +2040,13 @@ export interface RecentRefusal {
   plan_version?: number;
   /** The pattern of the most specific policy that matched, or `(none)`. */
   route: string;
-  /** The reason of the denial. Later versions may add values. */
+  /** Whether the request was allowed. */
+  allowed: boolean;
+  /** The reason of a recorded decision. Later versions may add values. */
   reason: RefusedReason;
-  /** The denying policy. Absent if no policy denied the request. */
+  /** The denying policy. Of an allowed request, the policy with the smallest part of its quota left. Absent if there is none. */
   policy?: string;
-  /** The denying limit. Absent if no limit denied the request. */
+  /** The limit of that policy. Absent if there is none. */
   limit?: string;
   /** Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0 if the request is allowed. Null if waiting does not help. */
   retry_after_ms: RetryAfter;
@@ -2051,13 +2064,13 @@ export interface RecentRefusal {
   cost: number;
   /** The node that decided. */
   node: string;
-  /** Id of the list entry that denied it. */
+  /** Id of the list entry that decided it. */
   list_entry?: string;
   /** Id of the block that denied it. */
   block?: string;
 }
 
-/** A page of denials. */
+/** A page of decisions. */
 export interface RefusalPage {
   /** The rows. */
   data: RecentRefusal[];
@@ -2067,7 +2080,7 @@ export interface RefusalPage {
   next_cursor?: string;
 }
 
-/** A stored denial with its explanation. */
+/** A recorded decision with its explanation. */
 export interface KeptRefusal {
   /** The id of the decision. */
   decision_id: string;
@@ -2081,11 +2094,13 @@ export interface KeptRefusal {
   plan_version?: number;
   /** The pattern of the most specific policy that matched, or `(none)`. */
   route: string;
-  /** The reason of the denial. Later versions may add values. */
+  /** Whether the request was allowed. */
+  allowed: boolean;
+  /** The reason of a recorded decision. Later versions may add values. */
   reason: RefusedReason;
-  /** The denying policy. Absent if no policy denied the request. */
+  /** The denying policy. Of an allowed request, the policy with the smallest part of its quota left. Absent if there is none. */
   policy?: string;
-  /** The denying limit. Absent if no limit denied the request. */
+  /** The limit of that policy. Absent if there is none. */
   limit?: string;
   /** Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0 if the request is allowed. Null if waiting does not help. */
   retry_after_ms: RetryAfter;
@@ -2103,7 +2118,7 @@ export interface KeptRefusal {
   cost: number;
   /** The node that decided. */
   node: string;
-  /** Id of the list entry that denied it. */
+  /** Id of the list entry that decided it. */
   list_entry?: string;
   /** Id of the block that denied it. */
   block?: string;
@@ -2547,7 +2562,7 @@ export class Management extends Caller {
     return this.send({ method: "POST", path: `/v1/explain`, body }, options);
   }
 
-  /** Explain a stored denial. `GET /v1/explain/{decision}` */
+  /** Explain a recorded decision. `GET /v1/explain/{decision}` */
   async getExplanation(decision: string, options: CallOptions = {}): Promise<Answer<KeptRefusal>> {
     return this.send({ method: "GET", path: `/v1/explain/${segment(decision)}` }, options);
   }
@@ -2932,13 +2947,13 @@ export class Management extends Caller {
     return this.send({ method: "GET", path: `/v1/analytics/latency`, query }, options);
   }
 
-  /** The latest denials. `GET /v1/analytics/refusals` */
-  async listRefusals(query: { tenant?: Reference; policy?: Slug; route?: string; reason?: RefusedReason; from?: string; to?: string; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<RefusalPage>> {
+  /** The latest decisions. `GET /v1/analytics/refusals` */
+  async listRefusals(query: { tenant?: Reference; policy?: Slug; route?: string; outcome?: DecisionOutcome; degraded?: boolean; reason?: RefusedReason; from?: string; to?: string; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<RefusalPage>> {
     return this.send({ method: "GET", path: `/v1/analytics/refusals`, query }, options);
   }
 
-  /** Download the latest denials. `GET /v1/analytics/refusals.csv` */
-  async downloadRefusals(query: { tenant?: Reference; policy?: Slug; route?: string; reason?: RefusedReason; from?: string; to?: string } = {}, options: CallOptions = {}): Promise<Answer<string>> {
+  /** Download the latest decisions. `GET /v1/analytics/refusals.csv` */
+  async downloadRefusals(query: { tenant?: Reference; policy?: Slug; route?: string; outcome?: DecisionOutcome; degraded?: boolean; reason?: RefusedReason; from?: string; to?: string } = {}, options: CallOptions = {}): Promise<Answer<string>> {
     return this.send({ method: "GET", path: `/v1/analytics/refusals.csv`, query }, options);
   }
 

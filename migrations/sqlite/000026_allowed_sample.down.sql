@@ -1,0 +1,2 @@
+DROP TABLE recent_allowed;
+ALTER TABLE tenants DROP COLUMN sample_allowed;
