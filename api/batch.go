@@ -185,7 +185,7 @@ func (b *batch) decodeChecks(d *strictjson.Decoder, operator bool) {
 		c.Wire = enforcement.WireBatch
 		b.attributes = b.attributes[:at+len(c.Attributes)]
 		if tenant == "" && operator {
-			d.FailAt("/checks/"+strconv.Itoa(i)+"/tenant", "is required with an operator key")
+			d.FailAt("/checks/"+strconv.Itoa(i)+"/tenant", tenantRequired)
 		}
 		b.tenants = append(b.tenants, tenant)
 	}

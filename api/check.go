@@ -145,7 +145,7 @@ func (a *API) readCheck(s *scratch, r *http.Request, who caller) (_ *enforcement
 		return nil, err
 	}
 	if tenant == "" && who.key.Operator {
-		return nil, malformedAt("/tenant", "is required with an operator key")
+		return nil, malformedAt("/tenant", tenantRequired)
 	}
 	subject, err := who.subject(tenant)
 	if err != nil {
@@ -181,6 +181,9 @@ func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
 	}
 	return malformedAt(pointer, message)
 }
+
+// tenantRequired is the fault of a check that names no tenant, and whose key belongs to none.
+const tenantRequired = "is required with an operator key: name the tenant, or use an API key of the tenant"
 
 const routeRequired = "is required, unless require_route of the tenant is false"
 

@@ -3153,7 +3153,7 @@ type RouteTraffic struct {
 	To Instant `json:"to"`
 }
 
-// Scope What a key may do; `manage` implies `read`. A key with `identify` is that of a customer; it only tells forward-auth the tenant of a request. Later versions may add values.
+// Scope What a key may do; `manage` implies `read`. A key with `identify` is that of a customer; it only tells forward-auth and `ext_authz` of Envoy the tenant of a request. Later versions may add values.
 type Scope string
 
 // Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.

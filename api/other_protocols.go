@@ -46,7 +46,7 @@ func (c Caller) Operator() bool { return c.key.Operator }
 // method or path, an attribute that must be a cost and is none, or a cost or mode that the key does not permit.
 func (c Caller) Subject(ref string, check *enforcement.Check) (*enforcement.Subject, error) {
 	if ref == "" && c.key.Operator {
-		return nil, malformedAt("/tenant", "is required with an operator key")
+		return nil, malformedAt("/tenant", tenantRequired)
 	}
 	s, err := c.subject(ref)
 	if err != nil {

@@ -110,7 +110,7 @@ func (a *API) readReservation(
 	case s.check.Mode != enforcement.Enforce && s.check.Mode != enforcement.Force:
 		return nil, nil, malformedAt("/mode", "must be enforce or force: a peek reserves nothing, and take_up_to is not for reservations")
 	case tenant == "" && who.key.Operator:
-		return nil, nil, malformedAt("/tenant", "is required with an operator key")
+		return nil, nil, malformedAt("/tenant", tenantRequired)
 	}
 	subject, err := who.subject(tenant)
 	if err != nil {
@@ -172,7 +172,7 @@ func showReservation(s *enforcement.Subject, r *enforcement.Reserved) Reservatio
 func owner(ctx context.Context, tenant string) (*enforcement.Subject, error) {
 	who := callerOf(ctx)
 	if tenant == "" && who.key.Operator {
-		return nil, malformedAt("tenant", "is required with an operator key")
+		return nil, malformedAt("tenant", tenantRequired)
 	}
 	s, err := who.subject(tenant)
 	if err != nil {

@@ -125,7 +125,7 @@ func (k NewKey) Validate(now time.Time) error {
 func (k NewKey) validateScopes(f *problem.Fields) {
 	switch {
 	case len(k.Scopes) == 0:
-		f.Add("/scopes", "needs at least one of check, read and manage")
+		f.Add("/scopes", "needs a scope: check, read or manage, or identify for the key of a customer")
 		return
 	case len(k.Scopes) > maxScopes:
 		f.Add("/scopes", "has more entries than there are scopes")

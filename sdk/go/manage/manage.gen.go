@@ -796,7 +796,8 @@ type TenantPage struct {
 }
 
 // Scope: What a key may do; `manage` implies `read`. A key with `identify` is that of a customer;
-// it only tells forward-auth the tenant of a request. Later versions may add values.
+// it only tells forward-auth and `ext_authz` of Envoy the tenant of a request. Later versions may
+// add values.
 type Scope string
 
 const (

@@ -453,7 +453,7 @@ class TenantPage(TypedDict):
     next_cursor: NotRequired[str]
 
 
-# What a key may do; `manage` implies `read`. A key with `identify` is that of a customer; it only tells forward-auth the tenant of a request. Later versions may add values.
+# What a key may do; `manage` implies `read`. A key with `identify` is that of a customer; it only tells forward-auth and `ext_authz` of Envoy the tenant of a request. Later versions may add values.
 Scope = Literal["check", "read", "manage", "identify"]
 
 

@@ -602,7 +602,7 @@ export interface TenantPage {
   next_cursor?: string;
 }
 
-/** What a key may do; `manage` implies `read`. A key with `identify` is that of a customer; it only tells forward-auth the tenant of a request. Later versions may add values. */
+/** What a key may do; `manage` implies `read`. A key with `identify` is that of a customer; it only tells forward-auth and `ext_authz` of Envoy the tenant of a request. Later versions may add values. */
 export type Scope = "check" | "read" | "manage" | "identify";
 
 /** A key to create. */
