@@ -8,13 +8,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -28,7 +29,6 @@ import (
 const (
 	grpcCallers     = 64
 	grpcConnections = 4
-	grpcPatience    = 30 * time.Second // how long to wait for responses after the end
 )
 
 // descriptorCounts contains the numbers of descriptors per call that the group grpc measures.
@@ -158,81 +158,81 @@ func (prepared) Unmarshal(data mem.BufferSlice, v any) error {
 	return v.(*grpcAnswer).read(text.ReadOnlyData())
 }
 
-// callGRPC calls a service for the given duration, and then waits for the last responses. The
-// result counts calls: a call is allowed if all its descriptors are.
-func callGRPC(ctx context.Context, s *service, m *message, duration time.Duration) (*load.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, duration+grpcPatience)
-	defer cancel()
-	if s.key != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.key)
+// dialGRPC opens connections to a gRPC service. The codec is that of grpc-go if it is nil.
+func dialGRPC(address string, n int, codec encoding.CodecV2) (conns []*grpc.ClientConn, err error) {
+	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	if codec != nil {
+		options = append(options, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec)))
 	}
-	var callers []*grpcCaller
-	for range grpcConnections {
-		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(prepared{})))
+	for range n {
+		conn, err := grpc.NewClient(address, options...)
 		if err != nil {
 			return nil, err
 		}
-		defer conn.Close()
-		for range grpcCallers / grpcConnections {
-			c := &grpcCaller{conn: conn, message: m, text: bytes.Clone(m.text), random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
-			callers = append(callers, c)
-		}
-		if err := callers[len(callers)-1].call(ctx); err != nil { // opens the connection
-			return nil, err
-		}
+		conns = append(conns, conn)
 	}
-	began := time.Now()
-	var wait sync.WaitGroup
-	for _, c := range callers {
-		wait.Go(func() { c.run(ctx, began.Add(duration)) })
-	}
-	wait.Wait()
-	sum := &load.Result{Elapsed: time.Since(began)}
-	for _, c := range callers {
-		sum.Allowed += c.result.Allowed
-		sum.Denied += c.result.Denied
-		sum.Failed += c.result.Failed
-		sum.Latency.Merge(&c.result.Latency)
-		if sum.Err == nil {
-			sum.Err = c.result.Err
-		}
-	}
-	return sum, nil
+	return conns, nil
 }
 
-// A grpcCaller makes calls one after another: it makes the next call when it has the response
-// to the previous one.
+// authorized returns a context for calls with the key of a service.
+func (s *service) authorized(ctx context.Context) context.Context {
+	if s.key == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.key)
+}
+
+// callGRPC calls a service for the given duration, and then waits for the last responses. The
+// result counts calls: a call is allowed if all its descriptors are.
+func callGRPC(ctx context.Context, s *service, m *message, duration time.Duration) (*load.Result, error) {
+	conns, err := dialGRPC(s.grpc, grpcConnections, prepared{})
+	if err != nil {
+		return nil, err
+	}
+	for _, conn := range conns {
+		defer conn.Close()
+	}
+	var opened atomic.Int64
+	return load.Run(s.authorized(ctx), load.Config{
+		Connections: grpcCallers, Duration: duration,
+		Open: func(ctx context.Context) (load.Caller, error) {
+			n := opened.Add(1)
+			c := &grpcCaller{
+				conn: conns[int(n)%len(conns)], message: m, text: bytes.Clone(m.text), random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+			}
+			if n > grpcConnections {
+				return c, nil
+			}
+			_, err := c.Call(ctx) // opens the connection
+			return c, err
+		},
+	})
+}
+
+// A grpcCaller is a caller of ShouldRateLimit.
 type grpcCaller struct {
 	conn    *grpc.ClientConn
 	message *message
 	text    []byte
 	random  *rand.Rand
 	answer  grpcAnswer
-	result  load.Result
 }
 
-func (c *grpcCaller) call(ctx context.Context) error {
+func (c *grpcCaller) Close() {}
+
+func (c *grpcCaller) Call(ctx context.Context) (counts load.Counts, err error) {
 	c.message.fill(c.text, c.random)
-	return c.conn.Invoke(ctx, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, &c.text, &c.answer)
-}
-
-func (c *grpcCaller) run(ctx context.Context, end time.Time) {
-	for sent := time.Now(); sent.Before(end); sent = time.Now() {
-		err := c.call(ctx)
-		c.result.Latency.Add(time.Since(sent))
-		switch {
-		case err != nil || c.answer.statuses != len(c.message.places):
-			c.result.Failed++
-			if c.result.Err = err; err != nil {
-				return
-			}
-		case c.answer.code == ratelimitv3.RateLimitResponse_OK:
-			c.result.Allowed++
-		default:
-			c.result.Denied++
-		}
+	err = c.conn.Invoke(ctx, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, &c.text, &c.answer)
+	switch {
+	case err != nil:
+	case c.answer.statuses != len(c.message.places):
+		counts.Failed = 1
+	case c.answer.code == ratelimitv3.RateLimitResponse_OK:
+		counts.Allowed = 1
+	default:
+		counts.Denied = 1
 	}
+	return counts, err
 }
 
 // writeGRPC writes the tables of the group grpc.

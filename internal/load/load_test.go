@@ -169,6 +169,47 @@ func TestFailuresAreCounted(t *testing.T) {
 	}
 }
 
+// A counter is a Caller of another protocol.
+type counter struct {
+	calls  *atomic.Int64
+	closed *atomic.Int64
+}
+
+func (c counter) Call(context.Context) (load.Counts, error) {
+	if c.calls.Add(1) == 2 {
+		return load.Counts{}, errors.New("broken")
+	}
+	return load.Counts{Allowed: 3, Denied: 1}, nil
+}
+
+func (c counter) Close() { c.closed.Add(1) }
+
+// The calls of other protocols are counted as requests are, and a Caller that fails is opened again.
+func TestCallersOfOtherProtocols(t *testing.T) {
+	t.Parallel()
+	var opened, calls, closed atomic.Int64
+	got := run(t, load.Config{
+		Open:        func(context.Context) (load.Caller, error) { opened.Add(1); return counter{&calls, &closed}, nil },
+		Connections: 2, Checks: 4, Rate: 1000, Duration: 20 * time.Millisecond,
+	})
+	broken := min(calls.Load()/2, 1) // a busy machine may send none
+	n := calls.Load() - broken
+	if got.Requests != n || n+broken+got.Unsent != 20 {
+		t.Errorf("%d requests and %d unsent of 20, %d calls", got.Requests, got.Unsent, n+broken)
+	}
+	if want := (load.Counts{Allowed: 3 * n, Denied: n, Failed: 4 * broken}); got.Counts != want || got.Latency.Count() != n || broken > 0 && got.Err == nil {
+		t.Errorf("%+v, %v, %d latencies, want %+v", got.Counts, got.Err, got.Latency.Count(), want)
+	}
+	if opened.Load() < 2 || closed.Load() != opened.Load() {
+		t.Errorf("%d were opened, %d closed", opened.Load(), closed.Load())
+	}
+	if _, err := load.Run(t.Context(), load.Config{
+		Open: func(context.Context) (load.Caller, error) { return nil, errors.New("no server") },
+	}); err == nil || err.Error() != "no server" {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
 // An answer that never comes does not hold a Run whose context ends.
 func TestContextEndsARun(t *testing.T) {
 	t.Parallel()

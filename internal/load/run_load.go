@@ -16,10 +16,12 @@ import (
 
 // Config has the settings of a Run.
 type Config struct {
-	// Dial opens a connection to the server. Required.
+	// Dial opens a connection to the server. Required, unless Open is set.
 	Dial func(context.Context) (net.Conn, error)
-	// Request is the request that all connections send. Required.
+	// Request is the request that all connections send. Required, unless Open is set.
 	Request Request
+	// Open opens a Caller, for protocols other than HTTP/1.1. Each connection has one. Default: Dial and Request.
+	Open func(context.Context) (Caller, error)
 	// Checks is the number of checks in each request. Default: 1.
 	Checks int
 	// Connections is the number of connections. Default: 1.
@@ -30,6 +32,13 @@ type Config struct {
 	Rate float64
 	// Duration is how long requests are sent. Default: 1s.
 	Duration time.Duration
+}
+
+// A Caller sends requests one after another.
+type Caller interface {
+	// Call sends a request, waits for the response, and returns the results of its checks.
+	Call(ctx context.Context) (Counts, error)
+	Close()
 }
 
 // A Result has the measurements of a Run.
@@ -47,7 +56,7 @@ type Result struct {
 	// UnavailableLatency contains the latencies of the requests without a decided check and
 	// with at least one check with status 503.
 	UnavailableLatency latency.Histogram
-	// Statuses contains the number of responses by HTTP status.
+	// Statuses contains the number of responses by HTTP status. It is empty with Open.
 	Statuses map[int]int64
 	// Err is the first error of a connection, or nil.
 	Err error
@@ -67,6 +76,11 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	cfg.Checks, cfg.Connections = max(cfg.Checks, 1), max(cfg.Connections, 1)
 	if cfg.Duration <= 0 {
 		cfg.Duration = time.Second
+	}
+	if cfg.Open != nil { // a Caller has no other bound
+		limited, cancel := context.WithTimeout(ctx, cfg.Duration+patience)
+		defer cancel()
+		ctx = limited
 	}
 	r := &run{Config: cfg}
 	all := make([]connection, cfg.Connections)
@@ -142,7 +156,8 @@ func (r *run) due() int64 {
 // A connection sends its requests one after another.
 type connection struct {
 	run     *run
-	conn    net.Conn
+	caller  Caller   // nil without Open, and while it is not open
+	conn    net.Conn // nil with Open, and while it is not open
 	in      *bufio.Reader
 	stop    func() bool // stops watching the context
 	request Request
@@ -153,7 +168,11 @@ type connection struct {
 	result  Result
 }
 
-func (c *connection) dial(ctx context.Context) error {
+func (c *connection) dial(ctx context.Context) (err error) {
+	if c.run.Open != nil {
+		c.caller, err = c.run.Open(ctx)
+		return err
+	}
 	conn, err := c.run.Dial(ctx)
 	if err != nil {
 		return err
@@ -169,6 +188,10 @@ func (c *connection) dial(ctx context.Context) error {
 }
 
 func (c *connection) close() {
+	if c.caller != nil {
+		c.caller.Close()
+		c.caller = nil
+	}
 	if c.conn != nil {
 		c.stop()
 		_ = c.conn.Close()
@@ -191,23 +214,21 @@ func (c *connection) send(ctx context.Context) {
 			return
 		}
 		c.sent++
-		if err := c.exchange(ctx); err != nil {
+		counts, err := c.exchange(ctx)
+		if err != nil {
 			c.fail(ctx, err)
 			continue
 		}
-		c.result.record(time.Since(due), &c.answer, c.run.Checks)
+		c.result.record(time.Since(due), counts)
 		if c.answer.last {
 			c.close()
 		}
 	}
 }
 
-// record counts the response a to a request with a number of checks.
-func (r *Result) record(latency time.Duration, a *answer, checks int) {
+// record counts the response to a request.
+func (r *Result) record(latency time.Duration, counts Counts) {
 	r.Requests++
-	r.Statuses[a.status]++
-	var counts Counts
-	counts.count(a.status, a.body, checks)
 	r.add(counts)
 	switch {
 	case counts.Decided() > 0:
@@ -234,16 +255,24 @@ func (c *connection) sleepUntil(ctx context.Context, t time.Time) {
 }
 
 // exchange sends one request and reads the response. It opens the connection if it is not open.
-func (c *connection) exchange(ctx context.Context) error {
-	if c.conn == nil {
+func (c *connection) exchange(ctx context.Context) (counts Counts, err error) {
+	if c.conn == nil && c.caller == nil {
 		if err := c.dial(ctx); err != nil {
-			return err
+			return counts, err
 		}
 	}
-	if _, err := c.conn.Write(c.request.next(c.random)); err != nil {
-		return err
+	if c.caller != nil {
+		return c.caller.Call(ctx)
 	}
-	return c.answer.read(c.in)
+	if _, err := c.conn.Write(c.request.next(c.random)); err != nil {
+		return counts, err
+	}
+	if err := c.answer.read(c.in); err != nil {
+		return counts, err
+	}
+	c.result.Statuses[c.answer.status]++
+	counts.count(c.answer.status, c.answer.body, c.run.Checks)
+	return counts, nil
 }
 
 // fail counts a request without a response and closes the connection. Then it waits a moment
