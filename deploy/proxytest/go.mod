@@ -9,6 +9,7 @@ tool (
 
 require (
 	github.com/envoyproxy/go-control-plane/envoy v1.32.4
+	github.com/headgate/headgate/deploy/recipes v0.0.0
 	google.golang.org/protobuf v1.36.10
 )
 
@@ -67,3 +68,5 @@ require (
 	google.golang.org/grpc v1.74.2 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 )
+
+replace github.com/headgate/headgate/deploy/recipes => ../recipes

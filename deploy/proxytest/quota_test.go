@@ -10,12 +10,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/deploy/recipes"
 )
 
 // quotaGateway is the recipe in which Envoy decides with quota that it has in advance. Its answers have no headers of
 // Headgate.
 var quotaGateway = gateway{
-	name: "envoy rate_limit_quota", recipe: "envoy/rate-limit-quota.yaml", grpc: true, command: envoy,
+	Recipe:  recipes.Named("Envoy rate_limit_quota"),
 	closing: []string{"blanket_rule: ALLOW_ALL", "blanket_rule: DENY_ALL"}, closed: 429,
 }
 

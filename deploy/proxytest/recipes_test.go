@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,90 +14,51 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/deploy/recipes"
 )
 
-// A gateway is a recipe of deploy/ and the program that runs it.
+// A gateway is a recipe of deploy/, and what its tests expect.
 type gateway struct {
-	name   string
-	recipe string
-	beside []string // files that the recipe names, in its folder
-	// edits are pairs of texts that the test replaces in these files, besides the addresses and the key.
-	edits   []string
-	command func(file string) []string
-	grpc    bool // it calls the gRPC services of Envoy
-	// open and closed are the status of a request while Headgate is gone. closing are the edits that close the
-	// gateway, or nil if the recipe does it.
+	recipes.Recipe
+	// closing are the edits with which the gateway denies requests while Headgate is gone, or nil if the recipe does it.
+	// closed is the status of such a denial.
 	closing []string
 	closed  int
 	// http2 are the edits with which the gateway speaks HTTP/2 without TLS, if the recipe does not do it.
 	http2 []string
 	// toAPI is set if the gateway can copy the headers of an allowed request only to the API, and not to the client.
 	toAPI bool
-	// loading is the status of requests until the gateway has loaded its routes, or 0 if it listens after that.
-	loading int
 }
 
 var gateways = []gateway{
 	{
-		name: "nginx", recipe: "nginx/forward-auth.conf",
-		edits: []string{
-			"pid nginx.pid;", "daemon off; master_process off; pid nginx.pid;",
-			"access_log off;", "access_log off; client_body_temp_path body; proxy_temp_path proxy;",
-		},
-		command: func(file string) []string {
-			return []string{"nginx", "-p", filepath.Dir(file), "-e", "stderr", "-c", file}
-		},
+		Recipe:  recipes.Named("nginx"),
 		closing: []string{"error_page 502 504 =204 /headgate-gone;", ""}, closed: 500,
 		http2: []string{"listen 127.0.0.1:8000", "listen 127.0.0.1:8000 http2"},
 	},
 	{
-		name: "caddy", recipe: "caddy/Caddyfile",
-		command: func(file string) []string {
-			return []string{"caddy", "run", "--config", file, "--adapter", "caddyfile"}
-		},
-		closed: 502,
-		http2:  []string{"admin off", "admin off\n\tservers {\n\t\tprotocols h1 h2c\n\t}"},
+		Recipe: recipes.Named("Caddy"), closed: 502,
+		http2: []string{"admin off", "admin off\n\tservers {\n\t\tprotocols h1 h2c\n\t}"},
 	},
+	{Recipe: recipes.Named("Apache"), closing: []string{"headgate_failure=open", "headgate_failure=closed"}, closed: 503},
 	{
-		name: "apache", recipe: "apache/forward-auth.conf", beside: []string{"headgate.lua"},
-		edits: []string{"/etc/headgate/headgate.lua", "headgate.lua"},
-		command: func(file string) []string {
-			return []string{"apache2", "-X", "-d", filepath.Dir(file), "-f", file}
-		},
-		closing: []string{"headgate_failure=open", "headgate_failure=closed"}, closed: 503,
-	},
-	{
-		name: "haproxy", recipe: "haproxy/haproxy.cfg", beside: []string{"headgate.lua"},
-		command: func(file string) []string { return []string{"haproxy", "-db", "-f", file} },
-		edits:   []string{"abns@headgate", "unix@headgate.sock"}, // other tests run at the same time
+		Recipe:  recipes.Named("HAProxy"),
 		closing: []string{"# http-request return", "http-request return"}, closed: 503,
 		http2: []string{"bind 127.0.0.1:8000", "bind 127.0.0.1:8000 proto h2"},
 	},
 	{
-		name: "traefik", recipe: "traefik/forward-auth.yaml", beside: []string{"traefik.yaml"},
-		command: func(file string) []string {
-			return []string{"traefik", "--configFile=" + filepath.Join(filepath.Dir(file), "traefik.yaml")}
-		},
-		closing: []string{"service: headgate-or-pass", "service: headgate"}, closed: 502,
-		toAPI: true, loading: http.StatusNotFound,
+		Recipe:  recipes.Named("Traefik"),
+		closing: []string{"service: headgate-or-pass", "service: headgate"}, closed: 502, toAPI: true,
 	},
-	{
-		name: "envoy", recipe: "envoy/envoy.yaml",
-		command: envoy,
-		closing: []string{"failure_mode_allow: true", "failure_mode_allow: false"}, closed: 403,
-	},
-	{
-		name: "envoy ext_authz over gRPC", recipe: "envoy/ext-authz.yaml", grpc: true,
-		command: envoy, closing: []string{"failure_mode_allow: true", "failure_mode_allow: false"}, closed: 403,
-	},
-	{
-		name: "envoy ratelimit", recipe: "envoy/ratelimit.yaml", grpc: true,
-		command: envoy, closing: []string{"failure_mode_deny: false", "failure_mode_deny: true"}, closed: 500,
-	},
+	{Recipe: recipes.Named("Envoy"), closing: []string{"failure_mode_allow: true", "failure_mode_allow: false"}, closed: 403},
+	{Recipe: recipes.Named("Envoy ext_authz"), closing: []string{"failure_mode_allow: true", "failure_mode_allow: false"}, closed: 403},
+	envoyRateLimit,
 }
 
-func envoy(file string) []string {
-	return []string{"envoy", "-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "error"}
+var envoyRateLimit = gateway{
+	Recipe:  recipes.Named("Envoy ratelimit"),
+	closing: []string{"failure_mode_deny: false", "failure_mode_deny: true"}, closed: 500,
 }
 
 // serve starts a gateway with its recipe on other addresses, and returns its origin.
@@ -115,90 +75,41 @@ func (g gateway) serveUntil(t *testing.T, headgate, upstream, key string, edits 
 	if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil { // Apache reads headgate.lua as another user
 		t.Fatal(err)
 	}
-	g.write(t, folder, edits, headgate, upstream, address, key)
-	args := g.command(filepath.Join(folder, filepath.Base(g.recipe)))
+	file, err := g.Write("..", folder, recipes.Addresses{
+		Headgate: headgate, Upstream: upstream, Gateway: address, Inner: freeAddress(t), Key: key,
+	}, false, edits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := g.Command(file)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "HOME="+folder)
 	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
 	origin, kill = "http://"+address, start(t, address, cmd)
-	if g.loading != 0 {
+	if g.Loads {
 		end := time.Now().Add(deadline)
 		for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
-			if a, _ := sendAs(t, http.MethodGet, origin, ""); a.StatusCode != g.loading {
+			if a, _ := sendAs(t, http.MethodGet, origin, ""); a.StatusCode != http.StatusNotFound {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("%s loads no routes", g.name)
+				t.Fatalf("%s loads no routes", g.Name)
 			}
 		}
 	}
 	return origin, kill
 }
 
-// write writes the recipe and the files beside it to a folder, with the edits and other addresses.
-func (g gateway) write(t *testing.T, folder string, edits []string, headgate, upstream, address, key string) {
-	t.Helper()
-	texts := map[string]string{}
-	for _, name := range append([]string{filepath.Base(g.recipe)}, g.beside...) {
-		text, err := os.ReadFile(filepath.Join("..", filepath.Dir(g.recipe), name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts[name] = string(text)
-	}
-	has := func(text string) bool {
-		return slices.ContainsFunc(slices.Collect(maps.Values(texts)), func(s string) bool { return strings.Contains(s, text) })
-	}
-	replace := func(edits []string) {
-		t.Helper()
-		for i := 0; i < len(edits); i += 2 {
-			if !has(edits[i]) {
-				t.Fatalf("the recipe of %s has no %q", g.name, edits[i])
-			}
-		}
-		for name, text := range texts {
-			texts[name] = strings.NewReplacer(edits...).Replace(text)
-		}
-	}
-	replace(edits) // before the addresses, which edits can contain
-	port := "8080"
-	if g.grpc {
-		port = "8081"
-	}
-	pairs := [][2]string{{port, headgate}, {"9000", upstream}, {"8000", address}}
-	if has("127.0.0.1:8001") { // where the gateway calls itself
-		pairs = append(pairs, [2]string{"8001", freeAddress(t)})
-	}
-	for _, pair := range pairs {
-		_, port, err := net.SplitHostPort(pair[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !has(pair[0]) {
-			t.Fatalf("the recipe of %s has no port %s", g.name, pair[0])
-		}
-		for name, text := range texts {
-			texts[name] = strings.NewReplacer("127.0.0.1:"+pair[0], pair[1], "port_value: "+pair[0], "port_value: "+port).Replace(text)
-		}
-	}
-	replace(append([]string{"HEADGATE_KEY", key}, g.edits...))
-	for name, text := range texts {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil { //nolint:gosec // Apache reads it as another user
-			t.Fatal(err)
-		}
-	}
-}
-
 // Each recipe passes as many requests as the quota, with whole bodies, and then denies, for
 // every kind of client.
 func TestRecipes(t *testing.T) {
 	for _, g := range gateways {
-		t.Run(g.name, func(t *testing.T) {
+		t.Run(g.Name, func(t *testing.T) {
 			t.Parallel()
 			headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)
 			key := startHeadgate(t, headgate, services)
-			if g.grpc {
+			if g.GRPC {
 				headgate = services
 			}
 			url := g.serve(t, headgate, upstream, key)
@@ -243,11 +154,11 @@ func TestRecipesOverHTTP2(t *testing.T) {
 	protocols.SetUnencryptedHTTP2(true)
 	client := &http.Client{Transport: &http.Transport{Protocols: protocols}, Timeout: deadline}
 	for _, g := range gateways {
-		t.Run(g.name, func(t *testing.T) {
+		t.Run(g.Name, func(t *testing.T) {
 			t.Parallel()
 			headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)
 			key := startHeadgate(t, headgate, services)
-			if g.grpc {
+			if g.GRPC {
 				headgate = services
 			}
 			url := g.serve(t, headgate, upstream, key, g.http2...)
@@ -280,8 +191,8 @@ func TestRecipesAreInTheGuides(t *testing.T) {
 		guides.Write(text)
 	}
 	for _, g := range append(slices.Clone(gateways), quotaGateway) {
-		for _, name := range append([]string{filepath.Base(g.recipe)}, g.beside...) {
-			if path := "(../deploy/" + filepath.Dir(g.recipe) + "/" + name + ")"; !strings.Contains(guides.String(), path) {
+		for _, name := range g.Files() {
+			if path := "(../deploy/" + filepath.Dir(g.File) + "/" + name + ")"; !strings.Contains(guides.String(), path) {
 				t.Errorf("docs/gateways.md and docs/envoy.md have no link %s", path)
 			}
 		}
@@ -294,15 +205,14 @@ func TestEnvoyLocalAndSharedLimits(t *testing.T) {
 	t.Parallel()
 	headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)
 	key := startHeadgate(t, headgate, services)
-	g := gateways[slices.IndexFunc(gateways, func(g gateway) bool { return g.name == "envoy ratelimit" })]
-	small := g.serve(t, services, upstream, key, "max_tokens: 1000, tokens_per_fill: 1000, fill_interval: 1s", "max_tokens: 3, tokens_per_fill: 3, fill_interval: 3600s")
+	small := envoyRateLimit.serve(t, services, upstream, key, "max_tokens: 1000, tokens_per_fill: 1000, fill_interval: 1s", "max_tokens: 3, tokens_per_fill: 3, fill_interval: 3600s")
 	for i := range 5 {
 		a, _ := send(t, small+"/v1/login", "x")
 		if passed := a.StatusCode == 200 && a.Header.Get("RateLimit") != ""; passed != (i < 3) || !passed && (a.StatusCode != 429 || a.Header.Get("RateLimit") != "") {
 			t.Fatalf("local limit, request %d: %d %v", i, a.StatusCode, a.Header)
 		}
 	}
-	large := g.serve(t, services, upstream, key)
+	large := envoyRateLimit.serve(t, services, upstream, key)
 	for i := range 3 { // 5 of the shared limit, 3 are used
 		a, _ := send(t, large+"/v1/login", "x")
 		if passed := a.StatusCode == 200; passed != (i < 2) || !passed && (a.StatusCode != 429 || a.Header.Get("Retry-After") == "") {
@@ -344,7 +254,7 @@ func TestRecipesWithoutHeadgate(t *testing.T) {
 	upstream := upstreamOf(t)
 	for _, g := range append(slices.Clone(gateways), quotaGateway) {
 		for name, headgate := range map[string]string{"gone": freeAddress(t), "slow": silent.Addr().String()} {
-			t.Run(g.name+" "+name, func(t *testing.T) {
+			t.Run(g.Name+" "+name, func(t *testing.T) {
 				t.Parallel()
 				if g.closing != nil {
 					if a, text := send(t, g.serve(t, headgate, upstream, "key")+"/v1/login", "x"); a.StatusCode != 200 || text != "POST 1" {
@@ -363,11 +273,11 @@ func TestRecipesWithoutHeadgate(t *testing.T) {
 // An error that Headgate answers, such as one for a wrong key or host, denies the request.
 func TestRecipesWhenHeadgateAnswersAnError(t *testing.T) {
 	for _, g := range gateways {
-		if g.grpc {
+		if g.GRPC {
 			continue
 		}
 		for status, kind := range map[int]string{401: "application/problem+json", 421: "text/plain"} {
-			t.Run(fmt.Sprint(g.name, " ", status), func(t *testing.T) {
+			t.Run(fmt.Sprint(g.Name, " ", status), func(t *testing.T) {
 				t.Parallel()
 				headgate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path == "/readyz" { // a gateway with health checks calls it without a key

@@ -12,7 +12,6 @@ func TestEnvoySendsALimit(t *testing.T) {
 	headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)
 	startHeadgate(t, headgate, services, "HEADGATE_BOOTSTRAP_KEY="+operatorKey, "HEADGATE_SAMPLE=false")
 	key := limitItems(t, headgate, 4)
-	g := gateways[slices.IndexFunc(gateways, func(g gateway) bool { return g.name == "envoy ratelimit" })]
 	tenant := []string{"domain: edge", "domain: acme", "failure_mode_deny: false", "failure_mode_deny: true"}
 	limited := append([]string{
 		"http_filters:\n", `http_filters:
@@ -36,9 +35,9 @@ func TestEnvoySendsALimit(t *testing.T) {
 		what, origin string
 		want         []int
 	}{
-		{"the limit of the metadata", g.serve(t, services, upstream, operatorKey, limited...), []int{200, 200, 200, 429, 429}},
-		{"the limit of the plan", g.serve(t, services, upstream, operatorKey, tenant...), []int{200, 200, 200, 200, 429}},
-		{"the key of the tenant", g.serve(t, services, upstream, key, limited...), []int{500, 500}},
+		{"the limit of the metadata", envoyRateLimit.serve(t, services, upstream, operatorKey, limited...), []int{200, 200, 200, 429, 429}},
+		{"the limit of the plan", envoyRateLimit.serve(t, services, upstream, operatorKey, tenant...), []int{200, 200, 200, 200, 429}},
+		{"the key of the tenant", envoyRateLimit.serve(t, services, upstream, key, limited...), []int{500, 500}},
 	} {
 		if got := statuses(step.origin, len(step.want)); !slices.Equal(got, step.want) {
 			t.Errorf("%s: %v, want %v", step.what, got, step.want)
