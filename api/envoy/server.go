@@ -50,11 +50,13 @@ type Config struct {
 // Limits of a connection.
 const (
 	handshakeTimeout = 10 * time.Second
-	idleTimeout      = 2 * time.Minute  // time after which a connection without calls is closed
-	pingAfter        = time.Minute      // time without data after which the client is pinged, to detect a lost connection
-	messageTimeout   = 10 * time.Second // maximum time of a call that is no stream, from its headers to its answer; calls with a part of a message take memory
-	maxMessage       = 1 << 20          // maximum size of a message in bytes; ext_authz can send bodies of requests
-	maxStreams       = 1000             // maximum number of open calls on one connection
+	idleTimeout      = 2 * time.Minute // time after which a connection without calls is closed
+	pingAfter        = time.Minute     // time without data after which the client is pinged, to detect a lost connection
+	// messageTimeout is the maximum time of a call that is no stream, from its headers to its answer. Parts of
+	// messages take memory until then.
+	messageTimeout = 10 * time.Second
+	maxMessage     = 1 << 20 // maximum size of a message in bytes; ext_authz can send bodies of requests
+	maxStreams     = 1000    // maximum number of open calls on one connection
 )
 
 // A Server serves the gRPC calls on the connections of one listener.

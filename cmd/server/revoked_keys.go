@@ -37,9 +37,10 @@ type revokedKeys struct {
 	log     *slog.Logger
 	changed chan struct{} // receives an element when fresh is no longer empty; has room for one
 
-	mu    sync.Mutex
-	ends  map[string]time.Time // the revocations of the last redis.RevokedKept, by key ID
-	fresh map[string]time.Time // those of ends that are not in Redis yet
+	mu     sync.Mutex
+	loaded bool                 // set when the first rows, which are all of them, were noted
+	ends   map[string]time.Time // the revocations of the last redis.RevokedKept, by key ID
+	fresh  map[string]time.Time // those of ends that are not in Redis yet
 }
 
 func newRevokedKeys(limiter *redis.Limiter, log *slog.Logger) *revokedKeys {
@@ -53,6 +54,7 @@ func newRevokedKeys(limiter *redis.Limiter, log *slog.Logger) *revokedKeys {
 func (r *revokedKeys) note(changes *snapshot.Changes, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.loaded = true
 	oldest := now.Add(-redis.RevokedKept)
 	maps.DeleteFunc(r.ends, func(_ string, at time.Time) bool { return at.Before(oldest) })
 	add := func(id string, at time.Time) {
@@ -80,16 +82,19 @@ func (r *revokedKeys) note(changes *snapshot.Changes, now time.Time) {
 }
 
 // take returns the revocations to publish, and removes them from fresh: all of them, or the fresh
-// ones.
-func (r *revokedKeys) take(all bool) map[string]time.Time {
+// ones. It returns false if there is nothing to publish.
+func (r *revokedKeys) take(all bool) (sent map[string]time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	sent := r.fresh
+	if !r.loaded || !all && len(r.fresh) == 0 {
+		return nil, false
+	}
+	sent = r.fresh
 	if all {
 		sent = maps.Clone(r.ends)
 	}
 	r.fresh = map[string]time.Time{}
-	return sent
+	return sent, true
 }
 
 const (
@@ -109,7 +114,7 @@ func (r *revokedKeys) publish(ctx context.Context) error {
 	for ctx.Err() == nil {
 		now := r.limiter.Status().Epoch
 		all = all || now != epoch || time.Now().After(due)
-		if sent := r.take(all); all || len(sent) > 0 {
+		if sent, ok := r.take(all); ok {
 			writing, cancel := context.WithTimeout(ctx, revokedTimeout)
 			err := r.limiter.AddRevoked(writing, sent, all)
 			cancel()
@@ -206,6 +211,6 @@ func (w *savedWorld) warning() string {
 	if w.known.Load() {
 		return "keys that were revoked since then are rejected, as other nodes report them in Redis"
 	}
-	return fmt.Sprintf("a key that was revoked after %s may be accepted: no other node has reported since then in Redis which keys are revoked",
+	return fmt.Sprintf("a key that was revoked after %s may be accepted: Redis has no list of the keys that were revoked since then",
 		w.saved.UTC().Format(time.RFC3339))
 }

@@ -200,12 +200,7 @@ func (n *node) startWatcher(work context.Context, tasks *errgroup.Group, log *sl
 	n.watcher = snapshot.NewWatcher(revocationSource{source, revoked}, snapshot.Config{Logger: log})
 	tasks.Go(func() error { return n.watcher.Run(work) })
 	tasks.Go(func() error { return n.noteLosses(work, log) })
-	tasks.Go(func() error {
-		if err := n.watcher.WaitFor(work, 0); err != nil {
-			return nil // the node stops, or wire reports the error
-		}
-		return revoked.publish(work)
-	})
+	tasks.Go(func() error { return revoked.publish(work) })
 	tasks.Go(func() error { return n.watchRevoked(work, log) })
 }
 
