@@ -54,7 +54,7 @@ func slowClients(b *faultBench) {
 			if i < 100 {
 				_ = c.(*net.TCPConn).SetReadBuffer(4096)
 				_ = c.SetDeadline(time.Now().Add(19 * time.Second))
-				_, _ = io.WriteString(c, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: headgate\r\n\r\n", 100))
+				_, _ = io.WriteString(c, strings.Repeat("GET /openapi.yaml HTTP/1.1\r\nHost: headgate\r\n\r\n", 100))
 				_, _ = c.Read(make([]byte, 1))
 				for { // a reset shows when the node has closed
 					if _, err := c.Write([]byte("\r\n")); err != nil {
