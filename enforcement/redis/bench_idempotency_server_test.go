@@ -5,7 +5,6 @@ package redis_test
 import (
 	"encoding/binary"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,34 +26,25 @@ func BenchmarkIdempotent(b *testing.B) {
 			var turn, used atomic.Uint64
 			const plain, fresh, replay = 0, 1, 2
 			ask := func(kind, checks int) time.Duration {
-				began := time.Now()
-				var all sync.WaitGroup
-				for range callers {
-					all.Go(func() {
-						outcomes := make([]enforcement.Outcome, 1)
-						for range checks / callers {
-							r := request(charge(1, bucket, 1))
-							r.Charges[0].Key.Cell = uint32(1 + turn.Add(1)%100_000)
-							if kind != plain {
-								r.Charges = append([]enforcement.Charge{{
-									Key: enforcement.Key{Tenant: r.Charges[0].Key.Tenant}, Meter: keys, Rev: 1, Cost: 1,
-								}}, r.Charges...)
-								r.Idempotency = &enforcement.Idempotency{Key: r.Charges[0].Key}
-								n := used.Load()
-								if kind == fresh {
-									n = used.Add(1)
-								}
-								binary.LittleEndian.PutUint64(r.Idempotency.Key.Partition[:], n)
-							}
-							l.Take(b.Context(), []enforcement.Request{r}, outcomes)
-							if outcomes[0].Verdict != enforcement.Granted || outcomes[0].Replayed != (kind == replay) {
-								b.Error(outcomes[0].Verdict, outcomes[0].Replayed, outcomes[0].Err)
-							}
+				return inParallel(callers, checks, func(outcomes []enforcement.Outcome) {
+					r := request(charge(1, bucket, 1))
+					r.Charges[0].Key.Cell = uint32(1 + turn.Add(1)%100_000)
+					if kind != plain {
+						r.Charges = append([]enforcement.Charge{{
+							Key: enforcement.Key{Tenant: r.Charges[0].Key.Tenant}, Meter: keys, Rev: 1, Cost: 1,
+						}}, r.Charges...)
+						r.Idempotency = &enforcement.Idempotency{Key: r.Charges[0].Key}
+						n := used.Load()
+						if kind == fresh {
+							n = used.Add(1)
 						}
-					})
-				}
-				all.Wait()
-				return time.Since(began)
+						binary.LittleEndian.PutUint64(r.Idempotency.Key.Partition[:], n)
+					}
+					l.Take(b.Context(), []enforcement.Request{r}, outcomes)
+					if outcomes[0].Verdict != enforcement.Granted || outcomes[0].Replayed != (kind == replay) {
+						b.Error(outcomes[0].Verdict, outcomes[0].Replayed, outcomes[0].Err)
+					}
+				})
 			}
 			const checks = 1024
 			ask(plain, checks)
