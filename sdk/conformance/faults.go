@@ -26,9 +26,10 @@ type fault struct {
 
 // received is a call that the server of faults received.
 type received struct {
-	Path    string            `json:"path"`
+	Method  string            `json:"method"`
+	Path    string            `json:"path"` // with the query
 	Headers map[string]string `json:"headers"`
-	Body    json.RawMessage   `json:"body"`
+	Body    json.RawMessage   `json:"body"`   // null: none
 	Remote  string            `json:"remote"` // the address of the client's connection
 }
 
@@ -78,7 +79,14 @@ func (f *faultServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	call := received{Path: "/" + parts[2], Headers: map[string]string{}, Body: body, Remote: r.RemoteAddr}
+	if len(body) == 0 {
+		body = []byte("null")
+	}
+	path := "/" + parts[2]
+	if r.URL.RawQuery != "" {
+		path += "?" + r.URL.RawQuery
+	}
+	call := received{Method: r.Method, Path: path, Headers: map[string]string{}, Body: body, Remote: r.RemoteAddr}
 	for name := range r.Header {
 		call.Headers[strings.ToLower(name)] = r.Header.Get(name)
 	}

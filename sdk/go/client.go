@@ -69,6 +69,7 @@ type Client struct {
 	base     *url.URL
 	check    *url.URL
 	batch    *url.URL
+	reserve  *url.URL
 	header   http.Header // headers of every POST; requests share this map, so it must not be changed
 	pool     *http.Transport
 	budget   budget
@@ -106,10 +107,11 @@ func New(config Config) (*Client, error) {
 		return nil, fmt.Errorf("headgate: Config.OnUnreachable is %q: it must be open, closed or callback", config.OnUnreachable)
 	}
 	c := &Client{
-		config: config,
-		base:   base,
-		check:  at(base, "/v1/check"),
-		batch:  at(base, "/v1/check/batch"),
+		config:  config,
+		base:    base,
+		check:   at(base, "/v1/check"),
+		batch:   at(base, "/v1/check/batch"),
+		reserve: at(base, "/v1/reservations"),
 		header: http.Header{
 			"Authorization": {"Bearer " + config.Token},
 			"Content-Type":  {"application/json"},

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,10 +33,15 @@ type scenario struct {
 	ExpectConnections any            `json:"expect_connections"`
 	ExpectBodies      []any          `json:"expect_bodies"`
 	ExpectHeaders     map[string]any `json:"expect_headers"`
+	ExpectRequests    []string       `json:"expect_requests"`
 }
 
 type step struct {
 	Check           *request
+	Reserve         *reservation
+	Settle          *headgate.Settlement
+	Extend          *reservation
+	Release         *struct{}
 	Batch           []request
 	Atomic          bool
 	Expect          any
@@ -55,7 +61,15 @@ type request struct {
 	Lease                headgate.Lease
 }
 
+type reservation struct {
+	request
+	ID    string
+	TTLMS int64 `json:"ttl_ms"`
+}
+
 type call struct {
+	Method  string
+	Path    string
 	Headers map[string]any
 	Body    any
 	Remote  string
@@ -88,6 +102,7 @@ type played struct {
 	run     string
 	client  *headgate.Client
 	retries atomic.Int64
+	held    *headgate.Reservation // the last one of the scenario
 }
 
 func play(t *testing.T, s scenario) {
@@ -153,13 +168,27 @@ func (p *played) step(name string, s step) {
 	}
 	start := time.Now()
 	var got any
-	if s.Check != nil {
+	switch {
+	case s.Reserve != nil:
+		p.held = p.client.Reserve(ctx, headgate.ReservationRequest{
+			CheckRequest: p.request(s.Reserve.request), ID: strings.ReplaceAll(s.Reserve.ID, "$run", p.run), TTL: time.Duration(s.Reserve.TTLMS) * time.Millisecond,
+		})
+		m := shown(p.held.Decision)
+		m["held"] = p.held.Held()
+		got = m
+	case s.Settle != nil:
+		got = map[string]any{"error": shownError(p.held.Settle(ctx, *s.Settle))}
+	case s.Extend != nil:
+		got = map[string]any{"error": shownError(p.held.Extend(ctx, time.Duration(s.Extend.TTLMS)*time.Millisecond))}
+	case s.Release != nil:
+		got = map[string]any{"error": shownError(p.held.Release(ctx))}
+	case s.Check != nil:
 		d := p.client.Check(ctx, p.request(*s.Check))
 		for len(p.received()) < s.UntilCalls && time.Since(start) < time.Minute {
 			d = p.client.Check(ctx, p.request(*s.Check))
 		}
 		got = shown(d)
-	} else {
+	default:
 		list := make([]headgate.CheckRequest, len(s.Batch))
 		for i, r := range s.Batch {
 			list[i] = p.request(r)
@@ -191,7 +220,7 @@ func (p *played) request(r request) headgate.CheckRequest {
 }
 
 // shown returns a decision in the form of the file.
-func shown(d headgate.Decision) any {
+func shown(d headgate.Decision) map[string]any {
 	text, _ := json.Marshal(d)
 	var m map[string]any
 	_ = json.Unmarshal(text, &m)
@@ -204,19 +233,27 @@ func shown(d headgate.Decision) any {
 		shownHeaders[strings.ToLower(name)] = headers.Get(name)
 	}
 	m["headers"] = shownHeaders
+	m["error"] = shownError(d.Err)
+	return m
+}
+
+// shownError returns an error in the form of the file, or nil.
+func shownError(err error) any {
 	var unreachable *headgate.UnreachableError
 	var problem *headgate.ProblemError
 	switch {
-	case errors.As(d.Err, &unreachable):
-		m["error"] = map[string]any{"kind": "unreachable", "code": string(unreachable.Code), "text": d.Err.Error()}
-	case errors.As(d.Err, &problem):
+	case errors.As(err, &unreachable):
+		return map[string]any{"kind": "unreachable", "code": string(unreachable.Code), "text": err.Error()}
+	case errors.As(err, &problem):
 		text, _ := json.Marshal(problem)
 		var e map[string]any
 		_ = json.Unmarshal(text, &e)
 		e["kind"] = "problem"
-		m["error"] = e
+		return e
+	case err != nil:
+		return err.Error()
 	}
-	return m
+	return nil
 }
 
 func (p *played) received() []call {
@@ -242,7 +279,9 @@ func (p *played) calls(s scenario) {
 		p.match("calls", s.ExpectCalls, float64(len(calls)))
 	}
 	connections := map[string]bool{}
+	requests := []string{}
 	for i, c := range calls {
+		requests = append(requests, c.Method+" "+c.Path)
 		connections[c.Remote] = true
 		if s.ExpectHeaders != nil {
 			p.match("headers", s.ExpectHeaders, c.Headers)
@@ -254,6 +293,9 @@ func (p *played) calls(s scenario) {
 				p.t.Errorf("body %d is %s, want %s", i+1, got, want)
 			}
 		}
+	}
+	if s.ExpectRequests != nil && !slices.Equal(requests, s.ExpectRequests) {
+		p.t.Errorf("the requests are %q, want %q", requests, s.ExpectRequests)
 	}
 	if s.ExpectConnections != nil {
 		p.match("connections", s.ExpectConnections, float64(len(connections)))

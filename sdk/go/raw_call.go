@@ -20,6 +20,9 @@ type RawCall struct {
 	Query  url.Values
 	Header http.Header // sent in addition to the client's headers
 	Body   []byte      // JSON; nil: no body
+	// Idempotent says that the server acts only once on repetitions of the call. The client then
+	// also repeats it if the connection breaks before the response.
+	Idempotent bool
 }
 
 // A RawAnswer is the response to a RawCall.
@@ -30,7 +33,8 @@ type RawAnswer struct {
 }
 
 // Raw makes a call. If the status is 400 or higher, it returns a *ProblemError or an
-// *UnreachableError. It repeats a failed call only if the server has not acted on it.
+// *UnreachableError. It repeats a failed call only if the server has not acted on it, or if
+// the call is idempotent.
 func (c *Client) Raw(ctx context.Context, raw RawCall) (*RawAnswer, error) {
 	path, err := url.PathUnescape(raw.Path)
 	if err != nil {
@@ -38,7 +42,7 @@ func (c *Client) Raw(ctx context.Context, raw RawCall) (*RawAnswer, error) {
 	}
 	u := at(c.base, path)
 	u.RawPath, u.RawQuery = c.base.EscapedPath()+raw.Path, raw.Query.Encode()
-	to := call{method: raw.Method, url: u, header: maps.Clone(c.header), body: raw.Body}
+	to := call{method: raw.Method, url: u, header: maps.Clone(c.header), body: raw.Body, idempotent: raw.Idempotent}
 	if raw.Body == nil {
 		to.header.Del("Content-Type")
 	}

@@ -32,6 +32,9 @@ type call struct {
 	url    *url.URL
 	header http.Header
 	body   []byte
+	// idempotent says that the server acts only once on repetitions. A call with an
+	// Idempotency-Key is idempotent too.
+	idempotent bool
 }
 
 // An answer is a response whose body has been read to the end.
@@ -60,7 +63,7 @@ func (c *Client) call(limited, callers context.Context, to call) (*answer, error
 	c.budget.earn()
 	for try := 1; ; try++ {
 		a, err := c.send(limited, to)
-		wait, retry := retryable(a, err, try, to.header[idempotencyKey] != nil)
+		wait, retry := retryable(a, err, try, to.idempotent || to.header[idempotencyKey] != nil)
 		if retry && try < c.maxTries {
 			if deadline, ok := limited.Deadline(); (!ok || time.Until(deadline) > wait) && c.budget.spend() {
 				if a != nil {

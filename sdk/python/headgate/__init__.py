@@ -13,6 +13,7 @@ from ._client import AsyncHeadgate, AsyncTransport, Headgate, Hooks, Transport
 from ._decision import AnyDecision, CheckRequest, Decision, Denial, Fallback, Reply
 from ._errors import HeadgateError, ProblemError, UnreachableError
 from ._manage_gen import Management
+from ._reservation import AsyncReservation, Reservation
 from ._steps import Send
 from ._transport import NotConnected
 from ._version import __version__
@@ -21,6 +22,7 @@ __all__ = [
     "AnyDecision",
     "Answer",
     "AsyncHeadgate",
+    "AsyncReservation",
     "AsyncTransport",
     "CheckRequest",
     "Decision",
@@ -33,6 +35,7 @@ __all__ = [
     "NotConnected",
     "ProblemError",
     "Reply",
+    "Reservation",
     "Send",
     "Transport",
     "UnreachableError",

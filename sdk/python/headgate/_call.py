@@ -57,7 +57,7 @@ class Caller:
             headers["Idempotency-Key"] = idempotency_key or str(uuid.uuid4())
         text = None if body is None else encode(body)
         deadline = time.monotonic() + (TIMEOUT if timeout is None else timeout)
-        reply = self._sender(Send(method, path + _query(query or {}), headers, text, deadline))
+        reply = self._sender(Send(method, path + path_query(query or {}), headers, text, deadline))
         if not 200 <= reply.status < 300:
             raise reply.error(reply.json)
         is_json = "json" in reply.headers.get("content-type", "")
@@ -79,7 +79,7 @@ def segment(value: object) -> str:
     return text
 
 
-def _query(parameters: Mapping[str, Any]) -> str:
+def path_query(parameters: Mapping[str, Any]) -> str:
     """Return the query of a call. An object has style deepObject: name[member]."""
     pairs = []
     for name, value in parameters.items():

@@ -7,12 +7,14 @@ import concurrent.futures
 import inspect
 import re
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Iterable, List, Optional, Protocol, Tuple, Union
 from urllib.parse import urlsplit
 
 from ._decision import AnyDecision, CheckRequest, Denial, Fallback, Reply, encode
 from ._errors import HeadgateError, ProblemError, UnreachableError
 from ._manage_gen import Management
+from ._reservation import AsyncReservation, Reservation, may_exist, milliseconds, new_id
 from ._steps import IDEMPOTENCY_KEY, TIMEOUTS, Budget, Denials, Send, Sleep, Steps, call, quietly
 from ._transport import Abort, Pool
 from ._version import __version__
@@ -93,6 +95,17 @@ class _Rules:
         if request.idempotency_key:
             headers = {**headers, IDEMPOTENCY_KEY: request.idempotency_key}
         return call(Send("POST", path, headers, body, deadline), self._max_retries, self._budget, self._hooks.retrying)
+
+    def _managed(self, send: Send) -> Steps:
+        """Return the steps of a call that is not a check."""
+        headers = {**self._headers, **send.headers}
+        if send.body is None:
+            headers.pop("Content-Type", None)
+        return call(replace(send, headers=headers), self._max_retries, self._budget, self._hooks.retrying)
+
+    def _reserve(self, request: CheckRequest, id: str, ttl: float, deadline: float) -> Send:
+        body = encode({**request.wire(), "id": id, "ttl_ms": milliseconds(ttl)})
+        return Send("POST", "/v1/reservations", self._headers, body, deadline, idempotent=True)
 
     def _request(self, request: Optional[CheckRequest], members: Any) -> CheckRequest:
         if request is None:
@@ -234,6 +247,28 @@ class Headgate(_Rules):
             self._decided(request, decision, start)
         return decisions
 
+    def reserve(self, request: Optional[CheckRequest] = None, *, ttl: float, id: Optional[str] = None, **members: Any) -> Reservation:
+        """Decide a request like check, and keep what it charged as a reservation.
+
+        The cost, and the attributes that policies read costs from, are estimates. ttl is the time
+        in seconds after which the reservation ends by itself. id is an ID of your own, such as
+        that of the job. It makes the call idempotent; an idempotency_key has no effect. It always
+        returns a Reservation: if Headgate does not decide, its decision is a Fallback.
+        """
+        request = self._request(request, members)
+        start = time.monotonic()
+        id = id or new_id()
+        send = self._reserve(request, id, ttl, start + self._timeout)
+        outcome: Union[Reply, HeadgateError]
+        decision: AnyDecision
+        try:
+            outcome = self._drive(call(send, self._max_retries, self._budget, self._hooks.retrying))
+            decision = outcome.decision(outcome.json, outcome.rate_limit_headers())
+        except HeadgateError as error:
+            outcome, decision = error, self._without(request, error)
+        self._decided(request, decision, start)
+        return Reservation(self._raw, id, request.tenant, decision, may_exist(outcome))
+
     def _drive(self, steps: Steps) -> Reply:
         reply: Optional[Reply] = None
         failure: Optional[BaseException] = None
@@ -255,10 +290,7 @@ class Headgate(_Rules):
                 failure = error
 
     def _raw(self, send: Send) -> Reply:
-        with_key = Send(send.method, send.path, {**self._headers, **send.headers}, send.body, send.deadline)
-        if send.body is None:
-            with_key.headers.pop("Content-Type", None)
-        return self._drive(call(with_key, self._max_retries, self._budget, self._hooks.retrying))
+        return self._drive(self._managed(send))
 
 
 class AsyncHeadgate(_Rules):
@@ -341,6 +373,22 @@ class AsyncHeadgate(_Rules):
             self._decided(request, decision, start)
         return decisions
 
+    async def reserve(self, request: Optional[CheckRequest] = None, *, ttl: float, id: Optional[str] = None, **members: Any) -> AsyncReservation:
+        """Decide a request like check, and keep what it charged. See Headgate.reserve."""
+        request = self._request(request, members)
+        start = time.monotonic()
+        id = id or new_id()
+        send = self._reserve(request, id, ttl, start + self._timeout)
+        outcome: Union[Reply, HeadgateError]
+        decision: AnyDecision
+        try:
+            outcome = await self._drive(call(send, self._max_retries, self._budget, self._hooks.retrying))
+            decision = outcome.decision(outcome.json, outcome.rate_limit_headers())
+        except HeadgateError as error:
+            outcome, decision = error, self._without(request, error)
+        self._decided(request, decision, start)
+        return AsyncReservation(self._raw, id, request.tenant, decision, may_exist(outcome))
+
     async def _drive(self, steps: Steps) -> Reply:
         reply: Optional[Reply] = None
         failure: Optional[BaseException] = None
@@ -361,4 +409,5 @@ class AsyncHeadgate(_Rules):
             except Exception as error:
                 failure = error
 
-
+    async def _raw(self, send: Send) -> Reply:
+        return await self._drive(self._managed(send))

@@ -35,6 +35,8 @@ class Send:
     headers: Dict[str, str]
     body: Optional[bytes]
     deadline: float
+    #: The server acts only once on repetitions. A call with an Idempotency-Key is idempotent too.
+    idempotent: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def call(send: Send, max_retries: int, budget: Budget, retrying: Optional[Callab
             wait += int(seconds)
             error = reply.error(reply.json)
         except Exception as cause:
-            if isinstance(cause, TIMEOUTS) or not (isinstance(cause, NotConnected) or IDEMPOTENCY_KEY in send.headers):
+            if isinstance(cause, TIMEOUTS) or not (isinstance(cause, NotConnected) or send.idempotent or IDEMPOTENCY_KEY in send.headers):
                 raise
             error = UnreachableError("connection", cause)
         if tries >= max_retries or time.monotonic() + wait >= send.deadline or not budget.spend():

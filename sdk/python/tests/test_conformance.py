@@ -12,7 +12,7 @@ import time
 import unittest
 import urllib.request
 
-from headgate import AsyncHeadgate, CheckRequest, Headgate, Hooks, ProblemError, UnreachableError
+from headgate import AsyncHeadgate, CheckRequest, Headgate, HeadgateError, Hooks, ProblemError, UnreachableError
 
 with open(os.environ["HEADGATE_SCENARIOS"], encoding="utf-8") as file:
     SCENARIOS = json.load(file)["scenarios"]
@@ -87,6 +87,31 @@ class Run:
             decision = await self.client.check(request)
         return decision
 
+    def done(self, value):
+        """Return the result of a call of the client, which is a coroutine with asyncio."""
+        return asyncio.run(value) if asyncio.iscoroutine(value) else value
+
+    def reserve(self, step):
+        members = dict(step["reserve"])
+        options = {"ttl": members.pop("ttl_ms") / 1000}
+        if "id" in members:
+            options["id"] = members.pop("id").replace("$run", self.id)
+        self.held = self.done(self.client.reserve(self.request(members), **options))
+        return {**shown(self.held.decision), "held": self.held.held}
+
+    def change(self, step):
+        """Change the last reservation, and return what became of it."""
+        try:
+            if "settle" in step:
+                self.done(self.held.settle(**step["settle"]))
+            elif "extend" in step:
+                self.done(self.held.extend(step["extend"]["ttl_ms"] / 1000))
+            else:
+                self.done(self.held.release())
+        except HeadgateError as error:
+            return {"error": shown_error(error)}
+        return {"error": None}
+
     def batch(self, step):
         requests = [self.request(members) for members in step["batch"]]
         atomic = step.get("atomic", False)
@@ -100,6 +125,10 @@ class Run:
             start = time.monotonic()
             if "batch" in step:
                 got = [shown(decision) for decision in self.batch(step)]
+            elif "reserve" in step:
+                got = self.reserve(step)
+            elif "check" not in step:
+                got = self.change(step)
             else:
                 decision = self.check(step)
                 got = None if decision is None else shown(decision)
@@ -115,6 +144,8 @@ class Run:
                 match(name, self.scenario[name], count)
         if "expect_bodies" in self.scenario and [call["body"] for call in calls] != self.scenario["expect_bodies"]:
             raise Mismatch(f"the bodies are {[call['body'] for call in calls]}")
+        if "expect_requests" in self.scenario and [f"{call['method']} {call['path']}" for call in calls] != self.scenario["expect_requests"]:
+            raise Mismatch(f"the requests are {[(call['method'], call['path']) for call in calls]}")
         for call in calls:
             match("headers", self.scenario.get("expect_headers", {}), call["headers"])
         if self.asynchronous:
@@ -126,12 +157,17 @@ class Run:
 def shown(decision):
     """Return a decision in the form of the file."""
     found = {**dataclasses.asdict(dataclasses.replace(decision, error=None)), "kind": decision.kind, "allowed": decision.allowed}
-    error = decision.error
-    if isinstance(error, UnreachableError):
-        found["error"] = {"kind": error.kind, "code": error.code}
-    elif isinstance(error, ProblemError):
-        found["error"] = {"kind": error.kind, "status": error.status, "errors": error.errors, "request_id": error.request_id}
+    found["error"] = shown_error(decision.error)
     return found
+
+
+def shown_error(error):
+    """Return an error in the form of the file."""
+    if isinstance(error, UnreachableError):
+        return {"kind": error.kind, "code": error.code}
+    if isinstance(error, ProblemError):
+        return {"kind": error.kind, "status": error.status, "code": error.code, "errors": error.errors, "request_id": error.request_id}
+    return None
 
 
 def match(at, want, got):

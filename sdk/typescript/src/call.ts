@@ -1,7 +1,8 @@
 import { ProblemError, UnreachableError } from "./errors.js";
 import { asError, type Sender } from "./send.js";
 
-const manageTimeout = 30_000;
+/** The default timeout in milliseconds of all calls except checks. */
+export const manageTimeout = 30_000;
 
 /** The data of an answer with the headers that callers need. */
 export interface Answer<T> {

@@ -2,6 +2,7 @@ import { Denials } from "./denials.js";
 import { type Decision, type DecidedDecision, type Denial, type Fallback } from "./decision.js";
 import { type HeadgateError, ProblemError, UnreachableError } from "./errors.js";
 import { Management, type CheckLease } from "./manage.gen.js";
+import { Reservation, type ReservationRequest } from "./reservation.js";
 import { asError, idempotencyKey, quietly, Sender, type Reply } from "./send.js";
 
 /** A request to decide. */
@@ -164,6 +165,29 @@ export class Headgate {
       decisions.push(this.#decided(request, decision, start));
     }
     return decisions;
+  }
+
+  /**
+   * Decides a request like `check`, and keeps what it charged as a reservation. It always returns a
+   * `Reservation`: if Headgate does not decide, its decision is a fallback.
+   */
+  async reserve(request: ReservationRequest, options: CheckOptions = {}): Promise<Reservation> {
+    const start = performance.now();
+    const { id = crypto.randomUUID(), ttlMs, ...check } = request;
+    const body = JSON.stringify({ ...wireRequest(check), id, ttl_ms: ttlMs });
+    let decision: Decision;
+    let held: boolean;
+    try {
+      const reply = await this.#sender.send({ method: "POST", path: "/v1/reservations", body, idempotent: true }, this.#options.timeoutMs, options.signal);
+      decision = decode(reply.json, reply, rateLimitHeaders(reply.headers));
+      held = reply.json.reservation !== undefined;
+    } catch (error) {
+      const cause = asHeadgateError(error);
+      quietly(() => this.#options.hooks.failed?.(cause));
+      decision = await this.#without(check, cause);
+      held = cause instanceof UnreachableError && cause.code !== "unavailable";
+    }
+    return new Reservation(this.#sender, check.tenant, id, this.#decided(check, decision, start), held);
   }
 
   #decided(request: CheckRequest, decision: Decision, start: number): Decision {

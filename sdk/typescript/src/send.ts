@@ -15,6 +15,8 @@ export interface Call {
   path: string;
   body?: string;
   headers?: Record<string, string>;
+  /** The server acts only once on repetitions. A call with an `Idempotency-Key` is idempotent too. */
+  idempotent?: boolean;
 }
 
 /** A response whose body is read. `json` is undefined if the body is not JSON. */
@@ -79,7 +81,7 @@ export class Sender {
         wait = Number(seconds) * 1000 + jitter;
         error = asError(reply);
       } catch (cause) {
-        if (signal.aborted || !(neverConnected(cause) || call.headers?.[idempotencyKey])) throw cause;
+        if (signal.aborted || !(neverConnected(cause) || call.idempotent || call.headers?.[idempotencyKey])) throw cause;
         wait = jitter;
         error = new UnreachableError("connection", cause);
       }

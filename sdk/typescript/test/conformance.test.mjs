@@ -32,6 +32,7 @@ async function play(s) {
   const received = async () => (target === "faults" ? (await fetch(`${urls.faults}/calls`)).json() : []);
   const named = ({ idempotency_key: idempotencyKey, ...check }) => (idempotencyKey ? { ...check, idempotencyKey } : check);
   const filled = (value) => JSON.parse(JSON.stringify(value).replaceAll("$user", `u${run}`).replaceAll("$run", run));
+  let held;
   for (const [i, step] of s.steps.entries()) {
     const at = `step ${i + 1}`;
     const abort = new AbortController();
@@ -43,7 +44,14 @@ async function play(s) {
     }
     const start = performance.now();
     let got;
-    if (step.check) {
+    if (step.reserve) {
+      const { ttl_ms: ttlMs, ...request } = filled(step.reserve);
+      held = await client.reserve({ ...request, ttlMs }, { signal: abort.signal });
+      got = { ...shown(held.decision), held: held.held };
+    } else if (step.settle) got = await outcome(held.settle(step.settle));
+    else if (step.extend) got = await outcome(held.extend(step.extend.ttl_ms));
+    else if (step.release) got = await outcome(held.release());
+    else if (step.check) {
       got = await client.check(named(filled(step.check)), { signal: abort.signal });
       while (step.until_calls && (await received()).length < step.until_calls && performance.now() - start < 60_000) got = await client.check(named(filled(step.check)));
       got = shown(got);
@@ -59,15 +67,22 @@ async function play(s) {
   if (s.expect_calls !== undefined) match("calls", s.expect_calls, calls.length);
   if (s.expect_connections !== undefined) match("connections", s.expect_connections, new Set(calls.map((call) => call.remote)).size);
   if (s.expect_bodies) assert.deepEqual(calls.map((call) => call.body), s.expect_bodies);
+  if (s.expect_requests) assert.deepEqual(calls.map((call) => `${call.method} ${call.path}`), s.expect_requests);
   if (s.expect_headers) for (const call of calls) match("headers", s.expect_headers, call.headers);
 }
 
 /** A decision in the form of the file. */
 function shown(decision) {
-  const { error } = decision;
-  const shownError = error && { kind: error.kind, code: error.code, status: error.status, errors: error.errors, request_id: error.requestId };
-  return { ...decision, violated_policies: decision["violated-policies"], error: shownError };
+  return { ...decision, violated_policies: decision["violated-policies"], error: shownError(decision.error) };
 }
+
+/** An error in the form of the file. */
+function shownError(error) {
+  return error && { kind: error.kind, code: error.code, status: error.status, errors: error.errors, request_id: error.requestId };
+}
+
+/** What became of a change of a reservation. */
+const outcome = (change) => change.then(() => ({ error: null }), (error) => ({ error: shownError(error) }));
 
 /** Fails if got differs from want; scenarios.json has the rules. */
 function match(at, want, got) {
