@@ -411,6 +411,30 @@ func (e LimitAnchor) Valid() bool {
 	}
 }
 
+// Defines values for LimitCarryOver.
+const (
+	LimitCarryOverAdditive     LimitCarryOver = "additive"
+	LimitCarryOverKeep         LimitCarryOver = "keep"
+	LimitCarryOverProportional LimitCarryOver = "proportional"
+	LimitCarryOverReset        LimitCarryOver = "reset"
+)
+
+// Valid indicates whether the value is a known member of the LimitCarryOver enum.
+func (e LimitCarryOver) Valid() bool {
+	switch e {
+	case LimitCarryOverAdditive:
+		return true
+	case LimitCarryOverKeep:
+		return true
+	case LimitCarryOverProportional:
+		return true
+	case LimitCarryOverReset:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListName.
 const (
 	ListNameAllow ListName = "allow"
@@ -2141,6 +2165,9 @@ type Limit struct {
 	// Burst Buckets: the capacity; the quota by default.
 	Burst int64 `json:"burst,omitempty,omitzero"`
 
+	// CarryOver What happens to counters when a published version changes the quota, the window or the burst. `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what was left changes by the difference of the limits. The value of the new version applies. Overrides and changes of plan keep counters. Default: `keep`; answers leave it out. Later versions may add values.
+	CarryOver LimitCarryOver `json:"carry_over,omitempty,omitzero"`
+
 	// Durable Whether used units stay used if Redis loses its data, or if a server without Redis restarts. Default: true for a fixed_window of an hour or more and for calendar windows, otherwise false. Answers leave the default out. sliding_window_log: only false.
 	Durable bool `json:"durable,omitempty,omitzero"`
 
@@ -2159,6 +2186,9 @@ type Limit struct {
 
 // LimitAnchor Fixed windows and sliding counters: where windows begin; first_hit by default. A calendar week begins on a weekday, monday by default; the other calendar windows have calendar. Later versions may add values.
 type LimitAnchor string
+
+// LimitCarryOver What happens to counters when a published version changes the quota, the window or the burst. `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what was left changes by the difference of the limits. The value of the new version applies. Overrides and changes of plan keep counters. Default: `keep`; answers leave it out. Later versions may add values.
+type LimitCarryOver string
 
 // LimitName Unique in its policy; l1, l2, … by default.
 type LimitName = string

@@ -48,6 +48,11 @@ func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
 		*s = m.fresh(rev, now)
 		return false
 	}
+	if s.Rev < rev && len(m.Formers) > 0 && !m.Algorithm.Bucket() {
+		if m.carryCounts(s, rev); s.Rev == 0 {
+			return false
+		}
+	}
 	if m.Period != NoPeriod {
 		return m.settleCalendar(s, rev, now)
 	}
@@ -147,9 +152,9 @@ func (m *Meter) flow(need, b int64) int64 {
 	return quo + (-back+m.P-1)/m.P
 }
 
-// refill adds the units of elapsed microseconds to a bucket, up to its capacity.
-// The fraction of a unit is kept as a numerator over Q, so that the rate does not
-// drift.
+// refill adds the units of elapsed microseconds to a bucket, up to its capacity. A level
+// above the capacity, of later numbers, stays. The fraction of a unit is kept as a
+// numerator over Q, so that the rate does not drift.
 func refill(a, b, elapsed int64, n *Numbers) (int64, int64) {
 	if n.P == 0 {
 		return a, b
@@ -159,45 +164,38 @@ func refill(a, b, elapsed int64, n *Numbers) (int64, int64) {
 	}
 	units, fraction, ok := mulAddDiv(elapsed, n.P, b, n.Q)
 	if !ok || units >= n.Capacity-a {
-		return n.Capacity, 0
+		return max(a, n.Capacity), 0
 	}
 	return a + units, fraction
 }
 
 // convert converts the state of a bucket that was stored with other numbers, for
 // example before a change of the quota. The bucket refills at each former rate while
-// that rate was in force. It keeps its units, up to the new capacity. A fraction of a
+// that rate was in force, and is carried over at the end of that time. A fraction of a
 // unit with an unknown denominator is dropped. If the state has a later revision than
-// rev, only its fraction is dropped.
+// rev, only its fraction is dropped: its level may be above this capacity.
 func (m *Meter) convert(s State, rev, now int64) State {
 	denominator := s.Rev // the revision whose Q is the denominator of the fraction
-	if s.Rev < rev && rev == m.Rev {
-		for i := range m.Formers {
-			f, next, nextRev := &m.Formers[i], &m.Numbers, m.Rev
-			if i+1 < len(m.Formers) {
-				next, nextRev = &m.Formers[i+1].Numbers, m.Formers[i+1].Rev
-			}
-			if nextRev <= s.Rev {
-				continue
-			}
-			if denominator != f.Rev {
-				s.B = 0
-			}
-			if s.A >= f.Capacity {
-				s.A, s.B = f.Capacity, 0
-			}
-			if until := min(f.Until, now); until > s.T {
-				s.A, s.B = refill(s.A, s.B, until-s.T, &f.Numbers)
-				s.T = until
-			}
-			s.B, _, _ = mulAddDiv(s.B, next.Q, 0, f.Q)
-			denominator = nextRev
+	charged := s.T
+	m.changes(s.Rev, rev, func(f *Former, next *Numbers, nextRev int64) {
+		if denominator != f.Rev {
+			s.B = 0
 		}
-	}
+		if s.A >= f.Capacity {
+			s.A, s.B = f.Capacity, 0
+		}
+		if until := min(f.Until, now); until > s.T {
+			s.A, s.B = refill(s.A, s.B, until-s.T, &f.Numbers)
+			s.T = until
+		}
+		f.carryLevel(&s, next, charged)
+		s.B, _, _ = mulAddDiv(s.B, next.Q, 0, f.Q)
+		denominator = nextRev
+	})
 	if denominator != rev {
 		s.B = 0
 	}
-	if s.A >= m.Capacity {
+	if s.A >= m.Capacity && s.Rev <= rev {
 		s.A, s.B = m.Capacity, 0
 	}
 	return s
@@ -231,7 +229,7 @@ func (m *Meter) Left(s State, now int64) int64 { return m.left(&s, now) }
 // left is Left for a pointer, which avoids a copy of the state.
 func (m *Meter) left(s *State, now int64) int64 {
 	if m.Algorithm.Bucket() {
-		return s.A
+		return min(s.A, m.Capacity) // later numbers may have a larger capacity
 	}
 	if s.Rev == 0 {
 		return m.Quota
@@ -266,8 +264,8 @@ func (m *Meter) Possible(cost int64) bool {
 
 // Charge charges cost, even if it does not fit. The caller checks Admits first, except
 // in mode Force. A cost of 0 changes nothing and opens no window. Bounds apply to
-// forced charges: a count stops at 10^15, and a bucket is never more than one capacity
-// below zero. If a log has MaxLog entries, the cost is added to its newest entry.
+// forced charges: a count stops at 10^15, and a bucket is not charged further than one
+// capacity below zero. If a log has MaxLog entries, the cost is added to its newest entry.
 func (m *Meter) Charge(s State, rev, now, cost int64) State {
 	if m.Algorithm == Concurrency {
 		return m.ChargeFor(s, rev, now, cost, &Lease{})
@@ -291,7 +289,7 @@ func (m *Meter) charge(s *State, rev, now, cost int64) {
 	}
 	switch {
 	case m.Algorithm.Bucket():
-		s.A = max(s.A-cost, -max(m.Capacity, 1))
+		s.A = min(s.A, max(s.A-cost, -max(m.Capacity, 1)))
 	case m.Algorithm == SlidingWindowLog:
 		*s = appendEntry(*s, now, cost)
 	default:
@@ -357,8 +355,10 @@ func (m *Meter) Refund(s State, cost int64) State {
 		}
 		s.T = s.Log[len(s.Log)-1].T
 	default:
-		if s.A += cost; s.A >= m.Capacity {
-			s.A, s.B = m.Capacity, 0
+		if s.A+cost < m.Capacity {
+			s.A += cost
+		} else {
+			s.A, s.B = max(s.A, m.Capacity), 0 // later numbers may have a larger capacity
 		}
 	}
 	return s

@@ -293,7 +293,14 @@ func TestOlderNumbersMintNothing(t *testing.T) {
 			now += rapid.Int64Range(0, 3000).Draw(t, "gap")
 			m := rapid.SampledFrom([]*Meter{old, next}).Draw(t, "node")
 			s, _ = m.Settle(s, m.Rev, now)
-			model.fill(m.Numbers, now)
+			if m == old && model.units.Cmp(big.NewRat(old.Capacity, 1)) >= 0 { // a level of later numbers stays
+				model.at = now
+			} else {
+				model.fill(m.Numbers, now)
+			}
+			if m.Left(s, now) > m.Capacity {
+				t.Fatalf("%+v has more than the capacity %d of revision %d left", s, m.Capacity, m.Rev)
+			}
 			if s.Rev != 2 || exact(s, next.Q).Cmp(model.units) > 0 {
 				t.Fatalf("%+v of revision %d holds %v, more than %v", s, m.Rev, exact(s, next.Q), model.units)
 			}

@@ -68,8 +68,9 @@ type Stored struct {
 }
 
 // Newer reports whether the stored state is newer than the state that the limiter has. Of
-// two states of one window, or of one instant of a bucket, it counts the one with fewer
-// units left as newer. A reset is newer than a state whose time is not after it.
+// two states of one window, or of one instant of a bucket, it counts the one with the later
+// revision as newer, because it was carried over, and of one revision the one with fewer
+// units left. A reset is newer than a state whose time is not after it.
 // scripts/restore.lua does the same.
 func (s *Stored) Newer(has *State) bool {
 	switch {
@@ -79,6 +80,8 @@ func (s *Stored) Newer(has *State) bool {
 		return has.T <= s.At
 	case s.State.T != has.T:
 		return s.State.T > has.T
+	case s.State.Rev != has.Rev:
+		return s.State.Rev > has.Rev
 	case s.Algorithm.Bucket():
 		return s.State.A < has.A
 	}

@@ -147,6 +147,9 @@ type Limit struct {
 	WarnAt    WarnAt        // percentages of the capacity; they decide nothing
 	// Durability determines whether counters survive the loss of the limiter's data.
 	Durability Durability
+	// CarryOver determines what happens to the counters when the quota, the window or the burst
+	// changes.
+	CarryOver CarryOver
 }
 
 // Validate returns all errors of the limit. Plans, overrides, snapshots and scenarios
@@ -182,6 +185,7 @@ func (l Limit) Validate() problem.Fields {
 		f.Add("/warn_at", "must be percentages from 1 to 100 in ascending order")
 	}
 	f.AddAll("", l.validateDurability())
+	f.AddAll("", l.validateCarryOver())
 	return f
 }
 
@@ -256,8 +260,8 @@ func validateLimits(limits []Limit) problem.Fields {
 }
 
 // Numbers are the quota, the window and the burst of a limit, in the form that the
-// algorithms use. A change of Numbers keeps the counters of the limit; other changes
-// start new counters.
+// algorithms use. After a change of Numbers, Limit.CarryOver determines what counters
+// keep; a change of the algorithm, the count_by or the anchor starts new counters.
 type Numbers struct {
 	Quota    int64 // units per window
 	Window   int64 // microseconds
@@ -271,6 +275,8 @@ type Former struct {
 	Numbers
 	Rev   int64 // the control-plane revision at which the Numbers came into force
 	Until int64 // the time at which they ended, in microseconds since the epoch
+	// CarryOver is how counters are carried over to the next numbers.
+	CarryOver CarryOver
 }
 
 // A Meter is a Limit in the form that the algorithms use. It is immutable, and all

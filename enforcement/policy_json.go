@@ -169,6 +169,10 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 		if l.Anchor, known = ParseAnchor(d.Text()); !known {
 			r.fault(d.Pointer(), anchorUnknown)
 		}
+	case "carry_over":
+		if l.CarryOver, known = ParseCarryOver(d.Text()); !known {
+			r.fault(d.Pointer(), carryOverUnknown)
+		}
 	case "warn_at", "durable":
 		if r.scenario {
 			d.Unknown()
@@ -247,7 +251,11 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 		Anchor    string `json:"anchor,omitempty"`
 		WarnAt    WarnAt `json:"warn_at,omitzero"`
 		Durable   *bool  `json:"durable,omitempty"`
+		CarryOver string `json:"carry_over,omitempty"`
 	}{Name: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, Window: l.WindowText(), WarnAt: l.WarnAt}
+	if l.CarryOver != CarryKeep {
+		out.CarryOver = l.CarryOver.String()
+	}
 	if l.Durability != DurableByWindow {
 		durable := l.Durability == Durable
 		out.Durable = &durable

@@ -178,6 +178,9 @@ func (r *Request) RecordKey() (key Key, ok bool) {
 //     the bucket would now have without other charges. Additional units can put the bucket
 //     into debt.
 //   - If receipt.Cost is 0, there is no window. The cost is charged now.
+//   - If the counter was carried over since in a way that does not keep the used units, nothing
+//     is returned. If the caller has an older revision than the state, it does not know how the
+//     counter was carried over.
 //   - A concurrency limit has no windows. The lease of the request gets cost places and is
 //     renewed, or ends if cost is 0. If it has ended already, nothing changes.
 func (m *Meter) Adjust(s State, rev, now, cost int64, receipt *Receipt, lease *Lease) (after State, delta int64) {
@@ -189,6 +192,8 @@ func (m *Meter) Adjust(s State, rev, now, cost int64, receipt *Receipt, lease *L
 		return s, 0
 	case receipt.Cost == 0:
 		return m.Charge(s, rev, now, delta), delta
+	case delta < 0 && (s.Rev > rev && receipt.State.Rev < s.Rev || m.Carried(receipt.State.Rev, rev)):
+		return s, 0
 	case m.Algorithm.Bucket() && delta > 0:
 		after = m.Charge(s, rev, now, delta)
 		return after, s.A - after.A

@@ -80,6 +80,9 @@ func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 		l.keepList(s, w, c.Meter)
 		return
 	}
+	if c.Meter.Carries() && s.cell(w.cell).rev != w.state.Rev { // Settle may have changed any entry
+		l.keepEntries(s, w, slices.Clone(w.state.Log))
+	}
 	e := s.log(w.cell)
 	before := e.blocks()
 	e.drop(len(e.live()) - len(w.state.Log)) // removes the entries that Settle removed from the state

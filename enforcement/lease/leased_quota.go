@@ -54,6 +54,9 @@ type cell struct {
 	key   enforcement.Key
 	meter *enforcement.Meter
 	rev   int64
+	// kept is the latest revision up to which the store is known to keep the used units of the
+	// counter. Units are returned under it. It is 0 if the numbers did not change since begin.
+	kept  int64
 	batch int64 // largest number of units that the node may hold
 	epoch int64 // only for buckets: length of a lease epoch; 0 for windows
 	start int64 // only for windows: start of the window of the lots; 0 for buckets
@@ -318,7 +321,7 @@ func (c *cell) low(now reading) bool {
 // spent, and requests more.
 func (c *cell) draw(now reading, part int64) enforcement.Draw {
 	d := enforcement.Draw{
-		Home: c.home, Key: c.key, Meter: c.meter, Rev: c.rev, Start: c.start,
+		Home: c.home, Key: c.key, Meter: c.meter, Rev: max(c.rev, c.kept), Start: c.start,
 		Least: enforcement.LeaseLeast, Part: part,
 	}
 	soon := c.latest(now) + c.soon()

@@ -41,7 +41,7 @@ func fixture(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
 		Clock: func() (mono, wall int64) { return c.Now() - limitertest.Start, c.Now() },
 	})
 	running(t, l)
-	return limitertest.Fixture{Limiter: asLeased{l}}
+	return limitertest.Fixture{Limiter: asLeased{l}, Leased: true}
 }
 
 func TestConformance(t *testing.T) {

@@ -13,6 +13,9 @@ import (
 // A Fixture has the Limiter under test.
 type Fixture struct {
 	Limiter enforcement.Limiter
+	// Leased is set if the Limiter may hold a tenth of a limit on lease. When the numbers of a
+	// limit change, units on lease are used units.
+	Leased bool
 }
 
 // A Factory returns the Limiter for one test. The Limiter must use the clock c. The
@@ -33,6 +36,7 @@ func Run(t *testing.T, factory Factory) {
 		{"Calendar", calendarTests},
 		{"Idempotency", idempotencyTests},
 		{"Concurrency", concurrencyTests},
+		{"CarryOver", carryOverTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tt := range group.tests {
@@ -57,6 +61,7 @@ type harness struct {
 	*testing.T
 	clock   *Clock
 	limiter enforcement.Limiter
+	leased  bool
 	tenant  uint32
 	salt    [15]byte
 }
@@ -65,7 +70,7 @@ func newWorld(t *testing.T, factory Factory) *harness {
 	t.Helper()
 	c := NewClock()
 	f := factory(t, c)
-	w := &harness{T: t, clock: c, limiter: f.Limiter}
+	w := &harness{T: t, clock: c, limiter: f.Limiter, leased: f.Leased}
 	w.renew()
 	return w
 }
@@ -145,7 +150,7 @@ func (l *limited) change(limit enforcement.Limit, now int64) {
 	old := l.now()
 	m := limit.Compile(old.Rev + 1)
 	m.Formers = append(append(m.Formers, old.Formers...),
-		enforcement.Former{Numbers: old.Numbers, Rev: old.Rev, Until: now})
+		enforcement.Former{Numbers: old.Numbers, Rev: old.Rev, Until: now, CarryOver: limit.CarryOver})
 	l.limit, l.meters = limit, append(l.meters, m)
 }
 

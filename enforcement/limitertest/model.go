@@ -205,6 +205,9 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 		}
 		return n, false
 	}
+	if !m.Algorithm.Bucket() && !n.carry(m, rev) {
+		return new(counter), false
+	}
 	if m.Period == enforcement.NoPeriod && n.start > now+maxAhead(m) {
 		clamped = true
 		n.shift(now - n.start)
@@ -311,7 +314,7 @@ func maxAhead(m *enforcement.Meter) int64 {
 // with the present rate. It rounds the fraction of a unit down to a multiple that the
 // present numbers can store. It drops a fraction that was stored with unknown numbers.
 func (c *counter) flow(m *enforcement.Meter, rev, now int64) {
-	written := c.rev
+	written, charged := c.rev, c.start
 	if c.rev < rev && rev == m.Rev {
 		for i, f := range m.Formers {
 			next, nextRev := m.Numbers, m.Rev
@@ -329,6 +332,7 @@ func (c *counter) flow(m *enforcement.Meter, rev, now int64) {
 				c.fill(f.Numbers, until-c.start)
 				c.start = until
 			}
+			c.carryLevel(&f, next.Capacity, charged)
 			c.round(next)
 			written = nextRev
 		}
@@ -336,7 +340,9 @@ func (c *counter) flow(m *enforcement.Meter, rev, now int64) {
 	if written != rev {
 		c.whole()
 	}
-	c.cut(m.Capacity)
+	if c.rev <= rev {
+		c.cut(m.Capacity)
+	}
 	if now > c.start {
 		c.fill(m.Numbers, now-c.start)
 		c.start = now
@@ -348,7 +354,7 @@ func (c *counter) flow(m *enforcement.Meter, rev, now int64) {
 
 // fill adds the units that refill in elapsed microseconds.
 func (c *counter) fill(n enforcement.Numbers, elapsed int64) {
-	if n.Quota == 0 {
+	if n.Quota == 0 || c.level.Cmp(new(big.Rat).SetInt64(n.Capacity)) >= 0 { // later numbers may have a larger capacity
 		return
 	}
 	c.level.Add(c.level, new(big.Rat).SetFrac(
@@ -407,7 +413,7 @@ func (c *counter) left(m *enforcement.Meter, now int64) int64 {
 		}
 		return left
 	default:
-		return floor(c.level).Int64()
+		return min(floor(c.level).Int64(), m.Capacity) // later numbers may have a larger capacity
 	}
 }
 
@@ -444,6 +450,9 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64, lease enfor
 		debt := big.NewInt(-max(m.Capacity, 1))
 		units, part := floor(c.level), new(big.Rat)
 		part.Sub(c.level, new(big.Rat).SetInt(units))
+		if debt.Cmp(units) > 0 {
+			debt.Set(units) // a change of the burst put it further into debt
+		}
 		if units.Sub(units, big.NewInt(cost)); units.Cmp(debt) < 0 {
 			units = debt
 		}
@@ -499,8 +508,10 @@ func (c *counter) refund(m *enforcement.Meter, cost int64, id [16]byte) {
 			*c = counter{}
 		}
 	case m.Algorithm.Bucket():
-		c.level.Add(c.level, new(big.Rat).SetInt64(cost))
-		c.cut(m.Capacity)
+		if full := new(big.Rat).SetInt64(m.Capacity); c.level.Cmp(full) < 0 { // later numbers may have a larger capacity
+			c.level.Add(c.level, new(big.Rat).SetInt64(cost))
+			c.cut(m.Capacity)
+		}
 	case m.Algorithm == enforcement.SlidingWindowLog:
 		for n := len(c.entries); n > 0 && cost > 0; n = len(c.entries) {
 			units := min(c.entries[n-1].Units, cost)

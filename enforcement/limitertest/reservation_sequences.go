@@ -2,7 +2,6 @@ package limitertest
 
 import (
 	"fmt"
-	"math/big"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -164,8 +163,7 @@ func (n *counter) adjustBucket(c *enforcement.Charge, after *counter, now, delta
 		// The level that the bucket would have if nothing else had been charged.
 		alone, _ := after.at(c.Meter, c.Rev, now)
 		room := min(c.Receipt.Capacity, c.Meter.Capacity) - floor(alone.level).Int64()
-		n.level.Add(n.level, new(big.Rat).SetInt64(min(-delta, max(room, 0))))
-		n.cut(c.Meter.Capacity)
+		n.refund(c.Meter, min(-delta, max(room, 0)), lease.ID)
 	}
 	return before - floor(n.level).Int64()
 }
@@ -221,6 +219,8 @@ func (d *model) adjust(c *enforcement.Charge, after *counter, now int64, lease e
 	switch {
 	case c.Receipt.Cost == 0:
 		n.charge(c.Meter, c.Rev, now, delta, lease)
+	case delta < 0 && n.forgets(c):
+		return 0
 	case algorithm.Bucket():
 		delta = n.adjustBucket(c, after, now, delta, lease)
 		if delta < 0 && d.counters[c.Key] == nil {

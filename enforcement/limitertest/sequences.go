@@ -211,6 +211,9 @@ func randomLimit(r *rand.Rand, k kind) enforcement.Limit {
 	if k == places {
 		l.Quota = min(l.Quota, enforcement.MaxLeases)
 	}
+	if k != places {
+		l.CarryOver = enforcement.CarryOver(r.IntN(4))
+	}
 	if k.algorithm.Bucket() && r.IntN(3) == 0 {
 		l.Burst = quotas[1+r.IntN(len(quotas)-1)]
 	}
@@ -253,7 +256,7 @@ func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 		c := askCharge{limit: r.IntN(len(limits)), partition: byte(r.IntN(3) / 2), group: group}
 		c.cost = randomCost(r, limits[c.limit].Quota)
 		if r.IntN(15) == 0 {
-			c.back = 1
+			c.back = 1 + r.Int64N(2)
 		}
 		// All charges of a request are from one snapshot. Therefore charges on the same
 		// counter have the same revision.

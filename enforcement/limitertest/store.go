@@ -236,6 +236,7 @@ func (s *Store) drawWindow(d *enforcement.Draw, a *enforcement.Drawn) {
 		return
 	}
 	switch {
+	case state.Rev > d.Rev: // the counter was carried over since the draw
 	case state.T == d.Start:
 		state.A = max(state.A-back, 0)
 	case m.Algorithm == enforcement.SlidingWindowCounter && state.T == d.Start+m.Window:

@@ -55,7 +55,7 @@ func TestDraw(t *testing.T) {
 				}
 				continue
 			}
-			req := request(enforcement.Charge{Key: key, Meter: m, Rev: 1, Cost: r.Int64N(60)})
+			req := request(enforcement.Charge{Key: key, Meter: m, Rev: 1 + r.Int64N(60)/59, Cost: r.Int64N(60)})
 			req.Mode = []enforcement.Mode{
 				enforcement.Enforce, enforcement.Enforce, enforcement.Enforce, enforcement.Peek, enforcement.Force,
 				enforcement.Refund, enforcement.Reset,

@@ -149,6 +149,9 @@ func (c *call) appendTake(b []byte, plain int, markers byte) []byte {
 			b = binary.LittleEndian.AppendUint16(b, m.group)
 			b = appendInts(b, m.cost)
 			if r := m.receipt; s.mode == enforcement.Adjust {
+				if p := &c.params[m.param]; m.cost < r.Cost && p.meter.Carried(r.State.Rev, p.rev) {
+					binary.LittleEndian.PutUint64(b[len(b)-8:], uint64(r.Cost)) // nothing is returned
+				}
 				b = appendInts(b, r.Cost, r.State.Rev, r.State.A, r.State.B, r.State.T, r.Capacity)
 				b = binary.LittleEndian.AppendUint32(b, uint32(r.Index))
 			}
@@ -260,7 +263,8 @@ func (c *call) appendParams(b []byte) []byte {
 		b = append(b, 0, 0, 0, 0, 0) // the formers
 	}
 	for i := range c.params {
-		formers := lastFormers(c.params[i].meter)
+		m := c.params[i].meter
+		formers := lastFormers(m, c.params[i].rev)
 		if len(formers) == 0 {
 			continue
 		}
@@ -269,16 +273,22 @@ func (c *call) appendParams(b []byte) []byte {
 		binary.LittleEndian.PutUint32(b[at+1:], uint32(len(b)+1))
 		for j := range formers {
 			f := &formers[j]
-			b = appendInts(b, f.Rev, f.Until, f.Capacity, f.P, f.Q)
+			if m.Algorithm.Bucket() {
+				b = appendInts(b, f.Rev, f.Until, f.Capacity, f.P, f.Q)
+			} else {
+				b = appendInts(b, f.Rev, f.Until, f.Quota, f.Window, 0)
+			}
+			b = append(b, byte(f.CarryOver))
 		}
 	}
 	return b
 }
 
-// lastFormers returns the newest former numbers of a bucket, at most 255, because a
-// parameter has one byte for their count.
-func lastFormers(m *enforcement.Meter) []enforcement.Former {
-	if !m.Algorithm.Bucket() {
+// lastFormers returns the newest former numbers that the scripts need, at most 255, because a
+// parameter has one byte for their count. For windows and logs, they need them only to carry
+// counts over. rev is the revision of the caller.
+func lastFormers(m *enforcement.Meter, rev int64) []enforcement.Former {
+	if !m.Algorithm.Bucket() && (rev != m.Rev || !m.Carries()) {
 		return nil
 	}
 	return m.Formers[max(len(m.Formers)-255, 0):]

@@ -82,11 +82,13 @@ func sameDecisions(p, q *plans.Policy) bool {
 }
 
 // sameLimits reports whether two lists of limits make the same decisions. It ignores the
-// warning thresholds of the limits, and whether their counters survive a loss of data.
+// warning thresholds of the limits, whether their counters survive a loss of data, and how
+// they are carried over, which only matters at the publication.
 func sameLimits(p, q []enforcement.Limit) bool {
 	return slices.EqualFunc(p, q, func(a, b enforcement.Limit) bool {
 		a.WarnAt, b.WarnAt = enforcement.WarnAt{}, enforcement.WarnAt{}
 		a.Durability, b.Durability = enforcement.DurableByWindow, enforcement.DurableByWindow
+		a.CarryOver, b.CarryOver = enforcement.CarryKeep, enforcement.CarryKeep
 		return a == b
 	})
 }

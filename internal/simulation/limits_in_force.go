@@ -61,7 +61,7 @@ func (p *policy) counter(l enforcement.Limit, now int64) *counter {
 		meter := l.Compile(p.revision)
 		formers := last.meter.Formers
 		formers = append(formers[:len(formers):len(formers)], enforcement.Former{
-			Numbers: last.meter.Numbers, Rev: last.meter.Rev, Until: now,
+			Numbers: last.meter.Numbers, Rev: last.meter.Rev, Until: now, CarryOver: l.CarryOver,
 		})
 		meter.Formers = formers[max(0, len(formers)-maxFormers):]
 		p.counters[id] = &counter{name: l.Name, cell: last.cell, meter: meter}

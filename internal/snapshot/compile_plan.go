@@ -90,6 +90,8 @@ func checkFormer(f enforcement.Former, a enforcement.Algorithm, after, before in
 	switch {
 	case f.Rev <= after || f.Rev >= before:
 		return fmt.Errorf("former revision %d is not between %d and %d", f.Rev, after, before)
+	case f.CarryOver > enforcement.CarryAdditive:
+		return fmt.Errorf("former carry-over %d is unknown", f.CarryOver)
 	case f.Until < 0:
 		return fmt.Errorf("former numbers until %d", f.Until)
 	case f.Quota < 0 || f.Quota > enforcement.MaxQuota || f.Window < enforcement.MinWindow.Microseconds() ||

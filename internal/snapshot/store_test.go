@@ -44,11 +44,12 @@ func newControl(t *testing.T) *control {
 // publish saves a draft with one limit of a quota and publishes it.
 func (c *control) publish(t *testing.T, slug string, quota int64) plans.Plan {
 	t.Helper()
-	draft := plans.Content{Name: slug, Policies: []plans.Policy{{
-		Slug:    "total",
-		Limits:  []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: quota, Window: time.Minute}},
-		CountBy: []string{"user", "ip/64"},
-	}}}
+	return c.publishLimits(t, slug, enforcement.Limit{Algorithm: enforcement.TokenBucket, Quota: quota, Window: time.Minute})
+}
+
+func (c *control) publishLimits(t *testing.T, slug string, limits ...enforcement.Limit) plans.Plan {
+	t.Helper()
+	draft := plans.Content{Name: slug, Policies: []plans.Policy{{Slug: "total", Limits: limits, CountBy: []string{"user", "ip/64"}}}}
 	p, err := c.plans.Plan(t.Context(), slug)
 	if problem.Is(err, problem.NotFound) {
 		p, err = c.plans.CreatePlan(t.Context(), slug, plans.New(draft))

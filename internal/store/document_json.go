@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,12 +64,18 @@ type formerJSON struct {
 	Burst    int64 `json:"burst"`
 	Rev      int64 `json:"rev"`
 	UntilUS  int64 `json:"until_us"`
+	// CarryOver is absent for keep.
+	CarryOver string `json:"carry_over,omitempty"`
 }
 
 func writeFormers(formers []enforcement.Former) (string, error) {
 	out := []formerJSON{}
 	for _, f := range formers {
-		out = append(out, formerJSON{f.Quota, f.Window / 1000, f.Capacity, f.Rev, f.Until})
+		j := formerJSON{Quota: f.Quota, WindowMS: f.Window / 1000, Burst: f.Capacity, Rev: f.Rev, UntilUS: f.Until}
+		if f.CarryOver != enforcement.CarryKeep {
+			j.CarryOver = f.CarryOver.String()
+		}
+		out = append(out, j)
 	}
 	return writeJSON(out)
 }
@@ -84,8 +91,12 @@ func readFormers(text string, a enforcement.Algorithm) ([]enforcement.Former, er
 		if f.Quota < 0 || f.WindowMS <= 0 || f.Burst < 0 {
 			return nil, errors.New("a former number is out of range")
 		}
+		carry, known := enforcement.ParseCarryOver(cmp.Or(f.CarryOver, enforcement.CarryKeep.String()))
+		if !known {
+			return nil, fmt.Errorf("a former number has the unknown carry-over %q", f.CarryOver)
+		}
 		limit := enforcement.Limit{Algorithm: a, Quota: f.Quota, Window: time.Duration(f.WindowMS) * time.Millisecond, Burst: f.Burst}
-		out = append(out, enforcement.Former{Numbers: limit.Numbers(), Rev: f.Rev, Until: f.UntilUS})
+		out = append(out, enforcement.Former{Numbers: limit.Numbers(), Rev: f.Rev, Until: f.UntilUS, CarryOver: carry})
 	}
 	return out, nil
 }

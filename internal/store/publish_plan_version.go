@@ -157,7 +157,7 @@ func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) 
 }
 
 // formers returns the JSON text of the former values of a limit, to which the values in old are
-// added, because this edit replaces them. If l has the same values as old, differs is false and
+// added, because this edit replaces them. The carry-over of l applies to the change. If l has the same values as old, differs is false and
 // text is "". known is false if the limit is new; then there are no former values.
 func (e *edit) formers(old storedLimit, known bool, l enforcement.Limit) (text string, differs bool, err error) {
 	if !known {
@@ -173,7 +173,7 @@ func (e *edit) formers(old storedLimit, known bool, l enforcement.Limit) (text s
 	if err != nil {
 		return "", false, err
 	}
-	text, err = writeFormers(e.retire(formers, enforcement.Former{Numbers: before.Numbers(), Rev: old.rev}))
+	text, err = writeFormers(e.retire(formers, enforcement.Former{Numbers: before.Numbers(), Rev: old.rev, CarryOver: l.CarryOver}))
 	return text, true, err
 }
 

@@ -48,14 +48,14 @@ local function flow(need, b, P, Q)
 end
 
 -- refill returns the level a + b/Q of a bucket after elapsed microseconds, as units and
--- a fraction.
+-- a fraction. A level above the capacity, of later numbers, stays.
 local function refill(a, b, elapsed, P, Q, capacity)
   if P == 0 then
     return a, b
   end
   local units, fraction = mul_add_div(elapsed, P, b, Q)
   if not units or units >= capacity - a then
-    return capacity, 0
+    return a > capacity and a or capacity, 0
   end
   return a + units, fraction
 end

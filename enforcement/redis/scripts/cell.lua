@@ -13,7 +13,10 @@
 -- the second one takes the place of the revision of the numbers. For the others follow
 -- quota i8, window i8, clock anchor i8. At the end are, for all: revision of the numbers i8, quota i8,
 -- window i8, number of former numbers u1, their position u4, from 1. Former numbers are
--- rev i8, until i8, capacity i8, P i8, Q i8.
+-- rev i8, until i8, then for a bucket capacity i8, P i8, Q i8, and for the others quota i8,
+-- window i8, 0 i8; and at the end the carry-over to the next numbers u1 (0 keep, 1 reset, 2
+-- proportional, 3 additive). The others have former numbers only if the revision of the
+-- caller is that of the numbers.
 --
 -- A key expires at least a second after its value has no more effect. Two kinds of
 -- values can be changed in place (SETRANGE), which does not change the expiry. The

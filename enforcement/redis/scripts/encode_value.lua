@@ -24,6 +24,9 @@ else
         local quarter = x * z / y / 4
         till = math.max(till, t - t % quarter + 5 * quarter)
       end
+      if r and r > rev then
+        till = math.max(till, now + window) + 3600000000 -- the later numbers may take longer to fill
+      end
     end
     life = string.format('%d', math.min(math.max(till - now, 0) / 1000, 9007199254740) + 1002)
   end

@@ -45,6 +45,9 @@ local function window(d, key)
     return 0, 0, 0, 0, 0, 0
   end
   local back, units, till, dirty = d.back1 + d.back2, 0, 0, false
+  if r > d.rev then
+    back = 0 -- the counter was carried over since the draw
+  end
   if t == d.start then
     a, dirty = max(a - back, 0), back > 0
   elseif d.kind == COUNTER and t == d.start + d.window then

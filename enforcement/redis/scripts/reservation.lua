@@ -51,13 +51,17 @@ local function adjust(c, p, cost, was, r, a, b, t, capacity, id)
     charge(c, p, delta)
     return delta
   end
+  local rev = c.log and c.r or c.sr
+  if delta < 0 and rev > p.as and r < rev then
+    return 0
+  end
   if c.log then
     return logs.adjust(c, p, delta, t)
   end
   if p.kind == BUCKET then
     local before, after = c.sa, c.sa
     if delta > 0 then
-      after = max(before - delta, -max(p.x, 1))
+      after = min(before, max(before - delta, -max(p.x, 1)))
     elseif c.r ~= 0 then
       local _, unused = settle(p, r, a, b, t)
       after = max(min(before + min(-delta, max(min(capacity, p.x) - unused, 0)), p.x), before)

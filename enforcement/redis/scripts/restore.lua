@@ -25,13 +25,15 @@ for i = 2, #KEYS do
   local has = redis.pcall('GET', KEYS[i])
   local newer = r ~= 0 and ends > now
   if type(has) == 'string' and #has == 28 and string.byte(has) == 1 then
-    local _, _, a2, _, t2 = read(PLAIN_FORM, has)
+    local _, r2, a2, _, t2 = read(PLAIN_FORM, has)
     if r == 0 then
       newer = t2 <= at
     elseif ends <= now then
       newer = false
     elseif t ~= t2 then
       newer = t > t2
+    elseif r ~= r2 then
+      newer = r > r2
     elseif bucket == 1 then
       newer = a < a2
     else

@@ -8,6 +8,8 @@
 
 local FIXED, COUNTER, BUCKET, CALENDAR = 1, 3, 4, 5
 local MAX_COUNT = 1000000000000000
+local RESET, PROPORTIONAL, ADDITIVE = 1, 2, 3
+local RESET_WITHIN = 1000000
 local read, max, min = struct.unpack, math.max, math.min
 
 -- parameter decodes the parameter at the position pos.
@@ -19,7 +21,7 @@ local function parameter(arg, pos)
     p.formers = {}
     for j = 1, formers do
       local f = {}
-      f.rev, f.till, f.capacity, f.P, f.Q, at = read('<i8i8i8i8i8', arg, at)
+      f.rev, f.till, f.capacity, f.P, f.Q, f.carry, at = read('<i8i8i8i8i8B', arg, at)
       p.formers[j] = f
     end
   end
@@ -42,16 +44,76 @@ local function plain(v)
   return 0, 0, 0, 0, '\4'
 end
 
+-- proportional returns ceil(units * to / from), at most MAX_COUNT.
+local function proportional(units, to, from)
+  local share = mul_add_div(units, to, from - 1, from)
+  return min(share or MAX_COUNT, MAX_COUNT)
+end
+
+-- carries calls change for each change since the revision r that does not keep the counts of
+-- windows and logs. share returns the count after the change.
+local function carries(p, r, change)
+  local formers = p.formers
+  for i = 1, #formers do
+    local f, rev, quota = formers[i], p.as, p.quota
+    if formers[i + 1] then
+      rev, quota = formers[i + 1].rev, formers[i + 1].capacity
+    end
+    if rev > r and (f.carry == RESET or f.carry == PROPORTIONAL) then
+      change(f, function(units)
+        if f.carry == RESET then
+          return 0
+        elseif f.capacity == 0 or quota == 0 then
+          return units
+        end
+        return proportional(units, quota, f.capacity)
+      end)
+    end
+  end
+end
+
+-- carry_counts carries over the counts of a window, as Meter.carryCounts does.
+local function carry_counts(p, r, a, b, t)
+  carries(p, r, function(f, share)
+    if t < f.till and f.carry == RESET then
+      r = 0
+    end
+    if p.kind == COUNTER and t - f.P < f.till then
+      b = share(b)
+    end
+    if t < f.till then
+      a = share(a)
+    end
+  end)
+  return r, a, b
+end
+
+-- carry_level carries over the level of a bucket that was last charged at the time at, as
+-- Former.carryLevel does.
+local function carry_level(f, capacity, a, b, at)
+  local used = f.capacity - a
+  if f.carry == RESET and at < f.till + RESET_WITHIN then
+    return capacity, 0
+  elseif f.capacity == 0 or capacity == 0 then
+    return a, b
+  elseif f.carry == PROPORTIONAL then
+    return max(capacity - proportional(used, capacity, f.capacity), -1000000000000), 0
+  elseif f.carry == ADDITIVE then
+    return max(capacity - used, -1000000000000), b
+  end
+  return a, b
+end
+
 -- convert converts a bucket that was stored with other numbers to the numbers of p.
 local function convert(p, r, a, b, t)
-  local held, as = r, p.as
+  local held, as, charged = r, p.as, t
   if r < as and as == p.rev and p.formers then
     local formers = p.formers
     for i = 1, #formers do
       local f = formers[i]
-      local rev, Q = p.rev, p.z
+      local rev, capacity, Q = p.rev, p.x, p.z
       if formers[i + 1] then
-        rev, Q = formers[i + 1].rev, formers[i + 1].Q
+        rev, capacity, Q = formers[i + 1].rev, formers[i + 1].capacity, formers[i + 1].Q
       end
       if rev > r then
         if held ~= f.rev then
@@ -65,6 +127,7 @@ local function convert(p, r, a, b, t)
           a, b = refill(a, b, till - t, f.P, f.Q, f.capacity)
           t = till
         end
+        a, b = carry_level(f, capacity, a, b, charged)
         b = mul_add_div(b, Q, 0, f.Q) or 0
         held = rev
       end
@@ -73,7 +136,7 @@ local function convert(p, r, a, b, t)
   if held ~= as then
     b = 0
   end
-  if a >= p.x then
+  if a >= p.x and r <= as then
     a, b = p.x, 0
   end
   return a, b, t
@@ -98,6 +161,12 @@ local function settle(p, r, a, b, t)
       return p.as, p.x, 0, now, false
     end
     return 0, 0, 0, 0, false
+  end
+  if kind ~= BUCKET and r < p.as and p.formers then
+    r, a, b = carry_counts(p, r, a, b, t)
+    if r == 0 then
+      return 0, 0, 0, 0, false
+    end
   end
   local clamped = false
   if t > now and kind ~= CALENDAR then
@@ -150,7 +219,7 @@ end
 -- left returns the units that can be charged, as Meter.Left does for a settled state.
 local function left(p, a, b, t)
   if p.kind == BUCKET then
-    return a
+    return min(a, p.x)
   end
   if p.kind == COUNTER and b > 0 then
     return p.quota - a - fade(b, p.window - (max(now, t) - t), p.window)
@@ -183,4 +252,4 @@ local function opened(p, v)
   return units, a, b, t, place, state, r, cut
 end
 
-return parameter, opened, plain, settle, left, calendar, mul_add_div
+return parameter, opened, plain, settle, left, calendar, mul_add_div, carries

@@ -89,7 +89,7 @@ end
 local marker = markers == 1 and KEYS[#KEYS]
 -- include: durable.lua
 
-local parameter, _, plain_value, settle, left_of, calendar, mul_add_div = settling(now)
+local parameter, _, plain_value, settle, left_of, calendar, mul_add_div, carries = settling(now)
 
 local cells, params = {}, {}
 for i = 1, param_count do
@@ -203,7 +203,7 @@ local function charge(c, p, cost, id, ttl)
     end
   end
   if p.kind == BUCKET then
-    c.sa = max(c.sa - cost, -max(p.x, 1))
+    c.sa = min(c.sa, max(c.sa - cost, -max(p.x, 1)))
   else
     c.sa = min(c.sa + cost, MAX_COUNT)
   end
@@ -460,6 +460,31 @@ local function log_functions()
     c.appended, c.merged = false, false
   end
 
+  -- carry_log carries over the entries of a log, as Meter.carryCounts does.
+  local function carry_log(c, p)
+    carries(p, c.r, function(f, share)
+      local ts, us = entries(range(c, HEADER + c.dead, c.size), c.sum - c.a)
+      local older, newer = #ts, 0
+      while older > 0 and ts[older] >= f.till do
+        newer, older = newer + us[older], older - 1
+      end
+      local units, shared = 0, 0
+      for i = older, 1, -1 do
+        units = units + us[i]
+        local carried = min(share(units), MAX_COUNT - newer)
+        us[i], shared = carried - shared, carried
+      end
+      local times, counts = {}, {}
+      for i = 1, #ts do
+        if us[i] > 0 then
+          times[#times + 1], counts[#counts + 1] = ts[i], us[i]
+        end
+      end
+      rebuild(c, times, counts)
+      c.buf, c.from, c.dead, c.size, c.n = c.body, HEADER, 0, HEADER + #c.body, c.b
+    end)
+  end
+
   -- settle_log clamps a log that is in the future to now, and drops the entries that
   -- have left the window.
   local function settle_log(c, p)
@@ -535,6 +560,14 @@ local function log_functions()
     c.r, c.a, c.b, c.t, c.sum, c.n, c.dead, c.size, c.buf, c.from, c.body = r, a, b, t, sum, b, dead, size, buf, 0, nil
     if dead > 0 and size > #buf then
       c.buf, c.from = call('GETRANGE', key, HEADER + dead, HEADER + dead + SMALL_LOG * ENTRY - 1), HEADER + dead
+    end
+    if c.r < p.as and p.formers then
+      carry_log(c, p)
+      if c.b == 0 then
+        forget(c)
+        c.n, c.state, c.stale = 0, '\0', true
+        return c
+      end
     end
     if not settle_log(c, p) then
       forget(c)
@@ -800,9 +833,10 @@ local function refund(c, p, cost, id)
     logs.refund(c, cost)
   else
     if p.kind == BUCKET then
-      c.sa = c.sa + cost
-      if c.sa >= p.x then
-        c.sa, c.sb = p.x, 0
+      if c.sa + cost < p.x then
+        c.sa = c.sa + cost
+      else
+        c.sa, c.sb = max(c.sa, p.x), 0
       end
     else
       local current = min(c.sa, cost)

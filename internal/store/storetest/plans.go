@@ -196,6 +196,15 @@ func testFormers(s *suite) {
 	p = s.revise(p, policy("dropped", window(8)))
 	l := s.inForce(p.ID)["dropped"]
 	s.same("formers of a limit that came back", l.Formers, []enforcement.Former{former(window(7), first, back)})
+	third := s.revision()
+
+	s.Clock.Add(time.Hour)
+	reset := window(9)
+	reset.CarryOver = enforcement.CarryReset
+	s.revise(p, policy("dropped", reset))
+	last := former(window(8), third, s.Clock.Now())
+	last.CarryOver = enforcement.CarryReset
+	s.same("formers with a carry-over", s.inForce(p.ID)["dropped"].Formers, []enforcement.Former{former(window(7), first, back), last})
 }
 
 func testMaxFormers(s *suite) {

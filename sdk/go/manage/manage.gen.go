@@ -1048,6 +1048,13 @@ type Limit struct {
 	// Default: true for a fixed_window of an hour or more and for calendar windows, otherwise false.
 	// Answers leave the default out. sliding_window_log: only false.
 	Durable *bool `json:"durable,omitzero"`
+	// What happens to counters when a published version changes the quota, the window or the burst.
+	// `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters
+	// start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what
+	// was left changes by the difference of the limits. The value of the new version applies.
+	// Overrides and changes of plan keep counters. Default: `keep`; answers leave it out. Later
+	// versions may add values.
+	CarryOver string `json:"carry_over,omitzero"`
 }
 
 // Match: The requests to which a policy applies. Default: all requests.
@@ -2905,6 +2912,9 @@ type SimulatedLimit struct {
 	Burst *int64 `json:"burst,omitzero"`
 	// Where windows begin. Later versions may add values.
 	Anchor string `json:"anchor,omitzero"`
+	// What happens to counters when `set_limits` changes the quota, the window or the burst to those
+	// of this limit. Default: `keep`. Later versions may add values.
+	CarryOver string `json:"carry_over,omitzero"`
 }
 
 // Step: One step of a scenario.

@@ -610,6 +610,7 @@ class Limit(TypedDict):
     anchor: NotRequired[Literal["first_hit", "clock", "calendar", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]]
     warn_at: NotRequired[List[int]]
     durable: NotRequired[bool]
+    carry_over: NotRequired[Literal["keep", "reset", "proportional", "additive"]]
 
 
 class Match(TypedDict):
@@ -1801,6 +1802,7 @@ class SimulatedLimit(TypedDict):
     window: NotRequired[LimitWindow]
     burst: NotRequired[int]
     anchor: NotRequired[Literal["first_hit", "clock", "calendar", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]]
+    carry_over: NotRequired[Literal["keep", "reset", "proportional", "additive"]]
 
 
 class Step(TypedDict):

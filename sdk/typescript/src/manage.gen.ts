@@ -804,6 +804,8 @@ export interface Limit {
   warn_at?: number[];
   /** Whether used units stay used if Redis loses its data, or if a server without Redis restarts. Default: true for a fixed_window of an hour or more and for calendar windows, otherwise false. Answers leave the default out. sliding_window_log: only false. */
   durable?: boolean;
+  /** What happens to counters when a published version changes the quota, the window or the burst. `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what was left changes by the difference of the limits. The value of the new version applies. Overrides and changes of plan keep counters. Default: `keep`; answers leave it out. Later versions may add values. */
+  carry_over?: "keep" | "reset" | "proportional" | "additive";
 }
 
 /** The requests to which a policy applies. Default: all requests. */
@@ -2443,6 +2445,8 @@ export interface SimulatedLimit {
   burst?: number;
   /** Where windows begin. Later versions may add values. */
   anchor?: "first_hit" | "clock" | "calendar" | "monday" | "tuesday" | "wednesday" | "thursday" | "friday" | "saturday" | "sunday";
+  /** What happens to counters when `set_limits` changes the quota, the window or the burst to those of this limit. Default: `keep`. Later versions may add values. */
+  carry_over?: "keep" | "reset" | "proportional" | "additive";
 }
 
 /** One step of a scenario. */
