@@ -12,7 +12,7 @@ type Fate string
 // The fates of counters.
 const (
 	// Kept means that the counters stay, and that the new quota, window and burst apply to
-	// them. The algorithm, the count_by and the anchor are the same as before.
+	// them, as CarryOver says. The algorithm, the count_by and the anchor are the same as before.
 	Kept Fate = "kept"
 	// Fresh means that the limit starts with unused counters: the limit is new, or its algorithm,
 	// count_by or anchor changed.
@@ -28,6 +28,9 @@ type Recount struct {
 	// Because lists the changed fields for which the limit gets new counters: "algorithm",
 	// "count_by" or "anchor". It is empty if the limit is new, or if Fate is not Fresh.
 	Because []string
+	// CarryOver says how counters that are Kept are carried over. It is CarryKeep if the quota, the
+	// window and the burst do not change.
+	CarryOver enforcement.CarryOver
 }
 
 // Recounts returns a Recount for each limit that differs between two documents. First come the
@@ -47,7 +50,11 @@ func Recounts(from, to Document) []Recount {
 		case len(because) > 0:
 			out = append(out, Recount{Policy: now.policy, Limit: now.limit.Name, Fate: Fresh, Because: because})
 		case old.limit != now.limit:
-			out = append(out, Recount{Policy: now.policy, Limit: now.limit.Name, Fate: Kept})
+			r := Recount{Policy: now.policy, Limit: now.limit.Name, Fate: Kept}
+			if old.limit.Numbers() != now.limit.Numbers() {
+				r.CarryOver = now.limit.CarryOver
+			}
+			out = append(out, r)
 		}
 	}
 	for _, old := range before {

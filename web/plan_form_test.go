@@ -138,6 +138,9 @@ func genLimit(t *rapid.T, k int) enforcement.Limit {
 	if l.Algorithm == enforcement.SlidingWindowLog && l.Durability == enforcement.Durable {
 		l.Durability = enforcement.NotDurable
 	}
+	l.CarryOver = rapid.SampledFrom([]enforcement.CarryOver{
+		enforcement.CarryKeep, enforcement.CarryReset, enforcement.CarryProportional, enforcement.CarryAdditive,
+	}).Draw(t, "carry over")
 	if l.Algorithm.Bucket() {
 		l.Quota = rapid.Int64Range(0, enforcement.MaxQuota).Draw(t, "quota")
 		l.Burst = rapid.SampledFrom([]int64{0, 1, 1234, enforcement.MaxQuota}).Draw(t, "burst")
@@ -630,7 +633,8 @@ func fieldsOf(d plans.Document) url.Values {
 			for name, value := range map[string]string{
 				"name": l.Name, "algorithm": l.Algorithm.String(), "quota": strconv.FormatInt(l.Quota, 10),
 				"window": enforcement.FormatWindow(l.Window), "burst": burst, "anchor": l.Anchor.String(), "warn_at": l.WarnAt.String(),
-				"durable": map[enforcement.Durability]string{enforcement.Durable: "true", enforcement.NotDurable: "false"}[l.Durability],
+				"durable":    map[enforcement.Durability]string{enforcement.Durable: "true", enforcement.NotDurable: "false"}[l.Durability],
+				"carry_over": l.CarryOver.String(),
 			} {
 				v.Set(fmt.Sprintf("%slimits.%d.%s", at, k, name), value)
 			}

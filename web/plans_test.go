@@ -339,7 +339,7 @@ func TestDiffAndPublish(t *testing.T) {
 	}
 	says(t, "no difference", w.get("/plans/pro/diff", "editor"), 200, []string{"No differences."}, "Publish…")
 	p := save(func(d *plans.Content) {
-		d.Policies[1].Limits[0].Quota = 60
+		d.Policies[1].Limits[0].Quota, d.Policies[1].Limits[0].CarryOver = 60, enforcement.CarryProportional
 		d.Policies[2].Limits[0].Algorithm = enforcement.GCRA
 		d.Policies[2].Match.Attributes = map[string]string{"a/b": "x"}
 		d.Policies = append(d.Policies[:3], plans.New(plans.Content{Policies: []plans.Policy{{
@@ -349,9 +349,9 @@ func TestDiffAndPublish(t *testing.T) {
 	})
 	page := w.get("/plans/pro/diff", "viewer")
 	says(t, "diff", page, 200, []string{
-		"From version 1 to the draft", "tenant-total removed", "per-ip added", "Limit l1 120 per minute, sliding 60 per minute, sliding",
+		"From version 1 to the draft", "tenant-total removed", "per-ip added", "Limit l1 120 per minute, sliding 60 per minute, sliding, new numbers: proportional",
 		"Limit l1, quota 120 60", "Attribute a/b – x", "Limit l1, algorithm token_bucket gcra",
-		"api-per-user, l1 counters keep their values", "search-per-user, l1 counters start at zero: algorithm changed", "tenant-total, l1 no longer counted", "per-ip, l1 counters start at zero",
+		"api-per-user, l1 the used share of the limit stays", "search-per-user, l1 counters start at zero: algorithm changed", "tenant-total, l1 no longer counted", "per-ip, l1 counters start at zero",
 		`- /policies/api-per-user/limits/l1/quota: 120`, `+ /policies/api-per-user/limits/l1/quota: 60`,
 	}, "Publish…")
 	strict(t, "diff", page.tree(t))

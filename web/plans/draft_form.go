@@ -53,7 +53,7 @@ var policyFields = func() []string {
 
 var (
 	policyLists = []string{"methods", "count_by", "replaces"} // lists of values
-	limitFields = []string{"name", "algorithm", "quota", "window", "burst", "anchor", "warn_at", "durable"}
+	limitFields = []string{"name", "algorithm", "quota", "window", "burst", "anchor", "warn_at", "durable", "carry_over"}
 )
 
 // maxRows is the maximum number of rows in each list of a policy. It is higher than the maximum
@@ -96,7 +96,7 @@ func limitFormOf(l enforcement.Limit) limitForm {
 	f := limitForm{
 		"name": l.Name, "algorithm": l.Algorithm.String(), "quota": strconv.FormatInt(l.Quota, 10),
 		"window": l.WindowText(), "anchor": l.Anchor.String(), "warn_at": l.WarnAt.String(),
-		"durable": durabilityNames[l.Durability],
+		"durable": durabilityNames[l.Durability], "carry_over": l.CarryOver.String(),
 	}
 	if l.Burst != 0 {
 		f["burst"] = strconv.FormatInt(l.Burst, 10)
@@ -113,7 +113,10 @@ func newPolicy() policyForm {
 }
 
 func newLimit() limitForm {
-	return limitForm{"algorithm": enforcement.SlidingWindowCounter.String(), "window": "1m", "anchor": enforcement.FirstHit.String()}
+	return limitForm{
+		"algorithm": enforcement.SlidingWindowCounter.String(), "window": "1m", "anchor": enforcement.FirstHit.String(),
+		"carry_over": enforcement.CarryKeep.String(),
+	}
 }
 
 // lineOfValue formats the value of an attribute as one line for the form. If the value has
@@ -389,6 +392,11 @@ func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 		l.Durability = enforcement.NotDurable
 	default:
 		r.faults.Add(at+"/durable", "must be one of the list")
+	}
+	if f["carry_over"] != "" {
+		if l.CarryOver, known = enforcement.ParseCarryOver(f["carry_over"]); !known {
+			r.faults.Add(at+"/carry_over", "must be one of the list")
+		}
 	}
 	if f["anchor"] != "" {
 		if l.Anchor, known = enforcement.ParseAnchor(f["anchor"]); !known {

@@ -224,6 +224,7 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 		Anchor:    m.choose(id+".anchor", "Windows start", l["anchor"], anchorOptions),
 		WarnAt:    m.input(id+".warn_at", "Warn at", l["warn_at"], "Percentages: 80, 95. Answers say when they are reached."),
 		Durable:   m.choose(id+".durable", "Durable", l["durable"], durableOptions),
+		CarryOver: m.choose(id+".carry_over", "When numbers change", l["carry_over"], carryOverOptions()),
 		Name:      m.input(id+".name", "Name", l["name"], "Empty: l1, l2, … Counters belong to the name."),
 	}
 	if i >= len(policies) || k >= len(policies[i].Limits) || strings.TrimSpace(l["quota"]) == "" {

@@ -173,7 +173,7 @@ func recountViews(from, to plans.Document) []views.DiffCount {
 		v := views.DiffCount{Policy: r.Policy, Limit: r.Limit}
 		switch r.Fate {
 		case plans.Kept:
-			v.Words, v.Tone = "counters keep their values", "good"
+			v.Words, v.Tone = carryOverWords[r.CarryOver].effect, carryOverWords[r.CarryOver].tone
 		case plans.Dropped:
 			v.Words, v.Tone = "no longer counted", "warn"
 		case plans.Fresh:

@@ -62,7 +62,7 @@ var choiceFields = map[string]choiceField{
 var fieldNames = map[string]string{
 	"name": "Name", "description": "Description", "policies": "Policies", "slug": "Slug", "path": "Path", "methods": "Methods",
 	"attributes": "Attribute", "count_by": "Counted by", "replaces": "Replaces", "limits": "Limits", "quota": "Requests", "window": "Window",
-	"burst": "Burst", "cost": "Cost", "cost_from": "Cost from attribute", "anchor": "Anchor", "warn_at": "Warn at", "durable": "Durable",
+	"burst": "Burst", "cost": "Cost", "cost_from": "Cost from attribute", "anchor": "Anchor", "warn_at": "Warn at", "durable": "Durable", "carry_over": "When numbers change",
 	"algorithm": "Algorithm", "reservation_expiry": "Expired reservations", "reservation_estimate": "Estimates above a limit",
 }
 
@@ -170,6 +170,25 @@ var durableOptions = []views.Option{
 	{Value: "", Label: "If it is a fixed window of an hour or more"},
 	{Value: "true", Label: "Yes: used units survive the loss of Redis"},
 	{Value: "false", Label: "No"},
+}
+
+// A carryOverWord describes a value of the field carry_over: the option, and the effect of a
+// publication on counters with its tone.
+type carryOverWord struct{ label, effect, tone string }
+
+var carryOverWords = map[enforcement.CarryOver]carryOverWord{
+	enforcement.CarryKeep:         {"Keep what was used, or what a bucket has left", "counters keep their values", "good"},
+	enforcement.CarryReset:        {"Reset: start unused", "counters start at zero: their limit has carry_over reset", "warn"},
+	enforcement.CarryProportional: {"Keep the used share", "the used share of the limit stays", "good"},
+	enforcement.CarryAdditive:     {"Add the difference to what is left", "what is left changes by the difference of the limits", "good"},
+}
+
+// carryOverOptions returns the options of the field carry_over.
+func carryOverOptions() (list []views.Option) {
+	for c := enforcement.CarryKeep; c <= enforcement.CarryAdditive; c++ {
+		list = append(list, views.Option{Value: c.String(), Label: carryOverWords[c].label})
+	}
+	return list
 }
 
 var anchorOptions = []views.Option{

@@ -129,6 +129,7 @@ type LimitFields struct {
 	Name, Quota, Window, Burst Input
 	WarnAt                     Input
 	Algorithm, Anchor, Durable Select
+	CarryOver                  Select
 }
 
 // keepsPlaces reports whether the policies keep their order when the visitor presses the button
