@@ -39,7 +39,7 @@ CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-helm test-proxies test-quick test-load test-faults test-cluster test-sdk test-contract fuzz screenshots pictures bench bench-peers check current audit views release reproducible base-images
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-helm test-proxies test-quick test-load test-faults test-cluster test-sdk test-contract fuzz screenshots pictures bench bench-peers bench-ways check current audit views release reproducible base-images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -228,6 +228,11 @@ bench-peers: ## compare Headgate with other limiters, in ten minutes, and write 
 	@mkdir -p bin
 	go -C cmd/bench-peers build -o ../../bin/bench-peers .
 	./bin/bench-peers -rounds $(ROUNDS) -seconds $(SECONDS) -only "$(ONLY)"
+
+bench-ways: $(GATEWAYS)/bin/envoy ## measure what a check costs on each way of docs/gateways.md, in eight minutes, and write its tables: ROUNDS, SECONDS (needs nginx, HAProxy, Apache, LuaSocket, and Python)
+	@mkdir -p bin
+	go -C cmd/bench-peers build -o ../../bin/bench-peers .
+	PATH="$(CURDIR)/$(GATEWAYS)/bin:$$PATH:/usr/sbin" ./bin/bench-peers -rounds $(ROUNDS) -seconds $(SECONDS) -only ways
 
 GENERATED := '*_templ.go' '*.gen.go' '*.gen.ts' '*_gen.py'
 current: generate ## fail when a generated file is not what generate writes

@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/strictjson"
+	sdk "github.com/headgate/headgate/sdk/go"
 )
 
 // leanScript implements GCRA with as few commands as possible. It stores one integer, and
@@ -38,11 +39,12 @@ return 1`
 
 // serve runs the command serve, which is the service noop or direct. Both decode the body like
 // Headgate and answer with a recorded response of Headgate. The service direct also calls Redis
-// once for each check.
+// once for each check. noop is also the API behind the gateways of the group ways.
 func serve(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	answers := flags.String("answers", "", "folder with the answers single and batch")
 	url := flags.String("redis", "", "URL of the Redis that each check asks; empty: none")
+	headgate := flags.String("headgate", "", "URL of the Headgate that the middleware of the SDK asks; empty: no middleware")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -72,7 +74,11 @@ func serve(args []string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: e, ReadHeaderTimeout: time.Minute}
+	handler, err := checked(e, *headgate)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -81,6 +87,22 @@ func serve(args []string) error {
 		return err
 	}
 	return nil
+}
+
+// checked returns the handler behind the middleware of the SDK for Go, or the handler itself if
+// url is empty. The API key is in the environment.
+func checked(handler http.Handler, url string) (http.Handler, error) {
+	if url == "" {
+		return handler, nil
+	}
+	client, err := sdk.New(sdk.Config{URL: url, Token: os.Getenv(senderKey), OnUnreachable: sdk.Closed})
+	if err != nil {
+		return nil, err
+	}
+	return sdk.Middleware(sdk.MiddlewareConfig{Client: client, Attributes: func(r *http.Request) map[string]string {
+		ip, _, _ := net.SplitHostPort(r.RemoteAddr)
+		return map[string]string{"ip": ip}
+	}})(handler), nil
 }
 
 // directTake returns a function that runs leanScript once for each check.

@@ -150,42 +150,54 @@ func TestResultReplacesTheOneBefore(t *testing.T) {
 // A run of some groups writes only the parts whose groups all ran.
 func TestReportWritesWholeParts(t *testing.T) {
 	t.Parallel()
-	var empty string
-	for _, p := range parts {
-		empty += p.beginMark + "\n" + endMark + "\n"
-	}
 	for _, c := range []struct {
 		groups   []string
 		complete bool
 		written  []bool
 	}{
-		{allGroups, true, []bool{true, true, true}},
-		{allGroups, false, []bool{false, false, false}},
-		{[]string{"grpc"}, true, []bool{false, true, false}},
-		{[]string{"http", "grpc"}, true, []bool{false, true, false}},
-		{[]string{"overload"}, true, []bool{false, false, true}},
-		{[]string{"http"}, true, []bool{false, false, false}},
+		{allGroups, true, []bool{true, true, true, false}},
+		{allGroups, false, []bool{false, false, false, false}},
+		{[]string{"grpc"}, true, []bool{false, true, false, false}},
+		{[]string{"http", "grpc"}, true, []bool{false, true, false, false}},
+		{[]string{"overload"}, true, []bool{false, false, true, false}},
+		{[]string{"http"}, true, []bool{false, false, false, false}},
+		{[]string{groupWays}, true, []bool{false, false, false, true}},
 	} {
-		page := filepath.Join(t.TempDir(), "page.md")
-		if err := os.WriteFile(page, []byte(empty), 0o600); err != nil {
-			t.Fatal(err)
+		docs := t.TempDir()
+		pages := map[string]string{}
+		for _, p := range parts {
+			pages[p.page] += p.beginMark + "\n" + endMark + "\n"
 		}
-		b := &bench{options: options{groups: c.groups, write: true, page: page}}
+		for name, text := range pages {
+			if err := os.WriteFile(filepath.Join(docs, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b := &bench{options: options{groups: c.groups, write: true, docs: docs}}
 		if err := b.report(c.complete); err != nil {
 			t.Fatal(err)
 		}
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
 		for i, want := range c.written {
-			_, rest, _ := strings.Cut(string(text), parts[i].beginMark)
-			section, _, _ := strings.Cut(rest, endMark)
-			if got := strings.Contains(section, "Measured "); got != want {
+			if got := strings.Contains(section(t, docs, parts[i]), "Measured "); got != want {
 				t.Errorf("groups %v, complete %t: part %d is written: %t", c.groups, c.complete, i, got)
 			}
 		}
 	}
+}
+
+// section returns the text of a part in its page.
+func section(t *testing.T, docs string, p part) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(docs, p.page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, begins := strings.Cut(string(text), p.beginMark)
+	found, _, ends := strings.Cut(after, endMark)
+	if !begins || !ends || strings.Contains(found, "writes from here") {
+		t.Errorf("%s of %s begins: %t, ends: %t", p.beginMark, p.page, begins, ends)
+	}
+	return found
 }
 
 // A message has the number of another user in each of its descriptors, and the client reads what
@@ -227,21 +239,11 @@ func TestGRPCMessages(t *testing.T) {
 	}
 }
 
-// The page has the markers between which a run writes.
-func TestPageHasTheMarkers(t *testing.T) {
+// The pages have the markers between which a run writes.
+func TestPagesHaveTheMarkers(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "performance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rest := string(text)
 	for _, p := range parts {
-		_, after, begins := strings.Cut(rest, p.beginMark)
-		section, after, ends := strings.Cut(after, endMark)
-		if !begins || !ends || strings.Contains(section, "writes from here") {
-			t.Errorf("%s begins: %t, ends: %t", p.beginMark, begins, ends)
-		}
-		rest = after
+		section(t, filepath.Join("..", "..", "docs"), p)
 	}
 }
 

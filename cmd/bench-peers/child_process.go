@@ -31,8 +31,13 @@ type child struct {
 // start starts a program. Its environment contains only env and the variables that all programs
 // need.
 func (b *bench) start(name string, env []string, program string, args ...string) (*child, error) {
+	return b.startIn(b.folder, name, env, program, args...)
+}
+
+// startIn is start in another folder than that of the run.
+func (b *bench) startIn(folder, name string, env []string, program string, args ...string) (*child, error) {
 	cmd := exec.Command(program, args...)
-	cmd.Dir = b.folder
+	cmd.Dir = folder
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.folder, "TMPDIR=" + b.folder}, env...)
 	c := &child{name: name, cmd: cmd, out: newTranscript()}
 	cmd.Stdout, cmd.Stderr = c.out, c.out

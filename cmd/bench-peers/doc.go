@@ -3,6 +3,9 @@
 //
 //	make bench-peers
 //
+// make bench-ways measures what a check costs on each way of docs/gateways.md, with gateways and
+// without.
+//
 // It starts a private Redis, and the services to compare, as processes with free
 // loopback ports. It measures them in rotation: each contender runs for a second or two,
 // round after round. A ratio compares two contenders in the same round, and the result

@@ -6,6 +6,8 @@ require (
 	github.com/envoyproxy/go-control-plane/envoy v1.40.0
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/headgate/headgate v0.0.0
+	github.com/headgate/headgate/deploy/recipes v0.0.0
+	github.com/headgate/headgate/sdk/go v0.0.0
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
@@ -38,4 +40,8 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
 )
 
-replace github.com/headgate/headgate => ../../
+replace (
+	github.com/headgate/headgate => ../../
+	github.com/headgate/headgate/deploy/recipes => ../../deploy/recipes
+	github.com/headgate/headgate/sdk/go => ../../sdk/go
+)

@@ -23,11 +23,15 @@ type options struct {
 	seconds float64 // seconds of load on each service in each round
 	groups  []string
 	write   bool
-	page    string
+	docs    string // folder of the pages
 }
 
-// allGroups contains the groups of benchmarks in the order in which they run.
+// allGroups contains the groups of benchmarks in the order in which they run. The group ways
+// needs gateways, so it runs only if it is named.
 var allGroups = []string{"http", "rate", "batch", "redis", "memory", "grpc", "overload"}
+
+// groupWays is the group of make bench-ways.
+const groupWays = "ways"
 
 func main() {
 	if len(os.Args) > 2 && (os.Args[1] == "serve" || os.Args[1] == "send") {
@@ -45,10 +49,10 @@ func main() {
 	var only string
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds that count, after one that does not")
 	flag.Float64Var(&o.seconds, "seconds", 1.5, "seconds of load for each service in each round; libraries get a fifth")
-	flag.StringVar(&only, "only", "", "groups by comma: "+strings.Join(allGroups, ", ")+"; default: all")
-	flag.BoolVar(&o.write, "write", true, "write the parts of docs/performance.md whose groups all run")
+	flag.StringVar(&only, "only", "", "groups by comma: "+strings.Join(allGroups, ", ")+"; default: these; or "+groupWays)
+	flag.BoolVar(&o.write, "write", true, "write the parts of docs/performance.md and docs/gateways.md whose groups all run")
 	flag.Parse()
-	o.page, o.groups = filepath.Join("docs", "performance.md"), allGroups
+	o.docs, o.groups = "docs", allGroups
 	if only != "" {
 		o.groups = strings.Split(only, ",")
 	}
@@ -65,8 +69,8 @@ func (o *options) has(group string) bool { return slices.Contains(o.groups, grou
 
 func (o *options) check() error {
 	for _, group := range o.groups {
-		if !slices.Contains(allGroups, group) {
-			return fmt.Errorf("-only: there is no group %q: the groups are %s", group, strings.Join(allGroups, ", "))
+		if group != groupWays && !slices.Contains(allGroups, group) {
+			return fmt.Errorf("-only: there is no group %q: the groups are %s and %s", group, strings.Join(allGroups, ", "), groupWays)
 		}
 	}
 	if o.rounds < 1 || o.seconds < 0.05 || o.seconds > 60 {
@@ -110,7 +114,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	b.results.machine = describe(ctx, b.redis)
-	if o.has("http") || o.has("rate") || o.has("batch") || o.has("grpc") || o.has("overload") {
+	if slices.ContainsFunc([]string{"http", "rate", "batch", "grpc", "overload", groupWays}, o.has) {
 		if err := b.services(ctx); err != nil {
 			return err
 		}
@@ -128,6 +132,7 @@ func run(ctx context.Context, o options) (err error) {
 		{"memory", b.measureMemory},
 		{"grpc", b.measureGRPC},
 		{"overload", b.measureOverload},
+		{groupWays, b.measureWays},
 	} {
 		if !o.has(group.name) {
 			continue
@@ -159,7 +164,7 @@ func removeLeft() {
 	}
 }
 
-// report prints each part of docs/performance.md for which the run has measured at least one
+// report prints each part of the pages for which the run has measured at least one
 // group. If complete is true and -write is set, it also writes to the file each part whose
 // groups were all measured.
 func (b *bench) report(complete bool) (err error) {
@@ -171,10 +176,10 @@ func (b *bench) report(complete bool) (err error) {
 		text := b.results.markdown(&b.options, p)
 		fmt.Println(text)
 		if !b.write || !complete || slices.ContainsFunc(p.groups, func(group string) bool { return !b.has(group) }) {
-			progress("%s keeps its part with %s: -write is off, or a group did not run to its end", b.page, strings.Join(p.groups, ", "))
+			progress("%s keeps its part with %s: -write is off, or a group did not run to its end", p.page, strings.Join(p.groups, ", "))
 			continue
 		}
-		err = errors.Join(err, replaceResult(b.page, p.beginMark, text))
+		err = errors.Join(err, replaceResult(filepath.Join(b.docs, p.page), p.beginMark, text))
 	}
 	return err
 }

@@ -11,10 +11,11 @@ type slot struct {
 	perSecond float64 // checks per second
 	p50, p99  float64 // latency of requests, in milliseconds
 	// Processor time of the server per check, in microseconds; redis and generator are those of
-	// Redis and of the load generator.
+	// Redis and of the load generator. behind is that of the Headgate behind a gateway.
 	server    float64
 	redis     float64
 	generator float64
+	behind    float64
 	allocs    float64 // allocations of the server per check
 	nanos     float64 // elapsed time per check, in nanoseconds; only measured for libraries
 	// degraded is the fraction of the checks that a failure mode decided, unavailable that of
@@ -35,6 +36,8 @@ func server(s slot) float64      { return s.server }
 func redisTime(s slot) float64   { return s.redis }
 func generator(s slot) float64   { return s.generator }
 func bothTimes(s slot) float64   { return s.server + s.redis }
+func behind(s slot) float64      { return s.behind }
+func withBehind(s slot) float64  { return s.server + s.behind }
 func allocations(s slot) float64 { return s.allocs }
 func nanos(s slot) float64       { return s.nanos }
 

@@ -18,6 +18,9 @@ type results struct {
 	rate, batch  map[string]series
 	grpc         map[int]map[string]series // by number of descriptors in a call
 	overload     map[string]series
+	waysAtRate   map[string]series
+	waysFull     map[string]series
+	gateways     []string // names and versions
 	onRedis      map[spread]map[string]series
 	inMemory     map[spread]map[string]series
 	scripts      map[string]series

@@ -12,21 +12,33 @@ import (
 	"time"
 )
 
-// A part is the text of docs/performance.md between two markers. A run of the command can write
+// A part is the text of a page of docs/ between two markers. A run of the command can write
 // a part only if it has measured all groups of the part.
 type part struct {
+	page      string
 	beginMark string
 	groups    []string
 	targets   []target
 	tables    func(*results, *strings.Builder)
 }
 
-// parts contains the parts in their order in docs/performance.md.
+// parts contains the parts in their order in the pages.
 var parts = []part{
-	{"<!-- make bench-peers writes from here -->", []string{"http", "rate", "batch", "redis", "memory"}, targets, (*results).writeTables},
-	{"<!-- make bench-peers ONLY=grpc writes from here -->", []string{"grpc"}, grpcTargets, (*results).writeGRPC},
-	{"<!-- make bench-peers ONLY=overload writes from here -->", []string{"overload"}, overloadTargets, (*results).writeOverload},
+	{
+		performancePage, "<!-- make bench-peers writes from here -->",
+		[]string{"http", "rate", "batch", "redis", "memory"},
+		targets, (*results).writeTables,
+	},
+	{performancePage, "<!-- make bench-peers ONLY=grpc writes from here -->", []string{"grpc"}, grpcTargets, (*results).writeGRPC},
+	{performancePage, "<!-- make bench-peers ONLY=overload writes from here -->", []string{"overload"}, overloadTargets, (*results).writeOverload},
+	{waysPage, "<!-- make bench-ways writes from here -->", []string{groupWays}, nil, (*results).writeWays},
 }
+
+// Pages of docs/ that the command writes.
+const (
+	performancePage = "performance.md"
+	waysPage        = "gateways.md"
+)
 
 // endMark is the marker at the end of each part.
 const endMark = "<!-- to here -->"
@@ -52,8 +64,11 @@ func replaceResult(page, beginMark, result string) error {
 // markdown returns the text of a part in Markdown: the machine, the targets, and the tables.
 func (r *results) markdown(o *options, p *part) string {
 	var b strings.Builder
-	r.writeMachine(&b, o)
-	r.writeTargets(&b, p.targets)
+	r.writeMachine(&b, o, p)
+	if len(p.targets) > 0 {
+		b.WriteString("\n")
+		r.writeTargets(&b, p.targets)
+	}
 	p.tables(r, &b)
 	return b.String()
 }
@@ -123,14 +138,23 @@ func number(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-func (r *results) writeMachine(b *strings.Builder, o *options) {
+func (r *results) writeMachine(b *strings.Builder, o *options, p *part) {
 	m := r.machine
-	fmt.Fprintf(b, "Measured %s on %d processors (%s, %s) with %s and Redis %s; Headgate at %s.\n",
-		time.Now().UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), m.cpu, m.kernel, runtime.Version(), m.redis, m.commit)
-	fmt.Fprintf(b, "Command: `make bench-peers ROUNDS=%d SECONDS=%g ONLY=%s`, in %s: "+
-		"rounds after a warm-up round, seconds for each service in a round.\n",
-		o.rounds, o.seconds, strings.Join(o.groups, ","), r.took.Round(time.Second))
+	fmt.Fprintf(b, "Measured %s on %d processors (%s, %s) with %s",
+		time.Now().UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), m.cpu, m.kernel, runtime.Version())
+	command := fmt.Sprintf("bench-peers ROUNDS=%d SECONDS=%g ONLY=%s", o.rounds, o.seconds, strings.Join(o.groups, ","))
+	if p.page == waysPage {
+		command = fmt.Sprintf("bench-ways ROUNDS=%d SECONDS=%g", o.rounds, o.seconds)
+	} else {
+		fmt.Fprintf(b, " and Redis %s", m.redis)
+	}
+	fmt.Fprintf(b, "; Headgate at %s.\nCommand: `make %s`, in %s: rounds after a warm-up round, seconds for each %s in a round.\n",
+		m.commit, command, r.took.Round(time.Second), p.measures())
 	fmt.Fprintf(b, "Meanwhile %s.\n", r.others)
+	if p.page == waysPage {
+		fmt.Fprintf(b, "Gateways: %s.\n", strings.Join(r.gateways, ", "))
+		return
+	}
 	if r.gogc != "" {
 		fmt.Fprintf(b, "GOGC of Headgate, the no-op and EVALSHA: %s; of the others: as they come.\n", r.gogc)
 	}
@@ -138,7 +162,14 @@ func (r *results) writeMachine(b *strings.Builder, o *options) {
 	if len(r.notBuilt) > 0 {
 		fmt.Fprintf(b, "Not built in this version: %s.\n", strings.Join(r.notBuilt, ", "))
 	}
-	b.WriteString("\n")
+}
+
+// measures returns what the part compares.
+func (p *part) measures() string {
+	if p.page == waysPage {
+		return "load on each way"
+	}
+	return "service"
 }
 
 // peerVersions returns the versions of the limiters that Headgate is compared with: those in

@@ -59,7 +59,7 @@ func (b *bench) measure(ctx context.Context, s *service, run func(context.Contex
 		perSecond: checks / result.Elapsed.Seconds(),
 		p50:       milliseconds(result.Latency.Quantile(0.5)), p99: milliseconds(result.Latency.Quantile(0.99)),
 		server: micros(after.server - before.server), redis: micros(after.redis - before.redis),
-		generator: micros(after.generator - before.generator), allocs: (after.mallocs - before.mallocs) / checks,
+		generator: micros(after.generator - before.generator), behind: micros(after.behind - before.behind), allocs: (after.mallocs - before.mallocs) / checks,
 		nanos: math.NaN(), degraded: float64(result.Degraded) / all, unavailable: float64(result.Unavailable) / all,
 		failed: float64(result.Denied+result.Failed) / all,
 	}, nil
@@ -67,7 +67,7 @@ func (b *bench) measure(ctx context.Context, s *service, run func(context.Contex
 
 // A reading contains the total processor times, in seconds, and the total allocations up to one
 // time.
-type reading struct{ server, redis, generator, mallocs float64 }
+type reading struct{ server, redis, generator, behind, mallocs float64 }
 
 func (b *bench) read(ctx context.Context, s *service) (r reading, err error) {
 	r.mallocs = math.NaN()
@@ -78,6 +78,11 @@ func (b *bench) read(ctx context.Context, s *service) (r reading, err error) {
 	}
 	if r.server, err = processor(s.pid); err != nil {
 		return r, err
+	}
+	if s.behind != nil {
+		if r.behind, err = processor(s.behind.pid); err != nil {
+			return r, err
+		}
 	}
 	r.generator = ownProcessor()
 	r.redis, err = processor(b.redis.pid)

@@ -49,7 +49,9 @@ type service struct {
 	name    string
 	address string
 	grpc    string // address of the rate limit service of Envoy; "" if it has none
+	resp    string // address of the port for RESP; "" if it has none
 	pid     int
+	behind  *service // the Headgate that a gateway asks; nil if the service is no gateway
 	single  load.Request
 	batch   *load.Request // nil if the service has no batch requests
 	mallocs bool          // set if the service reports its allocations at /metrics
@@ -85,15 +87,18 @@ func (b *bench) services(ctx context.Context) error {
 	if err := build(ctx, []string{"CGO_ENABLED=0"}, "build", "-o", headgate, "./cmd/server"); err != nil {
 		return err
 	}
-	if err := build(ctx, []string{"GOBIN=" + b.folder, "CGO_ENABLED=0"}, "install", envoyPackage); err != nil {
-		return fmt.Errorf("envoyproxy/ratelimit comes from the Go module proxy, which must be reachable: %w", err)
-	}
-	for _, node := range []struct{ name, redis, prefix, policy string }{
+	nodes := []struct{ name, redis, prefix, policy string }{
 		{embedded, "", "", ""},
 		{exactTCP, b.redis.url, "tcp:", ""},
 		{exactUDS, b.redis.unixURL, "unix:", ""},
 		{leased, b.redis.url, "leased:", `"consistency": "leased",`},
-	} {
+	}
+	if b.onlyWays() {
+		nodes = nodes[:1]
+	} else if err := build(ctx, []string{"GOBIN=" + b.folder, "CGO_ENABLED=0"}, "install", envoyPackage); err != nil {
+		return fmt.Errorf("envoyproxy/ratelimit comes from the Go module proxy, which must be reachable: %w", err)
+	}
+	for _, node := range nodes {
 		s, err := b.startHeadgate(ctx, headgate, node.name, node.redis, node.prefix, node.policy)
 		if errors.Is(err, errNotBuilt) {
 			progress("%s: %v", node.name, err)
@@ -105,7 +110,7 @@ func (b *bench) services(ctx context.Context) error {
 		}
 		b.results.services = append(b.results.services, s)
 	}
-	if err := b.startOwn(ctx); err != nil {
+	if err := b.startOwn(ctx); err != nil || b.onlyWays() {
 		return err
 	}
 	s, err := b.startEnvoy()
@@ -115,6 +120,9 @@ func (b *bench) services(ctx context.Context) error {
 	b.results.services = append(b.results.services, s)
 	return nil
 }
+
+// onlyWays reports whether the run needs no other services than the embedded Headgate and the no-op.
+func (b *bench) onlyWays() bool { return len(b.groups) == 1 && b.has(groupWays) }
 
 func (b *bench) service(name string) *service {
 	for _, s := range b.results.services {
@@ -139,13 +147,14 @@ func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, pref
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(1)
+	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	s := &service{name: name, grpc: fmt.Sprintf("127.0.0.1:%d", ports[0])}
+	s := &service{name: name, grpc: fmt.Sprintf("127.0.0.1:%d", ports[0]), resp: fmt.Sprintf("127.0.0.1:%d", ports[1])}
 	env := []string{
-		"HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_ENVOY_ADDR=" + s.grpc, "HEADGATE_LOG_LEVEL=error", "HEADGATE_METRICS_PUBLIC=true",
+		"HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_ENVOY_ADDR=" + s.grpc, "HEADGATE_RESP_ADDR=" + s.resp,
+		"HEADGATE_TRUSTED_PROXIES=127.0.0.1/32", "HEADGATE_LOG_LEVEL=error", "HEADGATE_METRICS_PUBLIC=true",
 		"HEADGATE_DATABASE_URL=sqlite://" + database + "/headgate.db",
 	}
 	if redisURL != "" {
@@ -164,33 +173,33 @@ func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, pref
 		return nil, err
 	}
 	s.operator = operator
-	key, err := s.prepare(ctx, operator, policy)
+	key, err := s.prepare(ctx, "bench", fmt.Sprintf(
+		`{"slug": "per-user", "count_by": ["user"], %s "limits": [{"algorithm": "token_bucket", "quota": %d, "window": "1h"}]}`, policy, quota))
 	s.useHeadgateAPI(key)
 	return s, err
 }
 
-// prepare publishes a plan whose limit denies no check of the benchmark. It creates a tenant
-// with this plan and returns an API key of the tenant. policy contains further JSON members of
-// the plan's policy.
-func (s *service) prepare(ctx context.Context, operator, policy string) (key string, err error) {
-	plan := fmt.Sprintf(`{"slug": "bench", "draft": {"name": "bench", "policies": [{"slug": "per-user", "count_by": ["user"], %s
-		"limits": [{"algorithm": "token_bucket", "quota": %d, "window": "1h"}]}]}}`, policy, quota)
-	status, etag, answer, err := s.call(ctx, operator, "/v1/plans", plan, "")
-	if err == nil && status >= 400 && policy != "" && strings.Contains(answer, "consistency") {
+// prepare publishes a plan with a policy whose limit denies no check of the benchmark. It creates
+// a tenant with this plan and returns an API key of the tenant. Plan and tenant have the same slug.
+func (s *service) prepare(ctx context.Context, slug, policy string) (key string, err error) {
+	plan := fmt.Sprintf(`{"slug": %q, "draft": {"name": "bench", "policies": [%s]}}`, slug, policy)
+	status, etag, answer, err := s.call(ctx, s.operator, "/v1/plans", plan, "")
+	if err == nil && status >= 400 && strings.Contains(answer, "consistency") {
 		return "", fmt.Errorf("%w: %s", errNotBuilt, answer)
 	}
 	if err = wants(status, answer, err); err != nil {
 		return "", err
 	}
-	status, _, answer, err = s.call(ctx, operator, "/v1/plans/bench/publish", "", etag)
+	status, _, answer, err = s.call(ctx, s.operator, "/v1/plans/"+slug+"/publish", "", etag)
 	if err = wants(status, answer, err); err != nil {
 		return "", err
 	}
-	status, _, answer, err = s.call(ctx, operator, "/v1/tenants", `{"slug": "bench", "tenant": {"name": "bench", "plan": "bench"}}`, "")
+	tenant := fmt.Sprintf(`{"slug": %q, "tenant": {"name": "bench", "plan": %q}}`, slug, slug)
+	status, _, answer, err = s.call(ctx, s.operator, "/v1/tenants", tenant, "")
 	if err = wants(status, answer, err); err != nil {
 		return "", err
 	}
-	status, _, answer, err = s.call(ctx, operator, "/v1/tenants/bench/keys", `{"name": "bench", "scopes": ["check"]}`, "")
+	status, _, answer, err = s.call(ctx, s.operator, "/v1/tenants/"+slug+"/keys", `{"name": "bench", "scopes": ["check"]}`, "")
 	if err = wants(status, answer, err); err != nil {
 		return "", err
 	}
@@ -252,6 +261,9 @@ func (b *bench) startOwn(ctx context.Context) error {
 		return err
 	}
 	for _, own := range []struct{ name, redis string }{{noop, ""}, {direct, b.redis.url}} {
+		if own.name == direct && b.onlyWays() {
+			continue
+		}
 		c, err := b.start(own.name, []string{"GOGC=" + b.results.gogc}, program, "serve", "-answers", b.folder, "-redis", own.redis)
 		if err != nil {
 			return err
