@@ -14,7 +14,8 @@ import (
 func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
 	out := RecentRefusal{
 		DecisionId: r.ID, At: Instant{r.At}, Tenant: r.TenantSlug, Plan: r.Plan, PlanVersion: r.PlanVersion, Route: r.Route,
-		Allowed: r.Allowed, Reason: RefusedReason(r.Reason), Policy: r.Policy, Limit: r.Limit, RetryAfterMs: showRetry(r.RetryAfterMS), Degraded: r.Degraded,
+		Allowed: r.Allowed, Reason: RefusedReason(r.Reason), Policy: r.Policy, Limit: r.Limit,
+		RetryAfterMs: showRetry(r.RetryAfterMS), Degraded: r.Degraded,
 		Method: r.Method, Path: r.Path, Attributes: make(map[string]string, len(r.Attributes)), Redacted: r.Redacted,
 		Cost: r.Cost, Node: r.Node, ListEntry: r.ListEntry, Block: r.Block,
 	}
