@@ -19,7 +19,8 @@ import (
 const homes = 64
 
 const tenantColumns = `t.id, t.slug, t.number, t.home, t.name, t.status, p.slug, t.time_zone, t.billing_anchor_day,
-	t.no_policy, t.redact_values, t.max_keys, t.sample_allowed, t.route_optional, t.plan_id, t.plan_revision, t.revision, t.created_at, t.updated_at`
+	t.no_policy, t.redact_values, t.max_keys, t.sample_allowed, t.route_optional, t.plan_id, t.plan_revision, t.revision,
+	t.created_at, t.updated_at`
 
 const tenantTables = `tenants t LEFT JOIN plans p ON p.id = t.plan_id`
 

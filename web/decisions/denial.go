@@ -57,8 +57,9 @@ func (w *pages) denialPage(c echo.Context, r *metrics.Refusal) views.DenialPage 
 	words, status := outcomeWords(r)
 	d := views.DenialPage{
 		Notice: web.Notice(c),
-		ID:     uuid.UUID(r.ID).String(), Reason: words, Status: status, Sentence: "Denied with " + status + ": " + requests.DenialSentence(r) + ".",
-		Time: views.NewMoment(r.At, w.Now()), Attributes: w.keyFirst(r), Redacted: r.Redacted, Curl: sameCheck(w.Origin(c), r),
+		ID:     uuid.UUID(r.ID).String(), Reason: words, Status: status,
+		Sentence: "Denied with " + status + ": " + requests.DenialSentence(r) + ".",
+		Time:     views.NewMoment(r.At, w.Now()), Attributes: w.keyFirst(r), Redacted: r.Redacted, Curl: sameCheck(w.Origin(c), r),
 		NoPolicies: "The decision was made before any policy.",
 	}
 	if r.Allowed {
@@ -157,7 +158,8 @@ func allowedSentence(r *metrics.Refusal) string {
 	for i := range r.Limits {
 		if l := &r.Limits[i]; l.Policy == r.Policy && l.Limit == r.Limit {
 			limit := requests.LimitOf(l)
-			text = views.Count(l.Remaining).Exact + " of " + views.Count(limit.Capacity()).Exact + " left in policy " + l.Policy + " after it"
+			text = views.Count(l.Remaining).Exact + " of " + views.Count(limit.Capacity()).Exact + " left in policy " +
+				l.Policy + " after it"
 		}
 	}
 	if r.Degraded {
@@ -184,7 +186,8 @@ func limitState(l *metrics.RefusalLimit) views.DenialLimit {
 	case !l.Allowed && l.RetryAfterMS == enforcement.Never:
 		out.Tone, out.Then = "bad", "Waiting does not help."
 	case !l.Allowed:
-		out.Tone, out.Then = "bad", "Passes after "+requests.Millis(l.RetryAfterMS).Text+". Resets after "+requests.Millis(l.ResetAfterMS).Text+"."
+		out.Tone, out.Then = "bad", "Passes after "+requests.Millis(l.RetryAfterMS).Text+
+			". Resets after "+requests.Millis(l.ResetAfterMS).Text+"."
 	case l.ResetAfterMS > 0:
 		out.Then = "Resets after " + requests.Millis(l.ResetAfterMS).Text + "."
 	}

@@ -49,7 +49,9 @@ func groupName(q url.Values) string {
 
 // groupLinks returns the links that select a grouping.
 func (v *denialsView) groupLinks() []views.RangeLink {
-	list := []views.RangeLink{{Text: "none", Label: "Single " + outcomes[v.of].things, URL: v.address(web.With(v.also, "group", "")), Current: v.group == ""}}
+	list := []views.RangeLink{{
+		Text: "none", Label: "Single " + outcomes[v.of].things, URL: v.address(web.With(v.also, "group", "")), Current: v.group == "",
+	}}
 	for _, g := range groupings {
 		list = append(list, views.RangeLink{
 			Text: g.name, Label: "Group by " + g.name, URL: v.address(web.With(v.also, "group", g.name)), Current: v.group == g.name,

@@ -124,7 +124,8 @@ func (w *pages) settingsView(c echo.Context) (views.TenantSettings, error) {
 		Created: views.NewMoment(t.CreatedAt, now), Updated: views.NewMoment(t.UpdatedAt, now), Revision: strconv.FormatInt(t.Revision, 10),
 		Name: views.TextInput("name", "Name", t.Name, ""), NoPolicy: noPolicyChoice(t.NoPolicy), Route: routeChoice(t.RouteOptional),
 		Redact:  redactChoice(t.RedactValues),
-		MaxKeys: maxKeysInput(t.MaxKeys), Sample: sampleInput(t.SampleAllowed), Zone: zoneInput(t.TimeZone), BillingDay: billingDayInput(t.BillingAnchorDay),
+		MaxKeys: maxKeysInput(t.MaxKeys), Sample: sampleInput(t.SampleAllowed),
+		Zone: zoneInput(t.TimeZone), BillingDay: billingDayInput(t.BillingAnchorDay),
 		Plan: t.Plan, PlanURL: web.PlanURL(t.Plan), PlanForm: plan, Suspended: t.Status == tenants.Suspended,
 		Confirm: views.TextInput("confirm", "Type the slug "+t.Slug+" to confirm", "", ""),
 	}, err

@@ -227,7 +227,8 @@ func (d *drawing) retryAfter() *views.Bars {
 		})
 	}
 	if h.Count > 0 {
-		b.Summary = fmt.Sprintf("50%% of the denials had a retry time of up to %s, 95%% of up to %s.", requests.Millis(h.P50).Text, requests.Millis(h.P95).Text)
+		b.Summary = fmt.Sprintf("50%% of the denials had a retry time of up to %s, 95%% of up to %s.",
+			requests.Millis(h.P50).Text, requests.Millis(h.P95).Text)
 	}
 	if h.Never > 0 {
 		if b.Summary != "" {

@@ -483,7 +483,8 @@ func testAllowedRequests(s *suite) {
 	ask("denied", metrics.RefusalFilter{Outcome: metrics.OutcomeDenied}, func(r *metrics.Refusal) bool { return !r.Allowed })
 	ask("allowed", metrics.RefusalFilter{Outcome: metrics.OutcomeAllowed}, func(r *metrics.Refusal) bool { return r.Allowed })
 	ask("any", metrics.RefusalFilter{Outcome: metrics.OutcomeAny}, func(*metrics.Refusal) bool { return true })
-	ask("any of a tenant", metrics.RefusalFilter{Outcome: metrics.OutcomeAny, Tenant: 2}, func(r *metrics.Refusal) bool { return r.Tenant == 2 })
+	ask("any of a tenant", metrics.RefusalFilter{Outcome: metrics.OutcomeAny, Tenant: 2},
+		func(r *metrics.Refusal) bool { return r.Tenant == 2 })
 	ask("allowed and degraded", metrics.RefusalFilter{Outcome: metrics.OutcomeAllowed, Degraded: true},
 		func(r *metrics.Refusal) bool { return r.Allowed && r.Degraded })
 	ask("allowed to which a policy applied", metrics.RefusalFilter{Outcome: metrics.OutcomeAllowed, Policy: "other"},
