@@ -81,8 +81,8 @@ const (
 	shortLease = 15   // bytes
 )
 
-// LeaseText returns a text for which LeaseID returns the ID: that of the caller, or, if that
-// was longer than shortLease, one in the form of a UUID.
+// LeaseText returns the ID of a lease as text: the text that the caller wrote, or, if that was
+// longer than shortLease, a text in the form of a UUID. LeaseID returns the same ID for both.
 func LeaseText(id [16]byte) string {
 	n := int(id[markedByte]) - shortMark
 	if n < 1 {
@@ -143,15 +143,15 @@ func (e *Engine) Release(ctx context.Context, s *Subject, c *Check) (units int64
 	return units, err
 }
 
-// ReleaseHolder is Release for the concurrency limits of one policy and one partition. text
-// is the ID of the lease.
+// ReleaseHolder is like Release, for the concurrency limits of one key of one policy. text is
+// the ID of the lease.
 func (e *Engine) ReleaseHolder(ctx context.Context, s *Subject, r *Rule, partition [16]byte, text string) (units int64, err error) {
 	units, err = e.endLease(ctx, s, Lease{ID: LeaseID(text)}, r.releases(s, partition))
 	e.leases.ended(&e.leases.revoked, units)
 	return units, err
 }
 
-// endLease ends a lease on the counters of charges.
+// endLease ends a lease in the counters of charges. units is the number of places that it held.
 func (e *Engine) endLease(ctx context.Context, s *Subject, lease Lease, charges []Charge) (units int64, err error) {
 	if len(charges) == 0 {
 		return 0, nil
@@ -183,7 +183,7 @@ func (e *Engine) endLease(ctx context.Context, s *Subject, lease Lease, charges 
 	return 0, err
 }
 
-// LeaseCounts has what a node did with leases of concurrency limits since its start.
+// LeaseCounts counts what a node did with leases of concurrency limits since its start.
 type LeaseCounts struct {
 	Held     int64 // checks that hold places, including renewals and reservations
 	Released int64 // leases that their holders released, not those that ended by themselves
@@ -193,21 +193,21 @@ type LeaseCounts struct {
 // leaseCounters has the counters of LeaseCounts.
 type leaseCounters struct{ holds, released, revoked atomic.Int64 }
 
-// held counts a decision that holds places.
+// held adds 1 to holds if a decision holds places.
 func (c *leaseCounters) held(d *Decision) {
 	if d.Lease != "" {
 		c.holds.Add(1)
 	}
 }
 
-// ended counts a lease in a counter, if it held places.
+// ended adds 1 to counter if a released or revoked lease held places.
 func (*leaseCounters) ended(counter *atomic.Int64, units int64) {
 	if units > 0 {
 		counter.Add(1)
 	}
 }
 
-// LeaseCounts returns what the node counted.
+// LeaseCounts returns the counts since the start of the node.
 func (e *Engine) LeaseCounts() LeaseCounts {
 	return LeaseCounts{Held: e.leases.holds.Load(), Released: e.leases.released.Load(), Revoked: e.leases.revoked.Load()}
 }

@@ -3,8 +3,8 @@ package enforcement
 import "context"
 
 // An outageLease is a lease that a failure mode granted while the shared limiter was
-// unavailable. Unlike other costs, it is charged under its ID, so that its holder can renew and
-// release it.
+// unavailable. When the shared limiter is available again, the lease is charged there under the
+// same ID. Then its holder can renew and release it.
 type outageLease struct {
 	home    string
 	maxKeys int64
@@ -12,13 +12,14 @@ type outageLease struct {
 	until   int64 // by the clock of this node
 }
 
-// A leaseKey identifies a lease on a counter.
+// A leaseKey identifies a lease in the journal: by its counter and its ID.
 type leaseKey struct {
 	key Key
 	id  [16]byte
 }
 
-// admitLease adds an admitted lease, or replaces it if it was renewed.
+// admitLease adds a granted lease to the journal. If the lease was renewed, admitLease replaces
+// it.
 func (j *outageJournal) admitLease(s *Subject, c *Charge, l *Lease) {
 	ttl := l.TTL
 	if ttl == 0 {
@@ -44,8 +45,8 @@ func (j *outageJournal) forgetLease(charges []Charge, id [16]byte) {
 	}
 }
 
-// takeLeases removes up to outageCall leases, and all that it finds before them that have ended.
-// It returns the requests that charge them.
+// takeLeases removes up to outageCall leases from the journal and returns the requests that
+// charge them. It also removes the leases that it finds and that have ended.
 func (j *outageJournal) takeLeases(id func() [16]byte) (keys []leaseKey, leases []outageLease, requests []Request) {
 	now := j.now()
 	j.mu.Lock()
@@ -68,7 +69,8 @@ func (j *outageJournal) takeLeases(id func() [16]byte) (keys []leaseKey, leases 
 	return keys, leases, requests
 }
 
-// restoreLease puts a lease back that was not charged, unless it was renewed meanwhile.
+// restoreLease puts a lease that could not be charged back into the journal. If the lease was
+// renewed meanwhile, the journal keeps the renewed one.
 func (j *outageJournal) restoreLease(key leaseKey, l outageLease) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -77,7 +79,8 @@ func (j *outageJournal) restoreLease(key leaseKey, l outageLease) {
 	}
 }
 
-// chargeOutageLeases is chargeOutageJournal for leases.
+// chargeOutageLeases charges the leases of the journal in the shared limiter. It is like
+// chargeOutageJournal.
 func (e *Engine) chargeOutageLeases() bool {
 	j := e.outage
 	for {

@@ -100,7 +100,7 @@ func (c *client) released(ctx context.Context, path string, body object) error {
 	return c.output.rows(c.terminal, a.body, "", releasedColumns...)
 }
 
-// A lease has the flags for the lease of a check.
+// A lease has the flags of the check command that set the lease.
 type lease struct {
 	Lease    string        `setting:"false" placeholder:"ID" help:"The lease that holds places of concurrency limits. Default: the id of the decision."`
 	LeaseTTL time.Duration `setting:"false" placeholder:"30s" help:"The time to live of the lease. Default: the window of each concurrency limit."`
