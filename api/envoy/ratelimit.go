@@ -39,8 +39,8 @@ const (
 	remoteKey = "remote_address"
 )
 
-// The method and the path of a descriptor that has none. The path ends with the name of the
-// domain.
+// The method and the path of the check for a descriptor that has no method or no path. The name
+// of the domain is appended to defaultPath.
 const (
 	defaultMethod = "RATELIMIT"
 	defaultPath   = "/ratelimit/"

@@ -8,12 +8,15 @@
 // the shards. All groups of a request are therefore one atomic step, and no lock is
 // shared by all requests. Take does not wait for a store, and no deadline fails it.
 //
-//	limiter.go         Take: lock, settle, decide, write
-//	counter_writes.go  charges, refunds and resets of one counter
-//	counter_table.go   a shard: its lock, and cells without pointers, found by a seeded hash
-//	log_entries.go     the entries of sliding logs, which are not in the cells
-//	sweep_unused.go    Run: deletes counters that are as if unused
-//	shared_states.go   the last known states of shared counters: enforcement.ShareMemory
+//	limiter.go              Take: locks the shards, decides, and stores the changed counters
+//	counter_writes.go       charges, refunds and resets of one counter
+//	counter_table.go        a shard: its lock, and cells without pointers, found by a seeded hash
+//	log_entries.go          the entries of sliding logs, which are not in the cells
+//	reservations.go         reservations
+//	idempotency_records.go  records of idempotent checks
+//	sweep_unused.go         Run: deletes counters that are as if unused
+//	last_shared_states.go   the last known states of shared counters: enforcement.ShareMemory
+//	restore_durable.go      sets durable counters to the states in the database
 //
 // Memory is bounded by Config.MaxCells, and for each tenant by TenantCells. A
 // counter is deleted only when it is as if unused: its window has ended, its log is
