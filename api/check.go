@@ -182,7 +182,8 @@ func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
 	return malformedAt(pointer, message)
 }
 
-// tenantRequired is the fault of a check that names no tenant, and whose key belongs to none.
+// tenantRequired is the error message for a check that names no tenant, if its API key does not
+// belong to a tenant.
 const tenantRequired = "is required with an operator key: name the tenant, or use an API key of the tenant"
 
 const routeRequired = "is required, unless require_route of the tenant is false"

@@ -85,7 +85,8 @@ func (a *API) GetExplanation(ctx context.Context, r GetExplanationRequestObject)
 
 var errOutcome = malformedAt("outcome", "must be denied, allowed or any")
 
-// onlyTrue returns the value of a parameter that only filters if it is true.
+// onlyTrue returns "true" or "": the value of a query parameter that filters only if it is
+// true.
 func onlyTrue(b bool) string {
 	if b {
 		return "true"

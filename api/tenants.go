@@ -59,7 +59,8 @@ func tenantDocument(d TenantDocument) tenants.Document {
 	}
 }
 
-// sampleOf converts sample_allowed. A value that no tenant may have stays one.
+// sampleOf converts the number sample_allowed from the API. If the number is out of range, it
+// returns the largest uint32, which the service rejects.
 func sampleOf(n int64) uint32 {
 	if n < 0 || n > math.MaxUint32 {
 		return math.MaxUint32

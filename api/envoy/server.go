@@ -66,7 +66,7 @@ type Server struct {
 	grpc   *grpc.Server
 	health *health.Server
 	ending chan struct{} // closed by Shutdown
-	within time.Duration // messageTimeout; a test has a shorter one
+	within time.Duration // messageTimeout, or a shorter time in tests
 	end    sync.Once
 }
 
@@ -154,13 +154,13 @@ func (s *Server) recovered(ctx context.Context, request any, info *grpc.UnarySer
 	return next(ctx, request)
 }
 
-// bound limits the time of a call that is no stream. gRPC calls it when the headers of a call have arrived, before
-// the message, so a client cannot keep calls open with messages that never end.
+// bound limits the time of a call that is no stream to s.within. grpc-go calls it when the headers of a call have
+// arrived, before the message. So a client cannot keep a call open by sending only a part of its message.
 func (s *Server) bound(ctx context.Context, info *tap.Info) (context.Context, error) {
 	switch info.FullMethodName {
 	case ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, authv3.Authorization_Check_FullMethodName:
 		ctx, cancel := context.WithTimeout(ctx, s.within)
-		context.AfterFunc(ctx, cancel) // ctx ends with the call at the latest
+		context.AfterFunc(ctx, cancel) // ctx ends when the call ends
 		return ctx, nil
 	}
 	return ctx, nil

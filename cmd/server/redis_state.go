@@ -31,8 +31,8 @@ func (n *node) redisState() func() metrics.RedisState {
 // number of counters.
 const mostKeysShown = 20
 
-// keys returns the tenants that are closest to their maximum number of counters in Redis, at most as many as
-// most says. Each element has the number of counters and the maximum.
+// keys returns at most most tenants: those whose number of counters in Redis is closest to
+// their maximum. Each element has the number of counters and the maximum.
 func (n *node) keys(most int) (list []metrics.TenantKeys) {
 	if n.watcher == nil { // the node runs from the snapshot on disk
 		return nil

@@ -14,13 +14,14 @@ import (
 	"github.com/headgate/headgate/internal/snapshot"
 )
 
-// A revocationSource is a snapshot.Source that also notes which keys the changes revoke.
+// A revocationSource is a snapshot.Source. It also records in list which API keys were revoked
+// by the changes that it returns.
 type revocationSource struct {
 	snapshot.Source
 	list *revokedKeys
 }
 
-// Changes returns the changes of the Source and notes the keys that they revoke.
+// Changes returns the changes of the Source, and records the API keys that they revoke.
 func (r revocationSource) Changes(ctx context.Context, since int64) (snapshot.Changes, error) {
 	changes, err := r.Source.Changes(ctx, since)
 	if err == nil {
@@ -29,9 +30,9 @@ func (r revocationSource) Changes(ctx context.Context, since int64) (snapshot.Ch
 	return changes, err
 }
 
-// revokedKeys copies the revocations of API keys from the database to Redis, so that a node that
-// cannot read the database learns of them: one that started from its snapshot on disk, and one whose
-// snapshot is stale.
+// revokedKeys copies the IDs of revoked API keys from the database to Redis. A node that cannot
+// read the database reads them there and rejects these keys. Such a node has started from its
+// snapshot on disk, or its snapshot is not up to date.
 type revokedKeys struct {
 	limiter *redis.Limiter
 	log     *slog.Logger
@@ -50,7 +51,7 @@ func newRevokedKeys(limiter *redis.Limiter, log *slog.Logger) *revokedKeys {
 	}
 }
 
-// note records the keys that changes revoke.
+// note records the API keys that changes revoke.
 func (r *revokedKeys) note(changes *snapshot.Changes, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +77,7 @@ func (r *revokedKeys) note(changes *snapshot.Changes, now time.Time) {
 	if len(r.fresh) > 0 {
 		select {
 		case r.changed <- struct{}{}:
-		default: // publish has a token
+		default: // publish already has a signal
 		}
 	}
 }
@@ -105,11 +106,12 @@ const (
 	revokedAll = time.Hour
 )
 
-// publish writes revocations to Redis until ctx ends: at once after an edit, and all of them after
-// the start, after Redis has lost data, and each hour. If Redis refuses them, publish tries again.
+// publish writes revocations to Redis until ctx ends. It writes a new revocation immediately.
+// It writes all revocations after the start of the node, after Redis has lost data, and once an
+// hour. If a write fails, publish tries again.
 func (r *revokedKeys) publish(ctx context.Context) error {
 	all, failed := true, false
-	var epoch string // of the data in Redis to which all revocations were written
+	var epoch string // identifies the data of Redis that contains all revocations
 	var due time.Time
 	for ctx.Err() == nil {
 		now := r.limiter.Status().Epoch
@@ -131,7 +133,7 @@ func (r *revokedKeys) publish(ctx context.Context) error {
 	return nil
 }
 
-// wait waits until there is a fresh revocation, or for revokedEvery.
+// wait waits until there is a new revocation, but at most about revokedEvery.
 func (r *revokedKeys) wait(ctx context.Context) {
 	pause := time.NewTimer(retry.Jitter(revokedEvery))
 	defer pause.Stop()
@@ -166,18 +168,18 @@ func logRevoked(log *slog.Logger, revoked int) {
 	log.Warn("the database is away; keys that other nodes report as revoked are rejected", "keys", revoked)
 }
 
-// A savedWorld is the snapshot on disk that a node serves without a database. It ends keys that the
-// list in Redis reports as revoked.
-type savedWorld struct {
+// A savedSnapshot is the snapshot on disk with which a node decides while the database is
+// unavailable. In it, the API keys in the list of revoked keys in Redis are invalid.
+type savedSnapshot struct {
 	limiter *redis.Limiter // nil without Redis
 	saved   time.Time
 	log     *slog.Logger
 	current atomic.Pointer[snapshot.Snapshot]
-	known   atomic.Bool // Redis has a list that is complete since the file was saved
+	known   atomic.Bool // Redis has all revocations since the file was saved
 }
 
-// refresh reads the list in Redis once.
-func (w *savedWorld) refresh(ctx context.Context) {
+// refresh reads the list of revoked keys from Redis once.
+func (w *savedSnapshot) refresh(ctx context.Context) {
 	if w.limiter == nil {
 		return
 	}
@@ -196,7 +198,7 @@ func (w *savedWorld) refresh(ctx context.Context) {
 }
 
 // run calls refresh until ctx ends.
-func (w *savedWorld) run(ctx context.Context) error {
+func (w *savedSnapshot) run(ctx context.Context) error {
 	if w.limiter == nil {
 		return nil
 	}
@@ -206,8 +208,9 @@ func (w *savedWorld) run(ctx context.Context) error {
 	return nil
 }
 
-// warning says what is known about keys that were revoked after the file was saved.
-func (w *savedWorld) warning() string {
+// warning returns a sentence for the operator: whether keys that were revoked after the file
+// was saved are rejected.
+func (w *savedSnapshot) warning() string {
 	if w.known.Load() {
 		return "keys that were revoked since then are rejected, as other nodes report them in Redis"
 	}

@@ -92,7 +92,7 @@ func (n *node) standBy(work, standing context.Context, tasks *errgroup.Group, s 
 		log.Error("the snapshot on disk cannot be used", "setting", settingName("snapshot-file"), "error", report.Held)
 		return
 	}
-	world := &savedWorld{limiter: n.shared, saved: saved.At, log: log}
+	world := &savedSnapshot{limiter: n.shared, saved: saved.At, log: log}
 	world.current.Store(first)
 	world.refresh(standing) // before the first check
 	tasks.Go(func() error { return world.run(standing) })

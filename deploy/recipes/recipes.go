@@ -15,20 +15,21 @@ import (
 type Recipe struct {
 	Name   string
 	File   string   // in deploy/
-	Beside []string // files that the recipe names, in its folder
+	Beside []string // names of further files in the same folder that the recipe needs
 	// Edits are pairs of texts that Write replaces in these files, besides the addresses and the key.
 	Edits []string
 	// Command returns the command that runs the recipe in the foreground, as one process. file is the path of the
 	// recipe.
 	Command func(file string) []string
 	GRPC    bool // it calls the gRPC services of Envoy
-	// Check matches the text that makes the gateway ask Headgate. What its group "stays" matches is not part of it.
+	// Check matches the part of the recipe with which the gateway sends checks to Headgate. The text that its group
+	// "stays" matches does not belong to this part.
 	Check *regexp.Regexp
 	// Loads is set if the gateway listens before it has loaded its routes. Until then, it answers 404.
 	Loads bool
 }
 
-// Addresses are what Write puts into a recipe.
+// Addresses has the addresses and the API key that Write puts into a recipe.
 type Addresses struct {
 	Headgate string // of the gRPC services if the recipe calls these
 	Upstream string
@@ -37,12 +38,13 @@ type Addresses struct {
 	Key      string // an API key
 }
 
-// filterOf matches a filter in the recipes of Envoy. The last filter, which follows it, stays.
+// filterOf returns the field Check for a recipe of Envoy: it matches one HTTP filter. Its group "stays" matches the
+// start of the last filter, which is not removed.
 func filterOf(name string) *regexp.Regexp {
 	return regexp.MustCompile(`(?s)- name: envoy\.filters\.http\.` + name + `\n.*(?P<stays>- name: envoy\.filters\.http\.router)`)
 }
 
-// All contains the recipes.
+// All has all recipes.
 var All = []Recipe{
 	{
 		Name: "nginx", File: "nginx/forward-auth.conf",
@@ -106,7 +108,7 @@ func envoy(file string) []string {
 	return []string{"envoy", "-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "error"}
 }
 
-// Named returns the recipe with a name of All. It panics if there is none.
+// Named returns the recipe in All with this name. It panics if there is none.
 func Named(name string) Recipe {
 	for _, r := range All {
 		if r.Name == name {
@@ -172,7 +174,7 @@ func (t texts) contain(text string) bool {
 	return false
 }
 
-// replace replaces pairs of texts. It returns an error if no file has one of the old texts.
+// replace replaces texts. pairs has old and new texts in turn. It returns an error if no file contains an old text.
 func (t texts) replace(pairs []string) (err error) {
 	for i := 0; i < len(pairs); i += 2 {
 		if !t.contain(pairs[i]) {

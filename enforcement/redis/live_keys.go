@@ -380,9 +380,9 @@ type TenantKeys struct {
 	Full        bool // new keys share overflow counters
 }
 
-// Tenants returns the tenants that are closest to their maximum number of live keys, at most
-// as many as most says. It includes only tenants whose keys this node has reported to Redis, and tenants
-// for which an overflow counter decided a request of this node.
+// Tenants returns at most most tenants: those whose number of live keys is closest to their
+// maximum. It includes only tenants whose keys this node has reported to Redis, and tenants for
+// which an overflow counter decided a request of this node.
 func (l *Limiter) Tenants(most int) []TenantKeys {
 	list := l.live.known(time.Now())
 	slices.SortFunc(list, func(a, b TenantKeys) int {
@@ -391,7 +391,7 @@ func (l *Limiter) Tenants(most int) []TenantKeys {
 	return list[:min(len(list), most)]
 }
 
-// known returns the tenants that Tenants can return, in no order.
+// known returns all tenants that Tenants can return, in no particular order.
 func (v *live) known(now time.Time) (list []TenantKeys) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

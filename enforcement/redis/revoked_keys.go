@@ -22,25 +22,26 @@ const (
 
 var revokedScript = newBody(scriptText("revoked.lua"))
 
-// errNoList is the error of AddRevoked if it passed some ends only, and Redis has no list to which
-// it can add them.
+// errNoList is the error of AddRevoked if Redis has no list of revoked keys, and all is false.
 var errNoList = errors.New("redis: there is no list of revoked keys")
 
-// Revoked has the ends of revoked API keys that all nodes share in Redis.
+// Revoked is the list of revoked API keys in Redis, which all nodes share.
 type Revoked struct {
 	// Ends has the time at which each key ends, by the ID of the key.
 	Ends map[string]time.Time
-	// Since is the time from which on the list is complete. It is zero if Redis has no list.
+	// Since is the start of the time for which the list is complete. It is zero if Redis has no
+	// list.
 	Since time.Time
 }
 
 // revokedKey returns the name of the list. No counter has a name without a hash tag.
 func (l *Limiter) revokedKey() string { return l.config.Prefix + "revoked" }
 
-// AddRevoked adds ends of API keys, by key ID, to the list in Redis. all says that these are all
-// keys that were revoked in the last RevokedKept. If all is false and Redis has no list, for example because it
-// lost its data, AddRevoked returns an error; the caller then passes all ends. It uses
-// the connection of the probes.
+// AddRevoked adds revoked API keys to the list in Redis. ends has the time at which each key
+// ends, by the ID of the key. all is true if ends has all keys that were revoked in the last
+// RevokedKept. If all is false and Redis has no list, for example because it lost its data, the
+// error is errNoList. The caller must then pass all keys. AddRevoked uses the connection of the
+// probes.
 func (l *Limiter) AddRevoked(ctx context.Context, ends map[string]time.Time, all bool) error {
 	whole := 0
 	if all {

@@ -100,8 +100,8 @@ func keep(own *atomic.Uint64, at uint64) {
 	}
 }
 
-// inSample reports whether an allowed decision is one in n. It looks only at random bits of the
-// ID, so that a decision outside the sample costs no more than a division.
+// inSample reports whether an allowed decision is recorded, which is one in n on average. It
+// uses only random bits of the decision ID, so that it takes little time.
 func inSample(d *enforcement.Decision, n uint32) bool {
 	return binary.BigEndian.Uint32(d.ID[12:])%n == 0
 }

@@ -77,11 +77,12 @@ func New(cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// maxAnswer is the largest answer of a provider in bytes, after decompression.
+// maxAnswer is the maximum size of a response of the provider in bytes, after decompression.
 const maxAnswer = 1 << 20
 
-// boundedAnswers is a transport whose answers end with an error after maxAnswer. The OpenID library reads
-// answers as a whole, so an endless one would fill the memory.
+// boundedAnswers is a transport that limits the size of responses to maxAnswer. Reading more
+// returns an error. Without the limit, an endless response would fill the memory, because the
+// OpenID library reads responses as a whole.
 type boundedAnswers struct{ http.RoundTripper }
 
 // RoundTrip sends the request and bounds the body of the answer.

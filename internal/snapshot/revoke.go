@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Revoke returns a snapshot of the same revision in which keys end at the given times, by key ID. A
-// key that ends earlier keeps its end, and IDs that the snapshot does not have are ignored. If no
-// key changes, Revoke returns s.
+// Revoke returns a snapshot of the same revision in which API keys end at the times in ends.
+// The key of ends is the ID of an API key. A key that already ends earlier keeps its end. IDs
+// that the snapshot does not have are ignored. revoked is the number of changed keys. If it is
+// 0, Revoke returns s.
 func (s *Snapshot) Revoke(ends map[string]time.Time) (next *Snapshot, revoked int) {
 	var b *builder
 	for id, at := range ends {

@@ -65,8 +65,8 @@ func (s *Store) prune(ctx context.Context, r metrics.Retention) (more bool, err 
 	return more || crowded, nil
 }
 
-// allowedOfTenant is the maximum number of kept allowed requests of one tenant, so that a tenant
-// with a high rate does not displace the others.
+// allowedOfTenant is the maximum number of allowed requests that are kept for one tenant.
+// Without this limit, a tenant with many requests could fill the table.
 const allowedOfTenant = 10_000
 
 // pruneAllowedOfTenants deletes the oldest kept allowed requests of tenants that have more than

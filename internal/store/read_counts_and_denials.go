@@ -276,13 +276,13 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 	return list, nil
 }
 
-// mayBeAllowed reports whether an outcome selects allowed requests.
+// mayBeAllowed reports whether the filter by outcome selects allowed requests.
 func mayBeAllowed(o metrics.Outcome) bool {
 	return o == metrics.OutcomeAllowed || o == metrics.OutcomeAny
 }
 
-// concerns reports whether the policy with this slug denied the request, or applied to the allowed
-// request. Every decision concerns "".
+// concerns reports whether a kept decision matches the filter by policy: the policy denied the
+// request, or applied to the allowed request. An empty filter matches every decision.
 func concerns(r *metrics.Refusal, policy string) bool {
 	if policy == "" || !r.Allowed {
 		return policy == "" || r.Policy == policy

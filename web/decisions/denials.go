@@ -60,7 +60,8 @@ var reasons = []struct {
 	{enforcement.ReasonLimiterUnavailable, views.ReasonWords{Text: "Limiter unavailable", Tone: "warn"}, "503"},
 }
 
-// An outcomeWord is a value of the filter by outcome. thing and things are its decisions in English.
+// An outcomeWord is one choice of the filter by outcome. thing and things are English words for
+// the decisions that it selects, such as denial and denials.
 type outcomeWord struct {
 	outcome       metrics.Outcome
 	label, title  string
@@ -204,7 +205,8 @@ func (w *pages) denialsTenant(c echo.Context, v *denialsView, slug string) error
 	return nil
 }
 
-// outcome sets which decisions the page has. Denials are the default, which is not in addresses.
+// outcome sets whether the page lists denials, allowed requests or both. Denials are the
+// default, for which the URL has no parameter.
 func (v *denialsView) outcome(name string) {
 	v.of = slices.IndexFunc(outcomes, func(o outcomeWord) bool { return string(o.outcome) == name })
 	if v.of < 0 {

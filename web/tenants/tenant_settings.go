@@ -57,7 +57,8 @@ func maxKeysInput(bound int64) views.Input {
 		"Above this number, new keys of a limit share one counter. Empty: HEADGATE_MAX_KEYS.")
 }
 
-// sampleInput has the rate of the sample of allowed requests; empty means that none is recorded.
+// sampleInput returns the form field for the sample of allowed requests: one in how many is
+// recorded. If the field is empty, none is recorded.
 func sampleInput(oneIn uint32) views.Input {
 	return views.OptionalInput("sample_allowed", "Record one in this many allowed requests", boundText(int64(oneIn)),
 		"Denials shows them beside the denied ones, with their attributes, for 24 hours. 100 records 1%. Empty: none.")
@@ -107,8 +108,8 @@ func boundOf(f url.Values, field string) int64 {
 	return n
 }
 
-// sampleOf reads the rate of the sample. Text that is not a number becomes one that no tenant may
-// have.
+// sampleOf reads the field of sampleInput from the form. For text that is not a number, it
+// returns a number that the service rejects.
 func sampleOf(f url.Values) uint32 {
 	if n := boundOf(f, "sample_allowed"); n >= 0 && n <= tenants.MaxSample {
 		return uint32(n)

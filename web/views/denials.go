@@ -158,7 +158,7 @@ func newDenials(n int, more bool) string {
 	return when(more, "More than ") + Count(int64(n)).Text + " new: show them"
 }
 
-// thingsColumn is the heading of the column of numbers of groups.
+// thingsColumn returns the heading of the column with the number of decisions of each group.
 func (l DenialList) thingsColumn() string { return strings.ToUpper(l.Things[:1]) + l.Things[1:] }
 
 // groupColumn is the heading of the column of groups.
