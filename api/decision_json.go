@@ -107,7 +107,8 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 		b = enforcement.Instant(d.NumbersUntil).AppendFormat(b, enforcement.InstantLayout)
 		b = append(b, '"')
 	}
-	b = append(b, `,"delay_ms":0,"degraded":`...)
+	b = strconv.AppendInt(append(b, `,"delay_ms":`...), d.Delay, 10)
+	b = append(b, `,"degraded":`...)
 	b = strconv.AppendBool(b, d.Degraded)
 	if d.Lease != "" {
 		b = appendString(append(b, `,"lease":{"id":`...), d.Lease)
@@ -162,6 +163,9 @@ func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	b = appendRetry(b, l.RetryAfter)
 	b = append(b, `,"allowed":`...)
 	b = strconv.AppendBool(b, l.Allowed)
+	if l.Limit.Algorithm == enforcement.LeakyBucket {
+		b = strconv.AppendInt(append(b, `,"delay_ms":`...), l.Delay, 10)
+	}
 	b = appendNearLimit(b, l.NearLimit())
 	b = append(b, `,"mode":"`...)
 	b = append(b, l.Rule.Mode...)

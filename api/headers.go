@@ -28,6 +28,10 @@ const (
 	NearLimit
 )
 
+// DelayHeader is the name of the header with Decision.Delay in milliseconds. An allowed decision has
+// it if the delay is above 0, whatever the formats are, for gateways that do not read the body.
+const DelayHeader = "X-RateLimit-Delay-Ms"
+
 // ParseHeaders parses the setting HEADGATE_HEADERS: off, or a list of formats with commas. ""
 // stands for draft-11.
 func ParseHeaders(text string) (Headers, error) {
@@ -179,7 +183,11 @@ func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id boo
 		b = strconv.AppendInt(b, after, 10)
 	}
 	retry := len(b)
-	policies := retry
+	if d.Delay > 0 {
+		b = strconv.AppendInt(b, d.Delay, 10)
+	}
+	delay := len(b)
+	policies := delay
 	if h&Draft11 != 0 {
 		b = AppendPolicies(b, d.Limits)
 		policies = len(b)
@@ -189,7 +197,7 @@ func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id boo
 	if h&NearLimit != 0 {
 		b = appendNearLimits(b, d.Limits)
 	}
-	text, values := string(b[body:]), make([]string, 0, 6)
+	text, values := string(b[body:]), make([]string, 0, 7)
 	set := func(name string, from, end int) {
 		if from < end {
 			values = append(values, text[from-body:end-body])
@@ -199,7 +207,8 @@ func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id boo
 	set(requestIDHeader, body, request)
 	set("Content-Length", request, length)
 	set("Retry-After", length, retry)
-	set("RateLimit-Policy", retry, policies)
+	set(DelayHeader, retry, delay)
+	set("RateLimit-Policy", delay, policies)
 	set("RateLimit", policies, states)
 	set("X-RateLimit-Near-Limit", states, len(b))
 	if h&(Draft06|XRateLimit) != 0 {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -232,6 +233,49 @@ func TestNearLimit(t *testing.T) {
 		members := fmt.Sprint(regexp.MustCompile(`"near_limit":\d+`).FindAllString(a.body, -1))
 		if got := a.header.Get("X-RateLimit-Near-Limit"); got != want.header || members != want.members {
 			t.Errorf("check %d: %q, %s in %s", i+1, got, members, a.body)
+		}
+	}
+}
+
+// The delay of a leaky bucket is in the body, and in a header whatever the formats are. The longest
+// one of the enforced limits counts.
+func TestDelay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.Headers = 0 })
+	queue := func(slug string, quota int64, mode enforcement.PolicyMode) plans.Policy {
+		l := enforcement.Limit{Algorithm: enforcement.LeakyBucket, Quota: quota, Window: 24 * time.Hour, Burst: 3}
+		return plans.Policy{Slug: slug, Mode: mode, Limits: []enforcement.Limit{l}}
+	}
+	w.publish(plans.Content{Name: "Pro", Policies: []plans.Policy{
+		queue("day", 1, enforcement.PolicyEnforce), queue("half", 2, enforcement.PolicyEnforce), queue("shadow", 1, enforcement.PolicyShadow),
+	}})
+	const hour = 3_600_000
+	for i, want := range []struct {
+		status int
+		delays []int64 // of the check and its limits, in whole hours
+	}{
+		{200, []int64{0, 0, 0, 0}}, {200, []int64{24, 24, 12, 24}}, {200, []int64{48, 48, 24, 48}}, {429, []int64{0, 0, 0, 0}},
+	} {
+		a := w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: `{"method":"GET","path":"/"}`})
+		var d struct {
+			Delay  int64 `json:"delay_ms"`
+			Limits []struct {
+				Delay *int64 `json:"delay_ms"`
+			}
+		}
+		if err := json.Unmarshal([]byte(a.body), &d); err != nil || len(d.Limits) != 3 || a.status != want.status {
+			t.Fatalf("check %d: %d, %v: %s", i+1, a.status, err, a.body)
+		}
+		got := []int64{(d.Delay + hour - 1) / hour}
+		for _, l := range d.Limits {
+			got = append(got, (*l.Delay+hour-1)/hour)
+		}
+		header := ""
+		if d.Delay > 0 {
+			header = strconv.FormatInt(d.Delay, 10)
+		}
+		if !slices.Equal(got, want.delays) || a.header.Get("X-RateLimit-Delay-Ms") != header {
+			t.Errorf("check %d: %v, header %q: %s", i+1, got, a.header.Get("X-RateLimit-Delay-Ms"), a.body)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (m *Meter) horizon() int64 {
 	if !m.Algorithm.Bucket() || m.P == 0 {
 		return m.Window
 	}
-	return m.flow(m.Capacity, 0)
+	return m.flow(m.Burst(), 0)
 }
 
 // flow returns the time in microseconds in which a bucket refills need units, if
@@ -229,7 +229,7 @@ func (m *Meter) Left(s State, now int64) int64 { return m.left(&s, now) }
 // left is Left for a pointer, which avoids a copy of the state.
 func (m *Meter) left(s *State, now int64) int64 {
 	if m.Algorithm.Bucket() {
-		return min(s.A, m.Capacity) // later numbers may have a larger capacity
+		return min(s.A, m.Capacity) + m.Queue // later numbers may have a larger capacity
 	}
 	if s.Rev == 0 {
 		return m.Quota
@@ -257,7 +257,7 @@ func (m *Meter) Admits(left, cost int64) bool { return m.Quota > 0 && cost <= le
 // Possible reports whether cost can ever fit.
 func (m *Meter) Possible(cost int64) bool {
 	if m.Algorithm.Bucket() {
-		return m.Quota > 0 && cost <= m.Capacity
+		return m.Quota > 0 && cost <= m.Burst()
 	}
 	return m.Quota > 0 && cost <= m.Quota
 }
@@ -265,7 +265,7 @@ func (m *Meter) Possible(cost int64) bool {
 // Charge charges cost, even if it does not fit. The caller checks Admits first, except
 // in mode Force. A cost of 0 changes nothing and opens no window. Bounds apply to
 // forced charges: a count stops at 10^15, and a bucket is not charged further than one
-// capacity below zero. If a log has MaxLog entries, the cost is added to its newest entry.
+// burst into debt. If a log has MaxLog entries, the cost is added to its newest entry.
 func (m *Meter) Charge(s State, rev, now, cost int64) State {
 	if m.Algorithm == Concurrency {
 		return m.ChargeFor(s, rev, now, cost, &Lease{})
@@ -289,7 +289,7 @@ func (m *Meter) charge(s *State, rev, now, cost int64) {
 	}
 	switch {
 	case m.Algorithm.Bucket():
-		s.A = min(s.A, max(s.A-cost, -max(m.Capacity, 1)))
+		s.A = min(s.A, max(s.A-cost, -m.Queue-max(m.Burst(), 1)))
 	case m.Algorithm == SlidingWindowLog:
 		*s = appendEntry(*s, now, cost)
 	default:
@@ -442,7 +442,7 @@ func (m *Meter) RetryAfter(s State, now, cost int64) (micros int64, ok bool) {
 			}
 		}
 	default:
-		at = s.T + m.flow(cost-s.A, s.B)
+		at = s.T + m.flow(cost-left, s.B)
 	}
 	return min(at-now, maxForever), true
 }

@@ -13,7 +13,7 @@ func TestResetByIsResetAfter(t *testing.T) {
 	before, after := 0, 0
 	for range 20_000 {
 		m := Limit{
-			Algorithm: FixedWindow + Algorithm(r.IntN(5)),
+			Algorithm: append(allAlgorithms[:5:5], LeakyBucket)[r.IntN(6)],
 			Quota:     r.Int64N(1 + r.Int64N(MaxQuota>>r.IntN(40))),
 			Window:    time.Duration(1+r.Int64N(MaxWindow.Milliseconds()>>r.IntN(34))) * time.Millisecond,
 			Burst:     r.Int64N(1 + r.Int64N(MaxQuota>>r.IntN(40))),

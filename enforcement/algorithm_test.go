@@ -18,7 +18,7 @@ const (
 	noon   = int64(1_700_000_000) * second
 )
 
-var allAlgorithms = []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, GCRA, Concurrency}
+var allAlgorithms = []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, GCRA, Concurrency, LeakyBucket}
 
 // drawLimit draws a limit within the bounds. Extreme values are frequent.
 func drawLimit(t *rapid.T, algorithms ...Algorithm) Limit {
@@ -53,7 +53,7 @@ func drawLimit(t *rapid.T, algorithms ...Algorithm) Limit {
 func drawCost(t *rapid.T, m *Meter) int64 {
 	most := m.Quota
 	if m.Algorithm.Bucket() {
-		most = m.Capacity
+		most = m.Burst()
 	}
 	most = min(most+most/8+1, MaxCost)
 	return rapid.OneOf(rapid.Int64Range(0, 2), rapid.Int64Range(0, most), rapid.Int64Range(0, most/4+1)).Draw(t, "cost")
@@ -317,7 +317,7 @@ func TestChangedNumbersKeepWhatWasUsed(t *testing.T) {
 		for quota, want := range map[int64]int64{100: 96, 10: 6, 5: 1, 3: -1, 0: -4} {
 			next := Limit{Algorithm: a, Quota: quota, Window: time.Minute}.Compile(2)
 			next.Formers = []Former{{Numbers: old.Numbers, Rev: 1, Until: noon}}
-			if a.Bucket() { // keeps its units, up to the capacity
+			if a.Bucket() && a != LeakyBucket { // keeps its units, up to the capacity
 				want = min(6, quota)
 			}
 			got, _ := next.Settle(s, 2, noon)
@@ -666,7 +666,7 @@ func TestRefund(t *testing.T) {
 		left := m.Left(got, now)
 		most := m.Quota
 		if m.Algorithm.Bucket() {
-			most = m.Capacity
+			most = m.Burst()
 		}
 		if left < before || left > max(most, before) || got.A < 0 && !m.Algorithm.Bucket() || got.B < 0 {
 			t.Fatalf("%+v gave back %d: %+v", s, cost, got)

@@ -9,6 +9,7 @@ package enforcement
 //	sliding_window_log      units in Log    number of entries   newest entry
 //	token_bucket, gcra      units left,     fraction of a unit, instant of A and B
 //	                        < 0 in debt     in 1/Q
+//	leaky_bucket            -units queued   the same            the same
 //	concurrency             places held     end of the last     newest grant
 //	                                        lease
 //

@@ -117,6 +117,10 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 				d.Taken = o.Units
 			}
 			l.Shared = true
+			l.Delay = o.delay(w.charges[base:base+len(o.Charges)], i-base, mode, l.Cost)
+			if n == 0 && d.Allowed {
+				d.Delay = max(d.Delay, l.Delay)
+			}
 			if n == 0 && !l.Allowed {
 				denied, retry = !forced, longer(retry, l.RetryAfter)
 			}
@@ -213,7 +217,7 @@ func shareDenial(items []item) {
 	for i := range items {
 		if d := items[i].Decision; d.Allowed || d.Reason == ReasonBatchRefused {
 			d.Allowed, d.Reason, d.RetryAfter, d.List, d.Lease = false, ReasonBatchRefused, retry, nil, ""
-			d.LeaseTTL = 0
+			d.LeaseTTL, d.Delay = 0, 0
 		}
 	}
 }

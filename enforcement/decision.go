@@ -51,6 +51,9 @@ type Decision struct {
 	// the first such end, in microseconds since the epoch by this node's clock. From then on,
 	// RetryAfter or the reason may be different. Otherwise it is 0.
 	NumbersUntil int64
+	// Delay is the time from At, in milliseconds, that the caller waits before it serves the
+	// request, if the request is allowed. It is the longest Delay of the enforced limits.
+	Delay int64
 	// Degraded is set if the shared limiter was unavailable and failure modes decided.
 	Degraded bool
 	// Idempotency says what the check's IdempotencyKey did. With KeyReused and TooManyKeys,
@@ -128,7 +131,10 @@ type LimitState struct {
 	Remaining int64
 	// ResetAfter and RetryAfter are in milliseconds, rounded up. RetryAfter may be Never.
 	ResetAfter, RetryAfter int64
-	Allowed                bool
+	// Delay is the time in milliseconds for which a request that was charged to a leaky bucket
+	// waits. It is 0 for other algorithms.
+	Delay   int64
+	Allowed bool
 	// Shared is set if the shared limiter decided this limit, and not a failure mode.
 	Shared bool
 

@@ -955,7 +955,7 @@ type key struct{}
 
 // drawSubject draws a tenant with a few policies of any kind.
 func drawSubject(t *rapid.T) *enforcement.Subject {
-	algorithms := []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA}
+	algorithms := []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA, enforcement.LeakyBucket}
 	var specs []enforcement.RuleSpec
 	cell := uint32(0)
 	for i := range rapid.IntRange(1, 4).Draw(t, "policies") {

@@ -139,6 +139,8 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 			if request.Mode == TakeUpTo && o.Verdict == Granted {
 				l.Cost = ShareOf(l.Cost, o.Units, LargestCost(request.Charges))
 			}
+			l.Delay = o.delay(request.Charges, part.from+k, request.Mode, l.Cost)
+			d.Delay = max(d.Delay, l.Delay)
 			if !l.Allowed {
 				denied, retry = true, longer(retry, l.RetryAfter)
 			}

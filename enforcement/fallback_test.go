@@ -68,7 +68,7 @@ func admits(t *testing.T, e *enforcement.Engine, s *enforcement.Subject, degrade
 func TestLocalShareStartsFromWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	for _, a := range []enforcement.Algorithm{
-		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA,
+		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA, enforcement.LeakyBucket,
 	} {
 		for _, c := range []struct{ nodes, used, first, later int }{
 			{1, 100, 0, 100}, // everything was used: nothing is allowed until the window ends, then a whole quota

@@ -152,7 +152,7 @@ func appendCharge(b []byte, c *Charge) []byte {
 	b = append(b, c.Key.Partition[:]...)
 	b = append(b, byte(m.Algorithm), byte(m.Anchor), byte(m.Period))
 	for _, n := range [...]int64{
-		c.Rev, c.Cost, int64(c.Group), m.Quota, m.Window, m.Capacity, m.P, m.Q, m.Edges[0], m.Edges[1], m.Edges[2],
+		c.Rev, c.Cost, int64(c.Group), m.Quota, m.Window, m.Capacity, m.Queue, m.P, m.Q, m.Edges[0], m.Edges[1], m.Edges[2],
 	} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}
@@ -173,14 +173,14 @@ func (w *call) repeated(items []item, o *Outcome, base int) bool {
 		if it.Check.Mode == TakeUpTo {
 			d.Taken = o.Units
 		}
+		if !d.Allowed || len(o.Charges) == 0 {
+			d.Allowed, d.Reason, d.RetryAfter, d.NumbersUntil = true, ReasonOK, 0, 0
+			d.Missing, d.Policy, d.List, d.Block = "", "", nil, nil
+		}
 		if d.At = o.At; len(o.Charges) > 0 {
 			w.fillLimits(it, o, base)
 		} else {
 			d.Limits = d.Limits[:0]
-		}
-		if !d.Allowed || len(o.Charges) == 0 {
-			d.Allowed, d.Reason, d.RetryAfter, d.NumbersUntil = true, ReasonOK, 0, 0
-			d.Missing, d.Policy, d.List, d.Block = "", "", nil, nil
 		}
 	}
 	return true

@@ -26,9 +26,12 @@ const (
 	TokenBucket
 	GCRA
 	Concurrency
+	LeakyBucket
 )
 
-var algorithmNames = [...]string{"", "fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra", "concurrency"}
+var algorithmNames = [...]string{
+	"", "fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra", "concurrency", "leaky_bucket",
+}
 
 // String returns the name of the algorithm in the API, for example fixed_window.
 func (a Algorithm) String() string {
@@ -49,9 +52,9 @@ func ParseAlgorithm(name string) (Algorithm, bool) {
 	return 0, false
 }
 
-// Bucket reports whether the algorithm is a bucket that refills, in contrast to a
-// window.
-func (a Algorithm) Bucket() bool { return a == TokenBucket || a == GCRA }
+// Bucket reports whether the algorithm is a bucket that refills or drains, in contrast to
+// a window.
+func (a Algorithm) Bucket() bool { return a == TokenBucket || a == GCRA || a == LeakyBucket }
 
 // Windowed reports whether the algorithm counts in windows, whose start an Anchor
 // determines.
@@ -160,9 +163,9 @@ func (l Limit) Validate() problem.Fields {
 	if l.Name == "" || len(l.Name) > maxLimitName || strings.Trim(l.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		f.Add("/name", "must be 1 to %d lower-case letters, digits and hyphens", maxLimitName)
 	}
-	known := l.Algorithm >= FixedWindow && l.Algorithm <= Concurrency
+	known := l.Algorithm >= FixedWindow && l.Algorithm <= LeakyBucket
 	if !known {
-		f.Add("/algorithm", "%s", algorithmFault(""))
+		f.Add("/algorithm", algorithmFault)
 	}
 	switch {
 	case l.Quota < 0 || l.Quota > MaxQuota:
@@ -226,7 +229,7 @@ func (l Limit) validatePeriod(f *problem.Fields, known bool) {
 }
 
 const (
-	burstMisplaced  = "only token_bucket and gcra have a burst"
+	burstMisplaced  = "only token_bucket, gcra and leaky_bucket have a burst"
 	burstRange      = "must be 1 to 1000000000000; without it, the burst is the quota"
 	anchorMisplaced = "only fixed_window and sliding_window_counter have an anchor"
 	anchorUnknown   = "must be first_hit or clock"
@@ -235,14 +238,8 @@ const (
 	anchorOfWeek     = "must be the first day of the week, monday to sunday"
 )
 
-// algorithmFault returns the error message for an algorithm with an unknown name.
-func algorithmFault(name string) string {
-	const known = "must be fixed_window, sliding_window_log, sliding_window_counter, token_bucket, gcra or concurrency"
-	if name == "leaky_bucket" {
-		return name + " is not supported yet: " + known
-	}
-	return known
-}
+// algorithmFault is the error message for an algorithm with an unknown name.
+const algorithmFault = "must be fixed_window, sliding_window_log, sliding_window_counter, token_bucket, gcra, leaky_bucket or concurrency"
 
 // validateLimits returns all errors of the limits of one policy, including names that
 // occur twice. The JSON pointers in the errors are relative to the list, for example
@@ -265,8 +262,12 @@ func validateLimits(limits []Limit) problem.Fields {
 type Numbers struct {
 	Quota    int64 // units per window
 	Window   int64 // microseconds
-	Capacity int64 // of a bucket: the largest number of units
+	Capacity int64 // of a bucket: the largest number of units in its state; 0 for a leaky bucket
 	P, Q     int64 // of a bucket: it refills P/Q units per microsecond; the fraction is reduced
+	// Queue is the burst of a leaky bucket, and 0 for other algorithms. The state of a leaky
+	// bucket is 0 if nothing waits, and falls to -Queue. So it does not depend on the burst: a
+	// request waits as long as before when the burst changes.
+	Queue int64
 }
 
 // A Former has the Numbers that a meter had in an earlier time. A bucket that was stored in
@@ -327,11 +328,17 @@ func (l Limit) Numbers() Numbers {
 	n := Numbers{Quota: l.Quota, Window: l.Window.Microseconds()}
 	if l.Algorithm.Bucket() {
 		n.Capacity = l.Capacity()
+		if l.Algorithm == LeakyBucket {
+			n.Capacity, n.Queue = 0, l.Capacity()
+		}
 		g := gcd(n.Quota, n.Window)
 		n.P, n.Q = n.Quota/g, n.Window/g
 	}
 	return n
 }
+
+// Burst returns the largest number of units that a bucket can allow at once.
+func (n *Numbers) Burst() int64 { return n.Capacity + n.Queue }
 
 func gcd(a, b int64) int64 {
 	for b != 0 {

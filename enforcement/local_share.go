@@ -55,7 +55,7 @@ func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) 
 	}
 	full := share.Quota
 	if share.Algorithm.Bucket() {
-		full = share.Capacity
+		full = share.Burst()
 	}
 	left := min(ceilDiv(m.Left(seen, now), int64(nodes)), full)
 	s := State{Rev: seen.Rev, A: full - left, T: seen.T}
@@ -66,7 +66,7 @@ func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) 
 		if left == full {
 			return State{}
 		}
-		s.A = max(left, -max(full, 1))
+		s.A = max(left, -max(full, 1)) - share.Queue
 	case share.Algorithm == SlidingWindowCounter && seen.A == 0:
 		// Compute the least previous count B that still counts as at least A:
 		// floor(B*rest/W) >= A.

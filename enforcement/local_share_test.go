@@ -151,7 +151,7 @@ func TestStricter(t *testing.T) {
 		got, clamped := m.Settle(m.Stricter(a, b, 1, now), 1, now)
 		left := m.Left(got, now)
 		least := min(m.Left(a, now), m.Left(b, now))
-		if floor := -max(m.Capacity, 1); m.Algorithm.Bucket() {
+		if floor := -max(m.Burst(), 1); m.Algorithm.Bucket() {
 			least = max(least, floor)
 		}
 		if left != least || clamped {

@@ -30,7 +30,7 @@ func leftShared(t *testing.T, e *enforcement.Engine, s *enforcement.Subject) int
 func TestOutageJournalIsChargedOnReturn(t *testing.T) {
 	t.Parallel()
 	for _, a := range []enforcement.Algorithm{
-		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA,
+		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA, enforcement.LeakyBucket,
 	} {
 		for _, mode := range []enforcement.OnFailure{enforcement.OnFailureLocal, enforcement.OnFailureOpen} {
 			s := subject(t, enforcement.RuleSpec{
@@ -77,6 +77,7 @@ func TestOutageJournalForgetsEndedWindows(t *testing.T) {
 		{enforcement.TokenBucket, time.Hour, 100},
 		{enforcement.TokenBucket, 30 * time.Minute, 100}, // 50 used, 50 refilled
 		{enforcement.TokenBucket, 15 * time.Minute, 75},
+		{enforcement.LeakyBucket, 15 * time.Minute, 75},
 	} {
 		s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{limit("l", 1, c.algorithm, 100, time.Hour)}})
 		e, shared, _, clock := newFault(1)

@@ -358,7 +358,9 @@ func (p *Policy) validate() problem.Fields {
 	f.AddAll("", p.validateCost())
 	f.AddAll("", p.validateReservations())
 	if p.Consistency == Leased {
-		unleased := func(l Limit) bool { return l.Algorithm == SlidingWindowLog || l.Algorithm == Concurrency }
+		unleased := func(l Limit) bool {
+			return l.Algorithm == SlidingWindowLog || l.Algorithm == Concurrency || l.Algorithm == LeakyBucket
+		}
 		if i := slices.IndexFunc(p.Limits, unleased); i >= 0 {
 			f.Add("/consistency", "must be exact: limit %s is a %s, which cannot be leased", p.Limits[i].Name, p.Limits[i].Algorithm)
 		}

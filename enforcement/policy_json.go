@@ -149,7 +149,7 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 		name := d.Text()
 		r.algorithm = true
 		if l.Algorithm, known = ParseAlgorithm(name); !known {
-			r.fault(d.Pointer(), algorithmFault(name))
+			r.fault(d.Pointer(), algorithmFault)
 		}
 	case "quota":
 		l.Quota, r.quota = d.Int(math.MinInt64, math.MaxInt64), true

@@ -14,7 +14,7 @@ const maxWindowsAhead = 100
 // The first denied request k is, counted from 0:
 //
 //	bucket          none if one interval refills the cost: every*P >= cost*Q;
-//	                otherwise k = floor(((A-cost)*Q + B) / (cost*Q - every*P)) + 1
+//	                otherwise k = floor(((left-cost)*Q + B) / (cost*Q - every*P)) + 1
 //	fixed_window    k = floor(left/cost) if that is before the window ends; otherwise
 //	                in the first window that has more than floor(Quota/cost) requests
 //	sliding window  the least k for which (k+1)*cost, of the requests in the last
@@ -63,7 +63,7 @@ func (m *Meter) bucketEmpty(s State, cost, every int64) (int64, bool) {
 	if loss.Sub(loss, product(every, m.P)).Sign() <= 0 {
 		return 0, false
 	}
-	level := product(s.A-cost, m.Q)
+	level := product(m.Left(s, s.T)-cost, m.Q)
 	k := level.Quo(level.Add(level, big.NewInt(s.B)), loss)
 	k.Add(k, big.NewInt(1)).Mul(k, big.NewInt(every))
 	if !k.IsInt64() {

@@ -10,7 +10,7 @@ import (
 // drawPace draws a small limit, a state after some charges, and a rate of requests near the
 // rate of the limit.
 func drawPace(t *rapid.T) (m *Meter, s State, now, cost, every int64) {
-	l := drawLimit(t, FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, GCRA)
+	l := drawLimit(t, FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, GCRA, LeakyBucket)
 	l.Quota = rapid.Int64Range(0, 40).Draw(t, "quota")
 	l.Window = time.Duration(rapid.Int64Range(1, 40).Draw(t, "window")) * time.Millisecond
 	if l.Algorithm.Bucket() {

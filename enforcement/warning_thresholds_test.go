@@ -20,7 +20,7 @@ func warned(name string, cell uint32, a enforcement.Algorithm, quota int64, perc
 func TestNearLimit(t *testing.T) {
 	t.Parallel()
 	for _, a := range []enforcement.Algorithm{
-		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA,
+		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA, enforcement.LeakyBucket,
 	} {
 		l := newCounters()
 		e := enforcement.NewEngine(l, enforcement.Config{Now: at(&l.now)})

@@ -47,6 +47,12 @@ func describeNumbers(l enforcement.Limit) string {
 	case enforcement.TokenBucket, enforcement.GCRA:
 		l.Burst = cmp.Or(l.Burst, l.Quota)
 		return text + ", bursts of " + thousands(l.Burst)
+	case enforcement.LeakyBucket:
+		text += ", in a queue of " + thousands(l.Capacity())
+		if wait := l.LongestDelay(); wait > 0 {
+			text += ", which waits up to " + lastingMicros(wait)
+		}
+		return text
 	case enforcement.SlidingWindowLog:
 		return text + ", exact"
 	case enforcement.SlidingWindowCounter:
@@ -56,6 +62,24 @@ func describeNumbers(l enforcement.Limit) string {
 		text += ", by the clock"
 	}
 	return text
+}
+
+// lastingMicros returns the English words for a time in microseconds, such as "2.5 seconds". It is
+// rounded up to a tenth of the unit.
+func lastingMicros(micros int64) string {
+	for _, u := range []struct {
+		size int64 // microseconds
+		name string
+	}{{86_400_000_000, "days"}, {3_600_000_000, "hours"}, {60_000_000, "minutes"}, {1_000_000, "seconds"}} {
+		if micros >= 2*u.size {
+			tenths := (micros*10 + u.size - 1) / u.size
+			if tenths%10 == 0 {
+				return thousands(tenths/10) + " " + u.name
+			}
+			return thousands(tenths/10) + "." + strconv.FormatInt(tenths%10, 10) + " " + u.name
+		}
+	}
+	return thousands(enforcement.Milliseconds(micros)) + " ms"
 }
 
 // lasting returns the English words for a time to live, such as "1 minute" or "90 seconds".

@@ -101,6 +101,10 @@ func TestDescribe(t *testing.T) {
 		want  string
 	}{
 		{enforcement.Limit{Algorithm: enforcement.TokenBucket, Quota: 120, Window: time.Minute, Burst: 20}, "120 per minute, bursts of 20"},
+		{enforcement.Limit{Algorithm: enforcement.LeakyBucket, Quota: 10, Window: time.Second, Burst: 30}, "10 per second, in a queue of 30, which waits up to 2.9 seconds"},
+		{enforcement.Limit{Algorithm: enforcement.LeakyBucket, Quota: 10, Window: time.Second}, "10 per second, in a queue of 10, which waits up to 900 ms"},
+		{enforcement.Limit{Algorithm: enforcement.LeakyBucket, Quota: 1, Window: time.Hour, Burst: 3}, "1 per hour, in a queue of 3, which waits up to 2 hours"},
+		{enforcement.Limit{Algorithm: enforcement.LeakyBucket, Quota: 1, Window: time.Hour}, "1 per hour, in a queue of 1"},
 		{enforcement.Limit{Algorithm: enforcement.GCRA, Quota: 1200, Window: time.Second}, "1,200 per second, bursts of 1,200"},
 		{enforcement.Limit{Algorithm: enforcement.SlidingWindowLog, Quota: 5, Window: time.Minute}, "5 per minute, exact"},
 		{enforcement.Limit{Algorithm: enforcement.SlidingWindowCounter, Quota: 5, Window: 24 * time.Hour, Anchor: enforcement.Clock}, "5 per day, sliding, by the clock"},

@@ -127,7 +127,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"quota past 64 bits", limit(`{"algorithm":"gcra","quota":99999999999999999999,"window":"1s"}`), problem.Malformed, []string{"/policies/1/limits/0/quota"}},
 		{"window a number", limit(`{"algorithm":"gcra","quota":1,"window":60}`), problem.Malformed, []string{"/policies/1/limits/0/window"}},
 		{"algorithm unknown", limit(`{"algorithm":"GCRA","quota":1,"window":"1s"}`), problem.Invalid, []string{"/policies/1/limits/0/algorithm"}},
-		{"algorithm to come", limit(`{"algorithm":"leaky_bucket","quota":1,"window":"1s"}`), problem.Invalid, []string{"/policies/1/limits/0/algorithm"}},
+		{"anchor of a queue", limit(`{"algorithm":"leaky_bucket","quota":1,"window":"1s","anchor":"clock"}`), problem.Invalid, []string{"/policies/1/limits/0/anchor"}},
 		{"period unknown", limit(`{"algorithm":"gcra","quota":1,"window":"decade"}`), problem.Invalid, []string{"/policies/1/limits/0/window"}},
 		{"window too long", limit(`{"algorithm":"gcra","quota":1,"window":"400d"}`), problem.Invalid, []string{"/policies/1/limits/0/window"}},
 		{"burst 0", limit(`{"algorithm":"gcra","quota":1,"window":"1s","burst":0}`), problem.Invalid, []string{"/policies/1/limits/0/burst"}},

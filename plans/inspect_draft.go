@@ -79,6 +79,9 @@ func warn(f *problem.Fields, policies []Policy) {
 // longLease is the time to live of leases above which a draft has a warning.
 const longLease = time.Hour
 
+// longDelay is the longest delay of a leaky bucket above which a draft has a warning.
+const longDelay = 30 * time.Second
+
 func warnLimit(f *problem.Fields, at string, l enforcement.Limit) {
 	switch {
 	case l.Quota == 0:
@@ -88,6 +91,10 @@ func warnLimit(f *problem.Fields, at string, l enforcement.Limit) {
 			"sliding_window_counter does not", thousands(l.Quota))
 	case l.Algorithm == enforcement.Concurrency && l.Window > longLease:
 		f.Add(at+"/window", "a holder that crashes keeps its place for up to %s, unless its checks state a shorter time to live", lasting(l.Window))
+	case l.Algorithm == enforcement.LeakyBucket:
+		if wait := l.LongestDelay(); wait > longDelay.Microseconds() {
+			f.Add(at+"/burst", "a request can wait up to %s before the middleware of an SDK serves it", lastingMicros(wait))
+		}
 	case l.Algorithm.Bucket() && l.Burst > l.Quota:
 		f.Add(at+"/burst", "up to %s can pass in one window after a pause: the burst plus the refill", thousands(l.Burst+l.Quota))
 	}

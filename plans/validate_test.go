@@ -116,6 +116,9 @@ func TestValidate(t *testing.T) {
 		{"a log leased", first(func(p *Policy) {
 			p.Consistency, p.Limits[0].Algorithm = "leased", enforcement.SlidingWindowLog
 		}), []string{p + "/consistency"}, "sliding_window_log"},
+		{"consistency leased, a leaky bucket", first(func(p *Policy) {
+			p.Consistency, p.Limits[0].Algorithm = "leased", enforcement.LeakyBucket
+		}), []string{p + "/consistency"}, "leaky_bucket"},
 		{"consistency unknown", first(func(p *Policy) { p.Consistency = "eventual" }), []string{p + "/consistency"}, "exact"},
 
 		{"replaces", first(func(p *Policy) { p.Replaces = []string{"b"} }), nil, ""},

@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +29,8 @@ type response struct {
 	tenant, plan, reason text
 	degraded             structpb.Value
 	degradedKind         structpb.Value_BoolValue
+	delay                structpb.Value
+	delayKind            structpb.Value_NumberValue
 }
 
 // A text has the memory for one string in the dynamic metadata.
@@ -58,6 +61,7 @@ func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 	r.OverallCode = ratelimitv3.RateLimitResponse_OK
 	r.Statuses = make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, c.used)
 	var tightest *enforcement.Decision
+	var delay int64 // the longest of the descriptors
 	c.text = c.text[:0]
 	for i, d := range c.descriptors[:c.used] {
 		r.Statuses[i] = &all[i].RateLimitResponse_DescriptorStatus
@@ -69,6 +73,7 @@ func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 		if !d.decision.Allowed {
 			r.OverallCode = ratelimitv3.RateLimitResponse_OVER_LIMIT
 		}
+		delay = max(delay, d.decision.Delay)
 		if tightest == nil || tighter(&d.decision, tightest) {
 			tightest = &d.decision
 		}
@@ -84,13 +89,20 @@ func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 	} else {
 		r.RawBody = decider.AppendBody(nil, tightest)
 	}
+	if r.OverallCode == ratelimitv3.RateLimitResponse_OVER_LIMIT {
+		delay = 0
+		c.header.Del(api.DelayHeader)
+	} else if delay > 0 {
+		c.header[api.DelayHeader] = []string{strconv.FormatInt(delay, 10)}
+	}
 	r.ResponseHeadersToAdd = headerValues(c.header)
-	r.describe(tightest, c, all)
+	r.describe(tightest, delay, c, all)
 	return &r.RateLimitResponse
 }
 
-// describe sets the dynamic metadata of the response. c.text has the IDs of the decisions.
-func (r *response) describe(tightest *enforcement.Decision, c *call, all []descriptorStatus) {
+// describe sets the dynamic metadata of the response. delay is in milliseconds. c.text has the IDs of the
+// decisions.
+func (r *response) describe(tightest *enforcement.Decision, delay int64, c *call, all []descriptorStatus) {
 	ids := string(c.text)
 	r.ids.Values = make([]*structpb.Value, 0, len(ids)/api.DecisionIDLength)
 	for i, d := range c.descriptors[:c.used] {
@@ -106,6 +118,11 @@ func (r *response) describe(tightest *enforcement.Decision, c *call, all []descr
 	r.metadata.Fields = map[string]*structpb.Value{
 		"tenant": r.tenant.of(tightest.Subject.Tenant), "reason": r.reason.of(string(tightest.Reason)),
 		"degraded": &r.degraded, "decision_ids": &r.idsValue,
+	}
+	if delay > 0 {
+		r.delayKind.NumberValue = float64(delay)
+		r.delay.Kind = &r.delayKind
+		r.metadata.Fields["delay_ms"] = &r.delay
 	}
 	if plan := tightest.Subject.Plan; plan != nil {
 		r.metadata.Fields["plan"] = r.plan.of(plan.Slug)

@@ -34,6 +34,7 @@ const wirePolicies = `[
 		{"name": "bucket", "algorithm": "token_bucket", "quota": 12, "window": "300d", "burst": 14}, {"name": "year", "algorithm": "fixed_window", "quota": 100, "window": "year"}]},
 	{"slug": "tokens", "match": {"path": "/v1/other"}, "count_by": ["ip"], "cost_from": "tokens", "on_failure": "open", "limits": [{"algorithm": "fixed_window", "quota": 20, "window": "36d"}]},
 	{"slug": "write", "match": {"path": "/v1/items/*", "methods": ["PUT"]}, "count_by": ["user"], "on_failure": "closed", "limits": [{"algorithm": "gcra", "quota": 7, "window": "300d"}]},
+	{"slug": "queued", "match": {"path": "/v1/items/*", "methods": ["POST"]}, "count_by": ["user"], "limits": [{"algorithm": "leaky_bucket", "quota": 7, "window": "300d", "burst": 9}]},
 	{"slug": "profile", "match": {"path": "/v1/profile"}, "count_by": ["user"], "missing": "deny", "limits": [{"algorithm": "sliding_window_counter", "quota": 3, "window": "39d"}]},
 	{"slug": "throttle", "match": {"path": "/throttle/login"}, "count_by": ["key"], "limits": [{"algorithm": "token_bucket", "quota": 6, "window": "300d", "burst": 4}]},
 	{"slug": "named", "match": {"path": "/throttle/*"}, "limits": [{"algorithm": "fixed_window", "quota": 90, "window": "42d"}]},
@@ -126,7 +127,7 @@ func wireScript(t *testing.T) []wireCheck {
 }
 
 // A wireRow is what one way says of a check and of its decision: a row of two tables of docs/gateways.md.
-type wireRow struct{ attributes, cost, mode, reason, limits, retry, reset, degraded, headers, id string }
+type wireRow struct{ attributes, cost, mode, reason, limits, retry, reset, delay, degraded, headers, id string }
 
 // wireRows reads the tables of docs/gateways.md, by the first cell of a row.
 func wireRows(t *testing.T) map[string]wireRow {
@@ -152,8 +153,8 @@ func wireRows(t *testing.T) map[string]wireRow {
 			continue
 		case len(cells) == 4:
 			r.attributes, r.cost, r.mode = cells[1], cells[2], cells[3]
-		case len(cells) == 8:
-			r.reason, r.limits, r.retry, r.reset, r.degraded, r.headers, r.id = cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7]
+		case len(cells) == 9:
+			r.reason, r.limits, r.retry, r.reset, r.delay, r.degraded, r.headers, r.id = cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7], cells[8]
 		default:
 			t.Fatalf("a row of docs/gateways.md has %d cells: %s", len(cells), line)
 		}
@@ -205,12 +206,13 @@ type wireAnswer struct {
 	Reason   string      // "": not said
 	Limits   []wireLimit // all, or the tightest; nil: not said, or no limit decided
 	Retry    int64       // -1: never; unsaid: not said
+	Delay    int64       // unsaid: not said
 	Degraded string      // "": not said
 	Headers  map[string]string
 	ID       string // "": not said
 }
 
-// unsaid is wireAnswer.Retry of a wire without such a number.
+// unsaid is wireAnswer.Retry or Delay of a wire without such a number.
 const unsaid = -2
 
 // answerOf reads the answer from the body of POST /v1/check.
@@ -222,6 +224,7 @@ func answerOf(t *testing.T, body string) wireAnswer {
 		DecisionID string `json:"decision_id"`
 		Degraded   *bool
 		Retry      *int64 `json:"retry_after_ms"`
+		Delay      int64  `json:"delay_ms"`
 		Limits     []struct {
 			Policy, Limit, Mode           string
 			Quota, Burst, Cost, Remaining int64
@@ -240,7 +243,7 @@ func answerOf(t *testing.T, body string) wireAnswer {
 		}
 		return *ms
 	}
-	a := wireAnswer{Allowed: *d.Allowed, Reason: d.Reason, Retry: orNever(d.Retry), Degraded: strconv.FormatBool(*d.Degraded), ID: d.DecisionID}
+	a := wireAnswer{Allowed: *d.Allowed, Reason: d.Reason, Retry: orNever(d.Retry), Delay: d.Delay, Degraded: strconv.FormatBool(*d.Degraded), ID: d.DecisionID}
 	for _, l := range d.Limits {
 		a.Limits = append(a.Limits, wireLimit{
 			l.Policy, l.Limit, l.Mode, l.Quota, cmp.Or(l.Burst, l.Quota), l.Cost, l.Remaining, l.Reset, orNever(l.Retry), l.Allowed, l.NearLimit,
@@ -282,7 +285,7 @@ func (a wireAnswer) tightest() []wireLimit {
 // headers are the headers of a decision that the test compares.
 var wireHeaders = []string{
 	"Ratelimit-Policy", "Ratelimit", "Retry-After", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset",
-	"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Ratelimit-Near-Limit",
+	"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Ratelimit-Near-Limit", "X-Ratelimit-Delay-Ms",
 }
 
 // seconds are the parts of a header's value that are times.
@@ -320,6 +323,10 @@ func (c wireComparison) faults(got, want wireAnswer) (faults []string) {
 		want.Retry = unsaid
 	}
 	c.near(fault, "retry_after", c.row.retry, got.Retry, want.Retry)
+	if c.row.delay == "no" {
+		want.Delay = unsaid
+	}
+	c.near(fault, "delay", c.row.delay, got.Delay, want.Delay)
 	c.limits(fault, got.Limits, want)
 	c.headers(fault, got.Headers, want.Headers)
 	return faults
@@ -375,7 +382,11 @@ func (c wireComparison) headers(fault func(string, ...any), got, want map[string
 	}
 	for _, name := range wireHeaders {
 		times := secondsInList
-		if strings.HasSuffix(name, "-Reset") || name == "Retry-After" {
+		unit, scale := "s", int64(1000)
+		switch {
+		case strings.HasSuffix(name, "-Ms"):
+			times, unit, scale = secondsAlone, "ms", 1
+		case strings.HasSuffix(name, "-Reset"), name == "Retry-After":
 			times = secondsAlone
 		}
 		a, b := times.FindAllString(got[name], -1), times.FindAllString(want[name], -1)
@@ -386,7 +397,7 @@ func (c wireComparison) headers(fault func(string, ...any), got, want map[string
 		for i := range a {
 			x, _ := strconv.ParseInt(strings.TrimPrefix(a[i], ";t="), 10, 64)
 			y, _ := strconv.ParseInt(strings.TrimPrefix(b[i], ";t="), 10, 64)
-			c.near(fault, name, "s", 1000*x, 1000*y)
+			c.near(fault, name, unit, scale*x, scale*y)
 		}
 	}
 }
@@ -537,6 +548,9 @@ func variedEnough(t *testing.T, answers []wireAnswer, row wireRow, degraded bool
 	}
 	want := []string{"ok", "over_limit", "tenant_suspended"}
 	if row.attributes == "all" {
+		if !slices.ContainsFunc(answers, func(a wireAnswer) bool { return a.Delay > 0 }) {
+			t.Fatal("no decision has a delay")
+		}
 		want = append(want, "cost_exceeds_quota", "blocked", "denied_by_list", "allowed_by_list", "no_policy", "missing_attribute")
 		if degraded {
 			want = append(want, "limiter_unavailable")

@@ -169,6 +169,7 @@ func TestEveryBlockIsTried(t *testing.T) {
 		"docs/costs.md sh": "TestPlayedPages", "docs/costs.md yaml": "TestPlayedPages", "docs/costs.md json": "TestPlayedPages",
 		"docs/idempotency.md http": "the request that the shell block after it sends",
 		"docs/idempotency.md sh":   "TestPlayedPages", "docs/idempotency.md yaml": "TestPlayedPages", "docs/idempotency.md json": "TestPlayedPages",
+		"docs/leaky-bucket.md http": "TestPagesOfRequests", "docs/leaky-bucket.md json": "TestPagesOfRequests", "docs/leaky-bucket.md yaml": "TestPagesOfRequests",
 		"docs/concurrency.md http": "TestPagesOfRequests", "docs/concurrency.md json": "TestPagesOfRequests", "docs/concurrency.md yaml": "TestPagesOfRequests",
 		"docs/reservations.md http": "TestPagesOfRequests", "docs/reservations.md json": "TestPagesOfRequests", "docs/reservations.md yaml": "TestPagesOfRequests",
 		"docs/refunds.md http": "TestPagesOfRequests", "docs/refunds.md json": "TestPagesOfRequests", "docs/refunds.md yaml": "TestPagesOfRequests",

@@ -184,7 +184,7 @@ func rateLimitWay(t *testing.T, n wireNode, key string, script []wireCheck) (ans
 		got := wireAnswer{
 			Allowed: s.GetCode() == ratelimitv3.RateLimitResponse_OK, Reason: fields["reason"].GetStringValue(),
 			Degraded: fmt.Sprint(fields["degraded"].AsInterface()), ID: fields["decision_ids"].GetListValue().GetValues()[0].GetStringValue(),
-			Headers: map[string]string{},
+			Delay: int64(fields["delay_ms"].GetNumberValue()), Headers: map[string]string{},
 		}
 		for name, value := range headersOf(a.GetResponseHeadersToAdd()) {
 			got.Headers[http.CanonicalHeaderKey(name)] = value
@@ -221,9 +221,9 @@ func respWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers 
 		}
 		pipe.Do(t.Context(), args...)
 	}
-	for _, got := range integersOf(t, pipe, 9) {
+	for _, got := range integersOf(t, pipe, 10) {
 		a := wireAnswer{
-			Allowed: got[0] == int64(1), Reason: got[5].(string), Retry: got[3].(int64), Degraded: strconv.FormatBool(got[8] == int64(1)), ID: got[7].(string),
+			Allowed: got[0] == int64(1), Reason: got[5].(string), Retry: got[3].(int64), Delay: got[9].(int64), Degraded: strconv.FormatBool(got[8] == int64(1)), ID: got[7].(string),
 		}
 		if got[6] != "" {
 			a.Limits = []wireLimit{{Policy: got[6].(string), Quota: got[1].(int64), Remaining: got[2].(int64), Reset: got[4].(int64)}}
@@ -245,7 +245,7 @@ func throttleWay(t *testing.T, n wireNode, key string, script []wireCheck) (answ
 		pipe.Do(t.Context(), args...)
 	}
 	for _, got := range integersOf(t, pipe, 5) {
-		a := wireAnswer{Allowed: got[0] == int64(0), Retry: got[3].(int64) * 1000}
+		a := wireAnswer{Allowed: got[0] == int64(0), Retry: got[3].(int64) * 1000, Delay: unsaid}
 		if a.Allowed {
 			a.Retry = 0
 		} else if got[3] == int64(-1) {
@@ -304,7 +304,7 @@ func quotaWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers
 		bucket := fmt.Sprint(c.cost, id.Bucket)
 		if unlimited[bucket] != nil {
 			used[bucket]++
-			answers = append(answers, wireAnswer{Allowed: true, Retry: unsaid})
+			answers = append(answers, wireAnswer{Allowed: true, Retry: unsaid, Delay: unsaid})
 			continue
 		}
 		if err := stream.Send(&quotav3.RateLimitQuotaUsageReports{Domain: "edge", BucketQuotaUsages: []*quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage{
@@ -334,7 +334,7 @@ func quotaWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers
 				}})
 			}
 		}
-		answers = append(answers, wireAnswer{Allowed: allowed, Retry: unsaid})
+		answers = append(answers, wireAnswer{Allowed: allowed, Retry: unsaid, Delay: unsaid})
 	}
 	for _, report := range unlimited {
 		report()

@@ -14,7 +14,7 @@ import (
 func TestHotChecksAllocateNothing(t *testing.T) {
 	for _, mode := range []enforcement.Mode{enforcement.Enforce, enforcement.Peek, enforcement.Force, enforcement.TakeUpTo} {
 		for _, a := range []enforcement.Algorithm{
-			enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA,
+			enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA, enforcement.LeakyBucket,
 		} {
 			for _, n := range []int{1, 2, 8} {
 				c := limitertest.NewClock()

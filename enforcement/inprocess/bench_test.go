@@ -22,6 +22,7 @@ var meterCases = []struct {
 	limit enforcement.Limit
 }{
 	{"gcra", enforcement.Limit{Algorithm: enforcement.GCRA, Quota: 1_000_000_000, Window: time.Second}},
+	{"leaky_bucket", enforcement.Limit{Algorithm: enforcement.LeakyBucket, Quota: 1_000_000_000, Window: time.Second}},
 	{"fixed_window", enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: enforcement.MaxQuota, Window: time.Second}},
 	{"sliding_window_counter", enforcement.Limit{Algorithm: enforcement.SlidingWindowCounter, Quota: enforcement.MaxQuota, Window: time.Second}},
 	{"sliding_window_log", enforcement.Limit{Algorithm: enforcement.SlidingWindowLog, Quota: enforcement.MaxQuota, Window: time.Millisecond}},

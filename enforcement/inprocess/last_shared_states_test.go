@@ -12,7 +12,7 @@ import (
 )
 
 var countedAlgorithms = []enforcement.Algorithm{
-	enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA,
+	enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA, enforcement.LeakyBucket,
 }
 
 // A sharing is a node's limiter beside a shared one, whose clock is an hour ahead.
@@ -170,7 +170,7 @@ func TestRememberKeepsTheLatest(t *testing.T) {
 		case a == enforcement.SlidingWindowLog:
 			state.B = 1
 		case s.whole.Algorithm.Bucket():
-			state.A = 5
+			state.A = 5 - s.whole.Queue
 		}
 		s.see(back, k)
 		if n := s.admitted(k); n != 5 {

@@ -69,7 +69,7 @@ func TestNothingIsKeptOfWhatChargesNothing(t *testing.T) {
 func TestOverflow(t *testing.T) {
 	t.Parallel()
 	for _, a := range []enforcement.Algorithm{
-		enforcement.FixedWindow, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA,
+		enforcement.FixedWindow, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA, enforcement.LeakyBucket,
 	} {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
@@ -180,7 +180,7 @@ func TestSweepChangesNoAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var meters []*enforcement.Meter
 	for _, a := range []enforcement.Algorithm{
-		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket,
+		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.LeakyBucket,
 	} {
 		for _, window := range []time.Duration{time.Millisecond, time.Second, 10 * time.Second} {
 			meters = append(meters, compile(a, 1+r.Int64N(8), window))

@@ -35,6 +35,7 @@ func Run(t *testing.T, factory Factory) {
 		{"Bounds", boundTests},
 		{"Calendar", calendarTests},
 		{"Idempotency", idempotencyTests},
+		{"LeakyBucket", leakyBucketTests},
 		{"Concurrency", concurrencyTests},
 		{"CarryOver", carryOverTests},
 	} {
@@ -165,6 +166,9 @@ func (l *limited) at(rev int64) *enforcement.Meter {
 	return l.meters[rev-1]
 }
 
+// noDelay is the delay of a step whose request does not wait.
+const noDelay time.Duration = -1
+
 // never is the result of retryOf if the cost can never fit.
 const never time.Duration = -1
 
@@ -190,6 +194,8 @@ type step struct {
 	// retry is the expected RetryAfter of a cost that does not fit.
 	retry time.Duration
 	units int64 // expected Units
+	// delay is the expected Delay of a leaky bucket; 0 compares nothing, and noDelay stands for 0.
+	delay time.Duration
 	// id is the ID of the lease of the request, and ttl its time to live.
 	id  byte
 	ttl time.Duration
@@ -238,6 +244,9 @@ func (s *step) compare(m *enforcement.Meter, o *enforcement.Outcome) error {
 	c := &o.Charges[0]
 	if granted := o.Verdict == enforcement.Granted; granted == s.no {
 		return fmt.Errorf("%s, with %d left", o.Verdict, m.Left(c.State, o.At))
+	}
+	if delay := time.Duration(m.Delay(&c.State, max(s.units, s.cost))) * time.Microsecond; s.delay != 0 && delay != max(s.delay, 0) {
+		return fmt.Errorf("delay %s, want %s", delay, max(s.delay, 0))
 	}
 	if o.Units != s.units {
 		return fmt.Errorf("granted %d units, want %d", o.Units, s.units)

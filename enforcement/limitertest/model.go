@@ -36,6 +36,7 @@ type answered struct {
 	Cost, Remaining int64
 	Fits            bool
 	counter         *counter // a copy of the counter after the charge
+	before          *counter // a copy of the counter before the charges of the group, if they were made
 }
 
 // A counter has the usage of one key.
@@ -53,7 +54,8 @@ type counter struct {
 	entries []enforcement.Entry
 	// leases has the leases of a concurrency limit by their ID.
 	leases map[[16]byte]enforcement.Holder
-	// level is the level of a bucket at the time start. It is nil for other algorithms.
+	// level is the level of a bucket at the time start. It is nil for other algorithms. A
+	// leaky bucket has minus the units that wait.
 	level *big.Rat
 }
 
@@ -134,6 +136,9 @@ func (d *model) group(w *decision, from, to int) {
 		w.answer.Verdict = enforcement.Refused
 	}
 	if w.answer.Verdict == enforcement.Granted && (fits || forced) {
+		for i := range charges {
+			answers[i].before = w.counters[charges[i].Key].clone()
+		}
 		d.apply(w, charges, sum)
 	}
 	for i := range charges {
@@ -301,7 +306,7 @@ func maxAhead(m *enforcement.Meter) int64 {
 	if !m.Algorithm.Bucket() || m.Quota == 0 {
 		return m.Window
 	}
-	fill := new(big.Int).Mul(big.NewInt(m.Capacity), big.NewInt(m.Window))
+	fill := new(big.Int).Mul(big.NewInt(m.Burst()), big.NewInt(m.Window))
 	fill.Add(fill, big.NewInt(m.Quota-1))
 	fill.Quo(fill, big.NewInt(m.Quota))
 	if !fill.IsInt64() || fill.Int64() > 1<<53 {
@@ -413,7 +418,7 @@ func (c *counter) left(m *enforcement.Meter, now int64) int64 {
 		}
 		return left
 	default:
-		return min(floor(c.level).Int64(), m.Capacity) // later numbers may have a larger capacity
+		return min(floor(c.level).Int64(), m.Capacity) + m.Queue // later numbers may have a larger capacity
 	}
 }
 
@@ -447,7 +452,7 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64, lease enfor
 	}
 	switch {
 	case m.Algorithm.Bucket():
-		debt := big.NewInt(-max(m.Capacity, 1))
+		debt := big.NewInt(-m.Queue - max(m.Burst(), 1))
 		units, part := floor(c.level), new(big.Rat)
 		part.Sub(c.level, new(big.Rat).SetInt(units))
 		if debt.Cmp(units) > 0 {
@@ -534,6 +539,19 @@ func (c *counter) refund(m *enforcement.Meter, cost int64, id [16]byte) {
 	}
 }
 
+// delay returns the time until the units that wait have drained from a leaky bucket.
+func (c *counter) delay(m *enforcement.Meter) int64 {
+	if m.Quota == 0 {
+		return 0
+	}
+	wait := new(big.Rat).Mul(c.level, new(big.Rat).SetFrac64(-m.Window, m.Quota))
+	micros := new(big.Int).Neg(floor(wait.Neg(wait))) // rounds up
+	if !micros.IsInt64() || micros.Int64() > 1<<53 {
+		return 1 << 53
+	}
+	return micros.Int64()
+}
+
 // initial reports whether the counter is as if unused.
 func (c *counter) initial(m *enforcement.Meter) bool {
 	if m.Algorithm.Bucket() {
@@ -563,7 +581,7 @@ func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, r
 	}
 	most := m.Quota
 	if m.Algorithm.Bucket() {
-		most = m.Capacity
+		most = m.Burst()
 	}
 	switch ever := m.Quota > 0 && cost <= most; {
 	case ever != possible:

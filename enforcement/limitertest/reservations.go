@@ -290,7 +290,7 @@ var reservationTests = []test{
 				request.Charges[0].Meter, request.Charges[0].Rev = l.now(), 2
 				o := w.take(request)[0]
 				want := quota - 1
-				if limit.Algorithm.Bucket() {
+				if limit.Algorithm.Bucket() && limit.Algorithm != enforcement.LeakyBucket { // which keeps what waits
 					want = min(4, quota) + min(5, max(min(10, quota)-min(4, quota), 0))
 				}
 				w.same([]any{o.Verdict, w.left(l.now(), w.key(1, 0))}, []any{enforcement.Granted, want},

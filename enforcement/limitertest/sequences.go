@@ -91,6 +91,7 @@ var (
 	tokens       = kind{enforcement.TokenBucket, enforcement.FirstHit}
 	gcras        = kind{enforcement.GCRA, enforcement.FirstHit}
 	places       = kind{enforcement.Concurrency, enforcement.FirstHit}
+	queues       = kind{enforcement.LeakyBucket, enforcement.FirstHit}
 )
 
 // mixes lists combinations of kinds. All limits of a sequence are from one combination.
@@ -104,8 +105,9 @@ var mixes = []struct {
 	{"sliding_window_counter", []kind{counterFirst, counterClock}},
 	{"token_bucket", []kind{tokens}},
 	{"gcra", []kind{gcras}},
+	{"leaky_bucket", []kind{queues}},
 	{"concurrency", []kind{places}},
-	{"mixed", []kind{fixedFirst, fixedClock, byCalendar, logs, counterFirst, counterClock, tokens, gcras, places}},
+	{"mixed", []kind{fixedFirst, fixedClock, byCalendar, logs, counterFirst, counterClock, tokens, gcras, queues, places}},
 }
 
 // A sequence is a random list of limits and moves. It can be played several times.
@@ -487,6 +489,9 @@ func compare(r *enforcement.Request, o *enforcement.Outcome, j int, want *answer
 	}
 	if left := c.Meter.Remaining(got.State, o.At); left != want.Remaining {
 		return fmt.Errorf("%d remaining, the model says %d", left, want.Remaining)
+	}
+	if err := want.checkDelay(r, o, j); err != nil {
+		return err
 	}
 	if got.Fits && o.At%4 != 0 {
 		return nil // checkTimes is slow, so it checks only a quarter of the charges that fit

@@ -43,6 +43,12 @@ func gcra(quota int64, window time.Duration, burst int64) enforcement.Limit {
 	return l
 }
 
+func leakyBucket(quota int64, window time.Duration, burst int64) enforcement.Limit {
+	l := tokenBucket(quota, window, burst)
+	l.Algorithm = enforcement.LeakyBucket
+	return l
+}
+
 func concurrency(quota int64, window time.Duration) enforcement.Limit {
 	return enforcement.Limit{Name: "l1", Algorithm: enforcement.Concurrency, Quota: quota, Window: window}
 }
@@ -491,7 +497,7 @@ func counting(quota int64, window time.Duration) []enforcement.Limit {
 		fixedWindow(quota, window, enforcement.FirstHit), fixedWindow(quota, window, enforcement.Clock),
 		slidingLog(quota, window),
 		slidingCounter(quota, window, enforcement.FirstHit), slidingCounter(quota, window, enforcement.Clock),
-		tokenBucket(quota, window, 0), gcra(quota, window, 0),
+		tokenBucket(quota, window, 0), gcra(quota, window, 0), leakyBucket(quota, window, 0),
 	}
 }
 

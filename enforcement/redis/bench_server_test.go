@@ -128,7 +128,9 @@ func BenchmarkTake(b *testing.B) {
 		b.Run("bucket/"+name+"/take", measure(size.requests, size.charges, bucket, false, true))
 		b.Run("bucket/"+name+"/denied", measure(size.requests, size.charges, bucket, true, false))
 	}
-	for _, a := range []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowCounter, enforcement.SlidingWindowLog} {
+	for _, a := range []enforcement.Algorithm{
+		enforcement.LeakyBucket, enforcement.FixedWindow, enforcement.SlidingWindowCounter, enforcement.SlidingWindowLog,
+	} {
 		for _, requests := range []int{1, 32} {
 			b.Run(fmt.Sprintf("%s/%dx1", a, requests), measure(requests, 1, a, false, false))
 		}

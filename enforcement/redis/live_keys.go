@@ -119,7 +119,7 @@ func partWidth(m *enforcement.Meter) int64 {
 		if m.P == 0 {
 			return 0
 		}
-		life = float64(m.Capacity) * float64(m.Q) / float64(m.P)
+		life = float64(m.Burst()) * float64(m.Q) / float64(m.P)
 	case m.Algorithm == enforcement.SlidingWindowCounter:
 		life *= 2
 	}

@@ -71,7 +71,7 @@ func TestKeysOfATenantAreBounded(t *testing.T) {
 		return granted
 	}
 	for i, algorithm := range []enforcement.Algorithm{
-		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket,
+		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.LeakyBucket,
 	} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			m := enforcement.Limit{Algorithm: algorithm, Quota: quota, Window: 24 * time.Hour}.Compile(1)

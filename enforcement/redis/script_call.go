@@ -374,4 +374,5 @@ var scriptKinds = [...]byte{
 	enforcement.TokenBucket:          4,
 	enforcement.GCRA:                 4,
 	enforcement.Concurrency:          6, // only the quota and the window are read
+	enforcement.LeakyBucket:          7,
 }

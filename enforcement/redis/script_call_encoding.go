@@ -255,7 +255,7 @@ func (c *call) appendParams(b []byte) []byte {
 		}
 		b = append(b, scriptKinds[m.Algorithm])
 		if m.Algorithm.Bucket() {
-			b = appendInts(b, p.rev, m.Capacity, m.P, m.Q)
+			b = appendInts(b, p.rev, m.Burst(), m.P, m.Q)
 		} else {
 			b = appendInts(b, p.rev, m.Quota, m.Window, int64(boolByte(m.Anchor == enforcement.Clock && m.Algorithm.Windowed())))
 		}

@@ -108,7 +108,7 @@ func (m *meters) now() *enforcement.Meter { return (*m)[len(*m)-1] }
 // change gives a cell other numbers, which of a bucket know the former ones.
 func (m *meters) change(r *rand.Rand, rev int64) {
 	l := enforcement.Limit{
-		Algorithm: []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA}[r.IntN(4)],
+		Algorithm: []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA, enforcement.LeakyBucket}[r.IntN(5)],
 		Anchor:    []enforcement.Anchor{enforcement.Clock, enforcement.FirstHit}[r.IntN(2)],
 		Quota:     []int64{0, 1, 5, 5, 7, 100, 1_000_003, enforcement.MaxQuota}[r.IntN(8)],
 		Window:    []time.Duration{time.Millisecond, time.Second, time.Minute, 999_983 * time.Millisecond, enforcement.MaxWindow}[r.IntN(5)],
@@ -116,14 +116,12 @@ func (m *meters) change(r *rand.Rand, rev int64) {
 	if l.Algorithm.Bucket() {
 		l.Burst = []int64{0, 1, 10, enforcement.MaxQuota}[r.IntN(4)]
 	}
+	if len(*m) > 0 {
+		l.Algorithm, l.Anchor = m.now().Algorithm, m.now().Anchor
+	}
 	next := l.Compile(rev)
-	if n := len(*m); n > 0 {
-		last := (*m)[n-1]
-		next.Algorithm, next.Anchor = last.Algorithm, last.Anchor
-		if last.Algorithm.Bucket() != l.Algorithm.Bucket() {
-			l.Algorithm, l.Anchor = last.Algorithm, last.Anchor
-			next = l.Compile(rev)
-		}
+	if len(*m) > 0 {
+		last := m.now()
 		if last.Algorithm.Bucket() && r.IntN(3) > 0 {
 			until := limitertest.Start + r.Int64N(int64(time.Hour/time.Microsecond))
 			next.Formers = append(next.Formers, last.Formers...)
@@ -186,7 +184,7 @@ func randomRequests(r *rand.Rand, limits []meters) []enforcement.Request {
 		for range 1 + r.IntN(3)*r.IntN(3) {
 			i := r.IntN(len(limits))
 			m := limits[i][len(limits[i])-1-back[i]]
-			most := max(m.Quota, m.Capacity)
+			most := max(m.Quota, m.Burst())
 			cost := []int64{0, 1, 1, 1, 2, most / 3, most, most + 1, r.Int64N(most/4 + 1)}[r.IntN(9)]
 			q.Charges = append(q.Charges, enforcement.Charge{Key: key(uint32(i + 1)), Meter: m, Rev: m.Rev, Cost: cost})
 		}
@@ -205,7 +203,7 @@ func TestKeysOutliveTheirValues(t *testing.T) {
 	redis.TakeOnly(only)
 	r := rand.New(rand.NewPCG(testseed.Seed(t), 1))
 	var all []*enforcement.Meter
-	for _, a := range []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA} {
+	for _, a := range []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA, enforcement.LeakyBucket} {
 		for _, window := range []time.Duration{5 * time.Millisecond, 60 * time.Millisecond, time.Second, time.Minute, enforcement.MaxWindow} {
 			for _, anchor := range []enforcement.Anchor{enforcement.Clock, enforcement.FirstHit} {
 				all = append(all, enforcement.Limit{Algorithm: a, Anchor: anchor, Quota: 700, Window: window, Burst: int64(r.IntN(2)) * 50}.Compile(1))

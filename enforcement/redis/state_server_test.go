@@ -26,6 +26,7 @@ var kinds = []enforcement.Limit{
 	{Algorithm: enforcement.SlidingWindowCounter, Quota: 5, Window: time.Minute},
 	{Algorithm: enforcement.SlidingWindowLog, Quota: 5, Window: time.Minute},
 	{Algorithm: enforcement.TokenBucket, Quota: 5, Window: time.Minute},
+	{Algorithm: enforcement.LeakyBucket, Quota: 5, Window: time.Minute},
 }
 
 // name is the key of a cell in Redis.
@@ -146,7 +147,7 @@ func TestGarbageNeverRefusesForGood(t *testing.T) {
 					}
 				}
 				first := mustTake(t, l, request(charge(1, m, 1)))
-				state, most := first.Charges[0].State, max(m.Quota, m.Capacity)
+				state, most := first.Charges[0].State, max(m.Quota, m.Burst())
 				if left := m.Remaining(state, first.At); left > most || first.Verdict == enforcement.Granted && left == most {
 					t.Errorf("%d left of %d after a charge", left, most)
 				}
@@ -233,6 +234,7 @@ func TestKeysEndAndKeepToThePrefix(t *testing.T) {
 		{enforcement.Limit{Algorithm: enforcement.SlidingWindowCounter, Quota: 5, Window: time.Minute}, 2 * time.Minute},
 		{enforcement.Limit{Algorithm: enforcement.SlidingWindowLog, Quota: 5, Window: time.Minute}, time.Minute},
 		{enforcement.Limit{Algorithm: enforcement.TokenBucket, Quota: 6, Window: time.Minute}, 10 * time.Second},
+		{enforcement.Limit{Algorithm: enforcement.LeakyBucket, Quota: 6, Window: time.Minute}, 10 * time.Second},
 		{enforcement.Limit{Algorithm: enforcement.GCRA, Quota: 1, Window: enforcement.MaxWindow, Burst: enforcement.MaxQuota}, enforcement.MaxWindow},
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 5, Window: enforcement.MaxWindow}, enforcement.MaxWindow},
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 5, Window: enforcement.MinWindow}, enforcement.MinWindow},

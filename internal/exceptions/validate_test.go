@@ -93,7 +93,7 @@ func TestOverrideFaults(t *testing.T) {
 		{"no number", "login", limits(limit("l1", keep, keep, 0)), []string{"/limits/0: must give at least one"}},
 		{"a quota below 0", "login", limits(limit("l2", -2, keep, 0)), []string{"/limits/0/quota: must be 0 to 1000000000000"}},
 		{"a log too long", "login", limits(limit("l1", enforcement.MaxLog+1, keep, 0)), []string{"/limits/0/quota: must be 0 to 10000"}},
-		{"a burst of a log", "login", limits(limit("l1", keep, 1, 0)), []string{"/limits/0/burst: only token_bucket and gcra"}},
+		{"a burst of a log", "login", limits(limit("l1", keep, 1, 0)), []string{"/limits/0/burst: only token_bucket, gcra"}},
 		{"a burst too large", "login", limits(limit("l2", keep, enforcement.MaxQuota+1, 0)), []string{"/limits/0/burst: must be 1 to 1000000000000"}},
 		{"a window too long", "login", limits(limit("l1", keep, keep, enforcement.MaxWindow+1)), []string{"/limits/0/window: must be from 1ms to 366d"}},
 		{"a window in no unit", "login", limits(limit("l1", keep, keep, time.Millisecond+1)), []string{"/limits/0/window: must be a whole number of"}},

@@ -16,6 +16,7 @@ type answer struct {
 	allowedCount int64
 	granted      int64
 	retryAfter   int64 // in milliseconds; enforcement.Never if waiting does not help
+	delay        int64 // in milliseconds; the longest of the limits
 	limits       []limitAnswer
 }
 
@@ -50,7 +51,8 @@ func (l line) step(a *answer) line {
 	l = strconv.AppendInt(append(l, `, "allowed_count": `...), a.allowedCount, 10)
 	l = strconv.AppendInt(append(l, `, "granted": `...), a.granted, 10)
 	l = append(l, `, "retry_after_ms": `...).time(a.retryAfter)
-	l = append(l, `, "delay_ms": 0, "limits": [`...)
+	l = strconv.AppendInt(append(l, `, "delay_ms": `...), a.delay, 10)
+	l = append(l, `, "limits": [`...)
 	for i := range a.limits {
 		if i > 0 {
 			l = append(l, ", "...)

@@ -52,8 +52,8 @@ type printed struct {
 	} `json:"limits"`
 }
 
-// short writes a step for comparing: ok or no, how many, units, retry, and of
-// each limit ok or no, remaining, reset and retry.
+// short writes a step for comparing: ok or no, how many, units, retry, the delay if there is one,
+// and of each limit ok or no, remaining, reset and retry.
 func (p printed) short() string {
 	word := map[bool]string{true: "ok", false: "no"}
 	retry := func(ms *int64) string {
@@ -63,6 +63,9 @@ func (p printed) short() string {
 		return fmt.Sprint(*ms)
 	}
 	s := fmt.Sprintf("%s %d %d %s", word[p.Allowed], p.AllowedCount, p.Granted, retry(p.RetryAfter))
+	if p.Delay != 0 {
+		s += fmt.Sprintf(" waits %d", p.Delay)
+	}
 	for _, l := range p.Limits {
 		s += fmt.Sprintf(" | %s %d %d %s", word[l.Allowed], l.Remaining, l.ResetAfter, retry(l.RetryAfter))
 	}
@@ -85,6 +88,7 @@ const (
 	log3      = `{"name":"m","algorithm":"sliding_window_log","quota":3,"window":"1m"}`
 	counter10 = `{"name":"m","algorithm":"sliding_window_counter","quota":10,"window":"1m"}`
 	bucket10  = `{"name":"m","algorithm":"token_bucket","quota":10,"window":"10s"}`
+	queue5    = `{"name":"m","algorithm":"leaky_bucket","quota":1,"window":"1s","burst":5}`
 	places2   = `{"name":"m","algorithm":"concurrency","quota":2,"window":"30s"}`
 )
 
@@ -98,6 +102,18 @@ var stories = []struct {
 		{`"at_ms":45000,"repeat":10`, "ok 10 10 0 | ok 0 60000 0"},
 		{`"at_ms":104999`, "no 0 0 1 | no 0 1 1"},
 		{`"at_ms":105000`, "ok 1 1 0 | ok 9 60000 0"},
+	}},
+	{"a leaky bucket", queue5, [][2]string{
+		{`"at_ms":0,"repeat":3`, "ok 3 3 0 waits 2000 | ok 2 3000 0"},
+		{`"at_ms":500,"op":"peek","cost":2`, "ok 1 0 0 waits 2500 | ok 0 4500 0"},
+		{`"at_ms":500,"op":"take_up_to","cost":9`, "ok 1 2 0 waits 2500 | ok 0 4500 0"},
+		{`"at_ms":500`, "no 0 0 500 | no 0 4500 500"},
+		{`"at_ms":1000,"cost":0`, "ok 1 0 0 waits 4000 | ok 1 4000 0"},
+		{`"at_ms":1000,"op":"refund","cost":2`, "ok 1 0 0 | ok 3 2000 0"},
+		{`"at_ms":1000,"op":"set_limits","limits":[` + strings.Replace(queue5, `"burst":5`, `"burst":50`, 1) + `]`, "ok 1 0 0"},
+		{`"at_ms":1000`, "ok 1 1 0 waits 2000 | ok 47 3000 0"},
+		{`"at_ms":1000,"op":"force","cost":50`, "ok 1 50 0 | no 0 53000 53000"},
+		{`"at_ms":1000,"op":"reset"`, "ok 1 0 0 | ok 50 0 0"},
 	}},
 	{"a window on the clock", clock10, [][2]string{
 		{`"at_ms":45000,"repeat":12`, "no 10 10 15000 | no 0 15000 15000"},
@@ -305,7 +321,8 @@ func TestErrorLines(t *testing.T) {
 		{withLimit(many(33)), `"x"`, "limits", "at most 32"},
 		{`{"id":"x","start_ms":-1,"limits":[],"steps":[]}`, `"x"`, "start_ms", "from 0"},
 		{`{"id":"x","start_ms":1.5,"limits":[],"steps":[]}`, `"x"`, "start_ms", ""},
-		{withLimit(`{"algorithm":"leaky_bucket","quota":1,"window":"1s"}`), `"x"`, "limits[0].algorithm", "not supported yet"},
+		{withLimit(`{"algorithm":"leaky","quota":1,"window":"1s"}`), `"x"`, "limits[0].algorithm", "gcra, leaky_bucket or"},
+		{withLimit(`{"algorithm":"leaky_bucket","quota":1,"window":"1s","burst":0}`), `"x"`, "limits[0].burst", "1 to"},
 		{withLimit(`{"algorithm":"concurrency","quota":1}`), `"x"`, "limits[0].window_ms", "required"},
 		{withLimit(`{"algorithm":"concurrency","quota":1001,"window":"1s"}`), `"x"`, "limits[0].quota", "0 to 1000"},
 		{withLimit(`{"algorithm":"concurrency","quota":1,"window":"month"}`), `"x"`, "limits[0].window", "only fixed_window"},

@@ -153,6 +153,7 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome, lease *enfo
 			remaining:  m.Remaining(charged.State, o.At),
 			resetAfter: enforcement.Milliseconds(m.ResetAfter(charged.State, o.At)),
 		}
+		a.delay = max(a.delay, delay(m, charged, step, o))
 		if l.allowed {
 			continue
 		}
@@ -167,6 +168,20 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome, lease *enfo
 	if !a.allowed && a.retryAfter == 0 {
 		a.retryAfter = enforcement.Never // a take_up_to with cost 0 is never granted
 	}
+}
+
+// delay returns the time in milliseconds for which a granted request waits because of a limit.
+func delay(m *enforcement.Meter, charged *enforcement.Charged, step *step, o *enforcement.Outcome) int64 {
+	cost := step.cost
+	switch {
+	case o.Verdict != enforcement.Granted:
+		return 0
+	case step.op == takeUpTo:
+		cost = o.Units
+	case step.op != check && step.op != acquire && step.op != peek:
+		return 0
+	}
+	return enforcement.Milliseconds(m.Delay(&charged.State, cost))
 }
 
 // retryAfter returns the time in milliseconds after which the limit would grant the step. For

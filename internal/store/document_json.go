@@ -71,7 +71,7 @@ type formerJSON struct {
 func writeFormers(formers []enforcement.Former) (string, error) {
 	out := []formerJSON{}
 	for _, f := range formers {
-		j := formerJSON{Quota: f.Quota, WindowMS: f.Window / 1000, Burst: f.Capacity, Rev: f.Rev, UntilUS: f.Until}
+		j := formerJSON{Quota: f.Quota, WindowMS: f.Window / 1000, Burst: f.Burst(), Rev: f.Rev, UntilUS: f.Until}
 		if f.CarryOver != enforcement.CarryKeep {
 			j.CarryOver = f.CarryOver.String()
 		}

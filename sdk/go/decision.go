@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -50,9 +51,11 @@ type Decision struct {
 	Mode         Mode   `json:"mode"`
 	Reason       Reason `json:"reason"`
 	RetryAfterMS *int64 `json:"retry_after_ms"` // nil if waiting does not help
-	DelayMS      int64  `json:"delay_ms"`
-	Degraded     bool   `json:"degraded"` // Redis did not answer; the failure modes of the policies decided
-	Replayed     bool   `json:"replayed"` // repeats the first decision for the same IdempotencyKey; nothing was charged again
+	// DelayMS is how many milliseconds the caller waits before it serves the request, because of a
+	// leaky_bucket. Middleware waits; a caller of Check uses Wait.
+	DelayMS  int64 `json:"delay_ms"`
+	Degraded bool  `json:"degraded"` // Redis did not answer; the failure modes of the policies decided
+	Replayed bool  `json:"replayed"` // repeats the first decision for the same IdempotencyKey; nothing was charged again
 	// Taken is the number of units that a check with the mode TakeUpTo was charged.
 	Taken int64 `json:"taken"`
 	// RefundableUntil is the time until which a check with Refundable can be refunded, in RFC 3339;
@@ -92,8 +95,24 @@ type LimitState struct {
 	ResetAfterMS int64  `json:"reset_after_ms"`
 	RetryAfterMS *int64 `json:"retry_after_ms"` // nil if waiting does not help
 	Allowed      bool   `json:"allowed"`
+	DelayMS      *int64 `json:"delay_ms"`   // of a leaky_bucket
 	NearLimit    *int   `json:"near_limit"` // the largest warn_at threshold reached, in percent; nil: none
 	Mode         string `json:"mode"`       // enforce or shadow
+}
+
+// Wait waits for the delay of an allowed request. It returns the error of ctx if ctx ends first.
+func (d *Decision) Wait(ctx context.Context) error {
+	if !d.Allowed || d.DelayMS <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(time.Duration(d.DelayMS) * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // RetryAfter returns the time until the same request would be allowed. It returns false if waiting

@@ -41,7 +41,8 @@ func FromContext(ctx context.Context) (Decision, bool) {
 
 // Middleware checks each request before the handler serves it. It sets RateLimit,
 // RateLimit-Policy and Retry-After in the response. If the request is denied, it writes the
-// response, and the handler is not called.
+// response, and the handler is not called. If a leaky_bucket delays the request, it waits. If the
+// client leaves meanwhile, the handler is not called.
 func Middleware(config MiddlewareConfig) func(http.Handler) http.Handler {
 	if config.Denied == nil {
 		config.Denied = WriteDenial
@@ -65,6 +66,9 @@ func Middleware(config MiddlewareConfig) func(http.Handler) http.Handler {
 			}
 			if !d.Allowed && !config.Shadow {
 				config.Denied(w, r, d)
+				return
+			}
+			if !config.Shadow && d.Wait(r.Context()) != nil {
 				return
 			}
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, &d)))

@@ -68,6 +68,39 @@ func TestMiddlewareInShadowOnlyLogs(t *testing.T) {
 	}
 }
 
+// delayed is an allowed decision with a delay of an hour.
+var delayed = strings.Replace(allowed, `"delay_ms":0`, `"delay_ms":3600000`, 1)
+
+// A request whose client leaves while it waits is not served.
+func TestMiddlewareWaits(t *testing.T) {
+	decided := make(chan struct{}, 2)
+	c := newClient(t, Config{URL: answering(t, 200, delayed).URL, Hooks: Hooks{
+		Decided: func(context.Context, CheckRequest, Decision, time.Duration) { decided <- struct{}{} },
+	}})
+	ctx, leave := context.WithCancel(t.Context())
+	served := 0
+	next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })
+	config := MiddlewareConfig{Client: c}
+	waits := Middleware(config)(next)
+	done := make(chan struct{})
+	go func() {
+		waits.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/v1/items", nil))
+		close(done)
+	}()
+	<-decided
+	leave()
+	<-done
+	config.Shadow = true
+	Middleware(config)(next).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/v1/items", nil))
+	if served != 1 {
+		t.Errorf("%d requests were served, want that in shadow mode, which does not wait", served)
+	}
+	short := newClient(t, Config{URL: answering(t, 200, strings.Replace(allowed, `"delay_ms":0`, `"delay_ms":1`, 1)).URL})
+	if w := serve(t, MiddlewareConfig{Client: short}, "/v1/items"); w.Body.String() != "served decision" {
+		t.Errorf("a short delay: %d %s", w.Code, w.Body)
+	}
+}
+
 func TestMiddlewareSendsTenantAttributesAndCost(t *testing.T) {
 	var body []byte
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -24,6 +24,9 @@ func clockWords(micros int64, now time.Time) string {
 func verdict(x *enforcement.Explanation, status int, now time.Time) string {
 	d := &x.Decision
 	if d.Allowed {
+		if d.Delay > 0 {
+			return "Would pass after " + waitWords(time.Duration(d.Delay)*time.Millisecond) + " in a queue: " + passes(d) + "."
+		}
 		return "Would pass: " + passes(d) + "."
 	}
 	text := fmt.Sprintf("Would be denied with %d: %s", status, d.Reason.Sentence(d))

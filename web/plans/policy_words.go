@@ -148,6 +148,10 @@ var algorithmOptions = []views.Option{
 		Value: enforcement.TokenBucket.String(), Label: "Token bucket",
 		Hint: "Fills at a steady rate up to the burst. For APIs where clients may catch up after a pause.",
 	},
+	{
+		Value: enforcement.LeakyBucket.String(), Label: "Leaky bucket",
+		Hint: "A queue that is served at a steady rate. A request that passes waits for those before it; above the burst, requests are denied.",
+	},
 	{Value: enforcement.GCRA.String(), Label: "GCRA", Hint: "Decides as a token bucket, with one number of state. Even spacing and a burst."},
 	{
 		Value: enforcement.Concurrency.String(), Label: "Concurrency",

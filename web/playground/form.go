@@ -52,6 +52,7 @@ var lanes = []struct {
 	{enforcement.SlidingWindowLog, true, "Sliding window log"},
 	{enforcement.TokenBucket, true, "Token bucket"},
 	{enforcement.GCRA, false, "GCRA (decides as the token bucket)"},
+	{enforcement.LeakyBucket, false, "Leaky bucket (requests that pass wait in a queue)"},
 	{enforcement.Concurrency, false, "Concurrency (each request holds its place for the window)"},
 }
 

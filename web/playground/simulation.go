@@ -1,6 +1,7 @@
 package playground
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,6 +87,7 @@ type played struct {
 type playedAnswer struct {
 	arrival
 	allowed, remaining, reset int64
+	delay                     int64  // longest of the requests that were allowed, in milliseconds
 	retry                     *int64 // nil: never
 }
 
@@ -122,6 +124,7 @@ func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) 
 		Steps []struct {
 			At      int64 `json:"at_ms"`
 			Allowed int64 `json:"allowed_count"`
+			Delay   int64 `json:"delay_ms"`
 			Limits  []struct {
 				Remaining int64  `json:"remaining"`
 				Reset     int64  `json:"reset_after_ms"`
@@ -145,10 +148,21 @@ func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) 
 		if scenario.Steps[i].Op == "peek" {
 			continue
 		}
-		p.answers = append(p.answers, playedAnswer{g.arrivals[asked], step.Allowed, l.Remaining, l.Reset, l.Retry})
+		delay := p.delay(g, asked, step.Allowed, step.Delay, l.Reset)
+		p.answers = append(p.answers, playedAnswer{g.arrivals[asked], step.Allowed, l.Remaining, l.Reset, delay, l.Retry})
 		asked++
 	}
 	return p, nil
+}
+
+// delay returns the longest delay of the requests of arrival i that were allowed. told is that of its
+// last request. If that one was denied, the queue of a leaky bucket drains in reset milliseconds, and
+// the last allowed request waits for those before it.
+func (p *played) delay(g *playForm, i int, allowed, told, reset int64) int64 {
+	if p.limit.Algorithm != enforcement.LeakyBucket || allowed == 0 || allowed == g.arrivals[i].n {
+		return told
+	}
+	return max(0, reset-g.cost*g.window.Milliseconds()/max(g.quota, 1))
 }
 
 // scenarios returns the input of headgate simulate for all selected algorithms.
@@ -172,7 +186,7 @@ func (g *playForm) scenarios() (string, error) {
 func (p *played) lane(g *playForm) views.Lane {
 	v := views.Lane{
 		Algorithm: p.limit.Algorithm.String(), Aloud: plans.Describe(p.limit), Quota: g.quota, Duration: g.duration, Window: g.window,
-		Holds: p.limit.Capacity(), Points: p.left,
+		Holds: p.limit.Capacity(), Points: p.left, Queues: p.limit.Algorithm == enforcement.LeakyBucket,
 	}
 	for _, l := range lanes {
 		if l.algorithm == p.limit.Algorithm {
@@ -186,6 +200,9 @@ func (p *played) lane(g *playForm) views.Lane {
 			if a.retry != nil {
 				d.Again = lengthWords(*a.retry)
 			}
+		}
+		if a.delay > 0 {
+			d.Waits = lengthWords(a.delay)
 		}
 		v.Marks = append(v.Marks, d)
 		v.Allowed += d.Allowed
@@ -258,6 +275,12 @@ func (p *played) sentence(g *playForm, v *views.Lane) string {
 	case v.Most > 0:
 		parts = append(parts, fmt.Sprintf("Allows at most %[2]s %[3]s in any %[1]s; the quota is %[4]s.",
 			window, count(v.Most), units, count(g.quota)))
+	}
+	if v.Queues && len(p.answers) > 0 && g.quota > 0 {
+		longest := slices.MaxFunc(p.answers, func(a, b playedAnswer) int { return cmp.Compare(a.delay, b.delay) })
+		parts = append(parts, fmt.Sprintf("It serves one every %s; the longest wait is %s.",
+			views.Elapsed(perUnit(p.limit)), lengthWords(longest.delay)))
+		return strings.Join(parts, " ")
 	}
 	if first < 0 {
 		return strings.Join(parts, " ")

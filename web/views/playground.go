@@ -46,6 +46,7 @@ type Lane struct {
 	Run, RunAt     int64
 	Most, MostFrom int64
 	Marks          []LaneMark  // by time
+	Queues         bool        // allowed requests wait; the marks have Waits
 	Points         []LanePoint // the remaining units, by time
 }
 
@@ -54,6 +55,7 @@ type Lane struct {
 type LaneMark struct {
 	At, Allowed, Denied, Left int64
 	Again                     string // time until the next request would be allowed; "" if all were allowed
+	Waits                     string // longest delay of the requests that were allowed; "" for none
 }
 
 // A LanePoint has the number of units that are left at a time.
@@ -97,6 +99,15 @@ func (l *Lane) dense() bool {
 		}
 	}
 	return len(l.Marks) > laneTicks
+}
+
+// columns returns the names of the columns of the table, after the first one.
+func (l *Lane) columns() []string {
+	names := []string{"Allowed", "Denied", "Left", "Next one passes in"}
+	if l.Queues {
+		names = append(names, "Allowed ones wait up to")
+	}
+	return names
 }
 
 // bins divides the time into equal parts, and returns the requests of each part. If the lane is

@@ -7,8 +7,8 @@
 -- into the allocation of 48 bytes that Redis makes for such a value.
 --
 -- A parameter has the numbers of a limit in 62 bytes. It begins with: algorithm u1 (1
--- fixed window, 2 log, 3 sliding counter, 4 bucket, 5 calendar window), revision of the
--- caller i8. For a bucket follow capacity i8, P i8, Q i8. For a calendar window follow 0,
+-- fixed window, 2 log, 3 sliding counter, 4 bucket, 5 calendar window, 7 leaky bucket),
+-- revision of the caller i8. For a bucket follow burst i8, P i8, Q i8. For a calendar window follow 0,
 -- so that only settle.lua settles it, and the starts of two windows i8, i8; the end of
 -- the second one takes the place of the revision of the numbers. For the others follow
 -- quota i8, window i8, clock anchor i8. At the end are, for all: revision of the numbers i8, quota i8,
@@ -26,10 +26,14 @@
 -- it would be full if it were emptied at the end of its quarter. Therefore it can be
 -- changed in place within that quarter. A bucket without a fraction, for example after
 -- its first charge, expires when it is full.
+--
+-- A token bucket is full at its burst, and empty at 0. A leaky bucket is as if unused at 0, and
+-- has no room at minus its burst. settle.lua treats it as a bucket that is full at x = 0, of
+-- which room = burst more units can be charged than it has.
 
 local read, pack, call = struct.unpack, struct.pack, redis.call
 
-local FIXED, COUNTER, BUCKET, CALENDAR = 1, 3, 4, 5
+local FIXED, COUNTER, BUCKET, CALENDAR, LEAKY = 1, 3, 4, 5, 7
 local MAX_COUNT = 1000000000000000
 local PLAIN_FORM = '<Bi6i7i7i7'
 local RECORD_FORM, RECORD_LIFE = '<i8i8I2', 600000 -- of the numbers of a record; milliseconds

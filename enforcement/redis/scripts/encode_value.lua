@@ -11,15 +11,16 @@ elseif place == 3 then
   value = pack('<i7i7i7', a, b, t)
 else
   local kind, rev, x, y, z, _, _, window = read('<Bi8i8i8i8i8i8i8', arg, param)
+  local bucket = kind == BUCKET or kind == LEAKY
   value = pack(PLAIN_FORM, 1, r or rev, a, b, t)
   if passed then
     life = '3600000'
-  elseif kind == BUCKET or not r or r <= rev then -- otherwise later numbers opened the window and set its expiry
+  elseif bucket or not r or r <= rev then -- otherwise later numbers opened the window and set its expiry
     local till = t + window
     if kind == COUNTER then
       till = till + window
-    elseif kind == BUCKET and y > 0 then
-      till = t + (x - a) * z / y
+    elseif bucket and y > 0 then
+      till = t + ((kind == BUCKET and x or 0) - a) * z / y
       if b > 0 then
         local quarter = x * z / y / 4
         till = math.max(till, t - t % quarter + 5 * quarter)

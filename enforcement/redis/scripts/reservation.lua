@@ -61,7 +61,7 @@ local function adjust(c, p, cost, was, r, a, b, t, capacity, id)
   if p.kind == BUCKET then
     local before, after = c.sa, c.sa
     if delta > 0 then
-      after = min(before, max(before - delta, -max(p.x, 1)))
+      after = min(before, max(before - delta, -p.room - max(p.x + p.room, 1)))
     elseif c.r ~= 0 then
       local _, unused = settle(p, r, a, b, t)
       after = max(min(before + min(-delta, max(min(capacity, p.x) - unused, 0)), p.x), before)

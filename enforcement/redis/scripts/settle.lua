@@ -6,7 +6,7 @@
 -- A script calls it only when it needs one of the functions. It uses no local variable
 -- of the script, because each captured variable would cost time in every run.
 
-local FIXED, COUNTER, BUCKET, CALENDAR = 1, 3, 4, 5
+local FIXED, COUNTER, BUCKET, CALENDAR, LEAKY = 1, 3, 4, 5, 7
 local MAX_COUNT = 1000000000000000
 local RESET, PROPORTIONAL, ADDITIVE = 1, 2, 3
 local RESET_WITHIN = 1000000
@@ -16,7 +16,10 @@ local read, max, min = struct.unpack, math.max, math.min
 local function parameter(arg, pos)
   local p, x, y, z, formers, at = {}
   p.kind, p.as, x, y, z, p.rev, p.quota, p.window, formers, at = read('<Bi8i8i8i8i8i8i8BI4', arg, pos)
-  p.at, p.x, p.y, p.z = pos, x, y, z
+  p.at, p.x, p.y, p.z, p.room = pos, x, y, z, 0
+  if p.kind == LEAKY then
+    p.kind, p.x, p.room = BUCKET, 0, x
+  end
   if formers > 0 then
     p.formers = {}
     for j = 1, formers do
@@ -36,7 +39,7 @@ local function plain(v)
   end
   if #v == 28 then
     local version, r, a, b, t = read('<Bi6i7i7i7', v)
-    if version == 1 and r >= 1 and a >= -1000000000000 and a <= MAX_COUNT and b >= 0 and b <= MAX_COUNT
+    if version == 1 and r >= 1 and a >= -2000000000000 and a <= MAX_COUNT and b >= 0 and b <= MAX_COUNT
       and t >= -140737488355328 and t <= 8866461766385664 then
       return r, a, b, t, v
     end
@@ -172,7 +175,7 @@ local function settle(p, r, a, b, t)
   if t > now and kind ~= CALENDAR then
     local horizon = window
     if kind == BUCKET and p.y > 0 then
-      horizon = flow(p.x, 0, p.y, p.z)
+      horizon = flow(p.x + p.room, 0, p.y, p.z)
     end
     if t > now + horizon then
       t, clamped = now, true
@@ -219,7 +222,7 @@ end
 -- left returns the units that can be charged, as Meter.Left does for a settled state.
 local function left(p, a, b, t)
   if p.kind == BUCKET then
-    return min(a, p.x)
+    return min(a, p.x) + p.room
   end
   if p.kind == COUNTER and b > 0 then
     return p.quota - a - fade(b, p.window - (max(now, t) - t), p.window)

@@ -10,6 +10,8 @@ if not v then
     l, a, b, t, place = x, 0, 0, now, 0
     if kind == BUCKET then
       a, place = x, 2
+    elseif kind == LEAKY then
+      place = 2
     elseif z == 1 then
       t = now - now % y
     end
@@ -19,20 +21,20 @@ elseif #v == 28 then
   version, r, a, b, t = read(PLAIN_FORM, v)
   if r == rev and version == 1 and x > 0 and b >= 0 and t <= now and t >= -140737488355328 then
     local elapsed = now - t
-    if kind == BUCKET then
-      local flown = elapsed * y + b
-      if flown < 9007199254740992 and y > 0 and b < z and a < x and a >= -1000000000000 then
+    if kind == BUCKET or kind == LEAKY then
+      local flown, full = elapsed * y + b, kind == BUCKET and x or 0
+      if flown < 9007199254740992 and y > 0 and b < z and a < full and a >= -2000000000000 then
         local fraction = flown % z
         l, place = a + (flown - fraction) / z, 2
-        if l >= x then
-          l, a, b = x, x, 0
+        if l >= full then
+          l, a, b = full, full, 0
         else
           if b > 0 and fraction > 0 and elapsed <= now % (x * z / y / 4) then
             place = 3
           end
           a, b = l, fraction
         end
-        t = now
+        l, t = l + x - full, now
       end
     elseif a >= 0 and a <= MAX_COUNT and b <= MAX_COUNT then
       place = 0

@@ -203,7 +203,7 @@ local function charge(c, p, cost, id, ttl)
     end
   end
   if p.kind == BUCKET then
-    c.sa = min(c.sa, max(c.sa - cost, -max(p.x, 1)))
+    c.sa = min(c.sa, max(c.sa - cost, -p.room - max(p.x + p.room, 1)))
   else
     c.sa = min(c.sa + cost, MAX_COUNT)
   end

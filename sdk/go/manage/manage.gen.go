@@ -235,9 +235,11 @@ type LimitState struct {
 	Policy Slug `json:"policy"`
 	// Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
-	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
-	// and the window is the time to live of a lease, unless the check states another. Later versions
-	// may add values.
+	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
+	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
+	// and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and
+	// the window is the time to live of a lease, unless the check states another. Later versions may
+	// add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`
@@ -256,6 +258,9 @@ type LimitState struct {
 	RetryAfterMS *RetryAfter `json:"retry_after_ms"`
 	// Whether this limit allows the request.
 	Allowed bool `json:"allowed"`
+	// Only for `leaky_bucket`: the milliseconds until the units before this request have drained. 0 if
+	// the request was not charged.
+	DelayMS *int64 `json:"delay_ms,omitzero"`
 	// The largest threshold of the limit's `warn_at` that the used units have reached, in percent.
 	// Absent if there is none.
 	NearLimit *int64 `json:"near_limit,omitzero"`
@@ -289,7 +294,8 @@ type DecisionBase struct {
 	// ends before that: the first time at which one of them ends. Other numbers are in force then. If
 	// it is absent, `retry_after_ms` is exact as long as nothing is changed.
 	NumbersUntil NumbersUntil `json:"numbers_until,omitzero"`
-	// The delay before the request should be served. All current algorithms return 0.
+	// How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of
+	// the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms.
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
@@ -337,7 +343,8 @@ type Decision struct {
 	// ends before that: the first time at which one of them ends. Other numbers are in force then. If
 	// it is absent, `retry_after_ms` is exact as long as nothing is changed.
 	NumbersUntil NumbersUntil `json:"numbers_until,omitzero"`
-	// The delay before the request should be served. All current algorithms return 0.
+	// How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of
+	// the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms.
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
@@ -387,7 +394,8 @@ type Denial struct {
 	// ends before that: the first time at which one of them ends. Other numbers are in force then. If
 	// it is absent, `retry_after_ms` is exact as long as nothing is changed.
 	NumbersUntil NumbersUntil `json:"numbers_until,omitzero"`
-	// The delay before the request should be served. All current algorithms return 0.
+	// How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of
+	// the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms.
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
@@ -447,7 +455,8 @@ type DecisionOrDenial struct {
 	// ends before that: the first time at which one of them ends. Other numbers are in force then. If
 	// it is absent, `retry_after_ms` is exact as long as nothing is changed.
 	NumbersUntil NumbersUntil `json:"numbers_until,omitzero"`
-	// The delay before the request should be served. All current algorithms return 0.
+	// How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of
+	// the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms.
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
@@ -562,7 +571,8 @@ type ReservationDecision struct {
 	// ends before that: the first time at which one of them ends. Other numbers are in force then. If
 	// it is absent, `retry_after_ms` is exact as long as nothing is changed.
 	NumbersUntil NumbersUntil `json:"numbers_until,omitzero"`
-	// The delay before the request should be served. All current algorithms return 0.
+	// How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of
+	// the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms.
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
@@ -997,7 +1007,9 @@ type KeyPage struct {
 // LimitName: Unique in its policy; l1, l2, … by default.
 type LimitName = string
 
-// Algorithm: The algorithm of the limit. With `concurrency`, the quota is a number of places, at
+// Algorithm: The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a
+// queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first
+// one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at
 // most 1,000, and the window is the time to live of a lease, unless the check states another. Later
 // versions may add values.
 type Algorithm string
@@ -1008,6 +1020,7 @@ const (
 	AlgorithmSlidingWindowCounter Algorithm = "sliding_window_counter"
 	AlgorithmTokenBucket          Algorithm = "token_bucket"
 	AlgorithmGcra                 Algorithm = "gcra"
+	AlgorithmLeakyBucket          Algorithm = "leaky_bucket"
 	AlgorithmConcurrency          Algorithm = "concurrency"
 )
 
@@ -1024,9 +1037,11 @@ type LimitWindow = string
 type Limit struct {
 	// Unique in its policy; l1, l2, … by default.
 	Name LimitName `json:"name,omitzero"`
-	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
-	// and the window is the time to live of a lease, unless the check states another. Later versions
-	// may add values.
+	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
+	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
+	// and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and
+	// the window is the time to live of a lease, unless the check states another. Later versions may
+	// add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window. 0 denies everything.
 	Quota int64 `json:"quota"`
@@ -2152,9 +2167,11 @@ type Reset struct {
 type LimitNow struct {
 	// Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
-	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
-	// and the window is the time to live of a lease, unless the check states another. Later versions
-	// may add values.
+	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
+	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
+	// and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and
+	// the window is the time to live of a lease, unless the check states another. Later versions may
+	// add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`
@@ -2270,9 +2287,11 @@ type UsagePace struct {
 type LimitUsage struct {
 	// Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
-	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
-	// and the window is the time to live of a lease, unless the check states another. Later versions
-	// may add values.
+	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
+	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
+	// and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and
+	// the window is the time to live of a lease, unless the check states another. Later versions may
+	// add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`
@@ -2431,9 +2450,11 @@ type KeptLimit struct {
 	Policy Slug `json:"policy"`
 	// Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
-	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
-	// and the window is the time to live of a lease, unless the check states another. Later versions
-	// may add values.
+	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
+	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
+	// and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and
+	// the window is the time to live of a lease, unless the check states another. Later versions may
+	// add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`
@@ -2895,9 +2916,11 @@ type Live struct {
 type SimulatedLimit struct {
 	// Unique in the scenario.
 	Name string `json:"name,omitzero"`
-	// The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000,
-	// and the window is the time to live of a lease, unless the check states another. Later versions
-	// may add values.
+	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
+	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
+	// and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and
+	// the window is the time to live of a lease, unless the check states another. Later versions may
+	// add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`
@@ -2975,7 +2998,7 @@ type SimulationResultStepsItem struct {
 	// Milliseconds after which the same request would pass if no other request comes, by the numbers
 	// in force now. 0 if the request is allowed. Null if waiting does not help.
 	RetryAfterMS *RetryAfter `json:"retry_after_ms"`
-	// All current algorithms return 0.
+	// How long the last repetition waits because of a `leaky_bucket`; otherwise 0.
 	DelayMS int64 `json:"delay_ms"`
 	// The last repetition's limits.
 	Limits []SimulationResultStepsItemLimitsItem `json:"limits"`

@@ -94,6 +94,7 @@ class Decision:
     reason: str
     #: Milliseconds until the same request would pass. None: waiting does not help.
     retry_after_ms: Optional[int]
+    #: How many milliseconds the caller waits before it serves the request, because of a leaky_bucket. The middleware waits.
     delay_ms: int
     #: The shared limiter did not answer, and failure modes decided.
     degraded: bool

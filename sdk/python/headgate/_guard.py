@@ -7,7 +7,7 @@ import logging
 from http import HTTPStatus
 from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Tuple, TypeVar
 
-from ._decision import AnyDecision, CheckRequest, Denial, Fallback
+from ._decision import AnyDecision, CheckRequest, Decision, Denial, Fallback
 
 R = TypeVar("R")
 
@@ -17,7 +17,8 @@ class Guard(Generic[R]):
 
     tenant, attributes and cost are functions of a request. skip says whether a request
     passes unchecked. With shadow, every request passes, and denials are logged; requests
-    are charged, and no header is set.
+    are charged, and no header is set. Otherwise the middleware waits for the delay of a
+    request that a leaky_bucket allows.
     """
 
     def __init__(
@@ -55,6 +56,12 @@ class Guard(Generic[R]):
         why = decision.error if isinstance(decision, Fallback) else decision.reason
         self._log.warning("headgate would deny %s %s: %s", request.method, request.path, why)
         return True
+
+    def delay(self, decision: AnyDecision) -> float:
+        """Return the seconds to wait before an allowed request is served, as a leaky_bucket says."""
+        if self.shadow or not isinstance(decision, Decision):
+            return 0
+        return (decision.delay_ms or 0) / 1000
 
     def headers(self, decision: AnyDecision) -> List[Tuple[str, str]]:
         return [] if self.shadow else list(decision.headers.items())

@@ -164,6 +164,7 @@ class LimitState(TypedDict):
     reset_after_ms: int
     retry_after_ms: RetryAfter
     allowed: bool
+    delay_ms: NotRequired[int]
     near_limit: NotRequired[int]
     mode: str
 
@@ -587,8 +588,8 @@ class KeyPage(TypedDict):
 LimitName = str
 
 
-# The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
-Algorithm = Literal["fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra", "concurrency"]
+# The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
+Algorithm = Literal["fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra", "leaky_bucket", "concurrency"]
 
 
 # From 1ms to 366d.

@@ -7,6 +7,7 @@ scope["state"]["headgate"] is the decision.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Awaitable, Callable, Dict
 from urllib.parse import quote
 
@@ -40,6 +41,8 @@ class HeadgateMiddleware(Guard[Scope]):
             await send({"type": "http.response.start", "status": decision.status, "headers": _latin(headers)})
             await send({"type": "http.response.body", "body": body})
             return None
+        if delay := self.delay(decision):
+            await asyncio.sleep(delay)
         scope.setdefault("state", {})["headgate"] = decision
         ours = _latin(self.headers(decision))
         names = {name for name, _ in ours}

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Callable, Coroutine, Optional
 
 import fastapi
@@ -49,6 +50,8 @@ def limit(client: AsyncHeadgate, **options: Any) -> Callable[..., Coroutine[Any,
         decision = await client.check(found)
         if not guard.passes(found, decision):
             raise Denied(decision)
+        if delay := guard.delay(decision):
+            await asyncio.sleep(delay)
         for name, value in guard.headers(decision):
             response.headers[name] = value
         return decision

@@ -7,6 +7,7 @@ flask.g.headgate is the decision.
 
 from __future__ import annotations
 
+import time
 from typing import Any, Optional
 
 import flask
@@ -29,6 +30,8 @@ def limit(app: flask.Flask, client: Headgate, **options: Any) -> None:
         if not guard.passes(request, decision):
             _, headers, body = denied(decision)
             return flask.Response(body, decision.status, headers)
+        if delay := guard.delay(decision):
+            time.sleep(delay)
         flask.g.headgate = decision
         return None
 

@@ -7,6 +7,7 @@ environ["headgate.decision"] is the decision.
 
 from __future__ import annotations
 
+import time
 from typing import Any, Callable, Dict, Iterable
 from urllib.parse import quote
 
@@ -39,6 +40,8 @@ class HeadgateMiddleware(Guard[Environ]):
             status, headers, body = denied(decision)
             start_response(status, headers)
             return [body]
+        if delay := self.delay(decision):
+            time.sleep(delay)
         environ["headgate.decision"] = decision
         ours = self.headers(decision)
 

@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 import unittest
+from unittest import mock
 
 import fastapi
 import flask
@@ -33,7 +34,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         Handler.last = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         denied = Handler.last["path"] == "/denied"
-        body = json.dumps(DENIAL if denied else DECISION).encode()
+        delay = {"/waits": 3_600_000, "/waits-briefly": 1}.get(Handler.last["path"], 0)
+        body = json.dumps(DENIAL if denied else {**DECISION, "delay_ms": delay}).encode()
         self.send_response(429 if denied else 200)
         for name, value in (("RateLimit", '"p";r=0;t=2'), ("RateLimit-Policy", '"p";q=5'), ("Content-Length", str(len(body)))):
             self.send_header(name, value)
@@ -137,9 +139,46 @@ class Middleware(unittest.TestCase):
                 self.assertNotIn("RateLimit", response.headers)
                 self.assertNotIn("Retry-After", response.headers)
                 self.assertEqual(text.getvalue(), "headgate would deny GET /denied: over_limit\n")
+            with self.subTest(make.__name__, case="waits"):
+                slept = []
+
+                async def wait(seconds):
+                    slept.append(seconds)
+
+                with mock.patch("time.sleep", slept.append), mock.patch("asyncio.sleep", wait):
+                    for path, options in (("/waits", {}), ("/waits-briefly", {}), ("/items", {}), ("/denied", {}), ("/waits", {"shadow": True})):
+                        self.get(make, path, **options)
+                self.assertEqual([s for s in slept if s > 0], [3600, 0.001])
             with self.subTest(make.__name__, case="skip"):
                 self.assertEqual(self.get(make, "/healthz", skip=lambda request: True).status_code, 200)
                 self.assertIsNone(Handler.last)
+
+    def test_a_canceled_request_is_not_served(self):
+        for make in (asgi_app, fastapi_app):
+            with self.subTest(make.__name__):
+                served, decided = [], []
+
+                async def go():
+                    waiting = asyncio.Event()
+                    hooks = Hooks(decided=lambda *_: (decided.append(1), waiting.set()))
+                    async with AsyncHeadgate(self.url, "hg_op_x", timeout=10, hooks=hooks) as client:
+                        app = make(client)
+
+                        async def send(message):
+                            served.append(message)
+
+                        async def receive():
+                            return {"type": "http.request", "body": b"", "more_body": False}
+
+                        scope = {"type": "http", "method": "GET", "path": "/waits", "raw_path": b"/waits", "query_string": b"", "headers": []}
+                        request = asyncio.ensure_future(app(scope, receive, send))
+                        await waiting.wait()
+                        request.cancel()
+                        with self.assertRaises(asyncio.CancelledError):
+                            await request
+
+                asyncio.run(go())
+                self.assertEqual((len(decided), served), (1, []))
 
 
 class Client(unittest.TestCase):

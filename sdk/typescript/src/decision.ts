@@ -19,6 +19,7 @@ interface Decided extends Base {
   plan_version?: number;
   mode: "enforce" | "peek" | "force" | "take_up_to" | (string & {});
   reason: Reason;
+  /** How many milliseconds the caller waits before it serves the request, because of a `leaky_bucket`. The middleware waits. */
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;

@@ -1,5 +1,5 @@
 import type { Decision } from "./decision.js";
-import { guard, problemOf, type GuardOptions } from "./guard.js";
+import { closing, guard, problemOf, type GuardOptions } from "./guard.js";
 
 /** What the middleware uses of an Express request. */
 export interface ExpressRequest {
@@ -20,7 +20,7 @@ export interface ExpressResponse {
 export function headgate<R extends ExpressRequest = ExpressRequest>(options: GuardOptions<R>) {
   return (request: R, response: ExpressResponse, next: (error?: unknown) => void): void => {
     const path = request.originalUrl.split("?", 1)[0] ?? "/";
-    guard(options, request, request.method, path).then((decision: Decision | undefined) => {
+    guard(options, request, request.method, path, undefined, closing(response)).then((decision: Decision | undefined) => {
       for (const [name, value] of Object.entries(decision?.headers ?? {})) response.setHeader(name, value);
       response.locals["headgate"] = decision;
       if (!decision || decision.allowed) return next();

@@ -1,4 +1,4 @@
-import { guard, problemOf, type GuardOptions } from "./guard.js";
+import { closing, guard, problemOf, type GuardOptions } from "./guard.js";
 
 /** What the hook uses of a Fastify request. */
 export interface FastifyRequest {
@@ -17,7 +17,7 @@ export interface FastifyReply {
 /** A Fastify hook: `app.addHook("onRequest", headgate({ client }))`. */
 export function headgate<R extends FastifyRequest = FastifyRequest>(options: GuardOptions<R>) {
   return async (request: R, reply: FastifyReply): Promise<unknown> => {
-    const decision = await guard(options, request, request.method, request.url.split("?", 1)[0] ?? "/");
+    const decision = await guard(options, request, request.method, request.url.split("?", 1)[0] ?? "/", undefined, closing(reply["raw"]));
     if (!decision) return undefined;
     reply.headers(decision.headers);
     if (decision.allowed) return undefined;

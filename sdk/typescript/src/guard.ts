@@ -18,8 +18,36 @@ export interface GuardOptions<R> {
   log?: (message: string, decision: Decision) => void;
 }
 
-/** Checks one request. It returns undefined for a request that passes unchecked. */
-export async function guard<R>(options: GuardOptions<R>, request: R, method: string, path: string, signal?: AbortSignal): Promise<Decision | undefined> {
+/**
+ * Waits for the `delay_ms` of an allowed request, as a `leaky_bucket` says. It rejects with the
+ * reason of the signal if that is aborted first.
+ */
+export function waitFor(decision: Decision, signal?: AbortSignal): Promise<void> {
+  const delay = decision.kind === "decision" ? decision.delay_ms : 0;
+  if (!(delay > 0)) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const done = () => (signal?.removeEventListener("abort", left), resolve());
+    // A longer timer would fire at once.
+    const timer = setTimeout(done, Math.min(delay, 2 ** 31 - 1));
+    const left = () => (clearTimeout(timer), reject(signal?.reason));
+    signal?.addEventListener("abort", left, { once: true });
+  });
+}
+
+/** A signal that is aborted when the connection of a Node response closes. */
+export function closing(response: any): AbortSignal | undefined {
+  if (typeof response?.once !== "function") return undefined;
+  const controller = new AbortController();
+  response.once("close", () => controller.abort(new Error("the client has left")));
+  return controller.signal;
+}
+
+/**
+ * Checks one request, and waits for its delay. It returns undefined for a request that passes
+ * unchecked. `signal` ends the check, and `left` only the wait.
+ */
+export async function guard<R>(options: GuardOptions<R>, request: R, method: string, path: string, signal?: AbortSignal, left = signal): Promise<Decision | undefined> {
   if (options.skip?.(request)) return undefined;
   const check: CheckRequest = { method, path };
   const tenant = options.tenant?.(request);
@@ -27,7 +55,10 @@ export async function guard<R>(options: GuardOptions<R>, request: R, method: str
   if (options.attributes) check.attributes = options.attributes(request);
   if (options.cost) check.cost = options.cost(request);
   const decision = await options.client.check(check, signal ? { signal } : {});
-  if (!options.shadow) return decision;
+  if (!options.shadow) {
+    await waitFor(decision, left);
+    return decision;
+  }
   if (!decision.allowed) {
     const why = decision.kind === "fallback" ? decision.error.message : decision.reason;
     (options.log ?? console.warn)(`headgate would deny ${method} ${path}: ${why}`, decision);

@@ -163,7 +163,7 @@ export interface LimitState {
   policy: Slug;
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. */
   quota: number;
@@ -181,6 +181,8 @@ export interface LimitState {
   retry_after_ms: RetryAfter;
   /** Whether this limit allows the request. */
   allowed: boolean;
+  /** Only for `leaky_bucket`: the milliseconds until the units before this request have drained. 0 if the request was not charged. */
+  delay_ms?: number;
   /** The largest threshold of the limit's `warn_at` that the used units have reached, in percent. Absent if there is none. */
   near_limit?: number;
   /** Whether the policy denies requests, or only counts those that it would deny. Later versions may add values. */
@@ -209,7 +211,7 @@ export interface DecisionBase {
   retry_after_ms: RetryAfter;
   /** Present in a denial if an override that applies ends before `retry_after_ms` is over, or a block ends before that: the first time at which one of them ends. Other numbers are in force then. If it is absent, `retry_after_ms` is exact as long as nothing is changed. */
   numbers_until?: NumbersUntil;
-  /** The delay before the request should be served. All current algorithms return 0. */
+  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms. */
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
@@ -249,7 +251,7 @@ export interface Decision {
   retry_after_ms: RetryAfter;
   /** Present in a denial if an override that applies ends before `retry_after_ms` is over, or a block ends before that: the first time at which one of them ends. Other numbers are in force then. If it is absent, `retry_after_ms` is exact as long as nothing is changed. */
   numbers_until?: NumbersUntil;
-  /** The delay before the request should be served. All current algorithms return 0. */
+  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms. */
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
@@ -291,7 +293,7 @@ export interface Denial {
   retry_after_ms: RetryAfter;
   /** Present in a denial if an override that applies ends before `retry_after_ms` is over, or a block ends before that: the first time at which one of them ends. Other numbers are in force then. If it is absent, `retry_after_ms` is exact as long as nothing is changed. */
   numbers_until?: NumbersUntil;
-  /** The delay before the request should be served. All current algorithms return 0. */
+  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms. */
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
@@ -398,7 +400,7 @@ export interface ReservationDecision {
   retry_after_ms: RetryAfter;
   /** Present in a denial if an override that applies ends before `retry_after_ms` is over, or a block ends before that: the first time at which one of them ends. Other numbers are in force then. If it is absent, `retry_after_ms` is exact as long as nothing is changed. */
   numbers_until?: NumbersUntil;
-  /** The delay before the request should be served. All current algorithms return 0. */
+  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms. */
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
@@ -777,8 +779,8 @@ export interface KeyPage {
 /** Unique in its policy; l1, l2, … by default. */
 export type LimitName = string;
 
-/** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
-export type Algorithm = "fixed_window" | "sliding_window_log" | "sliding_window_counter" | "token_bucket" | "gcra" | "concurrency";
+/** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+export type Algorithm = "fixed_window" | "sliding_window_log" | "sliding_window_counter" | "token_bucket" | "gcra" | "leaky_bucket" | "concurrency";
 
 /** From 1ms to 366d. */
 export type Window = string;
@@ -790,7 +792,7 @@ export type LimitWindow = string;
 export interface Limit {
   /** Unique in its policy; l1, l2, … by default. */
   name?: LimitName;
-  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. 0 denies everything. */
   quota: number;
@@ -1771,7 +1773,7 @@ export interface Reset {
 export interface LimitNow {
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. */
   quota: number;
@@ -1873,7 +1875,7 @@ export interface UsagePace {
 export interface LimitUsage {
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. */
   quota: number;
@@ -2004,7 +2006,7 @@ export interface KeptLimit {
   policy: Slug;
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. */
   quota: number;
@@ -2433,7 +2435,7 @@ export interface Live {
 export interface SimulatedLimit {
   /** Unique in the scenario. */
   name?: string;
-  /** The algorithm of the limit. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. */
   quota: number;
@@ -2501,7 +2503,7 @@ export interface SimulationResult {
     granted: number;
     /** Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0 if the request is allowed. Null if waiting does not help. */
     retry_after_ms: RetryAfter;
-    /** All current algorithms return 0. */
+    /** How long the last repetition waits because of a `leaky_bucket`; otherwise 0. */
     delay_ms: number;
     /** The last repetition's limits. */
     limits: {

@@ -16,6 +16,7 @@ const denial = {
   type: "https://iana.org/assignments/http-problem-types#quota-exceeded", title: "Quota exceeded", detail: "over the limit of policy p", "violated-policies": ["p"],
 };
 let server, url, last;
+let served = 0;
 
 // A server that stands for Headgate. It denies the path /denied.
 before(async () => {
@@ -24,8 +25,9 @@ before(async () => {
     for await (const part of request) parts.push(part);
     last = JSON.parse(Buffer.concat(parts));
     const denied = last.path === "/denied";
+    const delay_ms = { "/waits": 3_600_000, "/waits-briefly": 1 }[last.path] ?? 0;
     response.writeHead(denied ? 429 : 200, { "RateLimit": '"p";r=0;t=2', "RateLimit-Policy": '"p";q=5', ...(denied ? { "Retry-After": "2" } : {}) });
-    response.end(JSON.stringify(denied ? denial : decision));
+    response.end(JSON.stringify(denied ? denial : { ...decision, delay_ms }));
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
   url = `http://127.0.0.1:${server.address().port}`;
@@ -48,7 +50,7 @@ async function listening(handler, use) {
   const app = createServer(handler);
   await new Promise((done) => app.listen(0, "127.0.0.1", done));
   try {
-    await use((path) => fetch(`http://127.0.0.1:${app.address().port}${path}`));
+    await use((path, signal) => fetch(`http://127.0.0.1:${app.address().port}${path}`, { signal }));
   } finally {
     app.closeAllConnections();
     app.close();
@@ -59,13 +61,13 @@ const apps = {
   async express(more, use) {
     const app = express();
     app.use(forExpress(options(more)));
-    app.use((_, response) => void response.send("served"));
+    app.use((_, response) => void (served++, response.send("served")));
     await listening(app, use);
   },
   async fastify(more, use) {
     const app = fastify();
     app.addHook("onRequest", forFastify(options(more)));
-    app.get("/*", async () => "served");
+    app.get("/*", async () => (served++, "served"));
     await app.ready();
     await listening((request, response) => app.routing(request, response), use);
     await app.close();
@@ -73,12 +75,12 @@ const apps = {
   async hono(more, use) {
     const app = new Hono();
     app.use(forHono(options(more)));
-    app.get("*", (context) => context.text("served"));
-    await use(async (path) => app.request(`http://localhost${path}`));
+    app.get("*", (context) => (served++, context.text("served")));
+    await use(async (path, signal) => app.request(`http://localhost${path}`, { signal }));
   },
   async fetch(more, use) {
-    const handler = withHeadgate(options(more), () => new Response("served"));
-    await use((path) => handler(new Request(`http://localhost${path}`)));
+    const handler = withHeadgate(options(more), () => (served++, new Response("served")));
+    await use((path, signal) => handler(new Request(`http://localhost${path}`, { signal })));
   },
 };
 
@@ -113,6 +115,20 @@ for (const [name, app] of Object.entries(apps)) {
       assert.equal(response.headers.get("RateLimit"), null);
     });
     assert.deepEqual(logged, ["headgate would deny GET /denied: over_limit"]);
+  });
+  test(`${name}: a request whose client leaves while it waits is not served`, async () => {
+    served = 0;
+    await app({}, async (get) => assert.equal((await get("/waits-briefly")).status, 200));
+    assert.equal(served, 1);
+    const leaving = new AbortController();
+    const client = new Headgate({ url, token: "hg_op_x", timeoutMs: 10_000, hooks: { decided: () => setImmediate(() => leaving.abort()) } });
+    await app({ client }, async (get) => {
+      const response = await get("/waits", leaving.signal).catch(() => undefined);
+      assert.ok(!response || response.status >= 500);
+    });
+    assert.equal(served, 1);
+    await app({ shadow: true }, async (get) => assert.equal((await get("/waits")).status, 200));
+    assert.equal(served, 2);
   });
   test(`${name}: skip`, async () => {
     last = undefined;
