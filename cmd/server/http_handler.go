@@ -83,15 +83,12 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		signin.Routes(shell, signin.Config{People: n.people, Tenants: n.tenants, Provider: provider, ProviderName: s.OIDCName}),
 		trafficpages.Routes(shell, trafficpages.Config{
 			Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage,
-			Events: n.store, Alerts: n.alerts, Nodes: n.fleet,
-			Snapshot: n.watcher.Current,
+			Events: n.store, Alerts: n.alerts, Nodes: n.fleet, Snapshot: n.watcher.Current,
 		}),
 		decisionpages.Routes(shell, decisionpages.Config{
 			Tenants: n.tenants, Analytics: n.analytics, Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,
 		}),
-		planpages.Routes(shell, planpages.Config{
-			Plans: n.plans, Preview: n.preview, Nodes: n.fleet, Audit: n.store,
-		}),
+		planpages.Routes(shell, planpages.Config{Plans: n.plans, Preview: n.preview, Nodes: n.fleet, Audit: n.store}),
 		playground.Routes(shell, playground.Config{Simulate: simulateOne}),
 		palette.Routes(shell, palette.Config{People: n.people, Tenants: n.tenants, Plans: n.plans, Snapshot: n.watcher.Current}),
 		tenantpages.Routes(shell, tenantpages.Config{

@@ -318,7 +318,7 @@ func (s sink) reservations(n enforcement.ReservationCounts) {
 }
 
 func (s sink) concurrencyLeases(n enforcement.LeaseCounts) {
-	const help = "Leases of concurrency limits, by what this node did: checks that hold places, renewals included, and leases that were released or revoked."
+	const help = "Checks of this node that hold places of concurrency limits, renewals included, and leases that it ended, by event."
 	s.counter("concurrency_leases_total", help, n.Held, "event", "held")
 	s.counter("concurrency_leases_total", help, n.Released, "event", "released")
 	s.counter("concurrency_leases_total", help, n.Revoked, "event", "revoked")
