@@ -48,10 +48,8 @@ func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
 		*s = m.fresh(rev, now)
 		return false
 	}
-	if s.Rev < rev && len(m.Formers) > 0 && !m.Algorithm.Bucket() {
-		if m.carryCounts(s, rev); s.Rev == 0 {
-			return false
-		}
+	if s.Rev < rev && !m.carryCounts(s, rev) {
+		return false
 	}
 	if m.Period != NoPeriod {
 		return m.settleCalendar(s, rev, now)

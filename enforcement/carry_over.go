@@ -108,9 +108,12 @@ func (m *Meter) Carried(stored, rev int64) (carried bool) {
 	return carried
 }
 
-// carryCounts carries the state of a window or a log over to the numbers in force. It becomes the
-// zero State if nothing is left in it.
-func (m *Meter) carryCounts(s *State, rev int64) {
+// carryCounts carries the state of a window or a log over to the numbers in force. It returns false
+// if nothing is left in it: then it is the zero State. convert does the same for buckets.
+func (m *Meter) carryCounts(s *State, rev int64) bool {
+	if len(m.Formers) == 0 || m.Algorithm.Bucket() {
+		return true
+	}
 	m.changes(s.Rev, rev, func(f *Former, next *Numbers, _ int64) {
 		if s.Rev == 0 || f.CarryOver != CarryReset && f.CarryOver != CarryProportional {
 			return
@@ -131,6 +134,7 @@ func (m *Meter) carryCounts(s *State, rev int64) {
 			}
 		}
 	})
+	return s.Rev != 0
 }
 
 // carry returns the count of a window after the change from f to next.

@@ -211,6 +211,14 @@ func (c *cell) view(now reading) enforcement.State {
 	return s
 }
 
+// close makes the next draw return all units, because charge has later numbers. The store accepts them
+// if it keeps the used units of the counter.
+func (c *cell) close(charge *enforcement.Charge) {
+	if c.closing = true; !charge.Meter.Algorithm.Bucket() && !charge.Meter.Carried(c.rev, charge.Rev) {
+		c.kept = charge.Rev
+	}
+}
+
 // begin resets the cell for a charge whose limit or hash tag differs from those of the cell.
 func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now reading) {
 	*c = cell{

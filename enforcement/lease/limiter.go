@@ -480,9 +480,7 @@ func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforc
 			return nil
 		}
 		if c.queued || c.held() > 0 { // the cell has quota of former numbers, which must be returned first
-			if c.closing = true; !charge.Meter.Algorithm.Bucket() && !charge.Meter.Carried(c.rev, charge.Rev) {
-				c.kept = charge.Rev
-			}
+			c.close(charge)
 			l.enqueue(c)
 			return nil
 		}

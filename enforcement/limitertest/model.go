@@ -210,7 +210,7 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 		}
 		return n, false
 	}
-	if !m.Algorithm.Bucket() && !n.carry(m, rev) {
+	if !n.carry(m, rev) {
 		return new(counter), false
 	}
 	if m.Period == enforcement.NoPeriod && n.start > now+maxAhead(m) {

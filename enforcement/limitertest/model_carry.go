@@ -10,7 +10,7 @@ import (
 // as the constants of enforcement.CarryOver define it. It returns false if the counter is then
 // unused.
 func (c *counter) carry(m *enforcement.Meter, rev int64) bool {
-	if c.rev >= rev || rev != m.Rev {
+	if c.rev >= rev || rev != m.Rev || m.Algorithm.Bucket() { // flow carries the level of a bucket
 		return true
 	}
 	for i := range m.Formers {
@@ -118,6 +118,16 @@ func share(units, to, from, most int64) int64 {
 		return most
 	}
 	return n.Int64()
+}
+
+// change returns the number of units by which the receipt of a charge is to change: 0 if the counter
+// forgets what it had charged.
+func (c *counter) change(charge *enforcement.Charge) int64 {
+	delta := charge.Cost - charge.Receipt.Cost
+	if delta < 0 && c.forgets(charge) {
+		return 0
+	}
+	return delta
 }
 
 // forgets reports whether the counter may have less than the charge of a receipt because it was

@@ -207,7 +207,7 @@ func (d *model) adjust(c *enforcement.Charge, after *counter, now int64, lease e
 		d.counters[c.Key] = n
 		return n.adjustLease(c, now, lease)
 	}
-	if delta = c.Cost - c.Receipt.Cost; delta == 0 {
+	if delta = n.change(c); delta == 0 {
 		return 0
 	}
 	add := func(count *int64) {
@@ -219,8 +219,6 @@ func (d *model) adjust(c *enforcement.Charge, after *counter, now int64, lease e
 	switch {
 	case c.Receipt.Cost == 0:
 		n.charge(c.Meter, c.Rev, now, delta, lease)
-	case delta < 0 && n.forgets(c):
-		return 0
 	case algorithm.Bucket():
 		delta = n.adjustBucket(c, after, now, delta, lease)
 		if delta < 0 && d.counters[c.Key] == nil {
