@@ -235,7 +235,7 @@ func TestAnalyticsFaults(t *testing.T) {
 		"tenants?tenant=acme":                                                   "tenant",
 		"remaining?route=/a":                                                    "route",
 		"latency?tenant=acme":                                                   "tenant",
-		"refusals?reason=ok":                                                    "reason",
+		"refusals?reason=fine":                                                  "reason",
 		"refusals?cursor=abc":                                                   "cursor",
 		"live?from=2026-11-21T08:00:00Z":                                        "from",
 	} {

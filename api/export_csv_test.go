@@ -87,7 +87,7 @@ func TestDownloadFaults(t *testing.T) {
 		"/v1/audit.csv?limit=1":                                `400 "pointer":"limit"`,
 		"/v1/audit.csv?from=today":                             `400 "pointer":"from"`,
 		"/v1/audit.csv?tenant=nobody":                          `404 `,
-		"/v1/analytics/refusals.csv?reason=ok":                 `400 "pointer":"reason"`,
+		"/v1/analytics/refusals.csv?reason=fine":               `400 "pointer":"reason"`,
 		"/v1/analytics/refusals.csv?cursor=a":                  `400 "pointer":"cursor"`,
 		"/v1/tenants/acme/usage.csv?step=second":               `400 "pointer":"step"`,
 		"/v1/tenants/acme/usage.csv?from=2010-01-01T00:00:00Z": `400 "pointer":"from"`,

@@ -66,7 +66,7 @@ func (l Limit) validateCarryOver() (f problem.Fields) {
 	case l.CarryOver > CarryAdditive:
 		f.Add("/carry_over", "%s", carryOverUnknown)
 	case l.CarryOver == CarryProportional && l.Algorithm == LeakyBucket:
-		f.Add("/carry_over", "must be keep or reset: the requests that wait in a leaky_bucket stay as many")
+		f.Add("/carry_over", "must be keep, reset or additive: the requests that wait in a leaky_bucket stay as many")
 	case l.CarryOver != CarryKeep && l.Algorithm == Concurrency:
 		f.Add("/carry_over", "must be keep, or left out: a concurrency limit counts the places that are held now")
 	}

@@ -45,6 +45,12 @@ func TestReadCarryOver(t *testing.T) {
 	if l.CarryOver = enforcement.CarryAdditive + 1; len(l.Validate()) != 1 {
 		t.Errorf("%s is valid", l.CarryOver)
 	}
+	l.Algorithm = enforcement.LeakyBucket
+	for carry, faults := range []int{enforcement.CarryProportional: 1, enforcement.CarryAdditive: 0} {
+		if l.CarryOver = enforcement.CarryOver(carry); len(l.Validate()) != faults {
+			t.Errorf("a leaky_bucket with %s has the faults %v", l.CarryOver, l.Validate())
+		}
+	}
 	if l.Algorithm, l.CarryOver = enforcement.Concurrency, enforcement.CarryReset; len(l.Validate()) != 1 {
 		t.Error("a concurrency limit can be reset")
 	}

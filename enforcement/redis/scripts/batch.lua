@@ -56,10 +56,12 @@ local said, at = { byte(arg, pos, -1) }, n + 1 -- the parameters of the cells, t
 -- encode_value.lua. For the other cells, lefts has the number of units that can still be
 -- charged. settled has five entries for each cell, from index 5*cell: the units that
 -- could be charged at first, a, b, t and place. revs and cuts are set only for cells
--- that settle_fast.lua cannot settle. repeats has the records that decide, and made the
--- indexes in keys of the new ones. skipped has the cells of decisions that a record made.
+-- that settle_fast.lua cannot settle. caps is set for a bucket that has more units than these
+-- numbers allow, because later numbers stored it: the most that one decision can be charged.
+-- repeats has the records that decide, and made the indexes in keys of the new ones.
+-- skipped has the cells of decisions that a record made.
 local repeats, skipped, made
-local writes, lives, lefts, settled, revs, cuts = {}, {}
+local writes, lives, lefts, settled, revs, cuts, caps = {}, {}
 local parameter, opened, checked
 local last, kind, rev, x, y, z
 local reply = { pack('<Bi8', 1, real) }
@@ -110,6 +112,10 @@ for d = 1, decisions do
           parameter, opened = settling(now)
         end
         l, a, b, t, place, v, r, cut = opened(parameter(arg, param), v)
+        if not own and kind == BUCKET and l >= 0 and a > l then
+          caps = caps or {}
+          caps[i], l = l, a
+        end
         values[i] = v
       elseif not v then
         values[i] = '\0'
@@ -134,7 +140,7 @@ for d = 1, decisions do
         writes[i], lives[i] = value, life
       end
     end
-    if cost > l then
+    if cost > l or caps and cost > (caps[i] or cost) then
       verdict = '\2'
     end
   end
