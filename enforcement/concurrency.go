@@ -6,8 +6,8 @@ import "slices"
 // the largest quota of such a limit.
 const MaxLeases = 1_000
 
-// A Lease says how a request holds places of concurrency limits. Each unit of the cost is one
-// place.
+// A Lease is what a request says about the places that it takes on concurrency limits: under
+// which ID, and for how long. A request with cost n takes n places.
 type Lease struct {
 	// ID identifies the lease on each counter. A request with the ID of a lease that has
 	// not ended renews that lease: it replaces its places and its end.

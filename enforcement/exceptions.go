@@ -360,8 +360,8 @@ func (b *Block) effective(rows []*Block) []*Block { return rows[:1] }
 
 // beforePolicies decides a check by the status of the tenant, by the deny list, and by the allow
 // list, in this order. It returns the reason, or "" if policies decide. A check in mode Force is
-// never denied. The allow list allows such a check without a charge, unless the deny list has an
-// entry for it too.
+// never denied here. If the deny list has an entry for it, policies decide and charge it. If only
+// the allow list has an entry for it, the check is allowed without a charge.
 func (s *Subject) beforePolicies(c *Check, now int64) (reason Reason, entry *ListEntry) {
 	forced := c.Mode == Force
 	if s.Suspended && !forced {

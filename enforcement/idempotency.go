@@ -48,8 +48,8 @@ const (
 	Replayed
 	// KeyReused means that the key belongs to another check. The check was not decided.
 	KeyReused
-	// TooManyKeys means that the tenant used too many new keys, or made too many refundable
-	// checks. The check was not decided.
+	// TooManyKeys means that the tenant used too many new idempotency keys, or made too many
+	// refundable checks. The check was not decided.
 	TooManyKeys
 	// TooManyReservations means that the tenant has too many outstanding reservations. The
 	// check was not decided.

@@ -278,8 +278,8 @@ func (t *sharedCall) settle(err error) {
 }
 
 // appoint wakes a waiter in the queue to send the next call, if another call may start.
-// It sends the signal while the lock is held, so that the waiter receives lead before
-// finished. The caller holds ln.mu.
+// It signals the channel lead while it holds the lock, so that the waiter receives from lead
+// before it receives from the channel finished. The caller holds ln.mu.
 func (ln *lane) appoint() {
 	m := ln.queue.head
 	for m != nil && m.leading {

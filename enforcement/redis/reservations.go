@@ -190,7 +190,8 @@ func (l *Limiter) Due(ctx context.Context, most int) (due []enforcement.Reservat
 	return due, nil
 }
 
-// now returns the estimated time of the server that has a home.
+// now returns the estimated time of the Redis server that stores the tenants of a home, in
+// microseconds since the epoch.
 func (l *Limiter) now(home string) int64 {
 	if l.config.Now != nil {
 		return l.config.Now()

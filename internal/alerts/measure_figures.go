@@ -168,8 +168,9 @@ func (m *measurement) exhaustedIn(ctx context.Context, r *Rule) (value float64, 
 	return value, detail, err
 }
 
-// eachLimit calls do for each limit of each known key of the tenant that the rule watches. If
-// the rule names a policy, it calls do only for the limits of this policy.
+// eachLimit calls do for each limit of each key with counts. The keys are those of the watched
+// tenant: a rule watches one tenant. If the rule names a policy, eachLimit calls do only for the
+// limits of that policy.
 func (m *measurement) eachLimit(ctx context.Context, r *Rule, do func(policy string, l *usage.LimitUsage, at time.Time)) error {
 	var u usage.Usage
 	var err error

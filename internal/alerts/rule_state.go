@@ -74,8 +74,8 @@ func (d *Document) Step(s State, value float64, now time.Time) (State, Change) {
 
 func (d *Document) stepFiring(s State, now time.Time) (State, Change) {
 	s.Peak = d.worse(s.Peak, s.Value)
-	// If Recovery equals Threshold, the alert ends below both. If Recovery is 0, the figure 0
-	// ends the alert.
+	// The alert goes on while the figure reaches Recovery. If Recovery is 0, each figure reaches
+	// it, so the figure 0 ends the alert, unless the metric begins below its threshold.
 	if d.reaches(s.Value, d.Recovery) && (s.Value > 0 || d.Metric.BeginsBelow()) {
 		s.ClearSince = time.Time{}
 		return s, Nothing

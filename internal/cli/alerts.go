@@ -197,7 +197,7 @@ func (r alertRulesTemplates) Run(ctx context.Context, t Terminal) error {
 		Column{"BEGINS WHEN", "summary"})
 }
 
-// ruleFields has the flags for the fields of a rule.
+// ruleFields has the flags for the fields of an alert rule.
 type ruleFields struct {
 	Name        string    `setting:"false" help:"Name for people."`
 	Metric      string    `setting:"false" help:"The figure, such as denial_rate or quota_used; docs/alerts.md lists all."`

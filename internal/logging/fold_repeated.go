@@ -134,8 +134,8 @@ func identity(a slog.Attr) string {
 	return "\x00" + a.Key + "=" + a.Value.String()
 }
 
-// fold reports whether the record equals the first one of a running period. If it does not, fold
-// starts a period for it.
+// fold reports whether a record was folded: it equals the record that started a period, and that
+// period has not ended. Otherwise, fold starts a new period for the record, and the caller writes it.
 func (f *folds) fold(next slog.Handler, key string, r slog.Record) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -70,12 +70,12 @@ func (r *reading) points() []Point {
 	return list
 }
 
-// at returns the start of the point with the index place. The method place returns the index of
-// the point that contains the time at, in seconds since the epoch.
+// at returns the start time of the point with the index place.
 func (r *reading) at(place int) time.Time {
 	return r.From.Add(time.Duration(place) * r.Step.Duration())
 }
 
+// place returns the index of the point that contains a time in seconds since the epoch.
 func (r *reading) place(at int64) int { return int((at - r.From.Unix()) / r.Step.seconds()) }
 
 func notAfter() error { return problem.At("to", "must be after from") }

@@ -244,9 +244,9 @@ func highest(list []ranked, n int) (kept []ranked, dropped int64) {
 	return list[:n], list[n].count
 }
 
-// merge adds the counts of o to t. If only one of the two sketches lists a key, the key may
-// have any count up to the floor of the other sketch there. Therefore merge adds this floor to
-// the count and to the error of the key.
+// merge adds the counts of o to t. A key that only one sketch lists may also have been counted
+// by the other sketch, at most up to the floor of that other sketch. Therefore merge adds that
+// floor to the count and to the error of the key.
 func (t *topKeys) merge(o *topKeys) {
 	mine, theirs := t.floor(), o.floor()
 	list := make([]ranked, 0, len(t.entries)+len(o.entries))

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A NearLimit is a limit of one key of a policy.
+// A NearLimit is a limit that one key is near to using up. Policy has the limit.
 type NearLimit struct {
 	Policy *PolicyUsage
 	Key    *KeyUsage

@@ -61,8 +61,8 @@ type Decision struct {
 	// RefundableUntil is the time until which a check with Refundable can be refunded, in RFC 3339;
 	// empty if there is nothing to refund.
 	RefundableUntil string `json:"refundable_until"`
-	// Lease holds the places of the request on concurrency limits; nil if there are none. The first
-	// place is free again after its TTLMS, unless the lease is renewed.
+	// Lease holds the places of the request on concurrency limits; nil if there are none. If the
+	// lease is not renewed, its first place is free again TTLMS milliseconds after the decision.
 	Lease *Lease `json:"lease"`
 	// NearLimit is the largest warn_at threshold that an enforced limit has reached, in percent;
 	// nil if there is none.

@@ -18,7 +18,8 @@ type marker struct {
 	errors map[string]string // by field
 	notes  map[string]string // warnings by field
 	next   string            // the field that gets the focus
-	// literal is the index of the policy whose path gets the warning of pathHint.
+	// literal is the index of the first policy whose path has a literal segment. Only the path of
+	// this policy shows the warning of pathHint.
 	literal int
 }
 

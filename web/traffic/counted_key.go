@@ -92,7 +92,7 @@ func (w *pages) countedKey(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.CountedKeyPage(page, v))
 }
 
-// holders adds the leases of the concurrency limits of a key.
+// holders adds to the page v the leases that hold places of concurrency limits of the key.
 func (w *pages) holders(c echo.Context, v *views.CountedKey, u usage.Usage, key map[string]string) {
 	if len(u.Policies) == 0 || len(u.Policies[0].Keys) == 0 {
 		return
