@@ -59,7 +59,9 @@ const (
 )
 
 func newOutageJournal(most int, now func() int64) *outageJournal {
-	return &outageJournal{most: most, now: now, wake: make(chan struct{}, 1), entries: map[Key]*outageEntry{}, leases: map[leaseKey]outageLease{}}
+	return &outageJournal{
+		most: most, now: now, wake: make(chan struct{}, 1), entries: map[Key]*outageEntry{}, leases: map[leaseKey]outageLease{},
+	}
 }
 
 // entry returns the entry of a counter. It creates the entry, unless the journal is full;

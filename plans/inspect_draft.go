@@ -90,7 +90,8 @@ func warnLimit(f *problem.Fields, at string, l enforcement.Limit) {
 		f.Add(at+"/algorithm", "a fixed_window can allow up to 2 × %s within a short time around the boundary of two windows; "+
 			"sliding_window_counter does not", thousands(l.Quota))
 	case l.Algorithm == enforcement.Concurrency && l.Window > longLease:
-		f.Add(at+"/window", "a holder that crashes keeps its place for up to %s, unless its checks state a shorter time to live", lasting(l.Window))
+		f.Add(at+"/window", "a holder that crashes keeps its place for up to %s, unless its checks state a shorter time to live",
+			lasting(l.Window))
 	case l.Algorithm == enforcement.LeakyBucket:
 		if wait := l.LongestDelay(); wait > longDelay.Microseconds() {
 			f.Add(at+"/burst", "a request can wait up to %s before the middleware of an SDK serves it", lastingMicros(wait))

@@ -144,7 +144,8 @@ func (s *Service) createKey(ctx context.Context, of owner, n NewKey) (Key, strin
 		return Key{}, "", err
 	}
 	if tenantID == "" && slices.Contains(n.Scopes, ScopeIdentify) {
-		return Key{}, "", problem.At("/scopes", "identify is not a scope of operator keys, because such a key stands for its tenant: create it as a key of the tenant")
+		return Key{}, "", problem.At("/scopes",
+			"identify is not a scope of operator keys, because such a key stands for its tenant: create it as a key of the tenant")
 	}
 	k, token := mint(ctx, tenantID, n, now)
 	if k.AllowedIPs, err = ParseNetworks(n.AllowedIPs); err != nil {

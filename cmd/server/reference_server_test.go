@@ -34,7 +34,9 @@ var notRunnable = map[string]struct{ status, why string }{
 	"Read a maintenance window":                     {"", "a new server has no maintenance window"},
 	"Delete a maintenance window":                   {"", "a new server has no maintenance window"},
 	"Read an alert":                                 {"", "a new server has no alert"},
-	"Explain a stored denial":                       {"", "a new server has no stored denial"},
+	"Explain a recorded decision":                   {"", "a new server has no recorded decision"},
+	"List the leases of a key":                      {"404", withoutPlaces},
+	"Revoke a lease":                                {"422", withoutPlaces},
 	"Read a member":                                 {"", "a member exists after a person accepts an invitation"},
 	"Change the access of a member":                 {"", "a member exists after a person accepts an invitation"},
 	"Change the role or the sign-in of a member":    {"", "a member exists after a person accepts an invitation"},
@@ -46,6 +48,8 @@ var notRunnable = map[string]struct{ status, why string }{
 	"Change the role or the sign-in of a person":    {"", "a person exists after an invitation is accepted or the server is set up"},
 	"Remove a person":                               {"", "a person exists after an invitation is accepted or the server is set up"},
 }
+
+const withoutPlaces = "the plan of the examples has no concurrency limit"
 
 const withTenant = "the key of the operator must name a tenant, and the call has no optional parameters"
 

@@ -440,9 +440,9 @@ func TestWallsBetweenTenantsInAFleet(t *testing.T) {
 }
 
 // ownKey matches the names of the keys in Redis that belong to no tenant: the format of the
-// counters, the markers of nodes and of the durable limits, and the node that ends
+// counters, the revoked keys, the markers of nodes and of the durable limits, and the node that ends
 // reservations.
-var ownKey = regexp.MustCompile(`^(format|\{..\}(m([0-9a-f]{32})?|S|d|dl|df?[0-9a-f-]{36}))$`)
+var ownKey = regexp.MustCompile(`^(format|revoked|\{..\}(m([0-9a-f]{32})?|S|d|dl|df?[0-9a-f-]{36}))$`)
 
 // lookIntoRedis compares the names of the counters in Redis with the model. Each charged
 // counter has one key. Its name contains the number of the tenant, and no value of an

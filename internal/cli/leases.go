@@ -39,7 +39,8 @@ func (l leasesList) Run(ctx context.Context, t Terminal) error {
 	if err != nil {
 		return err
 	}
-	return c.output.rows(c.terminal, a.body, "leases", Column{"LEASE", "id"}, Column{"LIMIT", "limit"}, Column{"PLACES", "places"}, Column{"EXPIRES", "expires_at"})
+	return c.output.rows(c.terminal, a.body, "leases",
+		Column{"LEASE", "id"}, Column{"LIMIT", "limit"}, Column{"PLACES", "places"}, Column{"EXPIRES", "expires_at"})
 }
 
 var releasedColumns = []Column{{"TENANT", "tenant"}, {"LEASE", "lease.id"}, {"RELEASED", "released"}}

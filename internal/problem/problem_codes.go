@@ -18,7 +18,7 @@ var Codes = []Code{
 	{"check_refunded", "conflict", "The check was refunded before. The detail says when, and what was given back."},
 	{"commit_unknown", "unavailable", "The connection to the database broke during the commit. " +
 		"The change may have been made: read the object before you try again."},
-	{"customer_key", "unauthenticated", "The request to /v1/forward-auth, or that of Envoy's ext_authz, has no key of a customer that a tenant has."},
+	{"customer_key", "unauthenticated", "The request to /v1/forward-auth or Envoy's ext_authz has no key of a customer that a tenant has."},
 	{"disabled", "conflict", "The account with this e-mail address is disabled."},
 	{"email_taken", "conflict", "An account with this e-mail address exists already."},
 	{"entry_exists", "conflict", "The value is on this list already."},

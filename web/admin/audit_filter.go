@@ -36,6 +36,7 @@ var auditGroups = []views.Option{
 	{Value: "alert_delivery", Label: "Alert messages"},
 	{Value: "alert_maintenance", Label: "Maintenance windows"},
 	{Value: "counter", Label: "Resets of counters"},
+	{Value: "lease", Label: "Leases of concurrency limits"},
 	{Value: "user", Label: "People"},
 	{Value: "invitation", Label: "Invitations"},
 	{Value: "session", Label: "Sign-ins"},

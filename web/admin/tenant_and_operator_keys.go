@@ -112,7 +112,10 @@ func (w *pages) keyring(c echo.Context) keyring {
 			{tenants.ScopeCheck, "Check requests. A gateway needs only this scope.", true},
 			{tenants.ScopeRead, "Read the tenant's usage, denials, and settings.", false},
 			{tenants.ScopeManage, "Read, and create and revoke keys and members of the tenant.", false},
-			{tenants.ScopeIdentify, "The key of a customer: tells forward-auth and Envoy's ext_authz the tenant of a request, and may do nothing else.", false},
+			{
+				tenants.ScopeIdentify,
+				"The key of a customer: tells forward-auth and Envoy's ext_authz the tenant of a request, and may do nothing else.", false,
+			},
 		},
 		try: func(origin, token string, scopes []tenants.Scope) string {
 			if !slices.Contains(scopes, tenants.ScopeCheck) {

@@ -80,11 +80,13 @@ func (w *pages) revokeForm(c echo.Context, p plans.Policy, q url.Values) views.B
 	t := web.TenantOf(c)
 	return views.BoundForm{
 		Head: w.TenantHead(c, ""), Policy: p.Slug, Applies: web.AppliesWords(p), Keys: keyInputs(q, p),
-		Title: "Revoke a lease", Lead: "The places of the lease are free at once. The holder is not told: if it renews the lease, it takes places again. " +
+		Title: "Revoke a lease",
+		Lead: "The places of the lease are free at once. The holder is not told: if it renews the lease, it takes places again. " +
 			"A block of the key keeps it out.",
-		Action: web.TenantURL(t, "/leases/revoke"), Back: web.KeyURL(t, p.Slug, web.KeyFromForm(q, p)), PickURL: web.TenantURL(t, "/leases/revoke"),
-		Lease:  views.TextInput("lease", "Lease", q.Get("lease"), "The ID from the list of holders."),
-		Reason: reasonInput(q, true), Button: "Revoke the lease", Bad: true,
+		Action: web.TenantURL(t, "/leases/revoke"), Back: web.KeyURL(t, p.Slug, web.KeyFromForm(q, p)),
+		PickURL: web.TenantURL(t, "/leases/revoke"),
+		Lease:   views.TextInput("lease", "Lease", q.Get("lease"), "The ID from the list of holders."),
+		Reason:  reasonInput(q, true), Button: "Revoke the lease", Bad: true,
 	}
 }
 
