@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A node with an old version of a limit writes fractions in units of its own Q. The state keeps
-// the newer revision. If these fractions were read with the newer Q, they could become whole
-// units.
+// A node that has an old version of a limit stores the fraction of a bucket with the denominator Q
+// of that version, but the stored state keeps the newer revision. Read with the newer Q, such a
+// fraction could become whole units that nobody had.
 func TestStaleCallerMintsNothing(t *testing.T) {
 	t.Parallel()
 	slow := Limit{Algorithm: TokenBucket, Quota: 7, Window: 24 * time.Hour, Burst: 1_000_000}

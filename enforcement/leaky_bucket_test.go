@@ -130,7 +130,8 @@ func TestDelayOfAReservation(t *testing.T) {
 	wantDelays(t, w.check(""), "true 3000 | q true 3000 left 6")
 }
 
-// An override lengthens the queue or shortens it, and nobody waits longer for it.
+// An override can make the queue longer or shorter. Neither changes the delay of a request, which
+// depends only on the requests before it.
 func TestDelayWithAnOverride(t *testing.T) {
 	t.Parallel()
 	w := newHolders(t, enforcement.RuleSpec{Policy: "p", Limits: []enforcement.RuleLimit{queue("q", 1, 4)}})

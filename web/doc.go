@@ -1,7 +1,7 @@
 // Package web has the parts of the dashboard that all pages share: routing, sessions,
-// authorization, live updates and static files. Groups of pages are in the packages below it, such
-// as web/traffic. They import package web, and package web imports none of them. cmd/server passes
-// the routes of each group to Shell.Register.
+// authorization, live updates and static files. Each group of pages is a package in a
+// subfolder, such as web/traffic. These packages import package web. Package web does not import
+// them: cmd/server passes the routes of each group to Shell.Register.
 //
 // For each request, serve.go sets headers, finds the session, and checks the permission of the
 // visitor. Then it runs the handler of a page group. The handler reads the form, calls a service,

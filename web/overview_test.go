@@ -291,8 +291,8 @@ func (a *asking) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.Co
 	return a.Store.Counts(ctx, q)
 }
 
-// Equal queries share one result. If one caller leaves, the others still get the result. After
-// new counts, nobody gets the old result.
+// Equal queries share one result. If one caller leaves, the others still get the result. A
+// query that comes after new counts gets a new result.
 func TestAnswersAreShared(t *testing.T) {
 	t.Parallel()
 	store := &asking{wait: make(chan struct{})}

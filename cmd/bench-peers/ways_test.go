@@ -128,7 +128,7 @@ func TestBareRecipes(t *testing.T) {
 	}
 }
 
-// The client of RESP reads the replies of Headgate, and tells denials.
+// The load generator for RESP reads each kind of reply of Headgate and counts the denied ones.
 func TestRepliesOfRESP(t *testing.T) {
 	t.Parallel()
 	client, server := net.Pipe()

@@ -114,7 +114,7 @@ func (w *pages) keyring(c echo.Context) keyring {
 			{tenants.ScopeManage, "Read, and create and revoke keys and members of the tenant.", false},
 			{
 				tenants.ScopeIdentify,
-				"The key of a customer: tells forward-auth and Envoy's ext_authz the tenant of a request, and may do nothing else.", false,
+				"The key of a customer. Forward-auth and Envoy's ext_authz find the tenant of a request by it. It allows nothing else.", false,
 			},
 		},
 		try: func(origin, token string, scopes []tenants.Scope) string {
