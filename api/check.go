@@ -118,7 +118,7 @@ func (a *API) checkWith(w http.ResponseWriter, r *http.Request, who caller, s *s
 	if err := keyRefused(&s.decision); err != nil {
 		return err
 	}
-	a.writeDecision(w, s, deny)
+	a.writeDecision(w, s, answerForm{denyStatus: deny})
 	return nil
 }
 
@@ -188,15 +188,27 @@ const tenantRequired = "is required with an operator key: name the tenant, or us
 
 const routeRequired = "is required, unless require_route of the tenant is false"
 
-// writeDecision writes the response for s.decision. If deny is not 0, it is the status of a denial.
-func (a *API) writeDecision(w http.ResponseWriter, s *scratch, deny int) {
+// An answerForm has the options of a caller for the response to a check.
+type answerForm struct {
+	denyStatus     int  // the status of a denial, or 0 for the usual one
+	emptyIfAllowed bool // only a denial has a body
+}
+
+// writeDecision writes the response for s.decision.
+func (a *API) writeDecision(w http.ResponseWriter, s *scratch, form answerForm) {
 	d := &s.decision
-	status := a.decisionStatus(d, deny)
-	s.out = a.appendDecision(s.out[:0], d, status, false, requestID(w))
+	status := a.decisionStatus(d, form.denyStatus)
+	s.out = s.out[:0]
+	if !form.emptyIfAllowed || status != http.StatusOK {
+		s.out = a.appendDecision(s.out, d, status, false, requestID(w))
+	}
 	h, size := w.Header(), len(s.out)
 	s.out = a.cfg.Headers.write(h, d, s.out, len(h[requestIDHeader]) == 0)
-	h["Content-Type"] = typeJSON
-	if status != http.StatusOK {
+	switch {
+	case size == 0: // without a body, there is no type
+	case status == http.StatusOK:
+		h["Content-Type"] = typeJSON
+	default:
 		h["Content-Type"] = typeProblem
 	}
 	h["Cache-Control"] = noStore

@@ -87,11 +87,19 @@ func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, 
 	if a.cfg.TrustedProxy == nil || !a.cfg.TrustedProxy(r) {
 		return errUntrustedProxy
 	}
-	deny, err := denyStatus(o.option("deny_status"))
-	if err != nil {
+	var form answerForm
+	var err error
+	if form.denyStatus, err = denyStatus(o.option("deny_status")); err != nil {
 		return err
 	}
-	return a.decideForwarded(r, Caller{who}, enforcement.WireForwardAuth, o, func(s *scratch) { a.writeDecision(w, s, deny) })
+	switch o.option("body") {
+	case "", "always":
+	case "denied":
+		form.emptyIfAllowed = true
+	default:
+		return malformedAt("body", "must be always or denied")
+	}
+	return a.decideForwarded(r, Caller{who}, enforcement.WireForwardAuth, o, func(s *scratch) { a.writeDecision(w, s, form) })
 }
 
 // decideForwarded decides the check of a forwarded request and calls use with it. If the node

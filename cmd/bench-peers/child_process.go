@@ -104,20 +104,6 @@ func (c *child) listens(address string) error {
 	}
 }
 
-// freePorts returns n loopback ports on which no process listens now.
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // closed after all ports are chosen, so that no port is chosen twice
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
-}
-
 // A transcript stores the output of a process, up to maxTranscript bytes.
 type transcript struct {
 	mu      sync.Mutex

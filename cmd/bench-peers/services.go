@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/deploy/recipes"
 	"github.com/headgate/headgate/internal/load"
 )
 
@@ -147,7 +148,7 @@ func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, pref
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(2)
+	ports, err := recipes.FreePorts(2)
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +314,7 @@ func (b *bench) startEnvoy() (*service, error) {
 	if err := os.WriteFile(filepath.Join(config, "bench.yaml"), []byte(domain), 0o600); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3)
+	ports, err := recipes.FreePorts(3)
 	if err != nil {
 		return nil, err
 	}

@@ -200,7 +200,7 @@ func (b *bench) startGateway(recipe, name string, headgate, upstream *service, b
 	if err := os.Chmod(folder, 0o755); err != nil { //nolint:gosec // as above
 		return nil, err
 	}
-	ports, err := freePorts(2)
+	ports, err := recipes.FreePorts(2)
 	if err != nil {
 		return nil, err
 	}

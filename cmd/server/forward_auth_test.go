@@ -67,6 +67,27 @@ func TestForwardAuth(t *testing.T) {
 	}
 }
 
+// With body=denied, the answer to an allowed request has all headers and no body, so that a gateway that reads no
+// body can keep its connection.
+func TestForwardAuthWithoutABody(t *testing.T) {
+	t.Parallel()
+	node, _, key := forwardNode(t, "127.0.0.1/32")
+	proxy := []string{"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/v1/login", "X-Forwarded-For", "203.0.113.9"}
+	for i := range 6 {
+		a := call(t, key, "GET", node.origin+"/v1/forward-auth?body=denied", "", proxy...)
+		if a.header.Get("RateLimit") == "" || a.header.Get("X-Request-Id") == "" {
+			t.Errorf("%d: %v", i, a.header)
+		}
+		if i < 5 {
+			if a.status != 200 || a.body != "" || a.header.Get("Content-Length") != "0" || a.header.Get("Content-Type") != "" {
+				t.Errorf("%d: %d %v %s", i, a.status, a.header, a.body)
+			}
+		} else if a.status != 429 || !strings.Contains(a.body, `"reason":"over_limit"`) || a.header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("the denial: %d %v %s", a.status, a.header, a.body)
+		}
+	}
+}
+
 // Headers of a client that the gateway passes on do not change the tenant, the cost, the mode,
 // or the policy.
 func TestForwardAuthIgnoresTheClient(t *testing.T) {
@@ -156,6 +177,7 @@ func TestForwardAuthOptions(t *testing.T) {
 		"attributes=user:header:X-Cost,user:cookie:se": {400, "twice"},
 		"deny_status=200":                              {400, `"pointer":"deny_status"`},
 		"mode=peek":                                    {400, `"pointer":"mode"`},
+		"body=none":                                    {400, `"pointer":"body"`},
 	} {
 		if a := call(t, key, "GET", node.origin+"/v1/forward-auth?"+query, "", proxy...); a.status != want.status || !strings.Contains(a.body, want.text) {
 			t.Errorf("%s: %d %s, want %d %s", query, a.status, a.body, want.status, want.text)

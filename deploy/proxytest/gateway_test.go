@@ -15,24 +15,38 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/deploy/recipes"
 )
 
 const deadline = 60 * time.Second
 
-// freeAddress returns an address on loopback that was free.
+// freeAddress returns an address on loopback that was free, and that no other test has.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	addressesMu.Lock()
+	defer addressesMu.Unlock()
+	for {
+		ports, err := recipes.FreePorts(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])); !addresses[address] {
+			addresses[address] = true
+			return address
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
+
+var (
+	addressesMu sync.Mutex
+	addresses   = map[string]bool{} // that freeAddress returned; guarded by addressesMu
+)
 
 // start starts a program that ends with the test or with kill, and returns when the address answers.
 func start(t *testing.T, address string, cmd *exec.Cmd) (kill func()) {
@@ -41,15 +55,21 @@ func start(t *testing.T, address string, cmd *exec.Cmd) (kill func()) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	kill = sync.OnceFunc(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	kill = func() { _ = cmd.Process.Kill(); <-ended }
 	t.Cleanup(kill)
-	dialer, end := net.Dialer{}, time.Now().Add(deadline)
-	for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
+	dialer, end := net.Dialer{}, time.After(deadline)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
 		if c, err := dialer.DialContext(t.Context(), "tcp", address); err == nil {
 			_ = c.Close()
 			return kill
 		}
-		if time.Now().After(end) {
+		select {
+		case <-tick.C:
+		case <-ended:
+			t.Fatalf("%s ended before it listened on %s: %v", filepath.Base(cmd.Path), address, cmd.ProcessState)
+		case <-end:
 			t.Fatalf("%s does not answer", address)
 		}
 	}
