@@ -155,13 +155,13 @@ func TestReportWritesWholeParts(t *testing.T) {
 		complete bool
 		written  []bool
 	}{
-		{allGroups, true, []bool{true, true, true, false}},
-		{allGroups, false, []bool{false, false, false, false}},
-		{[]string{"grpc"}, true, []bool{false, true, false, false}},
-		{[]string{"http", "grpc"}, true, []bool{false, true, false, false}},
-		{[]string{"overload"}, true, []bool{false, false, true, false}},
-		{[]string{"http"}, true, []bool{false, false, false, false}},
-		{[]string{groupWays}, true, []bool{false, false, false, true}},
+		{allGroups, true, []bool{true, true, true, true, false}},
+		{allGroups, false, []bool{false, false, false, false, false}},
+		{[]string{"grpc"}, true, []bool{false, true, false, false, false}},
+		{[]string{"http", "grpc"}, true, []bool{false, true, false, false, false}},
+		{[]string{"overload"}, true, []bool{false, false, true, false, false}},
+		{[]string{"http"}, true, []bool{false, false, false, false, false}},
+		{[]string{groupWays}, true, []bool{false, false, false, false, true}},
 	} {
 		docs := t.TempDir()
 		pages := map[string]string{}

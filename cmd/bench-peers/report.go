@@ -31,12 +31,18 @@ var parts = []part{
 	},
 	{performancePage, "<!-- make bench-peers ONLY=grpc writes from here -->", []string{"grpc"}, grpcTargets, (*results).writeGRPC},
 	{performancePage, "<!-- make bench-peers ONLY=overload writes from here -->", []string{"overload"}, overloadTargets, (*results).writeOverload},
+	{
+		productionPage, "<!-- make bench-peers writes from here -->",
+		[]string{"http", "rate", "batch", "redis", "memory"},
+		nil, (*results).writeSizing,
+	},
 	{waysPage, "<!-- make bench-ways writes from here -->", []string{groupWays}, nil, (*results).writeWays},
 }
 
 // Pages of docs/ that the command writes.
 const (
 	performancePage = "performance.md"
+	productionPage  = "production.md"
 	waysPage        = "gateways.md"
 )
 
@@ -113,6 +119,28 @@ func (r *results) writeTables(b *strings.Builder) {
 	}
 }
 
+// busy is how much of a core or of Redis an installation may use, for the table of sizes.
+const busy = 0.7
+
+// writeSizing writes how many checks one core of a node and one Redis carry, from the processor times at 64
+// connections.
+func (r *results) writeSizing(b *strings.Builder) {
+	b.WriteString("\n")
+	head(b, "processor time of the node for a check, µs", "of Redis, µs", "one core at 70 % carries", "one Redis at 70 % carries")
+	carries := func(micros float64) string { return number(busy*1e6/micros) + " checks/s" }
+	for _, mode := range []struct{ title, service string }{
+		{"counters in the node", embedded}, {"exact on Redis", exactTCP}, {"leased on Redis", leased},
+	} {
+		all := r.http[64][mode.service]
+		node, redis := all.median(server), all.median(redisTime)
+		if mode.service == embedded {
+			row(b, mode.title, number(node), "–", carries(node), "–")
+			continue
+		}
+		row(b, mode.title, number(node), number(redis), carries(node), carries(redis))
+	}
+}
+
 func row(b *strings.Builder, cells ...string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
 
 // head writes the head of a Markdown table. The first column has no title.
@@ -151,8 +179,11 @@ func (r *results) writeMachine(b *strings.Builder, o *options, p *part) {
 	fmt.Fprintf(b, "; Headgate at %s.\nCommand: `make %s`, in %s: rounds after a warm-up round, seconds for each %s in a round.\n",
 		m.commit, command, r.took.Round(time.Second), p.measures())
 	fmt.Fprintf(b, "Meanwhile %s.\n", r.others)
-	if p.page == waysPage {
+	switch p.page {
+	case waysPage:
 		fmt.Fprintf(b, "Gateways: %s.\n", strings.Join(r.gateways, ", "))
+		return
+	case productionPage:
 		return
 	}
 	if r.gogc != "" {
