@@ -146,7 +146,10 @@ func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	b = append(b, `","algorithm":"`...)
 	b = append(b, l.Limit.Algorithm.String()...)
 	b = append(b, `","quota":`...)
-	b = strconv.AppendInt(b, l.Limit.Quota, 10)
+	b = strconv.AppendInt(b, l.Quota(), 10)
+	if l.RolledOver > 0 {
+		b = strconv.AppendInt(append(b, `,"rolled_over":`...), l.RolledOver, 10)
+	}
 	if l.Limit.Algorithm.Bucket() {
 		b = append(b, `,"burst":`...)
 		b = strconv.AppendInt(b, l.Limit.Capacity(), 10)

@@ -110,6 +110,7 @@ type wireLimitNow struct {
 	Limit        string `json:"limit"`
 	Algorithm    string `json:"algorithm"`
 	Quota        int64  `json:"quota"`
+	RolledOver   int64  `json:"rolled_over,omitempty"`
 	Burst        *int64 `json:"burst,omitempty"`
 	WindowMS     int64  `json:"window_ms"`
 	Remaining    int64  `json:"remaining"`
@@ -156,7 +157,7 @@ func showExplained(p *enforcement.PolicyExplanation, d *enforcement.Decision) wi
 	for i, now := range p.Limits {
 		l := now.Limit
 		out.Limits[i] = wireLimitNow{
-			Limit: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, WindowMS: now.WindowMS,
+			Limit: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota + now.RolledOver, RolledOver: now.RolledOver, WindowMS: now.WindowMS,
 			Remaining: now.Remaining, ResetAfterMS: now.ResetAfter, LeasedElsewhere: now.LeasedElsewhere,
 		}
 		if l.Algorithm.Bucket() {

@@ -71,7 +71,7 @@ func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 		}
 		b = appendName(b, len(b) > from, l)
 		b = append(b, ";q="...)
-		b = strconv.AppendInt(b, l.Limit.Quota, 10)
+		b = strconv.AppendInt(b, l.Quota(), 10)
 		if l.Limit.Algorithm == enforcement.Concurrency {
 			b = append(b, `;qu="concurrent-requests"`...)
 		} else if ms := l.WindowMS(); ms%1000 == 0 {
@@ -227,7 +227,7 @@ func (h Headers) writeOne(to http.Header, l *enforcement.LimitState) {
 		reset = l.ResetAfter
 	}
 	set := func(prefix string) {
-		to[prefix+"Limit"] = []string{strconv.FormatInt(l.Limit.Quota, 10)}
+		to[prefix+"Limit"] = []string{strconv.FormatInt(l.Quota(), 10)}
 		to[prefix+"Remaining"] = []string{strconv.FormatInt(l.Remaining, 10)}
 		to[prefix+"Reset"] = []string{strconv.FormatInt(seconds(reset), 10)}
 	}

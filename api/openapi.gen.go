@@ -1821,7 +1821,7 @@ type KeptLimit struct {
 	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Policy Slug `json:"policy"`
 
-	// Quota Units per window.
+	// Quota Units of the window: the quota of the limit, and `rolled_over`.
 	Quota int64 `json:"quota"`
 
 	// Remaining Units left.
@@ -1833,6 +1833,9 @@ type KeptLimit struct {
 	// RetryAfterMs Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0
 	// if the request is allowed. Null if waiting does not help.
 	RetryAfterMs RetryAfter `json:"retry_after_ms"`
+
+	// RolledOver The units of `quota` that were rolled over from earlier windows, because the limit has `max_rollover`. Absent if there are none.
+	RolledOver int64 `json:"rolled_over,omitempty,omitzero"`
 
 	// WindowMs The window in milliseconds. A calendar window has the length of the current one.
 	WindowMs int64 `json:"window_ms"`
@@ -2174,6 +2177,9 @@ type Limit struct {
 	// Durable Whether used units stay used if Redis loses its data, or if a server without Redis restarts. Default: true for a fixed_window of an hour or more and for calendar windows, otherwise false. Answers leave the default out. sliding_window_log: only false.
 	Durable bool `json:"durable,omitempty,omitzero"`
 
+	// MaxRollover Calendar windows: the largest number of units that a window leaves to the next one. What was left is added to the quota of the next window, at most this many units. Default: nothing rolls over; answers leave it out.
+	MaxRollover int64 `json:"max_rollover,omitempty,omitzero"`
+
 	// Name Unique in its policy; l1, l2, … by default.
 	Name LimitName `json:"name,omitempty,omitzero"`
 
@@ -2210,7 +2216,7 @@ type LimitUsage struct {
 	// Limit Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
 
-	// Quota Units per window.
+	// Quota Units of the window: the quota of the limit, and `rolled_over`.
 	Quota int64 `json:"quota"`
 
 	// Remaining The units that could be charged now.
@@ -2218,6 +2224,9 @@ type LimitUsage struct {
 
 	// ResetAfterMs Milliseconds until the limit has its full quota again.
 	ResetAfterMs int64 `json:"reset_after_ms"`
+
+	// RolledOver The units of `quota` that were rolled over from earlier windows, because the limit has `max_rollover`. Absent if there are none.
+	RolledOver int64 `json:"rolled_over,omitempty,omitzero"`
 
 	// Used Units used. Above the quota or burst if usage was forced or an override lowered the limit.
 	Used int64 `json:"used"`

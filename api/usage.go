@@ -70,8 +70,9 @@ func showKeyUsage(k *usage.KeyUsage) (out KeyUsage, err error) {
 	for i := range k.Limits {
 		l := &k.Limits[i]
 		out.Limits[i] = LimitUsage{
-			Limit: l.Limit.Name, Algorithm: Algorithm(l.Limit.Algorithm.String()), Quota: l.Limit.Quota, WindowMs: l.Window.Milliseconds(),
-			Used: l.Used, Remaining: l.Remaining, ResetAfterMs: roundedUp(l.ResetAfter),
+			Limit: l.Limit.Name, Algorithm: Algorithm(l.Limit.Algorithm.String()), Quota: l.Limit.Quota + l.RolledOver, RolledOver: l.RolledOver,
+			WindowMs: l.Window.Milliseconds(),
+			Used:     l.Used, Remaining: l.Remaining, ResetAfterMs: roundedUp(l.ResetAfter),
 		}
 		if l.Limit.Algorithm.Bucket() {
 			out.Limits[i].Burst = &l.Capacity

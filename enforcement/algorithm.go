@@ -235,6 +235,9 @@ func (m *Meter) left(s *State, now int64) int64 {
 	if m.Algorithm == SlidingWindowCounter {
 		return m.Quota - s.A - m.faded(s, now)
 	}
+	if m.Rollover > 0 {
+		return m.Quota + m.RolledOver(s) - s.A
+	}
 	return m.Quota - s.A
 }
 
@@ -257,7 +260,7 @@ func (m *Meter) Possible(cost int64) bool {
 	if m.Algorithm.Bucket() {
 		return m.Quota > 0 && cost <= m.Burst()
 	}
-	return m.Quota > 0 && cost <= m.Quota
+	return m.Quota > 0 && cost <= m.Quota+m.Rollover
 }
 
 // Charge charges cost, even if it does not fit. The caller checks Admits first, except
@@ -291,6 +294,9 @@ func (m *Meter) charge(s *State, rev, now, cost int64) {
 	case m.Algorithm == SlidingWindowLog:
 		*s = appendEntry(*s, now, cost)
 	default:
+		if m.Period != NoPeriod {
+			m.chargeWindow(s)
+		}
 		s.A = min(s.A+cost, maxCount)
 	}
 }
@@ -372,7 +378,8 @@ func (m *Meter) Remaining(s State, now int64) int64 {
 }
 
 // ResetAfter returns the time in microseconds from now until the counter is as if
-// unused: its window has ended, its log is empty, or its bucket is full.
+// unused: its window has ended, its log is empty, or its bucket is full. What was left of the
+// window may be rolled over then; see UnusedAfter.
 func (m *Meter) ResetAfter(s State, now int64) int64 {
 	var at int64
 	switch {
@@ -426,6 +433,9 @@ func (m *Meter) RetryAfter(s State, now, cost int64) (micros int64, ok bool) {
 	var at int64
 	switch m.Algorithm {
 	case FixedWindow:
+		if m.Rollover > 0 {
+			return m.retryRolled(&s, now, cost, left)
+		}
 		at = m.end(&s)
 	case SlidingWindowCounter:
 		at = s.T + m.untilFaded(s, cost)

@@ -223,23 +223,31 @@ func (e *Edges) window(at int64) (start, length int64) {
 }
 
 // settleCalendar is settle for calendar windows. If the window of the state has ended, the state
-// becomes the zero State. Otherwise its window becomes the current one.
+// becomes the zero State, or with Rollover, the current window with what was left. Otherwise its
+// window becomes the current one.
 //
 // The two can differ after a change of the time zone, the anchor day, the period, or the rules of a
 // zone. Then the used units count in the window that contains the middle of the former window. So
 // the result does not depend on which requests came in between.
 func (m *Meter) settleCalendar(s *State, rev, now int64) (clamped bool) {
-	middle := s.T + min(s.B, m.Window)/2
-	start, length := m.Edges.window(max(now, middle))
-	if s.B <= 0 || start > middle {
+	w := s.window()
+	if w.length <= 0 {
 		*s = State{}
+		return false
+	}
+	middle := s.T + min(w.length, m.Window)/2
+	start, length := m.Edges.window(max(now, middle))
+	if start > middle {
+		m.rollOver(s, rev, middle, start, length)
 		return false
 	}
 	if start > now+m.Window {
 		start, length = m.Edges.window(now)
-		clamped = true
+		clamped, w.idle = true, 0 // the scripts do not store idle with a clamped state
 	}
-	s.T, s.B, s.Rev = start, length, max(s.Rev, rev)
+	w.length = length
+	s.T, s.Rev = start, max(s.Rev, rev)
+	s.setWindow(w)
 	return clamped
 }
 
@@ -250,7 +258,7 @@ func (m *Meter) WindowAt(s *State, now int64) int64 {
 	case m.Period == NoPeriod:
 		return m.Window
 	case s.Rev != 0:
-		return s.B
+		return m.end(s) - s.T
 	}
 	_, length := m.Edges.window(now)
 	return length
@@ -258,10 +266,14 @@ func (m *Meter) WindowAt(s *State, now int64) int64 {
 
 // end returns the end of the open window of a fixed window. s is settled.
 func (m *Meter) end(s *State) int64 {
-	if m.Period != NoPeriod {
+	switch {
+	case m.Period == NoPeriod:
+		return s.T + m.Window
+	case s.B < rolledBase:
 		return s.T + s.B
 	}
-	return s.T + m.Window
+	_, length := m.Edges.window(s.T)
+	return s.T + length
 }
 
 // A calendarMeters caches the meters of a limit, one for each calendar.
@@ -297,6 +309,7 @@ func (m *Meter) In(c *Calendar, now int64) *Meter {
 		return &made.Meter
 	}
 	next := &calendarMeter{Meter: *m}
+	next.Calendar = c
 	next.Edges, next.from, next.until = c.edgesAt(m.Period, m.Anchor.weekday(), now)
 	if !current.CompareAndSwap(made, next) {
 		if other := current.Load(); now >= other.from && now < other.until {

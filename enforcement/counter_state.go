@@ -5,6 +5,9 @@ package enforcement
 //
 //	                        A               B                   T
 //	fixed_window            count           0                   start of the window
+//	  of a calendar         count           length of the       the same
+//	                                        window, and units
+//	                                        rolled over
 //	sliding_window_counter  current count   previous count      start of the current window
 //	sliding_window_log      units in Log    number of entries   newest entry
 //	token_bucket, gcra      units left,     fraction of a unit, instant of A and B

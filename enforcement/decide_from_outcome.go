@@ -104,7 +104,8 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 	d, mode := it.Decision, it.Check.Mode
 	forced := mode == Force
 	d.At = o.At
-	most := int64(0) // only for TakeUpTo
+	until := int64(Never) // the time after which a limit no longer allows the cost; Never: no limit has one
+	most := int64(0)      // only for TakeUpTo
 	if mode == TakeUpTo {
 		most = LargestCost(w.charges[it.enforced.from:it.enforced.to])
 	}
@@ -124,10 +125,15 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 			if n == 0 && !l.Allowed {
 				denied, retry = !forced, longer(retry, l.RetryAfter)
 			}
+			if n == 0 && l.until > 0 && (until == Never || l.until < until) {
+				until = l.until
+			}
 		}
 	}
 	if !denied {
 		d.nameLease(&it.lease)
+	} else if until != Never && retry >= until {
+		retry = Never
 	}
 	return denied, retry
 }
@@ -164,7 +170,10 @@ func (l *LimitState) fill(m *Meter, c *Charged, at int64, mode Mode, lease *Leas
 	l.Remaining = m.Remaining(c.State, at)
 	l.ResetAfter = Milliseconds(m.ResetAfter(c.State, at))
 	if m.Period != NoPeriod {
-		l.window = m.WindowAt(&c.State, at) / 1000
+		l.window, l.RolledOver = m.WindowAt(&c.State, at)/1000, m.RolledOver(&c.State)
+		if forgotten := m.forgotten(&c.State, c.Cost); forgotten > 0 && mode != TakeUpTo {
+			l.until = Milliseconds(forgotten - at)
+		}
 	}
 	if c.Fits {
 		return

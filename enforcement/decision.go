@@ -129,6 +129,9 @@ type LimitState struct {
 	Cost int64
 	// Remaining is the number of units left, after the charge if it was made.
 	Remaining int64
+	// RolledOver is the number of units that were rolled over into the current window. The window
+	// has them in addition to the quota of Limit.
+	RolledOver int64
 	// ResetAfter and RetryAfter are in milliseconds, rounded up. RetryAfter may be Never.
 	ResetAfter, RetryAfter int64
 	// Delay is the time in milliseconds for which a request that was charged to a leaky bucket
@@ -142,6 +145,7 @@ type LimitState struct {
 	override *override // compiled form of Override, or of Check.SentLimit
 	rev      int64     // Charge.Rev
 	window   int64     // of a calendar window: the length of the current one, in milliseconds
+	until    int64     // Meter.forgotten of the counter, in milliseconds from the decision; or 0
 }
 
 // WindowMS returns the length of the window in milliseconds. For a calendar window it is
@@ -152,6 +156,13 @@ func (l *LimitState) WindowMS() int64 {
 	}
 	return l.window
 }
+
+// Quota returns the number of units that the current window has: the quota, and what was rolled
+// over into the window.
+func (l *LimitState) Quota() int64 { return l.Limit.Quota + l.RolledOver }
+
+// Capacity returns Quota, or the burst of a bucket.
+func (l *LimitState) Capacity() int64 { return l.Limit.Capacity() + l.RolledOver }
 
 // Denies reports whether the limit denies the request. Limits of shadow policies
 // deny nothing.

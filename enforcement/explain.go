@@ -63,6 +63,8 @@ type LimitNow struct {
 	Limit *RuleLimit // with the quota, burst and window in force
 	// Remaining is in units. ResetAfter is in milliseconds, rounded up.
 	Remaining, ResetAfter int64
+	// RolledOver is as in LimitState.
+	RolledOver int64
 	// WindowMS is the length of the current window in milliseconds.
 	WindowMS int64
 	// LeasedElsewhere is the maximum number of units that other nodes may hold on lease. The limit
@@ -150,6 +152,7 @@ func (x *Explanation) fillLimits(reads []Charge, o *Outcome) {
 			p.Limits[k].Remaining = m.Remaining(state, o.At)
 			p.Limits[k].ResetAfter = Milliseconds(m.ResetAfter(state, o.At))
 			p.Limits[k].WindowMS = m.WindowAt(&state, o.At) / 1000
+			p.Limits[k].RolledOver = m.RolledOver(&state)
 			next++
 		}
 	}

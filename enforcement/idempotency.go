@@ -156,6 +156,9 @@ func appendCharge(b []byte, c *Charge) []byte {
 	} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}
+	if m.Rollover > 0 {
+		b = binary.LittleEndian.AppendUint64(b, uint64(m.Rollover))
+	}
 	return b
 }
 

@@ -153,6 +153,9 @@ type Limit struct {
 	// CarryOver determines what happens to the counters when the quota, the window or the burst
 	// changes.
 	CarryOver CarryOver
+	// MaxRollover is the largest number of units that are rolled over from a calendar window that
+	// has ended into the next one, 1 to MaxRollover; 0 if nothing is rolled over.
+	MaxRollover int64
 }
 
 // Validate returns all errors of the limit. Plans, overrides, snapshots and scenarios
@@ -189,6 +192,7 @@ func (l Limit) Validate() problem.Fields {
 	}
 	f.AddAll("", l.validateDurability())
 	f.AddAll("", l.validateCarryOver())
+	f.AddAll("", l.validateRollover())
 	return f
 }
 
@@ -287,9 +291,12 @@ type Meter struct {
 	Algorithm Algorithm
 	Anchor    Anchor
 	// Period is the period of a calendar window, or NoPeriod. Edges are the starts of its
-	// windows in one calendar; the method In sets them.
-	Period Period
-	Edges  Edges
+	// windows in Calendar; the method In sets both.
+	Period   Period
+	Edges    Edges
+	Calendar *Calendar
+	// Rollover is Limit.MaxRollover.
+	Rollover int64
 	// Rev is the control-plane revision at which Numbers last changed.
 	Rev int64
 	// Durable says that the limit is durable: a Journal stores the states of its counters in
@@ -307,7 +314,7 @@ type Meter struct {
 func (l Limit) Compile(rev int64) *Meter {
 	m := &Meter{Numbers: l.Numbers(), Algorithm: l.Algorithm, Anchor: l.Anchor, Period: l.Period, Rev: rev, Durable: l.IsDurable()}
 	if m.Period != NoPeriod {
-		m.calendars = &calendarMeters{}
+		m.calendars, m.Calendar, m.Rollover = &calendarMeters{}, utcCalendar, l.MaxRollover
 		m.Edges, _, _ = utcCalendar.edgesAt(m.Period, m.Anchor.weekday(), 0)
 	}
 	return m

@@ -57,11 +57,14 @@ func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) 
 	if share.Algorithm.Bucket() {
 		full = share.Burst()
 	}
+	full += share.Rollover
 	left := min(ceilDiv(m.Left(seen, now), int64(nodes)), full)
 	s := State{Rev: seen.Rev, A: full - left, T: seen.T}
 	switch {
 	case share.Period != NoPeriod:
-		s.B = seen.B
+		rolled := max(left-share.Quota, 0)
+		s.A = share.Quota + rolled - left
+		s.setWindow(calendarWindow{length: m.end(&seen) - seen.T, rolled: rolled})
 	case share.Algorithm.Bucket():
 		if left == full {
 			return State{}

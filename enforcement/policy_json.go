@@ -109,6 +109,7 @@ type limitReader struct {
 	fault                                             Fault
 	scenario                                          bool // window_ms is allowed
 	algorithm, quota, window, windowMS, burst, anchor bool
+	rollover                                          bool
 }
 
 func (r *limitReader) read(d *strictjson.Decoder) (l Limit) {
@@ -126,8 +127,8 @@ func (r *limitReader) read(d *strictjson.Decoder) (l Limit) {
 	case r.window && r.windowMS:
 		d.FailAt(at+"/window", "only one of window and window_ms is allowed")
 	}
-	// A Limit without a burst, or with the default anchor, is valid. So Validate cannot report a
-	// member burst or anchor with these values if the algorithm allows no such member. It is
+	// A Limit without a burst or rollover, or with the default anchor, is valid. So Validate cannot
+	// report a member burst, max_rollover or anchor with these values if it is not allowed. It is
 	// reported here.
 	if r.burst && l.Burst == 0 {
 		r.fault(at+"/burst", burstRange)
@@ -136,6 +137,9 @@ func (r *limitReader) read(d *strictjson.Decoder) (l Limit) {
 	}
 	if r.anchor && l.Algorithm != 0 && !l.Algorithm.Windowed() {
 		r.fault(at+"/anchor", anchorMisplaced)
+	}
+	if r.rollover && l.MaxRollover == 0 {
+		r.fault(at+"/max_rollover", rolloverRange)
 	}
 	return l
 }
@@ -173,6 +177,8 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 		if l.CarryOver, known = ParseCarryOver(d.Text()); !known {
 			r.fault(d.Pointer(), carryOverUnknown)
 		}
+	case "max_rollover":
+		l.MaxRollover, r.rollover = d.Int(math.MinInt64, math.MaxInt64), true
 	case "warn_at", "durable":
 		if r.scenario {
 			d.Unknown()
@@ -252,7 +258,8 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 		WarnAt    WarnAt `json:"warn_at,omitzero"`
 		Durable   *bool  `json:"durable,omitempty"`
 		CarryOver string `json:"carry_over,omitempty"`
-	}{Name: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, Window: l.WindowText(), WarnAt: l.WarnAt}
+		Rollover  int64  `json:"max_rollover,omitempty"`
+	}{Name: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, Window: l.WindowText(), WarnAt: l.WarnAt, Rollover: l.MaxRollover}
 	if l.CarryOver != CarryKeep {
 		out.CarryOver = l.CarryOver.String()
 	}

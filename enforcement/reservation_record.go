@@ -237,7 +237,7 @@ func (m *Meter) charged(s, receipt *State) *int64 {
 	case m.Period != NoPeriod:
 		// The zone of the tenant may have changed, which moves windows. Settle also follows
 		// the middle.
-		if middle := receipt.T + min(receipt.B, m.Window)/2; middle >= s.T && middle < s.T+s.B {
+		if middle := receipt.T + min(receipt.window().length, m.Window)/2; middle >= s.T && middle < m.end(s) {
 			return &s.A
 		}
 	case s.T == receipt.T:

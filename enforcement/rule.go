@@ -377,7 +377,7 @@ func (s *shares) of(limits []RuleLimit, nodes int) []*Meter {
 	made := &sharesOf{nodes: nodes, meters: make([]*Meter, len(limits))}
 	for i := range limits {
 		l := limits[i].Limit
-		l.Quota, l.Burst = shareOf(l.Quota, nodes), shareOf(l.Burst, nodes)
+		l.Quota, l.Burst, l.MaxRollover = shareOf(l.Quota, nodes), shareOf(l.Burst, nodes), shareOf(l.MaxRollover, nodes)
 		made.meters[i] = l.Compile(limits[i].Meter.Rev)
 	}
 	s.made.Store(made)

@@ -91,8 +91,8 @@ func (m *Meter) windowFull(s State, now, cost, every int64) (int64, bool) {
 			charged.A += j * cost
 			return !m.Admits(m.Left(charged, at+j*every), cost)
 		}
-		inWindow := (m.end(&s) - at + every - 1) / every // number of requests in this window
-		n := min(inWindow, (m.Quota-s.A)/cost+1)         // if the n-th is not the window's last, it is denied
+		inWindow := (m.end(&s) - at + every - 1) / every          // number of requests in this window
+		n := min(inWindow, (m.Quota+m.RolledOver(&s)-s.A)/cost+1) // if the n-th is not the window's last, it is denied
 		switch {
 		case denied(0):
 			return k * every, true

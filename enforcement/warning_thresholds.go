@@ -68,7 +68,7 @@ func (w WarnAt) valid() bool {
 }
 
 // reached returns the largest threshold that used has reached, as a part of capacity; 0 if there is
-// none. Both numbers are at most MaxQuota, so the products do not overflow.
+// none. Both numbers are at most MaxQuota + MaxRollover, so the products do not overflow.
 func (w *WarnAt) reached(used, capacity int64) (largest int) {
 	for _, p := range w {
 		if p != 0 && used*100 >= int64(p)*capacity {
@@ -82,7 +82,7 @@ func (w *WarnAt) reached(used, capacity int64) (largest int) {
 // after the decision. It returns 0 if there is none, or if the quota is 0. It also returns 0 if a
 // failure mode decided, because then the units that other nodes used are unknown.
 func (l *LimitState) NearLimit() int {
-	capacity := l.Limit.Capacity()
+	capacity := l.Capacity()
 	if l.Limit.WarnAt[0] == 0 || !l.Shared || capacity == 0 {
 		return 0
 	}

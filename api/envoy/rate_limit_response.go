@@ -155,7 +155,7 @@ func (s *descriptorStatus) set(d *enforcement.Decision) {
 		return
 	}
 	s.LimitRemaining = uint32(min(l.Remaining, math.MaxUint32))
-	s.limit.Name, s.limit.RequestsPerUnit = l.Limit.HeaderName, uint32(min(l.Limit.Quota, math.MaxUint32))
+	s.limit.Name, s.limit.RequestsPerUnit = l.Limit.HeaderName, uint32(min(l.Quota(), math.MaxUint32))
 	s.limit.Unit, s.limit.UnitMultiplier = unit(&l.Limit.Limit)
 	s.CurrentLimit = &s.limit
 	if l.ResetAfter != enforcement.Never {

@@ -167,7 +167,7 @@ func replyCheck(r *replies, d *enforcement.Decision) {
 	r.integer(flag(d.Allowed))
 	name, quota, remaining, reset := "", int64(-1), int64(-1), int64(-1)
 	if l := api.Tightest(d); l != nil {
-		name, quota, remaining, reset = l.Limit.HeaderName, l.Limit.Quota, l.Remaining, l.ResetAfter
+		name, quota, remaining, reset = l.Limit.HeaderName, l.Quota(), l.Remaining, l.ResetAfter
 	}
 	r.integer(quota)
 	r.integer(remaining)
@@ -231,7 +231,7 @@ func readThrottle(p *pending, args []string) error {
 func replyThrottle(r *replies, d *enforcement.Decision) {
 	limit, remaining, reset, retry := int64(0), int64(0), int64(0), int64(-1)
 	if l := api.Tightest(d); l != nil {
-		limit, remaining, reset = l.Limit.Capacity(), l.Remaining, seconds(l.ResetAfter)
+		limit, remaining, reset = l.Capacity(), l.Remaining, seconds(l.ResetAfter)
 	}
 	if !d.Allowed && d.RetryAfter != enforcement.Never {
 		retry = max(1, seconds(d.RetryAfter))

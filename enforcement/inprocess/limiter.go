@@ -249,6 +249,9 @@ func (t *table) write(i int32, m *enforcement.Meter, state *enforcement.State, n
 		return
 	}
 	c.due = due(m, state, now)
+	if m.Rollover > 0 && c.key.Partition == overflow { // nothing rolls over to it
+		c.due = dueTick(now + m.ResetAfter(*state, now))
+	}
 	if t.next == 0 || c.due < t.next {
 		t.next = c.due
 	}
@@ -276,12 +279,15 @@ const lastTick = 1<<32 - 1
 // due returns the tick at which a counter may be deleted. It has then been as if unused
 // for keepTicks ticks; the first one may be partial.
 func due(m *enforcement.Meter, state *enforcement.State, now int64) uint32 {
-	after := m.ResetAfter(*state, now)
+	after := m.UnusedAfter(state, now)
 	if m.Quota == 0 && m.Algorithm.Bucket() {
 		after = m.Window // this bucket never fills
 	}
-	return uint32(min(max((now+after)>>dueBits+keepTicks, 1), lastTick))
+	return dueTick(now + after)
 }
+
+// dueTick returns the tick at which a counter may be deleted that is as if unused at the time at.
+func dueTick(at int64) uint32 { return uint32(min(max(at>>dueBits+keepTicks, 1), lastTick)) }
 
 // A work is one charge of a request while the request is decided.
 type work struct {
@@ -380,9 +386,14 @@ func (l *Limiter) settleAll(r *enforcement.Request, ws []work, now int64) {
 		if w.leader != int32(i) {
 			continue
 		}
-		w.state, w.write = r.Charges[i].Meter.Settle(l.load(w), r.Charges[i].Rev, now)
+		c := &r.Charges[i]
+		if w.shared {
+			w.state, w.write = c.Meter.SettleShared(l.load(w), c.Rev, now)
+		} else {
+			w.state, w.write = c.Meter.Settle(l.load(w), c.Rev, now)
+		}
 		if w.write && r.Mode != enforcement.Peek {
-			l.keepClamp(w, r.Charges[i].Meter, now)
+			l.keepClamp(w, c.Meter, now)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (l *Limiter) restore(stored *enforcement.Stored) {
 	l.insertIfMissing(&w)
 	c, state := s.cell(w.cell), &stored.State
 	c.rev, c.a, c.b, c.t = state.Rev, state.A, state.B, state.T
-	c.due = uint32(min(max(stored.Ends>>dueBits+keepTicks, 1), lastTick))
+	c.due = dueTick(stored.Ends)
 	if s.next == 0 || c.due < s.next {
 		s.next = c.due
 	}

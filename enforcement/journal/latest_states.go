@@ -139,10 +139,10 @@ func (n *state) stored() enforcement.Stored {
 	switch {
 	case s.State.Fresh():
 		s.Ends = n.at + resetKept
-	case n.meter.Period != enforcement.NoPeriod:
-		s.Ends = s.State.T + n.meter.Window // the tenant's time zone can change, so this is an upper bound
-	case n.meter.Algorithm == enforcement.SlidingWindowCounter:
-		s.Ends = s.State.T + 2*n.meter.Window // a charge that changes the value in place keeps its expiry
+	case n.meter.Period != enforcement.NoPeriod, n.meter.Algorithm == enforcement.SlidingWindowCounter:
+		// The time zone of the tenant can change, and a charge that changes the value in place keeps its
+		// expiry. So this is an upper bound.
+		s.Ends = s.State.T + n.meter.Life()
 	default:
 		s.Ends = n.at + n.meter.ResetAfter(s.State, n.at)
 	}

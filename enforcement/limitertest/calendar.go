@@ -16,8 +16,11 @@ type visit struct {
 	cost int64
 	no   bool // expect Refused
 	left int64
-	// until is the expected end of the window, as local time.
-	until string
+	// until is the expected end of the window, as local time. retry is the time at which a denied
+	// request fits, if that is not the end of the window, or "never".
+	until, retry string
+	mode         enforcement.Mode
+	limit        *enforcement.Limit // the limit that comes into force before the visit
 }
 
 // calendarTests are the tests of calendar windows.
@@ -121,7 +124,7 @@ func calendarLimit(quota int64, p enforcement.Period) enforcement.Limit {
 // visits makes requests on one counter and compares the results.
 func (w *harness) visits(l enforcement.Limit, visits []visit) {
 	w.Helper()
-	plan, key := l.Compile(1), w.key(1, 0)
+	numbers, key := newLimited(l), w.key(1, 0)
 	for i, v := range visits {
 		calendar, err := enforcement.NewCalendar(v.zone, v.day)
 		if err != nil {
@@ -136,13 +139,23 @@ func (w *harness) visits(l enforcement.Limit, visits []visit) {
 		}
 		now := local(v.at)
 		w.clock.Set(now)
-		m := plan.In(calendar, now+v.skew.Microseconds())
-		s := step{cost: v.cost, no: v.no, left: v.left}
+		if v.limit != nil {
+			numbers.change(*v.limit, now)
+		}
+		m := numbers.now().In(calendar, now+v.skew.Microseconds())
+		s := step{cost: v.cost, no: v.no, left: v.left, mode: v.mode}
 		if v.until != "" {
 			s.reset = time.Duration(local(v.until)-now) * time.Microsecond
 			s.retry = s.reset
 		}
-		o := w.take(w.request(enforce, enforcement.Charge{Key: key, Meter: m, Rev: 1, Cost: v.cost}))[0]
+		switch v.retry {
+		case "":
+		case "never":
+			s.retry = never
+		default:
+			s.retry = time.Duration(local(v.retry)-now) * time.Microsecond
+		}
+		o := w.take(w.request(v.mode, enforcement.Charge{Key: key, Meter: m, Rev: m.Rev, Cost: v.cost}))[0]
 		if err := s.compare(m, &o); err != nil {
 			w.Fatalf("visit %d, at %s in %s: %v", i, v.at, v.zone, err)
 		}

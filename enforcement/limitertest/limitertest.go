@@ -34,6 +34,7 @@ func Run(t *testing.T, factory Factory) {
 		{"Take", takeTests},
 		{"Bounds", boundTests},
 		{"Calendar", calendarTests},
+		{"Rollover", rolloverTests},
 		{"Idempotency", idempotencyTests},
 		{"LeakyBucket", leakyBucketTests},
 		{"Concurrency", concurrencyTests},

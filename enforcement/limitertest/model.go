@@ -48,8 +48,10 @@ type counter struct {
 	// level. current and previous are the units of the current and the previous window.
 	start             int64
 	current, previous int64
-	// length is the length of a calendar window.
-	length int64
+	// length is the length of a calendar window. rolled are the units that were rolled over into it.
+	// idle is the number of windows since the one of the last charge. If one of both is not 0, the
+	// length is in whole days.
+	length, rolled, idle int64
 	// entries has the entries of a log, oldest first.
 	entries []enforcement.Entry
 	// leases has the leases of a concurrency limit by their ID.
@@ -225,12 +227,12 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 	case enforcement.FixedWindow:
 		if m.Period != enforcement.NoPeriod {
 			if !n.align(m, now) {
-				return new(counter), false
+				return n.next(m, rev, now), false
 			}
 			clamped = n.start > now+m.Window
 			if clamped {
-				from, till := calendarWindow(m, now)
-				n.start, n.length = from, till-from
+				n.idle = 0
+				n.setWindow(calendarWindow(m, now))
 			}
 			break
 		}
@@ -275,16 +277,20 @@ func (c *counter) shift(micros int64) {
 // align moves a counter to the calendar window that contains the middle of its own one.
 // It returns false if that window has ended.
 func (c *counter) align(m *enforcement.Meter, now int64) bool {
-	middle := c.start + c.length/2
-	if c.length > m.Window { // the counter is of a longer period
-		middle = c.start + m.Window/2
-	}
-	from, till := calendarWindow(m, middle)
+	from, till := calendarWindow(m, c.middle(m))
 	if now >= till {
 		return false
 	}
-	c.start, c.length = from, till-from
+	c.setWindow(from, till)
 	return true
+}
+
+// middle returns the middle of the calendar window of the counter.
+func (c *counter) middle(m *enforcement.Meter) int64 {
+	if c.length > m.Window { // the counter is of a longer period
+		return c.start + m.Window/2
+	}
+	return c.start + c.length/2
 }
 
 // calendarWindow returns the start and the end of the calendar window that contains a
@@ -396,7 +402,7 @@ func floor(r *big.Rat) *big.Int {
 func (c *counter) left(m *enforcement.Meter, now int64) int64 {
 	switch m.Algorithm {
 	case enforcement.FixedWindow:
-		return m.Quota - c.current
+		return m.Quota + min(c.rolled, m.Rollover) - c.current
 	case enforcement.SlidingWindowCounter:
 		if c.previous == 0 {
 			return m.Quota - c.current
@@ -442,8 +448,7 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64, lease enfor
 	if !c.open {
 		c.open, c.rev, c.start = true, rev, now
 		if m.Period != enforcement.NoPeriod {
-			from, till := calendarWindow(m, now)
-			c.start, c.length = from, till-from
+			c.setWindow(calendarWindow(m, now))
 		}
 		if m.Anchor == enforcement.Clock && m.Algorithm.Windowed() {
 			edge := new(big.Int).Div(big.NewInt(now), big.NewInt(m.Window))
@@ -488,6 +493,7 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64, lease enfor
 		c.entries = append(c.entries, enforcement.Entry{T: now, Units: cost})
 		c.start = now
 	default:
+		c.idle = 0
 		c.current = min(c.current+cost, countStops)
 	}
 }
@@ -562,6 +568,7 @@ func (c *counter) initial(m *enforcement.Meter) bool {
 
 // later returns the counter as it is after micros microseconds without a charge.
 func (c *counter) later(m *enforcement.Meter, rev, now, micros int64) *counter {
+	m = nextMeter(m, now+micros)
 	n, _ := c.at(m, max(rev, c.rev), now+micros)
 	return n
 }
@@ -572,7 +579,13 @@ func (c *counter) later(m *enforcement.Meter, rev, now, micros int64) *counter {
 // Limiter returned a retry time.
 func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, retryAfter int64, possible bool, lease [16]byte) error {
 	const forever = 1 << 53 // the largest reset or retry time
-	initial := func(micros int64) bool { return c.later(m, rev, now, micros).initial(m) }
+	if m.Rollover > 0 && c.start > now {
+		return nil // the clock stepped back, so the ends of the windows that the caller passed may not be exact
+	}
+	initial := func(micros int64) bool {
+		n := c.later(m, rev, now, micros)
+		return n.initial(m) || m.Rollover > 0 && n.start != c.start // units may be rolled over when the window has ended
+	}
 	if resetAfter < 0 || resetAfter < forever && !initial(resetAfter) || resetAfter > 0 && initial(resetAfter-1) {
 		return fmt.Errorf("reset after %d µs is not the first instant at which the counter is in its initial state", resetAfter)
 	}
@@ -583,7 +596,11 @@ func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, r
 	if m.Algorithm.Bucket() {
 		most = m.Burst()
 	}
-	switch ever := m.Quota > 0 && cost <= most; {
+	ever := m.Quota > 0 && cost <= most
+	if m.Rollover > 0 && m.Quota > 0 {
+		ever = ever || fits(0) || c.fitsLater(m, rev, now, cost)
+	}
+	switch {
 	case ever != possible:
 		return fmt.Errorf("cost %d can ever fit: %t; the limiter returned %t", cost, ever, possible)
 	case !ever:

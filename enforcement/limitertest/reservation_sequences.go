@@ -34,7 +34,7 @@ func playReservations(w *harness, r *rand.Rand, s *sequence) error {
 			return fmt.Errorf("step %d, %s: %w", i, &s.steps[i], err)
 		}
 		if len(open) < 4 && i < 200 {
-			made, err := p.reserve(byte(i+1), randomAsk(r, s.limits))
+			made, err := p.reserve(byte(i+1), s.randomAsk(r, s.limits))
 			if err != nil {
 				return fmt.Errorf("step %d: reserve: %w", i, err)
 			}

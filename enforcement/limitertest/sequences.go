@@ -79,19 +79,21 @@ func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
 type kind struct {
 	algorithm enforcement.Algorithm
 	anchor    enforcement.Anchor
+	rolls     bool // units may be rolled over
 }
 
 var (
-	fixedFirst   = kind{enforcement.FixedWindow, enforcement.FirstHit}
-	fixedClock   = kind{enforcement.FixedWindow, enforcement.Clock}
-	byCalendar   = kind{enforcement.FixedWindow, enforcement.ByCalendar}
-	logs         = kind{enforcement.SlidingWindowLog, enforcement.FirstHit}
-	counterFirst = kind{enforcement.SlidingWindowCounter, enforcement.FirstHit}
-	counterClock = kind{enforcement.SlidingWindowCounter, enforcement.Clock}
-	tokens       = kind{enforcement.TokenBucket, enforcement.FirstHit}
-	gcras        = kind{enforcement.GCRA, enforcement.FirstHit}
-	places       = kind{enforcement.Concurrency, enforcement.FirstHit}
-	queues       = kind{enforcement.LeakyBucket, enforcement.FirstHit}
+	fixedFirst   = kind{algorithm: enforcement.FixedWindow, anchor: enforcement.FirstHit}
+	fixedClock   = kind{algorithm: enforcement.FixedWindow, anchor: enforcement.Clock}
+	byCalendar   = kind{algorithm: enforcement.FixedWindow, anchor: enforcement.ByCalendar}
+	rolling      = kind{algorithm: enforcement.FixedWindow, anchor: enforcement.ByCalendar, rolls: true}
+	logs         = kind{algorithm: enforcement.SlidingWindowLog, anchor: enforcement.FirstHit}
+	counterFirst = kind{algorithm: enforcement.SlidingWindowCounter, anchor: enforcement.FirstHit}
+	counterClock = kind{algorithm: enforcement.SlidingWindowCounter, anchor: enforcement.Clock}
+	tokens       = kind{algorithm: enforcement.TokenBucket, anchor: enforcement.FirstHit}
+	gcras        = kind{algorithm: enforcement.GCRA, anchor: enforcement.FirstHit}
+	places       = kind{algorithm: enforcement.Concurrency, anchor: enforcement.FirstHit}
+	queues       = kind{algorithm: enforcement.LeakyBucket, anchor: enforcement.FirstHit}
 )
 
 // mixes lists combinations of kinds. All limits of a sequence are from one combination.
@@ -101,6 +103,7 @@ var mixes = []struct {
 }{
 	{"fixed_window", []kind{fixedFirst, fixedClock}},
 	{"calendar", []kind{byCalendar}},
+	{"rollover", []kind{rolling, rolling, rolling, counterFirst}},
 	{"sliding_window_log", []kind{logs}},
 	{"sliding_window_counter", []kind{counterFirst, counterClock}},
 	{"token_bucket", []kind{tokens}},
@@ -114,6 +117,9 @@ var mixes = []struct {
 type sequence struct {
 	limits []enforcement.Limit
 	steps  []move
+	skew   int64 // the largest ask.skew
+	// calendar is the calendar of all asks, or -1 if they have different ones.
+	calendar int
 }
 
 // A move is one step of a sequence. It sets the clock, may change the numbers of a
@@ -150,25 +156,36 @@ type askCharge struct {
 }
 
 func newSequence(r *rand.Rand, kinds []kind) *sequence {
-	s := &sequence{}
+	s, of := &sequence{skew: maxSkew, calendar: -1}, []kind(nil)
 	for range 1 + r.IntN(4) {
-		s.limits = append(s.limits, randomLimit(r, kinds[r.IntN(len(kinds))]))
+		of = append(of, kinds[r.IntN(len(kinds))])
+		s.limits = append(s.limits, randomLimit(r, of[len(of)-1]))
+	}
+	rolls := slices.ContainsFunc(kinds, func(k kind) bool { return k.rolls })
+	if rolls { // then retry times depend on later windows, so the callers must know the right ones
+		s.skew = maxSkew / 400
+		s.calendar = r.IntN(2*len(sequenceCalendars)) - len(sequenceCalendars)
+		s.calendar = max(s.calendar, -1)
 	}
 	now, current := int64(r.IntN(1_000_000_000)), slices.Clone(s.limits)
 	for range stepsInSequence {
-		now += gap(r, current[r.IntN(len(current))].Window.Microseconds())
+		window := current[r.IntN(len(current))].Window.Microseconds()
+		now += gap(r, window)
+		if rolls && window < maxSkew && r.IntN(8) == 0 {
+			now += r.Int64N(15 * window)
+		}
 		m := move{at: now, change: -1}
 		if r.IntN(20) == 0 {
 			m.change = r.IntN(len(current))
 			l := current[m.change]
-			m.to = randomLimit(r, kind{l.Algorithm, l.Anchor})
+			m.to = randomLimit(r, of[m.change])
 			if r.IntN(2) == 0 {
 				m.to.Window, m.to.Period = l.Window, l.Period
 			}
 			current[m.change] = m.to
 		}
 		for range 1 + r.IntN(8)/6 {
-			m.requests = append(m.requests, randomAsk(r, current))
+			m.requests = append(m.requests, s.randomAsk(r, current))
 		}
 		s.steps = append(s.steps, m)
 	}
@@ -205,11 +222,14 @@ func randomLimit(r *rand.Rand, k kind) enforcement.Limit {
 	}
 	quotas := []int64{0, 1, 2, 3, 5, 7, 10, 10, 100, 1000, 700_000, 1_000_003, enforcement.MaxQuota, 1 + r.Int64N(20), 1 + r.Int64N(1_000_000)}
 	l.Window = windows[r.IntN(len(windows))]
-	if k == byCalendar {
+	if k.anchor == enforcement.ByCalendar {
 		l.Period = enforcement.Day + enforcement.Period(r.IntN(int(enforcement.Year)))
 		l.Window = l.Period.Longest()
 	}
 	l.Quota = quotas[r.IntN(len(quotas))]
+	if k.rolls && r.IntN(5) > 0 {
+		l.MaxRollover = min(max(quotas[r.IntN(len(quotas))]/int64(1+r.IntN(3)), 1), enforcement.MaxRollover)
+	}
 	if k == places {
 		l.Quota = min(l.Quota, enforcement.MaxLeases)
 	}
@@ -227,7 +247,7 @@ func randomCost(r *rand.Rand, quota int64) int64 {
 	return min(costs[r.IntN(len(costs))], enforcement.MaxCost)
 }
 
-func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
+func (s *sequence) randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 	modes := []enforcement.Mode{
 		enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce,
 		peek, force, refund, takeUpTo, reset, release,
@@ -239,11 +259,12 @@ func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 	if a.mode == reset && r.IntN(2) == 0 {
 		a.mode = enforce
 	}
-	if r.IntN(5) == 0 {
-		a.calendar = r.IntN(len(sequenceCalendars))
+	if a.calendar = s.calendar; s.calendar < 0 {
+		a.calendar = r.IntN(5*len(sequenceCalendars)) - 4*len(sequenceCalendars)
+		a.calendar = max(a.calendar, 0)
 	}
 	if r.IntN(5) == 0 {
-		a.skew = r.Int64N(2*maxSkew) - maxSkew
+		a.skew = r.Int64N(2*s.skew) - s.skew
 	}
 	if r.IntN(6) == 0 {
 		a.key, a.what = byte(1+r.IntN(2)), byte(r.IntN(6)/5)
@@ -256,7 +277,7 @@ func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 			group++
 		}
 		c := askCharge{limit: r.IntN(len(limits)), partition: byte(r.IntN(3) / 2), group: group}
-		c.cost = randomCost(r, limits[c.limit].Quota)
+		c.cost = randomCost(r, limits[c.limit].Quota+limits[c.limit].MaxRollover/2)
 		if r.IntN(15) == 0 {
 			c.back = 1 + r.Int64N(2)
 		}
@@ -310,6 +331,8 @@ type player struct {
 	// clock may step back then, and a limiter may have deleted the record or not. So each end
 	// is followed by another key.
 	ended [3]byte
+	// changes is set if the calendar of the tenant changes.
+	changes bool
 }
 
 // player returns a player for the sequence, with unused counters.
@@ -317,7 +340,7 @@ func (s *sequence) player(w *harness) *player {
 	w.renew()
 	p := &player{
 		w: w, model: newModel(), reference: &reference{states: map[enforcement.Key]enforcement.State{}},
-		records: map[enforcement.Key]record{},
+		records: map[enforcement.Key]record{}, changes: s.calendar < 0,
 	}
 	for _, l := range s.limits {
 		p.limits = append(p.limits, newLimited(l))
@@ -510,8 +533,16 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 		if c.Meter.Algorithm == enforcement.Concurrency && got.Fits {
 			return nil // it may fit only as long as the lease of the request has not ended
 		}
+		if (len(r.Charges) > 1 || p.changes) && c.Meter.Rollover > 0 && got.Cost > c.Meter.Quota {
+			// Another charge may deny for longer than units are rolled over. After a change of the calendar, the
+			// number of windows without a charge is not exact.
+			return nil
+		}
 		if c.Group != 0 || got.Fits {
 			continue
+		}
+		if c.Meter.Rollover > 0 && got.State.T > o.At {
+			return nil // the clock stepped back, so the end of the window may not be exact
 		}
 		if c.Rev < got.State.Rev {
 			return nil // for a caller with old numbers, the retry time is not exact
@@ -531,6 +562,9 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 		want enforcement.Verdict
 	}{{o.At + longest - 1000, enforcement.Refused}, {o.At + longest, enforcement.Granted}} {
 		p.w.clock.Set(try.at)
+		for i := range r.Charges {
+			r.Charges[i].Meter = nextMeter(r.Charges[i].Meter, try.at)
+		}
 		outcomes, err := p.take([]enforcement.Request{r})
 		if err != nil {
 			return fmt.Errorf("following the retry time of %d µs: %w", longest, err)
@@ -545,10 +579,10 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 
 // shrink returns the shortest sequence that it finds that still fails.
 func (s *sequence) shrink(w *harness) *sequence {
-	short := &sequence{limits: s.limits, steps: slices.Clone(s.steps)}
+	short := &sequence{limits: s.limits, calendar: s.calendar, steps: slices.Clone(s.steps)}
 	for size := len(short.steps) / 2; size > 0; size /= 2 {
 		for from := 0; from+size <= len(short.steps); {
-			without := &sequence{limits: s.limits, steps: slices.Delete(slices.Clone(short.steps), from, from+size)}
+			without := &sequence{limits: s.limits, calendar: s.calendar, steps: slices.Delete(slices.Clone(short.steps), from, from+size)}
 			if without.playOn(w) != nil {
 				short = without
 			} else {
@@ -572,7 +606,7 @@ func (s *sequence) String() string {
 }
 
 func describe(l enforcement.Limit) string {
-	return fmt.Sprintf("%s %d per %s, burst %d, %s", l.Algorithm, l.Quota, l.Window, l.Burst, l.Anchor)
+	return fmt.Sprintf("%s %d per %s, burst %d, %s, rollover %d", l.Algorithm, l.Quota, l.Window, l.Burst, l.Anchor, l.MaxRollover)
 }
 
 // String returns the move as text.

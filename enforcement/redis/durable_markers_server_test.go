@@ -32,10 +32,20 @@ func (s *stored) Flush(context.Context) error {
 }
 
 func (s *stored) States(_ context.Context, _ string, use func([]enforcement.Stored) error) error {
-	if len(s.states) == 0 {
+	s.mu.Lock()
+	states := s.states
+	s.mu.Unlock()
+	if len(states) == 0 {
 		return nil
 	}
-	return use(s.states)
+	return use(states)
+}
+
+// set replaces the states.
+func (s *stored) set(states []enforcement.Stored) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.states = states
 }
 
 func (s *stored) Nodes(context.Context) ([]string, error) { return s.nodes, nil }

@@ -102,26 +102,21 @@ func (c *call) expiry(i int) int64 {
 			return 0
 		}
 		return s.T + int64(min(float64(m.Capacity-s.A)*float64(m.Q)/float64(m.P), math.MaxInt64/4))
-	case m.Algorithm == enforcement.SlidingWindowCounter:
-		return s.T + 2*m.Window
 	case m.Algorithm == enforcement.Concurrency:
 		return s.B
 	}
-	return s.T + m.Window
+	return s.T + m.Life()
 }
 
 // partWidth returns the length in microseconds of the intervals by which keys of a meter are
 // counted, according to the time at which they expire. 0 means that they do not expire.
 func partWidth(m *enforcement.Meter) int64 {
-	life := float64(m.Window)
-	switch {
-	case m.Algorithm.Bucket():
+	life := float64(m.Life())
+	if m.Algorithm.Bucket() {
 		if m.P == 0 {
 			return 0
 		}
 		life = float64(m.Burst()) * float64(m.Q) / float64(m.P)
-	case m.Algorithm == enforcement.SlidingWindowCounter:
-		life *= 2
 	}
 	return max(int64(min(life, math.MaxInt64/4))/liveParts, leastPart)
 }

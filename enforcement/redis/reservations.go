@@ -39,7 +39,7 @@ func (c *call) adjust(s *span, now int64) {
 	for k := s.from; k < s.to; k++ {
 		m := &c.charges[k]
 		p, before := &c.params[m.param], c.work[m.cell]
-		settled, clamped := p.meter.Settle(before, p.rev, now)
+		settled, clamped := c.settle(m, before, now)
 		after, delta := settled, int64(0)
 		held, lease := p.meter.Algorithm == enforcement.Concurrency, c.lease(s, m)
 		if held || !c.cells[m.cell].shared || m.cost > m.receipt.Cost {

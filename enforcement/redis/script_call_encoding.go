@@ -249,7 +249,7 @@ func (c *call) appendParams(b []byte) []byte {
 		m := p.meter
 		if m.Period != enforcement.NoPeriod {
 			b = append(b, calendarKind)
-			b = appendInts(b, p.rev, 0, m.Edges[0], m.Edges[1], m.Edges[2], m.Quota, m.Window)
+			b = appendInts(b, p.rev, -m.Rollover, m.Edges[0], m.Edges[1], m.Edges[2], m.Quota, m.Window)
 			b = append(b, 0, 0, 0, 0, 0) // no formers
 			continue
 		}

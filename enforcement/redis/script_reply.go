@@ -276,7 +276,7 @@ func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units in
 	for k := from; k < to; k++ {
 		m, u := &c.charges[k], &c.used[k-s.from]
 		p := &c.params[m.param]
-		settled, clamped := p.meter.Settle(c.work[m.cell], p.rev, now)
+		settled, clamped := c.settle(m, c.work[m.cell], now)
 		u.state = settled
 		if clamped && s.mode != enforcement.Peek {
 			c.work[m.cell] = settled
@@ -303,6 +303,15 @@ func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units in
 		return true, units
 	}
 	return fits, units
+}
+
+// settle settles the state of the cell of a charge.
+func (c *call) settle(m *merged, s enforcement.State, now int64) (settled enforcement.State, clamped bool) {
+	p := &c.params[m.param]
+	if c.cells[m.cell].shared {
+		return p.meter.SettleShared(s, p.rev, now)
+	}
+	return p.meter.Settle(s, p.rev, now)
 }
 
 // largestCost returns the largest cost of the charges from..to-1.

@@ -33,11 +33,11 @@ func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Su
 		for i := range h.decision.Limits {
 			l := &h.decision.Limits[i]
 			key := enforcement.Key{Tenant: s.Number, Cell: l.Limit.Cell, Partition: l.Partition}
-			if l.Limit.Window < longWindow || l.Limit.Algorithm.Bucket() || l.Remaining >= l.Limit.Quota || seen[key] {
+			if l.Limit.Window < longWindow || l.Limit.Algorithm.Bucket() || l.Remaining >= l.Quota() || seen[key] {
 				continue
 			}
 			seen[key] = true
-			into[key] = used{s, l.Limit, l.Limit.Meter.In(s.Calendar, h.until.UnixMicro()), into[key].cost + l.Limit.Quota - l.Remaining}
+			into[key] = used{s, l.Limit, l.Limit.Meter.In(s.Calendar, h.until.UnixMicro()), into[key].cost + l.Quota() - l.Remaining}
 		}
 	}
 	for i := range h.users.crowds {

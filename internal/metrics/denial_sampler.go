@@ -134,7 +134,7 @@ func newSample(d *enforcement.Decision, o *outcome) sample {
 // tightest returns the enforced limit with the smallest part of its quota left, or nil.
 func tightest(d *enforcement.Decision) (least *enforcement.LimitState) {
 	part := func(l *enforcement.LimitState) float64 {
-		return float64(l.Remaining) / float64(max(1, l.Limit.Capacity()))
+		return float64(l.Remaining) / float64(max(1, l.Capacity()))
 	}
 	for i := range d.Limits {
 		l := &d.Limits[i]
@@ -182,7 +182,7 @@ func refusalLimits(limits []enforcement.LimitState) []RefusalLimit {
 		l := &limits[i]
 		list[i] = RefusalLimit{
 			Policy: l.Rule.Policy, Limit: l.Limit.Name, Mode: l.Rule.Mode, Algorithm: l.Limit.Algorithm.String(),
-			Quota: l.Limit.Quota, Burst: l.Limit.Burst, WindowMS: l.WindowMS(), Cost: l.Cost,
+			Quota: l.Quota(), RolledOver: l.RolledOver, Burst: l.Limit.Burst, WindowMS: l.WindowMS(), Cost: l.Cost,
 			Remaining: l.Remaining, ResetAfterMS: l.ResetAfter, RetryAfterMS: l.RetryAfter, Allowed: l.Allowed,
 		}
 		if l.Override != nil {

@@ -46,7 +46,8 @@ type RefusalLimit struct {
 	Limit        string                 `json:"limit"`
 	Mode         enforcement.PolicyMode `json:"mode"`
 	Algorithm    string                 `json:"algorithm"`
-	Quota        int64                  `json:"quota"`
+	Quota        int64                  `json:"quota"`                 // of the window, with RolledOver
+	RolledOver   int64                  `json:"rolled_over,omitempty"` // see enforcement.LimitState
 	Burst        int64                  `json:"burst,omitempty"`
 	WindowMS     int64                  `json:"window_ms"`
 	Cost         int64                  `json:"cost"`

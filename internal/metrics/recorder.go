@@ -437,12 +437,7 @@ func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d 
 func leastRemaining(limits []enforcement.LimitState) int {
 	least := remainingBuckets - 1
 	for i := range limits {
-		l := limits[i].Limit
-		capacity := l.Quota
-		if l.Algorithm.Bucket() && l.Burst > 0 {
-			capacity = l.Burst
-		}
-		least = min(least, remainingBucket(limits[i].Remaining, capacity))
+		least = min(least, remainingBucket(limits[i].Remaining, limits[i].Capacity()))
 	}
 	return least
 }

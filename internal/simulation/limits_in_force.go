@@ -65,6 +65,10 @@ func (p *policy) counter(l enforcement.Limit, now int64) *counter {
 		})
 		meter.Formers = formers[max(0, len(formers)-maxFormers):]
 		p.counters[id] = &counter{name: l.Name, cell: last.cell, meter: meter}
+	case last.meter.Rollover != l.MaxRollover:
+		meter := l.Compile(last.meter.Rev)
+		meter.Formers = last.meter.Formers
+		p.counters[id] = &counter{name: l.Name, cell: last.cell, meter: meter}
 	}
 	return p.counters[id]
 }

@@ -25,7 +25,7 @@ type answer struct {
 type limitAnswer struct {
 	name                   string
 	allowed                bool
-	remaining              int64
+	remaining, rolledOver  int64
 	resetAfter, retryAfter int64
 }
 
@@ -61,6 +61,9 @@ func (l line) step(a *answer) line {
 		l = append(append(l, `{"name": `...), quoted(m.name)...)
 		l = strconv.AppendBool(append(l, `, "allowed": `...), m.allowed)
 		l = strconv.AppendInt(append(l, `, "remaining": `...), m.remaining, 10)
+		if m.rolledOver > 0 {
+			l = strconv.AppendInt(append(l, `, "rolled_over": `...), m.rolledOver, 10)
+		}
 		l = append(l, `, "reset_after_ms": `...).time(m.resetAfter)
 		l = append(append(l, `, "retry_after_ms": `...).time(m.retryAfter), '}')
 	}

@@ -151,6 +151,7 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome, lease *enfo
 			name:       c.name,
 			allowed:    charged.Fits,
 			remaining:  m.Remaining(charged.State, o.At),
+			rolledOver: m.RolledOver(&charged.State),
 			resetAfter: enforcement.Milliseconds(m.ResetAfter(charged.State, o.At)),
 		}
 		a.delay = max(a.delay, delay(m, charged, step, o))

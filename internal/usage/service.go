@@ -281,7 +281,8 @@ func (k *KeyUsage) setState(h *enforcement.KeyState, calendar *enforcement.Calen
 		l := &k.Limits[i]
 		l.Limit = h.Limits[i].Limit.Limit
 		l.Window = time.Duration(m.WindowAt(&state, at)) * time.Microsecond
-		l.Capacity = l.Limit.Capacity()
+		l.RolledOver = m.RolledOver(&state)
+		l.Capacity = l.Limit.Capacity() + l.RolledOver
 		l.Used, l.Remaining = l.Capacity-m.Left(state, at), m.Remaining(state, at)
 		l.ResetAfter = time.Duration(m.ResetAfter(state, at)) * time.Microsecond
 		if l.Limit.Period != enforcement.NoPeriod && l.ResetAfter > 0 && calendar != nil {

@@ -79,12 +79,15 @@ type LimitUsage struct {
 	// Window is the length of the window. For a calendar window, it is the length of the current
 	// one.
 	Window time.Duration
-	// Capacity, Used and Remaining are in units of cost. Capacity is Limit.Capacity. Used can
+	// RolledOver is the number of units that were rolled over into the current window. The window
+	// has them in addition to the quota.
+	RolledOver int64
+	// Capacity, Used and Remaining are in units of cost. Capacity is Limit.Capacity and RolledOver. Used can
 	// exceed Capacity after a forced charge, or after an override that lowered the limit.
 	// Remaining is how much can be charged now; it is never below 0.
 	Capacity, Used, Remaining int64
-	// ResetAfter is the time until the counter has the state of an unused one, if no further
-	// request comes. It is 0 if the counter is unused now.
+	// ResetAfter is the time until the counter has its full quota again, if no further request comes. It
+	// is 0 if the counter is unused now.
 	ResetAfter time.Duration
 	// ResetsAt is the end of the current calendar window, in the time zone of the tenant. It is
 	// zero for limits without a calendar window, and if the counter is unused.

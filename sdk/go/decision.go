@@ -87,8 +87,9 @@ type LimitState struct {
 	Policy       string `json:"policy"`
 	Limit        string `json:"limit"`
 	Algorithm    string `json:"algorithm"`
-	Quota        int64  `json:"quota"`
-	Burst        *int64 `json:"burst"` // nil unless the algorithm is a bucket
+	Quota        int64  `json:"quota"`       // of the window, with RolledOver
+	RolledOver   *int64 `json:"rolled_over"` // units that were rolled over from earlier windows; nil: none
+	Burst        *int64 `json:"burst"`       // nil unless the algorithm is a bucket
 	WindowMS     int64  `json:"window_ms"`
 	Cost         int64  `json:"cost"`
 	Remaining    int64  `json:"remaining"`

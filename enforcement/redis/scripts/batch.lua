@@ -62,7 +62,7 @@ local said, at = { byte(arg, pos, -1) }, n + 1 -- the parameters of the cells, t
 -- skipped has the cells of decisions that a record made.
 local repeats, skipped, made
 local writes, lives, lefts, settled, revs, cuts, caps = {}, {}
-local parameter, opened, checked
+local parameter, opened, checked, shared
 local last, kind, rev, x, y, z
 local reply = { pack('<Bi8', 1, real) }
 for d = 1, decisions do

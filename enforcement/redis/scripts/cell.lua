@@ -8,8 +8,9 @@
 --
 -- A parameter has the numbers of a limit in 62 bytes. It begins with: algorithm u1 (1
 -- fixed window, 2 log, 3 sliding counter, 4 bucket, 5 calendar window, 7 leaky bucket),
--- revision of the caller i8. For a bucket follow burst i8, P i8, Q i8. For a calendar window follow 0,
--- so that only settle.lua settles it, and the starts of two windows i8, i8; the end of
+-- revision of the caller i8. For a bucket follow burst i8, P i8, Q i8. For a calendar window follow
+-- minus the largest number of units that roll over i8, which is not above 0, so that only settle.lua
+-- settles it, and the starts of two windows i8, i8; the end of
 -- the second one takes the place of the revision of the numbers. For the others follow
 -- quota i8, window i8, clock anchor i8. At the end are, for all: revision of the numbers i8, quota i8,
 -- window i8, number of former numbers u1, their position u4, from 1. Former numbers are

@@ -3,7 +3,7 @@
 -- revision of the parameter. place is as in settle_fast.lua. The result is value, and life,
 -- the time in milliseconds until the key expires, as text. Without life, the expiry
 -- stays the same: a value of 28 bytes then replaces the old value, and a shorter one
--- overwrites the old value from byte 7 on. Doubles are exact enough for an expiry: the
+-- overwrites the old value from byte 7 on. shared is set for an overflow counter. Doubles are exact enough for an expiry: the
 -- error is a few microseconds, and two milliseconds are added.
 if place == 1 then
   value = pack('<i7', a)
@@ -15,10 +15,12 @@ else
   value = pack(PLAIN_FORM, 1, r or rev, a, b, t)
   if passed then
     life = '3600000'
-  elseif bucket or not r or r <= rev then -- otherwise later numbers opened the window and set its expiry
+  elseif bucket or not r or r <= rev or x < 0 then -- otherwise later numbers opened the window and set its expiry
     local till = t + window
     if kind == COUNTER then
       till = till + window
+    elseif x < 0 and not shared then
+      till = till + 12 * window -- so long can units be rolled over
     elseif bucket and y > 0 then
       till = t + ((kind == BUCKET and x or 0) - a) * z / y
       if b > 0 then

@@ -80,8 +80,9 @@ local function adjust(c, p, cost, was, r, a, b, t, capacity, id)
   end
   local field = nil
   if p.kind == CALENDAR then
-    local middle = t + floor(min(b, p.window) / 2)
-    field = middle >= c.st and middle < c.st + c.sb and 'sa'
+    local middle = t + floor(min((window_of(b)), p.window) / 2)
+    local start = calendar(p, middle)
+    field = start == c.st and 'sa'
   elseif c.st == t then
     field = 'sa'
   elseif p.kind == COUNTER and c.st == t + p.window then

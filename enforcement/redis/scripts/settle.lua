@@ -10,6 +10,7 @@ local FIXED, COUNTER, BUCKET, CALENDAR, LEAKY = 1, 3, 4, 5, 7
 local MAX_COUNT = 1000000000000000
 local RESET, PROPORTIONAL, ADDITIVE = 1, 2, 3
 local RESET_WITHIN = 1000000
+local ROLLED, ROLLED_DAYS, ROLLED_IDLE, DAY, ROLLOVER_WINDOWS = 40000000000000, 400, 16, 86400000000, 12
 local read, max, min = struct.unpack, math.max, math.min
 
 -- parameter decodes the parameter at the position pos.
@@ -155,6 +156,70 @@ local function calendar(p, at)
   return at - (at - from) % (till - from), till - from
 end
 
+-- window_of returns what the value b of a calendar window says: the length, the units that were
+-- rolled over into it, and the number of windows since that of the last charge, as State.window
+-- does.
+local function window_of(b)
+  if b < ROLLED then
+    return b, 0, 0
+  end
+  local idle = (b - ROLLED) % ROLLED_IDLE
+  local packed = (b - ROLLED - idle) / ROLLED_IDLE
+  local days = packed % ROLLED_DAYS
+  return days * DAY, (packed - days) / ROLLED_DAYS, idle
+end
+
+-- packed returns the value b of a calendar window, as State.setWindow does.
+local function packed(length, rolled, idle)
+  if rolled == 0 and idle == 0 then
+    return length
+  end
+  return ROLLED + (rolled * ROLLED_DAYS + max(floor((length + DAY / 2) / DAY), 1)) * ROLLED_IDLE + idle
+end
+
+-- left returns the units that can be charged, as Meter.Left does for a settled state.
+local function left(p, a, b, t)
+  if p.kind == BUCKET then
+    return min(a, p.x) + p.room
+  end
+  if p.kind == COUNTER and b > 0 then
+    return p.quota - a - fade(b, p.window - (max(now, t) - t), p.window)
+  end
+  if p.x < 0 then
+    local _, rolled = window_of(b)
+    return p.quota + min(rolled, -p.x) - a
+  end
+  return p.quota - a
+end
+
+-- charged returns the value b of a settled calendar window that is charged, as
+-- Meter.chargeWindow does.
+local function charged(p, b, t)
+  if b < ROLLED then
+    return b
+  end
+  local _, rolled, idle = window_of(b)
+  if rolled > 0 then
+    return b - idle
+  end
+  local _, length = calendar(p, t)
+  return length
+end
+
+-- roll_over returns the state of the calendar window that begins at start after one that has
+-- ended, whose middle is the time middle, as Meter.rollOver does.
+local function roll_over(p, r, a, b, t, middle, start, length)
+  local nominal = p.window - DAY
+  local windows = floor((start - middle + nominal - 1) / nominal)
+  local _, _, idle = window_of(b)
+  idle = idle + windows
+  if p.x == 0 or idle > ROLLOVER_WINDOWS then
+    return 0, 0, 0, 0, false
+  end
+  local rolled = min(max(left(p, a, b, t), 0) + (windows - 1) * p.quota, -p.x)
+  return max(r, p.as), 0, packed(length, rolled, idle), start, false
+end
+
 -- settle settles a state, as Meter.Settle does. The last result is true if the state
 -- was in the future and was clamped to now. Then even a denial must store it.
 local function settle(p, r, a, b, t)
@@ -196,16 +261,21 @@ local function settle(p, r, a, b, t)
       b = 0 -- the stored revision has another denominator for fractions
     end
   elseif kind == CALENDAR then
-    local middle = t + math.floor(min(b, window) / 2)
-    local start, length = calendar(p, max(now, middle))
-    if b <= 0 or start > middle then
+    local length, rolled, idle = window_of(b)
+    if length <= 0 then
       return 0, 0, 0, 0, false
     end
-    t, b = start, length
-    if t > now + window then
-      t, b = calendar(p, now)
-      clamped = true
+    local middle = t + floor(min(length, window) / 2)
+    local start
+    start, length = calendar(p, max(now, middle))
+    if start > middle then
+      return roll_over(p, r, a, b, t, middle, start, length)
     end
+    if start > now + window then
+      start, length = calendar(p, now)
+      clamped, idle = true, 0
+    end
+    t, b = start, packed(length, rolled, idle)
   elseif kind == FIXED then
     if now >= t + window then
       return 0, 0, 0, 0, false
@@ -217,17 +287,6 @@ local function settle(p, r, a, b, t)
     t, a, b = t + window, 0, a
   end
   return max(r, p.as), a, b, t, clamped
-end
-
--- left returns the units that can be charged, as Meter.Left does for a settled state.
-local function left(p, a, b, t)
-  if p.kind == BUCKET then
-    return min(a, p.x) + p.room
-  end
-  if p.kind == COUNTER and b > 0 then
-    return p.quota - a - fade(b, p.window - (max(now, t) - t), p.window)
-  end
-  return p.quota - a
 end
 
 -- opened settles a value v with the numbers of p. It returns: the units that can be
@@ -244,7 +303,11 @@ local function opened(p, v)
   end
   if p.kind == BUCKET then
     place = 2
-  elseif r == 0 then
+  elseif r ~= 0 then
+    if p.kind == CALENDAR then
+      b = charged(p, b, t)
+    end
+  else
     r, t = p.as, now
     if p.kind == CALENDAR then
       t, b = calendar(p, now)
@@ -255,4 +318,4 @@ local function opened(p, v)
   return units, a, b, t, place, state, r, cut
 end
 
-return parameter, opened, plain, settle, left, calendar, mul_add_div, carries
+return parameter, opened, plain, settle, left, calendar, mul_add_div, carries, window_of, charged

@@ -37,7 +37,7 @@ if not l then
   l, a, b, t, place, v, r, cut = opened(parameter(arg, param), v)
 end
 
-local verdict, charged = 2, 0
+local verdict, charged, shared = 2, 0
 if cost <= l then
   verdict, charged = 1, cost
 end

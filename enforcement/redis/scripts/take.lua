@@ -89,7 +89,7 @@ end
 local marker = markers == 1 and KEYS[#KEYS]
 -- include: durable.lua
 
-local parameter, _, plain_value, settle, left_of, calendar, mul_add_div, carries = settling(now)
+local parameter, _, plain_value, settle, left_of, calendar, mul_add_div, carries, window_of, charged = settling(now)
 
 local cells, params = {}, {}
 for i = 1, param_count do
@@ -114,6 +114,9 @@ local function left(c, p, id)
   if c.p ~= p then
     c.p = p
     c.sr, c.sa, c.sb, c.st, c.clamped = settle(p, c.r, c.a, c.b, c.t)
+    if c.shared and p.x < 0 and c.sa == 0 then -- nothing rolls over to an overflow counter
+      c.sr, c.sa, c.sb, c.st, c.clamped = 0, 0, 0, 0, false
+    end
   end
   return left_of(p, c.sa, c.sb, c.st)
 end
@@ -194,6 +197,9 @@ local function charge(c, p, cost, id, ttl)
     return held.charge(c, p, cost, id, ttl)
   end
   left(c, p)
+  if p.kind == CALENDAR then
+    c.sb = charged(p, c.sb, c.st)
+  end
   if c.sr == 0 then
     c.sr, c.sa, c.sb, c.st = p.as, 0, 0, now
     if p.kind == CALENDAR then
@@ -1011,7 +1017,7 @@ for i = 1, cell_count do
     elseif c.leases then
       held.store(c)
     else
-      local param, place, r, a, b, t = c.by.at, 0, c.r, c.a, c.b, c.t
+      local param, place, r, a, b, t, shared = c.by.at, 0, c.r, c.a, c.b, c.t, c.shared
       local value, life
       -- include: encode_value.lua
       if life then

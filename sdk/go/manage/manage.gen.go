@@ -241,8 +241,11 @@ type LimitState struct {
 	// the window is the time to live of a lease, unless the check states another. Later versions may
 	// add values.
 	Algorithm Algorithm `json:"algorithm"`
-	// Units per window.
+	// Units of the window: the quota of the limit, and `rolled_over`.
 	Quota int64 `json:"quota"`
+	// The units of `quota` that were rolled over from earlier windows, because the limit has
+	// `max_rollover`. Absent if there are none.
+	RolledOver *int64 `json:"rolled_over,omitzero"`
 	// Buckets: the capacity.
 	Burst *int64 `json:"burst,omitzero"`
 	// The window in milliseconds. A calendar window has the length of the current one.
@@ -1070,6 +1073,10 @@ type Limit struct {
 	// Overrides and changes of plan keep counters. Default: `keep`; answers leave it out. Later
 	// versions may add values.
 	CarryOver string `json:"carry_over,omitzero"`
+	// Calendar windows: the largest number of units that a window leaves to the next one. What was
+	// left is added to the quota of the next window, at most this many units. Default: nothing rolls
+	// over; answers leave it out.
+	MaxRollover *int64 `json:"max_rollover,omitzero"`
 }
 
 // Match: The requests to which a policy applies. Default: all requests.
@@ -2173,8 +2180,11 @@ type LimitNow struct {
 	// the window is the time to live of a lease, unless the check states another. Later versions may
 	// add values.
 	Algorithm Algorithm `json:"algorithm"`
-	// Units per window.
+	// Units of the window: the quota of the limit, and `rolled_over`.
 	Quota int64 `json:"quota"`
+	// The units of `quota` that were rolled over from earlier windows, because the limit has
+	// `max_rollover`. Absent if there are none.
+	RolledOver *int64 `json:"rolled_over,omitzero"`
 	// Buckets: the capacity.
 	Burst *int64 `json:"burst,omitzero"`
 	// The window in milliseconds. A calendar window has the length of the current one.
@@ -2293,8 +2303,11 @@ type LimitUsage struct {
 	// the window is the time to live of a lease, unless the check states another. Later versions may
 	// add values.
 	Algorithm Algorithm `json:"algorithm"`
-	// Units per window.
+	// Units of the window: the quota of the limit, and `rolled_over`.
 	Quota int64 `json:"quota"`
+	// The units of `quota` that were rolled over from earlier windows, because the limit has
+	// `max_rollover`. Absent if there are none.
+	RolledOver *int64 `json:"rolled_over,omitzero"`
 	// Buckets: the capacity.
 	Burst *int64 `json:"burst,omitzero"`
 	// The window in milliseconds. A calendar window has the length of the current one.
@@ -2456,8 +2469,11 @@ type KeptLimit struct {
 	// the window is the time to live of a lease, unless the check states another. Later versions may
 	// add values.
 	Algorithm Algorithm `json:"algorithm"`
-	// Units per window.
+	// Units of the window: the quota of the limit, and `rolled_over`.
 	Quota int64 `json:"quota"`
+	// The units of `quota` that were rolled over from earlier windows, because the limit has
+	// `max_rollover`. Absent if there are none.
+	RolledOver *int64 `json:"rolled_over,omitzero"`
 	// Buckets: the capacity.
 	Burst *int64 `json:"burst,omitzero"`
 	// The window in milliseconds. A calendar window has the length of the current one.
@@ -2938,6 +2954,10 @@ type SimulatedLimit struct {
 	// What happens to counters when `set_limits` changes the quota, the window or the burst to those
 	// of this limit. Default: `keep`. Later versions may add values.
 	CarryOver string `json:"carry_over,omitzero"`
+	// Calendar windows: the largest number of units that a window leaves to the next one. What was
+	// left is added to the quota of the next window, at most this many units. Default: nothing rolls
+	// over.
+	MaxRollover *int64 `json:"max_rollover,omitzero"`
 }
 
 // Step: One step of a scenario.
@@ -3012,6 +3032,9 @@ type SimulationResultStepsItemLimitsItem struct {
 	Allowed bool `json:"allowed"`
 	// Units left.
 	Remaining int64 `json:"remaining"`
+	// The units that were rolled over into the window, in addition to the quota. Absent if there are
+	// none.
+	RolledOver *int64 `json:"rolled_over,omitzero"`
 	// Milliseconds until the limit has its full quota again.
 	ResetAfterMS int64 `json:"reset_after_ms"`
 	// Milliseconds after which the same request would pass if no other request comes, by the numbers

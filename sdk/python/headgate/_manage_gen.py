@@ -157,6 +157,7 @@ class LimitState(TypedDict):
     limit: LimitName
     algorithm: Algorithm
     quota: int
+    rolled_over: NotRequired[int]
     burst: NotRequired[int]
     window_ms: int
     cost: int
@@ -612,6 +613,7 @@ class Limit(TypedDict):
     warn_at: NotRequired[List[int]]
     durable: NotRequired[bool]
     carry_over: NotRequired[Literal["keep", "reset", "proportional", "additive"]]
+    max_rollover: NotRequired[int]
 
 
 class Match(TypedDict):
@@ -1317,6 +1319,7 @@ class LimitNow(TypedDict):
     limit: LimitName
     algorithm: Algorithm
     quota: int
+    rolled_over: NotRequired[int]
     burst: NotRequired[int]
     window_ms: int
     remaining: int
@@ -1389,6 +1392,7 @@ class LimitUsage(TypedDict):
     limit: LimitName
     algorithm: Algorithm
     quota: int
+    rolled_over: NotRequired[int]
     burst: NotRequired[int]
     window_ms: int
     used: int
@@ -1478,6 +1482,7 @@ class KeptLimit(TypedDict):
     limit: LimitName
     algorithm: Algorithm
     quota: int
+    rolled_over: NotRequired[int]
     burst: NotRequired[int]
     window_ms: int
     remaining: int
@@ -1804,6 +1809,7 @@ class SimulatedLimit(TypedDict):
     burst: NotRequired[int]
     anchor: NotRequired[Literal["first_hit", "clock", "calendar", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]]
     carry_over: NotRequired[Literal["keep", "reset", "proportional", "additive"]]
+    max_rollover: NotRequired[int]
 
 
 class Step(TypedDict):
@@ -1855,6 +1861,7 @@ class SimulationResultStepsItemLimitsItem(TypedDict):
     name: str
     allowed: bool
     remaining: int
+    rolled_over: NotRequired[int]
     reset_after_ms: int
     retry_after_ms: RetryAfter
 

@@ -165,8 +165,10 @@ export interface LimitState {
   limit: LimitName;
   /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
-  /** Units per window. */
+  /** Units of the window: the quota of the limit, and `rolled_over`. */
   quota: number;
+  /** The units of `quota` that were rolled over from earlier windows, because the limit has `max_rollover`. Absent if there are none. */
+  rolled_over?: number;
   /** Buckets: the capacity. */
   burst?: number;
   /** The window in milliseconds. A calendar window has the length of the current one. */
@@ -808,6 +810,8 @@ export interface Limit {
   durable?: boolean;
   /** What happens to counters when a published version changes the quota, the window or the burst. `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what was left changes by the difference of the limits. The value of the new version applies. Overrides and changes of plan keep counters. Default: `keep`; answers leave it out. Later versions may add values. */
   carry_over?: "keep" | "reset" | "proportional" | "additive";
+  /** Calendar windows: the largest number of units that a window leaves to the next one. What was left is added to the quota of the next window, at most this many units. Default: nothing rolls over; answers leave it out. */
+  max_rollover?: number;
 }
 
 /** The requests to which a policy applies. Default: all requests. */
@@ -1775,8 +1779,10 @@ export interface LimitNow {
   limit: LimitName;
   /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
-  /** Units per window. */
+  /** Units of the window: the quota of the limit, and `rolled_over`. */
   quota: number;
+  /** The units of `quota` that were rolled over from earlier windows, because the limit has `max_rollover`. Absent if there are none. */
+  rolled_over?: number;
   /** Buckets: the capacity. */
   burst?: number;
   /** The window in milliseconds. A calendar window has the length of the current one. */
@@ -1877,8 +1883,10 @@ export interface LimitUsage {
   limit: LimitName;
   /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
-  /** Units per window. */
+  /** Units of the window: the quota of the limit, and `rolled_over`. */
   quota: number;
+  /** The units of `quota` that were rolled over from earlier windows, because the limit has `max_rollover`. Absent if there are none. */
+  rolled_over?: number;
   /** Buckets: the capacity. */
   burst?: number;
   /** The window in milliseconds. A calendar window has the length of the current one. */
@@ -2008,8 +2016,10 @@ export interface KeptLimit {
   limit: LimitName;
   /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
-  /** Units per window. */
+  /** Units of the window: the quota of the limit, and `rolled_over`. */
   quota: number;
+  /** The units of `quota` that were rolled over from earlier windows, because the limit has `max_rollover`. Absent if there are none. */
+  rolled_over?: number;
   /** Buckets: the capacity. */
   burst?: number;
   /** The window in milliseconds. A calendar window has the length of the current one. */
@@ -2449,6 +2459,8 @@ export interface SimulatedLimit {
   anchor?: "first_hit" | "clock" | "calendar" | "monday" | "tuesday" | "wednesday" | "thursday" | "friday" | "saturday" | "sunday";
   /** What happens to counters when `set_limits` changes the quota, the window or the burst to those of this limit. Default: `keep`. Later versions may add values. */
   carry_over?: "keep" | "reset" | "proportional" | "additive";
+  /** Calendar windows: the largest number of units that a window leaves to the next one. What was left is added to the quota of the next window, at most this many units. Default: nothing rolls over. */
+  max_rollover?: number;
 }
 
 /** One step of a scenario. */
@@ -2513,6 +2525,8 @@ export interface SimulationResult {
       allowed: boolean;
       /** Units left. */
       remaining: number;
+      /** The units that were rolled over into the window, in addition to the quota. Absent if there are none. */
+      rolled_over?: number;
       /** Milliseconds until the limit has its full quota again. */
       reset_after_ms: number;
       /** Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0 if the request is allowed. Null if waiting does not help. */
