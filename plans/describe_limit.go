@@ -26,6 +26,9 @@ func Describe(l enforcement.Limit) string {
 	case enforcement.NotDurable:
 		text += ", not durable"
 	}
+	if l.MaxRollover > 0 {
+		text += ", up to " + thousands(l.MaxRollover) + " roll over"
+	}
 	if l.CarryOver != enforcement.CarryKeep {
 		text += ", new numbers: " + l.CarryOver.String()
 	}

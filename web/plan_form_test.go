@@ -626,15 +626,18 @@ func fieldsOf(d plans.Document) url.Values {
 			v.Set(fmt.Sprintf("%sattributes.%d.value", at, k), p.Match.Attributes[name])
 		}
 		for k, l := range p.Limits {
-			burst := ""
+			burst, rollover := "", ""
 			if l.Burst != 0 {
 				burst = strconv.FormatInt(l.Burst, 10)
+			}
+			if l.MaxRollover != 0 {
+				rollover = strconv.FormatInt(l.MaxRollover, 10)
 			}
 			for name, value := range map[string]string{
 				"name": l.Name, "algorithm": l.Algorithm.String(), "quota": strconv.FormatInt(l.Quota, 10),
 				"window": enforcement.FormatWindow(l.Window), "burst": burst, "anchor": l.Anchor.String(), "warn_at": l.WarnAt.String(),
 				"durable":    map[enforcement.Durability]string{enforcement.Durable: "true", enforcement.NotDurable: "false"}[l.Durability],
-				"carry_over": l.CarryOver.String(),
+				"carry_over": l.CarryOver.String(), "max_rollover": rollover,
 			} {
 				v.Set(fmt.Sprintf("%slimits.%d.%s", at, k, name), value)
 			}

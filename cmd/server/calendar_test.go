@@ -72,19 +72,21 @@ func TestCalendarQuota(t *testing.T) {
 func TestCalendarSessionOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	const page = "../../docs/algorithms.md"
-	_, scenario, _ := strings.Cut(snippet(t, page, "sh", "billing_anchor_day"), "<<'END'\n")
-	out, err := command(t, nil, strings.TrimSuffix(scenario, "END"), "simulate")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shown, played any
-	for text, into := range map[string]*any{snippet(t, page, "json", "reset_after_ms"): &shown, out: &played} {
-		if err := json.Unmarshal([]byte(text), into); err != nil {
-			t.Fatalf("%v: %s", err, text)
+	for _, session := range []struct{ scenario, answer string }{{"billing_anchor_day", "reset_after_ms"}, {"max_rollover", "rolled_over"}} {
+		_, scenario, _ := strings.Cut(snippet(t, page, "sh", session.scenario), "<<'END'\n")
+		out, err := command(t, nil, strings.TrimSuffix(scenario, "END"), "simulate")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if !reflect.DeepEqual(shown, played) {
-		t.Errorf("%s shows\n%v, but the answer is\n%v", page, shown, played)
+		var shown, played any
+		for text, into := range map[string]*any{snippet(t, page, "json", session.answer): &shown, out: &played} {
+			if err := json.Unmarshal([]byte(text), into); err != nil {
+				t.Fatalf("%v: %s", err, text)
+			}
+		}
+		if !reflect.DeepEqual(shown, played) {
+			t.Errorf("%s shows\n%v, but the answer is\n%v", page, shown, played)
+		}
 	}
 }
 
@@ -101,7 +103,7 @@ const monthlyPlan = `name: Pro
 policies:
   - slug: monthly
     limits:
-      - {algorithm: fixed_window, quota: 10000, window: month}
+      - {algorithm: fixed_window, quota: 10000, window: month, max_rollover: 2500}
   - slug: weekly
     limits:
       - {algorithm: fixed_window, quota: 5000, window: week, anchor: sunday}
@@ -113,7 +115,9 @@ func TestCLICalendar(t *testing.T) {
 		{args: "plans create pro -f -", stdin: monthlyPlan},
 		{args: "plans create bad -f -", stdin: strings.Replace(monthlyPlan, "fixed_window", "gcra", 1), exit: cli.ExitInvalid},
 		{args: "plans create bad -f -", stdin: strings.Replace(monthlyPlan, "sunday", "calendar", 1), exit: cli.ExitInvalid},
-		{args: "plans create bad -f -", stdin: strings.Replace(monthlyPlan, "month}", "fortnight}", 1), exit: cli.ExitInvalid},
+		{args: "plans create bad -f -", stdin: strings.Replace(monthlyPlan, "month,", "fortnight,", 1), exit: cli.ExitInvalid},
+		{args: "plans create bad -f -", stdin: strings.Replace(monthlyPlan, "month,", "30d,", 1), exit: cli.ExitInvalid},
+		{args: "plans create bad -f -", stdin: strings.Replace(monthlyPlan, "2500", "0", 1), exit: cli.ExitInvalid},
 		{args: "plans get pro --draft -o yaml"},
 		{args: "plans publish pro"},
 		{args: "tenants create acme --name Acme --plan pro --time-zone Europe/Berlin --billing-anchor-day 15"},

@@ -176,6 +176,9 @@ func limitState(l *metrics.RefusalLimit) views.DenialLimit {
 		Numbers: plans.Describe(limit), Used: used, Most: max(1, most), Tone: "good",
 		State: views.Count(used).Exact + " of " + views.Count(most).Exact + " used",
 	}
+	if l.RolledOver > 0 {
+		out.State += ", " + views.Count(l.RolledOver).Exact + " of them rolled over"
+	}
 	if l.Cost != 1 {
 		out.State += ", this request costs " + views.Count(l.Cost).Exact
 	}

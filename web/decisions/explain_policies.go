@@ -99,7 +99,7 @@ func (e *explainer) policy(p *enforcement.PolicyExplanation) views.ExplainedPoli
 }
 
 func (e *explainer) limit(r *enforcement.Rule, now enforcement.LimitNow) views.ExplainedLimit {
-	most := now.Limit.Capacity()
+	most := now.Limit.Capacity() + now.RolledOver
 	l := views.ExplainedLimit{
 		Name: now.Limit.Name, Aloud: plans.Describe(now.Limit.Limit), Used: max(0, most-now.Remaining), Most: most, Tone: "good",
 		Left: views.Count(now.Remaining), Holds: views.Count(most), Remaining: now.Remaining, ResetMillis: now.ResetAfter,
@@ -120,6 +120,9 @@ func (e *explainer) limit(r *enforcement.Rule, now enforcement.LimitNow) views.E
 	}
 	if now.ResetAfter > 0 {
 		l.Reset = "resets in " + waitWords(time.Duration(now.ResetAfter)*time.Millisecond)
+	}
+	if now.RolledOver > 0 {
+		l.RolledOver = views.Count(now.RolledOver).Exact + " rolled over"
 	}
 	return l
 }

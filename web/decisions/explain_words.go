@@ -65,7 +65,7 @@ func passes(d *enforcement.Decision) string {
 	}
 	text := "no limit is enforced for it"
 	if least != nil {
-		text = fmt.Sprintf("%s of %s left in policy %s after it", views.Count(least.Remaining).Exact, views.Count(least.Limit.Capacity()).Exact,
+		text = fmt.Sprintf("%s of %s left in policy %s after it", views.Count(least.Remaining).Exact, views.Count(least.Capacity()).Exact,
 			least.Limit.HeaderName)
 	}
 	if d.Degraded {

@@ -53,7 +53,7 @@ var policyFields = func() []string {
 
 var (
 	policyLists = []string{"methods", "count_by", "replaces"} // lists of values
-	limitFields = []string{"name", "algorithm", "quota", "window", "burst", "anchor", "warn_at", "durable", "carry_over"}
+	limitFields = []string{"name", "algorithm", "quota", "window", "burst", "anchor", "warn_at", "durable", "carry_over", "max_rollover"}
 )
 
 // maxRows is the maximum number of rows in each list of a policy. It is higher than the maximum
@@ -100,6 +100,9 @@ func limitFormOf(l enforcement.Limit) limitForm {
 	}
 	if l.Burst != 0 {
 		f["burst"] = strconv.FormatInt(l.Burst, 10)
+	}
+	if l.MaxRollover != 0 {
+		f["max_rollover"] = strconv.FormatInt(l.MaxRollover, 10)
 	}
 	return f
 }
@@ -379,6 +382,14 @@ func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 		}
 		if fault != "" {
 			r.faults.Add(at+"/burst", "%s", fault)
+		}
+	}
+	if strings.TrimSpace(f["max_rollover"]) != "" {
+		if l.MaxRollover, fault = wholeNumber(f["max_rollover"]); fault == "" && l.MaxRollover == 0 {
+			fault = "must be at least 1; leave it empty if nothing rolls over"
+		}
+		if fault != "" {
+			r.faults.Add(at+"/max_rollover", "%s", fault)
 		}
 	}
 	if l.WarnAt, fault = readWarnAt(f["warn_at"]); fault != "" {

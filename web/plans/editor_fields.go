@@ -225,6 +225,8 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 		Anchor:    m.choose(id+".anchor", "Windows start", l["anchor"], anchorOptions),
 		WarnAt:    m.input(id+".warn_at", "Warn at", l["warn_at"], "Percentages: 80, 95. Answers say when they are reached."),
 		Durable:   m.choose(id+".durable", "Durable", l["durable"], durableOptions),
+		Rollover: m.input(id+".max_rollover", "Rolls over at most", l["max_rollover"],
+			"For calendar windows: how much of what is left is added to the next window. Empty: nothing."),
 		CarryOver: m.choose(id+".carry_over", "When numbers change", l["carry_over"], carryOverOptions()),
 		Name:      m.input(id+".name", "Name", l["name"], "Empty: l1, l2, … Counters belong to the name."),
 	}

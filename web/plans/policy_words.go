@@ -63,7 +63,8 @@ var fieldNames = map[string]string{
 	"name": "Name", "description": "Description", "policies": "Policies", "slug": "Slug", "path": "Path", "methods": "Methods",
 	"attributes": "Attribute", "count_by": "Counted by", "replaces": "Replaces", "limits": "Limits", "quota": "Requests", "window": "Window",
 	"burst": "Burst", "cost": "Cost", "cost_from": "Cost from attribute", "anchor": "Anchor", "warn_at": "Warn at", "durable": "Durable",
-	"carry_over": "When numbers change", "algorithm": "Algorithm", "reservation_expiry": "Expired reservations",
+	"carry_over": "When numbers change", "max_rollover": "Rolls over at most", "algorithm": "Algorithm",
+	"reservation_expiry":   "Expired reservations",
 	"reservation_estimate": "Estimates above a limit",
 }
 

@@ -250,6 +250,9 @@ func leftLimit(l *usage.LimitUsage, pace *usage.Pace) views.LeftLimit {
 	if !l.ResetsAt.IsZero() {
 		v.Reset = "resets on " + l.ResetsAt.Format("2 Jan, 15:04 ") + l.ResetsAt.Location().String()
 	}
+	if l.RolledOver > 0 {
+		v.Reset = views.Count(l.RolledOver).Exact + " of them rolled over · " + v.Reset
+	}
 	if l.Limit.Algorithm == enforcement.Concurrency {
 		return leftPlaces(v, l)
 	}

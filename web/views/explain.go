@@ -88,6 +88,7 @@ type ExplainedLimit struct {
 	Tone        string
 	Denies      bool
 	Reset       string // "resets in 41 s"; "" if nothing is used
+	RolledOver  string // "300 rolled over", or ""
 	Leased      string // how many units too early the limit may deny because of leases; "" if it is exact
 	// Remaining is a number of units. ResetMillis is a time in milliseconds.
 	Remaining, ResetMillis int64
@@ -95,10 +96,14 @@ type ExplainedLimit struct {
 
 func whole(n int64) string { return strconv.FormatInt(n, 10) }
 
-// after returns the words about the reset, which the page shows after the remaining units.
+// after returns the words about rolled over units and the reset, which the page shows after the remaining units.
 func (l ExplainedLimit) after() string {
-	if l.Reset == "" {
-		return ""
+	text := ""
+	if l.RolledOver != "" {
+		text = ", " + l.RolledOver
 	}
-	return ", " + l.Reset
+	if l.Reset != "" {
+		text += ", " + l.Reset
+	}
+	return text
 }

@@ -127,7 +127,7 @@ type AttributeFields struct{ Name, Value Input }
 type LimitFields struct {
 	ID, Number, Aloud          string
 	Name, Quota, Window, Burst Input
-	WarnAt                     Input
+	WarnAt, Rollover           Input
 	Algorithm, Anchor, Durable Select
 	CarryOver                  Select
 }
