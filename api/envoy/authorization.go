@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
@@ -92,11 +91,10 @@ func respond(decider *api.API, d *enforcement.Decision) (*authv3.CheckResponse, 
 	}
 	code, header := decider.Answer(d)
 	body := decider.AppendBody(nil, d)
-	fields := &structpb.Struct{}
-	if err := fields.UnmarshalJSON(body); err != nil {
+	response := &authv3.CheckResponse{Status: status.New(codes.OK, "").Proto()}
+	if err := setMetadata(response, body); err != nil {
 		return nil, err
 	}
-	response := &authv3.CheckResponse{Status: status.New(codes.OK, "").Proto(), DynamicMetadata: fields}
 	if d.Allowed {
 		header.Del("Content-Type")
 		header.Del("Cache-Control")
@@ -109,6 +107,20 @@ func respond(decider *api.API, d *enforcement.Decision) (*authv3.CheckResponse, 
 	}}
 	return response, nil
 }
+
+// setMetadata sets the dynamic metadata of a response to a JSON object. The field is added in its wire format, as a
+// field that the message does not know is, so that it is not built as a structpb.Struct.
+func setMetadata(response *authv3.CheckResponse, object []byte) error {
+	fields, _, err := appendMessage(make([]byte, 0, 2*len(object)), string(object), metadataField, appendObject)
+	if err != nil {
+		return err
+	}
+	response.ProtoReflect().SetUnknown(fields)
+	return nil
+}
+
+// metadataField is the number of the field dynamic_metadata of CheckResponse.
+var metadataField = (&authv3.CheckResponse{}).ProtoReflect().Descriptor().Fields().ByName("dynamic_metadata").Number()
 
 // headerOptions converts headers to the form of Envoy. Each replaces the header with the same
 // name.

@@ -102,6 +102,8 @@ var fixedChecks = []wireCheck{
 	{method: "GET", path: "/v1/items/1", ip: "198.51.100.7", user: "u1", cost: 1}, // on the allow list
 	{method: "GET", path: "/unmatched", ip: "192.0.2.1", cost: 1},
 	{method: "PUT", path: "/v1/items/1", ip: "192.0.2.1", user: "u1", cost: -1}, // denied while Redis is away
+	{method: "POST", path: "/v1/items/1", ip: "192.0.2.9", user: "u4", cost: 1},
+	{method: "POST", path: "/v1/items/1", ip: "192.0.2.9", user: "u4", cost: 1}, // waits for the one before
 }
 
 // wireScript returns 200 checks. Those of redis-cell have its method and path, so that CL.THROTTLE can send them.
