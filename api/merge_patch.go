@@ -14,7 +14,7 @@ import (
 // mergePatchType is the media type of RFC 7396. PATCH also accepts application/json.
 const mergePatchType = "application/merge-patch+json"
 
-// A stored returns the stored document of the object that the path names, and the revision of the
+// A stored is a function that reads the stored document of the object that the path names, and the revision of the
 // object.
 type stored func(ctx context.Context, c echo.Context) (document any, revision int64, err error)
 

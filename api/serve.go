@@ -221,8 +221,8 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	timeout := a.cfg.Timeout
 	if r.within > 0 {
 		timeout = max(timeout, r.within)
-		// The response may be written only at the end of the timeout, so the deadline for writes
-		// is later. The error is ignored: then the connection has no deadline to move.
+		// The handler may take the whole timeout before it writes, so the deadline for writes is later than the
+		// timeout. An error means that the connection has no deadline, and is ignored.
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(timeout + writeWithin))
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), timeout)

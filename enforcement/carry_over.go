@@ -25,9 +25,9 @@ const (
 	// window that began after it, and later entries of a log. A bucket is reset only if it was
 	// last charged at most resetWithin after the change.
 	CarryReset
-	// CarryProportional keeps the used share of the limit: used units become
-	// ceil(used * new limit / former limit). A bucket drops its fraction of a unit. Charges after
-	// the change stay, as for CarryReset. If one of the limits is 0, it is CarryKeep.
+	// CarryProportional keeps the used share of the limit: used units become ceil(used * new limit / former limit). A
+	// fraction of a unit that a bucket has is lost. What was charged after the change is not scaled: CarryReset says
+	// what that is. If one of the limits is 0, it is CarryKeep.
 	CarryProportional
 	// CarryAdditive keeps what was left, plus the difference of the limits: the used units stay.
 	// A bucket can have less than 0 units then. For windows and logs, this is CarryKeep. If one of
@@ -44,7 +44,7 @@ var carryOverNames = [...]string{"keep", "reset", "proportional", "additive"}
 // a node, early enough for a second reset.
 const resetWithin = 1_000_000
 
-// String returns the name of the carry-over in the API.
+// String returns the value of carry_over in the API, for example "keep".
 func (c CarryOver) String() string {
 	if int(c) < len(carryOverNames) {
 		return carryOverNames[c]

@@ -67,9 +67,9 @@ func keyMeter(most int64) *Meter {
 // is charged one unit. A record with more charges is charged more units, because it is larger.
 const chargesPerKey = 8
 
-// chargeKey appends a charge on the counter of new records. It does so if the items have other
-// charges, and an idempotency key or a refundable check. This charge must be the first one of
-// its request.
+// chargeKey appends a charge on the counter that bounds how many records a tenant creates. It does nothing if the
+// request charges no limit, or needs no record because it has no idempotency key and no refundable check. The charge
+// must be the first one of the request.
 func (w *call) chargeKey(e *Engine, it *item, charged bool) {
 	it.keyed = it.Check.IdempotencyKey != ""
 	it.keyCharged = charged && (it.keyed || it.refundable())

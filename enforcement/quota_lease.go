@@ -96,9 +96,9 @@ func (m *Meter) LeaseBatch(nodes int) int64 {
 	return batch
 }
 
-// LeaseEpoch returns the length of the lease epochs of a bucket in microseconds: an eighth of the
-// time in which the bucket fills, but at most a minute. Units that are drawn in epoch n lapse at
-// the end of epoch n+1.
+// LeaseEpoch returns the length in microseconds of the periods in which a node draws units of a bucket: an eighth of
+// the time in which the bucket fills, but at most a minute. Units that are drawn in one period lapse at the end of
+// the next one.
 func (m *Meter) LeaseEpoch() int64 {
 	if m.P == 0 {
 		return 0

@@ -32,8 +32,8 @@ type Reservation struct {
 	// as many, the verdict is Full. A reservation with Most 0 is not listed: Reserver does
 	// not return it, and it does not count.
 	Most int64
-	// Life is the time in microseconds from the request to the end of the reservation. Kept is the
-	// time in microseconds after the end for which the record is stored.
+	// Life is the time in microseconds from the request to the end of the reservation. Kept is the time in
+	// microseconds for which the record of the reservation is stored after that end.
 	Life, Kept int64
 	// Data is stored with the record. The limiter does not read it.
 	Data []byte

@@ -276,7 +276,7 @@ type Publication struct {
 	Note    string // reason for the publication; may be empty
 	By      audit.Actor
 	At      time.Time
-	// Revision is the revision at which the version became current.
+	// Revision is the revision of the whole installation at which this version of the plan became the current one.
 	Revision int64
 	// Entry is the ID of the audit entry.
 	Entry string

@@ -16,10 +16,9 @@ type Filter struct {
 	Limit  int
 }
 
-// A Store stores tenants and keys. Each method that changes something is one transaction. The
-// transaction also writes the audit entry e, raises the revision, and adds tombstones for
-// deleted rows. The Store sets ID, At and Revision of the entry. Implementations pass
-// storetest.Run.
+// A Store stores tenants and keys. Each method that changes something is one transaction. The transaction also writes
+// the audit entry, raises the revision of the installation, and adds tombstones for deleted rows. The Store sets ID,
+// At and Revision of the entry. Implementations pass storetest.Run.
 type Store interface {
 	// Tenant returns the tenant with an ID or slug. The error is problem.NotFound if there is none.
 	Tenant(ctx context.Context, idOrSlug string) (Tenant, error)

@@ -132,7 +132,7 @@ func (w *Shell) SafeNext(raw string) string {
 	return ""
 }
 
-// matches reports whether a path matches the path of a route. Its parameters match IDs and slugs:
+// matches reports whether a path matches the path of a route. A parameter of the route matches an ID or a slug:
 // letters, digits and hyphens.
 func matches(route, path string) bool {
 	want, got := strings.Split(route, "/"), strings.Split(path, "/")

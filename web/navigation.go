@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// home redirects to the first page of a visitor.
+// home redirects a visitor to the first page of the visitor's navigation, or to the sign-in page.
 func (w *Shell) home(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, w.firstPage(VisitorOf(c)))
 }

@@ -108,7 +108,7 @@ func (b *quotaBucket) owe(n int64) {
 	b.owed += n
 }
 
-// ended reports whether Envoy has no assignment for this bucket.
+// ended reports whether Envoy no longer has an assignment of quota for this bucket.
 func (b *quotaBucket) ended() bool {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()

@@ -176,8 +176,8 @@ func (s *Server) recoveredStream(service any, stream grpc.ServerStream, info *gr
 	return next(service, stream)
 }
 
-// panicked logs a panic and returns the error of the call. If the client has closed the
-// connection, the API panics with http.ErrAbortHandler.
+// panicked logs a panic and returns the error with which the call ends. It does not log http.ErrAbortHandler: with
+// this value, the API ends a call whose client has gone.
 func (s *Server) panicked(cause any, method string) error {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		return status.Error(codes.Canceled, "the client has ended the call")

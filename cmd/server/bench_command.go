@@ -100,7 +100,7 @@ func (b benchCommand) Run(ctx context.Context, p program, t cli.Terminal) error 
 	return nil
 }
 
-// A benchTarget is the node to measure: its base URL, and the API key for the checks.
+// A benchTarget is the node to measure: its base URL, and the API key with which headgate bench sends checks.
 type benchTarget struct {
 	url *url.URL
 	key string

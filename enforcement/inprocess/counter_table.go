@@ -42,7 +42,7 @@ type shard struct {
 	_ [16]byte // padding, so that two shards never share a cache line
 }
 
-// A table stores the cells of a shard.
+// A table stores the counters of a shard, one cell for each.
 type table struct {
 	// slots is a hash table with open addressing and linear probing. The high half of a
 	// slot is the low 32 bits of the hash. The low half is 1 + the index of the cell. An

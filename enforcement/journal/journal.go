@@ -103,8 +103,8 @@ func (j *Journal) Open(s Store) { j.store.Store(&s) }
 // errLost is the error of durable requests before Restore has succeeded.
 var errLost = errors.New("journal: the durable limits are not restored yet")
 
-// Take implements [enforcement.Limiter]. It keeps the states of durable counters in the
-// outcomes. After a reset, it writes them before it returns, so that a restart cannot undo the
+// Take implements [enforcement.Limiter]. It records the new states of durable counters, which it takes from the
+// outcomes. If a request resets counters, it writes their states before it returns, so that a restart cannot undo the
 // reset.
 func (j *Journal) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	if j.take(ctx, requests, outcomes) {

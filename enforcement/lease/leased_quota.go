@@ -54,8 +54,9 @@ type cell struct {
 	key   enforcement.Key
 	meter *enforcement.Meter
 	rev   int64
-	// kept is the latest revision up to which the store is known to keep the used units of the
-	// counter. Units are returned under it. It is 0 if the numbers did not change since begin.
+	// kept is the latest revision of the limit to which the store carried over the used units of the counter. Units
+	// that are given back name this revision. It is 0 if the quota and the window did not change since the node began
+	// to lease.
 	kept  int64
 	batch int64 // largest number of units that the node may hold
 	epoch int64 // only for buckets: length of a lease epoch; 0 for windows

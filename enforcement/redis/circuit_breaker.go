@@ -63,7 +63,8 @@ type Status struct {
 	Calls int64
 	// Recalled is the number of requests that were denied from the memory of denials.
 	Recalled int64
-	// Refusal is set while Redis answers calls but does not accept writes.
+	// Refusal has the error with which Redis refuses writes while it answers calls, and since when. It is zero if
+	// Redis accepts writes.
 	Refusal Refusal
 	// Loss describes the last loss of data in Redis that this node detected. Losses is
 	// the number of losses since this node started.

@@ -161,8 +161,8 @@ func (l *signInLimit) take(ctx context.Context, subject *enforcement.Subject, ch
 	}
 }
 
-// refund takes the charge back because the attempt did not fail. If the refund itself fails,
-// the charge stays until its window ends.
+// refund gives back what the attempt to sign in charged, because the attempt did not fail. If the refund itself
+// fails, the charge counts until the window of the limit ends.
 func (a *attempt) refund(ctx context.Context) {
 	limiter := a.limit.limiter
 	if a.decision.Degraded {

@@ -90,8 +90,8 @@ type Broken struct {
 	// ID is the ID of the faulty line. It is set only if the line is a duplicate or does not
 	// match its hash.
 	ID string
-	// What describes the fault, for example "is a duplicate". Error writes it after the name of
-	// the line.
+	// What describes the fault, for example "is a duplicate". Error returns the number of the line and then this
+	// text.
 	What string
 }
 

@@ -102,7 +102,7 @@ func changeOf(pointer string, from, to any) (c plans.Change, err error) {
 	return c, err
 }
 
-// A described is a value with its own JSON form for a plans.Change.
+// A described is a value that makes its own JSON for the list of changes (plans.Change).
 type described interface {
 	JSON() (json.RawMessage, error)
 }

@@ -99,8 +99,8 @@ type RefusalFilter struct {
 	// query, the store examines at most 5,000 rows and returns those that match. So a result
 	// may have fewer denials than Limit although older rows match.
 	Attributes []enforcement.Attribute
-	// Degraded selects denials that were decided while the shared limiter was unavailable. The
-	// store examines at most 5,000 rows, as for Attributes.
+	// Degraded, if true, selects only denials that were decided while the shared limiter was unavailable. For one
+	// query, the store examines at most 5,000 rows.
 	Degraded bool
 	// RetryAfter selects denials whose retry time in milliseconds is greater than From and at most
 	// To. If To is enforcement.Never, it selects denials for which waiting does not help. If it is

@@ -69,9 +69,8 @@ const (
 type TenantRanking struct {
 	Span
 	Tenants []TenantTraffic
-	// Floor is an upper bound of the count of each tenant that is not listed. If the ranking is
-	// ByRequests, the count is the number of requests, otherwise the number of denials by
-	// limits.
+	// Floor is the most that a tenant that is not listed can have. It counts requests if the ranking is ByRequests,
+	// and otherwise denials by limits.
 	Floor int64
 }
 

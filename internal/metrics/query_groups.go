@@ -40,8 +40,8 @@ type Group struct {
 	Points []Point
 }
 
-// groupRows is the maximum number of rows that the points of Groups are made of. A step of a day is
-// always allowed.
+// groupRows is the maximum number of stored rows that one call of Groups reads. A query that needs more rows must
+// have longer steps. Steps of a day are allowed with any number of rows.
 const groupRows = 6000
 
 // groupFields are the counts that Groups returns.

@@ -28,7 +28,7 @@ func counted(requests, refused int64) part {
 	return part{requests: requests, refused: refused, low: refused, high: refused}
 }
 
-// The values of part.unread: why the counts by minute of a tenant are not replayed.
+// Values of part.unread, the reason why the preview does not replay the requests of a tenant minute by minute.
 const (
 	unreadMany      = "not among the busiest"
 	unreadCost      = "requests cost other than 1"

@@ -231,7 +231,8 @@ func countBy(attributes []string) (string, error) {
 	return writeJSON(attributes)
 }
 
-// identityOf returns the cell of the limit l of the policy p as the text of its five columns.
+// identityOf returns what identifies the limit l of the policy p in the database: policy, limit, algorithm, count_by,
+// and anchor, as text.
 func identityOf(p plans.Policy, l enforcement.Limit) (identity, error) {
 	c := cellOf(p, l)
 	attributes, err := countBy(c.CountBy)

@@ -42,9 +42,8 @@ type counted struct {
 	// which are missing in policies may have counts too.
 	policies     map[string]metrics.Counts
 	morePolicies bool
-	// allowed and limited contain the counts of keys in the last minutes, by keyID.
-	// allowedFloor and limitedFloor are upper bounds of the counts of keys that are missing in
-	// them.
+	// allowed and limited have the counts of the busiest keys in the last minutes, by keyID. A key that is missing in
+	// one of them has a count of at most allowedFloor or limitedFloor.
 	allowed, limited           map[string]metrics.TopKey
 	allowedFloor, limitedFloor int64
 	busy                       []metrics.TopKey // the most denied and the most allowed keys, alternating

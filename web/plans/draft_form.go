@@ -164,8 +164,8 @@ func readDraft(values url.Values) draftForm {
 	return f
 }
 
-// rowsOf returns the prefixes of the field names of all rows of a list, ordered by the numbers
-// in them.
+// rowsOf returns the prefix of the field names of each row of a list, such as "limits.0.", in the order of the
+// numbers.
 func rowsOf(values url.Values, list string) []string {
 	seen := map[int]bool{}
 	for name := range values {

@@ -126,8 +126,8 @@ func firstLiteral(policies []policyForm) int {
 	})
 }
 
-// pathHint returns the hint for the path of policy i. The first path with a literal segment
-// gets a warning, because a back end may accept other spellings of it.
+// pathHint returns the hint for the path of policy i. The first path with a literal segment gets a warning: if the
+// back end accepts other spellings of the segment, requests with these are not limited.
 func (m *marker) pathHint(i int) string {
 	const forms = "/v1/login, /users/{id}, /api/* for all paths below; * for every request."
 	if i != m.literal {

@@ -40,7 +40,7 @@ type event struct {
 	staff  bool   // only users of the operator see the event
 }
 
-// These actions of events do not come from the audit log.
+// Actions of the events that the audit log does not have. They are made from alerts and from the reports of nodes.
 const (
 	alertBegan  = "alert.began"
 	nodeStarted = "node.started"
