@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
@@ -76,6 +77,8 @@ type Config struct {
 	Audit audit.Store
 	// Alerts is the service behind alert rules and channels. If it is nil, these operations answer 503.
 	Alerts *alerts.Service
+	// Sharing is the service behind shared links. If it is nil, these operations answer 503.
+	Sharing *sharing.Service
 	// Once stores the response to a request with an Idempotency-Key. For the first request, it
 	// calls answer and stores the result in the transaction of the edit. For a repetition, it
 	// returns the stored response as first. Pass Store.Once. If it is nil, the header has no

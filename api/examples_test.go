@@ -119,6 +119,8 @@ var before = map[string][]call{
 	"createAlertTest test":         {someAlertChannel},
 	"listAlertMaintenance page":    {someMaintenance},
 	"getAlertMaintenance window":   {someMaintenance},
+	"listSharedLinks page":         {someSharedLink},
+	"getSharedLink link":           {someSharedLink},
 	"listAlertDeliveries page":     {someAlertChannel, someAlertTest},
 	"getAlertDelivery delivery":    {someAlertChannel, someAlertTest},
 	"createAlertRepetition repeat": {someAlertChannel, someAlertTest},
@@ -161,6 +163,10 @@ var (
 	someMaintenance = call{
 		method: "POST", path: "/v1/alert-maintenance", as: "01939c1e-0000-7000-8000-000000000095",
 		body: `{"name":"Upgrade of the database","starts_at":"2026-11-21T22:00:00Z","ends_at":"2026-11-21T23:00:00Z"}`,
+	}
+	someSharedLink = call{
+		method: "POST", path: "/v1/shared-links", as: "01939c1e-0000-7000-8000-000000000096",
+		body: `{"name":"Screen in the lobby","shows":"overview","query":"range=6h","time_zone":"Europe/Berlin","expires_at":"2026-12-20T00:00:00Z"}`,
 	}
 	someAlertTest = call{
 		method: "POST", path: "/v1/alert-channels/01939c1e-0000-7000-8000-000000000092/test", as: "01939c1e-0000-7000-8000-000000000093",

@@ -456,6 +456,24 @@ func (e ListName) Valid() bool {
 	}
 }
 
+// Defines values for NewSharedLinkShows.
+const (
+	NewSharedLinkShowsOverview NewSharedLinkShows = "overview"
+	NewSharedLinkShowsTraffic  NewSharedLinkShows = "traffic"
+)
+
+// Valid indicates whether the value is a known member of the NewSharedLinkShows enum.
+func (e NewSharedLinkShows) Valid() bool {
+	switch e {
+	case NewSharedLinkShowsOverview:
+		return true
+	case NewSharedLinkShowsTraffic:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NoPolicy.
 const (
 	NoPolicyAllow NoPolicy = "allow"
@@ -834,6 +852,45 @@ func (e Scope) Valid() bool {
 	case ScopeManage:
 		return true
 	case ScopeRead:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SharedLinkKind.
+const (
+	SharedLinkKindDisplay  SharedLinkKind = "display"
+	SharedLinkKindSnapshot SharedLinkKind = "snapshot"
+)
+
+// Valid indicates whether the value is a known member of the SharedLinkKind enum.
+func (e SharedLinkKind) Valid() bool {
+	switch e {
+	case SharedLinkKindDisplay:
+		return true
+	case SharedLinkKindSnapshot:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SharedLinkShows.
+const (
+	SharedLinkShowsDenials  SharedLinkShows = "denials"
+	SharedLinkShowsOverview SharedLinkShows = "overview"
+	SharedLinkShowsTraffic  SharedLinkShows = "traffic"
+)
+
+// Valid indicates whether the value is a known member of the SharedLinkShows enum.
+func (e SharedLinkShows) Valid() bool {
+	switch e {
+	case SharedLinkShowsDenials:
+		return true
+	case SharedLinkShowsOverview:
+		return true
+	case SharedLinkShowsTraffic:
 		return true
 	default:
 		return false
@@ -2420,6 +2477,27 @@ type NewPlan struct {
 	Slug Slug `json:"slug"`
 }
 
+// NewSharedLink A page to share as a live display.
+type NewSharedLink struct {
+	// ExpiresAt When the link ends, at most 366 days from now. Absent: after 30 days.
+	ExpiresAt Instant `json:"expires_at,omitempty,omitzero"`
+
+	// Name A name for people.
+	Name string `json:"name"`
+
+	// Query The parameters of the page, as in its address: its time range, such as range=6h, and its filters. Absent: the last hour.
+	Query string `json:"query,omitempty,omitzero"`
+
+	// Shows overview shows all tenants and belongs to the operator. traffic is the first page of a tenant. Later versions may add values.
+	Shows NewSharedLinkShows `json:"shows"`
+
+	// TimeZone The time zone in which the page shows times. Absent: UTC.
+	TimeZone string `json:"time_zone,omitempty,omitzero"`
+}
+
+// NewSharedLinkShows overview shows all tenants and belongs to the operator. traffic is the first page of a tenant. Later versions may add values.
+type NewSharedLinkShows string
+
 // NewTenant A tenant to create.
 type NewTenant struct {
 	// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
@@ -3198,6 +3276,63 @@ type RouteTraffic struct {
 // Scope What a key may do; `manage` implies `read`. A key with `identify` is that of a customer; it only tells forward-auth and `ext_authz` of Envoy the tenant of a request. Later versions may add values.
 type Scope string
 
+// SharedLink A link that opens one page of the dashboard without signing in.
+type SharedLink struct {
+	// CreatedAt When it was created.
+	CreatedAt Instant `json:"created_at"`
+
+	// CreatedBy The name of the person or key that created it. A tenant sees operator for the operator's people and keys.
+	CreatedBy string `json:"created_by,omitempty,omitzero"`
+
+	// ExpiresAt When it ends.
+	ExpiresAt Instant `json:"expires_at"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// Kind display is a page with live updates, snapshot a copy of a page at one time. Later versions may add values.
+	Kind SharedLinkKind `json:"kind"`
+
+	// LastUsedAt When it was last opened, to the minute. Absent: never.
+	LastUsedAt Instant `json:"last_used_at,omitempty,omitzero"`
+
+	// Link The address that people open. Only the answer to its creation has it. It is relative if HEADGATE_PUBLIC_URL is not set.
+	Link string `json:"link,omitempty,omitzero"`
+
+	// Name A name for people.
+	Name string `json:"name"`
+
+	// Query The parameters of the page. Absent: none.
+	Query string `json:"query,omitempty,omitzero"`
+
+	// Shows The page that the link opens. Later versions may add values.
+	Shows SharedLinkShows `json:"shows"`
+
+	// TenantId The tenant that owns it. Absent: the operator.
+	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
+
+	// TimeZone The time zone in which the page shows times.
+	TimeZone string `json:"time_zone"`
+}
+
+// SharedLinkKind display is a page with live updates, snapshot a copy of a page at one time. Later versions may add values.
+type SharedLinkKind string
+
+// SharedLinkShows The page that the link opens. Later versions may add values.
+type SharedLinkShows string
+
+// SharedLinkPage A page of shared links.
+type SharedLinkPage struct {
+	// Data The rows.
+	Data []SharedLink `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
 // Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 type Slug = string
 
@@ -3669,6 +3804,9 @@ type ReservationParameter = ReservationId
 
 // RouteFilterParameter defines model for RouteFilterParameter.
 type RouteFilterParameter = string
+
+// SharedLinkParameter defines model for SharedLinkParameter.
+type SharedLinkParameter = openapi_types.UUID
 
 // TenantParameter An id or a slug.
 type TenantParameter = Reference
@@ -4255,6 +4393,36 @@ type SettleReservationParams struct {
 	Tenant ReservationOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 }
 
+// ListSharedLinksParams defines parameters for ListSharedLinks.
+type ListSharedLinksParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Limit The number of rows on a page.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// CreateSharedLinkParams defines parameters for CreateSharedLink.
+type CreateSharedLinkParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// RevokeSharedLinkParams defines parameters for RevokeSharedLink.
+type RevokeSharedLinkParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// GetSharedLinkParams defines parameters for GetSharedLink.
+type GetSharedLinkParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
 // ListTenantsParams defines parameters for ListTenants.
 type ListTenantsParams struct {
 	// Q Part of a slug or name.
@@ -4446,6 +4614,9 @@ type ExtendReservationJSONRequestBody = ReservationExtension
 
 // SettleReservationJSONRequestBody defines body for SettleReservation for application/json ContentType.
 type SettleReservationJSONRequestBody = ReservationSettlement
+
+// CreateSharedLinkJSONRequestBody defines body for CreateSharedLink for application/json ContentType.
+type CreateSharedLinkJSONRequestBody = NewSharedLink
 
 // CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
 type CreateTenantJSONRequestBody = NewTenant
@@ -4695,6 +4866,18 @@ type ServerInterface interface {
 	// SettleReservation Settle a reservation with the real cost
 	// (POST /v1/reservations/{reservation}/settle)
 	SettleReservation(ctx echo.Context, reservation ReservationParameter, params SettleReservationParams) error
+	// ListSharedLinks List shared links
+	// (GET /v1/shared-links)
+	ListSharedLinks(ctx echo.Context, params ListSharedLinksParams) error
+	// CreateSharedLink Share a page as a live display
+	// (POST /v1/shared-links)
+	CreateSharedLink(ctx echo.Context, params CreateSharedLinkParams) error
+	// RevokeSharedLink Revoke a shared link
+	// (DELETE /v1/shared-links/{link})
+	RevokeSharedLink(ctx echo.Context, link SharedLinkParameter, params RevokeSharedLinkParams) error
+	// GetSharedLink Read a shared link
+	// (GET /v1/shared-links/{link})
+	GetSharedLink(ctx echo.Context, link SharedLinkParameter, params GetSharedLinkParams) error
 	// ListTenants List tenants
 	// (GET /v1/tenants)
 	ListTenants(ctx echo.Context, params ListTenantsParams) error
@@ -6828,6 +7011,106 @@ func (w *ServerInterfaceWrapper) SettleReservation(ctx echo.Context) error {
 	return err
 }
 
+// ListSharedLinks converts echo context to params.
+func (w *ServerInterfaceWrapper) ListSharedLinks(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSharedLinksParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListSharedLinks(ctx, params)
+	return err
+}
+
+// CreateSharedLink converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateSharedLink(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateSharedLinkParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateSharedLink(ctx, params)
+	return err
+}
+
+// RevokeSharedLink converts echo context to params.
+func (w *ServerInterfaceWrapper) RevokeSharedLink(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "link" -------------
+	var link SharedLinkParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "link", ctx.Param("link"), &link, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter link: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevokeSharedLinkParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RevokeSharedLink(ctx, link, params)
+	return err
+}
+
+// GetSharedLink converts echo context to params.
+func (w *ServerInterfaceWrapper) GetSharedLink(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "link" -------------
+	var link SharedLinkParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "link", ctx.Param("link"), &link, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter link: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetSharedLinkParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetSharedLink(ctx, link, params)
+	return err
+}
+
 // ListTenants converts echo context to params.
 func (w *ServerInterfaceWrapper) ListTenants(ctx echo.Context) error {
 	var err error
@@ -7947,6 +8230,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/reservations/:reservation", wrapper.GetReservation, options.OperationMiddlewares["getReservation"]...)
 	router.POST(options.BaseURL+"/v1/reservations/:reservation/extend", wrapper.ExtendReservation, options.OperationMiddlewares["extendReservation"]...)
 	router.POST(options.BaseURL+"/v1/reservations/:reservation/settle", wrapper.SettleReservation, options.OperationMiddlewares["settleReservation"]...)
+	router.GET(options.BaseURL+"/v1/shared-links", wrapper.ListSharedLinks, options.OperationMiddlewares["listSharedLinks"]...)
+	router.POST(options.BaseURL+"/v1/shared-links", wrapper.CreateSharedLink, options.OperationMiddlewares["createSharedLink"]...)
+	router.DELETE(options.BaseURL+"/v1/shared-links/:link", wrapper.RevokeSharedLink, options.OperationMiddlewares["revokeSharedLink"]...)
+	router.GET(options.BaseURL+"/v1/shared-links/:link", wrapper.GetSharedLink, options.OperationMiddlewares["getSharedLink"]...)
 	router.GET(options.BaseURL+"/v1/tenants", wrapper.ListTenants, options.OperationMiddlewares["listTenants"]...)
 	router.POST(options.BaseURL+"/v1/tenants", wrapper.CreateTenant, options.OperationMiddlewares["createTenant"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant", wrapper.DeleteTenant, options.OperationMiddlewares["deleteTenant"]...)
@@ -9808,6 +10095,109 @@ func (response SettleReservation200JSONResponse) VisitSettleReservationResponse(
 	return err
 }
 
+type ListSharedLinksRequestObject struct {
+	Params ListSharedLinksParams
+}
+
+type ListSharedLinksResponseObject interface {
+	VisitListSharedLinksResponse(w http.ResponseWriter) error
+}
+
+type ListSharedLinks200ResponseHeaders struct {
+	Link *string
+}
+
+type ListSharedLinks200JSONResponse struct {
+	Body    SharedLinkPage
+	Headers ListSharedLinks200ResponseHeaders
+}
+
+func (response ListSharedLinks200JSONResponse) VisitListSharedLinksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateSharedLinkRequestObject struct {
+	Params CreateSharedLinkParams
+	Body   *CreateSharedLinkJSONRequestBody
+}
+
+type CreateSharedLinkResponseObject interface {
+	VisitCreateSharedLinkResponse(w http.ResponseWriter) error
+}
+
+type CreateSharedLink201ResponseHeaders struct {
+	Location string
+}
+
+type CreateSharedLink201JSONResponse struct {
+	Body    SharedLink
+	Headers CreateSharedLink201ResponseHeaders
+}
+
+func (response CreateSharedLink201JSONResponse) VisitCreateSharedLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeSharedLinkRequestObject struct {
+	Link   SharedLinkParameter `json:"link"`
+	Params RevokeSharedLinkParams
+}
+
+type RevokeSharedLinkResponseObject interface {
+	VisitRevokeSharedLinkResponse(w http.ResponseWriter) error
+}
+
+type RevokeSharedLink204Response struct {
+}
+
+func (response RevokeSharedLink204Response) VisitRevokeSharedLinkResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetSharedLinkRequestObject struct {
+	Link   SharedLinkParameter `json:"link"`
+	Params GetSharedLinkParams
+}
+
+type GetSharedLinkResponseObject interface {
+	VisitGetSharedLinkResponse(w http.ResponseWriter) error
+}
+
+type GetSharedLink200JSONResponse SharedLink
+
+func (response GetSharedLink200JSONResponse) VisitGetSharedLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListTenantsRequestObject struct {
 	Params ListTenantsParams
 }
@@ -10986,6 +11376,18 @@ type StrictServerInterface interface {
 	// SettleReservation Settle a reservation with the real cost
 	// (POST /v1/reservations/{reservation}/settle)
 	SettleReservation(ctx context.Context, request SettleReservationRequestObject) (SettleReservationResponseObject, error)
+	// ListSharedLinks List shared links
+	// (GET /v1/shared-links)
+	ListSharedLinks(ctx context.Context, request ListSharedLinksRequestObject) (ListSharedLinksResponseObject, error)
+	// CreateSharedLink Share a page as a live display
+	// (POST /v1/shared-links)
+	CreateSharedLink(ctx context.Context, request CreateSharedLinkRequestObject) (CreateSharedLinkResponseObject, error)
+	// RevokeSharedLink Revoke a shared link
+	// (DELETE /v1/shared-links/{link})
+	RevokeSharedLink(ctx context.Context, request RevokeSharedLinkRequestObject) (RevokeSharedLinkResponseObject, error)
+	// GetSharedLink Read a shared link
+	// (GET /v1/shared-links/{link})
+	GetSharedLink(ctx context.Context, request GetSharedLinkRequestObject) (GetSharedLinkResponseObject, error)
 	// ListTenants List tenants
 	// (GET /v1/tenants)
 	ListTenants(ctx context.Context, request ListTenantsRequestObject) (ListTenantsResponseObject, error)
@@ -13219,6 +13621,131 @@ func (sh *strictHandler) SettleReservation(ctx echo.Context, reservation Reserva
 		return err
 	} else if validResponse, ok := response.(SettleReservationResponseObject); ok {
 		return validResponse.VisitSettleReservationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListSharedLinks operation middleware
+func (sh *strictHandler) ListSharedLinks(ctx echo.Context, params ListSharedLinksParams) error {
+	var request ListSharedLinksRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSharedLinks(ctx.Request().Context(), request.(ListSharedLinksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSharedLinks")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListSharedLinksResponseObject); ok {
+		return validResponse.VisitListSharedLinksResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateSharedLink operation middleware
+func (sh *strictHandler) CreateSharedLink(ctx echo.Context, params CreateSharedLinkParams) error {
+	var request CreateSharedLinkRequestObject
+
+	request.Params = params
+
+	var body CreateSharedLinkJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateSharedLink(ctx.Request().Context(), request.(CreateSharedLinkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateSharedLink")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateSharedLinkResponseObject); ok {
+		return validResponse.VisitCreateSharedLinkResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RevokeSharedLink operation middleware
+func (sh *strictHandler) RevokeSharedLink(ctx echo.Context, link SharedLinkParameter, params RevokeSharedLinkParams) error {
+	var request RevokeSharedLinkRequestObject
+
+	request.Link = link
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeSharedLink(ctx.Request().Context(), request.(RevokeSharedLinkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeSharedLink")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RevokeSharedLinkResponseObject); ok {
+		return validResponse.VisitRevokeSharedLinkResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetSharedLink operation middleware
+func (sh *strictHandler) GetSharedLink(ctx echo.Context, link SharedLinkParameter, params GetSharedLinkParams) error {
+	var request GetSharedLinkRequestObject
+
+	request.Link = link
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSharedLink(ctx.Request().Context(), request.(GetSharedLinkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSharedLink")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetSharedLinkResponseObject); ok {
+		return validResponse.VisitGetSharedLinkResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -138,6 +138,7 @@ func (a *API) routes() []route {
 		metrics = accounts.Public
 	}
 	alerts := needs(a.cfg.Alerts != nil, "this node does not manage alerts")
+	links := needs(a.cfg.Sharing != nil, "this node does not manage shared links")
 	configuration := needs(a.cfg.Configuration != nil, "this node does not manage configurations")
 	previews := needs(a.cfg.Preview != nil, "this node does not compute previews")
 	nodes := needs(a.cfg.Nodes != nil, "this node does not show the nodes")
@@ -302,6 +303,11 @@ func (a *API) routes() []route {
 		get("/v1/alert-maintenance/:maintenance", "getAlertMaintenance", accounts.AlertsRead, alerts(g.GetAlertMaintenance)).params("tenant"),
 		del("/v1/alert-maintenance/:maintenance", "deleteAlertMaintenance", accounts.AlertsWrite, alerts(g.DeleteAlertMaintenance)).
 			params("tenant"),
+		get("/v1/shared-links", "listSharedLinks", accounts.SharedLinksRead, links(g.ListSharedLinks)).params("tenant limit cursor"),
+		post("/v1/shared-links", "createSharedLink", accounts.SharedLinksWrite, links(g.CreateSharedLink)).params("tenant").
+			json(body[NewSharedLink]()).once(),
+		get("/v1/shared-links/:link", "getSharedLink", accounts.SharedLinksRead, links(g.GetSharedLink)).params("tenant"),
+		del("/v1/shared-links/:link", "revokeSharedLink", accounts.SharedLinksWrite, links(g.RevokeSharedLink)).params("tenant"),
 		get("/v1/alerts/:alert", "getAlert", accounts.AlertsRead, alerts(g.GetAlert)).params("tenant"),
 		get("/v1/alert-templates", "listAlertTemplates", accounts.AlertsRead, alerts(g.ListAlertTemplates)).params("tenant"),
 		get("/v1/alert-deliveries/:delivery", "getAlertDelivery", accounts.AlertsRead, alerts(g.GetAlertDelivery)).params("tenant"),

@@ -105,6 +105,9 @@ func (w *world) populateAlerts(n neighbour) {
 				method: http.MethodPost, path: "/v1/alert-maintenance?tenant=" + tenant, as: ":maintenance",
 				body: `{"name":"` + tenant + `","starts_at":"2026-11-21T22:00:00Z","ends_at":"2026-11-21T23:00:00Z"}`,
 			})
+			n.ids[":link"] = w.made(call{
+				method: http.MethodPost, path: "/v1/shared-links?tenant=" + tenant, as: ":link", body: `{"name":"` + tenant + `","shows":"traffic"}`,
+			})
 		}
 	}
 }

@@ -37,6 +37,7 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/store"
@@ -139,7 +140,7 @@ func newWorldOf(t testing.TB, f fixture, change ...func(*api.Config)) *world {
 		}),
 		Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Audit: w.store, Once: w.store.Once, Analytics: analytics,
 		Preview: previews, Nodes: nodes.NewService(w.store),
-		Alerts: alerts.NewService(w.store, alerts.Config{Now: w.clock}),
+		Alerts: alerts.NewService(w.store, alerts.Config{Now: w.clock}), Sharing: sharing.NewService(w.store, sharing.Config{Now: w.clock}),
 		Usage: usage.NewService(usage.Config{
 			Snapshot: w.watcher.Current, Engine: engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock,
 			Counters: func(_ context.Context, s *enforcement.Subject) (c usage.Counters, err error) {

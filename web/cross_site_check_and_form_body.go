@@ -11,6 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
 )
@@ -117,7 +118,7 @@ const maxNextQuery = 2048
 func (w *Shell) SafeNext(raw string) string {
 	path, query, _ := strings.Cut(raw, "?")
 	for _, row := range w.rows {
-		if row.Method != http.MethodGet || !row.needsSession() || !matches(row.Path, path) {
+		if row.Method != http.MethodGet || row.Action == accounts.Public || !matches(row.Path, path) {
 			continue
 		}
 		if query == "" {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"net/http"
@@ -34,14 +35,15 @@ const (
 	// quiet stream. If three of them are missing, the page shows that the connection is lost.
 	heartbeat = 15 * time.Second
 	// recheck is the interval at which a stream checks that its session has not ended, and
-	// records that the session is in use.
-	recheck = 15 * time.Second
+	// records that the session is in use. linkRecheck is the interval for a shared link.
+	recheck     = 15 * time.Second
+	linkRecheck = 3 * time.Second
 	// WriteWithin is the maximum time for writing one part of an answer to a slow browser.
 	WriteWithin = 10 * time.Second
 )
 
 type streams struct {
-	recheck time.Duration // replaces the constant in tests; 0 for the constant
+	recheck time.Duration // replaces the constants in tests; 0 for the constants
 
 	mu       sync.Mutex
 	open     int
@@ -118,21 +120,21 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 	if err := s.write("retry: 2000\n\n"); err != nil {
 		return nil // the browser disconnected
 	}
+	again := recheck
+	if visitor.Display != nil {
+		again = linkRecheck
+		if !w.lives(ctx, visitor) {
+			return s.end(ctx, visitor)
+		}
+	}
 	same := []string{visitor.User.TenantID, string(visitor.User.Role), w.Origin(c), c.Request().URL.RequestURI(), views.Zone(ctx).String()}
 	me := w.streams.view(strings.Join(same, "\n"))
 	defer w.streams.unview(me)
-	ticks := time.NewTicker(every)
+	ticks, checks := time.NewTicker(every), time.NewTicker(cmp.Or(w.streams.recheck, again))
 	defer ticks.Stop()
+	defer checks.Stop()
 	var beat time.Time
-	checked := time.Now()
-	again := cmp.Or(w.streams.recheck, recheck)
 	for {
-		if time.Since(checked) >= again {
-			if !w.lives(ctx, visitor) {
-				return nil
-			}
-			checked = time.Now()
-		}
 		if me.due(every) {
 			w.draw(ctx, me, draw)
 		}
@@ -149,8 +151,26 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 			return nil
 		case <-ticks.C:
 		case <-changed:
+		case <-checks.C:
+			if !w.lives(ctx, visitor) {
+				return s.end(ctx, visitor)
+			}
 		}
 	}
+}
+
+// end ends a stream whose session or link has ended. The content of a display is replaced, because
+// nobody reloads it, and a browser does not show the status of a stream.
+func (s *sender) end(ctx context.Context, v Visitor) error {
+	if v.Display == nil {
+		return nil
+	}
+	var b bytes.Buffer
+	if err := views.SharedEndedBody().Render(ctx, &b); err != nil {
+		return err
+	}
+	_ = s.write(eventText(views.SharedEnded, b.String()) + eventText(views.SharedClosed, " ")) // fails if the browser disconnected
+	return nil
 }
 
 // draw calls the function draw and publishes the fragments to all streams that share the
@@ -170,12 +190,15 @@ func (w *Shell) draw(ctx context.Context, me *viewer, draw func(context.Context)
 	}
 }
 
-// lives reports whether a visitor's session is still valid. It also records that the session is
+// lives reports whether a visitor's session or link is still valid. It also records that the session is
 // in use, so that the session does not become idle while a live page is open. The session still
 // ends at its ExpiresAt.
 func (w *Shell) lives(ctx context.Context, v Visitor) bool {
 	bounded, cancel := context.WithTimeoutCause(ctx, w.cfg.Timeout, ErrSlow)
 	defer cancel()
+	if v.Display != nil {
+		return !problem.Is(v.Display.Keep(bounded), problem.NotFound)
+	}
 	err := w.cfg.People.KeepSession(bounded, v.Session)
 	// While the database is unavailable, the stream continues until the next check.
 	return err == nil || !problem.Is(err, problem.Unauthenticated) && ctx.Err() == nil

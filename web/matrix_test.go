@@ -43,7 +43,7 @@ func (w *world) at(path string) string {
 	if strings.HasPrefix(path, web.TenantPath) {
 		owner = "acme"
 	}
-	for _, name := range []string{":alert", ":rule", ":channel", ":message", ":maintenance"} {
+	for _, name := range []string{":alert", ":rule", ":channel", ":message", ":maintenance", ":link"} {
 		path = regexp.MustCompile(name+`\b`).ReplaceAllString(path, w.ids[owner+name])
 	}
 	if strings.Contains(path, "/members") {

@@ -73,6 +73,7 @@ var tenantMenu = []menuGroup{
 		{"Blocks", "/tenants/:tenant/blocks", "ban"},
 		{"Members", "/tenants/:tenant/members", "users"},
 		{"Audit", "/tenants/:tenant/audit", "scroll-text"},
+		{"Shared links", "/tenants/:tenant/links", "share-2"},
 		{"Playground", "/playground", "flask-conical"},
 	}},
 	{"Help", []menuLink{{"Guides", "/docs/guides", "library"}, {"API reference", "/docs", "book-open"}}},

@@ -56,6 +56,7 @@ var notices = map[string]string{
 	"maintenance-deleted":   "The window is deleted.",
 	"alert-test-queued":     "The test message is queued. A node sends it within seconds; reload to see the answer.",
 	"alert-message-queued":  "The message is queued again with the same webhook-id.",
+	"link-revoked":          "The link is revoked. It opens nothing, and its displays end within seconds.",
 	"key-reset":             "The counters of this key are reset.",
 	"lease-revoked":         "The lease is revoked. Its places are free.",
 	"lease-ended":           "The lease had ended already.",

@@ -59,8 +59,6 @@ func (r Route) As(k Kind) Route {
 	return r
 }
 
-func (r Route) needsSession() bool { return r.Action != accounts.Public }
-
 // ownRoutes are the rows of the shell itself.
 func (w *Shell) ownRoutes() []Route {
 	const public = accounts.Public

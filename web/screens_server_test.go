@@ -22,6 +22,7 @@ import (
 
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/servertest/browser"
+	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/web"
 )
 
@@ -74,6 +75,10 @@ func (w *world) screens(t *testing.T) []screen {
 	return append(list,
 		screen{"not-found", "/none", "owner"}, screen{"not-found-nobody", "/none", ""}, screen{"forbidden", "/people", "acme-admin"},
 		screen{"invited", "/invite/none", ""},
+		screen{"display", "/shared/" + w.ids[":shared"], ""}, screen{"display-tenant", "/shared/" + w.ids["acme:shared"], ""},
+		screen{"display-ended", "/shared/none", ""},
+		screen{"snapshot", w.share("/overview", "owner", shareForm(sharing.Snapshot, "by=policy")), ""},
+		screen{"snapshot-denials", w.share("/denials", "owner", shareForm(sharing.Snapshot, "")), ""},
 		screen{"explained", "/explain?tenant=acme&method=POST&path=/v1/login/&k.user=u7&k.ip=2001:db8::1", "owner"},
 		screen{"explained-blocked", "/tenants/acme/explain?path=/v1/search/all&k.user=u9&cost=2", "acme-viewer"},
 		screen{"explain-faults", "/tenants/acme/explain?method=get&path=v1&k.ip=x&cost=-1", "acme-admin"},

@@ -25,7 +25,8 @@ var errBusy = problem.New(problem.Unavailable, "too many expensive pages are loa
 
 const (
 	requestIDHeader = "X-Request-Id"
-	tenantKey       = "tenant" // the tenant of the path in echo's context
+	// TenantKey is the key of the tenant of the path in the context of a request.
+	TenantKey = "tenant"
 )
 
 // RequestID returns the ID of the request. The response and the log contain it.
@@ -61,10 +62,10 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		c.Set(visitorKey, v)
+		c.Set(VisitorKey, v)
 		acting := func() { c.SetRequest(c.Request().WithContext(w.acting(c, v))) }
 		acting()
-		if !v.SignedIn() && r.needsSession() {
+		if !v.SignedIn() && r.Action != accounts.Public {
 			return w.toSignIn(c)
 		}
 		if err := w.authorize(c, v, r); err != nil {
@@ -113,7 +114,7 @@ func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	} else if tenant.Status == tenants.Suspended && !reads(r.Method) {
 		return problem.New(problem.Forbidden, "your tenant is suspended: its members may only read")
 	}
-	c.Set(tenantKey, tenant)
+	c.Set(TenantKey, tenant)
 	return nil
 }
 

@@ -21,13 +21,23 @@ type Visitor struct {
 	Session accounts.Session
 	// Own is the tenant of the user. It is the zero value for the operator's people.
 	Own tenants.Tenant
+	// Display is set if the page is drawn for a shared link, and not for a person. The page must
+	// then have no links to other pages.
+	Display *Display
 }
 
-const visitorKey = "visitor"
+// A Display stands for the session of a visitor who has a shared link.
+type Display struct {
+	// Keep returns problem.NotFound if the link has ended.
+	Keep func(context.Context) error
+}
+
+// VisitorKey is the key of the Visitor in the context of a request.
+const VisitorKey = "visitor"
 
 // VisitorOf returns the visitor of a request.
 func VisitorOf(c echo.Context) Visitor {
-	v, _ := c.Get(visitorKey).(Visitor)
+	v, _ := c.Get(VisitorKey).(Visitor)
 	return v
 }
 

@@ -23,7 +23,11 @@ func TestSecretsAreNotTheAnswerToAPost(t *testing.T) {
 		"rotated key":  {"/settings/keys/" + w.ids["operator_key"] + "/rotate", "hg_op_", url.Values{"overlap": {"1h"}}},
 		"invitation":   {"/people", "/invite/", url.Values{"email": {"n@people.example"}, "role": {"viewer"}}},
 		"member":       {"/tenants/acme/members", "/invite/", url.Values{"email": {"m@people.example"}, "role": {"tenant_viewer"}}},
-		"password":     {"/people/" + w.ids["viewer"] + "/link", "/invite/", nil},
+		"shared link": {
+			"/overview/share", "/shared/",
+			url.Values{"name": {"x"}, "kind": {"display"}, "life": {"7d"}, "until": {""}, "query": {""}},
+		},
+		"password": {"/people/" + w.ids["viewer"] + "/link", "/invite/", nil},
 	}
 	for name, f := range forms {
 		made := w.post(f.path, "owner", f.form)

@@ -38,12 +38,13 @@ var tenantPages = []struct{ text, below string }{
 	{"Blocks", "/blocks"},
 	{"Members", "/members"},
 	{"Audit", "/audit"},
+	{"Shared links", "/links"},
 	{"Settings", "/settings"},
 }
 
 // TenantOf returns the tenant of the path.
 func TenantOf(c echo.Context) tenants.Tenant {
-	t, _ := c.Get(tenantKey).(tenants.Tenant)
+	t, _ := c.Get(TenantKey).(tenants.Tenant)
 	return t
 }
 

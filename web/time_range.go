@@ -87,7 +87,7 @@ func ParseTimeRange(q url.Values, now time.Time, zone *time.Location) TimeRange 
 
 // SetCustom sets a period from the parameters from, to and tz, or sets Fault if they are invalid.
 func (s *TimeRange) SetCustom(q url.Values, now time.Time) {
-	zone, known := loadZone(cmp.Or(q.Get(zoneParam), "UTC"))
+	zone, known := LoadZone(cmp.Or(q.Get(ZoneParam), "UTC"))
 	if !known {
 		s.Fault = "No time zone has this name. Use a name such as Europe/Berlin."
 		return
@@ -173,7 +173,7 @@ func (s TimeRange) Interval() time.Duration {
 func (s TimeRange) Values() url.Values {
 	v := url.Values{}
 	if name := s.zone().String(); name != "UTC" {
-		v.Set(zoneParam, name)
+		v.Set(ZoneParam, name)
 	}
 	if s.Preset == "" {
 		v.Set("from", formTime(s.From, s.zone()))
@@ -230,7 +230,7 @@ func (s TimeRange) Picker(path string, also url.Values, streams bool) views.Rang
 		From: s.In(s.From).Format(RangeForm), To: s.In(s.To).Format(RangeForm),
 	}
 	if r.Zone != "UTC" {
-		r.Hidden = append(r.Hidden, views.Hidden{Name: zoneParam, Value: r.Zone})
+		r.Hidden = append(r.Hidden, views.Hidden{Name: ZoneParam, Value: r.Zone})
 	}
 	for _, p := range presets {
 		if s.Longest > 0 && p.Length > s.Longest {

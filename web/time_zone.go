@@ -19,15 +19,16 @@ import (
 
 const (
 	zoneCookie = "headgate-zone"
-	zoneParam  = "tz"
+	// ZoneParam is the parameter of an address that names the zone.
+	ZoneParam = "tz"
 	// tenantZone is the value of the cookie for the zone of the tenant of a page.
 	tenantZone = "tenant"
 	maxZone    = 64 // bytes; every IANA name is shorter
 )
 
-// loadZone returns a zone of the time zone database. It rejects "Local", whose meaning depends
+// LoadZone returns a zone of the time zone database. It rejects "Local", whose meaning depends
 // on the machine.
-func loadZone(name string) (*time.Location, bool) {
+func LoadZone(name string) (*time.Location, bool) {
 	if name == "" || name == "Local" || len(name) > maxZone {
 		return nil, false
 	}
@@ -51,7 +52,7 @@ func chosenZone(r *http.Request) string {
 // pageTenant returns the tenant in the path or, if there is none, the visitor's tenant. If
 // there is neither, it returns the zero value.
 func pageTenant(c echo.Context, v Visitor) tenants.Tenant {
-	if t, ok := c.Get(tenantKey).(tenants.Tenant); ok {
+	if t, ok := c.Get(TenantKey).(tenants.Tenant); ok {
 		return t
 	}
 	return v.Own
@@ -59,14 +60,14 @@ func pageTenant(c echo.Context, v Visitor) tenants.Tenant {
 
 // zone returns the zone in which a page shows times.
 func zone(c echo.Context, v Visitor) *time.Location {
-	if zone, known := loadZone(c.QueryParam(zoneParam)); known {
+	if zone, known := LoadZone(c.QueryParam(ZoneParam)); known {
 		return zone
 	}
 	name := chosenZone(c.Request())
 	if name == tenantZone {
 		name = pageTenant(c, v).TimeZone
 	}
-	if zone, known := loadZone(name); known {
+	if zone, known := LoadZone(name); known {
 		return zone
 	}
 	return time.UTC
@@ -82,7 +83,7 @@ func zoneChoice(c echo.Context, v Visitor) views.ZoneChoice {
 	case v.User.TenantID == "":
 		choice.Options = append(choice.Options, views.Option{Value: tenantZone, Label: "Zone of each tenant"})
 	}
-	if _, named := loadZone(choice.Chosen); !named && choice.Chosen != tenantZone {
+	if _, named := LoadZone(choice.Chosen); !named && choice.Chosen != tenantZone {
 		choice.Chosen = "UTC"
 	}
 	if !slices.ContainsFunc(choice.Options, func(o views.Option) bool { return o.Value == choice.Chosen }) {
@@ -94,7 +95,7 @@ func zoneChoice(c echo.Context, v Visitor) views.ZoneChoice {
 // chooseZone is POST /preferences/zone. A cookie stores the zone for a year.
 func (w *Shell) chooseZone(c echo.Context, f url.Values) error {
 	chosen := strings.TrimSpace(f.Get("zone"))
-	if _, known := loadZone(chosen); !known && chosen != tenantZone {
+	if _, known := LoadZone(chosen); !known && chosen != tenantZone {
 		return problem.At("zone", "must be UTC, tenant, or a name of the time zone database such as Europe/Berlin")
 	}
 	c.SetCookie(&http.Cookie{
@@ -108,7 +109,7 @@ func (w *Shell) chooseZone(c echo.Context, f url.Values) error {
 // to UTC, so that the period stays the same.
 func withoutZone(address string, now time.Time) string {
 	u, err := url.Parse(address)
-	if err != nil || !u.Query().Has(zoneParam) {
+	if err != nil || !u.Query().Has(ZoneParam) {
 		return address
 	}
 	q := u.Query()
@@ -116,7 +117,7 @@ func withoutZone(address string, now time.Time) string {
 		q.Set("from", formTime(s.From, time.UTC))
 		q.Set("to", formTime(s.To, time.UTC))
 	}
-	q.Del(zoneParam)
+	q.Del(ZoneParam)
 	u.RawQuery = q.Encode()
 	return u.RequestURI()
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/store"
@@ -69,6 +70,7 @@ type world struct {
 	plans      *plans.Service
 	exceptions *exceptions.Service
 	alerts     *alerts.Service
+	sharing    *sharing.Service
 	watcher    *snapshot.Watcher
 	engine     *enforcement.Engine
 	flusher    *metrics.Flusher
@@ -130,6 +132,7 @@ func (w *world) open(ctx context.Context, path string) error {
 			return u.TenantID == tenantID && err == nil, nil
 		},
 	})
+	w.sharing = sharing.NewService(w.store, sharing.Config{Now: w.clock})
 	w.refusals = accounts.NewDeniedAccessLog(w.store, accounts.DeniedAccessConfig{})
 	w.people, err = accounts.NewPeople(w.store, accounts.PeopleConfig{
 		Limiter: inprocess.New(inprocess.Config{Now: w.now.Load}), Now: w.clock,
@@ -223,8 +226,8 @@ func (w *world) populate(ctx context.Context) error {
 	return err
 }
 
-// populateAlerts gives an owner a rule with an open and a past alert, a channel, and a
-// message.
+// populateAlerts gives an owner a rule with an open and a past alert, a channel, a
+// message, and a shared link.
 func (w *world) populateAlerts(ctx context.Context, owner string) error {
 	id := w.ids[owner]
 	c, err := w.alerts.CreateChannel(ctx, id, alerts.ChannelDocument{Name: "on call", Kind: alerts.Webhook, URL: "https://hooks.example.com/headgate"})
@@ -256,6 +259,15 @@ func (w *world) populateAlerts(ctx context.Context, owner string) error {
 		return err
 	}
 	w.ids[owner+":maintenance"] = m.ID
+	shown := sharing.Document{Name: "Lobby", Kind: sharing.Display, Page: sharing.Overview, Zone: "UTC"}
+	if owner != "" {
+		shown.Page = sharing.Traffic
+	}
+	l, token, err := w.sharing.Create(ctx, id, shown, nil)
+	if err != nil {
+		return err
+	}
+	w.ids[owner+":link"], w.ids[owner+":shared"] = l.ID, token
 	d, err := w.alerts.Test(ctx, id, c.ID)
 	w.ids[owner+":alert"], w.ids[owner+":rule"], w.ids[owner+":channel"], w.ids[owner+":message"] = open.ID, r.ID, c.ID, d.ID
 	return err
@@ -311,12 +323,12 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 		},
 		signin: signin.Config{People: w.people, Tenants: w.tenants},
 		traffic: trafficpages.Config{
-			Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Usage: usages,
+			Tenants: w.tenants, Exceptions: w.exceptions, Sharing: w.sharing, Analytics: analytics, Usage: usages,
 			Events: w.store, Alerts: w.alerts, Nodes: nodes.NewService(w.store),
 			Snapshot: w.watcher.Current,
 		},
 		decisions: decisionpages.Config{
-			Tenants: w.tenants, Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine, Answer: answered,
+			Tenants: w.tenants, Sharing: w.sharing, Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine, Answer: answered,
 		},
 		plans: planpages.Config{
 			Plans: w.plans, Nodes: nodes.NewService(w.store), Audit: w.store,
@@ -326,7 +338,7 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 			Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Analytics: analytics, Usage: usages, Snapshot: w.watcher.Current,
 		},
 		admin: admin.Config{
-			People: w.people, Tenants: w.tenants, Audit: w.store,
+			People: w.people, Tenants: w.tenants, Audit: w.store, Sharing: w.sharing,
 			Snapshot: w.watcher.Current, Nodes: nodes.NewService(w.store), Analytics: analytics,
 		},
 	}

@@ -27,7 +27,7 @@ func TestTimeRangeInZones(t *testing.T) {
 	} {
 		q, err := url.ParseQuery(test.query)
 		must(t, err)
-		zone, known := loadZone(test.zone)
+		zone, known := LoadZone(test.zone)
 		if !known {
 			t.Fatalf("no zone %s", test.zone)
 		}

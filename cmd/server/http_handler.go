@@ -36,7 +36,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	ip := clientIP(s.TrustedProxies, log)
 	cfg := api.Config{
 		Snapshot: n.watcher.Current, Decider: n.engine, Reservations: n.engine, Admission: n.admission, Slots: new(admission.Slots),
-		Tenants: n.tenants, Plans: n.plans, Audit: n.store, Alerts: n.alerts, Once: n.store.Once,
+		Tenants: n.tenants, Plans: n.plans, Audit: n.store, Alerts: n.alerts, Sharing: n.sharing, Once: n.store.Once,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
 		Exceptions: n.exceptions, Configuration: n.documents, Preview: n.preview, Nodes: n.fleet,
 		Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
@@ -82,11 +82,11 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	shell.Register(e, documentation,
 		signin.Routes(shell, signin.Config{People: n.people, Tenants: n.tenants, Provider: provider, ProviderName: s.OIDCName}),
 		trafficpages.Routes(shell, trafficpages.Config{
-			Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage,
+			Tenants: n.tenants, Exceptions: n.exceptions, Sharing: n.sharing, Analytics: n.analytics, Usage: n.usage,
 			Events: n.store, Alerts: n.alerts, Nodes: n.fleet, Snapshot: n.watcher.Current,
 		}),
 		decisionpages.Routes(shell, decisionpages.Config{
-			Tenants: n.tenants, Analytics: n.analytics, Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,
+			Tenants: n.tenants, Sharing: n.sharing, Analytics: n.analytics, Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,
 		}),
 		planpages.Routes(shell, planpages.Config{Plans: n.plans, Preview: n.preview, Nodes: n.fleet, Audit: n.store}),
 		playground.Routes(shell, playground.Config{Simulate: simulateOne}),
@@ -96,7 +96,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		}),
 		alertpages.Routes(shell, alertpages.Config{Alerts: n.alerts}),
 		admin.Routes(shell, admin.Config{
-			People: n.people, Tenants: n.tenants, Audit: n.store,
+			People: n.people, Tenants: n.tenants, Audit: n.store, Sharing: n.sharing,
 			Snapshot: n.watcher.Current, Nodes: n.fleet, Analytics: n.analytics, Mail: s.SMTPAddr != "", Process: n.process(s),
 		}))
 	both := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -35,6 +35,7 @@ import (
 	"github.com/headgate/headgate/internal/preview"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/retry"
+	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/internal/tracing"
@@ -69,6 +70,7 @@ type node struct {
 	exceptions   *exceptions.Service
 	demo         *demo.Service
 	alerts       *alerts.Service
+	sharing      *sharing.Service
 	usage        *usage.Service
 	preview      *preview.Service
 	documents    *configuration.Service
@@ -135,6 +137,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.tenants = tenants.NewService(n.store, tenants.Config{})
 	n.plans = plans.NewService(n.store, plans.Config{})
 	n.fleet = nodes.NewService(n.store)
+	n.sharing = sharing.NewService(n.store, sharing.Config{})
 	n.exceptions = exceptions.NewService(n.store, n.tenants, n.plans, exceptions.Config{})
 	n.demo = demo.NewService(n.store, n.tenants, n.plans, n.exceptions, demo.Config{Logger: log})
 	if n.made, err = n.firstStart(ctx, s); err != nil {

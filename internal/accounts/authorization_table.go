@@ -27,15 +27,18 @@ const (
 	ExceptionsWrite Action = "steering.write" // to change overrides, lists and blocks of a tenant, and to reset its counters
 	// To read the alert rules, channels, alerts and deliveries of one's tenant or of the
 	// operator.
-	AlertsRead     Action = "alerts.read"
-	AlertsWrite    Action = "alerts.write"       // to change the alert rules and channels of one's tenant or of the operator
-	TenantsList    Action = "tenants.list"       // to list all tenants, and to read data that covers all tenants
-	PlansRead      Action = "plans.read"         // to read plans
-	PlansWrite     Action = "plans.write"        // to create, change, publish or delete plans
-	PeopleRead     Action = "people.read"        // to read the list of the people who work for the operator
-	PeopleWrite    Action = "people.write"       // to invite, change or remove people who work for the operator
-	OperatorKeysRd Action = "operator_keys.read" // to read the operator's API keys
-	OperatorKeysWr Action = "operator_keys.write"
+	AlertsRead  Action = "alerts.read"
+	AlertsWrite Action = "alerts.write" // to change the alert rules and channels of one's tenant or of the operator
+	// To list the shared links of one's tenant or of the operator, and to create and revoke them.
+	SharedLinksRead  Action = "shared_links.read"
+	SharedLinksWrite Action = "shared_links.write"
+	TenantsList      Action = "tenants.list"       // to list all tenants, and to read data that covers all tenants
+	PlansRead        Action = "plans.read"         // to read plans
+	PlansWrite       Action = "plans.write"        // to create, change, publish or delete plans
+	PeopleRead       Action = "people.read"        // to read the list of the people who work for the operator
+	PeopleWrite      Action = "people.write"       // to invite, change or remove people who work for the operator
+	OperatorKeysRd   Action = "operator_keys.read" // to read the operator's API keys
+	OperatorKeysWr   Action = "operator_keys.write"
 )
 
 // A Principal is an authenticated caller: a key, a person, or a command. The zero value is an
@@ -65,25 +68,27 @@ var (
 // grants has a row for each action except Public. Authorize reads it for the packages api and
 // web. Tests compare this table with the behavior of every route for every kind of caller.
 var grants = map[Action]grant{
-	Self:            {roles: everybody},
-	Check:           {operatorKey: tenants.ScopeCheck, tenantKey: tenants.ScopeCheck},
-	Simulate:        {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
-	TenantRead:      {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
-	TenantWrite:     {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
-	KeysRead:        {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
-	KeysWrite:       {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
-	MembersRead:     {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
-	MembersWrite:    {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
-	ExceptionsWrite: {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
-	AlertsRead:      {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
-	AlertsWrite:     {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
-	TenantsList:     {operatorKey: tenants.ScopeRead, roles: staff},
-	PlansRead:       {operatorKey: tenants.ScopeRead, roles: staff},
-	PlansWrite:      {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
-	PeopleRead:      {operatorKey: tenants.ScopeRead, roles: staff},
-	PeopleWrite:     {operatorKey: tenants.ScopeManage, roles: []Role{Owner}},
-	OperatorKeysRd:  {operatorKey: tenants.ScopeRead, roles: staff},
-	OperatorKeysWr:  {operatorKey: tenants.ScopeManage, roles: []Role{Owner}},
+	Self:             {roles: everybody},
+	Check:            {operatorKey: tenants.ScopeCheck, tenantKey: tenants.ScopeCheck},
+	Simulate:         {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
+	TenantRead:       {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
+	TenantWrite:      {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
+	KeysRead:         {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
+	KeysWrite:        {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
+	MembersRead:      {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
+	MembersWrite:     {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
+	ExceptionsWrite:  {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
+	AlertsRead:       {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
+	AlertsWrite:      {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
+	SharedLinksRead:  {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
+	SharedLinksWrite: {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
+	TenantsList:      {operatorKey: tenants.ScopeRead, roles: staff},
+	PlansRead:        {operatorKey: tenants.ScopeRead, roles: staff},
+	PlansWrite:       {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
+	PeopleRead:       {operatorKey: tenants.ScopeRead, roles: staff},
+	PeopleWrite:      {operatorKey: tenants.ScopeManage, roles: []Role{Owner}},
+	OperatorKeysRd:   {operatorKey: tenants.ScopeRead, roles: staff},
+	OperatorKeysWr:   {operatorKey: tenants.ScopeManage, roles: []Role{Owner}},
 }
 
 // Actions returns every action of the table, and Public.

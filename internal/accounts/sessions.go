@@ -93,8 +93,8 @@ func (p *People) end(ctx context.Context, u User, action, id, keep string) (int,
 	return p.store.EndSession(ctx, u.ID, id, keep, e)
 }
 
-// EndOverSessions deletes the sessions, pending sign-ins, challenges and old invitations that
-// have expired. Any node may call it at any time.
+// EndOverSessions deletes the sessions, pending sign-ins, challenges, shared links and old
+// invitations that have expired. Any node may call it at any time.
 func (p *People) EndOverSessions(ctx context.Context) error {
 	return p.store.EndOverSessions(ctx, p.instant())
 }

@@ -62,6 +62,7 @@ var Codes = []Code{
 	{"too_many_reservations", "unavailable", "The tenant has as many outstanding reservations as " +
 		"HEADGATE_MAX_RESERVATIONS allows. Nothing was charged."},
 	{"too_many_rules", "conflict", "The owner has the maximum number of alert rules. Delete one first."},
+	{"too_many_shared_links", "conflict", "The owner has the maximum number of shared links. Revoke one first."},
 	{"untrusted_proxy", "forbidden", "The request to /v1/forward-auth does not come from a trusted proxy."},
 }
 

@@ -185,8 +185,8 @@ func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit
 // overRows is the maximum number of rows that one transaction of EndOverSessions deletes.
 const overRows = 1000
 
-// EndOverSessions deletes sessions that are expired or idle, pending sign-ins and passkey
-// challenges that have expired, and invitations that expired more than a week ago. Expired
+// EndOverSessions deletes sessions that are expired or idle, pending sign-ins, passkey challenges
+// and shared links that have expired, and invitations that expired more than a week ago. Expired
 // invitations stay for a week so that people can see why a link no longer works. Each
 // transaction deletes at most overRows rows, so that sign-ins do not wait long.
 func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
@@ -199,6 +199,7 @@ func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
 		{"invitations", "expires_at", stored(now.Add(-accounts.InvitationLife))},
 		{"pending_sign_ins", "expires_at", stored(now)},
 		{"passkey_challenges", "expires_at", stored(now)},
+		{"shared_links", "expires_at", stored(now)},
 	} {
 		for full := true; full; {
 			n, err := s.removePiece(ctx, over.table, over.column, over.before)

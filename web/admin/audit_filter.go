@@ -36,6 +36,7 @@ var auditGroups = []views.Option{
 	{Value: "alert_delivery", Label: "Alert messages"},
 	{Value: "alert_maintenance", Label: "Maintenance windows"},
 	{Value: "counter", Label: "Resets of counters"},
+	{Value: "shared_link", Label: "Shared links"},
 	{Value: "lease", Label: "Leases of concurrency limits"},
 	{Value: "user", Label: "People"},
 	{Value: "invitation", Label: "Invitations"},
@@ -78,6 +79,18 @@ type auditReading struct {
 	tenants map[string]string // names of tenants by id; "" if the tenant is deleted
 }
 
+// tenantView returns the view through which a member of a tenant sees who made changes. It is nil
+// for the operator's people, who see everything.
+func (w *pages) tenantView(c echo.Context) *audit.TenantView {
+	tenantID := web.VisitorOf(c).User.TenantID
+	if tenantID == "" {
+		return nil
+	}
+	return audit.NewTenantView(w.cfg.Audit, tenantID, func(ctx context.Context, user string) (bool, error) {
+		return w.cfg.People.IsMember(ctx, tenantID, user)
+	})
+}
+
 // auditOf reads the filters from the address.
 func (w *pages) auditOf(c echo.Context) (*auditReading, error) {
 	r := &auditReading{
@@ -85,11 +98,7 @@ func (w *pages) auditOf(c echo.Context) (*auditReading, error) {
 	}
 	if t := web.TenantOf(c); t.ID != "" {
 		r.base, r.filter.TenantID = web.RouteForTenant(web.TenantPath+"/audit", t.Slug), t.ID
-		if web.VisitorOf(c).User.TenantID != "" {
-			r.masked = audit.NewTenantView(w.cfg.Audit, t.ID, func(ctx context.Context, user string) (bool, error) {
-				return w.cfg.People.IsMember(ctx, t.ID, user)
-			})
-		}
+		r.masked = w.tenantView(c)
 	}
 	q := c.QueryParams()
 	for _, name := range []string{"actor", "kind", "action", "tenant", "object", "range", "from", "to", "tz"} {

@@ -77,6 +77,8 @@ var actions = map[string]string{
 	"second_factor.reencrypt":         "encrypted with another key the secrets of",
 	"second_factor.use_recovery_code": "used a recovery code of",
 	"session.end":                     "ended sessions of",
+	"shared_link.create":              "shared a page by the link",
+	"shared_link.revoke":              "revoked the shared link",
 	"session.sign_in":                 "signed in as",
 	"session.sign_in_failed":          "failed to sign in as",
 	"session.sign_out":                "signed out as",

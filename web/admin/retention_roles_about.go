@@ -14,6 +14,7 @@ import (
 var settingsPages = []struct{ text, path string }{
 	{"People", "/people"},
 	{"Operator keys", operatorKeysPath},
+	{sharedLinksTitle, sharedLinksPath},
 	{"Retention", "/settings/retention"},
 	{"Roles", "/settings/roles"},
 	{"About", "/settings/about"},
@@ -60,6 +61,8 @@ var roleActions = []struct {
 	{accounts.MembersWrite, "Invite, change and remove a tenant's members"},
 	{accounts.AlertsRead, "Read alert rules, channels and alerts"},
 	{accounts.AlertsWrite, "Change alert rules and channels"},
+	{accounts.SharedLinksRead, "See shared links"},
+	{accounts.SharedLinksWrite, "Share pages by links, and revoke the links"},
 	{accounts.ExceptionsWrite, "Set overrides, lists and blocks, and reset counters"},
 	{accounts.PlansRead, "See plans"},
 	{accounts.PlansWrite, "Edit and publish plans"},

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/export"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
@@ -27,6 +28,7 @@ type Config struct {
 	// the default is 100,000.
 	Audit      audit.Store
 	AuditLines int
+	Sharing    *sharing.Service // lists and revokes shared links
 	// Snapshot returns the current snapshot of this node. Nodes returns the reports of all
 	// nodes.
 	Snapshot func() *snapshot.Snapshot
@@ -54,6 +56,8 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 		w.peopleRoutes(web.TenantPath+"/members", accounts.MembersRead, accounts.MembersWrite),
 		w.keyRoutes(web.TenantPath+"/keys", accounts.KeysRead, accounts.KeysWrite),
 		w.keyRoutes(operatorKeysPath, accounts.OperatorKeysRd, accounts.OperatorKeysWr),
+		w.sharedLinkRoutes(web.TenantPath+"/links", true),
+		w.sharedLinkRoutes(sharedLinksPath, false),
 		w.auditRoutes(), w.settingsRoutes())
 }
 

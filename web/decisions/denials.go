@@ -333,7 +333,7 @@ func (w *pages) showDenials(c echo.Context) error {
 	}
 	d := views.Denials{
 		Title: outcomes[v.of].title, Lead: "The latest " + outcomes[v.of].things + " with their reasons. Headgate keeps them for 24 hours.",
-		Ranges: v.span.Picker(v.base, requests.Paused(v.span, v.also), v.streams()), Find: find, Groups: v.groupLinks(),
+		Ranges: v.span.Picker(v.base, requests.Paused(v.span, v.also), v.streams()), Find: find, Groups: v.groupLinks(), ShareURL: w.share.URL(c),
 	}
 	if d.Filters, err = w.denialFilters(c, &v); err != nil {
 		return err

@@ -8,15 +8,18 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/requests"
+	"github.com/headgate/headgate/web/share"
 )
 
 // Config has what the pages need. Every field is required.
 type Config struct {
 	Tenants   *tenants.Service
+	Sharing   *sharing.Service
 	Analytics *metrics.Analytics // reads recorded decisions
 	// Snapshot returns the compiled plans and tenants that this node uses. Decider explains
 	// requests with them.
@@ -30,6 +33,7 @@ type pages struct {
 	*web.Shell
 	cfg   Config
 	names requests.Names
+	share *share.Sharer
 }
 
 // Routes returns the routes of the pages, for the router.
@@ -37,7 +41,11 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const all, own = accounts.TenantsList, accounts.TenantRead
 	const tenant = web.TenantPath
 	w := &pages{Shell: shell, cfg: cfg, names: requests.Names{Snapshot: cfg.Snapshot, Tenants: cfg.Tenants}}
-	return []web.Route{
+	w.share = share.New(shell, cfg.Sharing, cfg.Tenants)
+	shared := func(path string) []web.Route {
+		return w.share.Routes(share.Shareable{Page: sharing.Denials, Path: path, Title: "Denials", Freeze: w.freezeDenials})
+	}
+	return append(append(shared("/denials"), shared(tenant+"/denials")...),
 		web.Get("/denials", all, w.showDenials),
 		web.Get("/denials/live", all, w.liveDenials).As(web.Slow),
 		web.Get("/denials/:decision", all, w.showDenial),
@@ -46,5 +54,5 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 		web.Get(tenant+"/denials/live", own, w.liveDenials).As(web.Slow),
 		web.Get(tenant+"/denials/:decision", own, w.showDenial),
 		web.Get(tenant+"/explain", own, w.explainTenant),
-	}
+	)
 }

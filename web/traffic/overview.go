@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/requests"
+	"github.com/headgate/headgate/web/share"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -74,7 +75,7 @@ func trafficFragments(t views.Traffic) []web.Fragment {
 // empty. The URL of the stream has empty=1 if the page was empty when it was loaded.
 func (w *pages) liveTraffic(c echo.Context, tenant uint32, path string, also url.Values) func(context.Context) ([]web.Fragment, error) {
 	params, zone := c.QueryParams(), views.Zone(c.Request().Context())
-	empty, member := params.Get("empty") == "1", isMember(c)
+	empty, member, shared := params.Get("empty") == "1", isMember(c), web.VisitorOf(c).Display != nil
 	var drawn *overview
 	return func(ctx context.Context) ([]web.Fragment, error) {
 		s := web.ParseTimeRange(params, w.Now(), zone)
@@ -85,6 +86,9 @@ func (w *pages) liveTraffic(c echo.Context, tenant uint32, path string, also url
 		drawn = o
 		d := drawing{w: w, o: o, s: s, tenant: tenant, member: member, path: path, also: also}
 		t := d.traffic()
+		if shared {
+			share.WithoutLinks(&t)
+		}
 		list := trafficFragments(t)
 		if was := empty; was != (t.Empty != nil) {
 			empty = !was
@@ -168,7 +172,7 @@ func (w *pages) showOverview(c echo.Context) error {
 		return err
 	}
 	s := w.TimeRange(c)
-	var v views.Overview
+	v := views.Overview{ShareURL: w.share.URL(c)}
 	if v.Traffic, err = w.traffic(c, s, tenant, path, also); err != nil {
 		return err
 	}

@@ -3,23 +3,28 @@
 package traffic
 
 import (
+	"slices"
+
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/requests"
+	"github.com/headgate/headgate/web/share"
 )
 
 // Config has what the pages need. Every field is required.
 type Config struct {
 	Tenants    *tenants.Service
 	Exceptions *exceptions.Service
+	Sharing    *sharing.Service
 	// Analytics reads the stored counts. Usage reads the remaining quota of tenants and keys.
 	Analytics *metrics.Analytics
 	Usage     *usage.Service
@@ -37,15 +42,27 @@ type pages struct {
 	names     requests.Names
 	overviews overviewCache
 	nodes     nodeCache
+	share     *share.Sharer
 }
 
 // Routes returns the routes of the pages, for the router.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
-	const all, own = accounts.TenantsList, accounts.TenantRead
 	const tenant = web.TenantPath
 	w := &pages{Shell: shell, cfg: cfg, names: requests.Names{Snapshot: cfg.Snapshot, Tenants: cfg.Tenants}}
-	w.overviews.load = w.loadOverview
+	w.overviews.load, w.share = w.loadOverview, share.New(shell, cfg.Sharing, cfg.Tenants)
+	return slices.Concat(
+		w.share.Routes(share.Shareable{Page: sharing.Overview, Path: "/overview", Title: "Overview", Live: true, Freeze: w.freezeOverview}),
+		w.share.Routes(share.Shareable{Page: sharing.Traffic, Path: tenant, Title: "Usage", Live: true, Freeze: w.freezeTenant}),
+		w.routes())
+}
+
+func (w *pages) routes() []web.Route {
+	const all, own = accounts.TenantsList, accounts.TenantRead
+	const tenant = web.TenantPath
 	return []web.Route{
+		web.Get(share.Path, accounts.Public, w.showShared),
+		web.Get(share.Path+"/live", accounts.Public, w.liveShared).As(web.Slow),
+
 		web.Get("/overview", all, w.showOverview),
 		web.Get("/overview/live", all, w.liveOverview).As(web.Slow),
 

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/requests"
+	"github.com/headgate/headgate/web/share"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -33,7 +34,7 @@ func (w *pages) tenantHome(c echo.Context) error {
 	fault := chosen(c, also)
 	v := views.TenantHome{
 		Head: w.TenantHead(c, ""), Name: t.Name, Slug: t.Slug, Plan: t.Plan, Notice: web.Notice(c),
-		CSVURL: s.Address(path+"/usage.csv", nil),
+		CSVURL: s.Address(path+"/usage.csv", nil), ShareURL: w.share.URL(c),
 	}
 	if web.May(c, accounts.PlansRead) {
 		v.PlanURL = web.PlanURL(t.Plan)
@@ -93,6 +94,11 @@ func (w *pages) tenantLive(c echo.Context) error {
 			return list, failed
 		}
 		l := w.leftOf(ctx, t, u, failed)
+		if web.VisitorOf(c).Display != nil {
+			l = views.Left{Error: l.Error, Near: l.Near}
+			share.WithoutLinks(&l)
+			return append(list, web.Fragment{Event: "near", Body: views.NearBody(l)}), err
+		}
 		return append(list, web.Fragment{Event: "near", Body: views.NearBody(l)}, web.Fragment{Event: "left", Body: views.LeftBody(l)}), err
 	})
 }

@@ -9,7 +9,8 @@ import (
 // A Denials is the view of a page of recorded denials.
 type Denials struct {
 	Title, Lead string
-	Tabs        []Tab // of the tenant that it is of
+	ShareURL    string // of the form that shares the page, or ""
+	Tabs        []Tab  // of the tenant that it is of
 	Ranges      Ranges
 	Filters     Filters
 	Find        FilterField // a decision id
@@ -77,16 +78,16 @@ type DenialGroup struct {
 // A Stamp is a time in a list. Its text has the date only if it is not today.
 type Stamp struct {
 	ISO     string
-	at, now time.Time
+	At, Now time.Time
 }
 
 // Exact returns the exact time in the time zone of the page.
 func (s Stamp) Exact(ctx context.Context) string {
-	return InZone(ctx, s.at, "2 January 2006, 15:04:05.000")
+	return InZone(ctx, s.At, "2 January 2006, 15:04:05.000")
 }
 
 func (s Stamp) text(ctx context.Context) string {
-	t, now := s.at.In(Zone(ctx)), s.now.In(Zone(ctx))
+	t, now := s.At.In(Zone(ctx)), s.Now.In(Zone(ctx))
 	if t.YearDay() != now.YearDay() || t.Year() != now.Year() {
 		return t.Format("2 Jan 15:04:05")
 	}
@@ -95,7 +96,7 @@ func (s Stamp) text(ctx context.Context) string {
 
 // NewStamp returns a Stamp of t. now is the current time.
 func NewStamp(t, now time.Time) Stamp {
-	return Stamp{ISO: t.UTC().Format(time.RFC3339), at: t, now: now}
+	return Stamp{ISO: t.UTC().Format(time.RFC3339), At: t, Now: now}
 }
 
 // ReasonWords describes the reason of a denial: a title, an explanation and a tone.

@@ -30,6 +30,8 @@ type Page struct {
 	Passkey bool
 	// Live is the address of the event stream that updates the page, or "".
 	Live string
+	// Shared is set on a page that a shared link opens. Search engines must not index it.
+	Shared bool
 }
 
 // Assets are the addresses of static files.

@@ -187,10 +187,11 @@ func (f Filters) open() bool {
 
 // An Overview is the first page of the operator.
 type Overview struct {
-	Lead    string
-	Ranges  Ranges
-	Filters Filters
-	Traffic Traffic
+	Lead     string
+	ShareURL string // of the form that shares the page, or ""
+	Ranges   Ranges
+	Filters  Filters
+	Traffic  Traffic
 }
 
 // Between formats a number of which only two bounds are known: "12,300 to 12,340".

@@ -20,10 +20,11 @@ var (
 )
 
 // cssExceptions are values outside the scales. A hairline border has 1px. Code
-// and escaped characters keep their proportion to the text around them.
+// and escaped characters keep their proportion to the text around them. The text of a display on
+// a wall depends on the width of the screen.
 var cssExceptions = map[string]string{
 	"spacing":       `^(0|auto|1px|-1px)$`,
-	"font-size":     `^(inherit|0\.87em)$`,
+	"font-size":     `^(inherit|0\.87em|var\(--font-screen\))$`,
 	"border-radius": `^(0|inherit|50%)$`,
 }
 

@@ -8,6 +8,7 @@ type TenantHome struct {
 	Version       string
 	Notice        string
 	CSVURL        string
+	ShareURL      string // of the form that shares the page, or ""
 	Left          Left
 	Beside        []Beside
 	Ranges        Ranges

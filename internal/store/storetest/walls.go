@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -40,7 +41,7 @@ var noTenant = []string{
 	"User", "UserByEmail", "UserBySubject", "CreateUser", "DeleteUser", "Sessions", "EndSession",
 	"Factors", "AddFactor", "RemoveFactor", "ResetFactors", "UseFactor", "PutRecoveryCodes", "UseRecoveryCode", "CreatePending",
 	// Of whoever has the secret.
-	"CreateSession", "Session", "RenewSession", "Invitation", "AcceptInvitation", "MailInvitation",
+	"OpenSharedLink", "CreateSession", "Session", "RenewSession", "Invitation", "AcceptInvitation", "MailInvitation",
 	"Pending", "FinishPending", "ConfirmSession", "PutChallenge", "TakeChallenge",
 }
 
@@ -58,6 +59,7 @@ type walled struct {
 	delivery   alerts.Delivery
 	incident   alerts.Incident
 	window     alerts.Maintenance
+	shared     sharing.Link
 }
 
 func (s *suite) walled() walled {
@@ -82,7 +84,7 @@ func (s *suite) walled() walled {
 		CreatedAt: s.Clock.stored(), Status: alerts.Waiting,
 	}
 	s.must(s.Store.QueueDelivery(s.ctx, w.delivery, entry("x")))
-	w.window = s.maintenance(w.own.ID)
+	w.window, w.shared = s.maintenance(w.own.ID), s.sharedLink(w.own.ID, nil)
 	w.incident = alerts.Incident{ID: audit.NewID(), TenantID: w.own.ID, RuleID: w.rule.ID, Rule: w.rule.Document, BeganAt: s.Clock.stored()}
 	_, err = s.Store.Advance(s.ctx, alerts.Advance{RuleID: w.rule.ID, Seq: 1, Began: &w.incident})
 	s.must(err)
@@ -224,9 +226,19 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 			return 1, err
 		},
 		"DeleteMaintenance": func() (int, error) { return 1, s.Store.DeleteMaintenance(s.ctx, b, w.window.ID, entry("x")) },
-		"Incident":          func() (int, error) { _, err := s.Store.Incident(s.ctx, b, w.incident.ID); return 1, err },
-		"Delivery":          func() (int, error) { _, _, err := s.Store.Delivery(s.ctx, b, w.delivery.ID); return 1, err },
-		"Deliveries":        func() (int, error) { l, err := s.Store.Deliveries(s.ctx, b, alerts.Filter{}); return len(l), err },
+		"SharedLinks": func() (int, error) {
+			l, err := s.Store.SharedLinks(s.ctx, b, s.Clock.Now(), sharing.Filter{})
+			return len(l), err
+		},
+		"SharedLink": func() (int, error) { _, err := s.Store.SharedLink(s.ctx, b, w.shared.ID); return 1, err },
+		"CreateSharedLink": func() (int, error) {
+			_, err := s.Store.CreateSharedLink(s.ctx, sharing.Link{ID: w.shared.ID, TenantID: b, Hash: s.hash()}, nil, entry("x"))
+			return 1, err
+		},
+		"DeleteSharedLink": func() (int, error) { return 1, s.Store.DeleteSharedLink(s.ctx, b, w.shared.ID, entry("x")) },
+		"Incident":         func() (int, error) { _, err := s.Store.Incident(s.ctx, b, w.incident.ID); return 1, err },
+		"Delivery":         func() (int, error) { _, _, err := s.Store.Delivery(s.ctx, b, w.delivery.ID); return 1, err },
+		"Deliveries":       func() (int, error) { l, err := s.Store.Deliveries(s.ctx, b, alerts.Filter{}); return len(l), err },
 		"QueueDelivery": func() (int, error) {
 			d := w.delivery
 			d.ID, d.TenantID = audit.NewID(), b

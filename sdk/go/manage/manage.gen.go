@@ -1830,6 +1830,63 @@ type AlertMaintenancePage struct {
 	NextCursor string `json:"next_cursor,omitzero"`
 }
 
+// NewSharedLink: A page to share as a live display.
+type NewSharedLink struct {
+	// A name for people.
+	Name string `json:"name"`
+	// overview shows all tenants and belongs to the operator. traffic is the first page of a tenant.
+	// Later versions may add values.
+	Shows string `json:"shows"`
+	// The parameters of the page, as in its address: its time range, such as range=6h, and its
+	// filters. Absent: the last hour.
+	Query string `json:"query,omitzero"`
+	// The time zone in which the page shows times. Absent: UTC.
+	TimeZone string `json:"time_zone,omitzero"`
+	// When the link ends, at most 366 days from now. Absent: after 30 days.
+	ExpiresAt string `json:"expires_at,omitzero"`
+}
+
+// SharedLink: A link that opens one page of the dashboard without signing in.
+type SharedLink struct {
+	// UUIDv7.
+	ID string `json:"id"`
+	// The tenant that owns it. Absent: the operator.
+	TenantID string `json:"tenant_id,omitzero"`
+	// A name for people.
+	Name string `json:"name"`
+	// display is a page with live updates, snapshot a copy of a page at one time. Later versions may
+	// add values.
+	Kind string `json:"kind"`
+	// The page that the link opens. Later versions may add values.
+	Shows string `json:"shows"`
+	// The parameters of the page. Absent: none.
+	Query string `json:"query,omitzero"`
+	// The time zone in which the page shows times.
+	TimeZone string `json:"time_zone"`
+	// The name of the person or key that created it. A tenant sees operator for the operator's people
+	// and keys.
+	CreatedBy string `json:"created_by,omitzero"`
+	// When it was created.
+	CreatedAt string `json:"created_at"`
+	// When it ends.
+	ExpiresAt string `json:"expires_at"`
+	// When it was last opened, to the minute. Absent: never.
+	LastUsedAt string `json:"last_used_at,omitzero"`
+	// The address that people open. Only the answer to its creation has it. It is relative if
+	// HEADGATE_PUBLIC_URL is not set.
+	Link string `json:"link,omitzero"`
+}
+
+// SharedLinkPage: A page of shared links.
+type SharedLinkPage struct {
+	// The rows.
+	Data []SharedLink `json:"data"`
+	// Whether another page follows.
+	HasMore bool `json:"has_more"`
+	// The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitzero"`
+}
+
 // AlertRulePage: A page of rules.
 type AlertRulePage struct {
 	// The rows.
@@ -4514,6 +4571,74 @@ func (c *Client) DeleteAlertMaintenance(ctx context.Context, maintenance string,
 	q := query{}
 	q.add("tenant", p.Tenant)
 	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/alert-maintenance/" + url.PathEscape(maintenance), query: q})
+}
+
+// ListSharedLinksParams: the optional parameters of ListSharedLinks; the first counts.
+type ListSharedLinksParams struct {
+	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
+	// leave it out.
+	Tenant Reference
+	// The number of rows on a page.
+	Limit *int64
+	// The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor string
+}
+
+// ListSharedLinks: List shared links. GET /v1/shared-links
+func (c *Client) ListSharedLinks(ctx context.Context, params ...ListSharedLinksParams) (Answer[SharedLinkPage], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	q.add("limit", p.Limit)
+	q.add("cursor", p.Cursor)
+	return send[SharedLinkPage](ctx, c, call{method: http.MethodGet, path: "/v1/shared-links", query: q})
+}
+
+// CreateSharedLinkParams: the optional parameters of CreateSharedLink; the first counts.
+type CreateSharedLinkParams struct {
+	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
+	// leave it out.
+	Tenant Reference
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
+// CreateSharedLink: Share a page as a live display. POST /v1/shared-links
+func (c *Client) CreateSharedLink(ctx context.Context, body NewSharedLink, params ...CreateSharedLinkParams) (Answer[SharedLink], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[SharedLink](ctx, c, call{method: http.MethodPost, path: "/v1/shared-links", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey, query: q})
+}
+
+// GetSharedLinkParams: the optional parameters of GetSharedLink; the first counts.
+type GetSharedLinkParams struct {
+	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
+	// leave it out.
+	Tenant Reference
+}
+
+// GetSharedLink: Read a shared link. GET /v1/shared-links/{link}
+func (c *Client) GetSharedLink(ctx context.Context, link string, params ...GetSharedLinkParams) (Answer[SharedLink], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[SharedLink](ctx, c, call{method: http.MethodGet, path: "/v1/shared-links/" + url.PathEscape(link), query: q})
+}
+
+// RevokeSharedLinkParams: the optional parameters of RevokeSharedLink; the first counts.
+type RevokeSharedLinkParams struct {
+	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
+	// leave it out.
+	Tenant Reference
+}
+
+// RevokeSharedLink: Revoke a shared link. DELETE /v1/shared-links/{link}
+func (c *Client) RevokeSharedLink(ctx context.Context, link string, params ...RevokeSharedLinkParams) (Answer[struct{}], error) {
+	p := first(params)
+	q := query{}
+	q.add("tenant", p.Tenant)
+	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/shared-links/" + url.PathEscape(link), query: q})
 }
 
 // ListAlertsParams: the optional parameters of ListAlerts; the first counts.

@@ -1094,6 +1094,41 @@ class AlertMaintenancePage(TypedDict):
     next_cursor: NotRequired[str]
 
 
+class NewSharedLink(TypedDict):
+    """A page to share as a live display."""
+
+    name: str
+    shows: Literal["overview", "traffic"]
+    query: NotRequired[str]
+    time_zone: NotRequired[str]
+    expires_at: NotRequired[str]
+
+
+class SharedLink(TypedDict):
+    """A link that opens one page of the dashboard without signing in."""
+
+    id: str
+    tenant_id: NotRequired[str]
+    name: str
+    kind: str
+    shows: str
+    query: NotRequired[str]
+    time_zone: str
+    created_by: NotRequired[str]
+    created_at: str
+    expires_at: str
+    last_used_at: NotRequired[str]
+    link: NotRequired[str]
+
+
+class SharedLinkPage(TypedDict):
+    """A page of shared links."""
+
+    data: List[SharedLink]
+    has_more: bool
+    next_cursor: NotRequired[str]
+
+
 class AlertRulePage(TypedDict):
     """A page of rules."""
 
@@ -3057,6 +3092,48 @@ class Management(Caller):
     ) -> Answer[None]:
         """Delete a maintenance window. `DELETE /v1/alert-maintenance/{maintenance}`"""
         return self._send("DELETE", f"/v1/alert-maintenance/{segment(maintenance)}", query={"tenant": tenant}, timeout=timeout)
+
+    def list_shared_links(
+        self,
+        *,
+        tenant: Optional[Reference] = None,
+        limit: Optional[int] = None,
+        cursor: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[SharedLinkPage]:
+        """List shared links. `GET /v1/shared-links`"""
+        return self._send("GET", "/v1/shared-links", query={"tenant": tenant, "limit": limit, "cursor": cursor}, timeout=timeout)
+
+    def create_shared_link(
+        self,
+        body: NewSharedLink,
+        *,
+        tenant: Optional[Reference] = None,
+        idempotency_key: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[SharedLink]:
+        """Share a page as a live display. `POST /v1/shared-links`"""
+        return self._send("POST", "/v1/shared-links", body=body, query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
+
+    def get_shared_link(
+        self,
+        link: str,
+        *,
+        tenant: Optional[Reference] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[SharedLink]:
+        """Read a shared link. `GET /v1/shared-links/{link}`"""
+        return self._send("GET", f"/v1/shared-links/{segment(link)}", query={"tenant": tenant}, timeout=timeout)
+
+    def revoke_shared_link(
+        self,
+        link: str,
+        *,
+        tenant: Optional[Reference] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[None]:
+        """Revoke a shared link. `DELETE /v1/shared-links/{link}`"""
+        return self._send("DELETE", f"/v1/shared-links/{segment(link)}", query={"tenant": tenant}, timeout=timeout)
 
     def list_alerts(
         self,

@@ -1469,6 +1469,58 @@ export interface AlertMaintenancePage {
   next_cursor?: string;
 }
 
+/** A page to share as a live display. */
+export interface NewSharedLink {
+  /** A name for people. */
+  name: string;
+  /** overview shows all tenants and belongs to the operator. traffic is the first page of a tenant. Later versions may add values. */
+  shows: "overview" | "traffic";
+  /** The parameters of the page, as in its address: its time range, such as range=6h, and its filters. Absent: the last hour. */
+  query?: string;
+  /** The time zone in which the page shows times. Absent: UTC. */
+  time_zone?: string;
+  /** When the link ends, at most 366 days from now. Absent: after 30 days. */
+  expires_at?: string;
+}
+
+/** A link that opens one page of the dashboard without signing in. */
+export interface SharedLink {
+  /** UUIDv7. */
+  id: string;
+  /** The tenant that owns it. Absent: the operator. */
+  tenant_id?: string;
+  /** A name for people. */
+  name: string;
+  /** display is a page with live updates, snapshot a copy of a page at one time. Later versions may add values. */
+  kind: "display" | "snapshot" | (string & {});
+  /** The page that the link opens. Later versions may add values. */
+  shows: "overview" | "traffic" | "denials" | (string & {});
+  /** The parameters of the page. Absent: none. */
+  query?: string;
+  /** The time zone in which the page shows times. */
+  time_zone: string;
+  /** The name of the person or key that created it. A tenant sees operator for the operator's people and keys. */
+  created_by?: string;
+  /** When it was created. */
+  created_at: string;
+  /** When it ends. */
+  expires_at: string;
+  /** When it was last opened, to the minute. Absent: never. */
+  last_used_at?: string;
+  /** The address that people open. Only the answer to its creation has it. It is relative if HEADGATE_PUBLIC_URL is not set. */
+  link?: string;
+}
+
+/** A page of shared links. */
+export interface SharedLinkPage {
+  /** The rows. */
+  data: SharedLink[];
+  /** Whether another page follows. */
+  has_more: boolean;
+  /** The cursor of the next page. Absent on the last page. */
+  next_cursor?: string;
+}
+
 /** A page of rules. */
 export interface AlertRulePage {
   /** The rows. */
@@ -3085,6 +3137,26 @@ export class Management extends Caller {
   /** Delete a maintenance window. `DELETE /v1/alert-maintenance/{maintenance}` */
   async deleteAlertMaintenance(maintenance: string, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<void>> {
     return this.send({ method: "DELETE", path: `/v1/alert-maintenance/${segment(maintenance)}`, query }, options);
+  }
+
+  /** List shared links. `GET /v1/shared-links` */
+  async listSharedLinks(query: { tenant?: Reference; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<SharedLinkPage>> {
+    return this.send({ method: "GET", path: `/v1/shared-links`, query }, options);
+  }
+
+  /** Share a page as a live display. `POST /v1/shared-links` */
+  async createSharedLink(body: NewSharedLink, query: { tenant?: Reference } = {}, options: CreateOptions = {}): Promise<Answer<SharedLink>> {
+    return this.send({ method: "POST", path: `/v1/shared-links`, body, query, idempotent: true }, options);
+  }
+
+  /** Read a shared link. `GET /v1/shared-links/{link}` */
+  async getSharedLink(link: string, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<SharedLink>> {
+    return this.send({ method: "GET", path: `/v1/shared-links/${segment(link)}`, query }, options);
+  }
+
+  /** Revoke a shared link. `DELETE /v1/shared-links/{link}` */
+  async revokeSharedLink(link: string, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<void>> {
+    return this.send({ method: "DELETE", path: `/v1/shared-links/${segment(link)}`, query }, options);
   }
 
   /** List alerts. `GET /v1/alerts` */

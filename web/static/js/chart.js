@@ -11,6 +11,9 @@
     return color;
   }
 
+  // Returns the size of the text of the page relative to the usual one. A display on a wall has larger text.
+  const grown = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+
   const faint = (color, alpha) => color.replace(/^rgb\((.*)\)$/, `rgba($1, ${alpha})`);
 
   // The textures of areas, by color. Each draws lines or dots on a tile of 6 by 6.
@@ -407,7 +410,7 @@
     }
 
     size() {
-      return { width: Math.max(200, Math.floor(this.clientWidth)), height: matchMedia("(width < 40rem)").matches ? 170 : 230 };
+      return { width: Math.max(200, Math.floor(this.clientWidth)), height: Math.round(grown() * (matchMedia("(width < 40rem)").matches ? 170 : 230)) };
     }
 
     fit() {
@@ -424,8 +427,9 @@
       this.colors = colors;
       const kind = this.dataset.kind;
       const unit = this.dataset.unit;
-      const font = '12px "Inter", system-ui, sans-serif';
-      const axis = { stroke: read(this, "text"), grid: { stroke: read(this, "grid"), width: 1 }, ticks: { show: false }, font, labelFont: font, labelSize: 16, labelGap: 0 };
+      const more = grown();
+      const font = `${12 * more}px "Inter", system-ui, sans-serif`;
+      const axis = { stroke: read(this, "text"), grid: { stroke: read(this, "grid"), width: 1 }, ticks: { show: false }, font, labelFont: font, labelSize: 16 * more, labelGap: 0 };
       const series = names.map((label, i) => {
         const color = read(this, colors[i]);
         const line = kind === "line" || (kind === "area" && i >= this.areas);
@@ -446,8 +450,8 @@
           cursor: { drag: { x: Boolean(this.dataset.zoom), y: false, setScale: false }, points: { size: 6 } },
           scales: { x: { time: true, range: () => this.span() }, y: { range: () => this.bounds() } },
           axes: [
-            { ...axis, size: 28, gap: 8, label: `Time (${this.clock.zone})${this.unfinished ? " · dashed: unfinished" : ""}`, values: (u, splits, _a, _s, incr) => splits.map((s) => this.clock.tick(s, incr)) },
-            { ...axis, size: 56, label: this.dataset.axis || undefined, values: (_, splits) => splits.map((v) => brief(v, unit)) },
+            { ...axis, size: 28 * more, gap: 8, space: 50 * more, label: `Time (${this.clock.zone})${this.unfinished ? " · dashed: unfinished" : ""}`, values: (u, splits, _a, _s, incr) => splits.map((s) => this.clock.tick(s, incr)) },
+            { ...axis, size: 56 * more, label: this.dataset.axis || undefined, values: (_, splits) => splits.map((v) => brief(v, unit)) },
           ],
           series: [{}, ...order.map((i) => series[i - 1])], bands,
           hooks: { draw: [(u) => this.drawUnfinished(u, series), (u) => this.drawStrip(u, series), (u) => this.marks.draw(u)], setCursor: [(u) => this.share(u.cursor.idx)], setSelect: [(u) => this.zoom(u)] },
@@ -491,7 +495,7 @@
         ctx.fillRect(left, bottom - height, Math.max(2 * px, x(this.real[0][i] + this.step) - left - px), height);
       });
       ctx.fillStyle = read(this, "text");
-      ctx.font = `${12 * px}px "Inter", system-ui, sans-serif`;
+      ctx.font = `${12 * grown() * px}px "Inter", system-ui, sans-serif`;
       ctx.textAlign = "left";
       ctx.fillText(this.fewLabel(), u.bbox.left, bottom - high - 4 * px);
       ctx.fillRect(u.bbox.left, bottom, u.bbox.width, px);

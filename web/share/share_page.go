@@ -1,0 +1,350 @@
+// Package share serves the form that shares a page by a link, and opens links. The groups traffic,
+// decisions and admin use it.
+package share
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/gob"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/sharing"
+	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/views"
+)
+
+// A Sharer shares pages, and opens the links.
+type Sharer struct {
+	*web.Shell
+	links   *sharing.Service
+	tenants *tenants.Service
+}
+
+// New returns a Sharer. If links is nil, no page can be shared, and no link opens.
+func New(shell *web.Shell, links *sharing.Service, tenants *tenants.Service) *Sharer {
+	return &Sharer{shell, links, tenants}
+}
+
+// A Shareable is a page that can be shared by a link. Routes serves the form with which a visitor
+// creates the link.
+type Shareable struct {
+	Page sharing.Page
+	// Path is the route of the page, and Title is the title.
+	Path, Title string
+	// Live is set if the page can be a display.
+	Live bool
+	// Freeze returns what the page shows now, for a snapshot. The context is that of
+	// Context.
+	Freeze func(echo.Context) (views.Shared, error)
+}
+
+// sharePath is the part of a path after the path of the page.
+const sharePath = "/share"
+
+// Path is the route of an opened link.
+const Path = "/shared/:token"
+
+// shareLives are the choices of the expiry time.
+var shareLives = append(slices.Clip(web.ShortLifetimes),
+	web.Lifetime{Value: "366d", Label: "in a year", Length: sharing.MaxDisplayLife})
+
+// Actions returns the permissions for shared links: of a tenant, or of the operator.
+// Links of the operator show all tenants, so members of a tenant may not read them.
+func Actions(ofTenant bool) (read, write accounts.Action) {
+	if ofTenant {
+		return accounts.SharedLinksRead, accounts.SharedLinksWrite
+	}
+	return accounts.TenantsList, accounts.TenantWrite
+}
+
+// ListURL returns the address of the list of shared links: of a tenant, or of the operator
+// if t is the zero value.
+func ListURL(t tenants.Tenant) string {
+	if t.ID == "" {
+		return "/settings/links"
+	}
+	return web.TenantURL(t, "/links")
+}
+
+// Routes returns the routes of the form that shares a page.
+func (w *Sharer) Routes(s Shareable) []web.Route {
+	_, write := Actions(strings.HasPrefix(s.Path, web.TenantPath))
+	base := s.Path + sharePath
+	return []web.Route{
+		web.Get(base, write, func(c echo.Context) error { return w.shareForm(c, &s) }),
+		web.PostForm(base, write, func(c echo.Context, f url.Values) error { return w.share(c, &s, f) },
+			"kind", "name", "life", "until", "query").As(web.Expensive),
+		web.Get(base+"/:once", write, func(c echo.Context) error { return w.showSharedLink(c, &s) }),
+	}
+}
+
+// URL returns the address of the form that shares the page of the request as it is shown, or
+// "" if the visitor may not share it.
+func (w *Sharer) URL(c echo.Context) string {
+	route := c.Path() + sharePath
+	_, write := Actions(strings.HasPrefix(c.Path(), web.TenantPath))
+	if w.links == nil || !w.CanOpen(c, route) || !web.MayInTenant(c, write) {
+		return ""
+	}
+	q := url.Values{}
+	for name, values := range c.QueryParams() {
+		if !notShared[name] {
+			q[name] = values
+		}
+	}
+	return web.AppendQuery(c.Request().URL.Path+sharePath, q)
+}
+
+// notShared are the parameters of pages that a link does not keep.
+var notShared = map[string]bool{"done": true, "live": true, "decision": true, "before": true}
+
+// pageURL returns the address of the page that a form shares.
+func (s *Shareable) pageURL(c echo.Context) string {
+	if t := web.TenantOf(c); t.ID != "" {
+		return web.TenantURL(t, strings.TrimPrefix(s.Path, web.TenantPath))
+	}
+	return s.Path
+}
+
+// shareView returns the form. query has the parameters of the shared page.
+func (w *Sharer) shareView(c echo.Context, s *Shareable, query string) views.ShareForm {
+	page := s.pageURL(c)
+	v := views.ShareForm{
+		Action: page + sharePath, Query: query, Back: page, ListURL: ListURL(web.TenantOf(c)),
+		Name: views.TextInput("name", "Name", "", "For the list of links: “screen in the lobby”, “outage of 21 November”."),
+		Kind: views.Choice{Name: "kind", Label: "The link shows", Value: string(sharing.Snapshot), Options: []views.Option{{
+			Value: string(sharing.Snapshot), Label: "A snapshot",
+			Hint: fmt.Sprintf("A copy of the page as it is now. It does not change. At most %d days.", sharing.MaxSnapshotLife/web.Day),
+		}}},
+		End: web.EndingField("", "7d", shareLives...),
+	}
+	if query != "" {
+		v.Back += "?" + query
+	}
+	if s.Live {
+		v.Kind.Options = append(v.Kind.Options, views.Option{
+			Value: string(sharing.Display), Label: "A live display",
+			Hint: "The page with live updates, for a screen on a wall. It needs a time range that ends now.",
+		})
+	}
+	return v
+}
+
+func (w *Sharer) showShareForm(c echo.Context, s *Shareable, status int, v views.ShareForm) error {
+	p := w.sharePage(c, s, "Share", v.Back)
+	v.Tabs = w.shareTabs(c, s)
+	return w.Render(c, status, views.ShareFormPage(p, v))
+}
+
+// shareTabs returns the tabs of the tenant whose page is shared.
+func (w *Sharer) shareTabs(c echo.Context, s *Shareable) []views.Tab {
+	if web.TenantOf(c).ID == "" {
+		return nil
+	}
+	return w.TenantTabs(c, strings.TrimPrefix(s.Path, web.TenantPath))
+}
+
+// sharePage returns the frame of a page about sharing.
+func (w *Sharer) sharePage(c echo.Context, s *Shareable, title, back string) views.Page {
+	if web.TenantOf(c).ID == "" {
+		p := w.Page(c, title)
+		p.Crumbs = []views.Link{{Text: s.Title, URL: back}, {Text: title}}
+		return p
+	}
+	return w.TenantPage(c, title, views.Link{Text: s.Title, URL: back})
+}
+
+func (w *Sharer) shareForm(c echo.Context, s *Shareable) error {
+	return w.showShareForm(c, s, http.StatusOK, w.shareView(c, s, c.QueryParams().Encode()))
+}
+
+// share creates a link, and redirects to the page that shows it once.
+func (w *Sharer) share(c echo.Context, s *Shareable, f url.Values) error {
+	v := w.shareView(c, s, f.Get("query"))
+	v.Name.Value = strings.TrimSpace(f.Get("name"))
+	v.Kind.Choose(f.Get("kind"))
+	token, err := w.createLink(c, s, f, &v)
+	if err == nil {
+		return w.ShowOnce(c, v.Action, sharedOnce{Token: token, Kind: sharing.Kind(f.Get("kind")), Back: v.Back})
+	}
+	return web.Retry(err, &v, &v.Faults, map[string]string{"expires_at": "life", "query": "kind", "shows": "kind"}, func(status int) error {
+		return w.showShareForm(c, s, status, v)
+	})
+}
+
+// createLink creates the link that a form describes, and returns its token.
+func (w *Sharer) createLink(c echo.Context, s *Shareable, f url.Values, v *views.ShareForm) (string, error) {
+	q, err := url.ParseQuery(f.Get("query"))
+	if err != nil {
+		return "", problem.New(problem.Malformed, "the query of the page cannot be read")
+	}
+	d := sharing.Document{
+		Name: v.Name.Value, Kind: sharing.Kind(f.Get("kind")), Page: s.Page, Query: q.Encode(), Zone: pageZone(c, q).String(),
+	}
+	if d.ExpiresAt, err = web.ParseEnding(f, &v.End, w.Now(), shareLives); err != nil {
+		return "", err
+	}
+	if d.Kind == sharing.Display && s.Live {
+		if t := web.ParseTimeRange(q, w.Now(), time.UTC); t.Preset == "" {
+			return "", problem.At("/kind", "must be a snapshot, because the time range of the page does not end now")
+		}
+	}
+	var content []byte
+	if d.Kind == sharing.Snapshot {
+		at, err := w.Context(c, sharing.Link{TenantID: web.TenantOf(c).ID, Document: d})
+		if err != nil {
+			return "", err
+		}
+		shown, err := s.Freeze(at)
+		if err != nil {
+			return "", err
+		}
+		shown.Taken = w.Now()
+		if content, err = pack(shown); err != nil {
+			return "", err
+		}
+	}
+	_, token, err := w.links.Create(c.Request().Context(), web.TenantOf(c).ID, d, content)
+	return token, err
+}
+
+// pageZone returns the zone in which a page with the parameters q shows times.
+func pageZone(c echo.Context, q url.Values) *time.Location {
+	if zone, known := web.LoadZone(q.Get(web.ZoneParam)); known {
+		return zone
+	}
+	return views.Zone(c.Request().Context())
+}
+
+// A sharedOnce has the data of the page that shows a new link once.
+type sharedOnce struct {
+	Token string
+	Kind  sharing.Kind
+	Back  string
+}
+
+// showSharedLink shows a new link. No other page shows it.
+func (w *Sharer) showSharedLink(c echo.Context, s *Shareable) error {
+	var o sharedOnce
+	list := views.Link{Text: "Shared links", URL: ListURL(web.TenantOf(c))}
+	if !w.ShownOnce(c, &o) {
+		return w.GoneOnce(c, "Headgate shows a link once. If you have not stored it, revoke it and share the page again.", list)
+	}
+	v := views.ShareMade{
+		Title: "The snapshot is taken", URL: w.Origin(c) + "/shared/" + o.Token, Back: o.Back, ListURL: list.URL,
+		Tabs: w.shareTabs(c, s),
+	}
+	if o.Kind == sharing.Display {
+		v.Title = "The display is ready"
+	}
+	return w.Render(c, http.StatusOK, views.ShareMadePage(w.sharePage(c, s, "Link", o.Back), v))
+}
+
+// pack returns a shared page as the bytes of a snapshot.
+func pack(v views.Shared) ([]byte, error) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if err := gob.NewEncoder(z).Encode(v); err != nil {
+		return nil, fmt.Errorf("encode a snapshot: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// Unpack is the reverse of pack.
+func Unpack(content []byte) (v views.Shared, err error) {
+	z, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		return v, fmt.Errorf("decompress a snapshot: %w", err)
+	}
+	if err := gob.NewDecoder(z).Decode(&v); err != nil {
+		return v, fmt.Errorf("decode a snapshot: %w", err)
+	}
+	return v, nil
+}
+
+// Open returns the link whose token is in the path, and the content of a snapshot. It also
+// sets the headers of the page of a link. The error is problem.NotFound if the link does not work.
+func (w *Sharer) Open(c echo.Context) (sharing.Link, []byte, error) {
+	h := c.Response().Header()
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Robots-Tag", "noindex, nofollow")
+	if w.links == nil {
+		return sharing.Link{}, nil, web.ErrNoPage
+	}
+	return w.links.Open(c.Request().Context(), c.Param("token"))
+}
+
+// Context returns a context like c in which the page of a link is drawn: with the parameters,
+// the time zone and the tenant of the link, and with the rights of a viewer.
+func (w *Sharer) Context(c echo.Context, l sharing.Link) (echo.Context, error) {
+	v := web.Visitor{User: accounts.User{ID: l.ID, TenantID: l.TenantID, Role: accounts.Viewer}, Display: &web.Display{Keep: func(ctx context.Context) error { return w.links.Keep(ctx, l) }}}
+	if l.TenantID != "" {
+		v.User.Role = accounts.TenantViewer
+		var err error
+		if v.Own, err = w.tenants.Tenant(c.Request().Context(), l.TenantID); err != nil {
+			return nil, err
+		}
+	}
+	r := c.Request().Clone(views.WithZone(c.Request().Context(), Zone(l)))
+	r.URL = &url.URL{Path: c.Request().URL.Path, RawQuery: l.Query}
+	at := c.Echo().NewContext(r, c.Response())
+	at.Set(web.VisitorKey, v)
+	at.Set(web.TenantKey, v.Own)
+	return at, nil
+}
+
+// Zone returns the time zone of a link.
+func Zone(l sharing.Link) *time.Location {
+	if zone, known := web.LoadZone(l.Zone); known {
+		return zone
+	}
+	return time.UTC
+}
+
+// WithoutLinks removes all links from v, which points to a view model: the visitor of a shared page
+// may open no other page. It also removes the choices of charts, and commands with which to send
+// requests.
+func WithoutLinks(v any) { unlink(reflect.ValueOf(v)) }
+
+func unlink(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			unlink(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			unlink(v.Index(i))
+		}
+	case reflect.Struct:
+		if e, is := v.Addr().Interface().(*views.Empty); is {
+			*e = views.Empty{Title: e.Title}
+			return
+		}
+		for i := range v.NumField() {
+			switch name := v.Type().Field(i).Name; {
+			case !v.Field(i).CanSet(): // in time.Time
+			case name == "Zoom", name == "Choices", strings.HasSuffix(name, "URL"):
+				v.Field(i).SetZero()
+			default:
+				unlink(v.Field(i))
+			}
+		}
+	default:
+	}
+}
