@@ -154,6 +154,7 @@ func genLimit(t *rapid.T, k int) enforcement.Limit {
 		if l.Period == enforcement.Week {
 			l.Anchor = rapid.SampledFrom([]enforcement.Anchor{enforcement.Monday, enforcement.Wednesday, enforcement.Sunday}).Draw(t, "anchor")
 		}
+		l.MaxRollover = rapid.SampledFrom([]int64{0, 1, 2_500, enforcement.MaxRollover}).Draw(t, "rollover")
 	}
 	return l
 }
@@ -485,6 +486,7 @@ func TestFaultsFindTheirField(t *testing.T) {
 			l.Algorithm, l.Durability = enforcement.SlidingWindowLog, enforcement.Durable
 		}), in + ".limits.0.durable"},
 		"warn at":      {limit(func(l *enforcement.Limit) { l.WarnAt[0] = 101 }), in + ".limits.0.warn_at"},
+		"rollover":     {limit(func(l *enforcement.Limit) { l.MaxRollover = 5 }), in + ".limits.0.max_rollover"},
 		"burst":        {limit(func(l *enforcement.Limit) { l.Burst = 5 }), in + ".limits.0.burst"},
 		"anchor":       {limit(func(l *enforcement.Limit) { l.Algorithm, l.Anchor = enforcement.GCRA, enforcement.Clock }), in + ".limits.0.anchor"},
 		"large burst":  {limit(func(l *enforcement.Limit) { l.Algorithm, l.Burst = enforcement.GCRA, enforcement.MaxQuota+1 }), in + ".limits.0.burst"},
