@@ -129,6 +129,32 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
+// Nothing is rolled over to an overflow counter. When its window has ended, keys get counters of their
+// own again if there is room.
+func TestOverflowRollsNothingOver(t *testing.T) {
+	t.Parallel()
+	c := limitertest.NewClock()
+	l := inprocess.New(inprocess.Config{Now: c.Now, MaxCells: 1000, TenantCells: 1})
+	plan := enforcement.Limit{
+		Algorithm: enforcement.FixedWindow, Quota: 10, Window: enforcement.Day.Longest(), Period: enforcement.Day, Anchor: enforcement.ByCalendar,
+		MaxRollover: 8,
+	}.Compile(1)
+	for _, step := range []struct {
+		day, key   int
+		cost, left int64
+		shared     bool
+	}{
+		{0, 1, 4, 6, false}, {0, 2, 4, 6, true}, {1, 2, 1, 9, true}, {1, 1, 1, 15, false}, {2, 3, 1, 9, true}, {2, 2, 1, 8, true},
+	} {
+		c.Set(limitertest.Start + int64(step.day)*24*time.Hour.Microseconds())
+		m := plan.In(nil, c.Now())
+		o := take(l, enforcement.Enforce, step.cost, m, key(1, step.key))
+		if left := m.Left(o.Charges[0].State, o.At); left != step.left || o.Charges[0].Shared != step.shared {
+			t.Errorf("%+v: %d left, shared %t", step, left, o.Charges[0].Shared)
+		}
+	}
+}
+
 func TestOverflowOfSeveralCharges(t *testing.T) {
 	t.Parallel()
 	l, m := inprocess.New(inprocess.Config{MaxCells: 1, TenantCells: 1}), compile(enforcement.FixedWindow, 3, minute)
