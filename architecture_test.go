@@ -62,10 +62,11 @@ var imports = map[string][]string{
 	"internal/logging":   {},
 	"internal/retry":     {},
 
-	"internal/mail":    {},                                     // SMTP
-	"internal/sharing": {"internal/audit", "internal/problem"}, // links that open a page without a session
-	"internal/alerts":  {"internal/mail", "internal/audit", "internal/metrics", "internal/nodes", "internal/problem", "internal/retry", "internal/usage"},
-	"internal/nodes":   {"internal/latency"}, // cmd/server collects the report of this node
+	"internal/mail":         {},                                     // SMTP
+	"internal/sharing":      {"internal/audit", "internal/problem"}, // links that open a page without a session
+	"internal/savedfilters": {"internal/audit", "internal/problem"},
+	"internal/alerts":       {"internal/mail", "internal/audit", "internal/metrics", "internal/nodes", "internal/problem", "internal/retry", "internal/usage"},
+	"internal/nodes":        {"internal/latency"}, // cmd/server collects the report of this node
 
 	"api":       {"internal/sharing", "internal/alerts", "internal/export", "internal/configuration", "internal/preview", ".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/nodes", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson", "internal/logging"},
 	"api/envoy": {"api", "enforcement", "internal/connlimit", "internal/problem"},
@@ -74,21 +75,22 @@ var imports = map[string][]string{
 	"web":            {"enforcement", "internal/accounts", "internal/admission", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
 	"web/signin":     {"internal/accounts", "internal/problem", "internal/secondfactor", "tenants", "web", "web/views"},
 	"web/share":      {"internal/accounts", "internal/problem", "internal/sharing", "tenants", "web", "web/views"}, // what traffic, decisions and admin share about shared links
+	"web/saved":      {"internal/accounts", "internal/problem", "internal/savedfilters", "web", "web/views"},       // the saved filters of the pages of other groups
 	"web/docs":       {"internal/accounts", "internal/problem", "web", "web/views"},
 	"web/requests":   {"enforcement", "internal/metrics", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"}, // what traffic and decisions share
-	"web/traffic":    {"internal/sharing", "web/share", "enforcement", "internal/accounts", "internal/alerts", "internal/audit", "internal/exceptions", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/requests", "web/views"},
-	"web/decisions":  {"internal/sharing", "web/share", "enforcement", "internal/accounts", "internal/metrics", "internal/problem", "internal/snapshot", "plans", "tenants", "web", "web/requests", "web/views"},
+	"web/traffic":    {"internal/savedfilters", "web/saved", "internal/sharing", "web/share", "enforcement", "internal/accounts", "internal/alerts", "internal/audit", "internal/exceptions", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/requests", "web/views"},
+	"web/decisions":  {"internal/savedfilters", "web/saved", "internal/sharing", "web/share", "enforcement", "internal/accounts", "internal/metrics", "internal/problem", "internal/snapshot", "plans", "tenants", "web", "web/requests", "web/views"},
 	"web/playground": {"enforcement", "internal/accounts", "internal/problem", "internal/simulation", "plans", "web", "web/views"},
-	"web/palette":    {"internal/accounts", "internal/snapshot", "plans", "tenants", "web", "web/views"},
+	"web/palette":    {"internal/savedfilters", "internal/accounts", "internal/snapshot", "plans", "tenants", "web", "web/views"},
 	"web/plans":      {"enforcement", "internal/accounts", "internal/audit", "internal/nodes", "internal/preview", "internal/problem", "plans", "web", "web/views"},
-	"web/tenants":    {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
-	"web/admin":      {"internal/sharing", "web/share", "internal/accounts", "internal/audit", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},
+	"web/tenants":    {"internal/savedfilters", "web/saved", "enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
+	"web/admin":      {"internal/savedfilters", "web/saved", "internal/sharing", "web/share", "internal/accounts", "internal/audit", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},
 	"web/alerts":     {"enforcement", "internal/accounts", "internal/alerts", "internal/problem", "web", "web/views"},
 	"web/views":      {"internal/problem"}, // view models with ready values
 
 	// Implementations. Only cmd/server and tests import them.
-	"internal/store":           {"internal/sharing", "internal/alerts", "internal/retry", "internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
-	"internal/store/storetest": {"internal/sharing", "internal/alerts", "enforcement/journal", "internal/configuration", "internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
+	"internal/store":           {"internal/savedfilters", "internal/sharing", "internal/alerts", "internal/retry", "internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
+	"internal/store/storetest": {"internal/savedfilters", "internal/sharing", "internal/alerts", "enforcement/journal", "internal/configuration", "internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
 	"migrations":               {},
 	"enforcement/inprocess":    {"enforcement"},
 	"enforcement/redis":        {"enforcement", "internal/retry"},
@@ -130,7 +132,7 @@ var testsToo = []string{
 // outerSuites lists packages whose tests cover several packages together, and what
 // these tests may also import. They assemble the same parts as cmd/server.
 var outerSuites = map[string][]string{
-	"web": {".", "web/signin", "web/docs", "web/traffic", "web/decisions", "web/playground", "web/palette", "web/plans", "web/tenants", "web/admin", "web/alerts", "internal/alerts", "internal/sharing", "internal/usage", "internal/preview", "internal/nodes", "internal/simulation"},
+	"web": {".", "web/signin", "web/docs", "web/traffic", "web/decisions", "web/playground", "web/palette", "web/plans", "web/tenants", "web/admin", "web/alerts", "web/saved", "internal/alerts", "internal/sharing", "internal/savedfilters", "internal/usage", "internal/preview", "internal/nodes", "internal/simulation"},
 }
 
 // bottom lists packages whose tests must not import the packages of testsToo.
@@ -152,7 +154,7 @@ var drivers = []struct {
 	{"go.opentelemetry.io", []string{"internal/tracing"}, nil},
 	{"google.golang.org/grpc", []string{"api/envoy"}, []string{"cmd/server"}},
 	{"github.com/envoyproxy/go-control-plane", []string{"api/envoy"}, []string{"cmd/server"}},
-	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/docs", "web/share", "web/traffic", "web/decisions", "web/playground", "web/palette", "web/plans", "web/tenants", "web/admin", "web/alerts", "cmd/server"}, nil},
+	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/docs", "web/share", "web/saved", "web/traffic", "web/decisions", "web/playground", "web/palette", "web/plans", "web/tenants", "web/admin", "web/alerts", "cmd/server"}, nil},
 	{"github.com/a-h/templ", []string{"web", "web/views"}, nil},
 	{"github.com/yuin/goldmark", []string{"web/docs"}, nil},
 	{"github.com/alecthomas/kong", []string{"cmd/server"}, nil},

@@ -43,14 +43,14 @@ func (w *world) at(path string) string {
 	if strings.HasPrefix(path, web.TenantPath) {
 		owner = "acme"
 	}
-	for _, name := range []string{":alert", ":rule", ":channel", ":message", ":maintenance", ":link"} {
+	for _, name := range []string{":alert", ":rule", ":channel", ":message", ":maintenance", ":link", ":filter"} {
 		path = regexp.MustCompile(name+`\b`).ReplaceAllString(path, w.ids[owner+name])
 	}
 	if strings.Contains(path, "/members") {
 		person = w.ids["acme-viewer"]
 	}
 	return strings.NewReplacer(":tenant", "acme", ":user", person, ":type", "no-policy", ":guide", "api", ":file", "none",
-		":token", "none", ":session", w.ids["owner"], ":invitation", w.ids["owner"], ":decision", w.ids["decision"], ":plan", "pro", ":version", "1",
+		":token", "none", ":page", "denials", ":session", w.ids["owner"], ":invitation", w.ids["owner"], ":decision", w.ids["decision"], ":plan", "pro", ":version", "1",
 		":key", w.ids["key"], ":override", w.ids["override"], ":entry", w.ids["entry"], ":block", w.ids["block"], ":policy", cmp.Or(w.ids["policy"], "tenant-total")).Replace(path)
 }
 

@@ -33,6 +33,7 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/savedfilters"
 	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/internal/snapshot"
@@ -48,6 +49,7 @@ import (
 	"github.com/headgate/headgate/web/palette"
 	planpages "github.com/headgate/headgate/web/plans"
 	"github.com/headgate/headgate/web/playground"
+	savedpages "github.com/headgate/headgate/web/saved"
 	"github.com/headgate/headgate/web/signin"
 	tenantpages "github.com/headgate/headgate/web/tenants"
 	trafficpages "github.com/headgate/headgate/web/traffic"
@@ -71,6 +73,7 @@ type world struct {
 	exceptions *exceptions.Service
 	alerts     *alerts.Service
 	sharing    *sharing.Service
+	filters    *savedfilters.Service
 	watcher    *snapshot.Watcher
 	engine     *enforcement.Engine
 	flusher    *metrics.Flusher
@@ -133,6 +136,7 @@ func (w *world) open(ctx context.Context, path string) error {
 		},
 	})
 	w.sharing = sharing.NewService(w.store, sharing.Config{Now: w.clock})
+	w.filters = savedfilters.NewService(w.store, savedfilters.Config{Now: w.clock})
 	w.refusals = accounts.NewDeniedAccessLog(w.store, accounts.DeniedAccessConfig{})
 	w.people, err = accounts.NewPeople(w.store, accounts.PeopleConfig{
 		Limiter: inprocess.New(inprocess.Config{Now: w.now.Load}), Now: w.clock,
@@ -268,6 +272,12 @@ func (w *world) populateAlerts(ctx context.Context, owner string) error {
 		return err
 	}
 	w.ids[owner+":link"], w.ids[owner+":shared"] = l.ID, token
+	person := w.ids["owner"]
+	saved, err := w.filters.Save(ctx, savedfilters.Place{TenantID: id, Page: "denials"}, person, savedfilters.Document{Name: "Limited", Query: "reason=limited"})
+	if err != nil {
+		return err
+	}
+	w.ids[owner+":filter"] = saved.ID
 	d, err := w.alerts.Test(ctx, id, c.ID)
 	w.ids[owner+":alert"], w.ids[owner+":rule"], w.ids[owner+":channel"], w.ids[owner+":message"] = open.ID, r.ID, c.ID, d.ID
 	return err
@@ -323,22 +333,22 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 		},
 		signin: signin.Config{People: w.people, Tenants: w.tenants},
 		traffic: trafficpages.Config{
-			Tenants: w.tenants, Exceptions: w.exceptions, Sharing: w.sharing, Analytics: analytics, Usage: usages,
+			Tenants: w.tenants, Exceptions: w.exceptions, Sharing: w.sharing, Filters: w.filters, Analytics: analytics, Usage: usages,
 			Events: w.store, Alerts: w.alerts, Nodes: nodes.NewService(w.store),
 			Snapshot: w.watcher.Current,
 		},
 		decisions: decisionpages.Config{
-			Tenants: w.tenants, Sharing: w.sharing, Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine, Answer: answered,
+			Tenants: w.tenants, Sharing: w.sharing, Filters: w.filters, Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine, Answer: answered,
 		},
 		plans: planpages.Config{
 			Plans: w.plans, Nodes: nodes.NewService(w.store), Audit: w.store,
 			Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock}),
 		},
 		tenants: tenantpages.Config{
-			Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Analytics: analytics, Usage: usages, Snapshot: w.watcher.Current,
+			Tenants: w.tenants, Plans: w.plans, Filters: w.filters, Exceptions: w.exceptions, Analytics: analytics, Usage: usages, Snapshot: w.watcher.Current,
 		},
 		admin: admin.Config{
-			People: w.people, Tenants: w.tenants, Audit: w.store, Sharing: w.sharing,
+			People: w.people, Tenants: w.tenants, Audit: w.store, Sharing: w.sharing, Filters: w.filters,
 			Snapshot: w.watcher.Current, Nodes: nodes.NewService(w.store), Analytics: analytics,
 		},
 	}
@@ -356,8 +366,9 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 		playground.Routes(w.shell, playground.Config{Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})
 		}}),
-		palette.Routes(w.shell, palette.Config{People: w.people, Tenants: w.tenants, Plans: w.plans, Snapshot: w.watcher.Current}), tenantpages.Routes(w.shell, cfg.tenants),
-		alertpages.Routes(w.shell, alertpages.Config{Alerts: w.alerts}), admin.Routes(w.shell, cfg.admin))
+		palette.Routes(w.shell, palette.Config{People: w.people, Tenants: w.tenants, Plans: w.plans, Filters: w.filters, Snapshot: w.watcher.Current}), tenantpages.Routes(w.shell, cfg.tenants),
+		alertpages.Routes(w.shell, alertpages.Config{Alerts: w.alerts}), admin.Routes(w.shell, cfg.admin),
+		savedpages.New(w.shell, w.filters).Routes())
 	w.handler = e
 	return w
 }

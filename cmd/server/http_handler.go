@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/web/palette"
 	planpages "github.com/headgate/headgate/web/plans"
 	"github.com/headgate/headgate/web/playground"
+	"github.com/headgate/headgate/web/saved"
 	"github.com/headgate/headgate/web/signin"
 	tenantpages "github.com/headgate/headgate/web/tenants"
 	trafficpages "github.com/headgate/headgate/web/traffic"
@@ -82,21 +83,22 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	shell.Register(e, documentation,
 		signin.Routes(shell, signin.Config{People: n.people, Tenants: n.tenants, Provider: provider, ProviderName: s.OIDCName}),
 		trafficpages.Routes(shell, trafficpages.Config{
-			Tenants: n.tenants, Exceptions: n.exceptions, Sharing: n.sharing, Analytics: n.analytics, Usage: n.usage,
+			Tenants: n.tenants, Exceptions: n.exceptions, Sharing: n.sharing, Filters: n.filters, Analytics: n.analytics, Usage: n.usage,
 			Events: n.store, Alerts: n.alerts, Nodes: n.fleet, Snapshot: n.watcher.Current,
 		}),
 		decisionpages.Routes(shell, decisionpages.Config{
-			Tenants: n.tenants, Sharing: n.sharing, Analytics: n.analytics, Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,
+			Tenants: n.tenants, Sharing: n.sharing, Filters: n.filters, Analytics: n.analytics, Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,
 		}),
 		planpages.Routes(shell, planpages.Config{Plans: n.plans, Preview: n.preview, Nodes: n.fleet, Audit: n.store}),
 		playground.Routes(shell, playground.Config{Simulate: simulateOne}),
-		palette.Routes(shell, palette.Config{People: n.people, Tenants: n.tenants, Plans: n.plans, Snapshot: n.watcher.Current}),
+		palette.Routes(shell, palette.Config{People: n.people, Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Snapshot: n.watcher.Current}),
 		tenantpages.Routes(shell, tenantpages.Config{
-			Tenants: n.tenants, Plans: n.plans, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage, Snapshot: n.watcher.Current,
+			Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage, Snapshot: n.watcher.Current,
 		}),
+		saved.New(shell, n.filters).Routes(),
 		alertpages.Routes(shell, alertpages.Config{Alerts: n.alerts}),
 		admin.Routes(shell, admin.Config{
-			People: n.people, Tenants: n.tenants, Audit: n.store, Sharing: n.sharing,
+			People: n.people, Tenants: n.tenants, Audit: n.store, Sharing: n.sharing, Filters: n.filters,
 			Snapshot: n.watcher.Current, Nodes: n.fleet, Analytics: n.analytics, Mail: s.SMTPAddr != "", Process: n.process(s),
 		}))
 	both := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -35,6 +35,7 @@ import (
 	"github.com/headgate/headgate/internal/preview"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/retry"
+	"github.com/headgate/headgate/internal/savedfilters"
 	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/store"
@@ -71,6 +72,7 @@ type node struct {
 	demo         *demo.Service
 	alerts       *alerts.Service
 	sharing      *sharing.Service
+	filters      *savedfilters.Service
 	usage        *usage.Service
 	preview      *preview.Service
 	documents    *configuration.Service
@@ -138,6 +140,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.plans = plans.NewService(n.store, plans.Config{})
 	n.fleet = nodes.NewService(n.store)
 	n.sharing = sharing.NewService(n.store, sharing.Config{})
+	n.filters = savedfilters.NewService(n.store, savedfilters.Config{})
 	n.exceptions = exceptions.NewService(n.store, n.tenants, n.plans, exceptions.Config{})
 	n.demo = demo.NewService(n.store, n.tenants, n.plans, n.exceptions, demo.Config{Logger: log})
 	if n.made, err = n.firstStart(ctx, s); err != nil {

@@ -231,13 +231,15 @@ func TestAllowedRequestsLeaveRoomToDenials(t *testing.T) {
 	}
 
 	w := newWaiting()
+	dropped := int64(0)
 	for range maxWaitingRefusals {
-		w.take(&drained{refusals: []Refusal{{Allowed: true}}}, at)
+		_, lost := w.take(&drained{refusals: []Refusal{{Allowed: true}}}, at)
+		dropped += lost
 	}
-	if len(w.refusals) != maxWaitingRefusals/2 {
-		t.Errorf("%d allowed requests wait, want half of the room", len(w.refusals))
+	if len(w.refusals) != maxWaitingRefusals/2 || dropped != maxWaitingRefusals-maxWaitingRefusals/2 {
+		t.Errorf("%d allowed requests wait and %d are dropped, want half of the room", len(w.refusals), dropped)
 	}
-	if lost := w.take(&drained{refusals: make([]Refusal, maxWaitingRefusals/2+1)}, at); lost != 1 {
+	if lost, _ := w.take(&drained{refusals: make([]Refusal, maxWaitingRefusals/2+1)}, at); lost != 1 {
 		t.Errorf("%d denials are lost, want 1", lost)
 	}
 }

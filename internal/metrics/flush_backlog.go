@@ -50,9 +50,9 @@ func newWaiting() waiting {
 	return waiting{counts: make(map[CountKey]*Counts), sketches: make(map[SketchKey]*waitingSketch)}
 }
 
-// take adds the drained counts d to the backlog and takes ownership of d. It returns the number
-// of kept denials that it dropped because too many were waiting.
-func (w *waiting) take(d *drained, now time.Time) (notKept int64) {
+// take adds the drained counts d to the backlog and takes ownership of d. It returns the numbers
+// of kept denials and of kept allowed requests that it dropped because too many were waiting.
+func (w *waiting) take(d *drained, now time.Time) (notKept, allowedNotKept int64) {
 	for key, counts := range d.counts {
 		w.add(key, counts)
 	}
@@ -66,7 +66,9 @@ func (w *waiting) take(d *drained, now time.Time) (notKept int64) {
 			parts = 2 // allowed requests leave half of the room to denials
 		}
 		if len(w.refusals) >= maxWaitingRefusals/parts || w.refusalBytes+size > maxWaitingRefusalBytes/parts {
-			if !d.refusals[i].Allowed {
+			if d.refusals[i].Allowed {
+				allowedNotKept++
+			} else {
 				notKept++
 			}
 			continue
@@ -74,7 +76,7 @@ func (w *waiting) take(d *drained, now time.Time) (notKept int64) {
 		w.refusals = append(w.refusals, d.refusals[i])
 		w.refusalBytes += size
 	}
-	return notKept
+	return notKept, allowedNotKept
 }
 
 func (w *waiting) add(key CountKey, counts *Counts) {

@@ -110,7 +110,7 @@ func TestWaitingRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWaiting()
 	small := make([]Refusal, maxWaitingRefusals+10)
-	if n := w.take(&drained{refusals: small}, time.Now()); n != 10 || len(w.refusals) != maxWaitingRefusals {
+	if n, _ := w.take(&drained{refusals: small}, time.Now()); n != 10 || len(w.refusals) != maxWaitingRefusals {
 		t.Errorf("%d refusals are kept, %d not", len(w.refusals), n)
 	}
 	now := time.Now()

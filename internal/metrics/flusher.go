@@ -172,7 +172,9 @@ func (f *Flusher) collect() {
 	if len(d.counts)+len(d.sketches)+len(d.refusals) > 0 && f.since.IsZero() {
 		f.since = now
 	}
-	f.state.NotKept += f.waiting.take(d, now)
+	notKept, allowedNotKept := f.waiting.take(d, now)
+	f.state.NotKept += notKept
+	f.state.AllowedNotKept += allowedNotKept
 	f.state.Folded += d.folded + f.waiting.fold(f.cfg.MaxRows, now)
 	f.waiting.allow(f.cfg.SketchBudget, int(f.cfg.SketchInterval/f.cfg.Interval))
 }
@@ -229,7 +231,13 @@ func (f *Flusher) sendOne(ctx context.Context, b *Batch) error {
 func (f *Flusher) plainer(b *Batch, err error) {
 	f.cfg.Logger.Error("the database rejected a batch of counts; it is sent again without names, sketches and denials",
 		"batch", b.Seq, "error", err)
-	f.state.NotKept += int64(len(b.Refusals))
+	for i := range b.Refusals {
+		if b.Refusals[i].Allowed {
+			f.state.AllowedNotKept++
+		} else {
+			f.state.NotKept++
+		}
+	}
 	f.state.Folded += int64(len(b.Sketches))
 	plain := *b
 	plain.Sketches, plain.Refusals = nil, nil

@@ -335,7 +335,7 @@ func TestSeriesOfRefusalsTenantsAndFlushes(t *testing.T) {
 		many = append(many, fmt.Sprint("t", i))
 	}
 	r := NewRecorder(Config{Tenants: many, Flush: func() FlushState {
-		return FlushState{WaitingRows: 12, Waiting: 1500 * time.Millisecond, Flushed: 7, Failed: 2, Folded: 3, NotKept: 4}
+		return FlushState{WaitingRows: 12, Waiting: 1500 * time.Millisecond, Flushed: 7, Failed: 2, Folded: 3, NotKept: 4, AllowedNotKept: 5}
 	}})
 	record := func(reason enforcement.Reason, allowed bool, retry int64) {
 		d := decision(allowed, reason, enforcement.Enforce)
@@ -374,7 +374,7 @@ func TestSeriesOfRefusalsTenantsAndFlushes(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"headgate_counts_waiting_rows": 12, "headgate_counts_waiting_seconds": 1.5,
-		"headgate_counts_folded_total": 3, "headgate_refusals_not_kept_total": 4,
+		"headgate_counts_folded_total": 3, "headgate_refusals_not_kept_total": 4, "headgate_allowed_not_kept_total": 5,
 	} {
 		if got := value(t, families, name); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)

@@ -271,6 +271,8 @@ func (r *Recorder) collectCounts(s sink) {
 	}
 	s.counter("refusals_not_kept_total", "Denials whose explanation was not stored, because there were too many.",
 		int64(r.refusals.notKept.Load())+max(state.NotKept, 0))
+	s.counter("allowed_not_kept_total", "Allowed requests of the sample that were not stored, because there were too many.",
+		int64(r.allowed.notKept.Load())+max(state.AllowedNotKept, 0))
 }
 
 // usual reports whether decisions with this outcome and this reason normally occur. The series

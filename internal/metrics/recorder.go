@@ -184,8 +184,9 @@ type FlushState struct {
 	// Failure is the error of the last write; nil if it succeeded.
 	Failure error
 	// Folded is the number of rows that were combined with other rows, or dropped, to save
-	// memory. NotKept is the number of denials that were dropped. Both count since the start.
-	Folded, NotKept int64
+	// memory. NotKept is the number of denials that were dropped, and AllowedNotKept that of
+	// allowed requests of the sample. All count since the start.
+	Folded, NotKept, AllowedNotKept int64
 }
 
 // A Recorder counts decisions in memory. It implements enforcement.Recorder and is safe for concurrent use.

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/export"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/saved"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -83,7 +84,11 @@ func (r *auditReading) view(ctx context.Context) (views.Audit, error) {
 		}
 		v.Rows = append(v.Rows, line)
 	}
-	v.Filters, err = r.filters(ctx)
+	if v.Filters, err = r.filters(ctx); err != nil {
+		return v, err
+	}
+	v.Notice = web.Notice(r.c)
+	v.Filters.Saved, err = r.w.saved.Bar(r.c, saved.Audit)
 	return v, err
 }
 

@@ -37,6 +37,7 @@ var auditGroups = []views.Option{
 	{Value: "alert_maintenance", Label: "Maintenance windows"},
 	{Value: "counter", Label: "Resets of counters"},
 	{Value: "shared_link", Label: "Shared links"},
+	{Value: "saved_filter", Label: "Shared filters"},
 	{Value: "lease", Label: "Leases of concurrency limits"},
 	{Value: "user", Label: "People"},
 	{Value: "invitation", Label: "Invitations"},

@@ -14,10 +14,12 @@ import (
 	"github.com/headgate/headgate/internal/export"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/savedfilters"
 	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/saved"
 )
 
 // Config of the pages.
@@ -28,7 +30,8 @@ type Config struct {
 	// the default is 100,000.
 	Audit      audit.Store
 	AuditLines int
-	Sharing    *sharing.Service // lists and revokes shared links
+	Sharing    *sharing.Service      // lists and revokes shared links
+	Filters    *savedfilters.Service // lists the saved filters of a page
 	// Snapshot returns the current snapshot of this node. Nodes returns the reports of all
 	// nodes.
 	Snapshot func() *snapshot.Snapshot
@@ -45,12 +48,13 @@ type pages struct {
 	*web.Shell
 	cfg   Config
 	chain chain
+	saved *saved.Saver
 }
 
 // Routes returns the rows of the pages.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
 	cfg.AuditLines = cmp.Or(cfg.AuditLines, export.DefaultMaxRows)
-	w := &pages{Shell: shell, cfg: cfg}
+	w := &pages{Shell: shell, cfg: cfg, saved: saved.New(shell, cfg.Filters)}
 	return slices.Concat(
 		w.peopleRoutes("/people", accounts.PeopleRead, accounts.PeopleWrite),
 		w.peopleRoutes(web.TenantPath+"/members", accounts.MembersRead, accounts.MembersWrite),

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/requests"
+	"github.com/headgate/headgate/web/saved"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -338,6 +339,10 @@ func (w *pages) showDenials(c echo.Context) error {
 	if d.Filters, err = w.denialFilters(c, &v); err != nil {
 		return err
 	}
+	if d.Filters.Saved, err = w.saved.Bar(c, saved.Denials); err != nil {
+		return err
+	}
+	d.Notice = web.Notice(c)
 	p := w.Page(c, d.Title)
 	if v.tenant.ID != "" {
 		p = w.TenantPage(c, d.Title)

@@ -8,11 +8,13 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/savedfilters"
 	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/requests"
+	"github.com/headgate/headgate/web/saved"
 	"github.com/headgate/headgate/web/share"
 )
 
@@ -20,6 +22,7 @@ import (
 type Config struct {
 	Tenants   *tenants.Service
 	Sharing   *sharing.Service
+	Filters   *savedfilters.Service
 	Analytics *metrics.Analytics // reads recorded decisions
 	// Snapshot returns the compiled plans and tenants that this node uses. Decider explains
 	// requests with them.
@@ -34,6 +37,7 @@ type pages struct {
 	cfg   Config
 	names requests.Names
 	share *share.Sharer
+	saved *saved.Saver
 }
 
 // Routes returns the routes of the pages, for the router.
@@ -41,7 +45,7 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const all, own = accounts.TenantsList, accounts.TenantRead
 	const tenant = web.TenantPath
 	w := &pages{Shell: shell, cfg: cfg, names: requests.Names{Snapshot: cfg.Snapshot, Tenants: cfg.Tenants}}
-	w.share = share.New(shell, cfg.Sharing, cfg.Tenants)
+	w.share, w.saved = share.New(shell, cfg.Sharing, cfg.Tenants), saved.New(shell, cfg.Filters)
 	shared := func(path string) []web.Route {
 		return w.share.Routes(share.Shareable{Page: sharing.Denials, Path: path, Title: "Denials", Freeze: w.freezeDenials})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/savedfilters"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
@@ -27,6 +28,7 @@ type Config struct {
 	People  *accounts.People
 	Tenants *tenants.Service
 	Plans   *plans.Service
+	Filters *savedfilters.Service // the saved filters
 	// Snapshot returns the compiled plans and tenants that this node uses. The palette searches
 	// its policies.
 	Snapshot func() *snapshot.Snapshot
@@ -120,6 +122,7 @@ func (w *pages) named(ctx context.Context, v web.Visitor, q string) ([]views.Jum
 		{w.policiesNamed, lower},
 		{w.peopleNamed, lower},
 		{w.settingsNamed, lower},
+		{w.filtersNamed, lower},
 	} {
 		g, err := find.named(ctx, v, find.q)
 		if err != nil {
@@ -130,6 +133,36 @@ func (w *pages) named(ctx context.Context, v web.Visitor, q string) ([]views.Jum
 		}
 	}
 	return groups, nil
+}
+
+// filtersNamed returns the saved filters that the visitor sees.
+func (w *pages) filtersNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
+	group := views.JumpGroup{Title: "Saved filters", Icon: "bookmark"}
+	list, err := w.cfg.Filters.All(ctx, v.User.TenantID, v.User.ID)
+	if err != nil {
+		return group, err
+	}
+	for _, f := range list {
+		if !strings.Contains(strings.ToLower(f.Name), q) || len(group.Links) == jumpFound {
+			continue
+		}
+		link := views.Link{Text: f.Name + " · " + f.Page, URL: "/" + f.Page}
+		if f.TenantID != "" {
+			t := v.Own
+			if t.ID == "" {
+				if t, err = w.cfg.Tenants.Tenant(ctx, f.TenantID); err != nil {
+					return group, err
+				}
+				link.Text += " of " + t.Name
+			}
+			link.URL = web.TenantURL(t, link.URL)
+		}
+		if f.Query != "" {
+			link.URL += "?" + f.Query
+		}
+		group.Links = append(group.Links, link)
+	}
+	return group, nil
 }
 
 // trafficPath returns the path of a page about traffic: for all tenants, or for the visitor's own

@@ -9,15 +9,18 @@ import (
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/savedfilters"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/saved"
 )
 
 // Config of the pages. Every field is needed.
 type Config struct {
+	Filters    *savedfilters.Service // lists the saved filters of a page
 	Tenants    *tenants.Service
 	Plans      *plans.Service
 	Exceptions *exceptions.Service
@@ -30,7 +33,8 @@ type Config struct {
 
 type pages struct {
 	*web.Shell
-	cfg Config
+	saved *saved.Saver
+	cfg   Config
 }
 
 // Routes returns the rows of the pages.
@@ -39,7 +43,7 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const settings, overrides, lists = web.TenantPath + "/settings", web.TenantPath + "/overrides", web.TenantPath + "/lists"
 	const blocks, reset = web.TenantPath + "/blocks", web.TenantPath + "/reset"
 	const revoke = web.TenantPath + "/leases/revoke"
-	w := &pages{Shell: shell, cfg: cfg}
+	w := &pages{Shell: shell, cfg: cfg, saved: saved.New(shell, cfg.Filters)}
 	rows := []web.Route{
 		web.Get("/tenants", accounts.TenantsList, w.listTenants),
 		web.PostForm("/tenants", write, w.createTenant, "name", "slug", "plan", "no_policy"),

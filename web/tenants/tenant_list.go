@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/saved"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -123,6 +124,9 @@ func (w *pages) listTenants(c echo.Context) error {
 	}
 	v := views.Tenants{Query: l.filter.Query, Narrow: len(web.With(l.values, "sort", "")) > 0}
 	v.Notice = web.Notice(c)
+	if v.Saved, err = w.saved.Bar(c, saved.Tenants); err != nil {
+		return err
+	}
 	if err := w.tenantFilters(ctx, &v, &l); err != nil {
 		return err
 	}

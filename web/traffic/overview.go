@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/requests"
+	"github.com/headgate/headgate/web/saved"
 	"github.com/headgate/headgate/web/share"
 	"github.com/headgate/headgate/web/views"
 )
@@ -191,6 +192,10 @@ func (w *pages) showOverview(c echo.Context) error {
 	if v.Filters, err = w.overviewFilters(c, s, path, tenant, also, faults); err != nil {
 		return err
 	}
+	if v.Filters.Saved, err = w.saved.Bar(c, saved.Overview); err != nil {
+		return err
+	}
+	v.Notice = web.Notice(c)
 	status := http.StatusOK
 	if len(faults) > 0 {
 		status = http.StatusUnprocessableEntity

@@ -215,7 +215,8 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 			Note: perSecond(now.Requests, d.elapsed) + ". " + most(d.busiest(), ""),
 		},
 		{
-			Label: "Allowed", Value: views.Count(now.Allowed()), Change: d.change(now.Allowed(), before.Allowed(), 0), URL: "#allowed-title",
+			Label: "Allowed", Value: views.Count(now.Allowed()), Change: d.change(now.Allowed(), before.Allowed(), 0),
+			URL:  d.denials(url.Values{"outcome": {"allowed"}}),
 			Note: views.Percent(now.Allowed(), now.Requests).Text + " of requests" + withoutPolicy(now.Unmatched),
 		},
 		{
@@ -227,9 +228,6 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 			Change: sharesChange(now.Limited(), now.Requests, before.Limited(), before.Requests, -1),
 			URL:    d.denials(url.Values{"reason": {"limited"}}), Note: most(d.highestRate(), "No request was over a limit"),
 		},
-	}
-	if d.also.Get("route") != "" {
-		list[1].URL = "" // the page of a route has no list of keys
 	}
 	if whole && d.tenant == 0 {
 		l, was := &d.o.Latency, &d.o.before

@@ -11,12 +11,14 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/savedfilters"
 	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/requests"
+	"github.com/headgate/headgate/web/saved"
 	"github.com/headgate/headgate/web/share"
 )
 
@@ -25,6 +27,7 @@ type Config struct {
 	Tenants    *tenants.Service
 	Exceptions *exceptions.Service
 	Sharing    *sharing.Service
+	Filters    *savedfilters.Service
 	// Analytics reads the stored counts. Usage reads the remaining quota of tenants and keys.
 	Analytics *metrics.Analytics
 	Usage     *usage.Service
@@ -43,6 +46,7 @@ type pages struct {
 	overviews overviewCache
 	nodes     nodeCache
 	share     *share.Sharer
+	saved     *saved.Saver
 }
 
 // Routes returns the routes of the pages, for the router.
@@ -50,6 +54,7 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const tenant = web.TenantPath
 	w := &pages{Shell: shell, cfg: cfg, names: requests.Names{Snapshot: cfg.Snapshot, Tenants: cfg.Tenants}}
 	w.overviews.load, w.share = w.loadOverview, share.New(shell, cfg.Sharing, cfg.Tenants)
+	w.saved = saved.New(shell, cfg.Filters)
 	return slices.Concat(
 		w.share.Routes(share.Shareable{Page: sharing.Overview, Path: "/overview", Title: "Overview", Live: true, Freeze: w.freezeOverview}),
 		w.share.Routes(share.Shareable{Page: sharing.Traffic, Path: tenant, Title: "Usage", Live: true, Freeze: w.freezeTenant}),

@@ -3,6 +3,7 @@ package views
 // An Audit is the view of the audit log: one page of its entries, newest first.
 type Audit struct {
 	Title, Lead string
+	Notice      string
 	Tabs        []Tab // of the tenant of the page
 	Ranges      Ranges
 	Filters     Filters

@@ -9,6 +9,7 @@ import (
 // A Denials is the view of a page of recorded denials.
 type Denials struct {
 	Title, Lead string
+	Notice      string
 	ShareURL    string // of the form that shares the page, or ""
 	Tabs        []Tab  // of the tenant that it is of
 	Ranges      Ranges

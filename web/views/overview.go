@@ -172,6 +172,7 @@ type Filters struct {
 	Hidden   []Hidden
 	Chips    []Chip
 	ClearURL string
+	Saved    *SavedFilters // nil: the page has no saved filters
 }
 
 // open reports whether the filter form must be unfolded, because one of its fields has an
@@ -188,6 +189,7 @@ func (f Filters) open() bool {
 // An Overview is the first page of the operator.
 type Overview struct {
 	Lead     string
+	Notice   string
 	ShareURL string // of the form that shares the page, or ""
 	Ranges   Ranges
 	Filters  Filters

@@ -20,6 +20,7 @@ type List[R any] struct {
 // Tenants is the list of tenants.
 type Tenants struct {
 	List[ListedTenant]
+	Saved              *SavedFilters
 	Query              string
 	Plan, Status, Sort Select
 	Narrow             bool   // a filter is set

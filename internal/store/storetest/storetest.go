@@ -1,7 +1,7 @@
 // Package storetest is the suite that store passes on each engine: the
 // contracts of tenants.Store, plans.Store, exceptions.Store, accounts.Store,
 // accounts.PeopleStore, audit.Store, audit.Verifier, metrics.Store,
-// nodes.Store, alerts.Store, sharing.Store and snapshot.Source, in tests.
+// nodes.Store, alerts.Store, sharing.Store, savedfilters.Store and snapshot.Source, in tests.
 package storetest
 
 import (
@@ -27,6 +27,7 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/savedfilters"
 	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/plans"
@@ -48,6 +49,7 @@ type Store interface {
 	nodes.Store
 	alerts.Store
 	sharing.Store
+	savedfilters.Store
 	configuration.Store
 	snapshot.KeyUseStore
 	journal.Store
@@ -156,7 +158,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"a context that ended is told apart", testCanceled},
 	}
 	for _, test := range slices.Concat(
-		tests, countTests, auditTests, peopleTests, nodeTests, alertTests, sharingTests, onceTests, wallTests, togetherTests, durableTests,
+		tests, countTests, auditTests, peopleTests, nodeTests, alertTests, sharingTests, savedFilterTests, onceTests, wallTests, togetherTests, durableTests,
 	) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

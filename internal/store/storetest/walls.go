@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/savedfilters"
 	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/tenants"
 )
@@ -60,6 +61,7 @@ type walled struct {
 	incident   alerts.Incident
 	window     alerts.Maintenance
 	shared     sharing.Link
+	filter     savedfilters.Filter
 }
 
 func (s *suite) walled() walled {
@@ -85,6 +87,7 @@ func (s *suite) walled() walled {
 	}
 	s.must(s.Store.QueueDelivery(s.ctx, w.delivery, entry("x")))
 	w.window, w.shared = s.maintenance(w.own.ID), s.sharedLink(w.own.ID, nil)
+	w.filter = s.savedFilter(w.own.ID, w.member.ID, "x", true)
 	w.incident = alerts.Incident{ID: audit.NewID(), TenantID: w.own.ID, RuleID: w.rule.ID, Rule: w.rule.Document, BeganAt: s.Clock.stored()}
 	_, err = s.Store.Advance(s.ctx, alerts.Advance{RuleID: w.rule.ID, Seq: 1, Began: &w.incident})
 	s.must(err)
@@ -226,6 +229,30 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 			return 1, err
 		},
 		"DeleteMaintenance": func() (int, error) { return 1, s.Store.DeleteMaintenance(s.ctx, b, w.window.ID, entry("x")) },
+		"SavedFilters": func() (int, error) {
+			l, err := s.Store.SavedFilters(s.ctx, savedfilters.Place{TenantID: b, Page: w.filter.Page}, w.member.ID)
+			return len(l), err
+		},
+		"SavedFiltersOf": func() (int, error) { l, err := s.Store.SavedFiltersOf(s.ctx, b, w.member.ID); return len(l), err },
+		"SavedFilter": func() (int, error) {
+			_, err := s.Store.SavedFilter(s.ctx, savedfilters.Place{TenantID: b, Page: w.filter.Page}, w.filter.ID)
+			return 1, err
+		},
+		"CreateSavedFilter": func() (int, error) {
+			f := w.filter
+			f.TenantID = b
+			return 1, s.Store.CreateSavedFilter(s.ctx, f, nil)
+		},
+		"ChangeSavedFilter": func() (int, error) {
+			f := w.filter
+			f.TenantID = b
+			return 1, s.Store.ChangeSavedFilter(s.ctx, f, nil)
+		},
+		"DeleteSavedFilter": func() (int, error) {
+			f := w.filter
+			f.TenantID = b
+			return 1, s.Store.DeleteSavedFilter(s.ctx, f, nil)
+		},
 		"SharedLinks": func() (int, error) {
 			l, err := s.Store.SharedLinks(s.ctx, b, s.Clock.Now(), sharing.Filter{})
 			return len(l), err

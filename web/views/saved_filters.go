@@ -1,0 +1,27 @@
+package views
+
+// SavedFilters are the saved filters of a page: in the filter bar of the page, and on the page that
+// manages them.
+type SavedFilters struct {
+	Tabs   []Tab
+	Title  string // of the page with the filters
+	Notice string
+	Faults []Fault
+	Rows   []SavedFilter
+	// Action is the address of the form that saves a filter, and of the page that manages them.
+	// Query has the parameters of the present filter.
+	Action, Query string
+	Name          Input
+	Shared        bool
+	MaySave       bool
+}
+
+// A SavedFilter is one saved filter.
+type SavedFilter struct {
+	ID, Name, URL string
+	Detail        string // the parameters of the page, or ""
+	Shared, Own   bool
+	Current       bool   // the page shows it now
+	Action        string // of the form that changes it
+	MayDelete     bool
+}
