@@ -108,6 +108,9 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 		b = append(b, '"')
 	}
 	b = strconv.AppendInt(append(b, `,"delay_ms":`...), d.Delay, 10)
+	if d.ServeCheap {
+		b = append(b, `,"serve":"`+ServeCheap+`"`...)
+	}
 	b = append(b, `,"degraded":`...)
 	b = strconv.AppendBool(b, d.Degraded)
 	if d.Lease != "" {
@@ -166,7 +169,7 @@ func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	b = appendRetry(b, l.RetryAfter)
 	b = append(b, `,"allowed":`...)
 	b = strconv.AppendBool(b, l.Allowed)
-	if l.Limit.Algorithm == enforcement.LeakyBucket {
+	if l.Limit.Algorithm == enforcement.LeakyBucket || l.Rule.Mode == enforcement.PolicyDelay {
 		b = strconv.AppendInt(append(b, `,"delay_ms":`...), l.Delay, 10)
 	}
 	b = appendNearLimit(b, l.NearLimit())

@@ -23,14 +23,22 @@ const (
 	// XRateLimit stands for X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset. The
 	// last one is a number of seconds from now.
 	XRateLimit
-	// NearLimit stands for X-RateLimit-Near-Limit, which lists the enforced limits that have
-	// reached a threshold.
+	// NearLimit stands for X-RateLimit-Near-Limit, which lists the limits of policies in force that
+	// have reached a threshold.
 	NearLimit
 )
 
 // DelayHeader is the name of the header with Decision.Delay in milliseconds. An allowed decision has
 // it if the delay is above 0, whatever the formats are, for gateways that do not read the body.
 const DelayHeader = "X-RateLimit-Delay-Ms"
+
+// ServeHeader is the name of the header that an allowed decision has if Decision.ServeCheap is set,
+// whatever the formats are. Its value is ServeCheap.
+const ServeHeader = "X-RateLimit-Serve"
+
+// ServeCheap says that the caller serves an answer that costs less. It is the value of ServeHeader
+// and of the member serve of a decision.
+const ServeCheap = "cheap"
 
 // ParseHeaders parses the setting HEADGATE_HEADERS: off, or a list of formats with commas. ""
 // stands for draft-11.
@@ -66,7 +74,7 @@ func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
 		l := &limits[i]
-		if l.Rule.Mode != enforcement.PolicyEnforce {
+		if !l.Rule.Mode.Denies() {
 			continue
 		}
 		b = appendName(b, len(b) > from, l)
@@ -89,7 +97,7 @@ func AppendStates(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
 		l := &limits[i]
-		if l.Rule.Mode != enforcement.PolicyEnforce {
+		if !l.Rule.Mode.Denies() {
 			continue
 		}
 		b = appendName(b, len(b) > from, l)
@@ -103,13 +111,13 @@ func AppendStates(b []byte, limits []enforcement.LimitState) []byte {
 	return b
 }
 
-// appendNearLimits appends the value of the header X-RateLimit-Near-Limit to b: each enforced limit
-// that has reached a threshold, with the largest threshold in percent, as a list of RFC 9651.
+// appendNearLimits appends the value of the header X-RateLimit-Near-Limit to b: each limit of a
+// policy in force that has reached a threshold, with the largest threshold in percent, as a list of RFC 9651.
 func appendNearLimits(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
 		l := &limits[i]
-		if percentage := l.NearLimit(); percentage != 0 && l.Rule.Mode == enforcement.PolicyEnforce {
+		if percentage := l.NearLimit(); percentage != 0 && l.Rule.Mode.InForce() {
 			b = append(appendName(b, len(b) > from, l), ";percent="...)
 			b = strconv.AppendInt(b, int64(percentage), 10)
 		}
@@ -151,7 +159,7 @@ func Tightest(d *enforcement.Decision) *enforcement.LimitState {
 	var least *enforcement.LimitState
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if l.Rule.Mode == enforcement.PolicyEnforce && (least == nil || l.Remaining < least.Remaining) {
+		if l.Rule.Mode.Denies() && (least == nil || l.Remaining < least.Remaining) {
 			least = l
 		}
 	}
@@ -197,7 +205,7 @@ func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id boo
 	if h&NearLimit != 0 {
 		b = appendNearLimits(b, d.Limits)
 	}
-	text, values := string(b[body:]), make([]string, 0, 7)
+	text, values := string(b[body:]), make([]string, 0, 8)
 	set := func(name string, from, end int) {
 		if from < end {
 			values = append(values, text[from-body:end-body])
@@ -208,6 +216,10 @@ func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id boo
 	set("Content-Length", request, length)
 	set("Retry-After", length, retry)
 	set(DelayHeader, retry, delay)
+	if d.ServeCheap {
+		values = append(values, ServeCheap)
+		to[ServeHeader] = values[len(values)-1 : len(values) : len(values)]
+	}
 	set("RateLimit-Policy", delay, policies)
 	set("RateLimit", policies, states)
 	set("X-RateLimit-Near-Limit", states, len(b))

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -276,6 +277,52 @@ func TestDelay(t *testing.T) {
 		}
 		if !slices.Equal(got, want.delays) || a.header.Get("X-RateLimit-Delay-Ms") != header {
 			t.Errorf("check %d: %v, header %q: %s", i+1, got, a.header.Get("X-RateLimit-Delay-Ms"), a.body)
+		}
+	}
+}
+
+// Over the limit of a policy in mode degrade, the body and a header say that the cheap answer is
+// served, whatever the formats are. Over the limit of one in mode delay, they have its delay. A
+// denial has neither, and headers list enforced limits only.
+func TestSoftLimits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	policy := func(slug string, mode enforcement.PolicyMode, quota int64) plans.Policy {
+		l := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: quota, Window: 24 * time.Hour}
+		return plans.Policy{Slug: slug, Mode: mode, Limits: []enforcement.Limit{l}}
+	}
+	slow := policy("slow", enforcement.PolicyDelay, 2)
+	slow.DelayMS = 1500
+	w.publish(plans.Content{Name: "Pro", Policies: []plans.Policy{policy("cheap", enforcement.PolicyDegrade, 1), slow, policy("hard", enforcement.PolicyEnforce, 3)}})
+	for i, want := range []struct {
+		status       int
+		serve, delay string
+		limitDelay   string // of the policy slow, in the body
+	}{
+		{200, "", "", "0"}, {200, "cheap", "", "0"}, {200, "cheap", "1500", "1500"}, {429, "", "", "0"},
+	} {
+		a := w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: `{"method":"GET","path":"/"}`})
+		var d struct {
+			Serve  string
+			Reason string
+			Delay  json.Number `json:"delay_ms"`
+			Limits []struct {
+				Mode  string
+				Delay json.Number `json:"delay_ms"`
+			}
+		}
+		if err := json.Unmarshal([]byte(a.body), &d); err != nil || len(d.Limits) != 3 {
+			t.Fatalf("check %d: %v: %s", i+1, err, a.body)
+		}
+		got := []string{strconv.Itoa(a.status), d.Serve, a.header.Get("X-RateLimit-Serve"), strings.Trim(d.Delay.String(), "0"), a.header.Get("X-RateLimit-Delay-Ms"), d.Limits[1].Delay.String()}
+		if wanted := []string{strconv.Itoa(want.status), want.serve, want.serve, strings.Trim(want.delay, "0"), want.delay, want.limitDelay}; !slices.Equal(got, wanted) {
+			t.Errorf("check %d: %q, want %q: %s", i+1, got, wanted, a.body)
+		}
+		if limits := a.header.Get("RateLimit"); !strings.HasPrefix(limits, `"hard";r=`) || strings.Contains(limits, ",") {
+			t.Errorf("check %d: RateLimit %s", i+1, limits)
+		}
+		if d.Limits[0].Mode != "degrade" || d.Limits[1].Mode != "delay" {
+			t.Errorf("check %d: modes: %s", i+1, a.body)
 		}
 	}
 }

@@ -317,6 +317,8 @@ func (e InactiveBecause) Valid() bool {
 
 // Defines values for KeptLimitMode.
 const (
+	KeptLimitModeDegrade KeptLimitMode = "degrade"
+	KeptLimitModeDelay   KeptLimitMode = "delay"
 	KeptLimitModeEnforce KeptLimitMode = "enforce"
 	KeptLimitModeShadow  KeptLimitMode = "shadow"
 )
@@ -324,6 +326,10 @@ const (
 // Valid indicates whether the value is a known member of the KeptLimitMode enum.
 func (e KeptLimitMode) Valid() bool {
 	switch e {
+	case KeptLimitModeDegrade:
+		return true
+	case KeptLimitModeDelay:
+		return true
 	case KeptLimitModeEnforce:
 		return true
 	case KeptLimitModeShadow:
@@ -335,6 +341,8 @@ func (e KeptLimitMode) Valid() bool {
 
 // Defines values for KeptPolicyMode.
 const (
+	KeptPolicyModeDegrade KeptPolicyMode = "degrade"
+	KeptPolicyModeDelay   KeptPolicyMode = "delay"
 	KeptPolicyModeEnforce KeptPolicyMode = "enforce"
 	KeptPolicyModeOff     KeptPolicyMode = "off"
 	KeptPolicyModeShadow  KeptPolicyMode = "shadow"
@@ -343,6 +351,10 @@ const (
 // Valid indicates whether the value is a known member of the KeptPolicyMode enum.
 func (e KeptPolicyMode) Valid() bool {
 	switch e {
+	case KeptPolicyModeDegrade:
+		return true
+	case KeptPolicyModeDelay:
+		return true
 	case KeptPolicyModeEnforce:
 		return true
 	case KeptPolicyModeOff:
@@ -596,6 +608,8 @@ func (e PolicyMissing) Valid() bool {
 
 // Defines values for PolicyMode.
 const (
+	PolicyModeDegrade PolicyMode = "degrade"
+	PolicyModeDelay   PolicyMode = "delay"
 	PolicyModeEnforce PolicyMode = "enforce"
 	PolicyModeOff     PolicyMode = "off"
 	PolicyModeShadow  PolicyMode = "shadow"
@@ -604,6 +618,10 @@ const (
 // Valid indicates whether the value is a known member of the PolicyMode enum.
 func (e PolicyMode) Valid() bool {
 	switch e {
+	case PolicyModeDegrade:
+		return true
+	case PolicyModeDelay:
+		return true
 	case PolicyModeEnforce:
 		return true
 	case PolicyModeOff:
@@ -719,6 +737,8 @@ func (e PolicyPreviewChange) Valid() bool {
 
 // Defines values for PolicyUsageMode.
 const (
+	PolicyUsageModeDegrade PolicyUsageMode = "degrade"
+	PolicyUsageModeDelay   PolicyUsageMode = "delay"
 	PolicyUsageModeEnforce PolicyUsageMode = "enforce"
 	PolicyUsageModeOff     PolicyUsageMode = "off"
 	PolicyUsageModeShadow  PolicyUsageMode = "shadow"
@@ -727,6 +747,10 @@ const (
 // Valid indicates whether the value is a known member of the PolicyUsageMode enum.
 func (e PolicyUsageMode) Valid() bool {
 	switch e {
+	case PolicyUsageModeDegrade:
+		return true
+	case PolicyUsageModeDelay:
+		return true
 	case PolicyUsageModeEnforce:
 		return true
 	case PolicyUsageModeOff:
@@ -1684,7 +1708,7 @@ type Counts struct {
 	// Requests Decisions. Each is counted in one of the members from ok to limiter_unavailable.
 	Requests int64 `json:"requests"`
 
-	// ShadowRefused Of the allowed: a shadow policy would have denied them.
+	// ShadowRefused Of the allowed: over a limit of a policy in mode `shadow`, `degrade` or `delay`. In the counts of a policy: of this policy.
 	ShadowRefused int64 `json:"shadow_refused"`
 
 	// TenantSuspended Denied because the tenant is suspended.
@@ -1869,7 +1893,7 @@ type KeptLimit struct {
 	// Limit Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
 
-	// Mode Whether the policy denies requests, or only counts those that it would deny. Later versions may add values.
+	// Mode What the policy does with requests over its limits. Later versions may add values.
 	Mode KeptLimitMode `json:"mode"`
 
 	// Override Id of the override that was in force.
@@ -1898,12 +1922,12 @@ type KeptLimit struct {
 	WindowMs int64 `json:"window_ms"`
 }
 
-// KeptLimitMode Whether the policy denies requests, or only counts those that it would deny. Later versions may add values.
+// KeptLimitMode What the policy does with requests over its limits. Later versions may add values.
 type KeptLimitMode string
 
 // KeptPolicy One policy of the plan and its part in a stored denial.
 type KeptPolicy struct {
-	// Applies Whether it applies, enforced or in shadow.
+	// Applies Whether it applies, in any mode but off.
 	Applies bool `json:"applies"`
 
 	// Attribute The attribute of `attribute`, `skipped`, and `missing`.
@@ -1915,7 +1939,7 @@ type KeptPolicy struct {
 	// Matches Whether method, path, and attributes match, in any mode.
 	Matches bool `json:"matches"`
 
-	// Mode Whether the policy is enforced, in shadow, or off. Later versions may add values.
+	// Mode What the policy does with requests over its limits. Later versions may add values.
 	Mode KeptPolicyMode `json:"mode"`
 
 	// Override Id of the override that was in force.
@@ -1931,7 +1955,7 @@ type KeptPolicy struct {
 	Why Why `json:"why"`
 }
 
-// KeptPolicyMode Whether the policy is enforced, in shadow, or off. Later versions may add values.
+// KeptPolicyMode What the policy does with requests over its limits. Later versions may add values.
 type KeptPolicyMode string
 
 // KeptRefusal A recorded decision with its explanation.
@@ -2866,6 +2890,9 @@ type Policy struct {
 	// CountBy Attribute names, or ip/64. Empty: one counter for the whole tenant. Default: empty.
 	CountBy []string `json:"count_by,omitempty,omitzero"`
 
+	// DelayMs How many milliseconds a request over the limits waits in mode `delay`. Default: 1000; answers leave 1000 out.
+	DelayMs int64 `json:"delay_ms,omitempty,omitzero"`
+
 	// Description For people. Default: empty.
 	Description string `json:"description,omitempty,omitzero"`
 
@@ -2878,7 +2905,7 @@ type Policy struct {
 	// Missing The decision if an attribute of count_by is missing. Default: `shared`. Later versions may add values.
 	Missing PolicyMissing `json:"missing,omitempty,omitzero"`
 
-	// Mode Whether the policy is enforced, in shadow, or off. Default: `enforce`. Later versions may add values.
+	// Mode What the policy does with requests over its limits. `enforce`: denies them. `degrade`: allows them with `serve: cheap`. `delay`: allows them after `delay_ms`. `shadow`: only counts them. `off`: the policy does nothing. Default: `enforce`. Later versions may add values.
 	Mode PolicyMode `json:"mode,omitempty,omitzero"`
 
 	// OnFailure The failure mode: what decides when the limiter does not answer. Default: `local`. Later versions may add values.
@@ -2903,7 +2930,7 @@ type PolicyConsistency string
 // PolicyMissing The decision if an attribute of count_by is missing. Default: `shared`. Later versions may add values.
 type PolicyMissing string
 
-// PolicyMode Whether the policy is enforced, in shadow, or off. Default: `enforce`. Later versions may add values.
+// PolicyMode What the policy does with requests over its limits. `enforce`: denies them. `degrade`: allows them with `serve: cheap`. `delay`: allows them after `delay_ms`. `shadow`: only counts them. `off`: the policy does nothing. Default: `enforce`. Later versions may add values.
 type PolicyMode string
 
 // PolicyOnFailure The failure mode: what decides when the limiter does not answer. Default: `local`. Later versions may add values.
@@ -2983,7 +3010,7 @@ type PolicyUsage struct {
 	// Keys Its keys. The key that is used up first comes first.
 	Keys []KeyUsage `json:"keys"`
 
-	// Mode Whether the policy is enforced, in shadow, or off. Later versions may add values.
+	// Mode What the policy does with requests over its limits. Later versions may add values.
 	Mode PolicyUsageMode `json:"mode"`
 
 	// More Other keys were, or may have been, counted in the last hour. Keys of a shadow policy are not ranked: request one with `key`.
@@ -2996,7 +3023,7 @@ type PolicyUsage struct {
 	Policy string `json:"policy"`
 }
 
-// PolicyUsageMode Whether the policy is enforced, in shadow, or off. Later versions may add values.
+// PolicyUsageMode What the policy does with requests over its limits. Later versions may add values.
 type PolicyUsageMode string
 
 // Publish Which version to publish.

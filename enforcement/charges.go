@@ -19,52 +19,52 @@ func (p *Plan) route(matching []uint16) string {
 
 // apply selects the rules to charge from the rules that match a check. A rule does not
 // apply if it is off, if the check lacks an attribute and the rule skips such checks,
-// or if another rule replaces it. Only rules in mode enforce replace other rules; they
+// or if another rule replaces it. Only rules that are in force replace other rules; they
 // do so even if they are replaced themselves.
 //
-// enforced reports whether a rule in mode enforce applies, before replacement. If none
-// does, Subject.DenyUnmatched decides the check. Therefore shadow policies do not
+// classes has the classes of the rules that apply, before replacement. If none of them is in
+// force, Subject.DenyUnmatched decides the check. Therefore shadow policies do not
 // change decisions, and a caller cannot bypass DenyUnmatched by leaving out an
-// attribute. shadows is false if no shadow policy applies.
-func (p *Plan) apply(matching []uint16, c *Check, to []uint16) (applying []uint16, enforced, shadows bool) {
+// attribute.
+func (p *Plan) apply(matching []uint16, c *Check, to []uint16) (applying []uint16, classes classSet) {
 	var space [64]uint16 // a check rarely has more replaced rules
 	applying, replaced := to, space[:0]
 	for _, i := range matching {
 		r := p.Rules[i]
-		if r.Mode == PolicyOff || len(r.slots) > 0 && r.skips() && r.missing(c) != "" {
+		if !r.Mode.Counts() || len(r.slots) > 0 && r.skips() && r.missing(c) != "" {
 			continue
 		}
 		applying = append(applying, i)
-		if r.Mode == PolicyShadow {
-			shadows = true
-			continue
+		classes.add(r.class)
+		if r.Mode.InForce() {
+			replaced = append(replaced, r.replaces...)
 		}
-		enforced = true
-		replaced = append(replaced, r.replaces...)
 	}
 	if len(replaced) > 0 {
 		slices.Sort(replaced)
 		applying = slices.DeleteFunc(applying, func(i uint16) bool { return contains(replaced, int(i)) })
 	}
-	return applying, enforced, shadows
+	return applying, classes
 }
 
 // skips reports whether the rule does not apply to a check that lacks one of its
 // attributes. That includes a shadow policy that would deny such checks, because it
 // then has nothing to charge.
 func (r *Rule) skips() bool {
-	return r.Missing == MissingSkip || r.Missing == MissingDeny && r.Mode == PolicyShadow
+	return r.Missing == MissingSkip || r.Missing == MissingDeny && !r.Mode.InForce()
 }
 
 // requestEach creates one request to the limiter for each item that has charges or an
 // idempotency key.
 func (w *call) requestEach(e *Engine) {
 	for i := range w.items {
-		it, group := &w.items[i], uint16(0)
+		it := &w.items[i]
 		it.first = len(w.charges)
 		w.chargeKey(e, it, !it.denied && len(it.Decision.Limits) > 0)
-		it.enforced = w.charge(e, it, PolicyEnforce, &group)
-		it.shadow = w.charge(e, it, PolicyShadow, &group)
+		groups := newGroups()
+		it.enforced = w.charge(e, it, chargedTogether, &groups)
+		it.soft = w.charge(e, it, chargedSeparately, &groups)
+		it.shadow = w.charge(e, it, chargedInShadow, &groups)
 	}
 	// w.charges is complete now, so its memory no longer moves and requests can refer
 	// to parts of it.
@@ -80,7 +80,7 @@ func (w *call) requestEach(e *Engine) {
 // charges of all items, or none if one of them is denied. The enforced charges of all
 // items are group 0.
 func (w *call) requestTogether(e *Engine, denied bool) {
-	group, blocked, limits := uint16(0), false, 0
+	groups, blocked, limits := newGroups(), false, 0
 	for i := range w.items {
 		limits += len(w.items[i].Decision.Limits)
 	}
@@ -93,11 +93,14 @@ func (w *call) requestTogether(e *Engine, denied bool) {
 	}
 	for i := range w.items {
 		it := &w.items[i]
-		it.enforced = w.charge(e, it, PolicyEnforce, &group)
+		it.enforced = w.charge(e, it, chargedTogether, &groups)
 		blocked = blocked || it.blocked
 	}
 	for i := range w.items {
-		w.items[i].shadow = w.charge(e, &w.items[i], PolicyShadow, &group)
+		w.items[i].soft = w.charge(e, &w.items[i], chargedSeparately, &groups)
+	}
+	for i := range w.items {
+		w.items[i].shadow = w.charge(e, &w.items[i], chargedInShadow, &groups)
 	}
 	if len(w.charges) > 0 || w.items[0].keyed {
 		w.request(e, w.items, w.charges, blocked)
@@ -137,12 +140,24 @@ func (w *call) request(e *Engine, items []item, charges []Charge, blocked bool) 
 	}
 }
 
-// charge appends the charges of those rules of an item that have the given mode. It
-// returns their range in w.charges. Charges of enforced rules are in group 0. For each
-// shadow rule, charge increments group, so that each shadow rule has another group.
-func (w *call) charge(e *Engine, it *item, mode PolicyMode, group *uint16) span {
+// FirstShadowGroup is the first Charge.Group of shadow policies. The groups below it, except 0,
+// are those of soft policies.
+const FirstShadowGroup = 1 << 15
+
+// groups has the last group that was given to a rule of each class. The charges of enforced
+// rules are in group 0. Each other rule has a group of its own.
+type groups [chargeClasses]uint16
+
+func newGroups() groups { return groups{chargedInShadow: FirstShadowGroup - 1} }
+
+// inForce reports whether the charge is that of a policy in force, and not of a shadow policy.
+func (c *Charge) inForce() bool { return c.Group < FirstShadowGroup }
+
+// charge appends the charges of those rules of an item that have the given class. It
+// returns their range in w.charges.
+func (w *call) charge(e *Engine, it *item, class chargeClass, groups *groups) span {
 	from, position := len(w.charges), 0
-	if it.denied || mode == PolicyShadow && !it.hasShadow {
+	if it.denied || class != chargedTogether && !it.classes.has(class) {
 		return span{from, from}
 	}
 	w.hashed = w.hashed[:0]
@@ -153,12 +168,12 @@ func (w *call) charge(e *Engine, it *item, mode PolicyMode, group *uint16) span 
 		for end < len(d.Limits) && d.Limits[end].Rule == r {
 			end++
 		}
-		if r.Mode != mode || end == position {
+		if r.class != class || end == position {
 			position = end
 			continue
 		}
-		if mode == PolicyShadow {
-			*group++
+		if class != chargedTogether {
+			groups[class]++
 		}
 		partition := w.partitionOf(r, c)
 		for ; position < end; position++ {
@@ -176,7 +191,7 @@ func (w *call) charge(e *Engine, it *item, mode PolicyMode, group *uint16) span 
 				Meter: meter,
 				Rev:   l.rev,
 				Cost:  l.Cost,
-				Group: *group,
+				Group: groups[class],
 
 				Leased: r.Consistency == Leased && l.Limit.Cell <= maxCell && c.IdempotencyKey == "" && c.Reservation == nil && !c.Refundable &&
 					c.Mode != TakeUpTo,

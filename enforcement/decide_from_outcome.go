@@ -109,20 +109,24 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 	if mode == TakeUpTo {
 		most = LargestCost(w.charges[it.enforced.from:it.enforced.to])
 	}
-	for n, part := range [...]span{it.enforced, it.shadow} {
+	for n, part := range [chargeClasses]span{it.enforced, it.soft, it.shadow} {
+		class := chargeClass(n)
 		for i := part.from; i < part.to; i++ {
 			l := &d.Limits[w.positions[i]]
 			l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, mode, &it.lease)
-			if mode == TakeUpTo && n == 0 && o.Verdict == Granted {
+			if mode == TakeUpTo && class == chargedTogether && o.Verdict == Granted {
 				l.Cost = ShareOf(l.Cost, o.Units, most)
 				d.Taken = o.Units
 			}
 			l.Shared = true
 			l.Delay = o.delay(w.charges[base:base+len(o.Charges)], i-base, mode, l.Cost)
-			if n == 0 && d.Allowed {
+			if class == chargedSeparately && o.Verdict == Granted && !forced {
+				d.soften(l)
+			}
+			if class != chargedInShadow && d.Allowed {
 				d.Delay = max(d.Delay, l.Delay)
 			}
-			if n == 0 && !l.Allowed {
+			if class == chargedTogether && !l.Allowed {
 				denied, retry = !forced, longer(retry, l.RetryAfter)
 			}
 			if n == 0 && l.until > 0 && (until == Never || l.until < until) {
@@ -136,6 +140,18 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 		retry = Never
 	}
 	return denied, retry
+}
+
+// soften sets what a limit of a soft policy changes in an allowed decision, if the request is
+// over the limit.
+func (d *Decision) soften(l *LimitState) {
+	switch {
+	case l.Allowed || !d.Allowed:
+	case l.Rule.Mode == PolicyDegrade:
+		d.ServeCheap = true
+	default:
+		l.Delay = l.Rule.delay
+	}
 }
 
 // nameLease sets Lease and LeaseTTL if a concurrency limit is among the limits of an allowed
@@ -195,6 +211,7 @@ func (l *LimitState) fill(m *Meter, c *Charged, at int64, mode Mode, lease *Leas
 // the denying limits, in milliseconds.
 func (d *Decision) denyByLimit(retry int64) {
 	d.Allowed, d.Reason, d.RetryAfter = false, ReasonOverLimit, retry
+	d.Delay, d.ServeCheap = 0, false
 	if retry == Never {
 		d.Reason = ReasonCostExceedsQuota
 	}
@@ -226,7 +243,7 @@ func shareDenial(items []item) {
 	for i := range items {
 		if d := items[i].Decision; d.Allowed || d.Reason == ReasonBatchRefused {
 			d.Allowed, d.Reason, d.RetryAfter, d.List, d.Lease = false, ReasonBatchRefused, retry, nil, ""
-			d.LeaseTTL, d.Delay = 0, 0
+			d.LeaseTTL, d.Delay, d.ServeCheap = 0, 0, false
 		}
 	}
 }

@@ -10,7 +10,7 @@ type Subject struct {
 	Number    uint32 // Key.Tenant
 	Home      string // Request.Home
 	Suspended bool
-	// DenyUnmatched denies requests that no policy in mode enforce applies to.
+	// DenyUnmatched denies requests that no policy in force applies to; see PolicyMode.InForce.
 	DenyUnmatched bool
 	// PlanRevision is the control-plane revision at which the tenant was assigned its
 	// plan.
@@ -52,8 +52,12 @@ type Decision struct {
 	// RetryAfter or the reason may be different. Otherwise it is 0.
 	NumbersUntil int64
 	// Delay is the time from At, in milliseconds, that the caller waits before it serves the
-	// request, if the request is allowed. It is the longest Delay of the enforced limits.
+	// request, if the request is allowed. It is the longest Delay of the limits of policies in
+	// force.
 	Delay int64
+	// ServeCheap is set if the request is allowed and over a limit of a policy in mode degrade. The
+	// caller then serves an answer that costs less.
+	ServeCheap bool
 	// Degraded is set if the shared limiter was unavailable and failure modes decided.
 	Degraded bool
 	// Idempotency says what the check's IdempotencyKey did. With KeyReused and TooManyKeys,
@@ -91,7 +95,7 @@ type Decision struct {
 	// At is the time of the decision by the limiter's clock, in microseconds since the
 	// epoch. It is 0 if no limiter was called.
 	At int64
-	// Limits has each limit of each policy that applied, enforced and shadow, in
+	// Limits has each limit of each policy that applied, in whatever mode, in
 	// the order of the plan. It is empty if limits did not decide: for a denial by
 	// a list, a block or a missing attribute, for example.
 	Limits []LimitState
@@ -135,7 +139,7 @@ type LimitState struct {
 	// ResetAfter and RetryAfter are in milliseconds, rounded up. RetryAfter may be Never.
 	ResetAfter, RetryAfter int64
 	// Delay is the time in milliseconds for which a request that was charged to a leaky bucket
-	// waits. It is 0 for other algorithms.
+	// waits, or that is over the limit of a policy in mode delay. Otherwise it is 0.
 	Delay   int64
 	Allowed bool
 	// Shared is set if the shared limiter decided this limit, and not a failure mode.
@@ -164,9 +168,9 @@ func (l *LimitState) Quota() int64 { return l.Limit.Quota + l.RolledOver }
 // Capacity returns Quota, or the burst of a bucket.
 func (l *LimitState) Capacity() int64 { return l.Limit.Capacity() + l.RolledOver }
 
-// Denies reports whether the limit denies the request. Limits of shadow policies
-// deny nothing.
-func (l *LimitState) Denies() bool { return !l.Allowed && l.Rule.Mode == PolicyEnforce }
+// Denies reports whether the limit denies the request. Limits of policies in another mode than
+// enforce deny nothing.
+func (l *LimitState) Denies() bool { return !l.Allowed && l.Rule.Mode.Denies() }
 
 // DenyingLimit returns the limit that denies the request for the longest time. If
 // several have the same RetryAfter, it returns the first. It returns nil if no limit

@@ -88,11 +88,11 @@ func (s *Stored) Newer(has *State) bool {
 	return s.State.A > has.A
 }
 
-// Durable reports whether an enforced charge of the request is on a durable counter. A limiter
+// Durable reports whether a charge of a policy in force is on a durable counter. A limiter
 // that has lost its data must not decide such a request.
 func (r *Request) Durable() bool {
 	for i := range r.Charges {
-		if c := &r.Charges[i]; c.Group == 0 && c.Meter.Durable {
+		if c := &r.Charges[i]; c.inForce() && c.Meter.Durable {
 			return true
 		}
 	}

@@ -164,18 +164,19 @@ type hashedPartition struct {
 // An item is one check of a call, with its decision and the state of its processing.
 type item struct {
 	BatchItem
-	enforced, shadow span  // in call.charges
-	first            int   // index in call.charges of the first charge of the request
-	request          int   // index in call.requests; only valid if asks is true
-	lease            Lease // of the request
-	now              int64 // copy of call.now; set only for a subject with exceptions
-	overridesUntil   int64 // the first end of the overrides in force on enforced limits; 0: none
-	denied           bool  // denied without the limiter: the item has no charges
-	hasShadow        bool  // a shadow policy may apply
-	blocked          bool  // the key is blocked; the limiter only computes RetryAfter
-	keyed            bool  // the check has an idempotency key
-	keyCharged       bool  // the first charge of the request is that for a new record
-	unrecorded       bool  // not a decision of its own: the caller left before, or the check has a used idempotency key
+	enforced       span     // in call.charges
+	soft, shadow   span     // in call.charges
+	first          int      // index in call.charges of the first charge of the request
+	request        int      // index in call.requests; only valid if asks is true
+	lease          Lease    // of the request
+	now            int64    // copy of call.now; set only for a subject with exceptions
+	overridesUntil int64    // the first end of the overrides in force on enforced limits; 0: none
+	denied         bool     // denied without the limiter: the item has no charges
+	classes        classSet // of the policies that may apply
+	blocked        bool     // the key is blocked; the limiter only computes RetryAfter
+	keyed          bool     // the check has an idempotency key
+	keyCharged     bool     // the first charge of the request is that for a new record
+	unrecorded     bool     // not a decision of its own: the caller left before, or the check has a used idempotency key
 }
 
 // A span is a range of indexes from from to to-1.
@@ -183,9 +184,9 @@ type span struct{ from, to int }
 
 func (s span) len() int { return s.to - s.from }
 
-// hasCharges reports whether the item has charges. The enforced and the shadow charges
-// of an item are adjacent in w.charges, except in an atomic batch.
-func (it *item) hasCharges() bool { return it.enforced.len()+it.shadow.len() > 0 }
+// hasCharges reports whether the item has charges. The enforced, the soft and the shadow
+// charges of an item are adjacent in w.charges, except in an atomic batch.
+func (it *item) hasCharges() bool { return it.enforced.len()+it.soft.len()+it.shadow.len() > 0 }
 
 // asks reports whether the limiter gets a request for the item. That is the case if the item
 // has charges. It is also the case for a check with an idempotency key, because an earlier
@@ -322,7 +323,7 @@ const noRoute = "(none)"
 //  1. The tenant is suspended: deny.
 //  2. The deny list has an attribute value of the check: deny.
 //  3. The allow list has an attribute value of the check: allow.
-//  4. No enforced policy applies, and the tenant denies such checks: deny.
+//  4. No policy in force applies, and the tenant denies such checks: deny.
 //  5. The check lacks an attribute, and a policy denies such checks: deny. If there
 //     are several such policies, the first one of the plan is reported.
 //  6. The key is blocked: deny.
@@ -352,14 +353,13 @@ func (e *Engine) open(w *call, it *item) {
 			return
 		}
 	}
-	enforced := false
 	if s.Plan != nil {
-		d.applied, enforced, it.hasShadow = s.Plan.apply(w.matching, c, d.applied)
+		d.applied, it.classes = s.Plan.apply(w.matching, c, d.applied)
 	}
-	if !enforced {
+	if !it.classes.inForce() {
 		d.Reason = ReasonNoPolicy
 	}
-	if c.Mode != Force && it.denyWithoutCounters(enforced) {
+	if c.Mode != Force && it.denyWithoutCounters() {
 		return
 	}
 	sentTo := -1
@@ -408,18 +408,18 @@ func (it *item) deny(reason Reason) {
 	it.Decision.Allowed, it.Decision.Reason, it.Decision.RetryAfter = false, reason, Never
 }
 
-// denyWithoutCounters denies a check in two cases and then returns true: if no enforced policy
+// denyWithoutCounters denies a check in two cases and then returns true: if no policy in force
 // applies and the tenant denies such checks, or if the check does not have an attribute and a
-// policy denies checks without it. enforced says whether an enforced policy applies.
-func (it *item) denyWithoutCounters(enforced bool) bool {
+// policy denies checks without it.
+func (it *item) denyWithoutCounters() bool {
 	s, d := it.Subject, it.Decision
-	if !enforced && s.DenyUnmatched {
+	if !it.classes.inForce() && s.DenyUnmatched {
 		it.deny(ReasonNoPolicy)
 		return true
 	}
 	for _, i := range d.applied {
 		r := s.Plan.Rules[i]
-		if r.Missing != MissingDeny || r.Mode != PolicyEnforce {
+		if r.Missing != MissingDeny || !r.Mode.InForce() {
 			continue
 		}
 		if name := r.missing(it.Check); name != "" {
@@ -478,7 +478,7 @@ func (it *item) addLimits(r *Rule, sent bool) {
 		return
 	}
 	n := s.numbers(r, it.Check, it.now)
-	if n.override != nil && r.Mode == PolicyEnforce && len(n.limits) > 0 {
+	if n.override != nil && r.Mode.Denies() && len(n.limits) > 0 {
 		it.overridesUntil = earlier(it.overridesUntil, n.override.Until)
 	}
 	for k := range n.limits {

@@ -336,7 +336,7 @@ func (c *exceptionsEdit) block(b *Block, remove bool) error {
 	if err != nil {
 		return err
 	}
-	if r.Mode != PolicyEnforce {
+	if !r.Mode.InForce() {
 		return fmt.Errorf("policy %q denies nothing: its mode is %s", b.Policy, r.Mode)
 	}
 	for _, part := range b.Key {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 )
 
 // An Explanation is the decision for a check now, without a charge, with the reason why
@@ -42,8 +43,8 @@ type PolicyExplanation struct {
 	// Matches says that the check matches the method, path and attributes of the policy. It does
 	// not depend on the mode of the policy.
 	Matches bool
-	// Applies says that the policy matches and that the check would be charged to it, enforced or
-	// in shadow.
+	// Applies says that the policy matches and that the check would be charged to it, in any mode
+	// but off.
 	Applies bool
 	Why     Why
 	// Attribute is the name of an attribute that did not match or is missing. It is set if Why is
@@ -171,12 +172,12 @@ func explainPolicies(list []PolicyExplanation, s *Subject, c *Check, now int64) 
 		return list
 	}
 	matching := s.Plan.match(c, nil)
-	applying, _, _ := s.Plan.apply(matching, c, nil)
+	applying, _ := s.Plan.apply(matching, c, nil)
 	decided, _ := s.beforePolicies(c, now)
 	for i, r := range s.Plan.Rules {
 		x := PolicyExplanation{Rule: r, Matches: contains(matching, i)}
 		switch {
-		case r.Mode == PolicyOff:
+		case !r.Mode.Counts():
 			x.Why = WhyOff
 		case !x.Matches:
 			x.Why, x.Attribute = mismatch(r, c)
@@ -234,7 +235,7 @@ func (x *PolicyExplanation) setNotApplied(p *Plan, matching []uint16, c *Check) 
 	x.Why = WhyReplaced
 	for _, i := range matching {
 		by := p.Rules[i]
-		if by.Mode != PolicyEnforce || by.missing(c) != "" && by.skips() {
+		if !by.Mode.InForce() || by.missing(c) != "" && by.skips() {
 			continue
 		}
 		if contains(by.replaces, x.Rule.Index) {
@@ -253,7 +254,7 @@ func (x *PolicyExplanation) addExceptions(s *Subject, c *Check, now int64) {
 	if o, _ := exceptions.choose(c, now); o != nil {
 		x.Override = o.Override
 	}
-	if b := exceptions.block(x.Rule.PartitionOf(c)); b != nil && now < b.Until && x.Rule.Mode == PolicyEnforce {
+	if b := exceptions.block(x.Rule.PartitionOf(c)); b != nil && now < b.Until && x.Rule.Mode.InForce() {
 		x.Block = b
 		if x.Why == WhyApplies && c.Mode != Force {
 			x.Why = WhyBlocked
@@ -287,8 +288,17 @@ func (x *PolicyExplanation) Because(d *Decision) string {
 		return "the policy applies, and its key is blocked until " + formatInstant(x.Block.Until)
 	}
 	text := "the policy applies"
-	if r.Mode == PolicyShadow {
+	switch r.Mode {
+	case PolicyShadow:
 		text += ", in shadow: it counts the requests that it would deny, and denies none"
+	case PolicyDegrade:
+		text += ": over its limits, requests get the cheap answer, and none is denied"
+	case PolicyDelay:
+		text += ": over its limits, requests wait"
+		if r.delay > 0 { // the rule of a stored decision has no delay
+			text += " " + FormatWindow(time.Duration(r.delay)*time.Millisecond)
+		}
+		text += ", and none is denied"
 	}
 	text += r.costSentence(d.Check)
 	if o := x.Override; o != nil {

@@ -1,7 +1,9 @@
 package enforcement
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -10,13 +12,13 @@ import (
 const unavailableRetry = 1000
 
 // fallBack decides one item, or an atomic batch, after the shared limiter did not. The
-// failure modes of the enforced policies decide:
+// failure modes of the policies in force decide:
 //
-//   - closed: the policy denies the check.
+//   - closed: the policy denies the check. A soft policy treats it as over its limits.
 //   - local: the local limiter decides with this node's share of the quota. All such
 //     policies of the items are decided together. A local counter starts from the last
 //     known state of the shared counter (ShareMemory). Without a local limiter, the
-//     policy denies the check.
+//     policy decides as with closed.
 //   - open: the policy allows the check.
 //
 // The decision lists only limits that the local limiter decided. Shadow policies are
@@ -34,11 +36,12 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 	taken := int64(0)
 	keys := len(request.Charges) // 1 if the check has an idempotency key, otherwise 0
 	forced, closed, nodes := request.Mode == Force, false, e.nodeCount()
-	spans := make([]span, len(items)) // in request.Charges
+	spans := make([]localSpans, len(items))
 	for i := range items {
 		it, d := &items[i], items[i].Decision
 		d.Degraded = it.hasCharges()
-		spans[i].from = len(request.Charges)
+		spans[i].enforced.from = len(request.Charges)
+		soft := w.softLimits(it)
 		kept := d.Limits[:0] // reuses the slice: positions ascend, so each limit is read before it is overwritten
 		for k := it.enforced.from; k < it.enforced.to; k++ {
 			l := d.Limits[w.positions[k]]
@@ -60,7 +63,13 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 			}
 		}
 		d.Limits = kept
-		spans[i].to = len(request.Charges)
+		spans[i].enforced.to = len(request.Charges)
+		spans[i].softLimits = soft
+	}
+	for i := range items {
+		if !closed || forced {
+			e.fallBackSoftly(w, &items[i], &request, &spans[i], e.local)
+		}
 	}
 	switch {
 	case closed && !forced:
@@ -69,11 +78,11 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 		if first.keyed {
 			request.Idempotency = idempotency(items, request.Charges)
 		}
-		taken = e.takeLocal(ctx, request, items, spans)
+		taken = e.takeLocal(ctx, w, request, items, spans)
 	}
 	shareDenial(items)
 	if request.Mode == TakeUpTo && first.Decision.Allowed && first.Decision.Idempotency == NotRepeated {
-		shareAll(w.charges[first.enforced.from:first.enforced.to], first.Decision, taken, LargestCost(request.Charges))
+		shareAll(w.charges[first.enforced.from:first.enforced.to], first.Decision, taken, LargestCost(request.Charges[:spans[0].enforced.to]))
 	}
 	e.recordAdmitted(w, items, o)
 }
@@ -101,10 +110,57 @@ func (e *Engine) startShare(s *Subject, local, shared *Charge, nodes int) {
 	}
 }
 
+// localSpans has the ranges of the charges of one item in a request to the local limiter: first
+// those of enforced, then those of soft policies. The limits of the decision are in the same
+// order.
+type localSpans struct {
+	enforced, soft span
+	softLimits     []LimitState // of the item's charges in item.soft
+}
+
+// softLimits returns the limits of the soft policies of an item, in the order of its charges.
+func (w *call) softLimits(it *item) (list []LimitState) {
+	for k := it.soft.from; k < it.soft.to; k++ {
+		list = append(list, it.Decision.Limits[w.positions[k]])
+	}
+	return list
+}
+
+// fallBackSoftly applies the failure modes of an item's soft policies. It appends the charges and
+// the limits that local decides to the request and to the decision. If local is nil, the policies
+// with failure mode local decide as with closed. The cost of a charge that must not be added to
+// the outage journal is set to 0.
+func (e *Engine) fallBackSoftly(w *call, it *item, request *Request, s *localSpans, local Limiter) {
+	d := it.Decision
+	s.soft.from = len(request.Charges)
+	for i := range s.softLimits {
+		k, l := it.soft.from+i, s.softLimits[i]
+		switch mode := l.Rule.OnFailure; {
+		case mode == OnFailureOpen:
+		case mode == OnFailureClosed || local == nil:
+			if request.Mode != Force {
+				l.Allowed = false
+				d.soften(&l)
+				d.Delay = max(d.Delay, l.Delay)
+				w.charges[k].Cost = 0
+			}
+		default:
+			charge := w.charges[k]
+			charge.Meter = l.share(e.nodeCount()).In(it.Subject.Calendar, w.clock(e))
+			if e.memory != nil {
+				e.startShare(it.Subject, &charge, &w.charges[k], e.nodeCount())
+			}
+			request.Charges = append(request.Charges, charge)
+			d.Limits = append(d.Limits, l)
+		}
+	}
+	s.soft.to = len(request.Charges)
+}
+
 // takeLocal decides items with the local limiter, in one request. The request has one charge
-// for each limit. spans has, for each item, the range of its charges in the request. units is the
+// for each limit. spans has, for each item, the ranges of its charges in the request. units is the
 // number of units that the limiter charged in mode TakeUpTo.
-func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, spans []span) (units int64) {
+func (e *Engine) takeLocal(ctx context.Context, w *call, request Request, items []item, spans []localSpans) (units int64) {
 	forced := request.Mode == Force
 	outcomes := make([]Outcome, 1)
 	// The call must not end with ctx: a deadline of the caller may be the reason why
@@ -118,33 +174,46 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 	anyDenied := false
 	for i, part := range spans {
 		d := items[i].Decision
-		if part.len() == 0 {
+		if part.enforced.len()+part.soft.len() == 0 {
 			continue
 		}
 		if !o.Verdict.Decided() {
 			d.Limits = d.Limits[:0]
-			if !forced {
+			switch {
+			case forced:
+			case part.enforced.len() > 0:
 				d.denyUnavailable()
+			default:
+				e.fallBackSoftly(w, &items[i], &request, &part, nil)
 			}
 			continue
 		}
 		d.At = o.At
 		denied, retry := false, int64(0)
 		for k := range d.Limits {
-			l, charge, charged := &d.Limits[k], &request.Charges[part.from+k], &o.Charges[part.from+k]
+			at := part.enforced.from + k
+			if k >= part.enforced.len() {
+				at = part.soft.from + k - part.enforced.len()
+			}
+			l, charge, charged := &d.Limits[k], &request.Charges[at], &o.Charges[at]
 			l.fill(charge.Meter, charged, o.At, request.Mode, &request.Lease)
 			if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
 				l.RetryAfter = unavailableRetry // the cost fits the limit, but is more than this node's share
 			}
-			if request.Mode == TakeUpTo && o.Verdict == Granted {
-				l.Cost = ShareOf(l.Cost, o.Units, LargestCost(request.Charges))
+			if request.Mode == TakeUpTo && o.Verdict == Granted && charge.Group == 0 {
+				l.Cost = ShareOf(l.Cost, o.Units, LargestCost(request.Charges[:part.enforced.to]))
 			}
-			l.Delay = o.delay(request.Charges, part.from+k, request.Mode, l.Cost)
+			l.Delay = o.delay(request.Charges, at, request.Mode, l.Cost)
+			if charge.Group != 0 && o.Verdict == Granted && !forced {
+				d.soften(l)
+			}
 			d.Delay = max(d.Delay, l.Delay)
-			if !l.Allowed {
+			if !l.Allowed && charge.Group == 0 {
 				denied, retry = true, longer(retry, l.RetryAfter)
 			}
 		}
+		slices.SortStableFunc(d.Limits, func(a, b LimitState) int { return cmp.Compare(a.Rule.Index, b.Rule.Index) })
+		w.keepMade(&items[i], &request, o, part)
 		if !denied || forced {
 			d.nameLease(&request.Lease)
 		} else {
@@ -158,6 +227,22 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 	return o.Units
 }
 
+// keepMade sets the costs of an item's soft charges that the local limiter did not make to 0, so
+// that they are not added to the outage journal.
+func (w *call) keepMade(it *item, request *Request, o *Outcome, s localSpans) {
+	at := s.soft.from
+	for k := it.soft.from; k < it.soft.to; k++ {
+		if s.softLimits[k-it.soft.from].Rule.OnFailure != OnFailureLocal {
+			continue
+		}
+		// The number of units that a soft policy took in mode TakeUpTo is not known.
+		if request.Mode == TakeUpTo || request.Mode != Force && !o.made(request.Charges, at) {
+			w.charges[k].Cost = 0
+		}
+		at++
+	}
+}
+
 // remember stores the states of the shared counters of an item's policies with failure
 // mode local. base is the index in w.charges of the first charge of o. It stores
 // nothing after a peek, because those states include charges that were not made.
@@ -166,20 +251,23 @@ func (e *Engine) remember(w *call, it *item, o *Outcome, base int) {
 		return
 	}
 	now := int64(0)
-	for i := it.enforced.from; i < it.enforced.to; i++ {
-		if it.Decision.Limits[w.positions[i]].Rule.OnFailure != OnFailureLocal {
-			continue
+	for _, part := range [...]span{it.enforced, it.soft} {
+		for i := part.from; i < part.to; i++ {
+			if it.Decision.Limits[w.positions[i]].Rule.OnFailure != OnFailureLocal {
+				continue
+			}
+			if now == 0 {
+				now = e.memory.Now()
+			}
+			e.memory.Remember(&w.charges[i], &o.Charges[i-base].State, o.At, now)
 		}
-		if now == 0 {
-			now = e.memory.Now()
-		}
-		e.memory.Remember(&w.charges[i], &o.Charges[i-base].State, o.At, now)
 	}
 }
 
 // denyUnavailable denies a check because the limiter is unavailable.
 func (d *Decision) denyUnavailable() {
 	d.Allowed, d.Reason, d.RetryAfter = false, ReasonLimiterUnavailable, unavailableRetry
+	d.Delay, d.ServeCheap = 0, false
 }
 
 // share returns the meter for one node's share of the limit: with its quota divided by

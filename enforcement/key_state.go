@@ -99,7 +99,7 @@ func (h *KeyState) read(charges []Charge, s *Subject, key *CountedKey, now int64
 	c := r.checkOf(key.Key)
 	partition := r.partition(c, new(Partition))
 	if exceptions := s.Exceptions.of(r); exceptions != nil {
-		if b := exceptions.block(partition); b != nil && now < b.Until && r.Mode == PolicyEnforce {
+		if b := exceptions.block(partition); b != nil && now < b.Until && r.Mode.InForce() {
 			h.Block = b
 		}
 	}

@@ -33,7 +33,7 @@ func (o *Outcome) delay(charges []Charge, i int, mode Mode, taken int64) int64 {
 	}
 	if mode == TakeUpTo {
 		if c.Group != 0 {
-			return 0 // the number of units that a shadow policy took is not known
+			return 0 // the number of units that a soft or shadow policy took is not known
 		}
 		return Milliseconds(c.Meter.Delay(&charged.State, taken))
 	}
@@ -44,7 +44,7 @@ func (o *Outcome) delay(charges []Charge, i int, mode Mode, taken int64) int64 {
 			continue
 		}
 		if !o.Charges[k].Fits {
-			return 0 // of a shadow policy, whose charges are made together or not at all
+			return 0 // of a soft or shadow policy, whose charges are made together or not at all
 		}
 		same := other.Key == c.Key || o.Charges[k].Shared && charged.Shared && other.Key.Cell == c.Key.Cell
 		if k < i && same {

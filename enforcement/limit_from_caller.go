@@ -81,7 +81,7 @@ func (p *Plan) sentTo(applied []uint16) int {
 	best := -1
 	for _, i := range applied {
 		r := p.Rules[i]
-		if r.Mode == PolicyEnforce && len(r.Limits) > 0 && (best < 0 || r.rank < p.Rules[best].rank) {
+		if r.Mode.Denies() && len(r.Limits) > 0 && (best < 0 || r.rank < p.Rules[best].rank) {
 			best = int(i)
 		}
 	}
@@ -97,6 +97,6 @@ func (s *Subject) TakesSentLimit(c *Check, now int64) bool {
 	if s.Plan == nil {
 		return false
 	}
-	applied, _, _ := s.Plan.apply(s.Plan.match(c, nil), c, nil)
+	applied, _ := s.Plan.apply(s.Plan.match(c, nil), c, nil)
 	return s.Plan.sentTo(applied) >= 0
 }

@@ -11,7 +11,7 @@ import (
 // implementations pass the tests of limitertest.Run.
 type Limiter interface {
 	// Take decides requests in order, each in one atomic step. It applies all enforced charges of a request, or none.
-	// If it applied them, it then decides each shadow group separately. If a request has several charges on one key,
+	// If it applied them, it then decides each other group separately. If a request has several charges on one key,
 	// Take adds their costs before it compares them with what is left.
 	//
 	// Take stores the outcome of requests[i] in outcomes[i]. Both slices have the same length. Take overwrites the
@@ -103,7 +103,8 @@ type Charge struct {
 	Rev  int64
 	Cost int64
 	// Group is 0 for enforced charges, which are applied together or not at all. The
-	// charges of each shadow policy have another group number.
+	// charges of each soft policy and of each shadow policy have another group number. A
+	// limiter treats them alike; see FirstShadowGroup.
 	Group uint16
 	// Leased is set if a node may serve the charge from quota that it leased. Only package
 	// lease reads it.
@@ -239,6 +240,17 @@ type Outcome struct {
 	Record *Record
 	// Charges has one result for each charge of the request, in the same order.
 	Charges []Charged
+}
+
+// made reports whether charge i of a granted request was applied, unless the mode is Force: then
+// all are. The charges of another group than 0 are applied together or not at all.
+func (o *Outcome) made(charges []Charge, i int) bool {
+	for k := range charges {
+		if charges[k].Group == charges[i].Group && !o.Charges[k].Fits {
+			return false
+		}
+	}
+	return true
 }
 
 // Charged is the result of one Charge of a request.

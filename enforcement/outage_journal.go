@@ -245,8 +245,8 @@ func (e *Engine) chargeOutageJournal() bool {
 // notCharged reports whether a request with an undecided verdict was not charged.
 func (v Verdict) notCharged() bool { return v == Failed || v == Fenced || v == Lost }
 
-// recordAdmitted adds the enforced charges of admitted items to the journal. o is the
-// outcome of the shared limiter. A charge of a policy with failure mode closed is added
+// recordAdmitted adds the charges of admitted items to the journal, except those of shadow
+// policies. o is the outcome of the shared limiter. A charge of a policy with failure mode closed is added
 // only for a check in mode Force.
 func (e *Engine) recordAdmitted(w *call, items []item, o *Outcome) {
 	if e.outage == nil || !o.Verdict.notCharged() || errors.Is(o.Err, ErrLeft) {
@@ -257,8 +257,10 @@ func (e *Engine) recordAdmitted(w *call, items []item, o *Outcome) {
 		if !it.Decision.Allowed || it.Check.Mode == Peek || it.unrecorded || it.blocked {
 			continue
 		}
-		for k := it.enforced.from; k < it.enforced.to; k++ {
-			e.outage.admit(it.Subject, &w.charges[k], &it.lease)
+		for _, part := range [...]span{it.enforced, it.soft} {
+			for k := part.from; k < part.to; k++ {
+				e.outage.admit(it.Subject, &w.charges[k], &it.lease)
+			}
 		}
 	}
 }

@@ -24,10 +24,13 @@ type Policy struct {
 	Match       Match  `json:"match"`
 	// CountBy lists attribute names, or "ip/64". Each combination of their values has a
 	// separate counter. An empty list means one counter for the whole tenant.
-	CountBy     []string    `json:"count_by"`
-	Missing     Missing     `json:"missing"`
-	Replaces    []string    `json:"replaces"` // slugs of policies of the same plan
-	Mode        PolicyMode  `json:"mode"`
+	CountBy  []string   `json:"count_by"`
+	Missing  Missing    `json:"missing"`
+	Replaces []string   `json:"replaces"` // slugs of policies of the same plan
+	Mode     PolicyMode `json:"mode"`
+	// DelayMS is how long a request that is over a limit waits in mode delay: 1 to MaxPolicyDelay
+	// milliseconds. 0 stands for DefaultPolicyDelay. In other modes it has no effect.
+	DelayMS     int64       `json:"delay_ms,omitempty"`
 	OnFailure   OnFailure   `json:"on_failure"`
 	Consistency Consistency `json:"consistency"`
 	// Cost is the number of units that a request without a cost of its own is charged:
@@ -87,6 +90,7 @@ type RuleSpec struct {
 	Missing     Missing
 	Replaces    []string
 	Mode        PolicyMode
+	DelayMS     int64
 	OnFailure   OnFailure
 	Consistency Consistency
 	Cost        *int64
@@ -102,7 +106,7 @@ type RuleSpec struct {
 func (p *Policy) RuleSpec(limits []RuleLimit) RuleSpec {
 	return RuleSpec{
 		Policy: p.Slug, Methods: p.Match.Methods, Path: p.Match.Path, Attributes: p.Match.Attributes, CountBy: p.CountBy,
-		Missing: p.Missing, Replaces: p.Replaces, Mode: p.Mode, OnFailure: p.OnFailure, Consistency: p.Consistency,
+		Missing: p.Missing, Replaces: p.Replaces, Mode: p.Mode, DelayMS: p.DelayMS, OnFailure: p.OnFailure, Consistency: p.Consistency,
 		Cost: p.Cost, CostFrom: p.CostFrom,
 		ReservationExpiry: p.ReservationExpiry, ReservationEstimate: p.ReservationEstimate, Limits: limits,
 	}
@@ -115,18 +119,6 @@ type Match struct {
 	Path       string            `json:"path"`    // a pattern; "" and "*" match all paths
 	Attributes map[string]string `json:"attributes"`
 }
-
-// A PolicyMode says whether a policy denies requests, only counts them, or is off.
-type PolicyMode string
-
-const (
-	// PolicyEnforce denies requests that are over a limit.
-	PolicyEnforce PolicyMode = "enforce"
-	// PolicyShadow counts the requests that it would deny, and denies none.
-	PolicyShadow PolicyMode = "shadow"
-	// PolicyOff turns the policy off.
-	PolicyOff PolicyMode = "off"
-)
 
 // A Missing says what a policy does with a request that lacks an attribute of count_by.
 type Missing string
@@ -193,7 +185,7 @@ func (p *Policy) Choices() []Choice {
 func choices(m *Missing, mode *PolicyMode, f *OnFailure, c *Consistency) []Choice {
 	return []Choice{
 		{"missing", (*string)(m), []string{string(MissingShared), string(MissingSkip), string(MissingDeny)}},
-		{"mode", (*string)(mode), []string{string(PolicyEnforce), string(PolicyShadow), string(PolicyOff)}},
+		{"mode", (*string)(mode), policyModes},
 		{"on_failure", (*string)(f), []string{string(OnFailureLocal), string(OnFailureOpen), string(OnFailureClosed)}},
 		{"consistency", (*string)(c), []string{string(Exact), string(Leased)}},
 	}
@@ -228,6 +220,9 @@ func (p Policy) Canonical() Policy {
 	}
 	if p.Cost = clonePointer(p.Cost); p.Cost != nil && *p.Cost == defaultCost {
 		p.Cost = nil
+	}
+	if p.DelayMS == DefaultPolicyDelay {
+		p.DelayMS = 0
 	}
 	if p.ReservationExpiry == KeepExpired {
 		p.ReservationExpiry = ""
@@ -355,6 +350,7 @@ func (p *Policy) validate() problem.Fields {
 			f.Add("/"+c.Field, "%s", fault)
 		}
 	}
+	f.AddAll("", p.validateDelay())
 	f.AddAll("", p.validateCost())
 	f.AddAll("", p.validateReservations())
 	if p.Consistency == Leased {

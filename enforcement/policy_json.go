@@ -39,6 +39,10 @@ func ReadPolicy(d *strictjson.Decoder, fault Fault) (p Policy) {
 			p.Cost = &cost
 		case "cost_from":
 			p.CostFrom = readWord(d, fault)
+		case "delay_ms":
+			if p.DelayMS = d.Int(math.MinInt64, math.MaxInt64); p.DelayMS == 0 && d.Err() == nil {
+				fault(d.Pointer(), policyDelayRange)
+			}
 		case "reservation_expiry":
 			p.ReservationExpiry = ReservationExpiry(readWord(d, fault))
 		case "reservation_estimate":

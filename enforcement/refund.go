@@ -50,7 +50,7 @@ func refundLife(charges []Charge) int64 {
 	life := MinReservationLife.Microseconds()
 	for i := range charges {
 		switch m := charges[i].Meter; {
-		case charges[i].Key.Cell == IdempotencyCell || charges[i].Group != 0 || m.Algorithm == Concurrency:
+		case charges[i].Key.Cell == IdempotencyCell || !charges[i].inForce() || m.Algorithm == Concurrency:
 		case m.Algorithm == SlidingWindowCounter:
 			life = max(life, 2*m.Window)
 		default:
@@ -72,7 +72,7 @@ func recordPeriods(charges []Charge) int64 {
 // shadow policies. It does not for a concurrency limit either, because ending the lease frees
 // its places.
 func (c *Charge) returns() bool {
-	return c.Group == 0 && c.Receipt.Cost > c.Cost && c.Meter.Algorithm != Concurrency
+	return c.inForce() && c.Receipt.Cost > c.Cost && c.Meter.Algorithm != Concurrency
 }
 
 // openUntil returns the time at which the last window of the charges ends, at most MaxRefundable
@@ -90,8 +90,9 @@ func openUntil(charges []Charge, at int64) (until int64) {
 // setRefundable sets RefundableUntil from the outcome of the item's request.
 func (it *item) setRefundable(w *call, o *Outcome) {
 	var charges []Charge
-	for i := it.enforced.from; i < it.enforced.to && len(o.Charges) > 0; i++ {
-		if c := w.charges[i]; !it.Decision.Limits[w.positions[i]].Rule.leasedBucket(c.Meter) {
+	for i := it.enforced.from; i < it.soft.to && len(o.Charges) > 0; i++ {
+		made := it.Check.Mode == Force || o.made(w.charges[it.first:it.shadow.to], i-it.first)
+		if c := w.charges[i]; made && !it.Decision.Limits[w.positions[i]].Rule.leasedBucket(c.Meter) {
 			c.Receipt, c.Cost = &Receipt{Cost: c.Cost, State: o.Charges[i-it.first].State}, 0
 			charges = append(charges, c)
 		}

@@ -133,6 +133,9 @@ func (w *call) reservationData(r *Request, it *item, id string) []byte {
 		data.Charges[k] = reservedCharge{
 			Policy: l.Rule.Policy, Limit: l.Limit.Name, Cell: c.Key.Cell, Partition: c.Key.Partition[:], Group: c.Group, Cost: c.Cost,
 		}
+		if r.Mode == Force && c.inForce() {
+			data.Charges[k].Group = 0 // made whether it fits or not
+		}
 		if c.Meter.Algorithm.Bucket() {
 			data.Charges[k].Capacity = c.Meter.Capacity
 		}
@@ -217,7 +220,7 @@ func readReservation(r *Record) (*reservationData, error) {
 }
 
 // charged reports whether charge i of a reservation was made. The charges of enforced policies
-// were all made. The charges of one shadow policy were made together or not at all.
+// were all made. The charges of one soft or shadow policy were made together or not at all.
 func (d *reservationData) charged(r *Record, i int) bool {
 	if d.Charges[i].Group == 0 {
 		return true

@@ -35,6 +35,8 @@ type Rule struct {
 	slots      []slot      // of count_by
 	countedBy  int         // index of the first rule of the plan with the same count_by
 	cost       int64       // RuleSpec.Cost with its default filled in
+	delay      int64       // RuleSpec.DelayMS with its default filled in
+	class      chargeClass // of Mode; of no use if the mode is off
 	replaces   []uint16    // indexes in the plan of the rules that this rule replaces, ascending
 	rank       int         // position among the rules of the plan by how specific they are; 0 is the most specific
 	shares     shares
@@ -138,6 +140,10 @@ func compileRule(spec RuleSpec, place int) (*Rule, error) {
 			return nil, fmt.Errorf("%s %s", c.Field, fault)
 		}
 	}
+	if r.DelayMS < 0 || r.DelayMS > MaxPolicyDelay {
+		return nil, fmt.Errorf("delay_ms %s", policyDelayRange)
+	}
+	r.delay, r.class = policyDelay(r.DelayMS), r.Mode.class()
 	if r.cost = defaultCost; r.Cost != nil {
 		r.cost = *r.Cost
 	}

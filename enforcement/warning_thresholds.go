@@ -89,11 +89,11 @@ func (l *LimitState) NearLimit() int {
 	return l.Limit.WarnAt.reached(capacity-max(l.Remaining, 0), capacity)
 }
 
-// NearLimit returns the largest threshold, in percent, that one of the enforced limits has reached;
-// 0 if there is none.
+// NearLimit returns the largest threshold, in percent, that a limit of a policy in force has
+// reached; 0 if there is none.
 func (d *Decision) NearLimit() (largest int) {
 	for i := range d.Limits {
-		if l := &d.Limits[i]; l.Rule.Mode == PolicyEnforce {
+		if l := &d.Limits[i]; l.Rule.Mode.InForce() {
 			largest = max(largest, l.NearLimit())
 		}
 	}

@@ -76,7 +76,7 @@ type count struct {
 func counted(d Document) []count {
 	var out []count
 	for _, p := range d.c.Policies {
-		if p.Mode == enforcement.PolicyOff {
+		if !p.Mode.Counts() {
 			continue
 		}
 		for _, l := range p.Limits {

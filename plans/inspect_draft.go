@@ -57,15 +57,18 @@ func warn(f *problem.Fields, policies []Policy) {
 	replaced := alwaysReplaced(rules)
 	for i, p := range policies {
 		at := "/policies/" + strconv.Itoa(i)
-		if p.Mode == enforcement.PolicyOff {
+		if !p.Mode.Counts() {
 			f.Add(at+"/mode", "the policy is off and has no effect")
 			continue
 		}
 		if replaced[i] {
 			f.Add(at, "another policy always applies together with this one and replaces it, so this one never counts")
 		}
-		if p.Mode == enforcement.PolicyShadow && len(p.Replaces) > 0 {
+		if !p.Mode.InForce() && len(p.Replaces) > 0 {
 			f.Add(at+"/replaces", "a policy in shadow does not replace others")
+		}
+		if p.DelayMS != 0 && (p.Mode.Denies() || p.Mode == enforcement.PolicyDegrade) {
+			f.Add(at+"/delay_ms", "has no effect in mode %s", p.Mode)
 		}
 		if len(p.CountBy) == 0 && p.Missing != enforcement.MissingShared {
 			f.Add(at+"/missing", "has no effect without count_by")

@@ -94,14 +94,14 @@ func matchers(policies []Policy) []matcher {
 	for i, p := range policies {
 		out[i] = matcher{Policy: p, place: i}
 		for _, slug := range p.Replaces {
-			if place, known := places[slug]; known && p.Mode == enforcement.PolicyEnforce {
+			if place, known := places[slug]; known && p.Mode.InForce() {
 				out[i].removes.add(place)
 			}
 		}
 		// An invalid pattern is treated as one that matches everything, which can only increase
 		// the load.
 		out[i].pattern, _ = enforcement.ParsePattern(p.Match.Path)
-		if p.Mode != enforcement.PolicyOff {
+		if p.Mode.Counts() {
 			out[i].charges = len(p.Limits)
 		}
 	}

@@ -67,6 +67,12 @@ func TestValidate(t *testing.T) {
 		{"slug twice", first(func(p *Policy) { p.Slug = "b" }), []string{"/policies/1/slug"}, "policy 0"},
 		{"policy's description", first(func(p *Policy) { p.Description = "\x1b[0m" }), []string{p + "/description"}, "control"},
 
+		{"mode delay", first(func(p *Policy) { p.Mode, p.DelayMS = "delay", 60_000 }), nil, ""},
+		{"mode degrade", first(func(p *Policy) { p.Mode = "degrade" }), nil, ""},
+		{"unknown mode", first(func(p *Policy) { p.Mode = "degraded" }), []string{p + "/mode"}, "enforce, degrade, delay, shadow or off"},
+		{"delay too long", first(func(p *Policy) { p.DelayMS = 60_001 }), []string{p + "/delay_ms"}, "1 to 60000 milliseconds"},
+		{"delay below 0", first(func(p *Policy) { p.DelayMS = -1 }), []string{p + "/delay_ms"}, "1 to 60000 milliseconds"},
+
 		{"16 methods", first(func(p *Policy) { p.Match.Methods = names(16) }), nil, ""},
 		{"17 methods", first(func(p *Policy) { p.Match.Methods = names(17) }), []string{p + "/match/methods"}, "16"},
 		{"method no token", first(func(p *Policy) { p.Match.Methods = []string{"GET", "GET POST"} }), []string{p + "/match/methods/1"}, "HTTP method"},

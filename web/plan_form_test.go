@@ -92,8 +92,11 @@ func genDocument() *rapid.Generator[plans.Content] {
 		for i, slug := range slugs {
 			p := plans.Policy{
 				Slug: slug, Description: text.Draw(t, "about"),
-				Missing:   rapid.SampledFrom([]enforcement.Missing{enforcement.MissingShared, enforcement.MissingSkip, enforcement.MissingDeny}).Draw(t, "missing"),
-				Mode:      rapid.SampledFrom([]enforcement.PolicyMode{enforcement.PolicyEnforce, enforcement.PolicyShadow, enforcement.PolicyOff}).Draw(t, "mode"),
+				Missing: rapid.SampledFrom([]enforcement.Missing{enforcement.MissingShared, enforcement.MissingSkip, enforcement.MissingDeny}).Draw(t, "missing"),
+				Mode: rapid.SampledFrom([]enforcement.PolicyMode{
+					enforcement.PolicyEnforce, enforcement.PolicyDegrade, enforcement.PolicyDelay, enforcement.PolicyShadow, enforcement.PolicyOff,
+				}).Draw(t, "mode"),
+				DelayMS:   rapid.SampledFrom([]int64{0, 1, 2500, enforcement.MaxPolicyDelay}).Draw(t, "delay"),
 				OnFailure: rapid.SampledFrom([]enforcement.OnFailure{enforcement.OnFailureLocal, enforcement.OnFailureOpen, enforcement.OnFailureClosed}).Draw(t, "failure"),
 				CountBy:   rapid.SliceOfNDistinct(name, 0, 4, rapid.ID[string]).Draw(t, "count by"),
 				Replaces:  rapid.Permutation(slugs[:i]).Draw(t, "replaces")[:rapid.IntRange(0, i).Draw(t, "how many")],
@@ -611,7 +614,7 @@ func fieldsOf(d plans.Document) url.Values {
 			cost = strconv.FormatInt(*p.Cost, 10)
 		}
 		for name, value := range map[string]string{
-			"cost": cost, "cost_from": p.CostFrom,
+			"cost": cost, "cost_from": p.CostFrom, "delay_ms": map[bool]string{true: strconv.FormatInt(p.DelayMS, 10)}[p.DelayMS != 0],
 			"reservation_expiry": string(p.ReservationExpiry), "reservation_estimate": string(p.ReservationEstimate),
 			"was": p.Slug, "slug": p.Slug, "description": p.Description, "path": p.Match.Path, "other_methods": "",
 			"missing": string(p.Missing), "mode": string(p.Mode), "on_failure": string(p.OnFailure), "consistency": string(p.Consistency),

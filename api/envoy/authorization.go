@@ -98,7 +98,10 @@ func respond(decider *api.API, d *enforcement.Decision) (*authv3.CheckResponse, 
 	if d.Allowed {
 		header.Del("Content-Type")
 		header.Del("Cache-Control")
-		response.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{ResponseHeadersToAdd: headerOptions(header)}}
+		upstream, client := softHeaders(header)
+		response.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{
+			Headers: headerOptions(upstream), HeadersToRemove: client, ResponseHeadersToAdd: headerOptions(header),
+		}}
 		return response, nil
 	}
 	response.Status.Code = int32(codes.PermissionDenied)
@@ -121,6 +124,21 @@ func setMetadata(response *authv3.CheckResponse, object []byte) error {
 
 // metadataField is the number of the field dynamic_metadata of CheckResponse.
 var metadataField = (&authv3.CheckResponse{}).ProtoReflect().Descriptor().Fields().ByName("dynamic_metadata").Number()
+
+// softHeaders returns those headers of an allowed decision that also the service behind the proxy
+// reads: how long it waits, and whether it serves the cheap answer. A client must not set them, so
+// client has the names of the others of them, which the proxy removes from the request.
+func softHeaders(header http.Header) (upstream http.Header, client []string) {
+	upstream = http.Header{}
+	for _, name := range [...]string{api.DelayHeader, api.ServeHeader} {
+		if values, has := header[name]; has {
+			upstream[name] = values
+		} else {
+			client = append(client, name)
+		}
+	}
+	return upstream, client
+}
 
 // headerOptions converts headers to the form of Envoy. Each replaces the header with the same
 // name.

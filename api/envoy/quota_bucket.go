@@ -160,7 +160,7 @@ func available(state *enforcement.Decision) (left, largest int64, bounded bool) 
 	left, largest = math.MaxInt64, math.MaxInt64
 	for i := range state.Limits {
 		l := &state.Limits[i]
-		if l.Rule.Mode != enforcement.PolicyEnforce || l.Cost == 0 {
+		if !l.Rule.Mode.Denies() || l.Cost == 0 {
 			continue
 		}
 		left = min(left, l.Remaining/l.Cost+1, enforcement.MaxCost/l.Cost) // a peek includes the request
@@ -222,7 +222,7 @@ func validUntil(d *enforcement.Decision, now time.Time) time.Time {
 	windowed := false
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if l.Rule.Mode != enforcement.PolicyEnforce || l.Cost == 0 || l.Limit.Algorithm != enforcement.FixedWindow {
+		if !l.Rule.Mode.Denies() || l.Cost == 0 || l.Limit.Algorithm != enforcement.FixedWindow {
 			continue
 		}
 		if end := now.Add(time.Duration(l.ResetAfter) * time.Millisecond); !windowed || end.Before(until) {

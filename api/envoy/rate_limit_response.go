@@ -31,6 +31,7 @@ type response struct {
 	degradedKind         structpb.Value_BoolValue
 	delay                structpb.Value
 	delayKind            structpb.Value_NumberValue
+	serve                text
 }
 
 // A text has the memory for one string in the dynamic metadata.
@@ -54,6 +55,8 @@ type descriptorStatus struct {
 	id    text
 }
 
+var serveCheap = []string{api.ServeCheap}
+
 // answer returns the response to a call whose descriptors are decided. Its headers and its body
 // describe the descriptor with the tightest decision.
 func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
@@ -61,7 +64,8 @@ func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 	r.OverallCode = ratelimitv3.RateLimitResponse_OK
 	r.Statuses = make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, c.used)
 	var tightest *enforcement.Decision
-	var delay int64 // the longest of the descriptors
+	var delay int64    // the longest of the descriptors
+	var serve []string // of a descriptor that is over a limit in mode degrade
 	c.text = c.text[:0]
 	for i, d := range c.descriptors[:c.used] {
 		r.Statuses[i] = &all[i].RateLimitResponse_DescriptorStatus
@@ -73,7 +77,9 @@ func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 		if !d.decision.Allowed {
 			r.OverallCode = ratelimitv3.RateLimitResponse_OVER_LIMIT
 		}
-		delay = max(delay, d.decision.Delay)
+		if delay = max(delay, d.decision.Delay); d.decision.ServeCheap {
+			serve = serveCheap
+		}
 		if tightest == nil || tighter(&d.decision, tightest) {
 			tightest = &d.decision
 		}
@@ -90,13 +96,25 @@ func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 		r.RawBody = decider.AppendBody(nil, tightest)
 	}
 	if r.OverallCode == ratelimitv3.RateLimitResponse_OVER_LIMIT {
-		delay = 0
-		c.header.Del(api.DelayHeader)
-	} else if delay > 0 {
+		delay, serve = 0, nil
+		delete(c.header, api.DelayHeader)
+		delete(c.header, api.ServeHeader)
+	}
+	if delay > 0 {
 		c.header[api.DelayHeader] = []string{strconv.FormatInt(delay, 10)}
 	}
+	if serve != nil {
+		c.header[api.ServeHeader] = serve
+	}
 	r.ResponseHeadersToAdd = headerValues(c.header)
+	if delay > 0 || serve != nil {
+		upstream, _ := softHeaders(c.header)
+		r.RequestHeadersToAdd = headerValues(upstream)
+	}
 	r.describe(tightest, delay, c, all)
+	if serve != nil {
+		r.metadata.Fields["serve"] = r.serve.of(api.ServeCheap)
+	}
 	return &r.RateLimitResponse
 }
 

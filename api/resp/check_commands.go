@@ -161,9 +161,9 @@ func mode(text string) (enforcement.Mode, error) {
 	return 0, errors.New("MODE must be enforce, peek or force")
 }
 
-// replyCheck appends the reply to HEADGATE.CHECK: ten values that docs/redis-protocol.md describes.
+// replyCheck appends the reply to HEADGATE.CHECK: eleven values that docs/redis-protocol.md describes.
 func replyCheck(r *replies, d *enforcement.Decision) {
-	r.array(10)
+	r.array(11)
 	r.integer(flag(d.Allowed))
 	name, quota, remaining, reset := "", int64(-1), int64(-1), int64(-1)
 	if l := api.Tightest(d); l != nil {
@@ -179,6 +179,7 @@ func replyCheck(r *replies, d *enforcement.Decision) {
 	r.out = append(api.AppendDecisionID(r.out, d), "\r\n"...)
 	r.integer(flag(d.Degraded))
 	r.integer(d.Delay)
+	r.integer(flag(d.ServeCheap))
 }
 
 func flag(b bool) int64 {

@@ -80,7 +80,7 @@ func TestRESPChecks(t *testing.T) {
 		check := func() []any {
 			t.Helper()
 			got, err := c.Do(t.Context(), "HEADGATE.CHECK", "-", "/v1/login", "ip", ip, "METHOD", "POST").Slice()
-			if err != nil || len(got) != 10 {
+			if err != nil || len(got) != 11 {
 				t.Fatalf("check: %v, %v", got, err)
 			}
 			return got

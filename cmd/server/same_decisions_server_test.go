@@ -35,6 +35,8 @@ const wirePolicies = `[
 	{"slug": "tokens", "match": {"path": "/v1/other"}, "count_by": ["ip"], "cost_from": "tokens", "on_failure": "open", "limits": [{"algorithm": "fixed_window", "quota": 20, "window": "36d"}]},
 	{"slug": "write", "match": {"path": "/v1/items/*", "methods": ["PUT"]}, "count_by": ["user"], "on_failure": "closed", "limits": [{"algorithm": "gcra", "quota": 7, "window": "300d"}]},
 	{"slug": "queued", "match": {"path": "/v1/items/*", "methods": ["POST"]}, "count_by": ["user"], "limits": [{"algorithm": "leaky_bucket", "quota": 7, "window": "300d", "burst": 9}]},
+	{"slug": "reduced", "mode": "degrade", "match": {"path": "/v1/items/*"}, "count_by": ["user"], "limits": [{"algorithm": "fixed_window", "quota": 5, "window": "30d", "warn_at": [60]}]},
+	{"slug": "slowed", "mode": "delay", "delay_ms": 2500, "match": {"path": "/v1/other"}, "count_by": ["ip"], "limits": [{"algorithm": "token_bucket", "quota": 9, "window": "300d"}]},
 	{"slug": "profile", "match": {"path": "/v1/profile"}, "count_by": ["user"], "missing": "deny", "limits": [{"algorithm": "sliding_window_counter", "quota": 3, "window": "39d"}]},
 	{"slug": "throttle", "match": {"path": "/throttle/login"}, "count_by": ["key"], "limits": [{"algorithm": "token_bucket", "quota": 6, "window": "300d", "burst": 4}]},
 	{"slug": "named", "match": {"path": "/throttle/*"}, "limits": [{"algorithm": "fixed_window", "quota": 90, "window": "42d"}]},
@@ -103,7 +105,9 @@ var fixedChecks = []wireCheck{
 	{method: "GET", path: "/unmatched", ip: "192.0.2.1", cost: 1},
 	{method: "PUT", path: "/v1/items/1", ip: "192.0.2.1", user: "u1", cost: -1}, // denied while Redis is away
 	{method: "POST", path: "/v1/items/1", ip: "192.0.2.9", user: "u4", cost: 1},
-	{method: "POST", path: "/v1/items/1", ip: "192.0.2.9", user: "u4", cost: 1}, // waits for the one before
+	{method: "POST", path: "/v1/items/1", ip: "192.0.2.9", user: "u4", cost: 1},  // waits for the one before
+	{method: "GET", path: "/v1/items/1", ip: "203.0.113.7", user: "u2", cost: 6}, // is served cheap
+	{method: "GET", path: "/v1/other", ip: "203.0.113.7", cost: 10},              // is delayed by a policy
 }
 
 // wireScript returns 200 checks. Those of redis-cell have its method and path, so that CL.THROTTLE can send them.
@@ -129,7 +133,7 @@ func wireScript(t *testing.T) []wireCheck {
 }
 
 // A wireRow is what one way says of a check and of its decision: a row of two tables of docs/gateways.md.
-type wireRow struct{ attributes, cost, mode, reason, limits, retry, reset, delay, degraded, headers, id string }
+type wireRow struct{ attributes, cost, mode, reason, limits, retry, reset, delay, serve, degraded, headers, id string }
 
 // wireRows reads the tables of docs/gateways.md, by the first cell of a row.
 func wireRows(t *testing.T) map[string]wireRow {
@@ -155,8 +159,9 @@ func wireRows(t *testing.T) map[string]wireRow {
 			continue
 		case len(cells) == 4:
 			r.attributes, r.cost, r.mode = cells[1], cells[2], cells[3]
-		case len(cells) == 9:
-			r.reason, r.limits, r.retry, r.reset, r.delay, r.degraded, r.headers, r.id = cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7], cells[8]
+		case len(cells) == 10:
+			r.reason, r.limits, r.retry, r.reset, r.delay, r.serve = cells[1], cells[2], cells[3], cells[4], cells[5], cells[6]
+			r.degraded, r.headers, r.id = cells[7], cells[8], cells[9]
 		default:
 			t.Fatalf("a row of docs/gateways.md has %d cells: %s", len(cells), line)
 		}
@@ -209,6 +214,7 @@ type wireAnswer struct {
 	Limits   []wireLimit // all, or the tightest; nil: not said, or no limit decided
 	Retry    int64       // -1: never; unsaid: not said
 	Delay    int64       // unsaid: not said
+	Serve    string      // "": the full answer, or not said
 	Degraded string      // "": not said
 	Headers  map[string]string
 	ID       string // "": not said
@@ -227,6 +233,7 @@ func answerOf(t *testing.T, body string) wireAnswer {
 		Degraded   *bool
 		Retry      *int64 `json:"retry_after_ms"`
 		Delay      int64  `json:"delay_ms"`
+		Serve      string
 		Limits     []struct {
 			Policy, Limit, Mode           string
 			Quota, Burst, Cost, Remaining int64
@@ -245,7 +252,7 @@ func answerOf(t *testing.T, body string) wireAnswer {
 		}
 		return *ms
 	}
-	a := wireAnswer{Allowed: *d.Allowed, Reason: d.Reason, Retry: orNever(d.Retry), Delay: d.Delay, Degraded: strconv.FormatBool(*d.Degraded), ID: d.DecisionID}
+	a := wireAnswer{Allowed: *d.Allowed, Reason: d.Reason, Retry: orNever(d.Retry), Delay: d.Delay, Serve: d.Serve, Degraded: strconv.FormatBool(*d.Degraded), ID: d.DecisionID}
 	for _, l := range d.Limits {
 		a.Limits = append(a.Limits, wireLimit{
 			l.Policy, l.Limit, l.Mode, l.Quota, cmp.Or(l.Burst, l.Quota), l.Cost, l.Remaining, l.Reset, orNever(l.Retry), l.Allowed, l.NearLimit,
@@ -274,7 +281,7 @@ func (a wireAnswer) tightest() []wireLimit {
 	}
 	for _, l := range a.Limits {
 		switch {
-		case l.Mode == "shadow":
+		case l.Mode != "enforce":
 		case len(found) == 0:
 			found = []wireLimit{l}
 		case !l.Allowed && (found[0].Allowed || wait(l) > wait(found[0])), l.Allowed && found[0].Allowed && l.Remaining < found[0].Remaining:
@@ -287,7 +294,7 @@ func (a wireAnswer) tightest() []wireLimit {
 // headers are the headers of a decision that the test compares.
 var wireHeaders = []string{
 	"Ratelimit-Policy", "Ratelimit", "Retry-After", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset",
-	"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Ratelimit-Near-Limit", "X-Ratelimit-Delay-Ms",
+	"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Ratelimit-Near-Limit", "X-Ratelimit-Delay-Ms", "X-Ratelimit-Serve",
 }
 
 // seconds are the parts of a header's value that are times.
@@ -318,6 +325,7 @@ func (c wireComparison) faults(got, want wireAnswer) (faults []string) {
 	}
 	said("reason", c.row.reason, got.Reason, want.Reason)
 	said("degraded", c.row.degraded, got.Degraded, want.Degraded)
+	said("serve", c.row.serve, got.Serve, want.Serve)
 	if hasID := len(got.ID) == 36; hasID != (c.row.id == "yes") {
 		fault("the decision id is %q", got.ID)
 	}
@@ -552,6 +560,10 @@ func variedEnough(t *testing.T, answers []wireAnswer, row wireRow, degraded bool
 	if row.attributes == "all" {
 		if !slices.ContainsFunc(answers, func(a wireAnswer) bool { return a.Delay > 0 }) {
 			t.Fatal("no decision has a delay")
+		}
+		if !slices.ContainsFunc(answers, func(a wireAnswer) bool { return a.Delay == 2500 }) ||
+			!slices.ContainsFunc(answers, func(a wireAnswer) bool { return a.Serve == "cheap" }) {
+			t.Fatal("no decision is of a soft limit")
 		}
 		want = append(want, "cost_exceeds_quota", "blocked", "denied_by_list", "allowed_by_list", "no_policy", "missing_attribute")
 		if degraded {

@@ -47,6 +47,7 @@ func stepRows(document json.RawMessage) (string, error) {
 			Allowed      bool
 			AllowedCount int64 `json:"allowed_count"`
 			Granted      int64
+			OverCount    int64  `json:"over_count"`
 			RetryAfter   *int64 `json:"retry_after_ms"`
 		}
 	}
@@ -66,6 +67,9 @@ func stepRows(document json.RawMessage) (string, error) {
 			last = "last one denied, and waiting does not help"
 		default:
 			last = fmt.Sprintf("last one denied for %d ms", *step.RetryAfter)
+		}
+		if step.OverCount > 0 {
+			last = fmt.Sprintf("%d over the limit, %s", step.OverCount, last)
 		}
 		lines[i] = fmt.Sprintf("%q  %d ms  %d allowed  %d granted  %s", name, step.At, step.AllowedCount, step.Granted, last)
 	}

@@ -184,7 +184,7 @@ func rateLimitWay(t *testing.T, n wireNode, key string, script []wireCheck) (ans
 		got := wireAnswer{
 			Allowed: s.GetCode() == ratelimitv3.RateLimitResponse_OK, Reason: fields["reason"].GetStringValue(),
 			Degraded: fmt.Sprint(fields["degraded"].AsInterface()), ID: fields["decision_ids"].GetListValue().GetValues()[0].GetStringValue(),
-			Delay: int64(fields["delay_ms"].GetNumberValue()), Headers: map[string]string{},
+			Delay: int64(fields["delay_ms"].GetNumberValue()), Serve: fields["serve"].GetStringValue(), Headers: map[string]string{},
 		}
 		for name, value := range headersOf(a.GetResponseHeadersToAdd()) {
 			got.Headers[http.CanonicalHeaderKey(name)] = value
@@ -221,9 +221,12 @@ func respWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers 
 		}
 		pipe.Do(t.Context(), args...)
 	}
-	for _, got := range integersOf(t, pipe, 10) {
+	for _, got := range integersOf(t, pipe, 11) {
 		a := wireAnswer{
 			Allowed: got[0] == int64(1), Reason: got[5].(string), Retry: got[3].(int64), Delay: got[9].(int64), Degraded: strconv.FormatBool(got[8] == int64(1)), ID: got[7].(string),
+		}
+		if got[10] == int64(1) {
+			a.Serve = "cheap"
 		}
 		if got[6] != "" {
 			a.Limits = []wireLimit{{Policy: got[6].(string), Quota: got[1].(int64), Remaining: got[2].(int64), Reset: got[4].(int64)}}

@@ -174,7 +174,7 @@ func TestLostUntilRestored(t *testing.T) {
 	f := newFixture(t, journal.Config{Lost: true})
 	durable, other := charge(limit(10, time.Hour), 1, 3), charge(limit(10, time.Minute), 2, 3)
 	shadow := durable
-	shadow.Group = 1
+	shadow.Group = enforcement.FirstShadowGroup
 	requests := []enforcement.Request{request(durable, other), request(other), request(other, shadow)}
 	outcomes := make([]enforcement.Outcome, 3)
 	f.j.Take(t.Context(), requests, outcomes)

@@ -120,8 +120,8 @@ var takeTests = []test{
 		narrow := slidingLog(1, minute).Compile(1)
 		ask := func(cost int64) enforcement.Request {
 			return w.request(enforce, w.on(m, w.key(1, 0), cost, 0),
-				w.on(m, w.key(2, 0), cost, 1), w.on(narrow, w.key(3, 0), cost, 1), // one shadow policy: both or none
-				w.on(narrow, w.key(4, 0), 1, 2))
+				w.on(m, w.key(2, 0), cost, 1), w.on(narrow, w.key(3, 0), cost, 1), // one soft policy: both or none
+				w.on(narrow, w.key(4, 0), 1, enforcement.FirstShadowGroup))
 		}
 		fits := func(o enforcement.Outcome) (f []bool) {
 			for _, c := range o.Charges {

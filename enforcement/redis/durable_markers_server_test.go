@@ -74,7 +74,7 @@ func TestDurableRequestsWithoutMarker(t *testing.T) {
 	l := open(t, redis.Config{URL: servertest.Redis(t), Durable: true})
 	durable, other := charge(1, perHour, 400), charge(2, perMinute, 1)
 	shadow := charge(3, perHour, 1)
-	shadow.Group = 1
+	shadow.Group = enforcement.FirstShadowGroup
 	requests := []enforcement.Request{request(durable), request(other), request(other, durable), request(other, shadow)}
 	outcomes := make([]enforcement.Outcome, len(requests))
 	for range 2 { // the second Take knows of the loss before its call

@@ -104,6 +104,12 @@ func (c *client) decision(document []byte, at string) error {
 			verdict += ", as before"
 		}
 		fmt.Fprintf(w, "%s: %s (tenant %s, plan %s)\n", verdict, cell(lookUp(d, "reason")), cell(lookUp(d, "tenant")), cell(lookUp(d, "plan")))
+		if serve := lookUp(d, "serve"); serve != nil {
+			fmt.Fprintf(w, "serve: %s\n", cell(serve))
+		}
+		if ms, ok := lookUp(d, "delay_ms").(json.Number); ok && ms != "0" {
+			fmt.Fprintf(w, "wait: %s\n", duration(ms))
+		}
 		if taken := lookUp(d, "taken"); taken != nil {
 			fmt.Fprintf(w, "taken: %s\n", cell(taken))
 		}

@@ -65,7 +65,7 @@ func (o Override) Idle(s *enforcement.Subject, now time.Time) Idle {
 		return slices.ContainsFunc(r.Limits, func(of enforcement.RuleLimit) bool { return of.Name == l.Name })
 	}):
 		return idleNoLimit // an override that names at least one existing limit has an effect on that limit
-	case r.Mode == enforcement.PolicyOff:
+	case !r.Mode.Counts():
 		return idleOff
 	case !compiles(s, enforcement.ExceptionSpec{Overrides: []enforcement.Override{o.Spec()}}):
 		return idleNotPossible
@@ -96,7 +96,7 @@ func (b Block) Idle(s *enforcement.Subject, now time.Time) Idle {
 		spec.Key = append(spec.Key, enforcement.Attribute{Name: name, Value: b.Key[name]})
 	}
 	switch {
-	case r.Mode != enforcement.PolicyEnforce:
+	case !r.Mode.InForce():
 		return idleNotEnforced
 	case !compiles(s, enforcement.ExceptionSpec{Blocks: []enforcement.Block{spec}}):
 		return idleNotPossible

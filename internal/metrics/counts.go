@@ -68,8 +68,10 @@ type Counts struct {
 	// Other denials, by reason.
 	Blocked, DeniedByList, MissingAttribute, DeniedUnmatched, Suspended, BatchRefused, Unavailable int64
 	// Properties of decisions. Each of these decisions is also counted in one of the fields above.
-	Forced        int64 // checks with mode force
-	ShadowRefused int64 // allowed decisions that a shadow policy would have denied (in the row of a policy: this policy)
+	Forced int64 // checks with mode force
+	// ShadowRefused counts allowed decisions that were over a limit of a policy in mode shadow,
+	// degrade or delay (in the row of a policy: of this policy).
+	ShadowRefused int64
 	Degraded      int64 // decisions by a failure mode, because the limiter was unavailable
 	Local         int64 // the part of Degraded that the node's own limiter decided; the other part was allowed or denied without a limiter
 	// Cost is the sum of the costs that allowed decisions charged to limits.

@@ -131,14 +131,14 @@ func newSample(d *enforcement.Decision, o *outcome) sample {
 	return s
 }
 
-// tightest returns the enforced limit with the smallest part of its quota left, or nil.
+// tightest returns the limit of a policy in force with the smallest part of its quota left, or nil.
 func tightest(d *enforcement.Decision) (least *enforcement.LimitState) {
 	part := func(l *enforcement.LimitState) float64 {
 		return float64(l.Remaining) / float64(max(1, l.Capacity()))
 	}
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if l.Rule.Mode == enforcement.PolicyEnforce && (least == nil || part(l) < part(least)) {
+		if l.Rule.Mode.InForce() && (least == nil || part(l) < part(least)) {
 			least = l
 		}
 	}

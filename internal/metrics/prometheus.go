@@ -201,6 +201,12 @@ func (r *Recorder) collectDecisions(s sink) {
 	}
 	s.counter("degraded_total", "Decisions by failure modes, because the shared limiter was unavailable.", int64(all.degraded))
 	s.counter("shadow_refusals_total", "Allowed decisions that a shadow policy would have denied.", int64(all.shadow))
+	for _, soft := range []struct {
+		mode enforcement.PolicyMode
+		n    uint64
+	}{{enforcement.PolicyDegrade, all.degrade}, {enforcement.PolicyDelay, all.delay}} {
+		s.counter("soft_limited_total", "Allowed decisions that were over a limit of a policy in this mode.", int64(soft.n), "mode", string(soft.mode))
+	}
 	for cause, n := range all.unmatched {
 		s.counter("unmatched_total", "Checks that matched no policy, because the tenant has no plan or no policy of its plan matches.",
 			int64(n), "kind", causeNames[cause])

@@ -64,6 +64,8 @@ type tallies struct {
 	decisions [nOutcomes][nReasons][nModes]atomic.Uint64
 	degraded  atomic.Uint64
 	shadow    atomic.Uint64
+	degrade   atomic.Uint64
+	delay     atomic.Uint64
 	unmatched [nCauses]atomic.Uint64
 	wires     [enforcement.NumWires][nOutcomes]atomic.Uint64
 }
@@ -89,6 +91,12 @@ func (t *tallies) tally(d *enforcement.Decision, o *outcome, mode int) {
 	if o.shadow {
 		t.shadow.Add(1)
 	}
+	if o.degrade {
+		t.degrade.Add(1)
+	}
+	if o.delay {
+		t.delay.Add(1)
+	}
 	if d.Reason == enforcement.ReasonNoPolicy {
 		cause := noMatch
 		if d.Subject.Plan == nil {
@@ -102,6 +110,7 @@ func (t *tallies) tally(d *enforcement.Decision, o *outcome, mode int) {
 type totals struct {
 	decisions        [nOutcomes][nReasons][nModes]uint64
 	degraded, shadow uint64
+	degrade, delay   uint64
 	unmatched        [nCauses]uint64
 	wires            [enforcement.NumWires][nOutcomes]uint64
 }
@@ -116,6 +125,8 @@ func (t *totals) add(o *tallies) {
 	}
 	t.degraded += o.degraded.Load()
 	t.shadow += o.shadow.Load()
+	t.degrade += o.degrade.Load()
+	t.delay += o.delay.Load()
 	for cause := range nCauses {
 		t.unmatched[cause] += o.unmatched[cause].Load()
 	}

@@ -222,7 +222,9 @@ type outcome struct {
 // of its reason.
 type marks struct {
 	forced   bool
-	shadow   bool // a shadow policy would have denied
+	shadow   bool // over a limit of a shadow policy, which would have denied
+	degrade  bool // over a limit of a policy in mode degrade
+	delay    bool // over a limit of a policy in mode delay
 	degraded bool
 	local    bool
 	cost     int64 // cost that was charged
@@ -287,7 +289,8 @@ func outcomeOf(d *enforcement.Decision) outcome {
 	for limits := d.Limits; len(limits) > 0; {
 		n := limitsOf(limits[0].Rule, limits)
 		own := o.of(limits[0].Rule, limits[:n], d)
-		o.shadow, o.cost = o.shadow || own.shadow, max(o.cost, own.cost)
+		o.shadow, o.degrade, o.delay = o.shadow || own.shadow, o.degrade || own.degrade, o.delay || own.delay
+		o.cost = max(o.cost, own.cost)
 		limits = limits[n:]
 	}
 	return o
@@ -395,7 +398,7 @@ func (c *content) policies(p *tenantMinute, d *enforcement.Decision, o *outcome)
 		n := limitsOf(rule, limits)
 		mine := limits[:n]
 		limits = limits[n:]
-		if d.Allowed && n > 0 && rule.Mode == enforcement.PolicyEnforce && len(rule.CountBy) > 0 {
+		if d.Allowed && n > 0 && rule.Mode.InForce() && len(rule.CountBy) > 0 {
 			c.key(p, &p.allowed, rule, mine[0].Partition, d)
 		}
 		row := c.ofRule(p, rule)
@@ -416,20 +419,21 @@ func (c *content) policies(p *tenantMinute, d *enforcement.Decision, o *outcome)
 }
 
 // of returns the marks of a decision for the row of the policy rule. They differ from o.marks:
-// cost and shadow are those of this policy. limits are the limits of this policy in the
-// decision.
+// cost, shadow, degrade and delay are those of this policy. limits are the limits of this policy
+// in the decision.
 func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d *enforcement.Decision) marks {
 	own := o.marks
 	own.local = o.local && len(limits) > 0
-	own.shadow, own.cost = false, 0
+	own.shadow, own.degrade, own.delay, own.cost = false, false, false, 0
 	if !d.Allowed || len(limits) == 0 {
 		return own
 	}
-	if o.forced || rule.Mode == enforcement.PolicyEnforce || allFit(limits) {
+	if o.forced || rule.Mode.Denies() || allFit(limits) {
 		own.cost = limits[0].Cost // all limits of a policy have one cost
 		return own
 	}
-	own.shadow = true
+	own.degrade, own.delay = rule.Mode == enforcement.PolicyDegrade, rule.Mode == enforcement.PolicyDelay
+	own.shadow = !rule.Mode.Soft()
 	return own
 }
 
@@ -495,7 +499,7 @@ func (c *Counts) count(f field, m *marks) {
 	if m.forced {
 		c.Forced += m.requests
 	}
-	if m.shadow {
+	if m.shadow || m.degrade || m.delay {
 		c.ShadowRefused += m.requests
 	}
 	if m.degraded {

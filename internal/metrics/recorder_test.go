@@ -606,3 +606,33 @@ func TestRecordAllocatesNothing(t *testing.T) {
 func longer(a, b int64) bool {
 	return b != enforcement.Never && (a == enforcement.Never || a > b)
 }
+
+// A request over a soft limit counts as allowed. The policy and the tenant count it as over a limit
+// too, and Prometheus by the mode.
+func TestSoftLimitsCount(t *testing.T) {
+	t.Parallel()
+	plan := compile(t, spec("cheap", "", enforcement.PolicyDegrade, nil, 1), spec("slow", "", enforcement.PolicyDelay, nil, 2), spec("seen", "", enforcement.PolicyShadow, nil, 3))
+	r := NewRecorder(Config{})
+	e := engineOf(fixedLimiter(), nil, r)
+	for range 4 {
+		decide(e, &enforcement.Subject{Tenant: "acme", Number: 7, Plan: plan}, enforcement.Enforce, "/", 1)
+	}
+	got := r.drain()
+	for name, want := range map[string]Counts{
+		"cheap": {Requests: 4, OK: 4, ShadowRefused: 3, Cost: 1}, "slow": {Requests: 4, OK: 4, ShadowRefused: 2, Cost: 2}, "seen": {Requests: 4, OK: 4, ShadowRefused: 1, Cost: 3},
+	} {
+		if have := got.of(7, KindPolicy, name); have != want {
+			t.Errorf("%s: %+v, want %+v", name, have, want)
+		}
+	}
+	if have, want := got.of(7, KindTotal, ""), (Counts{Requests: 4, OK: 4, ShadowRefused: 3, Cost: 3}); have != want {
+		t.Errorf("total: %+v, want %+v", have, want)
+	}
+	all := new(totals)
+	for i := range r.shards {
+		all.add(&r.shards[i].tallies)
+	}
+	if all.degrade != 3 || all.delay != 2 || all.shadow != 1 {
+		t.Errorf("counters: degrade %d, delay %d, shadow %d", all.degrade, all.delay, all.shadow)
+	}
+}

@@ -80,15 +80,15 @@ func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
 	return err
 }
 
-// recorded returns the counted denials of a published policy in published. If the policy is in
-// mode shadow, it instead returns the denials that the policy would have caused, in shadow. The
+// recorded returns the counted denials of a published policy in published. If the policy denies
+// nothing, it instead returns the counted requests that were over its limits, in shadow. The
 // other result is nil. For a policy in mode off, both are nil.
 func (r *run) recorded(ctx context.Context, p *plans.Policy) (published, shadow *Figure, err error) {
 	of := (*metrics.Counts).Limited
-	if p.Mode == enforcement.PolicyShadow {
+	if !p.Mode.Denies() {
 		of = func(c *metrics.Counts) int64 { return c.ShadowRefused }
 	}
-	if p.Mode == enforcement.PolicyOff {
+	if !p.Mode.Counts() {
 		return nil, nil, nil
 	}
 	var s sums
@@ -100,7 +100,7 @@ func (r *run) recorded(ctx context.Context, p *plans.Policy) (published, shadow 
 	if f.Routes, err = r.routes(ctx, p, &s); err != nil {
 		return nil, nil, err
 	}
-	if p.Mode == enforcement.PolicyShadow {
+	if !p.Mode.Denies() {
 		return nil, f, nil
 	}
 	return f, nil, nil
@@ -193,7 +193,7 @@ func (r *run) showTotal() {
 		var estimate, floor int64
 		for i := range r.draft.policies {
 			switch p := &m.parts[i]; {
-			case r.draft.policies[i].Mode != enforcement.PolicyEnforce:
+			case !r.draft.policies[i].Mode.Denies():
 			case r.verdicts[i].how == howNone:
 				known = false
 			default:
@@ -266,9 +266,9 @@ func (s *sums) topKeys() []KeyFigure {
 // tenants with the most denials.
 const routeTenants = 100
 
-// routes returns the routes on which the published policy p may have denied requests. The
-// counts have denials by route, but not by route and policy. If another policy with the same
-// mode can deny requests of the route, the number may include its denials; then Exact is false.
+// routes returns the routes on which requests may have been over a limit of the published policy p.
+// The counts have them by route, but not by route and policy. If another policy that denies as p
+// does can count requests of the route, the number may include its denials; then Exact is false.
 // routes reads the counts of at most routeTenants tenants. If there are more, Exact is false
 // for every route.
 func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigure, error) {
@@ -293,7 +293,7 @@ func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigu
 	var list []RouteFigure
 	for route, c := range byRoute {
 		refused := c.Limited()
-		if p.Mode == enforcement.PolicyShadow {
+		if !p.Mode.Denies() {
 			refused = c.ShadowRefused
 		}
 		mine, others := r.refusers(p, route)
@@ -321,7 +321,7 @@ func (r *run) refusers(p *plans.Policy, route string) (mine bool, others int) {
 	for i := range r.published.policies {
 		q := r.published.patterned(i)
 		switch {
-		case q.Mode != p.Mode || len(q.Limits) == 0 || !q.pattern.Overlaps(pattern):
+		case !q.Mode.Counts() || q.Mode.Denies() != p.Mode.Denies() || len(q.Limits) == 0 || !q.pattern.Overlaps(pattern):
 		case q.Slug == p.Slug:
 			mine = true
 		default:

@@ -103,7 +103,7 @@ func TestCertainty(t *testing.T) {
 		{"other requests", "users", func(d *plans.Content) { d.Policies[1].Match.Methods = []string{"GET"} }, preview.NeedsShadow, preview.Changed, "other requests"},
 		{"replaced", "users", func(d *plans.Content) { d.Policies[0].Replaces = []string{"users"} }, preview.NeedsShadow, preview.Same, "replaced by other"},
 		{"awake", "asleep", func(d *plans.Content) { d.Policies[4].Mode = enforcement.PolicyEnforce }, preview.NeedsShadow, preview.Changed, "published policy is off"},
-		{"keys in shadow", "trial-users", func(d *plans.Content) { d.Policies[3].Limits[0].Quota = 9 }, preview.NeedsShadow, preview.Changed, "only recorded for enforced policies"},
+		{"keys in shadow", "trial-users", func(d *plans.Content) { d.Policies[3].Limits[0].Quota = 9 }, preview.NeedsShadow, preview.Changed, "not recorded for policies in mode shadow"},
 		{"new", "new", func(d *plans.Content) {
 			d.Policies = append(d.Policies, onePolicy("new", "5/1m gcra", func(p *plans.Policy) { p.Match.Path = "/d" }))
 		}, preview.NeedsShadow, preview.Added, "no published policy applies"},

@@ -93,10 +93,10 @@ func sameLimits(p, q []enforcement.Limit) bool {
 	})
 }
 
-// replacers returns the enforced policies of s that replace the policy with this slug.
+// replacers returns the policies in force of s that replace the policy with this slug.
 func (s *side) replacers(slug string) (list []plans.Policy) {
 	for _, p := range s.policies {
-		if p.Mode == enforcement.PolicyEnforce && slices.Contains(p.Replaces, slug) {
+		if p.Mode.InForce() && slices.Contains(p.Replaces, slug) {
 			list = append(list, p)
 		}
 	}
@@ -117,8 +117,8 @@ type verdict struct {
 	how       how
 	// source is the index of the published policy whose counts are used; -1 if none are used.
 	source int
-	// moved says that the modes differ: counts that were recorded in mode shadow are used for
-	// mode enforce, or the reverse. This is valid only if limits caused all denials among these
+	// moved says that the modes differ: counts that were recorded in a mode that denies nothing
+	// are used for mode enforce, or the reverse. This is valid only if limits caused all denials among these
 	// counts. reconsider checks that.
 	moved bool
 	// rivals are the indexes of those other enforced policies of the draft that match some of
@@ -134,7 +134,7 @@ const (
 	howNone     how = iota
 	howZero         // the policy denies nothing
 	howCounted      // the counted denials of the published policy, which is enforced
-	howShadow       // the counted denials that the published policy, in mode shadow, would have caused
+	howShadow       // the counted requests over the limits of the published policy, which denies nothing
 	howReplayed     // the counted requests of each minute, replayed against the new limits
 )
 
@@ -144,7 +144,7 @@ func assess(draft, published *side) []verdict {
 	for i := range list {
 		v := assessPolicy(draft, published, i)
 		for k := range draft.policies {
-			if k != i && draft.policies[k].Mode == enforcement.PolicyEnforce && draft.patterned(k).overlaps(draft.patterned(i)) {
+			if k != i && draft.policies[k].Mode.Denies() && draft.patterned(k).overlaps(draft.patterned(i)) {
 				v.rivals = append(v.rivals, k)
 			}
 		}
@@ -157,7 +157,7 @@ func assessPolicy(draft, published *side, i int) verdict {
 	p := &draft.policies[i]
 	v := verdict{certainty: Exact, how: howZero, source: published.place(p.Slug)}
 	switch {
-	case p.Mode == enforcement.PolicyOff:
+	case !p.Mode.Counts():
 		v.why = "The policy is off in the draft, so it denies nothing."
 		return v
 	case len(p.Limits) == 0:
@@ -167,8 +167,8 @@ func assessPolicy(draft, published *side, i int) verdict {
 	if v.source >= 0 && sameDecisions(p, &published.policies[v.source]) {
 		if other := changedBeside(draft, published, p.Slug); other == "" {
 			v.how, v.why = howCounted, "Neither the policy nor an enforced policy that overlaps it changes: these are its counted denials."
-			if p.Mode == enforcement.PolicyShadow {
-				v.how, v.why = howShadow, "Neither the policy, which is in mode shadow, nor an enforced policy that overlaps it changes: this is its "+
+			if !p.Mode.Denies() {
+				v.how, v.why = howShadow, "Neither the policy, which is in mode "+string(p.Mode)+", nor an enforced policy that overlaps it changes: this is its "+
 					"live figure."
 			}
 			return v
@@ -181,11 +181,11 @@ func assessPolicy(draft, published *side, i int) verdict {
 	q := &published.policies[v.source]
 	if p.Mode != q.Mode && sameLimits(p.Limits, q.Limits) && alone(draft, published, i, v.source) {
 		v.moved = true
-		v.how, v.why = howCounted, "The policy changes to mode shadow with the same numbers, and no other enforced policy overlaps it: it "+
-			"would deny the requests that it denied."
-		if q.Mode == enforcement.PolicyShadow {
-			v.how, v.why = howShadow, "The policy is published in mode shadow with these numbers, and no other enforced policy overlaps it: "+
-				"this is its live figure."
+		v.how, v.why = howCounted, "The policy changes to mode "+string(p.Mode)+" with the same numbers, and no other enforced policy "+
+			"overlaps it: over its limits are the requests that it denied."
+		if !q.Mode.Denies() {
+			v.how, v.why = howShadow, "The policy is published in mode "+string(q.Mode)+" with these numbers, and no other enforced policy "+
+				"overlaps it: this is its live figure."
 		}
 		return v
 	}
@@ -214,8 +214,8 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 			return none("The limit %s has windows of %s, but requests are only recorded by minute.", l.Name, enforcement.FormatWindow(l.Window))
 		}
 	}
-	if len(p.CountBy) > 0 && q.Mode != enforcement.PolicyEnforce {
-		return none("The policy counts by %s, but the allowed requests of each key are only recorded for enforced policies.",
+	if len(p.CountBy) > 0 && !q.Mode.InForce() {
+		return none("The policy counts by %s, but the allowed requests of each key are not recorded for policies in mode shadow.",
 			strings.Join(p.CountBy, ", "))
 	}
 	v.certainty, v.how = Estimated, howReplayed
@@ -252,7 +252,7 @@ func (v *verdict) find(draft, published *side, i int) (why string) {
 	usable := func(at int) string {
 		q := &published.policies[at]
 		switch {
-		case q.Mode == enforcement.PolicyOff:
+		case !q.Mode.Counts():
 			return "The published policy is off, so nothing was counted."
 		case !slices.Equal(p.CountBy, q.CountBy):
 			return "Its count_by is new: no published policy counted by " + words(p.CountBy) + "."
@@ -262,8 +262,8 @@ func (v *verdict) find(draft, published *side, i int) (why string) {
 			return "It charges another cost for a request than the published policy."
 		case !sameReplacers(draft.replacers(p.Slug), published.replacers(q.Slug)):
 			return "It is replaced by other policies than before, so it applies to other requests."
-		case p.Missing == enforcement.MissingDeny && p.Mode != q.Mode:
-			return "It denies requests without an attribute only if it is enforced, so with another mode it applies to other requests."
+		case p.Missing == enforcement.MissingDeny && p.Mode.InForce() != q.Mode.InForce():
+			return "It denies requests without an attribute unless it is in shadow, so with another mode it applies to other requests."
 		}
 		return ""
 	}
@@ -276,8 +276,8 @@ func (v *verdict) find(draft, published *side, i int) (why string) {
 	}
 	best := -1
 	for at := range published.policies {
-		if at != v.source && usable(at) == "" && (best < 0 || published.policies[at].Mode == enforcement.PolicyEnforce &&
-			published.policies[best].Mode != enforcement.PolicyEnforce) {
+		if at != v.source && usable(at) == "" && (best < 0 || published.policies[at].Mode.Denies() &&
+			!published.policies[best].Mode.Denies()) {
 			best = at
 		}
 	}
@@ -303,7 +303,7 @@ func alone(draft, published *side, i, source int) bool {
 	for _, s := range []*side{draft, published} {
 		for k := range s.policies {
 			q := s.patterned(k)
-			if q.Slug != p.Slug && q.Mode == enforcement.PolicyEnforce && q.overlaps(p) {
+			if q.Slug != p.Slug && q.Mode.Denies() && q.overlaps(p) {
 				return false
 			}
 		}
@@ -322,7 +322,7 @@ func changedBeside(draft, published *side, slug string) string {
 		for _, s := range []*side{draft, published} {
 			for i := range s.policies {
 				q := s.patterned(i)
-				if say[q.Slug] || q.Mode != enforcement.PolicyEnforce || !s.overlapsAny(q, say) {
+				if say[q.Slug] || !q.Mode.Denies() || !s.overlapsAny(q, say) {
 					continue
 				}
 				say[q.Slug], grown = true, true

@@ -124,11 +124,11 @@ type Policy struct {
 	// published version has the policy in mode enforce.
 	Published *Figure
 	// Draft contains the denials that the policy would have caused with the draft. If the draft
-	// has the policy in mode shadow, these are the denials that it would have caused if it had
-	// been enforced. Draft is nil if the certainty is NeedsShadow.
+	// has the policy in another mode than enforce, these are the requests that would have been over
+	// its limits. Draft is nil if the certainty is NeedsShadow.
 	Draft *Figure
-	// Shadow contains the counted denials that the published policy would have caused if it had
-	// been enforced. It is nil unless the published version has the policy in mode shadow.
+	// Shadow contains the counted requests that were over the limits of the published policy. It is
+	// nil unless the published version has the policy in mode shadow, degrade or delay.
 	Shadow *Figure
 }
 

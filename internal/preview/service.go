@@ -429,7 +429,7 @@ func (r *run) chooseMinutes() {
 		}
 	}
 	for i := range r.published.policies {
-		if p := &r.published.policies[i]; len(r.keyed) > 0 && p.Mode == enforcement.PolicyEnforce {
+		if p := &r.published.policies[i]; len(r.keyed) > 0 && p.Mode.InForce() {
 			add(&r.counted, p.Slug)
 		}
 	}

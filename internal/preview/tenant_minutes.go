@@ -46,7 +46,7 @@ func unread(c *metrics.Counts, why string) part {
 // If so, each request probably had the cost 1.
 func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 	charged := c.OK + c.Unmatched
-	if mode == enforcement.PolicyShadow {
+	if !mode.Denies() {
 		charged -= c.ShadowRefused
 	}
 	return c.NeverFits == 0 && c.Cost <= charged && c.Cost >= charged-c.Degraded
@@ -263,7 +263,7 @@ func (m *minutes) gaps(published *side) (allowed, limited []int64) {
 		if allowed == nil {
 			allowed, limited = make([]int64, len(list)), make([]int64, len(list))
 		}
-		if at < 0 || published.policies[at].Mode != enforcement.PolicyEnforce {
+		if at < 0 || !published.policies[at].Mode.InForce() {
 			continue
 		}
 		for i := range list {

@@ -15,6 +15,8 @@ type policy struct {
 	counters map[identity]*counter
 	limits   []*counter // in force, in the order of the scenario
 	calendar *enforcement.Calendar
+	mode     enforcement.PolicyMode
+	delay    int64 // in milliseconds, of requests over the limits in mode delay
 }
 
 // An identity says which counter a limit uses. If only the quota, the window or the burst of a
@@ -35,9 +37,9 @@ type counter struct {
 	now   *enforcement.Meter // meter in the calendar of the scenario, as of the time of the current step
 }
 
-func newPolicy(limits []enforcement.Limit, calendar *enforcement.Calendar) *policy {
-	p := &policy{counters: map[identity]*counter{}, calendar: calendar}
-	p.set(limits, 0)
+func newPolicy(s *scenario) *policy {
+	p := &policy{counters: map[identity]*counter{}, calendar: s.calendar, mode: s.mode, delay: s.delay}
+	p.set(s.limits, 0)
 	return p
 }
 

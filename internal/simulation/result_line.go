@@ -17,6 +17,9 @@ type answer struct {
 	granted      int64
 	retryAfter   int64 // in milliseconds; enforcement.Never if waiting does not help
 	delay        int64 // in milliseconds; the longest of the limits
+	mode         enforcement.PolicyMode
+	over         int64 // only for soft modes: the number of repetitions that passed over a limit
+	cheap        bool
 	limits       []limitAnswer
 }
 
@@ -52,6 +55,12 @@ func (l line) step(a *answer) line {
 	l = strconv.AppendInt(append(l, `, "granted": `...), a.granted, 10)
 	l = append(l, `, "retry_after_ms": `...).time(a.retryAfter)
 	l = strconv.AppendInt(append(l, `, "delay_ms": `...), a.delay, 10)
+	if a.mode.Soft() {
+		l = strconv.AppendInt(append(l, `, "over_count": `...), a.over, 10)
+	}
+	if a.cheap {
+		l = append(l, `, "serve": "cheap"`...)
+	}
 	l = append(l, `, "limits": [`...)
 	for i := range a.limits {
 		if i > 0 {

@@ -28,8 +28,12 @@ type scenario struct {
 	// calendar is computed from zone and day. It defines the windows of limits with the anchor
 	// calendar.
 	calendar *enforcement.Calendar
-	limits   []enforcement.Limit
-	steps    []step
+	// mode says what happens to requests over the limits. delay is how long they wait in mode
+	// delay, in milliseconds.
+	mode   enforcement.PolicyMode
+	delay  int64
+	limits []enforcement.Limit
+	steps  []step
 }
 
 // An op is the operation of a step.
@@ -73,7 +77,8 @@ const wantZone = "must be the name of an IANA time zone, like Europe/Berlin or U
 func read(line []byte) (s scenario, idKnown bool, err error) {
 	var d strictjson.Decoder
 	d.Reset(string(line), strictjson.MaxDepth)
-	var limits, steps bool
+	s.mode, s.delay = enforcement.PolicyEnforce, enforcement.DefaultPolicyDelay
+	var limits, steps, delay bool
 	for name := range d.Members() {
 		switch name {
 		case "id":
@@ -87,6 +92,13 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 			}
 		case "billing_anchor_day":
 			s.day = int(d.Int(1, 31))
+		case "mode":
+			s.mode = enforcement.PolicyMode(d.Text())
+			if !s.mode.InForce() {
+				d.Fail("must be enforce, degrade or delay")
+			}
+		case "delay_ms":
+			s.delay, delay = d.Int(1, enforcement.MaxPolicyDelay), true
 		case "limits":
 			s.limits, limits = readLimits(&d), true
 		case "steps":
@@ -99,6 +111,9 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 	var unknown error
 	if s.calendar, unknown = enforcement.NewCalendar(s.zone, s.day); unknown != nil {
 		d.FailAt("/time_zone", wantZone)
+	}
+	if delay && s.mode != enforcement.PolicyDelay {
+		d.FailAt("/delay_ms", "only mode delay takes a delay")
 	}
 	if !limits {
 		d.FailAt("/limits", "is required")

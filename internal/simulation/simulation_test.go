@@ -319,6 +319,9 @@ func TestErrorLines(t *testing.T) {
 		{`{"id":"x","limits":{},"steps":[]}`, `"x"`, "limits", "array"},
 		{`{"id":"x","limits":[],"steps":[]}`, `"x"`, "limits", "at least one"},
 		{withLimit(many(33)), `"x"`, "limits", "at most 32"},
+		{`{"id":"x","mode":"shadow","limits":[` + fixed10 + `],"steps":[]}`, `"x"`, "mode", "must be enforce, degrade or delay"},
+		{`{"id":"x","delay_ms":5,"limits":[` + fixed10 + `],"steps":[]}`, `"x"`, "delay_ms", "only mode delay"},
+		{`{"id":"x","mode":"delay","delay_ms":60001,"limits":[` + fixed10 + `],"steps":[]}`, `"x"`, "delay_ms", "60000"},
 		{`{"id":"x","start_ms":-1,"limits":[],"steps":[]}`, `"x"`, "start_ms", "from 0"},
 		{`{"id":"x","start_ms":1.5,"limits":[],"steps":[]}`, `"x"`, "start_ms", ""},
 		{withLimit(`{"algorithm":"leaky","quota":1,"window":"1s"}`), `"x"`, "limits[0].algorithm", "gcra, leaky_bucket or"},
@@ -539,4 +542,31 @@ func FuzzScenario(f *testing.F) {
 			t.Fatalf("%q with %v", out, err)
 		}
 	})
+}
+
+// Requests over a soft limit pass and charge nothing. They are served cheap, or wait.
+func TestSoftModes(t *testing.T) {
+	t.Parallel()
+	const steps = `"limits": [{"name": "m", "algorithm": "fixed_window", "quota": 3, "window": "1m"}], "steps": [{"at_ms": 0, "cost": 2}, {"at_ms": 1, "cost": 2, "repeat": 4}, {"at_ms": 2, "repeat": 5}, {"at_ms": 3, "op": "peek"}, {"at_ms": 4, "op": "force"}]}`
+	limits := func(allowed string, left int, retry int) string {
+		return fmt.Sprintf(`"limits": [{"name": "m", "allowed": %s, "remaining": %d, "reset_after_ms": RESET, "retry_after_ms": %d}]}`, allowed, left, retry)
+	}
+	for mode, over := range map[string][2]string{`"degrade"`: {`"delay_ms": 0`, `, "serve": "cheap"`}, `"delay", "delay_ms": 300`: {`"delay_ms": 300`, ""}} {
+		got := run(t, Config{}, `{"id": "a", "mode": `+mode+`, `+steps)
+		step := func(at int, count, granted, overCount int, is bool, rest string) string {
+			delay, serve := `"delay_ms": 0`, ""
+			if is {
+				delay, serve = over[0], over[1]
+			}
+			return fmt.Sprintf(`{"at_ms": %d, "allowed": true, "allowed_count": %d, "granted": %d, "retry_after_ms": 0, %s, "over_count": %d%s, `, at, count, granted, delay, overCount, serve) +
+				strings.Replace(rest, "RESET", fmt.Sprint(60000-at), 1)
+		}
+		want := `{"id": "a", "steps": [` + strings.Join([]string{
+			step(0, 1, 2, 0, false, limits("true", 1, 0)), step(1, 4, 0, 4, true, limits("false", 1, 59999)), step(2, 5, 1, 4, true, limits("false", 0, 59998)),
+			step(3, 1, 0, 1, true, limits("false", 0, 59997)), step(4, 1, 1, 0, false, limits("false", 0, 59996)),
+		}, ", ") + `]}`
+		if len(got) != 1 || got[0] != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", mode, strings.Join(got, "\n"), want)
+		}
+	}
 }

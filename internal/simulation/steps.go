@@ -24,7 +24,7 @@ var errUndecided = errors.New("the limiter returned no reason")
 // for each step. The error is a *problem.Problem, or the error of ctx if ctx has ended.
 func (s *runner) play(ctx context.Context, scenario *scenario) ([]answer, error) {
 	s.tenant++
-	p := newPolicy(scenario.limits, scenario.calendar)
+	p := newPolicy(scenario)
 	answers := make([]answer, len(scenario.steps))
 	for i := range scenario.steps {
 		step := &scenario.steps[i]
@@ -75,6 +75,9 @@ func (s *runner) step(ctx context.Context, p *policy, step *step) (answer, error
 			}
 			last, left = i, left-1
 			if o.Verdict == enforcement.Refused {
+				if p.mode.Soft() { // nothing is charged, so all further repetitions have this result
+					a.allowedCount, a.over = a.allowedCount+left+1, a.over+left+1
+				}
 				left = 0
 				break
 			}
@@ -142,7 +145,11 @@ func (a *answer) count(step *step, o *enforcement.Outcome, times int64) {
 // fill sets the fields of the answer a that describe the state after the step. o is the outcome
 // of the last repetition.
 func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome, lease *enforcement.Lease) {
-	a.allowed = o.Verdict == enforcement.Granted || step.op == force
+	over := o.Verdict == enforcement.Refused && p.mode.Soft()
+	a.allowed, a.mode = o.Verdict == enforcement.Granted || over || step.op == force, p.mode
+	if over {
+		a.soften(p)
+	}
 	a.limits = make([]limitAnswer, len(p.limits))
 	for i, c := range p.limits {
 		m, charged := c.now, &o.Charges[i]
@@ -168,6 +175,15 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome, lease *enfo
 	}
 	if !a.allowed && a.retryAfter == 0 {
 		a.retryAfter = enforcement.Never // a take_up_to with cost 0 is never granted
+	}
+}
+
+// soften sets what the mode of a soft policy changes in the answer to a request over its limits.
+func (a *answer) soften(p *policy) {
+	if p.mode == enforcement.PolicyDelay {
+		a.delay = p.delay
+	} else {
+		a.cheap = true
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/headgate/headgate/enforcement"
 )
 
 // A NearLimit is a limit that one key is near to using up. Policy has the limit.
@@ -17,14 +15,14 @@ type NearLimit struct {
 }
 
 // Nearest returns the limits that are nearest to exhaustion, at most most. Limits that will
-// deny at the current pace come first, in the order in which they will. The others follow, the
+// be exceeded at the current pace come first, in the order in which they will. The others follow, the
 // one with the smallest fraction left first. Nearest leaves out unused limits, and the limits
 // of policies that are not enforced.
 func (u *Usage) Nearest(most int) []NearLimit {
 	var list []NearLimit
 	for i := range u.Policies {
 		p := &u.Policies[i]
-		if p.Mode != enforcement.PolicyEnforce {
+		if !p.Mode.InForce() {
 			continue
 		}
 		for k := range p.Keys {

@@ -209,7 +209,7 @@ func (c *counted) pace(p *PolicyUsage, key *KeyUsage) Pace {
 	if len(p.CountBy) == 0 {
 		return p.Pace
 	}
-	if !p.Pace.Known || c.redact || p.Mode != enforcement.PolicyEnforce {
+	if !p.Pace.Known || c.redact || !p.Mode.InForce() {
 		return Pace{}
 	}
 	id := keyID(p.Policy, key.Key)

@@ -81,7 +81,7 @@ func (s *Service) Tenant(ctx context.Context, tenant string) (Usage, error) {
 // wholePolicies is the maximum number of policies that WholeTenant reads.
 const wholePolicies = 50
 
-// WholeTenant returns the usage of enforced policies that count the whole tenant, at most
+// WholeTenant returns the usage of policies in force that count the whole tenant, at most
 // wholePolicies of them. It reads no recorded counts, so all paces are unknown. It is fast
 // enough for a list of tenants. The errors are those of Tenant.
 func (s *Service) WholeTenant(ctx context.Context, tenant string) (Usage, error) {
@@ -91,7 +91,7 @@ func (s *Service) WholeTenant(ctx context.Context, tenant string) (Usage, error)
 	}
 	u, seen := s.header(subject), new(counted)
 	for _, r := range subject.Plan.Rules {
-		if len(r.CountBy) == 0 && len(r.Limits) > 0 && r.Mode == enforcement.PolicyEnforce && len(u.Policies) < wholePolicies {
+		if len(r.CountBy) == 0 && len(r.Limits) > 0 && r.Mode.InForce() && len(u.Policies) < wholePolicies {
 			u.Policies = append(u.Policies, seen.policy(r))
 		}
 	}

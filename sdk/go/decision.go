@@ -35,6 +35,12 @@ const (
 	ReasonOverloaded         Reason = "overloaded" // Headgate did not decide; the client returns a fallback
 )
 
+// Serve says which answer an allowed request gets. Later versions may add values.
+type Serve string
+
+// ServeCheap stands for an answer that costs less than the full one.
+const ServeCheap Serve = "cheap"
+
 // A Decision says whether a request may pass, and why.
 type Decision struct {
 	// Kind is decision, denial or fallback. A fallback only has the fields Kind, Allowed, Status
@@ -52,8 +58,11 @@ type Decision struct {
 	Reason       Reason `json:"reason"`
 	RetryAfterMS *int64 `json:"retry_after_ms"` // nil if waiting does not help
 	// DelayMS is how many milliseconds the caller waits before it serves the request, because of a
-	// leaky_bucket. Middleware waits; a caller of Check uses Wait.
-	DelayMS  int64 `json:"delay_ms"`
+	// leaky_bucket or a policy in mode delay. Middleware waits; a caller of Check uses Wait.
+	DelayMS int64 `json:"delay_ms"`
+	// Serve is ServeCheap if the request is over a limit of a policy in mode degrade: serve an
+	// answer that costs less. Otherwise it is "".
+	Serve    Serve `json:"serve,omitempty"`
 	Degraded bool  `json:"degraded"` // Redis did not answer; the failure modes of the policies decided
 	Replayed bool  `json:"replayed"` // repeats the first decision for the same IdempotencyKey; nothing was charged again
 	// Taken is the number of units that a check with the mode TakeUpTo was charged.
@@ -64,7 +73,7 @@ type Decision struct {
 	// Lease holds the places of the request on concurrency limits; nil if there are none. If the
 	// lease is not renewed, its first place is free again TTLMS milliseconds after the decision.
 	Lease *Lease `json:"lease"`
-	// NearLimit is the largest warn_at threshold that an enforced limit has reached, in percent;
+	// NearLimit is the largest warn_at threshold that a limit has reached, in percent;
 	// nil if there is none.
 	NearLimit        *int         `json:"near_limit"`
 	Limits           []LimitState `json:"limits"`
@@ -96,9 +105,9 @@ type LimitState struct {
 	ResetAfterMS int64  `json:"reset_after_ms"`
 	RetryAfterMS *int64 `json:"retry_after_ms"` // nil if waiting does not help
 	Allowed      bool   `json:"allowed"`
-	DelayMS      *int64 `json:"delay_ms"`   // of a leaky_bucket
+	DelayMS      *int64 `json:"delay_ms"`   // of a leaky_bucket or in mode delay
 	NearLimit    *int   `json:"near_limit"` // the largest warn_at threshold reached, in percent; nil: none
-	Mode         string `json:"mode"`       // enforce or shadow
+	Mode         string `json:"mode"`       // enforce, degrade, delay or shadow
 }
 
 // Wait waits for the delay of an allowed request. It returns the error of ctx if ctx ends first.

@@ -41,8 +41,9 @@ func FromContext(ctx context.Context) (Decision, bool) {
 
 // Middleware checks each request before the handler serves it. It sets RateLimit,
 // RateLimit-Policy and Retry-After in the response. If the request is denied, it writes the
-// response, and the handler is not called. If a leaky_bucket delays the request, it waits. If the
-// client leaves meanwhile, the handler is not called.
+// response, and the handler is not called. If a leaky_bucket or a policy in mode delay delays the
+// request, it waits. If the client leaves meanwhile, the handler is not called. The handler reads
+// Decision.Serve with FromContext.
 func Middleware(config MiddlewareConfig) func(http.Handler) http.Handler {
 	if config.Denied == nil {
 		config.Denied = WriteDenial

@@ -130,10 +130,8 @@ func policyOutcome(r *metrics.Refusal, p *metrics.RefusalPolicy) views.DenialPol
 		if requests.SeveralLimits(r, p.Policy) {
 			state.Name = l.Limit
 		}
-		if !l.Allowed && l.Mode == enforcement.PolicyShadow {
-			out.Outcome = views.ReasonWords{Text: "would deny", Tone: "warn"}
-		} else if !l.Allowed {
-			out.Outcome = views.ReasonWords{Text: "denied", Tone: "bad"}
+		if !l.Allowed {
+			out.Outcome = exceeded(l.Mode, r.Allowed)
 		}
 		out.Limits = append(out.Limits, state)
 	}
@@ -144,6 +142,27 @@ func policyOutcome(r *metrics.Refusal, p *metrics.RefusalPolicy) views.DenialPol
 		out.Outcome = views.ReasonWords{Text: "denied", Tone: "bad"}
 	}
 	return out
+}
+
+// softEffect says what a policy in this mode did with a request over its limits.
+var softEffect = map[enforcement.PolicyMode]string{
+	enforcement.PolicyDegrade: "got the cheap answer", enforcement.PolicyDelay: "had to wait",
+}
+
+// exceeded returns the outcome of a policy whose limit a request exceeded. allowed says that the
+// request was allowed.
+func exceeded(mode enforcement.PolicyMode, allowed bool) views.ReasonWords {
+	switch {
+	case mode.Denies():
+		return views.ReasonWords{Text: "denied", Tone: "bad"}
+	case !mode.Soft():
+		return views.ReasonWords{Text: "would deny", Tone: "warn"}
+	case !allowed:
+		return views.ReasonWords{Text: "over its limits", Tone: "warn"}
+	case mode == enforcement.PolicyDegrade:
+		return views.ReasonWords{Text: "cheap answer", Tone: "warn"}
+	}
+	return views.ReasonWords{Text: "delayed", Tone: "warn"}
 }
 
 // allowedSentence says why a request was allowed.
@@ -160,6 +179,12 @@ func allowedSentence(r *metrics.Refusal) string {
 			limit := requests.LimitOf(l)
 			text = views.Count(l.Remaining).Exact + " of " + views.Count(limit.Capacity()).Exact + " left in policy " +
 				l.Policy + " after it"
+		}
+	}
+	for _, mode := range []enforcement.PolicyMode{enforcement.PolicyDegrade, enforcement.PolicyDelay} {
+		over := func(l metrics.RefusalLimit) bool { return !l.Allowed && l.Mode == mode }
+		if i := slices.IndexFunc(r.Limits, over); i >= 0 {
+			text += "; over the limit of policy " + r.Limits[i].Policy + ", so it " + softEffect[mode]
 		}
 	}
 	if r.Degraded {
@@ -194,7 +219,7 @@ func limitState(l *metrics.RefusalLimit) views.DenialLimit {
 	case l.ResetAfterMS > 0:
 		out.Then = "Resets after " + requests.Millis(l.ResetAfterMS).Text + "."
 	}
-	if !l.Allowed && l.Mode == enforcement.PolicyShadow {
+	if !l.Allowed && !l.Mode.Denies() {
 		out.Tone = "warn"
 	}
 	return out

@@ -66,7 +66,7 @@ func (e *explainer) policy(p *enforcement.PolicyExplanation) views.ExplainedPoli
 	switch p.Why {
 	case enforcement.WhyApplies:
 		v.Badge, v.Tone = "applies", "good"
-		if r.Mode == enforcement.PolicyShadow {
+		if !r.Mode.InForce() {
 			v.Badge, v.Tone = "applies in shadow", "violet"
 		}
 	case enforcement.WhyBlocked:
@@ -98,6 +98,12 @@ func (e *explainer) policy(p *enforcement.PolicyExplanation) views.ExplainedPoli
 	return v
 }
 
+// overWords says what a policy in this mode does with a request that is over a limit.
+var overWords = map[enforcement.PolicyMode]string{
+	enforcement.PolicyEnforce: "denies", enforcement.PolicyDegrade: "cheap answer", enforcement.PolicyDelay: "delays",
+	enforcement.PolicyShadow: "would deny",
+}
+
 func (e *explainer) limit(r *enforcement.Rule, now enforcement.LimitNow) views.ExplainedLimit {
 	most := now.Limit.Capacity() + now.RolledOver
 	l := views.ExplainedLimit{
@@ -106,10 +112,12 @@ func (e *explainer) limit(r *enforcement.Rule, now enforcement.LimitNow) views.E
 	}
 	for i := range e.x.Decision.Limits {
 		if d := &e.x.Decision.Limits[i]; d.Rule == r && !d.Allowed && d.Limit.Name == l.Name {
-			l.Denies = true
+			l.Over = overWords[r.Mode]
 		}
 	}
-	if l.Denies || now.Remaining == 0 {
+	if l.Over != "" && !r.Mode.Denies() {
+		l.Tone = "warn"
+	} else if l.Over != "" || now.Remaining == 0 {
 		l.Tone = "bad"
 	} else if now.Remaining*4 < most {
 		l.Tone = "warn"

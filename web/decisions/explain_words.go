@@ -25,7 +25,7 @@ func verdict(x *enforcement.Explanation, status int, now time.Time) string {
 	d := &x.Decision
 	if d.Allowed {
 		if d.Delay > 0 {
-			return "Would pass after " + waitWords(time.Duration(d.Delay)*time.Millisecond) + " in a queue: " + passes(d) + "."
+			return "Would pass after " + waitWords(time.Duration(d.Delay)*time.Millisecond) + delayCause(d) + ": " + passes(d) + "."
 		}
 		return "Would pass: " + passes(d) + "."
 	}
@@ -35,6 +35,16 @@ func verdict(x *enforcement.Explanation, status int, now time.Time) string {
 	}
 	wait := time.Duration(x.PassesAt-now.UnixMicro()) * time.Microsecond
 	return fmt.Sprintf("%s; passes at %s (in %s).", text, clockWords(x.PassesAt, now), waitWords(wait))
+}
+
+// delayCause says why a request waits: in a queue, or because of a policy in mode delay.
+func delayCause(d *enforcement.Decision) string {
+	for i := range d.Limits {
+		if l := &d.Limits[i]; l.Rule.Mode == enforcement.PolicyDelay && !l.Allowed && l.Delay == d.Delay {
+			return ", over the limit of policy " + l.Limit.HeaderName
+		}
+	}
+	return " in a queue"
 }
 
 // waitWords returns a waiting time as text. A time shorter than two minutes is in seconds.
@@ -59,7 +69,7 @@ func passes(d *enforcement.Decision) string {
 	var least *enforcement.LimitState
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if l.Rule.Mode == enforcement.PolicyEnforce && (least == nil || l.Remaining < least.Remaining) {
+		if l.Rule.Mode.InForce() && (least == nil || l.Remaining < least.Remaining) {
 			least = l
 		}
 	}
@@ -67,6 +77,9 @@ func passes(d *enforcement.Decision) string {
 	if least != nil {
 		text = fmt.Sprintf("%s of %s left in policy %s after it", views.Count(least.Remaining).Exact, views.Count(least.Capacity()).Exact,
 			least.Limit.HeaderName)
+	}
+	if d.ServeCheap {
+		text += "; it gets the cheap answer"
 	}
 	if d.Degraded {
 		text += "; the shared limiter is unavailable, and failure modes decide"

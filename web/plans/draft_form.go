@@ -42,7 +42,7 @@ type limitForm map[string]string
 // updated. other_methods and other_replaces have more values, separated by spaces or commas.
 var policyFields = func() []string {
 	list := []string{
-		"was", "slug", "description", "path", "other_methods", "other_replaces", "cost", "cost_from",
+		"was", "slug", "description", "path", "other_methods", "other_replaces", "cost", "cost_from", "delay_ms",
 		"reservation_expiry", "reservation_estimate",
 	}
 	for _, c := range new(plans.Policy).Choices() {
@@ -79,6 +79,9 @@ func policyFormOf(p plans.Policy) policyForm {
 	f.fields["reservation_estimate"] = cmp.Or(string(p.ReservationEstimate), string(enforcement.DenyEstimate))
 	if p.Cost != nil {
 		f.fields["cost"] = strconv.FormatInt(*p.Cost, 10)
+	}
+	if p.DelayMS != 0 {
+		f.fields["delay_ms"] = strconv.FormatInt(p.DelayMS, 10)
 	}
 	for _, c := range p.Choices() {
 		f.fields[c.Field] = *c.Value
@@ -308,6 +311,12 @@ func (r *reading) policy(i int, f policyForm) plans.Policy {
 		cost, fault := wholeNumber(text)
 		if p.Cost = &cost; fault != "" {
 			r.faults.Add(at+"/cost", "%s", fault)
+		}
+	}
+	if text := f.fields["delay_ms"]; strings.TrimSpace(text) != "" {
+		delay, fault := wholeNumber(text)
+		if p.DelayMS = delay; fault != "" || delay == 0 {
+			r.faults.Add(at+"/delay_ms", "%s", cmp.Or(fault, "must be from 1 to 60000 milliseconds"))
 		}
 	}
 	for _, c := range p.Choices() {

@@ -93,6 +93,8 @@ func (m *marker) policy(f *draftForm, i int, policies []plans.Policy) views.Poli
 		Cost:         m.input(id+".cost", "Cost", p.fields["cost"], "Units that a request is charged if it states no cost. Empty: 1."),
 		CostFrom: m.input(id+".cost_from", "Cost from attribute", p.fields["cost_from"],
 			"An attribute with the number of units, such as tokens. Requests without it are charged as usual."),
+		Delay: m.input(id+".delay_ms", "Delay", p.fields["delay_ms"],
+			"Milliseconds that requests over the limits wait in mode delay, at most 60000. Empty: 1000."),
 		Methods: m.boxes(id+".methods", "Methods", "None checked: all methods.", p.methods, commonMethods),
 	}
 	v.Title = cmp.Or(v.Title, "a new policy")

@@ -28,8 +28,10 @@ type choiceValue struct{ label, fact string }
 // choiceFields has the words for the fields in Policy.Choices and for their values. A field or
 // value that is not in it is shown by its name in the API.
 var choiceFields = map[string]choiceField{
-	"mode": {label: "Mode", values: map[string]choiceValue{
+	"mode": {label: "Mode", fact: "Over the limits", values: map[string]choiceValue{
 		string(enforcement.PolicyEnforce): {label: "Enforce: deny requests over the limits"},
+		string(enforcement.PolicyDegrade): {label: "Degrade: over the limits, ask for the cheap answer", fact: "cheap answer; nothing is denied"},
+		string(enforcement.PolicyDelay):   {label: "Delay: over the limits, let requests wait"},
 		string(enforcement.PolicyShadow):  {label: "Shadow: count, and deny nothing"},
 		string(enforcement.PolicyOff):     {label: "Off: do nothing"},
 	}},
@@ -66,6 +68,7 @@ var fieldNames = map[string]string{
 	"carry_over": "When numbers change", "max_rollover": "Rolls over at most", "algorithm": "Algorithm",
 	"reservation_expiry":   "Expired reservations",
 	"reservation_estimate": "Estimates above a limit",
+	"delay_ms":             "Delay",
 }
 
 // fieldName returns the name of a field for people.
@@ -100,6 +103,9 @@ func policyFacts(p plans.Policy) []views.Fact {
 	if p.CostFrom != "" {
 		list = append(list, views.Fact{Name: "Cost from", Value: "the attribute " + p.CostFrom})
 	}
+	if p.Mode == enforcement.PolicyDelay {
+		list = append(list, views.Fact{Name: "Over the limits", Value: "requests wait " + enforcement.FormatWindow(p.Delay()) + "; nothing is denied"})
+	}
 	if p.ReservationExpiry == enforcement.RefundExpired {
 		list = append(list, views.Fact{Name: "Expired reservations", Value: "their cost is given back"})
 	}
@@ -120,6 +126,8 @@ func policyFacts(p plans.Policy) []views.Fact {
 
 // modeBadges has the badge of each policy mode.
 var modeBadges = map[enforcement.PolicyMode]views.ModeBadge{
+	enforcement.PolicyDegrade: {Text: "degrades", Tone: "warn", Title: "asks for the cheap answer over its limits, and denies nothing"},
+	enforcement.PolicyDelay:   {Text: "delays", Tone: "warn", Title: "lets requests over its limits wait, and denies nothing"},
 	enforcement.PolicyShadow:  {Text: "shadow", Tone: "violet", Title: "counts, and denies nothing"},
 	enforcement.PolicyOff:     {Text: "off", Title: "does nothing"},
 	enforcement.PolicyEnforce: {Text: "enforced", Tone: "good", Title: "denies requests over its limits"},

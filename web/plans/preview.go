@@ -54,7 +54,7 @@ func (w *pages) previewPlan(c echo.Context, p plans.Plan) error {
 		} else {
 			v.Policies = append(v.Policies, drawn)
 		}
-		if s := &made.Policies[i]; s.Shadow != nil {
+		if s := &made.Policies[i]; s.Shadow != nil && s.Was == enforcement.PolicyShadow {
 			v.InShadow = append(v.InShadow, drawShadow(s))
 		}
 	}
@@ -135,16 +135,23 @@ func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *pre
 		v.Figures = append(v.Figures, drawFigure("Denied as published", p.Requests, p.Published))
 	}
 	if p.Shadow != nil {
-		v.Figures = append(v.Figures, drawFigure("Would have denied, in shadow", p.Requests, p.Shadow))
+		title := "Would have denied, in shadow"
+		if p.Was.Soft() {
+			title = "Over its limits as published"
+		}
+		v.Figures = append(v.Figures, drawFigure(title, p.Requests, p.Shadow))
 	}
 	if p.Draft != nil && p.Change != preview.Removed {
 		title := "The draft would deny"
-		if p.Mode == enforcement.PolicyShadow {
+		switch {
+		case p.Mode == enforcement.PolicyShadow:
 			title = "The draft would deny if it were enforced"
+		case p.Mode.Soft():
+			title = "Over its limits with the draft"
 		}
 		v.Figures = append(v.Figures, drawFigure(title, p.Requests, p.Draft))
 	}
-	if p.Certainty == preview.NeedsShadow && p.Mode == enforcement.PolicyEnforce && p.Change != preview.Removed && mayEditPlans(c) {
+	if p.Certainty == preview.NeedsShadow && p.Mode.InForce() && p.Change != preview.Removed && mayEditPlans(c) {
 		v.ShadowURL, v.Revision = planPath(plan)+"/preview/shadow", strconv.FormatInt(made.Plan.DraftRevision, 10)
 	}
 	return v

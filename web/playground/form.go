@@ -24,6 +24,13 @@ var anchorOptions = []views.Option{
 	{Value: enforcement.Clock.String(), Label: "By the clock (UTC)"},
 }
 
+// playModes are the modes of a policy that the form offers.
+var playModes = []views.Option{
+	{Value: string(enforcement.PolicyEnforce), Label: "Are denied"},
+	{Value: string(enforcement.PolicyDegrade), Label: "Get the cheap answer"},
+	{Value: string(enforcement.PolicyDelay), Label: "Wait"},
+}
+
 // patterns are the traffic patterns of the form.
 var patterns = []views.Option{
 	{
@@ -70,6 +77,8 @@ type playForm struct {
 	window   time.Duration
 	burst    int64
 	anchor   enforcement.Anchor
+	mode     enforcement.PolicyMode
+	delay    int64 // in milliseconds, of requests over the limit in mode delay
 	pattern  string
 	requests int64
 	every    time.Duration
@@ -83,7 +92,7 @@ type playForm struct {
 // playDefaults are the default values of the form. They show the differences between the
 // algorithms.
 var playDefaults = map[string]string{
-	"quota": "10", "window": "1m", "burst": "", "anchor": "clock", "pattern": "edge", "requests": "10", "every": "1m",
+	"quota": "10", "window": "1m", "burst": "", "anchor": "clock", "pattern": "edge", "requests": "10", "every": "1m", "mode": "enforce", "delay_ms": "1000",
 	"seed": "1", "times": "", "cost": "1", "duration": "2m",
 }
 
@@ -110,6 +119,10 @@ func readPlayForm(params url.Values) *playForm {
 	if g.anchor, known = enforcement.ParseAnchor(g.text["anchor"]); !known || g.anchor > enforcement.Clock {
 		g.faults.Add("/anchor", "must be first_hit or clock")
 	}
+	if g.mode = enforcement.PolicyMode(g.text["mode"]); !g.mode.InForce() {
+		g.faults.Add("/mode", "must be enforce, degrade or delay")
+	}
+	g.delay = g.number("delay_ms", 1, enforcement.MaxPolicyDelay)
 	if g.pattern = g.text["pattern"]; !slices.ContainsFunc(patterns, func(o views.Option) bool { return o.Value == g.pattern }) {
 		g.faults.Add("/pattern", "must be one of the list")
 	}
@@ -297,6 +310,8 @@ func (g *playForm) form() views.Playground {
 		Quota: in("quota", "Quota", ""), Window: in("window", "Window", "like 1s, 1m, 24h"),
 		Burst:    in("burst", "Burst", "For buckets. Empty: the quota."),
 		Anchor:   views.Select{Name: "anchor", Label: "Windows start", Value: g.text["anchor"], Options: anchorOptions},
+		Mode:     views.Select{Name: "mode", Label: "Requests over it", Value: g.text["mode"], Options: playModes},
+		Delay:    in("delay_ms", "Delay in ms", "Only if they wait."),
 		Pattern:  views.Select{Name: "pattern", Label: "Pattern", Value: g.text["pattern"], Options: patterns},
 		Requests: in("requests", "Requests", ""), Every: in("every", "Per", "Not used for the attack."),
 		Seed: in("seed", "Seed", "For the random pattern."),

@@ -28,6 +28,8 @@ type wireStep struct {
 type wireScenario struct {
 	ID     string              `json:"id"`
 	Start  int64               `json:"start_ms"`
+	Mode   string              `json:"mode,omitempty"`
+	Delay  int64               `json:"delay_ms,omitempty"`
 	Limits []enforcement.Limit `json:"limits"`
 	Steps  []wireStep          `json:"steps"`
 }
@@ -37,6 +39,12 @@ type wireScenario struct {
 func (g *playForm) scenario(a enforcement.Algorithm, withLooks bool) wireScenario {
 	window := g.window.Milliseconds()
 	s := wireScenario{ID: a.String(), Start: (epoch + window - 1) / window * window, Limits: []enforcement.Limit{g.limit(a)}}
+	if g.mode.Soft() {
+		s.Mode = string(g.mode)
+	}
+	if g.mode == enforcement.PolicyDelay {
+		s.Delay = g.delay
+	}
 	var peeks []int64
 	if withLooks {
 		peeks = g.looks()
@@ -86,7 +94,7 @@ type played struct {
 
 type playedAnswer struct {
 	arrival
-	allowed, remaining, reset int64
+	allowed, remaining, reset int64  // allowed are the requests within the limit
 	delay                     int64  // longest of the requests that were allowed, in milliseconds
 	retry                     *int64 // nil: never
 }
@@ -124,6 +132,7 @@ func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) 
 		Steps []struct {
 			At      int64 `json:"at_ms"`
 			Allowed int64 `json:"allowed_count"`
+			Over    int64 `json:"over_count"`
 			Delay   int64 `json:"delay_ms"`
 			Limits  []struct {
 				Remaining int64  `json:"remaining"`
@@ -148,8 +157,12 @@ func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) 
 		if scenario.Steps[i].Op == "peek" {
 			continue
 		}
-		delay := p.delay(g, asked, step.Allowed, step.Delay, l.Reset)
-		p.answers = append(p.answers, playedAnswer{g.arrivals[asked], step.Allowed, l.Remaining, l.Reset, delay, l.Retry})
+		within := step.Allowed - step.Over
+		if step.Over > 0 {
+			step.Delay = 0 // of a request over the limit
+		}
+		delay := p.delay(g, asked, within, step.Delay, l.Reset)
+		p.answers = append(p.answers, playedAnswer{g.arrivals[asked], within, l.Remaining, l.Reset, delay, l.Retry})
 		asked++
 	}
 	return p, nil
@@ -182,11 +195,26 @@ func (g *playForm) scenarios() (string, error) {
 	return b.String(), nil
 }
 
+// laneWords says what happens to requests within the limit, and to those over it.
+var laneWords = map[enforcement.PolicyMode]views.LaneWords{
+	enforcement.PolicyEnforce: {
+		Passes: "Allows", Passed: "allowed", PassedColumn: "Allowed", Verb: "Denies", Did: "denied", DidColumn: "Denied", One: "denial",
+	},
+	enforcement.PolicyDegrade: {
+		Passes: "Serves in full", Passed: "served in full", PassedColumn: "Served in full",
+		Verb: "Degrades", Did: "degraded", DidColumn: "Degraded", One: "degraded request",
+	},
+	enforcement.PolicyDelay: {
+		Passes: "Serves at once", Passed: "served at once", PassedColumn: "Served at once",
+		Verb: "Delays", Did: "delayed", DidColumn: "Delayed", One: "delayed request",
+	},
+}
+
 // lane returns the view of the simulation's result.
 func (p *played) lane(g *playForm) views.Lane {
 	v := views.Lane{
 		Algorithm: p.limit.Algorithm.String(), Aloud: plans.Describe(p.limit), Quota: g.quota, Duration: g.duration, Window: g.window,
-		Holds: p.limit.Capacity(), Points: p.left, Queues: p.limit.Algorithm == enforcement.LeakyBucket,
+		Holds: p.limit.Capacity(), Points: p.left, Queues: p.limit.Algorithm == enforcement.LeakyBucket, Words: laneWords[g.mode],
 	}
 	for _, l := range lanes {
 		if l.algorithm == p.limit.Algorithm {
@@ -263,18 +291,18 @@ func (p *played) sentence(g *playForm, v *views.Lane) string {
 	var parts []string
 	first := slices.IndexFunc(p.answers, func(a playedAnswer) bool { return a.allowed < a.n })
 	if first < 0 {
-		parts = append(parts, "Denies nothing.")
+		parts = append(parts, v.Words.Verb+" nothing.")
 	} else {
-		parts = append(parts, fmt.Sprintf("Denies %s of %s requests, the first at %s.", count(v.Denied), count(v.Allowed+v.Denied),
-			lengthWords(p.answers[first].at)))
+		parts = append(parts, fmt.Sprintf("%s %s of %s requests, the first at %s%s.", v.Words.Verb, count(v.Denied),
+			count(v.Allowed+v.Denied), lengthWords(p.answers[first].at), delayed(g)))
 	}
 	switch {
 	case v.Most > g.quota && g.quota > 0:
-		parts = append(parts, fmt.Sprintf("Allows %s %s in the %s from %s: %s times the quota of %s%s.",
+		parts = append(parts, fmt.Sprintf("%s %s %s in the %s from %s: %s times the quota of %s%s.", v.Words.Passes,
 			count(v.Most), units, window, lengthWords(v.MostFrom), ratio(v.Most, g.quota), count(g.quota), p.because(g, v)))
 	case v.Most > 0:
-		parts = append(parts, fmt.Sprintf("Allows at most %[2]s %[3]s in any %[1]s; the quota is %[4]s.",
-			window, count(v.Most), units, count(g.quota)))
+		parts = append(parts, fmt.Sprintf("%s at most %s %s in any %s; the quota is %s.", v.Words.Passes,
+			count(v.Most), units, window, count(g.quota)))
 	}
 	if v.Queues && len(p.answers) > 0 && g.quota > 0 {
 		longest := slices.MaxFunc(p.answers, func(a, b playedAnswer) int { return cmp.Compare(a.delay, b.delay) })
@@ -291,20 +319,28 @@ func (p *played) sentence(g *playForm, v *views.Lane) string {
 		parts = append(parts, "The limit can never hold the cost of one request.")
 	case p.limit.Algorithm == enforcement.SlidingWindowCounter:
 		parts = append(parts,
-			fmt.Sprintf("At the first denial it counts %s, with the previous window in proportion. The next request would pass %s later.",
-				count(v.Holds-a.remaining), lengthWords(*a.retry)))
+			fmt.Sprintf("At the first %s it counts %s, with the previous window in proportion. The next request would pass %s later.",
+				v.Words.One, count(v.Holds-a.remaining), lengthWords(*a.retry)))
 	case p.limit.Algorithm == enforcement.SlidingWindowLog:
 		parts = append(parts,
-			fmt.Sprintf("At the first denial it stores %s. The next request would pass when enough of them are %s old, %s later.",
-				count(v.Holds-a.remaining), window, lengthWords(*a.retry)))
+			fmt.Sprintf("At the first %s it stores %s. The next request would pass when enough of them are %s old, %s later.",
+				v.Words.One, count(v.Holds-a.remaining), window, lengthWords(*a.retry)))
 	case p.limit.Algorithm == enforcement.FixedWindow:
-		parts = append(parts, fmt.Sprintf("At the first denial the window ends in %s. The next request would pass %s later.",
-			lengthWords(a.reset), lengthWords(*a.retry)))
+		parts = append(parts, fmt.Sprintf("At the first %s the window ends in %s. The next request would pass %s later.",
+			v.Words.One, lengthWords(a.reset), lengthWords(*a.retry)))
 	default:
 		parts = append(parts, fmt.Sprintf("It starts with %s and gains one every %s: of the %s %s that pass, it gained %s.",
 			count(v.Holds), views.Elapsed(perUnit(p.limit)), count(v.Allowed*g.cost), units, count(max(0, v.Allowed*g.cost-v.Holds))))
 	}
 	return strings.Join(parts, " ")
+}
+
+// delayed says how long the requests over the limit wait.
+func delayed(g *playForm) string {
+	if g.mode != enforcement.PolicyDelay {
+		return ""
+	}
+	return ", each by " + lengthWords(g.delay)
 }
 
 // because returns a sentence that says why more units than the quota were allowed in a period

@@ -11,7 +11,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
@@ -97,7 +96,7 @@ func policyLines(p plans.Policy) []string {
 	for _, l := range p.Limits {
 		lines = append(lines, plans.Describe(l))
 	}
-	if p.Mode != enforcement.PolicyEnforce && p.Mode != "" {
+	if !p.Mode.Denies() && p.Mode != "" {
 		lines = append(lines, "mode "+string(p.Mode))
 	}
 	return lines

@@ -187,7 +187,7 @@ func leftPolicy(ctx context.Context, t tenants.Tenant, p *usage.PolicyUsage) vie
 		Applies: web.MatchWords(plans.Match{Methods: p.Methods, Path: p.Path, Attributes: p.Attributes}) +
 			", counted for " + web.CountByWords(p.CountBy),
 	}
-	if p.Mode != enforcement.PolicyEnforce {
+	if !p.Mode.Denies() {
 		v.Mode = string(p.Mode)
 	}
 	holds := func(l usage.LimitUsage) bool { return l.Limit.Algorithm == enforcement.Concurrency }
@@ -201,7 +201,7 @@ func leftPolicy(ctx context.Context, t tenants.Tenant, p *usage.PolicyUsage) vie
 		v.Keys = append(v.Keys, leftKey(ctx, t, p, i))
 	}
 	switch {
-	case p.Mode == enforcement.PolicyOff:
+	case !p.Mode.Counts():
 		v.Note = "The policy is off and counts nothing."
 	case len(p.Keys) == 0 && p.Mode == enforcement.PolicyShadow:
 		v.Note = "The policy is in shadow. Its keys are not ranked."

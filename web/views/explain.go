@@ -86,7 +86,7 @@ type ExplainedLimit struct {
 	Used, Most  int64
 	Left, Holds Number
 	Tone        string
-	Denies      bool
+	Over        string // what the policy does because the request is over the limit; "" if it is not
 	Reset       string // "resets in 41 s"; "" if nothing is used
 	RolledOver  string // "300 rolled over", or ""
 	Leased      string // how many units too early the limit may deny because of leases; "" if it is exact

@@ -1247,8 +1247,8 @@ func explainedPolicy(p ExplainedPolicy) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if l.Denies {
-					templ_7745c5c3_Err = badge("bad", "denies").Render(ctx, templ_7745c5c3_Buffer)
+				if l.Over != "" {
+					templ_7745c5c3_Err = badge(l.Tone, l.Over).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

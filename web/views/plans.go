@@ -112,6 +112,7 @@ type PolicyFields struct {
 	CountBy            []Input
 	CountByError       string
 	ModeField          Select
+	Delay              Input
 	Cost, CostFrom     Input
 	Choices            []Select // the other fields that have a fixed set of values
 	Replaces           Boxes

@@ -11,7 +11,8 @@ type Playground struct {
 	Faults []Fault
 	// The limit.
 	Quota, Window, Burst Input
-	Anchor               Select
+	Anchor, Mode         Select
+	Delay                Input // of requests over the limit
 	Algorithms           []PlayedAlgorithm
 	// The traffic.
 	Pattern                                      Select
@@ -32,6 +33,10 @@ type PlayedAlgorithm struct {
 	Chosen      bool
 }
 
+// LaneWords says what happens to the requests within the limit ("Allows", "allowed"), and to those
+// over it ("Denies", "denied", "denial"). PassedColumn and DidColumn are the names of columns.
+type LaneWords struct{ Passes, Passed, PassedColumn, Verb, Did, DidColumn, One string }
+
 // A Lane is the result of one algorithm. The page draws it as one row.
 type Lane struct {
 	Algorithm, Title, Aloud string
@@ -39,7 +44,8 @@ type Lane struct {
 	Limit                   string // as JSON, for a plan
 	Quota, Holds            int64
 	Duration, Window        time.Duration
-	Allowed, Denied         int64 // requests
+	Words                   LaneWords
+	Allowed, Denied         int64 // requests within the limit, and over it
 	// Run is the number of requests in the longest sequence of denials, which starts at RunAt.
 	// Most is the largest number of units that were allowed in a period of the length of one
 	// window, which starts at MostFrom. Times are in milliseconds from the start.
@@ -103,7 +109,7 @@ func (l *Lane) dense() bool {
 
 // columns returns the names of the columns of the table, after the first one.
 func (l *Lane) columns() []string {
-	names := []string{"Allowed", "Denied", "Left", "Next one passes in"}
+	names := []string{l.Words.PassedColumn, l.Words.DidColumn, "Left", "Next one passes in"}
 	if l.Queues {
 		names = append(names, "Allowed ones wait up to")
 	}
@@ -235,7 +241,7 @@ func (l *Lane) mostWidth() string {
 
 // label returns a text that describes the picture for screen readers.
 func (l *Lane) label() string {
-	return l.Title + ": " + grouped(l.Allowed) + " requests pass, " + grouped(l.Denied) + " are denied. The table lists the times."
+	return l.Title + ": " + grouped(l.Allowed) + " requests are " + l.Words.Passed + ", " + grouped(l.Denied) + " are " + l.Words.Did + ". The table lists the times."
 }
 
 // axis returns the times that the page shows below a lane.

@@ -261,14 +261,13 @@ type LimitState struct {
 	RetryAfterMS *RetryAfter `json:"retry_after_ms"`
 	// Whether this limit allows the request.
 	Allowed bool `json:"allowed"`
-	// Only for `leaky_bucket`: the milliseconds until the units before this request have drained. 0 if
-	// the request was not charged.
+	// Only for `leaky_bucket` and for mode `delay`: the milliseconds until the units before this
+	// request have drained, or for which a request over the limit waits. Otherwise 0.
 	DelayMS *int64 `json:"delay_ms,omitzero"`
 	// The largest threshold of the limit's `warn_at` that the used units have reached, in percent.
 	// Absent if there is none.
 	NearLimit *int64 `json:"near_limit,omitzero"`
-	// Whether the policy denies requests, or only counts those that it would deny. Later versions may
-	// add values.
+	// What the policy does with requests over its limits. Later versions may add values.
 	Mode string `json:"mode"`
 }
 
@@ -298,8 +297,11 @@ type DecisionBase struct {
 	// it is absent, `retry_after_ms` is exact as long as nothing is changed.
 	NumbersUntil NumbersUntil `json:"numbers_until,omitzero"`
 	// How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of
-	// the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms.
+	// the limits, without those of shadow policies. 0 for a denial.
 	DelayMS int64 `json:"delay_ms"`
+	// Present if the request passes and is over a limit of a policy in mode `degrade`: serve an answer
+	// that costs less. Later versions may add values.
+	Serve string `json:"serve,omitzero"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
 	// Present if the request passes and holds places of a concurrency limit.
@@ -314,7 +316,8 @@ type DecisionBase struct {
 	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
 	// nothing that can be given back, or if `degraded` is true.
 	RefundableUntil string `json:"refundable_until,omitzero"`
-	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
+	// The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold
+	// is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
 	// a block.
@@ -347,8 +350,11 @@ type Decision struct {
 	// it is absent, `retry_after_ms` is exact as long as nothing is changed.
 	NumbersUntil NumbersUntil `json:"numbers_until,omitzero"`
 	// How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of
-	// the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms.
+	// the limits, without those of shadow policies. 0 for a denial.
 	DelayMS int64 `json:"delay_ms"`
+	// Present if the request passes and is over a limit of a policy in mode `degrade`: serve an answer
+	// that costs less. Later versions may add values.
+	Serve string `json:"serve,omitzero"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
 	// Present if the request passes and holds places of a concurrency limit.
@@ -363,7 +369,8 @@ type Decision struct {
 	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
 	// nothing that can be given back, or if `degraded` is true.
 	RefundableUntil string `json:"refundable_until,omitzero"`
-	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
+	// The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold
+	// is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
 	// a block.
@@ -398,8 +405,11 @@ type Denial struct {
 	// it is absent, `retry_after_ms` is exact as long as nothing is changed.
 	NumbersUntil NumbersUntil `json:"numbers_until,omitzero"`
 	// How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of
-	// the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms.
+	// the limits, without those of shadow policies. 0 for a denial.
 	DelayMS int64 `json:"delay_ms"`
+	// Present if the request passes and is over a limit of a policy in mode `degrade`: serve an answer
+	// that costs less. Later versions may add values.
+	Serve string `json:"serve,omitzero"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
 	// Present if the request passes and holds places of a concurrency limit.
@@ -414,7 +424,8 @@ type Denial struct {
 	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
 	// nothing that can be given back, or if `degraded` is true.
 	RefundableUntil string `json:"refundable_until,omitzero"`
-	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
+	// The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold
+	// is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
 	// a block.
@@ -459,8 +470,11 @@ type DecisionOrDenial struct {
 	// it is absent, `retry_after_ms` is exact as long as nothing is changed.
 	NumbersUntil NumbersUntil `json:"numbers_until,omitzero"`
 	// How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of
-	// the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms.
+	// the limits, without those of shadow policies. 0 for a denial.
 	DelayMS int64 `json:"delay_ms"`
+	// Present if the request passes and is over a limit of a policy in mode `degrade`: serve an answer
+	// that costs less. Later versions may add values.
+	Serve string `json:"serve,omitzero"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
 	// Present if the request passes and holds places of a concurrency limit.
@@ -475,7 +489,8 @@ type DecisionOrDenial struct {
 	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
 	// nothing that can be given back, or if `degraded` is true.
 	RefundableUntil string `json:"refundable_until,omitzero"`
-	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
+	// The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold
+	// is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
 	// a block.
@@ -575,8 +590,11 @@ type ReservationDecision struct {
 	// it is absent, `retry_after_ms` is exact as long as nothing is changed.
 	NumbersUntil NumbersUntil `json:"numbers_until,omitzero"`
 	// How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of
-	// the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms.
+	// the limits, without those of shadow policies. 0 for a denial.
 	DelayMS int64 `json:"delay_ms"`
+	// Present if the request passes and is over a limit of a policy in mode `degrade`: serve an answer
+	// that costs less. Later versions may add values.
+	Serve string `json:"serve,omitzero"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
 	// Present if the request passes and holds places of a concurrency limit.
@@ -591,7 +609,8 @@ type ReservationDecision struct {
 	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
 	// nothing that can be given back, or if `degraded` is true.
 	RefundableUntil string `json:"refundable_until,omitzero"`
-	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
+	// The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold
+	// is reached.
 	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
 	// a block.
@@ -1104,9 +1123,13 @@ type Policy struct {
 	Missing string `json:"missing,omitzero"`
 	// Policies of the same plan that this one replaces where it applies. Default: empty.
 	Replaces []Slug `json:"replaces,omitzero"`
-	// Whether the policy is enforced, in shadow, or off. Default: `enforce`. Later versions may add
-	// values.
+	// What the policy does with requests over its limits. `enforce`: denies them. `degrade`: allows
+	// them with `serve: cheap`. `delay`: allows them after `delay_ms`. `shadow`: only counts them.
+	// `off`: the policy does nothing. Default: `enforce`. Later versions may add values.
 	Mode string `json:"mode,omitzero"`
+	// How many milliseconds a request over the limits waits in mode `delay`. Default: 1000; answers
+	// leave 1000 out.
+	DelayMS *int64 `json:"delay_ms,omitzero"`
 	// The failure mode: what decides when the limiter does not answer. Default: `local`. Later
 	// versions may add values.
 	OnFailure string `json:"on_failure,omitzero"`
@@ -1428,7 +1451,8 @@ type PolicyPreview struct {
 	Requests int64 `json:"requests"`
 	// How many it denied. Absent if it is not published or not enforced.
 	Denied *int64 `json:"denied,omitzero"`
-	// How many it would deny. Absent if it needs the mode shadow first.
+	// How many it would deny, or in another mode than `enforce`, how many would be over its limits.
+	// Absent if it needs the mode shadow first.
 	WouldDeny *DenialBounds `json:"would_deny,omitzero"`
 }
 
@@ -2292,7 +2316,7 @@ type UsageCounters struct {
 type PolicyUsage struct {
 	// The policy's slug.
 	Policy string `json:"policy"`
-	// Whether the policy is enforced, in shadow, or off. Later versions may add values.
+	// What the policy does with requests over its limits. Later versions may add values.
 	Mode string `json:"mode"`
 	// The attributes by which it counts. Empty: the whole tenant.
 	CountBy []string `json:"count_by"`
@@ -2442,14 +2466,14 @@ type ExplainedBlock struct {
 type ExplainedPolicy struct {
 	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Policy Slug `json:"policy"`
-	// Whether the policy is enforced, in shadow, or off. Later versions may add values.
+	// What the policy does with requests over its limits. Later versions may add values.
 	Mode string `json:"mode"`
 	// Where requests are counted. A leased policy may deny early by `leased_elsewhere`. Later versions
 	// may add values.
 	Consistency string `json:"consistency"`
 	// Whether method, path, and attributes match, in any mode.
 	Matches bool `json:"matches"`
-	// Whether it applies, enforced or in shadow.
+	// Whether it applies, in any mode but off.
 	Applies bool `json:"applies"`
 	// Why a policy applies or not. The first of these that is true: it is `off`; its `method` or
 	// `path` does not match; an `attribute` of its match is missing or has another value; an attribute
@@ -2492,11 +2516,11 @@ type Explanation struct {
 type KeptPolicy struct {
 	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Policy Slug `json:"policy"`
-	// Whether the policy is enforced, in shadow, or off. Later versions may add values.
+	// What the policy does with requests over its limits. Later versions may add values.
 	Mode string `json:"mode"`
 	// Whether method, path, and attributes match, in any mode.
 	Matches bool `json:"matches"`
-	// Whether it applies, enforced or in shadow.
+	// Whether it applies, in any mode but off.
 	Applies bool `json:"applies"`
 	// Why a policy applies or not. The first of these that is true: it is `off`; its `method` or
 	// `path` does not match; an `attribute` of its match is missing or has another value; an attribute
@@ -2546,8 +2570,7 @@ type KeptLimit struct {
 	RetryAfterMS *RetryAfter `json:"retry_after_ms"`
 	// Whether this limit allowed the request.
 	Allowed bool `json:"allowed"`
-	// Whether the policy denies requests, or only counts those that it would deny. Later versions may
-	// add values.
+	// What the policy does with requests over its limits. Later versions may add values.
 	Mode string `json:"mode"`
 	// Id of the override that was in force.
 	Override string `json:"override,omitzero"`
@@ -2724,7 +2747,8 @@ type Counts struct {
 	LimiterUnavailable int64 `json:"limiter_unavailable"`
 	// Of the requests: in mode force.
 	Forced int64 `json:"forced"`
-	// Of the allowed: a shadow policy would have denied them.
+	// Of the allowed: over a limit of a policy in mode `shadow`, `degrade` or `delay`. In the counts
+	// of a policy: of this policy.
 	ShadowRefused int64 `json:"shadow_refused"`
 	// Of the requests: failure modes decided.
 	Degraded int64 `json:"degraded"`
@@ -3048,6 +3072,10 @@ type Scenario struct {
 	TimeZone string `json:"time_zone,omitzero"`
 	// The day on which calendar months, quarters and years begin. Default: 1.
 	BillingAnchorDay *int64 `json:"billing_anchor_day,omitzero"`
+	// What happens to requests over the limits, as in a policy. Default: `enforce`.
+	Mode string `json:"mode,omitzero"`
+	// How many milliseconds requests over the limits wait. Only with mode `delay`. Default: 1000.
+	DelayMS *int64 `json:"delay_ms,omitzero"`
 	// The limits.
 	Limits []SimulatedLimit `json:"limits"`
 	// The steps.
@@ -3075,8 +3103,13 @@ type SimulationResultStepsItem struct {
 	// Milliseconds after which the same request would pass if no other request comes, by the numbers
 	// in force now. 0 if the request is allowed. Null if waiting does not help.
 	RetryAfterMS *RetryAfter `json:"retry_after_ms"`
-	// How long the last repetition waits because of a `leaky_bucket`; otherwise 0.
+	// How long the last repetition waits, because of a `leaky_bucket` or of mode `delay`; otherwise 0.
 	DelayMS int64 `json:"delay_ms"`
+	// Only in mode `degrade` and `delay`: how many passed over a limit.
+	OverCount *int64 `json:"over_count,omitzero"`
+	// Present if the last repetition was over a limit in mode `degrade`. Later versions may add
+	// values.
+	Serve string `json:"serve,omitzero"`
 	// The last repetition's limits.
 	Limits []SimulationResultStepsItemLimitsItem `json:"limits"`
 }

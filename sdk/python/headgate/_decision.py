@@ -94,7 +94,7 @@ class Decision:
     reason: str
     #: Milliseconds until the same request would pass. None: waiting does not help.
     retry_after_ms: Optional[int]
-    #: How many milliseconds the caller waits before it serves the request, because of a leaky_bucket. The middleware waits.
+    #: How many milliseconds the caller waits before it serves the request, because of a leaky_bucket or a policy in mode delay. The middleware waits.
     delay_ms: int
     #: The shared limiter did not answer, and failure modes decided.
     degraded: bool
@@ -118,6 +118,8 @@ class Decision:
     taken: Optional[int] = None
     #: The lease that holds the places of the request on concurrency limits. None: there is none.
     lease: Optional[DecisionLease] = None
+    #: "cheap": the request is over a limit of a policy in mode degrade, so serve an answer that costs less. None: the full answer.
+    serve: Optional[str] = None
 
     kind = "decision"
     allowed = True
@@ -210,4 +212,4 @@ class Reply:
         return Denial(**known, headers=headers, violated_policies=body.get("violated-policies") or [])
 
 
-_COMMON = ("decision_id", "tenant", "plan", "plan_version", "mode", "reason", "retry_after_ms", "delay_ms", "degraded", "near_limit", "refundable_until", "taken", "lease")
+_COMMON = ("decision_id", "tenant", "plan", "plan_version", "mode", "reason", "retry_after_ms", "delay_ms", "degraded", "near_limit", "refundable_until", "taken", "lease", "serve")

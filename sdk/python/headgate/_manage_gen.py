@@ -184,6 +184,7 @@ class DecisionBase(TypedDict):
     retry_after_ms: RetryAfter
     numbers_until: NotRequired[NumbersUntil]
     delay_ms: int
+    serve: NotRequired[str]
     degraded: bool
     lease: NotRequired[DecisionLease]
     replayed: NotRequired[bool]
@@ -207,6 +208,7 @@ class Decision(TypedDict):
     retry_after_ms: RetryAfter
     numbers_until: NotRequired[NumbersUntil]
     delay_ms: int
+    serve: NotRequired[str]
     degraded: bool
     lease: NotRequired[DecisionLease]
     replayed: NotRequired[bool]
@@ -232,6 +234,7 @@ Denial = TypedDict(
         "retry_after_ms": "RetryAfter",
         "numbers_until": "NotRequired[NumbersUntil]",
         "delay_ms": "int",
+        "serve": "NotRequired[str]",
         "degraded": "bool",
         "lease": "NotRequired[DecisionLease]",
         "replayed": "NotRequired[bool]",
@@ -307,6 +310,7 @@ class ReservationDecision(TypedDict):
     retry_after_ms: RetryAfter
     numbers_until: NotRequired[NumbersUntil]
     delay_ms: int
+    serve: NotRequired[str]
     degraded: bool
     lease: NotRequired[DecisionLease]
     replayed: NotRequired[bool]
@@ -633,7 +637,8 @@ class Policy(TypedDict):
     count_by: NotRequired[List[str]]
     missing: NotRequired[Literal["shared", "skip", "deny"]]
     replaces: NotRequired[List[Slug]]
-    mode: NotRequired[Literal["enforce", "shadow", "off"]]
+    mode: NotRequired[Literal["enforce", "degrade", "delay", "shadow", "off"]]
+    delay_ms: NotRequired[int]
     on_failure: NotRequired[Literal["local", "open", "closed"]]
     consistency: NotRequired[Literal["exact", "leased"]]
     cost: NotRequired[int]
@@ -1867,6 +1872,8 @@ class Scenario(TypedDict):
     start_ms: NotRequired[int]
     time_zone: NotRequired[str]
     billing_anchor_day: NotRequired[int]
+    mode: NotRequired[Literal["enforce", "degrade", "delay"]]
+    delay_ms: NotRequired[int]
     limits: List[SimulatedLimit]
     steps: List[Step]
 
@@ -1887,6 +1894,8 @@ class SimulationResultStepsItem(TypedDict):
     granted: int
     retry_after_ms: RetryAfter
     delay_ms: int
+    over_count: NotRequired[int]
+    serve: NotRequired[str]
     limits: List[SimulationResultStepsItemLimitsItem]
 
 

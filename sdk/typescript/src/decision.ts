@@ -19,8 +19,10 @@ interface Decided extends Base {
   plan_version?: number;
   mode: "enforce" | "peek" | "force" | "take_up_to" | (string & {});
   reason: Reason;
-  /** How many milliseconds the caller waits before it serves the request, because of a `leaky_bucket`. The middleware waits. */
+  /** How many milliseconds the caller waits before it serves the request, because of a `leaky_bucket` or a policy in mode `delay`. The middleware waits. */
   delay_ms: number;
+  /** `cheap`: the request is over a limit of a policy in mode `degrade`, so serve an answer that costs less. Absent: the full answer. */
+  serve?: "cheap" | (string & {});
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
   /** The first decision of the `idempotencyKey`; nothing was charged again. Absent otherwise. */

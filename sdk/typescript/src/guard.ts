@@ -19,7 +19,7 @@ export interface GuardOptions<R> {
 }
 
 /**
- * Waits for the `delay_ms` of an allowed request, as a `leaky_bucket` says. It rejects with the
+ * Waits for the `delay_ms` of an allowed request, as a `leaky_bucket` or a policy in mode `delay` says. It rejects with the
  * reason of the signal if that is aborted first.
  */
 export function waitFor(decision: Decision, signal?: AbortSignal): Promise<void> {

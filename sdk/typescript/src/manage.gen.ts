@@ -183,12 +183,12 @@ export interface LimitState {
   retry_after_ms: RetryAfter;
   /** Whether this limit allows the request. */
   allowed: boolean;
-  /** Only for `leaky_bucket`: the milliseconds until the units before this request have drained. 0 if the request was not charged. */
+  /** Only for `leaky_bucket` and for mode `delay`: the milliseconds until the units before this request have drained, or for which a request over the limit waits. Otherwise 0. */
   delay_ms?: number;
   /** The largest threshold of the limit's `warn_at` that the used units have reached, in percent. Absent if there is none. */
   near_limit?: number;
-  /** Whether the policy denies requests, or only counts those that it would deny. Later versions may add values. */
-  mode: "enforce" | "shadow" | (string & {});
+  /** What the policy does with requests over its limits. Later versions may add values. */
+  mode: "enforce" | "degrade" | "delay" | "shadow" | (string & {});
 }
 
 /** What every decision has, whether the request passes or not. */
@@ -213,8 +213,10 @@ export interface DecisionBase {
   retry_after_ms: RetryAfter;
   /** Present in a denial if an override that applies ends before `retry_after_ms` is over, or a block ends before that: the first time at which one of them ends. Other numbers are in force then. If it is absent, `retry_after_ms` is exact as long as nothing is changed. */
   numbers_until?: NumbersUntil;
-  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms. */
+  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the limits, without those of shadow policies. 0 for a denial. */
   delay_ms: number;
+  /** Present if the request passes and is over a limit of a policy in mode `degrade`: serve an answer that costs less. Later versions may add values. */
+  serve?: "cheap" | (string & {});
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
   /** Present if the request passes and holds places of a concurrency limit. */
@@ -225,7 +227,7 @@ export interface DecisionBase {
   taken?: number;
   /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
-  /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
+  /** The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold is reached. */
   near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
   limits: LimitState[];
@@ -253,8 +255,10 @@ export interface Decision {
   retry_after_ms: RetryAfter;
   /** Present in a denial if an override that applies ends before `retry_after_ms` is over, or a block ends before that: the first time at which one of them ends. Other numbers are in force then. If it is absent, `retry_after_ms` is exact as long as nothing is changed. */
   numbers_until?: NumbersUntil;
-  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms. */
+  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the limits, without those of shadow policies. 0 for a denial. */
   delay_ms: number;
+  /** Present if the request passes and is over a limit of a policy in mode `degrade`: serve an answer that costs less. Later versions may add values. */
+  serve?: "cheap" | (string & {});
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
   /** Present if the request passes and holds places of a concurrency limit. */
@@ -265,7 +269,7 @@ export interface Decision {
   taken?: number;
   /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
-  /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
+  /** The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold is reached. */
   near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
   limits: LimitState[];
@@ -295,8 +299,10 @@ export interface Denial {
   retry_after_ms: RetryAfter;
   /** Present in a denial if an override that applies ends before `retry_after_ms` is over, or a block ends before that: the first time at which one of them ends. Other numbers are in force then. If it is absent, `retry_after_ms` is exact as long as nothing is changed. */
   numbers_until?: NumbersUntil;
-  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms. */
+  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the limits, without those of shadow policies. 0 for a denial. */
   delay_ms: number;
+  /** Present if the request passes and is over a limit of a policy in mode `degrade`: serve an answer that costs less. Later versions may add values. */
+  serve?: "cheap" | (string & {});
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
   /** Present if the request passes and holds places of a concurrency limit. */
@@ -307,7 +313,7 @@ export interface Denial {
   taken?: number;
   /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
-  /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
+  /** The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold is reached. */
   near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
   limits: LimitState[];
@@ -402,8 +408,10 @@ export interface ReservationDecision {
   retry_after_ms: RetryAfter;
   /** Present in a denial if an override that applies ends before `retry_after_ms` is over, or a block ends before that: the first time at which one of them ends. Other numbers are in force then. If it is absent, `retry_after_ms` is exact as long as nothing is changed. */
   numbers_until?: NumbersUntil;
-  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the enforced limits with `leaky_bucket`. 0 for a denial and for other algorithms. */
+  /** How many milliseconds the caller waits before it serves the request: the longest `delay_ms` of the limits, without those of shadow policies. 0 for a denial. */
   delay_ms: number;
+  /** Present if the request passes and is over a limit of a policy in mode `degrade`: serve an answer that costs less. Later versions may add values. */
+  serve?: "cheap" | (string & {});
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
   /** Present if the request passes and holds places of a concurrency limit. */
@@ -414,7 +422,7 @@ export interface ReservationDecision {
   taken?: number;
   /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
-  /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
+  /** The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold is reached. */
   near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
   limits: LimitState[];
@@ -838,8 +846,10 @@ export interface Policy {
   missing?: "shared" | "skip" | "deny";
   /** Policies of the same plan that this one replaces where it applies. Default: empty. */
   replaces?: Slug[];
-  /** Whether the policy is enforced, in shadow, or off. Default: `enforce`. Later versions may add values. */
-  mode?: "enforce" | "shadow" | "off";
+  /** What the policy does with requests over its limits. `enforce`: denies them. `degrade`: allows them with `serve: cheap`. `delay`: allows them after `delay_ms`. `shadow`: only counts them. `off`: the policy does nothing. Default: `enforce`. Later versions may add values. */
+  mode?: "enforce" | "degrade" | "delay" | "shadow" | "off";
+  /** How many milliseconds a request over the limits waits in mode `delay`. Default: 1000; answers leave 1000 out. */
+  delay_ms?: number;
   /** The failure mode: what decides when the limiter does not answer. Default: `local`. Later versions may add values. */
   on_failure?: "local" | "open" | "closed";
   /** Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`. Default: `exact`. Later versions may add values. */
@@ -1144,7 +1154,7 @@ export interface PolicyPreview {
   requests: number;
   /** How many it denied. Absent if it is not published or not enforced. */
   denied?: number;
-  /** How many it would deny. Absent if it needs the mode shadow first. */
+  /** How many it would deny, or in another mode than `enforce`, how many would be over its limits. Absent if it needs the mode shadow first. */
   would_deny?: DenialBounds;
 }
 
@@ -1877,8 +1887,8 @@ export interface UsageCounters {
 export interface PolicyUsage {
   /** The policy's slug. */
   policy: string;
-  /** Whether the policy is enforced, in shadow, or off. Later versions may add values. */
-  mode: "enforce" | "shadow" | "off" | (string & {});
+  /** What the policy does with requests over its limits. Later versions may add values. */
+  mode: "enforce" | "degrade" | "delay" | "shadow" | "off" | (string & {});
   /** The attributes by which it counts. Empty: the whole tenant. */
   count_by: string[];
   /** The rate of charges in the last minutes. Absent if it is unknown. Denied requests, and requests of one key, count with the average cost of requests that passed. */
@@ -1998,13 +2008,13 @@ export interface ExplainedBlock {
 export interface ExplainedPolicy {
   /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
   policy: Slug;
-  /** Whether the policy is enforced, in shadow, or off. Later versions may add values. */
-  mode: "enforce" | "shadow" | "off" | (string & {});
+  /** What the policy does with requests over its limits. Later versions may add values. */
+  mode: "enforce" | "degrade" | "delay" | "shadow" | "off" | (string & {});
   /** Where requests are counted. A leased policy may deny early by `leased_elsewhere`. Later versions may add values. */
   consistency: "exact" | "leased" | (string & {});
   /** Whether method, path, and attributes match, in any mode. */
   matches: boolean;
-  /** Whether it applies, enforced or in shadow. */
+  /** Whether it applies, in any mode but off. */
   applies: boolean;
   /** Why a policy applies or not. The first of these that is true: it is `off`; its `method` or `path` does not match; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, so that it is `skipped` or denies (`missing`); another policy that applies replaces it (`replaced`); a list or the tenant's status decided before any policy (`list`); its key is `blocked`; it `applies`. Later versions may add values. */
   why: Why;
@@ -2042,11 +2052,11 @@ export interface Explanation {
 export interface KeptPolicy {
   /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
   policy: Slug;
-  /** Whether the policy is enforced, in shadow, or off. Later versions may add values. */
-  mode: "enforce" | "shadow" | "off" | (string & {});
+  /** What the policy does with requests over its limits. Later versions may add values. */
+  mode: "enforce" | "degrade" | "delay" | "shadow" | "off" | (string & {});
   /** Whether method, path, and attributes match, in any mode. */
   matches: boolean;
-  /** Whether it applies, enforced or in shadow. */
+  /** Whether it applies, in any mode but off. */
   applies: boolean;
   /** Why a policy applies or not. The first of these that is true: it is `off`; its `method` or `path` does not match; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, so that it is `skipped` or denies (`missing`); another policy that applies replaces it (`replaced`); a list or the tenant's status decided before any policy (`list`); its key is `blocked`; it `applies`. Later versions may add values. */
   why: Why;
@@ -2086,8 +2096,8 @@ export interface KeptLimit {
   retry_after_ms: RetryAfter;
   /** Whether this limit allowed the request. */
   allowed: boolean;
-  /** Whether the policy denies requests, or only counts those that it would deny. Later versions may add values. */
-  mode: "enforce" | "shadow" | (string & {});
+  /** What the policy does with requests over its limits. Later versions may add values. */
+  mode: "enforce" | "degrade" | "delay" | "shadow" | (string & {});
   /** Id of the override that was in force. */
   override?: string;
 }
@@ -2241,7 +2251,7 @@ export interface Counts {
   limiter_unavailable: number;
   /** Of the requests: in mode force. */
   forced: number;
-  /** Of the allowed: a shadow policy would have denied them. */
+  /** Of the allowed: over a limit of a policy in mode `shadow`, `degrade` or `delay`. In the counts of a policy: of this policy. */
   shadow_refused: number;
   /** Of the requests: failure modes decided. */
   degraded: number;
@@ -2545,6 +2555,10 @@ export interface Scenario {
   time_zone?: string;
   /** The day on which calendar months, quarters and years begin. Default: 1. */
   billing_anchor_day?: number;
+  /** What happens to requests over the limits, as in a policy. Default: `enforce`. */
+  mode?: "enforce" | "degrade" | "delay";
+  /** How many milliseconds requests over the limits wait. Only with mode `delay`. Default: 1000. */
+  delay_ms?: number;
   /** The limits. */
   limits: SimulatedLimit[];
   /** The steps. */
@@ -2556,7 +2570,7 @@ export interface SimulationResult {
   /** The name of the scenario. */
   id?: string;
   /** One for each step. */
-  steps: {
+  steps: ({
     /** The time of the step. */
     at_ms: number;
     /** Whether the last repetition passed. */
@@ -2567,8 +2581,12 @@ export interface SimulationResult {
     granted: number;
     /** Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0 if the request is allowed. Null if waiting does not help. */
     retry_after_ms: RetryAfter;
-    /** How long the last repetition waits because of a `leaky_bucket`; otherwise 0. */
+    /** How long the last repetition waits, because of a `leaky_bucket` or of mode `delay`; otherwise 0. */
     delay_ms: number;
+    /** Only in mode `degrade` and `delay`: how many passed over a limit. */
+    over_count?: number;
+    /** Present if the last repetition was over a limit in mode `degrade`. Later versions may add values. */
+    serve?: "cheap" | (string & {});
     /** The last repetition's limits. */
     limits: {
       /** The name of the limit. */
@@ -2584,7 +2602,7 @@ export interface SimulationResult {
       /** Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0 if the request is allowed. Null if waiting does not help. */
       retry_after_ms: RetryAfter;
     }[];
-  }[];
+  })[];
 }
 
 /** The management calls. Each returns its answer, or throws a ProblemError or an UnreachableError. */
