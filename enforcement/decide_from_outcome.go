@@ -104,8 +104,7 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 	d, mode := it.Decision, it.Check.Mode
 	forced := mode == Force
 	d.At = o.At
-	until := int64(Never) // the time after which a limit no longer allows the cost; Never: no limit has one
-	most := int64(0)      // only for TakeUpTo
+	most := int64(0) // only for TakeUpTo
 	if mode == TakeUpTo {
 		most = LargestCost(w.charges[it.enforced.from:it.enforced.to])
 	}
@@ -129,14 +128,11 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 			if class == chargedTogether && !l.Allowed {
 				denied, retry = !forced, longer(retry, l.RetryAfter)
 			}
-			if n == 0 && l.until > 0 && (until == Never || l.until < until) {
-				until = l.until
-			}
 		}
 	}
 	if !denied {
 		d.nameLease(&it.lease)
-	} else if until != Never && retry >= until {
+	} else if w.forgets(it, retry) {
 		retry = Never
 	}
 	return denied, retry
@@ -152,6 +148,17 @@ func (d *Decision) soften(l *LimitState) {
 	default:
 		l.Delay = l.Rule.delay
 	}
+}
+
+// forgets reports whether an enforced limit of an item no longer allows the cost when retry
+// milliseconds have passed, because what was rolled over has ended by then.
+func (w *call) forgets(it *item, retry int64) bool {
+	for _, position := range w.positions[it.enforced.from:it.enforced.to] {
+		if until := it.Decision.Limits[position].until; until > 0 && retry >= until {
+			return true
+		}
+	}
+	return false
 }
 
 // nameLease sets Lease and LeaseTTL if a concurrency limit is among the limits of an allowed

@@ -533,16 +533,11 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 		if c.Meter.Algorithm == enforcement.Concurrency && got.Fits {
 			return nil // it may fit only as long as the lease of the request has not ended
 		}
-		if (len(r.Charges) > 1 || p.changes) && c.Meter.Rollover > 0 && got.Cost > c.Meter.Quota {
-			// Another charge may deny for longer than units are rolled over. After a change of the calendar, the
-			// number of windows without a charge is not exact.
+		if c.Meter.Rollover > 0 && p.rollsInexactly(&r, c, got, o.At) {
 			return nil
 		}
 		if c.Group != 0 || got.Fits {
 			continue
-		}
-		if c.Meter.Rollover > 0 && got.State.T > o.At {
-			return nil // the clock stepped back, so the end of the window may not be exact
 		}
 		if c.Rev < got.State.Rev {
 			return nil // for a caller with old numbers, the retry time is not exact
@@ -575,6 +570,14 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 	}
 	p.w.clock.Set(o.At)
 	return nil
+}
+
+// rollsInexactly reports whether the retry time of a charge on a limit that rolls units over may not
+// be exact: the clock stepped back before the window, or the cost only fits as long as units are
+// rolled over. Then another charge may deny for longer, and after a change of the calendar, the number
+// of windows without a charge is not exact.
+func (p *player) rollsInexactly(r *enforcement.Request, c *enforcement.Charge, got *enforcement.Charged, at int64) bool {
+	return got.State.T > at || got.Cost > c.Meter.Quota && (len(r.Charges) > 1 || p.changes)
 }
 
 // shrink returns the shortest sequence that it finds that still fails.

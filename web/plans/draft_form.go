@@ -385,22 +385,8 @@ func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 	if fault := l.ReadWindow(strings.TrimSpace(f["window"])); fault != "" {
 		r.faults.Add(at+"/window", "%s", fault)
 	}
-	if strings.TrimSpace(f["burst"]) != "" {
-		if l.Burst, fault = wholeNumber(f["burst"]); fault == "" && l.Burst == 0 {
-			fault = "must be at least 1; leave it empty for the quota"
-		}
-		if fault != "" {
-			r.faults.Add(at+"/burst", "%s", fault)
-		}
-	}
-	if strings.TrimSpace(f["max_rollover"]) != "" {
-		if l.MaxRollover, fault = wholeNumber(f["max_rollover"]); fault == "" && l.MaxRollover == 0 {
-			fault = "must be at least 1; leave it empty if nothing rolls over"
-		}
-		if fault != "" {
-			r.faults.Add(at+"/max_rollover", "%s", fault)
-		}
-	}
+	l.Burst = r.optional(at+"/burst", f["burst"], "for the quota")
+	l.MaxRollover = r.optional(at+"/max_rollover", f["max_rollover"], "if nothing rolls over")
 	if l.WarnAt, fault = readWarnAt(f["warn_at"]); fault != "" {
 		r.faults.Add(at+"/warn_at", "%s", fault)
 	}
@@ -429,6 +415,22 @@ func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 		l.Anchor = l.Period.DefaultAnchor()
 	}
 	return l
+}
+
+// optional returns a number of at least 1, or 0 if the text is empty. empty says what an empty text
+// means.
+func (r *reading) optional(at, text, empty string) int64 {
+	if strings.TrimSpace(text) == "" {
+		return 0
+	}
+	n, fault := wholeNumber(text)
+	if fault == "" && n == 0 {
+		fault = "must be at least 1; leave it empty " + empty
+	}
+	if fault != "" {
+		r.faults.Add(at, "%s", fault)
+	}
+	return n
 }
 
 // readWarnAt parses a list of percentages, such as "80 95" or "80%, 95%".
