@@ -27,18 +27,21 @@ var wide = map[string]string{
 	// What the operator reads is of all, or of the one that the filter has.
 	"Counts": filtered, "SumCounts": filtered, "Sketches": filtered, "Refusal": filtered, "refusalRowsFor": filtered,
 	"AuditEntries": filtered, "AuditEvents": filtered, "narrowed": filtered, "Users": filtered, "Invitations": filtered,
-	"queryPage": "its callers are checked themselves",
-	"Empty":     "whether there is anything at all",
+	"SavedFiltersOf": filtered,
+	"queryPage":      "its callers are checked themselves",
+	"Empty":          "whether there is anything at all",
 	// The tenants themselves.
 	"Tenant": itself, "Tenants": itself, "tenant": itself,
 	// Whoever has the secret, or the address, is yet to be told apart.
 	"oneUser": secret, "Session": secret, "Invitation": secret, "AcceptInvitation": secret, "MailInvitation": system, "addSession": secret,
 	"RenewSession": secret, "noteSeen": secret, "Pending": secret, "ConfirmSession": secret,
+	"OpenSharedLink": secret, "noteLinkUsed": secret,
 	// People are held against their tenant once they are read: by the services,
 	// by UpdateUser and by mayInvite.
 	"user": person, "ownerOf": person, "changeUser": person, "DeleteUser": person, "endAccess": person,
-	"endSessions": person,
-	"Sessions":    person, "EndSession": person,
+	"CreateSavedFilter": person,
+	"endSessions":       person,
+	"Sessions":          person, "EndSession": person,
 	// What is said of all people.
 	"emailTaken": "an address is unique over all tenants", "refuseSetUp": "whether there is anybody at all",
 	"keepAnOwner": "owners are the operator's", "managersBeside": "only keys without a tenant",
