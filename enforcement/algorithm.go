@@ -119,7 +119,10 @@ func (m *Meter) settleBucket(s *State, rev, now int64) {
 // fresh returns the settled state of a counter that has no stored state: a full bucket,
 // or for windows and logs the zero State.
 func (m *Meter) fresh(rev, now int64) State {
-	if !m.Algorithm.Bucket() {
+	switch {
+	case m.Period == grantPeriod && now >= m.Edges[1]:
+		return m.spentGrant(rev)
+	case !m.Algorithm.Bucket():
 		return State{}
 	}
 	return State{Rev: rev, A: m.Capacity, T: now}
@@ -282,6 +285,8 @@ func (m *Meter) charge(s *State, rev, now, cost int64) {
 	if s.Rev == 0 { // only windows and logs: a settled bucket has a revision
 		*s = State{Rev: rev, T: now}
 		switch {
+		case m.Period == grantPeriod:
+			s.T, s.B = m.Edges[0], m.Edges[1]-m.Edges[0]
 		case m.Period != NoPeriod:
 			s.T, s.B = m.Edges.window(now)
 		case m.Anchor == Clock && m.Algorithm.Windowed():

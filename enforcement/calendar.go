@@ -230,6 +230,10 @@ func (e *Edges) window(at int64) (start, length int64) {
 // zone. Then the used units count in the window that contains the middle of the former window. So
 // the result does not depend on which requests came in between.
 func (m *Meter) settleCalendar(s *State, rev, now int64) (clamped bool) {
+	if m.Period == grantPeriod {
+		m.settleGrant(s, rev, now)
+		return false
+	}
 	w := s.window()
 	if w.length <= 0 {
 		*s = State{}
@@ -269,6 +273,8 @@ func (m *Meter) end(s *State) int64 {
 	switch {
 	case m.Period == NoPeriod:
 		return s.T + m.Window
+	case m.Period == grantPeriod:
+		return m.Edges[1]
 	case s.B < rolledBase:
 		return s.T + s.B
 	}
@@ -293,7 +299,7 @@ type calendarMeter struct {
 // Until the middle of a window has passed, all calls with the same calendar return the same meter,
 // so In usually allocates nothing. A nil calendar stands for UTC with the anchor day 1.
 func (m *Meter) In(c *Calendar, now int64) *Meter {
-	if m.Period == NoPeriod {
+	if m.Period == NoPeriod || m.Period == grantPeriod {
 		return m
 	}
 	if c == nil {

@@ -197,9 +197,27 @@ func (w *call) charge(e *Engine, it *item, class chargeClass, groups *groups) sp
 					c.Mode != TakeUpTo,
 			}
 			w.positions = append(w.positions, position)
+			if s.Exceptions != nil && r.Mode == PolicyEnforce && l.Limit.Cell <= maxCell {
+				w.chargeGrants(it, l, position)
+			}
 		}
 	}
 	return span{from, len(w.charges)}
+}
+
+// chargeGrants appends charges on the counters of the grants of a limit, after the charge of the limit. A
+// limit with grants is not leased, because a node that spends quota ahead does not know when
+// the shared window has nothing left.
+func (w *call) chargeGrants(it *item, l *LimitState, position int) {
+	w.grants = it.Subject.Exceptions.of(l.Rule).grantsOf(int(l.position), l.Partition, it.now, w.grants[:0])
+	if len(w.grants) == 0 {
+		return
+	}
+	w.charges[len(w.charges)-1].Leased = false
+	w.charges = appendGrants(w.charges, it.Subject, w.grants)
+	for range w.grants {
+		w.positions = append(w.positions, position)
+	}
 }
 
 // partitionOf returns the partition in which a rule counts a check. Rules with the same

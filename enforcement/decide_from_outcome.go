@@ -111,8 +111,14 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 	for n, part := range [chargeClasses]span{it.enforced, it.soft, it.shadow} {
 		class := chargeClass(n)
 		for i := part.from; i < part.to; i++ {
+			if w.charges[i].Grant {
+				continue // filled in with the limit before it
+			}
 			l := &d.Limits[w.positions[i]]
 			l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, mode, &it.lease)
+			if grants := GrantsAfter(w.charges, i, part.to); grants > 0 {
+				l.fillGrants(w.charges[i:i+grants+1], o.Charges[i-base:i-base+grants+1], o.At, mode)
+			}
 			if mode == TakeUpTo && class == chargedTogether && o.Verdict == Granted {
 				l.Cost = ShareOf(l.Cost, o.Units, most)
 				d.Taken = o.Units
@@ -132,7 +138,12 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 	}
 	if !denied {
 		d.nameLease(&it.lease)
-	} else if w.forgets(it, retry) {
+		return denied, retry
+	}
+	if it.Subject.Exceptions != nil && retry != Never && mode != TakeUpTo {
+		retry = w.retryOfGrants(it, o, base, retry)
+	}
+	if w.forgets(it, retry) {
 		retry = Never
 	}
 	return denied, retry
@@ -159,6 +170,17 @@ func (w *call) forgets(it *item, retry int64) bool {
 		}
 	}
 	return false
+}
+
+// retryOfGrants returns the time in milliseconds, at least retry, at which the limits of an item that have grants
+// allow it too. base is the index in w.charges of the first charge of the outcome.
+func (w *call) retryOfGrants(it *item, o *Outcome, base int, retry int64) int64 {
+	from, to := it.enforced.from-base, it.enforced.to-base
+	micros, ok := RetryOfAll(w.charges[it.enforced.from:it.enforced.to], o.Charges[from:to], o.At, retry*1000)
+	if !ok {
+		return Never
+	}
+	return Milliseconds(micros)
 }
 
 // nameLease sets Lease and LeaseTTL if a concurrency limit is among the limits of an allowed

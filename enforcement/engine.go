@@ -152,6 +152,7 @@ type call struct {
 	partition Partition
 	matching  []uint16 // positions of rules in the plan
 	hashed    []hashedPartition
+	grants    []*grant
 }
 
 // A hashedPartition is the partition of one check for all rules with the same count_by.

@@ -22,6 +22,8 @@ import (
 //	                all keys; among equals, the newest applies
 //	plan            decides all other checks
 //
+// Grants add units to a limit, with the quota of the plan or of an override.
+//
 // For a tenant without exceptions, Subject.Exceptions is nil, and checks have no extra
 // cost.
 
@@ -32,6 +34,7 @@ type ExceptionSpec struct {
 	Deny, Allow []ListEntry
 	Blocks      []Block
 	Overrides   []Override
+	Grants      []Grant
 	// Changed has, for each policy slug, the revision at which an override of the policy last
 	// began, changed or ended for this tenant. If a counter has an older revision, its next charge
 	// converts it to the limit in force.
@@ -118,7 +121,7 @@ type Exceptions struct {
 	rules        []*ruleExceptions // by Rule.Index; nil if no rule has exceptions
 }
 
-// ruleExceptions has the blocks and overrides of one rule.
+// ruleExceptions has the blocks, overrides and grants of one rule.
 type ruleExceptions struct {
 	// rev is the latest of these revisions: at which an override of the rule began, changed or
 	// ended, and at which the tenant was assigned its plan. It never decreases.
@@ -127,6 +130,7 @@ type ruleExceptions struct {
 	// overrides has the overrides by attribute, sorted. The attribute "" stands for overrides of
 	// all keys.
 	overrides []*overridesOf
+	grants    ruleGrants
 	owner     *cow.Owner
 }
 
@@ -167,15 +171,19 @@ func CompileExceptions(spec ExceptionSpec, plan *Plan, planRevision int64) (*Exc
 	for i := range spec.Overrides {
 		rows.Overrides = append(rows.Overrides, &spec.Overrides[i])
 	}
+	for i := range spec.Grants {
+		rows.Grants = append(rows.Grants, &spec.Grants[i])
+	}
 	return NewExceptions(plan, planRevision).Edit(ExceptionRows{}, rows, spec.Changed)
 }
 
-// An ExceptionRows has the list entries, blocks and overrides that an Edit adds or removes. The
+// An ExceptionRows has the list entries, blocks, overrides and grants that an Edit adds or removes. The
 // caller must not change them after the call of Edit.
 type ExceptionRows struct {
 	Deny, Allow []*ListEntry
 	Blocks      []*Block
 	Overrides   []*Override
+	Grants      []*Grant
 }
 
 // NewExceptions returns an Exceptions without any entries, blocks or overrides.
@@ -237,6 +245,9 @@ func (c *exceptionsEdit) rows(rows ExceptionRows, remove bool) {
 	}
 	for _, o := range rows.Overrides {
 		c.fault(o.ID, remove, c.override(o, remove))
+	}
+	for _, g := range rows.Grants {
+		c.fault(g.ID, remove, c.grant(g, remove))
 	}
 }
 
@@ -319,7 +330,7 @@ func (c *exceptionsEdit) prune() {
 			if len(of.overrides) == 0 {
 				of.overrides = nil
 			}
-			if of.overrides == nil && of.blocks.Len() == 0 && !c.raises(c.plan.Rules[i], of.rev) {
+			if of.overrides == nil && of.blocks.Len() == 0 && of.grants.Len() == 0 && !c.raises(c.plan.Rules[i], of.rev) {
 				of, c.rules[i] = nil, nil
 			}
 		}

@@ -71,6 +71,11 @@ type LimitNow struct {
 	// LeasedElsewhere is the maximum number of units that other nodes may hold on lease. The limit
 	// may deny requests although that many units are unused. If it is 0, the limit is exact.
 	LeasedElsewhere int64
+	// Grants has the grants of the limit for this key that have not ended, in the order in which they are
+	// spent. Remaining includes what they have left.
+	Grants []GrantState
+
+	grants []*grant
 }
 
 // Explain stores the decision that a check would get now in x, and for each policy why it applies
@@ -133,6 +138,10 @@ func (x *Explanation) addLimits(item BatchItem, now int64, nodes int) (reads []C
 
 				Leased: p.Rule.Consistency == Leased,
 			})
+			if p.Rule.Mode == PolicyEnforce {
+				grants := item.Subject.Exceptions.of(p.Rule).grantsOf(k, partition, now, nil)
+				p.Limits[k].grants, reads = grants, appendGrants(reads, item.Subject, grants)
+			}
 		}
 	}
 	return reads
@@ -155,6 +164,13 @@ func (x *Explanation) fillLimits(reads []Charge, o *Outcome) {
 			p.Limits[k].WindowMS = m.WindowAt(&state, o.At) / 1000
 			p.Limits[k].RolledOver = m.RolledOver(&state)
 			next++
+			p.Limits[k].Grants = grantStates(p.Limits[k].grants, o.Charges[next:], o.At)
+			if m.Quota > 0 {
+				for _, g := range p.Limits[k].Grants {
+					p.Limits[k].Remaining += g.Left
+				}
+			}
+			next += len(p.Limits[k].grants)
 		}
 	}
 }

@@ -21,6 +21,8 @@ const unavailableRetry = 1000
 //     policy decides as with closed.
 //   - open: the policy allows the check.
 //
+// Grants are not spent: neither the local limiter nor the outage journal charges them.
+//
 // The decision lists only limits that the local limiter decided. Shadow policies are
 // not charged. A check in mode Force is always allowed; its local policies are charged
 // in the local limiter. The journal gets the charges of admitted items. o is the outcome
@@ -44,6 +46,9 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 		soft := w.softLimits(it)
 		kept := d.Limits[:0] // reuses the slice: positions ascend, so each limit is read before it is overwritten
 		for k := it.enforced.from; k < it.enforced.to; k++ {
+			if w.charges[k].Grant {
+				continue // only the shared limiter spends grants
+			}
 			l := d.Limits[w.positions[k]]
 			switch mode := l.Rule.OnFailure; {
 			case mode == OnFailureOpen:
@@ -253,7 +258,7 @@ func (e *Engine) remember(w *call, it *item, o *Outcome, base int) {
 	now := int64(0)
 	for _, part := range [...]span{it.enforced, it.soft} {
 		for i := part.from; i < part.to; i++ {
-			if it.Decision.Limits[w.positions[i]].Rule.OnFailure != OnFailureLocal {
+			if w.charges[i].Grant || it.Decision.Limits[w.positions[i]].Rule.OnFailure != OnFailureLocal {
 				continue
 			}
 			if now == 0 {

@@ -37,6 +37,11 @@ type CounterState struct {
 	State State
 	// Shared is set if the counter counts other keys too; see Charged.
 	Shared bool
+	// Grants has the grants of the limit for the key that have not ended, in the order in which they are
+	// spent.
+	Grants []GrantState
+
+	grants []*grant
 }
 
 const (
@@ -83,6 +88,11 @@ func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (
 				l.State, _ = l.Meter.Settle(l.State, charge.Rev, at)
 			}
 			n++
+			for _, g := range l.grants {
+				o := &outcomes[n/maxReadCharges]
+				l.Grants = append(l.Grants, grantStates([]*grant{g}, o.Charges[n%maxReadCharges:], o.At)...)
+				n++
+			}
 		}
 	}
 	return at, states, nil
@@ -121,6 +131,10 @@ func (h *KeyState) read(charges []Charge, s *Subject, key *CountedKey, now int64
 			*entries -= l.Quota
 		}
 		charges = append(charges, charge)
+		if r.Mode == PolicyEnforce {
+			h.Limits[k].grants = s.Exceptions.of(r).grantsOf(k, partition, now, nil)
+			charges = appendGrants(charges, s, h.Limits[k].grants)
+		}
 	}
 	return charges
 }

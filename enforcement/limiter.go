@@ -109,6 +109,12 @@ type Charge struct {
 	// Leased is set if a node may serve the charge from quota that it leased. Only package
 	// lease reads it.
 	Leased bool
+	// Grant is set if the charge is on the counter of a grant; see GrantMeter. Such charges follow the
+	// charge of a fixed window in the same group, in the order in which the grants are spent. Their
+	// Cost is 0. The limiter charges them with what the window does not have left of its own cost. If several
+	// charges of a group are on the same window, the same grants follow each of them. For Adjust, Cost and
+	// Receipt are those of the grant itself, as for any other charge.
+	Grant bool
 	// Receipt is the earlier charge that Adjust changes. Other modes do not read it.
 	Receipt *Receipt
 }
@@ -259,11 +265,13 @@ type Charged struct {
 	// if the charge was applied. For Peek, it includes the charge if it would be
 	// applied.
 	State State
-	// Cost is the sum of the costs that the charge's group has on this counter. For Adjust,
-	// it is the number of units that the charge now has in the window of its receipt.
+	// Cost is the sum of the costs that the charge's group has on this counter, including the part that
+	// grants were charged. For Adjust, it is the number of units that the charge now has in the
+	// window of its receipt. For the counter of a grant, it is the number of units that this
+	// charge took from it.
 	Cost int64
-	// Fits reports whether Cost was at most the number of units left before the charge.
-	// For TakeUpTo, it reports whether a share of one unit fits. For Adjust, it is true. If a
+	// Fits reports whether Cost was at most the number of units left before the charge, including
+	// those of grants. It is true for the counter of a grant itself. For TakeUpTo, it reports whether a share of one unit fits. For Adjust, it is true. If a
 	// charge of group 0 does not fit, the verdict is Refused.
 	Fits bool
 	// Shared is set if an overflow counter replaced the counter; see Request.MaxKeys.

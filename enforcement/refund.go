@@ -92,7 +92,10 @@ func (it *item) setRefundable(w *call, o *Outcome) {
 	var charges []Charge
 	for i := it.enforced.from; i < it.soft.to && len(o.Charges) > 0; i++ {
 		made := it.Check.Mode == Force || o.made(w.charges[it.first:it.shadow.to], i-it.first)
-		if c := w.charges[i]; made && !it.Decision.Limits[w.positions[i]].Rule.leasedBucket(c.Meter) {
+		if c := w.charges[i]; c.Grant && made {
+			c.Receipt = &Receipt{Cost: o.Charges[i-it.first].Cost, State: o.Charges[i-it.first].State}
+			charges = append(charges, c)
+		} else if made && !it.Decision.Limits[w.positions[i]].Rule.leasedBucket(c.Meter) {
 			c.Receipt, c.Cost = &Receipt{Cost: c.Cost, State: o.Charges[i-it.first].State}, 0
 			charges = append(charges, c)
 		}
@@ -194,7 +197,11 @@ func refundTooLate(decision [16]byte, end int64) error {
 func showRefund(decision [16]byte, record *Record, data *reservationData) *RefundedCheck {
 	r := &RefundedCheck{Decision: decision, CheckedAt: record.At, RefundedAt: record.Changed}
 	for i := range data.Charges {
-		if c := &data.Charges[i]; c.Policy != "" && data.charged(record, i) {
+		switch c := &data.Charges[i]; {
+		case c.Policy == "" || !data.charged(record, i):
+		case c.grant():
+			r.Limits[len(r.Limits)-1].Refunded -= record.Applied[i]
+		default:
 			r.Limits = append(r.Limits, RefundedLimit{Policy: c.Policy, Limit: c.Limit, Charged: c.Cost, Refunded: -record.Applied[i]})
 		}
 	}

@@ -94,6 +94,10 @@ type reservedCharge struct {
 	Capacity  int64  `json:"capacity,omitempty"`
 }
 
+// grant reports whether the charge is on the counter of a grant. Its cost is 0, and Record.Applied has what
+// the grant was charged. It follows the charge of its limit, whose Applied is reduced by as much.
+func (c *reservedCharge) grant() bool { return c.Cell == GrantCell }
+
 // reservationKey returns the key of the record of a reservation.
 func reservationKey(s *Subject, id string) Key {
 	sum := sha256.Sum256([]byte(id))
@@ -199,7 +203,11 @@ func showReservation(r *Record) *Reserved {
 		shown.EndedAt = r.Changed
 	}
 	for i := range data.Charges {
-		if c := &data.Charges[i]; c.Policy != "" && data.charged(r, i) {
+		switch c := &data.Charges[i]; {
+		case c.Policy == "" || !data.charged(r, i):
+		case c.grant():
+			shown.Limits[len(shown.Limits)-1].Cost += r.Applied[i]
+		default:
 			shown.Limits = append(shown.Limits, ReservedLimit{
 				Policy: c.Policy, Limit: c.Limit, Estimate: c.Cost, Cost: c.Cost + r.Applied[i],
 			})
@@ -443,6 +451,9 @@ func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, da
 	check := withIP(&Check{Attributes: data.Attributes})
 	for i := range data.Charges {
 		c := &data.Charges[i]
+		if c.grant() {
+			continue // adjusted with its limit
+		}
 		if r, known := s.Plan.Rule(c.Policy); known && data.charged(record, i) {
 			charge, ok := s.adjustedCharge(r, check, c, now)
 			holds := ok && charge.Meter.Algorithm == Concurrency
@@ -456,10 +467,47 @@ func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, da
 				}
 				charge.Receipt = &Receipt{Cost: c.Cost, State: record.Charged[i].State, Capacity: c.Capacity, Index: uint16(i)}
 				request.Charges = append(request.Charges, charge)
+				if !holds {
+					request.Charges = s.adjustGrants(request.Charges, r, record, data, i, now)
+				}
 			}
 		}
 	}
 	return request
+}
+
+// adjustGrants appends the charges on the counters of the grants that follow charge i of a reservation, and
+// divides the cost of the last charge in list, which is that of charge i, among them. Units are
+// returned to the grant that was charged last first, and to the window last. To a grant that is void or
+// has ended, nothing is returned. Additional units are in the cost of the window; see AdjustedCosts.
+func (s *Subject) adjustGrants(list []Charge, r *Rule, record *Record, data *reservationData, i int, now int64) []Charge {
+	window := &list[len(list)-1]
+	window.Receipt.Cost += record.Applied[i]
+	cost := window.Cost
+	left := min(cost, window.Receipt.Cost)
+	window.Cost = left
+	left = cost - left // of the cost, for the grants
+	at := len(list) - 1
+	var live []*grant
+	for k := i + 1; k < len(data.Charges) && data.Charges[k].grant(); k++ {
+		c, charged := &data.Charges[k], record.Applied[k]
+		units := min(left, charged)
+		left -= units
+		if live == nil {
+			limit := slices.IndexFunc(r.Limits, func(l RuleLimit) bool { return l.Cell == data.Charges[i].Cell })
+			live = s.Exceptions.of(r).grantsOf(limit, [16]byte(data.Charges[i].Partition), now, []*grant{})
+		}
+		g := slices.IndexFunc(live, func(g *grant) bool { return string(g.key[:]) == string(c.Partition) })
+		if g < 0 {
+			continue
+		}
+		charge := live[g].charge(s)
+		charge.Cost, charge.Group = units, c.Group
+		charge.Receipt = &Receipt{Cost: charged, State: record.Charged[k].State, Index: uint16(k)}
+		list = append(list, charge)
+	}
+	list[at].Cost += left
+	return list
 }
 
 // leasedBucket reports whether other nodes can hold units of a bucket of the rule.

@@ -82,8 +82,9 @@ type Record struct {
 	// Charged has the result of each charge of the request that created the record, without
 	// its Cost and without the entries of logs.
 	Charged []Charged
-	// Applied has, for each charge, the number of units that Adjust charged (above 0) or
-	// returned (below 0).
+	// Applied has, for each charge, the number of units by which the counter was charged more (above 0) or
+	// less (below 0) than the cost of the request: by Adjust, and at first for what grants were charged
+	// in place of a window.
 	Applied []int64
 }
 
@@ -95,7 +96,14 @@ func NewRecord(r *Request, o *Outcome) *Record {
 		Version: 1, Open: true, Until: o.At + v.Life, Changed: o.At, Kept: v.Kept, Data: slices.Clone(v.Data),
 		Charged: slices.Clone(o.Charges), Applied: make([]int64, len(o.Charges)),
 	}
+	window := 0 // index of the charge whose cost the grants share
 	for i := range record.Charged {
+		if r.Charges[i].Grant {
+			record.Applied[i] = o.Charges[i].Cost
+			record.Applied[window] -= o.Charges[i].Cost
+		} else {
+			window = i
+		}
 		record.Charged[i].State.Log, record.Charged[i].State.Holders, record.Charged[i].Cost = nil, nil, 0
 	}
 	return record
@@ -110,8 +118,12 @@ func (r *Record) After(request *Request, o *Outcome) *Record {
 	}
 	after.Applied = slices.Clone(r.Applied)
 	for i := range request.Charges {
-		receipt := request.Charges[i].Receipt
-		after.Applied[receipt.Index] = o.Charges[i].Cost - receipt.Cost
+		c, receipt := &request.Charges[i], request.Charges[i].Receipt
+		change := o.Charges[i].Cost - receipt.Cost
+		if c.Meter.Algorithm != Concurrency { // otherwise Receipt.Cost is that of the request
+			change += r.Applied[receipt.Index]
+		}
+		after.Applied[receipt.Index] = change
 	}
 	return &after
 }
@@ -188,7 +200,7 @@ func (m *Meter) Adjust(s State, rev, now, cost int64, receipt *Receipt, lease *L
 	switch {
 	case m.Algorithm == Concurrency:
 		return m.adjustLease(s, rev, now, cost, receipt, lease)
-	case delta == 0:
+	case delta == 0 || m.Period == grantPeriod && now >= m.Edges[1]:
 		return s, 0
 	case receipt.Cost == 0:
 		return m.Charge(s, rev, now, delta), delta

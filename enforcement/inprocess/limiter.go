@@ -297,9 +297,11 @@ type work struct {
 	leader int32 // index of the first charge on the same counter; only the work of that charge is used
 	shared bool  // set if an overflow counter replaces the counter
 	bound  int64 // Request.MaxKeys
+	grant  bool  // the counter is that of a grant, which is stored even if the tenant has too many
 	write  bool
 	state  enforcement.State // the settled state; its Log shares memory with the stored entries
-	sum    int64             // sum of the costs that the group has on this counter
+	total  int64             // sum of the costs that the group has on this counter
+	sum    int64             // what the counter is charged of them: grants can be charged a part
 	count  int64             // number of charges that the group has on this counter
 	lease  enforcement.Lease // lease of the request; on an overflow counter, its ID also depends on the key
 }
@@ -367,7 +369,7 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 func (l *Limiter) addShards(locked *shardSet, r *enforcement.Request, ws []work, wide bool) {
 	for i := range ws {
 		w := &ws[i]
-		w.key, w.bound, w.lease = r.Charges[i].Key, r.MaxKeys, r.Lease
+		w.key, w.bound, w.lease, w.grant = r.Charges[i].Key, r.MaxKeys, r.Lease, r.Charges[i].Grant
 		w.hash = l.hash(&w.key)
 		locked.add(shardOf(w.hash))
 		if wide {
@@ -413,7 +415,7 @@ func (l *Limiter) takeGroups(r *enforcement.Request, o *enforcement.Outcome, ws 
 // false.
 func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	w.cell = l.shards[shardOf(w.hash)].find(&w.key, uint32(w.hash))
-	if w.cell != none || !l.crowded(w.key.Tenant, w.bound) {
+	if w.cell != none || w.grant || !l.crowded(w.key.Tenant, w.bound) {
 		return true
 	}
 	if !wide {
@@ -470,78 +472,6 @@ func (l *Limiter) load(w *work) (state enforcement.State) {
 		state.Log, state.Holders = e.live(), e.holders
 	}
 	return state
-}
-
-// sumUp computes work.sum and work.count for the charges from..to-1.
-func sumUp(charges []enforcement.Charge, ws []work, from, to int) {
-	for i := from; i < to; i++ {
-		w := &ws[ws[i].leader]
-		w.sum, w.count = 0, 0
-	}
-	for i := from; i < to; i++ {
-		w := &ws[ws[i].leader]
-		w.sum += charges[i].Cost
-		w.count++
-	}
-}
-
-// takeGroup decides the charges from..to-1, which are one group.
-func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int) {
-	charges, now := r.Charges, o.At
-	sumUp(charges, ws, from, to)
-	most := int64(0)
-	if r.Mode == enforcement.TakeUpTo {
-		most = enforcement.LargestCost(charges[from:to])
-	}
-	fits, units := true, most
-	for i := from; i < to; i++ {
-		c, w, out := &charges[i], &ws[ws[i].leader], &o.Charges[i]
-		left := c.Meter.LeftFor(&w.state, now, &w.lease)
-		out.Cost, out.Shared = w.sum, w.shared
-		switch r.Mode {
-		case enforcement.Refund, enforcement.Reset, enforcement.Release:
-			out.Fits = true
-		case enforcement.TakeUpTo:
-			if out.Fits = c.Meter.TakesAny(left, c.Cost, most); !out.Fits {
-				units = 0
-			}
-			units = min(units, enforcement.UnitsFor(left/w.count, c.Cost, most))
-		default:
-			out.Fits = c.Meter.Admits(left, w.sum)
-		}
-		fits = fits && out.Fits
-	}
-	if r.Mode == enforcement.TakeUpTo {
-		if fits = fits && units > 0; charges[from].Group == 0 && fits {
-			o.Units = units
-		}
-	}
-	if r.Mode == enforcement.Force {
-		fits = true
-	}
-	if !fits && charges[from].Group == 0 {
-		o.Verdict = enforcement.Refused
-	}
-	if fits && o.Verdict == enforcement.Granted {
-		if r.Mode == enforcement.TakeUpTo {
-			shareOut(charges, ws, from, to, units, most)
-		}
-		l.apply(r, o, ws, from, to)
-	}
-	for i := from; i < to; i++ {
-		handOut(&o.Charges[i], &charges[i], &ws[ws[i].leader].state, now)
-	}
-}
-
-// shareOut replaces the costs of a group in mode TakeUpTo with their shares. units is the
-// number of units that are granted, and most the largest cost of the group.
-func shareOut(charges []enforcement.Charge, ws []work, from, to int, units, most int64) {
-	for i := from; i < to; i++ {
-		ws[ws[i].leader].sum = 0
-	}
-	for i := from; i < to; i++ {
-		ws[ws[i].leader].sum += enforcement.ShareOf(charges[i].Cost, units, most)
-	}
 }
 
 // apply changes the counters of a group that was granted, as the mode requires. It

@@ -286,8 +286,16 @@ func (l *Limiter) adjust(w *work, c *enforcement.Charge, now int64) (delta int64
 // adjustAll changes the counters of all charges of a request with mode Adjust.
 func (l *Limiter) adjustAll(r *enforcement.Request, o *enforcement.Outcome, ws []work) {
 	o.Charges = slices.Grow(o.Charges[:0], len(r.Charges))[:len(r.Charges)]
+	costs := enforcement.AdjustedCosts(r.Charges, func(i int) int64 {
+		return r.Charges[i].Meter.Left(ws[ws[i].leader].state, o.At)
+	})
 	for i := range r.Charges {
 		c, w, out := &r.Charges[i], &ws[ws[i].leader], &o.Charges[i]
+		if costs != nil {
+			changed := *c
+			changed.Cost = costs[i]
+			c = &changed
+		}
 		delta := l.adjust(w, c, o.At)
 		out.Cost, out.Fits = c.Receipt.Cost+delta, true
 		handOut(out, c, &w.state, o.At)

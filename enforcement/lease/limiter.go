@@ -221,12 +221,14 @@ func leased(r *enforcement.Request) bool {
 	if r.Idempotency != nil || r.Mode != enforcement.Enforce && r.Mode != enforcement.Peek || len(r.Charges) > mostCharges {
 		return false
 	}
+	found := false
 	for i := range r.Charges {
-		if r.Charges[i].Leased {
-			return true
+		if r.Charges[i].Grant {
+			return false // only the shared limiter knows what the window of the grant has left
 		}
+		found = found || r.Charges[i].Leased
 	}
-	return false
+	return found
 }
 
 // cover spends leased quota on the charges of a request, and sets their outcome. If the quota

@@ -39,6 +39,7 @@ func Run(t *testing.T, factory Factory) {
 		{"LeakyBucket", leakyBucketTests},
 		{"Concurrency", concurrencyTests},
 		{"CarryOver", carryOverTests},
+		{"Grants", grantTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tt := range group.tests {
@@ -66,6 +67,7 @@ type harness struct {
 	leased  bool
 	tenant  uint32
 	salt    [15]byte
+	granted map[int]*enforcement.Meter // by the number of the grant in its sequence
 }
 
 func newWorld(t *testing.T, factory Factory) *harness {
@@ -79,7 +81,7 @@ func newWorld(t *testing.T, factory Factory) *harness {
 
 // renew selects new counters, which are unused.
 func (w *harness) renew() {
-	w.tenant = rand.Uint32()
+	w.tenant, w.granted = rand.Uint32(), nil
 	for i := range w.salt {
 		w.salt[i] = byte(rand.Uint32())
 	}

@@ -37,6 +37,8 @@ type answered struct {
 	Fits            bool
 	counter         *counter // a copy of the counter after the charge
 	before          *counter // a copy of the counter before the charges of the group, if they were made
+	// spent is by how much grants change the cost of the charge: above 0 on a grant, below 0 on its window.
+	spent int64
 }
 
 // A counter has the usage of one key.
@@ -89,7 +91,8 @@ type decision struct {
 	counters map[enforcement.Key]*counter
 	// changed has the keys whose counters must be stored.
 	changed map[enforcement.Key]bool
-	units   int64 // that TakeUpTo grants of the current group
+	units   int64                     // that TakeUpTo grants of the current group
+	spent   map[enforcement.Key]int64 // by how much grants change what the current group charges
 }
 
 // Take decides one request at the time now.
@@ -132,6 +135,7 @@ func (d *model) group(w *decision, from, to int) {
 	for i := range charges {
 		sum[charges[i].Key] += charges[i].Cost
 	}
+	w.spent = map[enforcement.Key]int64{}
 	fits := w.fit(charges, answers, sum)
 	forced := w.request.Mode == enforcement.Force
 	if charges[0].Group == 0 && !fits && !forced {
@@ -142,10 +146,17 @@ func (d *model) group(w *decision, from, to int) {
 			answers[i].before = w.counters[charges[i].Key].clone()
 		}
 		d.apply(w, charges, sum)
+	} else {
+		for i := range answers {
+			answers[i].spent = 0
+		}
 	}
 	for i := range charges {
 		c := w.counters[charges[i].Key].clone()
 		answers[i].counter = c
+		if charges[i].Grant {
+			answers[i].Cost = answers[i].spent
+		}
 		if charges[i].Meter.Quota > 0 {
 			answers[i].Remaining = max(c.left(charges[i].Meter, w.now), 0)
 		}
@@ -173,6 +184,7 @@ func (d *model) apply(w *decision, charges []enforcement.Charge, sum map[enforce
 		case enforcement.TakeUpTo:
 			cost = shareOf(cost, w.units, charges)
 		}
+		cost += w.spent[key]
 		w.changed[key] = w.changed[key] || cost > 0
 		w.counters[key].charge(m, rev, w.now, cost, w.request.Lease)
 	}
@@ -206,6 +218,12 @@ func meterOf(charges []enforcement.Charge, key enforcement.Key) (*enforcement.Me
 // time of the counter was further in the future than maxAhead.
 func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped bool) {
 	n = c.clone()
+	if m.IsGrant() {
+		if now >= m.Edges[1] { // nothing is left of a grant that has ended
+			n.open, n.rev, n.start, n.length, n.current = true, max(n.rev, rev), m.Edges[0], m.Edges[1]-m.Edges[0], m.Quota
+		}
+		return n, false
+	}
 	if !n.open {
 		if m.Algorithm.Bucket() {
 			n.open, n.rev, n.start, n.level = true, rev, now, new(big.Rat).SetInt64(m.Capacity)
@@ -447,7 +465,9 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64, lease enfor
 	}
 	if !c.open {
 		c.open, c.rev, c.start = true, rev, now
-		if m.Period != enforcement.NoPeriod {
+		if m.IsGrant() {
+			c.start, c.length = m.Edges[0], m.Edges[1]-m.Edges[0]
+		} else if m.Period != enforcement.NoPeriod {
 			c.setWindow(calendarWindow(m, now))
 		}
 		if m.Anchor == enforcement.Clock && m.Algorithm.Windowed() {

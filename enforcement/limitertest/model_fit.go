@@ -2,6 +2,7 @@ package limitertest
 
 import (
 	"math/big"
+	"slices"
 
 	"github.com/headgate/headgate/enforcement"
 )
@@ -18,6 +19,18 @@ func (w *decision) fit(charges []enforcement.Charge, answers []answered, sum map
 		c := &charges[i]
 		left := w.counters[c.Key].leftFor(c.Meter, w.now, w.request.Lease.ID)
 		answers[i].Cost = sum[c.Key]
+		if c.Grant {
+			answers[i].Fits = true
+			continue
+		}
+		grants := grantsOf(charges, i)
+		if first := firstOf(charges, c.Key); first < i && grants > 0 {
+			answers[i].Fits = answers[first].Fits // the first charge on the window has the whole cost
+			continue
+		}
+		if more := w.grantsLeft(charges[i+1 : i+1+grants]); more > 0 {
+			left = max(left, 0) + more
+		}
 		switch w.request.Mode {
 		case enforcement.Refund, enforcement.Reset, enforcement.Release:
 			answers[i].Fits = true
@@ -36,6 +49,9 @@ func (w *decision) fit(charges []enforcement.Charge, answers []answered, sum map
 			}
 		default:
 			answers[i].Fits = c.Meter.Quota > 0 && sum[c.Key] <= left
+			if answers[i].Fits || w.request.Mode == enforcement.Force {
+				w.spendGrants(charges, answers, i, grants, sum[c.Key])
+			}
 		}
 		fits = fits && answers[i].Fits
 	}
@@ -44,8 +60,46 @@ func (w *decision) fit(charges []enforcement.Charge, answers []answered, sum map
 		if fits = w.units > 0; charges[0].Group == 0 {
 			w.answer.Units = w.units
 		}
+		for i := 0; i < len(charges) && fits; i++ {
+			w.spendGrants(charges, answers, i, grantsOf(charges, i), shareOf(charges[i].Cost, w.units, charges))
+		}
 	}
 	return fits
+}
+
+// grantsOf returns the number of charges on grants that follow charge i.
+func grantsOf(charges []enforcement.Charge, i int) (n int) {
+	for !charges[i].Grant && i+n+1 < len(charges) && charges[i+n+1].Grant {
+		n++
+	}
+	return n
+}
+
+// firstOf returns the index of the first charge on a key.
+func firstOf(charges []enforcement.Charge, key enforcement.Key) int {
+	return slices.IndexFunc(charges, func(c enforcement.Charge) bool { return c.Key == key })
+}
+
+// grantsLeft returns what grants have left, without what the group takes from them so far.
+func (w *decision) grantsLeft(grants []enforcement.Charge) (left int64) {
+	for i := range grants {
+		left += grants[i].Meter.Quota - w.counters[grants[i].Key].current - w.spent[grants[i].Key]
+	}
+	return left
+}
+
+// spendGrants takes what the window of charge i does not have left of a cost from the n grants that follow.
+func (w *decision) spendGrants(charges []enforcement.Charge, answers []answered, i, n int, cost int64) {
+	window := charges[i].Key
+	need := cost - max(w.counters[window].left(charges[i].Meter, w.now), 0)
+	for k := i + 1; k <= i+n && need > 0; k++ {
+		units := min(need, w.grantsLeft(charges[k:k+1]))
+		w.spent[charges[k].Key] += units
+		w.spent[window] -= units
+		answers[k].spent += units
+		answers[i].spent -= units
+		need -= units
+	}
 }
 
 // shareOf returns the share of a cost of units, rounded up: as much of it as the units are of the largest

@@ -43,6 +43,15 @@ func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforce
 			if r.Mode == enforcement.TakeUpTo {
 				c.Cost = enforcement.ShareOf(c.Cost, a.Units, enforcement.LargestCost(r.Charges[from:to]))
 			}
+			if n := grantsOf(r.Charges[from:to], i-from); n > 0 || c.Grant {
+				if first := firstOf(r.Charges[from:to], c.Key); !c.Grant && first < i-from {
+					continue // the first charge on the window has the whole cost
+				}
+				if !c.Grant && r.Mode != enforcement.TakeUpTo {
+					c.Cost = a.Charges[i].Cost
+				}
+				c.Cost += a.Charges[i].spent
+			}
 			f.apply(r, &c, now, work, write)
 		}
 		for i := from; i < to; i++ {

@@ -14,7 +14,7 @@ import (
 // Reservations runs the tests of reservations. The Limiter must be an enforcement.Reserver.
 func Reservations(t *testing.T, factory Factory) {
 	t.Helper()
-	for _, tt := range reservationTests {
+	for _, tt := range append(reservationTests, grantReservationTests...) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tt.run(newWorld(t, factory))
@@ -66,7 +66,11 @@ func (r *reserved) change(ends bool, costs ...int64) enforcement.Request {
 	request.Home, request.Lease.ID = homeOf(w.tenant), r.record.ID
 	for i, cost := range costs {
 		c := r.charges[i]
-		receipt := enforcement.Receipt{Cost: c.Cost, State: r.record.Charged[i].State, Index: uint16(i)}
+		charged := c.Cost
+		if c.Grant || grantsOf(r.charges, i) > 0 {
+			charged += r.record.Applied[i]
+		}
+		receipt := enforcement.Receipt{Cost: charged, State: r.record.Charged[i].State, Index: uint16(i)}
 		if c.Meter.Algorithm.Bucket() {
 			receipt.Capacity = c.Meter.Capacity
 		}

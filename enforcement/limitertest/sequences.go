@@ -116,6 +116,7 @@ var mixes = []struct {
 // A sequence is a random list of limits and moves. It can be played several times.
 type sequence struct {
 	limits []enforcement.Limit
+	grants []granted
 	steps  []move
 	skew   int64 // the largest ask.skew
 	// calendar is the calendar of all asks, or -1 if they have different ones.
@@ -168,6 +169,7 @@ func newSequence(r *rand.Rand, kinds []kind) *sequence {
 		s.calendar = max(s.calendar, -1)
 	}
 	now, current := int64(r.IntN(1_000_000_000)), slices.Clone(s.limits)
+	s.grants = randomGrants(r, s.limits, now)
 	for range stepsInSequence {
 		window := current[r.IntN(len(current))].Window.Microseconds()
 		now += gap(r, window)
@@ -324,6 +326,7 @@ var sequenceCalendars = func() (list []*enforcement.Calendar) {
 type player struct {
 	w         *harness
 	limits    []*limited
+	grants    []granted // sorted by their ends
 	model     *model
 	reference *reference
 	records   map[enforcement.Key]record
@@ -345,6 +348,7 @@ func (s *sequence) player(w *harness) *player {
 	for _, l := range s.limits {
 		p.limits = append(p.limits, newLimited(l))
 	}
+	p.grants = s.grants
 	return p
 }
 
@@ -381,11 +385,14 @@ func (p *player) move(m *move) error {
 }
 
 func (p *player) request(a *ask) enforcement.Request {
-	charges := make([]enforcement.Charge, len(a.charges))
-	for i, c := range a.charges {
+	var charges []enforcement.Charge
+	for _, c := range a.charges {
 		l := p.limits[c.limit]
 		m := l.at(max(l.now().Rev-c.back, 1)).In(sequenceCalendars[a.calendar], p.w.clock.Now()+a.skew)
-		charges[i] = enforcement.Charge{Key: p.w.key(uint32(c.limit)+1, c.partition), Meter: m, Rev: m.Rev, Cost: c.cost, Group: c.group}
+		charges = append(charges, enforcement.Charge{
+			Key: p.w.key(uint32(c.limit)+1, c.partition), Meter: m, Rev: m.Rev, Cost: c.cost, Group: c.group,
+		})
+		charges = p.addGrants(charges, a, &c)
 	}
 	r := p.w.request(a.mode, charges...)
 	r.Lease = enforcement.Lease{ID: [16]byte{a.lease, 12: 1}, TTL: a.ttl}
@@ -493,6 +500,9 @@ func (want *record) repeatedBy(r *enforcement.Request, o *enforcement.Outcome) e
 	for i := range charges {
 		got, want := o.Charges[i], charges[i]
 		got.State.Holders, want.State.Holders = nil, nil
+		if r.Charges[i].Grant { // its Cost is not set for a repetition
+			got.Cost, want.Cost = 0, 0
+		}
 		if got.State.Log, want.State.Log = nil, nil; !reflect.DeepEqual(got, want) {
 			return fmt.Errorf("charge %d of a repetition: %+v, the first had %+v", i, got, want)
 		}
@@ -513,8 +523,8 @@ func compare(r *enforcement.Request, o *enforcement.Outcome, j int, want *answer
 	if left := c.Meter.Remaining(got.State, o.At); left != want.Remaining {
 		return fmt.Errorf("%d remaining, the model says %d", left, want.Remaining)
 	}
-	if err := want.checkDelay(r, o, j); err != nil {
-		return err
+	if err := want.checkDelay(r, o, j); err != nil || c.Grant {
+		return err // a grant does not begin again, so it has no reset and retry times
 	}
 	if got.Fits && o.At%4 != 0 {
 		return nil // checkTimes is slow, so it checks only a quarter of the charges that fit
@@ -546,10 +556,27 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 			return nil // the clock stepped back before a change of numbers, so a former rate is in force
 		}
 		micros, ok := c.Meter.RetryAfterFor(got.State, o.At, got.Cost, &r.Lease)
+		if n := grantsOf(r.Charges, i); n > 0 {
+			if r.Mode != enforcement.Enforce || got.Cost != c.Cost || p.shareGrants(&r) {
+				return nil // other charges of the request spend the same grants
+			}
+			micros, ok = enforcement.RetryWithGrants(r.Charges[i:i+n+1], o.Charges[i:i+n+1], o.At, 0, got.Cost)
+		}
 		if !ok || micros >= 1<<50 {
 			return nil
 		}
 		longest = max(longest, (micros+999)/1000*1000)
+	}
+	enforced := slices.IndexFunc(r.Charges, func(c enforcement.Charge) bool { return c.Group != 0 })
+	if enforced < 0 {
+		enforced = len(r.Charges)
+	}
+	if p.shareGrants(&r) {
+		return nil
+	}
+	longest, ok := enforcement.RetryOfAll(r.Charges[:enforced], o.Charges[:enforced], o.At, longest)
+	if !ok {
+		return nil
 	}
 	r.Mode = enforcement.Peek
 	for _, try := range []struct {
@@ -582,10 +609,10 @@ func (p *player) rollsInexactly(r *enforcement.Request, c *enforcement.Charge, g
 
 // shrink returns the shortest sequence that it finds that still fails.
 func (s *sequence) shrink(w *harness) *sequence {
-	short := &sequence{limits: s.limits, calendar: s.calendar, steps: slices.Clone(s.steps)}
+	short := &sequence{limits: s.limits, calendar: s.calendar, grants: s.grants, steps: slices.Clone(s.steps)}
 	for size := len(short.steps) / 2; size > 0; size /= 2 {
 		for from := 0; from+size <= len(short.steps); {
-			without := &sequence{limits: s.limits, calendar: s.calendar, steps: slices.Delete(slices.Clone(short.steps), from, from+size)}
+			without := &sequence{limits: s.limits, calendar: s.calendar, grants: s.grants, steps: slices.Delete(slices.Clone(short.steps), from, from+size)}
 			if without.playOn(w) != nil {
 				short = without
 			} else {
@@ -601,6 +628,9 @@ func (s *sequence) String() string {
 	var b strings.Builder
 	for i, l := range s.limits {
 		fmt.Fprintf(&b, "limit %d: %s\n", i, describe(l))
+	}
+	for i, g := range s.grants {
+		fmt.Fprintf(&b, "grant %d: %d units of limit %d, partition %d, from %dµs to %dµs\n", i, g.units, g.limit, g.partition, g.from, g.until)
 	}
 	for i := range s.steps {
 		fmt.Fprintf(&b, "step %d: %s\n", i, &s.steps[i])

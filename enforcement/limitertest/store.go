@@ -113,6 +113,7 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 		}
 		lefts := s.settleGroup(r, group, o.At)
 		most := enforcement.LargestCost(group)
+		spends := newGrantSplit(r.Mode, group, lefts, costs)
 		fits, units := true, most
 		for i := range group {
 			fits = fits && chargeFits(r.Mode, &group[i], lefts[i], costs[group[i].Key], most)
@@ -124,11 +125,12 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 		case enforcement.TakeUpTo:
 			if fits = fits && units > 0; fits {
 				o.Units = units
+				spends.shares(units, most)
 			}
 		}
 		applied := fits && o.Verdict == enforcement.Granted
 		if applied {
-			s.apply(r, group, costs, o)
+			s.apply(r, group, costs, spends, o)
 		} else if !fits && group[0].Group == 0 {
 			o.Verdict = enforcement.Refused
 		}
@@ -136,10 +138,14 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 			c := &group[i]
 			state, _ := c.Meter.Settle(s.states[c.Key], c.Rev, o.At)
 			if applied && r.Mode == enforcement.Peek {
-				state = c.Meter.ChargeFor(state, c.Rev, o.At, costs[c.Key], &r.Lease)
+				state = c.Meter.ChargeFor(state, c.Rev, o.At, costs[c.Key]+spends.on(c.Key), &r.Lease)
+			}
+			cost := costs[c.Key]
+			if c.Grant && applied {
+				cost = spends.spent[i]
 			}
 			o.Charges = append(o.Charges, enforcement.Charged{
-				State: state, Cost: costs[c.Key], Fits: chargeFits(r.Mode, c, lefts[i], costs[c.Key], most),
+				State: state, Cost: cost, Fits: chargeFits(r.Mode, c, lefts[i], costs[c.Key], most),
 			})
 		}
 	}
@@ -172,10 +178,12 @@ func chargeFits(mode enforcement.Mode, c *enforcement.Charge, left, cost, most i
 }
 
 // apply charges the counters of a group that was granted, or refunds or resets them.
-func (s *Store) apply(r *enforcement.Request, group []enforcement.Charge, costs map[enforcement.Key]int64, o *enforcement.Outcome) {
+func (s *Store) apply(
+	r *enforcement.Request, group []enforcement.Charge, costs map[enforcement.Key]int64, spends *grantSplit, o *enforcement.Outcome,
+) {
 	for i := range group {
 		c := &group[i]
-		cost := c.Cost
+		cost := spends.cost(i, costs)
 		if c.Meter.Algorithm == enforcement.Concurrency { // one lease for all charges on the counter
 			if cost = 0; slices.IndexFunc(group, func(o enforcement.Charge) bool { return o.Key == c.Key }) == i {
 				cost = costs[c.Key]
@@ -200,7 +208,7 @@ func (s *Store) apply(r *enforcement.Request, group []enforcement.Charge, costs 
 			}
 			continue
 		case enforcement.TakeUpTo:
-			cost = enforcement.ShareOf(cost, o.Units, enforcement.LargestCost(group))
+			cost = enforcement.ShareOf(c.Cost, o.Units, enforcement.LargestCost(group)) + spends.spent[i]
 		}
 		if cost > 0 {
 			s.states[c.Key] = c.Meter.ChargeFor(state, c.Rev, o.At, cost, &r.Lease)

@@ -71,6 +71,9 @@ func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
 	}
 	denied := o.Verdict == enforcement.Refused && r.Mode == enforcement.Enforce && len(r.Charges) <= denialCharges
 	for i := range r.Charges {
+		denied = denied && !r.Charges[i].Grant // answer would have to know what the grants have left
+	}
+	for i := range r.Charges {
 		c, charged := &r.Charges[i], &o.Charges[i]
 		slot := ds.slot(&c.Key)
 		for was := slot.Load(); denied || was != nil && was.key == c.Key && was.home == r.Home; was = slot.Load() {
@@ -131,6 +134,9 @@ func (ds *denials) answer(r *enforcement.Request, now int64, out *enforcement.Ou
 	out.Charges = out.Charges[:0]
 	for i := range r.Charges {
 		c := &r.Charges[i]
+		if c.Grant {
+			return false
+		}
 		state, known := ds.state(r, i, now)
 		if !known {
 			return false

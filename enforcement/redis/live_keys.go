@@ -127,8 +127,8 @@ func (v *live) note(c *call, now int64) {
 	for i := range c.cells {
 		cell := &c.cells[i]
 		before, after := cell.ends, c.expiry(i)
-		if before == after && !cell.shared {
-			continue
+		if before == after && !cell.shared || cell.key.Cell == enforcement.GrantCell {
+			continue // the number of grants has its own bound
 		}
 		meter := c.params[cell.param].meter
 		width := partWidth(meter)
@@ -248,7 +248,7 @@ func (v *live) foundFull(c *call) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for i := range c.cells {
-		if m := c.params[c.cells[i].param].meter; partWidth(m) > 0 {
+		if m := c.params[c.cells[i].param].meter; partWidth(m) > 0 && !m.IsGrant() {
 			v.fill(v.limit(&c.cells[i], m))
 		}
 	}

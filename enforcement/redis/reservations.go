@@ -36,14 +36,24 @@ func appendHomeList(b []byte, prefix, home string) []byte {
 
 // adjust decides a request with mode Adjust again in Go, from the states that the script read.
 func (c *call) adjust(s *span, now int64) {
+	costs := enforcement.AdjustedCosts(s.request.Charges, func(i int) int64 {
+		m := &c.charges[s.from+i]
+		p := &c.params[m.param]
+		settled, _ := p.meter.Settle(c.work[m.cell], p.rev, now)
+		return p.meter.Left(settled, now)
+	})
 	for k := s.from; k < s.to; k++ {
 		m := &c.charges[k]
 		p, before := &c.params[m.param], c.work[m.cell]
 		settled, clamped := c.settle(m, before, now)
 		after, delta := settled, int64(0)
 		held, lease := p.meter.Algorithm == enforcement.Concurrency, c.lease(s, m)
-		if held || !c.cells[m.cell].shared || m.cost > m.receipt.Cost {
-			after, delta = p.meter.Adjust(settled, p.rev, now, m.cost, m.receipt, &lease)
+		cost := m.cost
+		if costs != nil {
+			cost = costs[k-s.from]
+		}
+		if held || !c.cells[m.cell].shared || cost > m.receipt.Cost {
+			after, delta = p.meter.Adjust(settled, p.rev, now, cost, m.receipt, &lease)
 		}
 		if clamped || delta != 0 || held {
 			c.work[m.cell] = after

@@ -74,6 +74,7 @@ type merged struct {
 	cell, param, group uint16
 	key                uint16 // index of the cell of the charge's own key, if cell is that of an overflow counter
 	sum, cost          int64  // sum is for the outcome; the script gets cost, which for TakeUpTo is that of one charge
+	grant              bool   // the cell is that of a grant; see Charge.Grant
 	receipt            *enforcement.Receipt
 }
 
@@ -127,6 +128,7 @@ type param struct {
 type charged struct {
 	state enforcement.State
 	fits  bool
+	spent int64 // by how much grants change the cost: above 0 on a grant, below 0 on its window
 }
 
 // An argument is the ARGV of a script. The client encodes it when it writes the call to a
@@ -238,7 +240,8 @@ func (c *call) takes(r *enforcement.Request) bool {
 // add appends a request to the call. A later call of fill or fail sets its outcome.
 func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 	s := span{request: r, outcome: out, mode: r.Mode, from: len(c.charges), where: len(c.where)}
-	group := s.from // index of the first merged charge of the current group
+	group := s.from  // index of the first merged charge of the current group
+	window := s.from // index of the merged charge of the window whose grants follow
 	for i := range r.Charges {
 		charge := &r.Charges[i]
 		if i > 0 && charge.Group != r.Charges[i-1].Group {
@@ -246,13 +249,19 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 		}
 		at := c.cellOf(r, charge)
 		m := group
+		if charge.Grant { // several windows of the group may have the same grant
+			m = min(window+1, len(c.charges))
+		}
 		for m < len(c.charges) && (c.charges[m].cell != at || r.Mode == enforcement.Adjust) {
 			m++
+		}
+		if !charge.Grant {
+			window = m
 		}
 		if m == len(c.charges) {
 			c.cells[at].uses = min(c.cells[at].uses+1, 2)
 			c.charges = append(c.charges, merged{
-				cell: at, key: at, param: c.paramOf(charge), group: charge.Group, cost: charge.Cost, receipt: charge.Receipt,
+				cell: at, key: at, param: c.paramOf(charge), group: charge.Group, cost: charge.Cost, grant: charge.Grant, receipt: charge.Receipt,
 			})
 		} else if r.Mode != enforcement.TakeUpTo {
 			c.charges[m].cost += charge.Cost
@@ -297,7 +306,7 @@ func (c *call) recordAt(at place) int {
 }
 
 // isSpecial reports whether only take.lua can decide a request. That is so if its mode
-// is not enforce, if it has a reservation or shadow groups, if it charges a log or a
+// is not enforce, if it has a reservation, grants or shadow groups, if it charges a log or a
 // concurrency limit, if it charges a cell with other numbers than an earlier request, or
 // if it is idempotent and has a charge of 0.
 func (c *call) isSpecial(s *span) bool {
@@ -309,7 +318,7 @@ func (c *call) isSpecial(s *span) bool {
 		if m.cost == 0 && s.request.Idempotency != nil {
 			return true
 		}
-		if cell := &c.cells[m.cell]; m.group != 0 || cell.sort != plainCell || cell.param != m.param {
+		if cell := &c.cells[m.cell]; m.group != 0 || m.grant || cell.sort != plainCell || cell.param != m.param {
 			return true
 		}
 	}
@@ -360,9 +369,12 @@ func (c *call) paramOf(charge *enforcement.Charge) uint16 {
 	return uint16(len(c.params) - 1)
 }
 
-// calendarKind is the code that the scripts use for calendar windows. scriptKinds has the codes of
-// the other algorithms.
-const calendarKind = 5
+// calendarKind and grantKind are the codes that the scripts use for calendar windows and for the counters of
+// grants. scriptKinds has the codes of the algorithms.
+const (
+	calendarKind = 5
+	grantKind    = 8
+)
 
 const paramSize = 62 // bytes of a parameter, without its former numbers
 

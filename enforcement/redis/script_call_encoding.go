@@ -248,7 +248,11 @@ func (c *call) appendParams(b []byte) []byte {
 		p := &c.params[i]
 		m := p.meter
 		if m.Period != enforcement.NoPeriod {
-			b = append(b, calendarKind)
+			kind := byte(calendarKind)
+			if m.IsGrant() {
+				kind = grantKind
+			}
+			b = append(b, kind)
 			b = appendInts(b, p.rev, -m.Rollover, m.Edges[0], m.Edges[1], m.Edges[2], m.Quota, m.Window)
 			b = append(b, 0, 0, 0, 0, 0) // no formers
 			continue

@@ -255,6 +255,9 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 		case !fits && c.charges[from].group == 0:
 			verdict, write = enforcement.Refused, false
 		}
+		for k := from; k < to && (!fits || !write); k++ {
+			c.used[k-s.from].spent = 0
+		}
 		from = to
 	}
 	// In reverse order: a cell that several groups charge was saved several times, first
@@ -276,6 +279,11 @@ func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units in
 	for k := from; k < to; k++ {
 		m, u := &c.charges[k], &c.used[k-s.from]
 		p := &c.params[m.param]
+		if m.grant { // spendGrants sets u.spent
+			u.fits = true
+			u.state, _ = p.meter.Settle(c.work[m.cell], p.rev, now)
+			continue
+		}
 		settled, clamped := c.settle(m, c.work[m.cell], now)
 		u.state = settled
 		if clamped && s.mode != enforcement.Peek {
@@ -283,6 +291,10 @@ func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units in
 		}
 		lease := c.lease(s, m)
 		left := p.meter.LeftFor(&settled, now, &lease)
+		grants := c.grantsAfter(k, to)
+		if grants > 0 {
+			left = enforcement.WithGrants(left, c.grantsLeft(s, from, k+1, grants, now))
+		}
 		switch s.mode {
 		case enforcement.Refund, enforcement.Reset, enforcement.Release:
 			u.fits = true
@@ -293,11 +305,17 @@ func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units in
 			units = min(units, enforcement.UnitsFor(left, m.cost, most))
 		default:
 			u.fits = p.meter.Admits(left, m.cost)
+			if u.fits || s.mode == enforcement.Force {
+				c.spendGrants(s, from, k, grants, m.cost, now)
+			}
 		}
 		fits = fits && u.fits
 	}
 	switch s.mode {
 	case enforcement.TakeUpTo:
+		for k := from; k < to && units > 0; k++ {
+			c.spendGrants(s, from, k, c.grantsAfter(k, to), enforcement.ShareOf(c.charges[k].cost, units, most), now)
+		}
 		return units > 0, units
 	case enforcement.Force:
 		return true, units
@@ -355,10 +373,18 @@ func (c *call) apply(s *span, from, to int, now, units int64, out *enforcement.O
 			cost = enforcement.ShareOf(cost, units, most)
 			fallthrough
 		default:
+			if cost += u.spent; m.grant { // an earlier charge of the group may be on the same grant
+				u.state, _ = p.meter.Settle(c.work[m.cell], p.rev, now)
+			}
 			u.state = p.meter.ChargeFor(u.state, p.rev, now, cost, &lease)
 		}
 		if cost > 0 {
 			c.work[m.cell] = u.state
+		}
+	}
+	for k := from; k < to; k++ {
+		if m := &c.charges[k]; m.grant {
+			c.used[k-s.from].state, _ = c.params[m.param].meter.Settle(c.work[m.cell], c.params[m.param].rev, now)
 		}
 	}
 }
@@ -406,7 +432,13 @@ func (c *call) fill(r *reply, now int64) (mismatches int) {
 		for j := range s.request.Charges {
 			at := int(c.where[s.where+j])
 			m, u := &c.charges[s.from+at], &c.used[at]
-			out.Charges = append(out.Charges, enforcement.Charged{State: u.state, Cost: m.sum, Fits: u.fits, Shared: c.cells[m.cell].shared})
+			cost := m.sum
+			if m.grant && s.mode != enforcement.Adjust {
+				if cost = u.spent; slices.Contains(c.where[s.where:s.where+j], c.where[s.where+j]) {
+					cost = 0 // merged with the grant of an earlier charge on the same window
+				}
+			}
+			out.Charges = append(out.Charges, enforcement.Charged{State: u.state, Cost: cost, Fits: u.fits, Shared: c.cells[m.cell].shared})
 		}
 		if s.request.Reservation != nil && out.Verdict == enforcement.Granted && s.mode != enforcement.Adjust {
 			out.Record = enforcement.NewRecord(s.request, out)

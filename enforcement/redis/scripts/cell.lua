@@ -7,11 +7,12 @@
 -- into the allocation of 48 bytes that Redis makes for such a value.
 --
 -- A parameter has the numbers of a limit in 62 bytes. It begins with: algorithm u1 (1
--- fixed window, 2 log, 3 sliding counter, 4 bucket, 5 calendar window, 7 leaky bucket),
+-- fixed window, 2 log, 3 sliding counter, 4 bucket, 5 calendar window, 7 leaky bucket, 8 grant),
 -- revision of the caller i8. For a bucket follow burst i8, P i8, Q i8. For a calendar window follow
 -- minus the largest number of units that roll over i8, which is not above 0, so that only settle.lua
 -- settles it, and the starts of two windows i8, i8; the end of
--- the second one takes the place of the revision of the numbers. For the others follow
+-- the second one takes the place of the revision of the numbers. A grant has the form of a
+-- calendar window: its start, its end, and its end again; its quota is its units. For the others follow
 -- quota i8, window i8, clock anchor i8. At the end are, for all: revision of the numbers i8, quota i8,
 -- window i8, number of former numbers u1, their position u4, from 1. Former numbers are
 -- rev i8, until i8, then for a bucket capacity i8, P i8, Q i8, and for the others quota i8,
@@ -34,7 +35,7 @@
 
 local read, pack, call = struct.unpack, struct.pack, redis.call
 
-local FIXED, COUNTER, BUCKET, CALENDAR, LEAKY = 1, 3, 4, 5, 7
+local FIXED, COUNTER, BUCKET, CALENDAR, LEAKY, GRANT = 1, 3, 4, 5, 7, 8
 local MAX_COUNT = 1000000000000000
 local PLAIN_FORM = '<Bi6i7i7i7'
 local RECORD_FORM, RECORD_LIFE = '<i8i8I2', 600000 -- of the numbers of a record; milliseconds

@@ -44,6 +44,9 @@ local function adjust(c, p, cost, was, r, a, b, t, capacity, id)
   if c.leases then
     return held.adjust(c, p, cost, was, id, ttl)
   end
+  if p.kind == GRANT and now >= p.z then
+    return 0
+  end
   if delta == 0 or c.shared and delta < 0 then
     return 0
   end
@@ -99,6 +102,24 @@ local function adjust(c, p, cost, was, r, a, b, t, capacity, id)
   return c[field] - before
 end
 
+-- take_from_grants changes the costs of charges, as AdjustedCosts does: if the cost of a window rises
+-- by more than the window has left, the grants after it take what they have left.
+local function take_from_grants(charges)
+  local need, window = 0, nil
+  for k = 1, #charges do
+    local x = charges[k]
+    if x.p.kind ~= GRANT then
+      window, need = x, x.cost - x.was
+      if need > 0 and charges[k + 1] and charges[k + 1].p.kind == GRANT then
+        need = need - min(need, max(left(x.c, x.p), 0))
+      end
+    elseif need > 0 then
+      local units = min(need, left(x.c, x.p))
+      x.cost, window.cost, need = x.cost + units, window.cost - units, need - units
+    end
+  end
+end
+
 local number = 0 -- of the last reservation in the call
 local added = {} -- by list: reservations that this call adds
 
@@ -137,19 +158,28 @@ reserve = function(mode, n, lease, record, identity)
       end
       return '\5'
     end
-    local applied = {}
+    local applied, charges = {}, {}
     for i = 1, known.charges do
       applied[i] = sub(known.value, known.head + HEAD + 8 * (i - 1), known.head + HEAD + 8 * i - 1)
     end
-    for _ = 1, n do
-      local i, p, group, cost, was, r, a, b, t, capacity, index
-      i, p, group, cost, was, r, a, b, t, capacity, index, pos = read('<I2I2I2i8i8i8i8i8i8i8I4', arg, pos)
-      p = params[p + 1]
-      local c = own(i + 1, p)
-      local id = c.leases and (c.shared and shared_lease(lease, KEYS[i + 1]) or lease)
-      local delta = adjust(c, p, cost, was, r, a, b, t, capacity, id)
-      if index < known.charges then
-        applied[index + 1] = pack('<i8', delta)
+    for k = 1, n do
+      local x = {}
+      x.i, x.p, x.group, x.cost, x.was, x.r, x.a, x.b, x.t, x.capacity, x.index, pos = read('<I2I2I2i8i8i8i8i8i8i8I4', arg, pos)
+      x.p = params[x.p + 1]
+      x.c = own(x.i + 1, x.p)
+      charges[k] = x
+    end
+    take_from_grants(charges)
+    for k = 1, n do
+      local x = charges[k]
+      local c = x.c
+      local id = c.leases and (c.shared and shared_lease(lease, KEYS[x.i + 1]) or lease)
+      local delta = adjust(c, x.p, x.cost, x.was, x.r, x.a, x.b, x.t, x.capacity, id)
+      if x.index < known.charges then
+        if not c.leases then -- otherwise was is the cost of the request
+          delta = delta + read('<i8', applied[x.index + 1])
+        end
+        applied[x.index + 1] = pack('<i8', delta)
       end
     end
     local till = ends and known.till or now + life
@@ -183,7 +213,7 @@ reserve = function(mode, n, lease, record, identity)
       return verdict
     end
     value = '\5' .. sub(new_records[first], 2) .. pack(HEAD_FORM, 1, 1, now + life, now, kept)
-      .. string.rep('\0', 8 * n) .. data
+      .. (spent and pack('<' .. string.rep('i8', n), unpack(spent, 1, n)) or string.rep('\0', 8 * n)) .. data
     if most > 0 then
       added[of_tenant] = (added[of_tenant] or 0) + 1
     end

@@ -6,7 +6,7 @@
 -- A script calls it only when it needs one of the functions. It uses no local variable
 -- of the script, because each captured variable would cost time in every run.
 
-local FIXED, COUNTER, BUCKET, CALENDAR, LEAKY = 1, 3, 4, 5, 7
+local FIXED, COUNTER, BUCKET, CALENDAR, LEAKY, GRANT = 1, 3, 4, 5, 7, 8
 local MAX_COUNT = 1000000000000000
 local RESET, PROPORTIONAL, ADDITIVE = 1, 2, 3
 local RESET_WITHIN = 1000000
@@ -224,6 +224,14 @@ end
 -- was in the future and was clamped to now. Then even a denial must store it.
 local function settle(p, r, a, b, t)
   local kind, window = p.kind, p.window
+  if kind == GRANT then
+    if now >= p.z then
+      return max(r, p.as), p.quota, p.z - p.y, p.y, false -- all units are charged
+    elseif r == 0 or a < 0 then
+      return 0, 0, 0, 0, false
+    end
+    return max(r, p.as), a, b, t, false
+  end
   if r == 0 or a < 0 and kind ~= BUCKET then
     if kind == BUCKET then
       return p.as, p.x, 0, now, false

@@ -29,7 +29,8 @@
 --                       for each charge, in ascending order of group: cell
 --                       u2, parameter u2, group u2, cost i8, and for ADJUST the receipt: cost
 --                       i8, rev i8, a i8, b i8, t i8, capacity i8, index u4. A group
---                       lists a cell once. After the charges of a reservation that is
+--                       lists a cell once, except those of grants, which follow the charge
+--                       of their window with the cost 0. After the charges of a reservation that is
 --                       created or changed, the tenant u4.
 --
 --   reply    done u1 (0: the deadline has passed, the script did nothing; 3: the marker is
@@ -149,8 +150,12 @@ end
 -- open creates. If the tenant is no longer full, a cell may be created if the overflow
 -- counter of its limit is unused again. For a plain cell, own checks that later.
 local overflows = {}
+local GRANTS = '\253\255\255\255\015' -- the number of the cells of grants in a key
 local function overflow(key, open)
   local base = sub(key, 1, -17)
+  if sub(base, -5) == GRANTS then
+    return nil -- the number of grants has its own bound
+  end
   local c = overflows[base]
   if c == nil then
     local name = base .. '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
@@ -204,6 +209,8 @@ local function charge(c, p, cost, id, ttl)
     c.sr, c.sa, c.sb, c.st = p.as, 0, 0, now
     if p.kind == CALENDAR then
       c.st, c.sb = calendar(p, now)
+    elseif p.kind == GRANT then
+      c.st, c.sb = p.y, p.z - p.y
     elseif p.kind ~= BUCKET and p.z == 1 then
       c.st = now - now % p.window
     end
@@ -785,6 +792,35 @@ local function describe(from, to)
   end
 end
 
+-- Grants. spent[k] is by how much grants change the cost of charge k: above 0 for a grant, below 0
+-- for its window. It is nil if no charge of the decision is on a grant.
+local spent
+
+-- granted returns the number of units that the grants after charge k have left, without what
+-- earlier charges of the group take from them, and the index of the last one.
+local function granted(k, to)
+  local units, last = 0, k
+  while last < to and ps[last + 1].kind == GRANT and ps[k].kind ~= GRANT do
+    last = last + 1
+    units = units + left(cs[last], ps[last]) - cs[last].spent
+  end
+  return units, last
+end
+
+-- spend moves the part of the cost of charge k that its window does not have left to its grants.
+local function spend(k, last)
+  local need = ks[k] - max(left(cs[k], ps[k]), 0)
+  for j = k + 1, last do
+    local c = cs[j]
+    local units = min(need, left(c, ps[j]) - c.spent)
+    if units > 0 then
+      c.spent, need = c.spent + units, need - units
+      spent[j], spent[k] = units, spent[k] - units
+      ks[j], ks[k] = units, ks[k] - units
+    end
+  end
+end
+
 -- fits reports whether all charges from..to fit. It looks at every charge even after
 -- one does not fit: clamped states must be stored, and logs need to know how many
 -- entries the reply must have.
@@ -798,12 +834,24 @@ local function fits(from, to, mode, total, most)
     else
       l = look(c, p, ids[k])
     end
+    local units, last = 0, k
+    if spent then
+      units, last = granted(k, to)
+    end
+    if units > 0 then
+      l = max(l, 0) + units
+    end
     fs[k] = p.quota > 0 and cost <= l
     if mode == TAKE_UP_TO then
       fs[k] = p.quota > 0 and l >= (most > 0 and min(cost, 1) or 1)
     end
-    if p.quota == 0 or cost > l then
+    if p.kind == GRANT then
+      fs[k] = true
+    elseif p.quota == 0 or cost > l then
       all = false
+    end
+    if last > k and mode ~= TAKE_UP_TO and (fs[k] or mode == FORCE) then
+      spend(k, last)
     end
     local need = cost + total - l -- units that must leave the log before the caller's request can fit
     if mode == TAKE_UP_TO then    -- granted at most what is left; the caller may compute when one unit fits
@@ -861,6 +909,10 @@ local function take_up_to(from, to, most)
   local grant = most
   for k = from, to do
     local l, cost = left(cs[k], ps[k], ids[k]), ks[k]
+    local units = spent and granted(k, to) or 0
+    if units > 0 then
+      l = max(l, 0) + units
+    end
     if not fs[k] then
       grant = 0
     elseif l < cost then
@@ -872,6 +924,12 @@ local function take_up_to(from, to, most)
       ks[k] = mul_add_div(ks[k], grant, most - 1, most)
     end
   end
+  for k = from, spent and grant > 0 and to or 0 do
+    local _, last = granted(k, to)
+    if last > k then
+      spend(k, last)
+    end
+  end
   return grant
 end
 
@@ -879,10 +937,12 @@ end
 -- record under this number; identity has the first fields of that record.
 local function decide(mode, n, id, record, identity)
   local total = 0
+  spent = nil
   for k = 1, n do
     local c, p
     c, p, gs[k], ks[k], pos = read('<I2I2I2i8', arg, pos)
     cs[k], ps[k] = own(c + 1, params[p + 1]), params[p + 1]
+    spent = spent or ps[k].kind == GRANT and {}
     ids[k] = cs[k].leases and (cs[k].shared and shared_lease(id, KEYS[c + 1]) or id)
     total = total + ks[k]
     if cs[k].shared and mode ~= TAKE_UP_TO then -- charges of one group on one overflow counter become one charge
@@ -895,6 +955,10 @@ local function decide(mode, n, id, record, identity)
     end
   end
 
+  for k = 1, spent and n or 0 do
+    spent[k], cs[k].spent = 0, 0
+  end
+
   local verdict, units = '\1', 0
   if mode ~= REFUND and mode ~= RESET and mode ~= RELEASE then
     local write, from = mode ~= PEEK, 1
@@ -902,6 +966,9 @@ local function decide(mode, n, id, record, identity)
       local to = from
       while to < n and gs[to + 1] == gs[from] do
         to = to + 1
+      end
+      for k = from, spent and to or 0 do
+        cs[k].spent = 0 -- an earlier group has charged it
       end
       local most = mode == TAKE_UP_TO and max(unpack(ks, from, to))
       local fit = fits(from, to, mode, total, most) or mode == FORCE
@@ -918,6 +985,9 @@ local function decide(mode, n, id, record, identity)
         end
       elseif not fit and gs[from] == 0 then
         verdict, write = '\2', false
+      end
+      for k = from, spent and not fit and to or 0 do
+        spent[k] = 0
       end
       if record then
         describe(from, to)

@@ -1,0 +1,147 @@
+package inprocess
+
+import "github.com/headgate/headgate/enforcement"
+
+// sumUp computes work.total, work.sum and work.count for the charges from..to-1.
+func sumUp(charges []enforcement.Charge, ws []work, from, to int) {
+	for i := from; i < to; i++ {
+		w := &ws[ws[i].leader]
+		w.total, w.sum, w.count = 0, 0, 0
+	}
+	for i := from; i < to; i++ {
+		w := &ws[ws[i].leader]
+		w.total += charges[i].Cost
+		w.sum = w.total
+		w.count++
+	}
+}
+
+// takeGroup decides the charges from..to-1, which are one group.
+func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int) {
+	charges, now := r.Charges, o.At
+	sumUp(charges, ws, from, to)
+	most := int64(0)
+	if r.Mode == enforcement.TakeUpTo {
+		most = enforcement.LargestCost(charges[from:to])
+	}
+	for i := from; i < to; i++ {
+		if charges[i].Grant { // spendGrants sets the cost
+			o.Charges[i].Cost, o.Charges[i].Fits, o.Charges[i].Shared = 0, true, false
+		}
+	}
+	fits, units := true, most
+	for i := from; i < to; i++ {
+		if !charges[i].Grant {
+			units = min(units, l.fit(r, o, ws, span{from, to}, i, most))
+			fits = fits && o.Charges[i].Fits
+		}
+	}
+	if r.Mode == enforcement.TakeUpTo {
+		if fits = fits && units > 0; charges[from].Group == 0 && fits {
+			o.Units = units
+		}
+	}
+	if r.Mode == enforcement.Force {
+		fits = true
+	}
+	if !fits && charges[from].Group == 0 {
+		o.Verdict = enforcement.Refused
+	}
+	if fits && o.Verdict == enforcement.Granted {
+		if r.Mode == enforcement.TakeUpTo {
+			l.shareOut(r, o, ws, span{from, to}, units, most)
+		}
+		l.apply(r, o, ws, from, to)
+	}
+	for i := from; i < to; i++ {
+		if charges[i].Grant && (!fits || o.Verdict != enforcement.Granted) {
+			o.Charges[i].Cost = 0
+		}
+		handOut(&o.Charges[i], &charges[i], &ws[ws[i].leader].state, now)
+	}
+}
+
+// A span is the range of a group in the charges of a request.
+type span struct{ from, to int }
+
+// fit compares charge i of a group with what is left of its counter and its grants, and sets the result.
+// It returns the largest number of units for which its share fits, for TakeUpTo. most is the
+// largest cost of the group.
+func (l *Limiter) fit(r *enforcement.Request, o *enforcement.Outcome, ws []work, group span, i int, most int64) (units int64) {
+	c, w, out := &r.Charges[i], &ws[ws[i].leader], &o.Charges[i]
+	left := c.Meter.LeftFor(&w.state, o.At, &w.lease)
+	out.Cost, out.Shared = w.total, w.shared
+	grants := enforcement.GrantsAfter(r.Charges, i, group.to)
+	if grants > 0 {
+		if first := firstOn(ws, group.from, i); first != i && r.Mode != enforcement.TakeUpTo {
+			out.Fits = o.Charges[first].Fits // the first charge on the window has the whole cost
+			return most
+		}
+		left = enforcement.WithGrants(left, grantsLeft(r.Charges, ws, i+1, grants, o.At))
+	}
+	switch r.Mode {
+	case enforcement.Refund, enforcement.Reset, enforcement.Release:
+		out.Fits = true
+	case enforcement.TakeUpTo:
+		if out.Fits = c.Meter.TakesAny(left, c.Cost, most); !out.Fits {
+			return 0
+		}
+		return enforcement.UnitsFor(left/w.count, c.Cost, most)
+	default:
+		out.Fits = c.Meter.Admits(left, w.total)
+		if grants > 0 && (out.Fits || r.Mode == enforcement.Force) {
+			l.spendGrants(r, o, ws, i, grants)
+		}
+	}
+	return most
+}
+
+// shareOut replaces the costs of a group in mode TakeUpTo with their shares. units is the
+// number of units that are granted, and most the largest cost of the group.
+func (l *Limiter) shareOut(r *enforcement.Request, o *enforcement.Outcome, ws []work, group span, units, most int64) {
+	for i := group.from; i < group.to; i++ {
+		ws[ws[i].leader].sum = 0
+	}
+	for i := group.from; i < group.to; i++ {
+		ws[ws[i].leader].sum += enforcement.ShareOf(r.Charges[i].Cost, units, most)
+	}
+	for i := group.from; i < group.to; i++ {
+		if n := enforcement.GrantsAfter(r.Charges, i, group.to); n > 0 && firstOn(ws, group.from, i) == i {
+			l.spendGrants(r, o, ws, i, n)
+		}
+	}
+}
+
+// grantsLeft returns what the n grants from charge i on have left, without what the group already
+// takes from them.
+func grantsLeft(charges []enforcement.Charge, ws []work, i, n int, now int64) (left int64) {
+	for k := i; k < i+n; k++ {
+		w := &ws[ws[k].leader]
+		left += charges[k].Meter.Left(w.state, now) - w.sum
+	}
+	return left
+}
+
+// firstOn returns the index of the first charge of a group that is on the counter of charge i. from is
+// the index of the first charge of the group.
+func firstOn(ws []work, from, i int) int {
+	first := from
+	for ws[first].leader != ws[i].leader {
+		first++
+	}
+	return first
+}
+
+// spendGrants moves the part of a window's cost that the window does not have left to the n grants that
+// follow charge i.
+func (l *Limiter) spendGrants(r *enforcement.Request, o *enforcement.Outcome, ws []work, i, n int) {
+	w := &ws[ws[i].leader]
+	need := w.sum - max(r.Charges[i].Meter.Left(w.state, o.At), 0)
+	for k := i + 1; k <= i+n && need > 0; k++ {
+		units := min(need, grantsLeft(r.Charges, ws, k, 1, o.At))
+		o.Charges[k].Cost = units
+		ws[ws[k].leader].sum += units
+		w.sum -= units
+		need -= units
+	}
+}
