@@ -94,6 +94,25 @@ func (b Block) JSON() (json.RawMessage, error) {
 	})
 }
 
+type jsonGrant struct {
+	ID        string            `json:"id"`
+	Policy    string            `json:"policy"`
+	Limit     string            `json:"limit"`
+	Key       map[string]string `json:"key,omitempty"`
+	Units     int64             `json:"units"`
+	Reason    string            `json:"reason"`
+	ExpiresAt time.Time         `json:"expires_at"`
+	CreatedAt time.Time         `json:"created_at"`
+}
+
+// JSON returns the form of the grant that the audit log contains. Times are in UTC.
+func (g Grant) JSON() (json.RawMessage, error) {
+	return enforcement.MarshalJSON(jsonGrant{
+		ID: g.ID, Policy: g.Policy, Limit: g.Limit, Key: g.Key, Units: g.Units, Reason: g.Reason,
+		ExpiresAt: g.ExpiresAt.UTC(), CreatedAt: g.CreatedAt.UTC(),
+	})
+}
+
 type jsonReset struct {
 	Policy string            `json:"policy"`
 	Key    map[string]string `json:"key"`

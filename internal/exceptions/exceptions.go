@@ -1,6 +1,6 @@
 // Package exceptions manages what an operator sets for one tenant in addition to its plan:
 // overrides with other limits for a policy, entries of the deny list and the allow list, blocks of
-// one key, and resets of one key.
+// one key, grants of more units, and resets of one key.
 //
 // Service validates a change against the tenant's published plan, and calls Store, which writes the
 // change and its audit line. A Sweeper deletes expired exceptions. Package enforcement defines the
@@ -24,6 +24,7 @@ const (
 	MaxOverrides = 100_000              // expired ones are not counted
 	MaxBlocks    = 100_000
 	MaxEntries   = 100_000 // entries of both lists together
+	MaxGrants    = 10_000
 )
 
 // An Override replaces numbers of one policy for a tenant until it expires. If several
@@ -90,6 +91,23 @@ type Block struct {
 	Revision  int64
 }
 
+// A Grant gives one limit of a tenant units beyond its quota, which can be spent once until it expires.
+// An operator can delete it before that, which ends it. The limiter counts what is left.
+type Grant struct {
+	ID       string // UUIDv7
+	TenantID string
+	Policy   string // slug
+	Limit    string // name
+	// Key is like Block.Key. If it is empty, all keys of the policy share the units.
+	Key       map[string]string
+	Units     int64
+	Reason    string // 1 to MaxReason characters
+	ExpiresAt time.Time
+	CreatedAt time.Time
+	CreatedBy audit.Actor
+	Revision  int64
+}
+
 // A Change is the revision at which the overrides of a policy last changed for a tenant: one
 // was added, changed or deleted. It stays stored after the override is deleted.
 type Change struct {
@@ -100,7 +118,7 @@ type Change struct {
 
 // A Filter selects rows of a list. After is the ID of the last row of the previous page, or "".
 type Filter struct {
-	Policy string // slug; for overrides and blocks
+	Policy string // slug; for overrides, blocks and grants
 	List   List   // only for list entries; "": both lists
 	Query  string // only for list entries: a part of the value
 	After  string
@@ -142,6 +160,15 @@ type Store interface {
 	// problem.Conflict with the code too_many_blocks.
 	CreateBlock(ctx context.Context, b Block, e audit.Entry) (Block, error)
 	DeleteBlock(ctx context.Context, tenantID, id string, e audit.Entry) error
+
+	// Grants returns the grants of one tenant, newest first.
+	Grants(ctx context.Context, tenantID string, f Filter) ([]Grant, error)
+	Grant(ctx context.Context, tenantID, id string) (Grant, error)
+	// CreateGrant adds a grant. The error is problem.NotFound if the tenant does not exist, or
+	// problem.Conflict with the code too_many_grants: if the tenant has MaxGrants, or the same limit and
+	// key have enforcement.MaxGrantsOfKey.
+	CreateGrant(ctx context.Context, g Grant, e audit.Entry) (Grant, error)
+	DeleteGrant(ctx context.Context, tenantID, id string, e audit.Entry) error
 
 	// NoteReset writes the audit line of a reset. Apart from the revision, it changes no data,
 	// because the counters are not in the database.

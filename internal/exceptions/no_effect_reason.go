@@ -104,6 +104,41 @@ func (b Block) Idle(s *enforcement.Subject, now time.Time) Idle {
 	return Idle{}
 }
 
+// Idle returns the reason why the grant has no effect. s is the compiled tenant; nil if the
+// snapshot does not contain it.
+func (g Grant) Idle(s *enforcement.Subject, now time.Time) Idle {
+	why, r := idle(s, g.Policy, g.ExpiresAt, now)
+	switch {
+	case r == nil:
+		return why
+	case !slices.ContainsFunc(r.Limits, func(l enforcement.RuleLimit) bool { return l.Name == g.Limit }):
+		return idleNoLimit
+	case r.Mode != enforcement.PolicyEnforce:
+		return idleNotEnforced
+	}
+	for name := range g.Key {
+		if !countsBy(r, name) {
+			return Idle{"no_attribute", "no effect: the policy does not count by " + name}
+		}
+	}
+	if !compiles(s, enforcement.ExceptionSpec{Grants: []enforcement.Grant{g.Spec()}}) {
+		return idleNotPossible
+	}
+	return Idle{}
+}
+
+// Spec returns the grant in the form that package enforcement compiles.
+func (g Grant) Spec() enforcement.Grant {
+	spec := enforcement.Grant{
+		ID: g.ID, Policy: g.Policy, Limit: g.Limit, Units: g.Units, Revision: g.Revision, Reason: g.Reason,
+		From: g.CreatedAt.UnixMicro(), Until: g.ExpiresAt.UnixMicro(),
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.Key)) {
+		spec.Key = append(spec.Key, enforcement.Attribute{Name: name, Value: g.Key[name]})
+	}
+	return spec
+}
+
 // Idle returns the reason why the list entry has no effect: it can only have expired.
 func (n Entry) Idle(now time.Time) Idle {
 	if !n.ExpiresAt.IsZero() && !now.Before(n.ExpiresAt) {

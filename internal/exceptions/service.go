@@ -179,6 +179,45 @@ func (s *Service) DeleteBlock(ctx context.Context, tenant, id string) error {
 	return s.store.DeleteBlock(ctx, b.TenantID, b.ID, e)
 }
 
+// Grants returns the grants of one tenant, newest first.
+func (s *Service) Grants(ctx context.Context, tenant string, f Filter) ([]Grant, error) {
+	return list(ctx, s, tenant, f, s.store.Grants)
+}
+
+// Grant returns one grant of a tenant. The error is problem.NotFound if the tenant has no such grant.
+func (s *Service) Grant(ctx context.Context, tenant, id string) (Grant, error) {
+	return one(ctx, s, tenant, id, s.store.Grant)
+}
+
+// CreateGrant adds a grant for one limit of the tenant's plan. The error is problem.Invalid,
+// problem.NotFound, or problem.Conflict with the code too_many_grants.
+func (s *Service) CreateGrant(ctx context.Context, tenant string, n NewGrant) (Grant, error) {
+	t, err := s.tenantWithPlan(ctx, tenant)
+	if err != nil {
+		return Grant{}, err
+	}
+	now := s.instant()
+	var f problem.Fields
+	g := n.validate(&f, t, now)
+	if err := f.Err(); err != nil {
+		return Grant{}, err
+	}
+	g.ID, g.TenantID, g.CreatedAt = audit.NewID(), t.ID, now
+	e := entry(ctx, "grant.create", g.TenantID, g.ID, g.Policy, nil, g)
+	g.CreatedBy = e.Actor
+	return s.store.CreateGrant(ctx, g, e)
+}
+
+// DeleteGrant voids a grant, so that it ends immediately. The error is problem.NotFound if there is none.
+func (s *Service) DeleteGrant(ctx context.Context, tenant, id string) error {
+	g, err := s.Grant(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	e := entry(ctx, "grant.delete", g.TenantID, g.ID, g.Policy, g, nil)
+	return s.store.DeleteGrant(ctx, g.TenantID, g.ID, e)
+}
+
 // A Reset is a request to delete the counters of one key of a policy, or to end one lease of its
 // concurrency limits.
 type Reset struct {

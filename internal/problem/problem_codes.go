@@ -49,6 +49,8 @@ var Codes = []Code{
 	{"too_many_blocks", "conflict", "The tenant has the maximum number of blocks."},
 	{"too_many_channels", "conflict", "The owner has the maximum number of alert channels. Delete one first."},
 	{"too_many_entries", "conflict", "The tenant has the maximum number of list entries."},
+	{"too_many_grants", "conflict", "The tenant has the maximum number of grants, or the limit has it for this key. Void one first, " +
+		"or wait until one ends."},
 	{"too_many_idempotency_keys", "unavailable", "The tenant used more new Idempotency-Keys for checks in 10 minutes than " +
 		"HEADGATE_MAX_IDEMPOTENCY_KEYS allows. The check was not decided and nothing was charged."},
 	{"too_many_invitations", "conflict", "The maximum number of invitations is open."},

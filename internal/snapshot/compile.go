@@ -147,7 +147,7 @@ func (b *builder) remove(removed []Tombstone) {
 			b.removeTenant(t.ID)
 		case "key", "operator_key":
 			b.removeKey(t.ID)
-		case "override", "list_entry", "block":
+		case "override", "list_entry", "block", "grant":
 			b.dropRow(object{t.Kind, t.ID})
 		}
 	}

@@ -23,6 +23,7 @@ type tenantRows struct {
 	deny, allow cow.Map[string, *enforcement.ListEntry]
 	blocks      cow.Map[string, *enforcement.Block]
 	overrides   cow.Map[string, *enforcement.Override]
+	grants      cow.Map[string, *enforcement.Grant]
 	changed     map[string]int64 // revision at which the overrides of each policy last changed; see enforcement.ExceptionSpec.Changed
 	bad         cow.Map[object, struct{}]
 }
@@ -31,7 +32,7 @@ func (r *tenantRows) empty() bool { return r.unset() && r.bad.Len() == 0 }
 
 // unset reports whether the tenant has no valid rows, so that there is nothing to compile.
 func (r *tenantRows) unset() bool {
-	return r.deny.Len()+r.allow.Len()+r.blocks.Len()+r.overrides.Len()+len(r.changed) == 0
+	return r.deny.Len()+r.allow.Len()+r.blocks.Len()+r.overrides.Len()+r.grants.Len()+len(r.changed) == 0
 }
 
 // all calls yield for every row, valid or invalid, except policy changes. It stops when yield
@@ -54,6 +55,11 @@ func (r *tenantRows) all(yield func(object) bool) {
 			return
 		}
 	}
+	for id := range r.grants.All {
+		if !yield(object{"grant", id}) {
+			return
+		}
+	}
 	for o := range r.bad.All {
 		if !yield(o) {
 			return
@@ -64,7 +70,7 @@ func (r *tenantRows) all(yield func(object) bool) {
 // rows returns all rows in the form that package enforcement compiles.
 func (r *tenantRows) rows() enforcement.ExceptionRows {
 	return enforcement.ExceptionRows{
-		Deny: values(&r.deny), Allow: values(&r.allow), Blocks: values(&r.blocks), Overrides: values(&r.overrides),
+		Deny: values(&r.deny), Allow: values(&r.allow), Blocks: values(&r.blocks), Overrides: values(&r.overrides), Grants: values(&r.grants),
 	}
 }
 
@@ -94,6 +100,7 @@ const (
 	amongDenied
 	amongAllowed
 	amongBlocks
+	amongGrants
 	places
 )
 
@@ -156,6 +163,8 @@ func (b *builder) dropRow(o object) {
 		e.removed.Allow = take(b.by, &e.rows.allow, o.id, e.removed.Allow)
 	case amongBlocks:
 		e.removed.Blocks = take(b.by, &e.rows.blocks, o.id, e.removed.Blocks)
+	case amongGrants:
+		e.removed.Grants = take(b.by, &e.rows.grants, o.id, e.removed.Grants)
 	case amongOverrides:
 		e.removed.Overrides = take(b.by, &e.rows.overrides, o.id, e.removed.Overrides)
 	default:
@@ -219,6 +228,15 @@ func (b *builder) addExceptions(c *Changes) {
 			e := b.putRow(object{"block", r.ID}, rowRef{r.TenantID, amongBlocks, block.Until})
 			e.rows.blocks.Put(b.by, r.ID, &block)
 			e.added.Blocks = append(e.added.Blocks, &block)
+		}
+	}
+	for i := range c.Grants {
+		r := &c.Grants[i]
+		grant, err := readGrant(r, c.Revision)
+		if b.usable("grant", r.ID, r.TenantID, r.Revision, err) {
+			e := b.putRow(object{"grant", r.ID}, rowRef{r.TenantID, amongGrants, grant.Until})
+			e.rows.grants.Put(b.by, r.ID, &grant)
+			e.added.Grants = append(e.added.Grants, &grant)
 		}
 	}
 	for i := range c.PolicyChanges {
@@ -378,6 +396,7 @@ func (e *rowEdit) current() enforcement.ExceptionRows {
 		Allow:     current(&e.rows.allow, e.added.Allow, func(n *enforcement.ListEntry) string { return n.ID }),
 		Blocks:    current(&e.rows.blocks, e.added.Blocks, func(n *enforcement.Block) string { return n.ID }),
 		Overrides: current(&e.rows.overrides, e.added.Overrides, func(o *enforcement.Override) string { return o.ID }),
+		Grants:    current(&e.rows.grants, e.added.Grants, func(g *enforcement.Grant) string { return g.ID }),
 	}
 }
 

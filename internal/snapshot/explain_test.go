@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -439,7 +440,7 @@ func sameExplanation(x, y *enforcement.Explanation) error {
 	}
 	for i := range x.Policies {
 		p, q := x.Policies[i], y.Policies[i]
-		if p.Why != q.Why || p.Override != q.Override || p.Block != q.Block || !slices.Equal(p.Limits, q.Limits) {
+		if p.Why != q.Why || p.Override != q.Override || p.Block != q.Block || !reflect.DeepEqual(p.Limits, q.Limits) {
 			return fmt.Errorf("policy %s is %+v, then %+v", p.Rule.Policy, p, q)
 		}
 	}

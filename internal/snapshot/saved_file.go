@@ -47,6 +47,7 @@ type savedFile struct {
 	Overrides     []exceptions.Override
 	Entries       []exceptions.Entry
 	Blocks        []exceptions.Block
+	Grants        []exceptions.Grant
 	PolicyChanges []exceptions.Change
 }
 
@@ -66,7 +67,7 @@ func WriteFile(path string, s Saved) (err error) {
 	c := s.Changes
 	out := savedFile{
 		At: s.At, Database: s.Database, Revision: c.Revision, Tenants: c.Tenants, Keys: c.Keys,
-		Overrides: c.Overrides, Entries: c.Entries, Blocks: c.Blocks, PolicyChanges: c.PolicyChanges,
+		Overrides: c.Overrides, Entries: c.Entries, Blocks: c.Blocks, Grants: c.Grants, PolicyChanges: c.PolicyChanges,
 	}
 	for _, p := range c.Plans {
 		saved := savedPlan{ID: p.ID, Slug: p.Slug, Version: p.Version, Revision: p.Revision, Broken: p.Broken, Limits: p.Limits}
@@ -155,7 +156,7 @@ func ReadFile(path, database string) (Saved, error) {
 	}
 	c := Changes{
 		Revision: in.Revision, Tenants: in.Tenants, Keys: in.Keys,
-		Overrides: in.Overrides, Entries: in.Entries, Blocks: in.Blocks, PolicyChanges: in.PolicyChanges,
+		Overrides: in.Overrides, Entries: in.Entries, Blocks: in.Blocks, Grants: in.Grants, PolicyChanges: in.PolicyChanges,
 	}
 	for _, saved := range in.Plans {
 		p := PublishedPlan{

@@ -33,6 +33,7 @@ type Changes struct {
 	Overrides     []exceptions.Override
 	Entries       []exceptions.Entry
 	Blocks        []exceptions.Block
+	Grants        []exceptions.Grant
 	PolicyChanges []exceptions.Change
 	Removed       []Tombstone
 }
@@ -52,6 +53,6 @@ type PublishedPlan struct {
 
 // A Tombstone identifies a deleted object.
 type Tombstone struct {
-	Kind string // "plan", "tenant", "key", "operator_key", "override", "list_entry", "block"
+	Kind string // "plan", "tenant", "key", "operator_key", "override", "list_entry", "block", "grant"
 	ID   string
 }

@@ -103,17 +103,44 @@ func readBlock(r *exceptions.Block) (enforcement.Block, error) {
 	if block.Until, err = validateCommon(r.Policy, r.Reason, r.ExpiresAt); err != nil {
 		return block, err
 	}
-	if len(r.Key) > enforcement.MaxAttributes {
-		return block, fmt.Errorf("a key of %d values", len(r.Key))
+	block.Key, err = readKey(r.Key)
+	return block, err
+}
+
+// readKey validates the values of a key and returns them in canonical form, sorted by name.
+func readKey(key map[string]string) (list []enforcement.Attribute, err error) {
+	if len(key) > enforcement.MaxAttributes {
+		return nil, fmt.Errorf("a key of %d values", len(key))
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Key)) {
-		value, err := canonical(name, r.Key[name], false)
+	for _, name := range slices.Sorted(maps.Keys(key)) {
+		value, err := canonical(name, key[name], false)
 		if err != nil {
-			return block, err
+			return nil, err
 		}
-		block.Key = append(block.Key, enforcement.Attribute{Name: name, Value: value})
+		list = append(list, enforcement.Attribute{Name: name, Value: value})
 	}
-	return block, nil
+	return list, nil
+}
+
+// readGrant validates a stored grant and converts it to the form of package enforcement. newest is the
+// newest revision in the database; the revision of the grant must not be higher.
+func readGrant(r *exceptions.Grant, newest int64) (enforcement.Grant, error) {
+	g := r.Spec()
+	_, err := validateCommon(r.Policy, r.Reason, r.ExpiresAt)
+	switch {
+	case err != nil:
+		return g, err
+	case !nameForm.MatchString(r.Limit):
+		return g, fmt.Errorf("limit %.64q is not a name", r.Limit)
+	case r.Units < 1 || r.Units > enforcement.MaxGrantUnits:
+		return g, fmt.Errorf("%d units are not within 1 and %d", r.Units, int64(enforcement.MaxGrantUnits))
+	case r.CreatedAt.IsZero() || !r.CreatedAt.Before(r.ExpiresAt):
+		return g, errors.New("it must begin before it ends")
+	case r.Revision < 1 || r.Revision > newest:
+		return g, fmt.Errorf("revision %d is not a revision", r.Revision)
+	}
+	g.Key, err = readKey(r.Key)
+	return g, err
 }
 
 // validateCommon validates the fields that overrides and blocks have in common. until is their end

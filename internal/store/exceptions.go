@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// An exceptionKind stores the overrides, the list entries, or the blocks of tenants. Only overrides can be changed.
+// An exceptionKind stores the overrides, the list entries, the blocks, or the grants of tenants. Only overrides can be changed.
 // Rows are deleted by a person or after they expire, and leave a tombstone.
 type exceptionKind[T any] struct {
 	table, columns string
@@ -260,7 +260,7 @@ func (s *Store) EndExpired(ctx context.Context, now time.Time, limit int) (int, 
 	err := s.edit(ctx, audit.Entry{}, func(ctx context.Context, ed *edit) error {
 		total, ed.lines = 0, nil // each deleted row has its own audit line, so the edit itself has none
 		for _, expireDue := range []func(context.Context, *edit, time.Time, int) (int, error){
-			overrides.expireDue, listEntries.expireDue, blocks.expireDue,
+			overrides.expireDue, listEntries.expireDue, blocks.expireDue, grants.expireDue,
 		} {
 			if total >= limit {
 				break

@@ -87,6 +87,9 @@ func exceptionChanges(ctx context.Context, tx *sql.Tx, since int64, c *snapshot.
 	if c.Blocks, err = blocks.since(ctx, tx, since); err != nil {
 		return fmt.Errorf("blocks: %w", err)
 	}
+	if c.Grants, err = grants.since(ctx, tx, since); err != nil {
+		return fmt.Errorf("grants: %w", err)
+	}
 	rows, err := tx.QueryContext(ctx, `SELECT tenant_id, policy, revision FROM policy_changes WHERE revision > $1`, since)
 	if c.PolicyChanges, err = collect(rows, err, scanPolicyChange); err != nil {
 		return fmt.Errorf("policy changes: %w", err)

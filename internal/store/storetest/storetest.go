@@ -135,6 +135,8 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"overrides are made, read and ended", testOverrideLife},
 		{"list entries are made, read and removed", testListLife},
 		{"blocks are made, read and ended", testBlockLife},
+		{"grants are made, read, voided and expire", testGrantLife},
+		{"the grants of a limit and a key have a bound", testGrantBounds},
 		{"what is set is refused for a reason", testExceptionsRefusals},
 		{"so much is set for a tenant and no more", testExceptionsBounds},
 		{"nothing that is set reaches another tenant", testExceptionsIsolation},

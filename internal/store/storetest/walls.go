@@ -53,6 +53,7 @@ type walled struct {
 	override   exceptions.Override
 	listed     exceptions.Entry
 	block      exceptions.Block
+	grant      exceptions.Grant
 	member     accounts.User
 	invitation accounts.Invitation
 	rule       alerts.Rule
@@ -78,6 +79,7 @@ func (s *suite) walled() walled {
 	w.block, err = s.Store.CreateBlock(s.ctx, exceptions.Block{TenantID: w.own.ID, Policy: "all", Reason: "r", ExpiresAt: until},
 		entry("block.create"))
 	s.must(err)
+	w.grant = s.grant(s.newGrant(w.own.ID, "u1"))
 	w.member = s.user(accounts.TenantAdmin, w.own.ID)
 	w.invitation = s.invite(accounts.Invitation{Email: "new@example.com", Role: accounts.TenantViewer, TenantID: w.own.ID})
 	w.rule, w.channel = s.rule(w.own.ID), s.channel(w.own.ID)
@@ -171,6 +173,15 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 			return 1, err
 		},
 		"DeleteBlock": func() (int, error) { return 1, s.Store.DeleteBlock(s.ctx, b, w.block.ID, entry("x")) },
+		"Grants":      func() (int, error) { l, err := s.Store.Grants(s.ctx, b, exceptions.Filter{}); return len(l), err },
+		"Grant":       func() (int, error) { _, err := s.Store.Grant(s.ctx, b, w.grant.ID); return 1, err },
+		"CreateGrant": func() (int, error) {
+			_, err := s.Store.CreateGrant(s.ctx, exceptions.Grant{
+				ID: w.grant.ID, TenantID: b, Policy: "all", Limit: "l1", Units: 1, Reason: "r", ExpiresAt: late,
+			}, entry("x"))
+			return 1, err
+		},
+		"DeleteGrant": func() (int, error) { return 1, s.Store.DeleteGrant(s.ctx, b, w.grant.ID, entry("x")) },
 		"NoteReset":   func() (int, error) { return 1, s.Store.NoteReset(s.ctx, nobody, entry("x")) }, // it has no object
 
 		"Users": func() (int, error) {
