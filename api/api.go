@@ -58,7 +58,7 @@ type Config struct {
 	// Refusals records requests without permission in the audit log. If it is nil, they are not
 	// recorded.
 	Refusals *accounts.DeniedAccessLog
-	// Exceptions manages overrides, list entries and blocks. If it is nil, their operations
+	// Exceptions manages overrides, list entries, blocks and grants. If it is nil, their operations
 	// answer 503.
 	Exceptions *exceptions.Service
 	// Configuration exports and applies configurations. If it is nil, its operations answer 503.

@@ -80,6 +80,8 @@ var before = map[string][]call{
 	"getListEntry entry":               {someEntry},
 	"listBlocks page":                  {someBlock},
 	"getBlock block":                   {someBlock},
+	"listGrants page":                  {someGrant},
+	"getGrant grant":                   {someGrant},
 	"getTraffic traffic":               someTraffic,
 	"getPolicyTraffic policies":        someTraffic,
 	"getRouteTraffic routes":           someTraffic,
@@ -139,6 +141,10 @@ var (
 	someBlock = call{
 		method: "POST", path: "/v1/tenants/acme/blocks", as: "01939c1e-0000-7000-8000-000000000071",
 		body: `{"policy":"reports-per-user","key":{"user":"u9"},"reason":"exports in a loop","expires_at":"2026-11-21T10:00:00Z"}`,
+	}
+	someGrant = call{
+		method: "POST", path: "/v1/tenants/acme/grants", as: "01939c1e-0000-7000-8000-000000000072",
+		body: `{"policy":"reports-per-user","key":{"user":"u9"},"units":500,"reason":"top-up, invoice 4711","expires_at":"2027-01-01T00:00:00Z"}`,
 	}
 	someLease = call{
 		method: "POST", path: "/v1/check",

@@ -129,6 +129,20 @@ func TestExceptionsFaults(t *testing.T) {
 		{"blocks", `{"policy":"login-per-ip","reason":"r","key":{"ip":"1.2.3"}}`, 422, "/key/ip"},
 		{"blocks", `{"policy":"nothing","reason":"r","key":{}}`, 422, "/policy"},
 		{"blocks", `{"policy":"login-per-ip","reason":"r","key":{},"expires_at":"2020-01-01T00:00:00Z"}`, 422, "/expires_at"},
+		{"grants", grant(`"units":1`, ""), 400, "/expires_at"},
+		{"grants", grant(`"reason":"r"`, inAWeek), 400, "/units"},
+		{"grants", grant(`"units":0`, inAWeek), 422, "/units"},
+		{"grants", grant(`"units":1000000000001`, inAWeek), 422, "/units"},
+		{"grants", grant(`"units":1.5`, inAWeek), 400, "/units"},
+		{"grants", grant(`"units":1`, `,"expires_at":"2020-01-01T00:00:00Z"`), 422, "/expires_at"},
+		{"grants", grant(`"units":1`, `,"expires_at":"2028-01-01T00:00:00Z"`), 422, "/expires_at"},
+		{"grants", grant(`"units":1,"limit":"l2"`, inAWeek), 422, "/limit"},
+		{"grants", grant(`"units":1,"limit":"L2"`, inAWeek), 422, "/limit"},
+		{"grants", grant(`"units":1,"key":{"ip":"1.2.3.4"}`, inAWeek), 422, "/key/ip"},
+		{"grants", grant(`"units":1,"left":1`, inAWeek), 400, "/left"},
+		{"grants", `{"policy":"login-per-ip","units":1,"reason":"r"` + inAWeek + `}`, 422, "/limit"}, // a sliding log
+		{"grants", `{"policy":"nothing","units":1,"reason":"r"` + inAWeek + `}`, 422, "/policy"},
+		{"grants", `{"policy":"reports-per-user","units":1,"reason":""` + inAWeek + `}`, 422, "/reason"},
 		{"reset", `{"policy":"login-per-ip"}`, 400, "/key"},
 		{"reset", `{"policy":"nothing","key":{}}`, 422, "/policy"},
 		{"reset", `{"policy":"login-per-ip","key":{"user":"u"}}`, 422, "/key/user"},
@@ -156,7 +170,7 @@ func TestExceptionsFaults(t *testing.T) {
 	}
 	lines, err := w.store.AuditEntries(t.Context(), audit.Filter{Limit: 1})
 	must(t, err)
-	if strings.HasPrefix(lines[0].Action, "override.") || strings.HasPrefix(lines[0].Action, "block.") || strings.HasPrefix(lines[0].Action, "list_entry.") {
+	if strings.HasPrefix(lines[0].Action, "override.") || strings.HasPrefix(lines[0].Action, "block.") || strings.HasPrefix(lines[0].Action, "grant.") || strings.HasPrefix(lines[0].Action, "list_entry.") {
 		t.Errorf("made: %+v", lines[0])
 	}
 }

@@ -116,7 +116,8 @@ type wireLimitNow struct {
 	Remaining    int64  `json:"remaining"`
 	ResetAfterMS int64  `json:"reset_after_ms"`
 
-	LeasedElsewhere int64 `json:"leased_elsewhere,omitempty"`
+	LeasedElsewhere int64          `json:"leased_elsewhere,omitempty"`
+	Grants          []wireGrantNow `json:"grants,omitempty"`
 }
 
 func showReasons(x *enforcement.Explanation, status int) wireReasons {
@@ -159,6 +160,7 @@ func showExplained(p *enforcement.PolicyExplanation, d *enforcement.Decision) wi
 		out.Limits[i] = wireLimitNow{
 			Limit: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota + now.RolledOver, RolledOver: now.RolledOver, WindowMS: now.WindowMS,
 			Remaining: now.Remaining, ResetAfterMS: now.ResetAfter, LeasedElsewhere: now.LeasedElsewhere,
+			Grants: showGrantStates(now.Grants),
 		}
 		if l.Algorithm.Bucket() {
 			burst := l.Capacity()

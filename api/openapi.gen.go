@@ -1423,7 +1423,7 @@ type Block struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
+	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add values.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
 	// Key One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
@@ -1769,6 +1769,75 @@ type Fault struct {
 	Pointer string `json:"pointer"`
 }
 
+// Grant A grant: units of one limit beyond its quota, which are spent once, until a time.
+type Grant struct {
+	// Active Whether it is active now.
+	Active bool `json:"active"`
+
+	// CreatedAt When it was created.
+	CreatedAt Instant `json:"created_at"`
+
+	// CreatedBy The actor of a change.
+	CreatedBy Actor `json:"created_by"`
+
+	// ExpiresAt When it expires.
+	ExpiresAt Instant `json:"expires_at"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add values.
+	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
+
+	// Key One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
+	Key PartitionKey `json:"key"`
+
+	// Left How many units are left. Absent if the limiter did not answer.
+	Left *int64 `json:"left,omitempty"`
+
+	// Limit Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy"`
+
+	// Reason The reason, as text for people.
+	Reason string `json:"reason"`
+
+	// TenantId The tenant's.
+	TenantId openapi_types.UUID `json:"tenant_id"`
+
+	// Units How many units it gave.
+	Units int64 `json:"units"`
+}
+
+// GrantNow A grant that a limit can spend, with what is left of it.
+type GrantNow struct {
+	// ExpiresAt When it expires.
+	ExpiresAt Instant `json:"expires_at"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// Left How many units are left.
+	Left int64 `json:"left"`
+
+	// Units How many units it gave.
+	Units int64 `json:"units"`
+}
+
+// GrantPage A page of grants.
+type GrantPage struct {
+	// Data The rows.
+	Data []Grant `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
 // HeldLease A lease by its id.
 type HeldLease struct {
 	// Id The id of a lease: 1 to 128 bytes of printable text.
@@ -1805,7 +1874,7 @@ type HistogramBucket struct {
 	To int64 `json:"to"`
 }
 
-// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
+// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add values.
 type InactiveBecause string
 
 // Invitation An open invitation.
@@ -2294,6 +2363,9 @@ type LimitUsage struct {
 	// ExhaustedAfterMs Milliseconds until the limit denies requests at the present rate. Absent if never, or if the rate is unknown.
 	ExhaustedAfterMs *int64 `json:"exhausted_after_ms,omitempty"`
 
+	// Grants The grants that the limit can spend for this key, in the order in which they are spent. `remaining` includes what is left of them, and `used` does not include what was spent of them. Absent if there are none.
+	Grants []GrantNow `json:"grants,omitempty,omitzero"`
+
 	// Limit Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
 
@@ -2339,7 +2411,7 @@ type ListEntry struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
+	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add values.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
 	// List The list. Later versions may add values.
@@ -2407,6 +2479,27 @@ type NewBlock struct {
 
 	// Reason The reason, as text for people.
 	Reason string `json:"reason"`
+}
+
+// NewGrant A grant to create.
+type NewGrant struct {
+	// ExpiresAt When it expires, within 366 days. What is left then is lost.
+	ExpiresAt Instant `json:"expires_at"`
+
+	// Key One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
+	Key PartitionKey `json:"key,omitempty,omitzero"`
+
+	// Limit Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit,omitempty,omitzero"`
+
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy"`
+
+	// Reason The reason, as text for people.
+	Reason string `json:"reason"`
+
+	// Units How many units it gives.
+	Units int64 `json:"units"`
 }
 
 // NewInvitation The invited person and the role.
@@ -2671,7 +2764,7 @@ type Override struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
+	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add values.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
 	// Limits Other numbers for limits by name. Other limits stay unchanged.
@@ -3742,6 +3835,9 @@ type EntryParameter = openapi_types.UUID
 // EntryQueryParameter defines model for EntryQueryParameter.
 type EntryQueryParameter = string
 
+// GrantParameter defines model for GrantParameter.
+type GrantParameter = openapi_types.UUID
+
 // IfMatchOptionalParameter defines model for IfMatchOptionalParameter.
 type IfMatchOptionalParameter = string
 
@@ -4492,6 +4588,18 @@ type ListBlocksParams struct {
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
+// ListGrantsParams defines parameters for ListGrants.
+type ListGrantsParams struct {
+	// Policy Only rows of the policy with this slug.
+	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
+
+	// Limit The number of rows on a page.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
 // ListMemberInvitationsParams defines parameters for ListMemberInvitations.
 type ListMemberInvitationsParams struct {
 	// Limit The number of rows on a page.
@@ -4653,6 +4761,9 @@ type UpdateTenantJSONRequestBody = TenantDocument
 
 // CreateBlockJSONRequestBody defines body for CreateBlock for application/json ContentType.
 type CreateBlockJSONRequestBody = NewBlock
+
+// CreateGrantJSONRequestBody defines body for CreateGrant for application/json ContentType.
+type CreateGrantJSONRequestBody = NewGrant
 
 // CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
 type CreateKeyJSONRequestBody = NewKey
@@ -4932,6 +5043,18 @@ type ServerInterface interface {
 	// GetBlock Read a block
 	// (GET /v1/tenants/{tenant}/blocks/{block})
 	GetBlock(ctx echo.Context, tenant TenantParameter, block BlockParameter) error
+	// ListGrants List a tenant's grants
+	// (GET /v1/tenants/{tenant}/grants)
+	ListGrants(ctx echo.Context, tenant TenantParameter, params ListGrantsParams) error
+	// CreateGrant Create a grant
+	// (POST /v1/tenants/{tenant}/grants)
+	CreateGrant(ctx echo.Context, tenant TenantParameter) error
+	// DeleteGrant Void a grant
+	// (DELETE /v1/tenants/{tenant}/grants/{grant})
+	DeleteGrant(ctx echo.Context, tenant TenantParameter, grant GrantParameter) error
+	// GetGrant Read a grant
+	// (GET /v1/tenants/{tenant}/grants/{grant})
+	GetGrant(ctx echo.Context, tenant TenantParameter, grant GrantParameter) error
 	// ListMemberInvitations List the open invitations to a tenant
 	// (GET /v1/tenants/{tenant}/invitations)
 	ListMemberInvitations(ctx echo.Context, tenant TenantParameter, params ListMemberInvitationsParams) error
@@ -7388,6 +7511,109 @@ func (w *ServerInterfaceWrapper) GetBlock(ctx echo.Context) error {
 	return err
 }
 
+// ListGrants converts echo context to params.
+func (w *ServerInterfaceWrapper) ListGrants(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListGrantsParams
+	// ------------- Optional query parameter "policy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "policy", ctx.QueryParams(), &params.Policy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListGrants(ctx, tenant, params)
+	return err
+}
+
+// CreateGrant converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateGrant(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateGrant(ctx, tenant)
+	return err
+}
+
+// DeleteGrant converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteGrant(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "grant" -------------
+	var grant GrantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "grant", ctx.Param("grant"), &grant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter grant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteGrant(ctx, tenant, grant)
+	return err
+}
+
+// GetGrant converts echo context to params.
+func (w *ServerInterfaceWrapper) GetGrant(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "grant" -------------
+	var grant GrantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "grant", ctx.Param("grant"), &grant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter grant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetGrant(ctx, tenant, grant)
+	return err
+}
+
 // ListMemberInvitations converts echo context to params.
 func (w *ServerInterfaceWrapper) ListMemberInvitations(ctx echo.Context) error {
 	var err error
@@ -8270,6 +8496,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/blocks", wrapper.CreateBlock, options.OperationMiddlewares["createBlock"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/blocks/:block", wrapper.DeleteBlock, options.OperationMiddlewares["deleteBlock"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/blocks/:block", wrapper.GetBlock, options.OperationMiddlewares["getBlock"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/grants", wrapper.ListGrants, options.OperationMiddlewares["listGrants"]...)
+	router.POST(options.BaseURL+"/v1/tenants/:tenant/grants", wrapper.CreateGrant, options.OperationMiddlewares["createGrant"]...)
+	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/grants/:grant", wrapper.DeleteGrant, options.OperationMiddlewares["deleteGrant"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/grants/:grant", wrapper.GetGrant, options.OperationMiddlewares["getGrant"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/invitations", wrapper.ListMemberInvitations, options.OperationMiddlewares["listMemberInvitations"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/invitations/:invitation", wrapper.DeleteMemberInvitation, options.OperationMiddlewares["deleteMemberInvitation"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/keys", wrapper.ListKeys, options.OperationMiddlewares["listKeys"]...)
@@ -10472,6 +10702,110 @@ func (response GetBlock200JSONResponse) VisitGetBlockResponse(w http.ResponseWri
 	return err
 }
 
+type ListGrantsRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Params ListGrantsParams
+}
+
+type ListGrantsResponseObject interface {
+	VisitListGrantsResponse(w http.ResponseWriter) error
+}
+
+type ListGrants200ResponseHeaders struct {
+	Link *string
+}
+
+type ListGrants200JSONResponse struct {
+	Body    GrantPage
+	Headers ListGrants200ResponseHeaders
+}
+
+func (response ListGrants200JSONResponse) VisitListGrantsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateGrantRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Body   *CreateGrantJSONRequestBody
+}
+
+type CreateGrantResponseObject interface {
+	VisitCreateGrantResponse(w http.ResponseWriter) error
+}
+
+type CreateGrant201ResponseHeaders struct {
+	Location string
+}
+
+type CreateGrant201JSONResponse struct {
+	Body    Grant
+	Headers CreateGrant201ResponseHeaders
+}
+
+func (response CreateGrant201JSONResponse) VisitCreateGrantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteGrantRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Grant  GrantParameter  `json:"grant"`
+}
+
+type DeleteGrantResponseObject interface {
+	VisitDeleteGrantResponse(w http.ResponseWriter) error
+}
+
+type DeleteGrant204Response struct {
+}
+
+func (response DeleteGrant204Response) VisitDeleteGrantResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetGrantRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Grant  GrantParameter  `json:"grant"`
+}
+
+type GetGrantResponseObject interface {
+	VisitGetGrantResponse(w http.ResponseWriter) error
+}
+
+type GetGrant200JSONResponse Grant
+
+func (response GetGrant200JSONResponse) VisitGetGrantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListMemberInvitationsRequestObject struct {
 	Tenant TenantParameter `json:"tenant"`
 	Params ListMemberInvitationsParams
@@ -11442,6 +11776,18 @@ type StrictServerInterface interface {
 	// GetBlock Read a block
 	// (GET /v1/tenants/{tenant}/blocks/{block})
 	GetBlock(ctx context.Context, request GetBlockRequestObject) (GetBlockResponseObject, error)
+	// ListGrants List a tenant's grants
+	// (GET /v1/tenants/{tenant}/grants)
+	ListGrants(ctx context.Context, request ListGrantsRequestObject) (ListGrantsResponseObject, error)
+	// CreateGrant Create a grant
+	// (POST /v1/tenants/{tenant}/grants)
+	CreateGrant(ctx context.Context, request CreateGrantRequestObject) (CreateGrantResponseObject, error)
+	// DeleteGrant Void a grant
+	// (DELETE /v1/tenants/{tenant}/grants/{grant})
+	DeleteGrant(ctx context.Context, request DeleteGrantRequestObject) (DeleteGrantResponseObject, error)
+	// GetGrant Read a grant
+	// (GET /v1/tenants/{tenant}/grants/{grant})
+	GetGrant(ctx context.Context, request GetGrantRequestObject) (GetGrantResponseObject, error)
 	// ListMemberInvitations List the open invitations to a tenant
 	// (GET /v1/tenants/{tenant}/invitations)
 	ListMemberInvitations(ctx context.Context, request ListMemberInvitationsRequestObject) (ListMemberInvitationsResponseObject, error)
@@ -14070,6 +14416,132 @@ func (sh *strictHandler) GetBlock(ctx echo.Context, tenant TenantParameter, bloc
 		return err
 	} else if validResponse, ok := response.(GetBlockResponseObject); ok {
 		return validResponse.VisitGetBlockResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListGrants operation middleware
+func (sh *strictHandler) ListGrants(ctx echo.Context, tenant TenantParameter, params ListGrantsParams) error {
+	var request ListGrantsRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListGrants(ctx.Request().Context(), request.(ListGrantsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListGrants")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListGrantsResponseObject); ok {
+		return validResponse.VisitListGrantsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateGrant operation middleware
+func (sh *strictHandler) CreateGrant(ctx echo.Context, tenant TenantParameter) error {
+	var request CreateGrantRequestObject
+
+	request.Tenant = tenant
+
+	var body CreateGrantJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateGrant(ctx.Request().Context(), request.(CreateGrantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateGrant")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateGrantResponseObject); ok {
+		return validResponse.VisitCreateGrantResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteGrant operation middleware
+func (sh *strictHandler) DeleteGrant(ctx echo.Context, tenant TenantParameter, grant GrantParameter) error {
+	var request DeleteGrantRequestObject
+
+	request.Tenant = tenant
+	request.Grant = grant
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteGrant(ctx.Request().Context(), request.(DeleteGrantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteGrant")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteGrantResponseObject); ok {
+		return validResponse.VisitDeleteGrantResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetGrant operation middleware
+func (sh *strictHandler) GetGrant(ctx echo.Context, tenant TenantParameter, grant GrantParameter) error {
+	var request GetGrantRequestObject
+
+	request.Tenant = tenant
+	request.Grant = grant
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGrant(ctx.Request().Context(), request.(GetGrantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGrant")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetGrantResponseObject); ok {
+		return validResponse.VisitGetGrantResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -84,7 +84,7 @@ func asProblem(err error) *problem.Problem {
 
 // pathIDs are the path parameters that are IDs or numbers. If one has the wrong format, no such
 // object can exist, so the response is NotFound.
-var pathIDs = []string{"key", "version", "override", "entry", "block", "member", "person", "invitation"}
+var pathIDs = []string{"key", "version", "override", "entry", "block", "grant", "member", "person", "invitation"}
 
 // fromEcho converts an error of the router or of the generated parameter binder to a problem.
 func fromEcho(h *echo.HTTPError) *problem.Problem {

@@ -131,7 +131,7 @@ func needs(has bool, message string) func(echo.HandlerFunc) echo.HandlerFunc {
 // routes returns all routes of the API. A test compares them with openapi.yaml.
 func (a *API) routes() []route {
 	g := ServerInterfaceWrapper{Handler: NewStrictHandler(a, nil)}
-	exceptions := needs(a.cfg.Exceptions != nil, "this node does not manage overrides, lists and blocks")
+	exceptions := needs(a.cfg.Exceptions != nil, "this node does not manage overrides, lists, blocks and grants")
 	people := needs(a.cfg.People != nil, "this node does not manage people")
 	metrics := accounts.TenantsList // the numbers of a node are sums over all tenants
 	if a.cfg.MetricsPublic {
@@ -196,6 +196,11 @@ func (a *API) routes() []route {
 			once(),
 		get("/v1/tenants/:tenant/blocks/:block", "getBlock", accounts.TenantRead, exceptions(g.GetBlock)),
 		del("/v1/tenants/:tenant/blocks/:block", "deleteBlock", accounts.ExceptionsWrite, exceptions(g.DeleteBlock)),
+		get("/v1/tenants/:tenant/grants", "listGrants", accounts.TenantRead, exceptions(g.ListGrants)).params("policy limit cursor"),
+		post("/v1/tenants/:tenant/grants", "createGrant", accounts.ExceptionsWrite, exceptions(g.CreateGrant)).json(body[NewGrant]()).
+			once(),
+		get("/v1/tenants/:tenant/grants/:grant", "getGrant", accounts.TenantRead, exceptions(g.GetGrant)),
+		del("/v1/tenants/:tenant/grants/:grant", "deleteGrant", accounts.ExceptionsWrite, exceptions(g.DeleteGrant)),
 		post("/v1/tenants/:tenant/reset", "resetKey", accounts.ExceptionsWrite, usage(g.ResetKey)).json(body[Reset]()),
 
 		get("/v1/tenants/:tenant/leases", "listLeases", accounts.TenantRead, usage(g.ListLeases)).params("policy key"),

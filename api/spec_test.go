@@ -518,7 +518,7 @@ func TestCodesAreListed(t *testing.T) {
 			t.Errorf("code %s is not in problem.Codes", code)
 		}
 	}
-	for _, kind := range []string{"blocks", "entries", "overrides"} {
+	for _, kind := range []string{"blocks", "entries", "grants", "overrides"} {
 		if !slices.Contains(names, "too_many_"+kind) {
 			t.Errorf("code too_many_%s is not in problem.Codes", kind)
 		}

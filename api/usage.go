@@ -77,6 +77,13 @@ func showKeyUsage(k *usage.KeyUsage) (out KeyUsage, err error) {
 		if l.Limit.Algorithm.Bucket() {
 			out.Limits[i].Burst = &l.Capacity
 		}
+		for _, g := range l.Grants {
+			id, err := parseUUID(g.ID)
+			if err != nil {
+				return out, err
+			}
+			out.Limits[i].Grants = append(out.Limits[i].Grants, GrantNow{Id: id, Units: g.Units, Left: g.Left, ExpiresAt: Instant{g.Until}})
+		}
 		if l.ExhaustedAfter != nil {
 			after := roundedUp(*l.ExhaustedAfter)
 			out.Limits[i].ExhaustedAfterMs = &after

@@ -43,6 +43,7 @@ func (w *world) populateBoth() neighbour {
 				":override": {path: "/overrides", body: `{"policy":"login-per-ip","attribute":"ip","value":"203.0.113.77","factor":2,"reason":"r"}`},
 				":entry":    {path: "/lists", body: `{"list":"deny","attribute":"user","value":"` + user + `","reason":"r"}`},
 				":block":    {path: "/blocks", body: `{"policy":"reports-per-user","key":{"user":"` + user + `"},"reason":"r","expires_at":"2026-11-22T10:00:00Z"}`},
+				":grant":    {path: "/grants", body: `{"policy":"reports-per-user","units":1,"reason":"r","expires_at":"2026-11-22T10:00:00Z"}`},
 			} {
 				ask.method, ask.path, ask.as = http.MethodPost, "/v1/tenants/"+tenant+ask.path, param
 				n.ids[param] = w.made(ask)

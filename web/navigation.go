@@ -71,6 +71,7 @@ var tenantMenu = []menuGroup{
 		{"Overrides", "/tenants/:tenant/overrides", "sliders-horizontal"},
 		{"Lists", "/tenants/:tenant/lists", "list-checks"},
 		{"Blocks", "/tenants/:tenant/blocks", "ban"},
+		{"Grants", "/tenants/:tenant/grants", "plus"},
 		{"Members", "/tenants/:tenant/members", "users"},
 		{"Audit", "/tenants/:tenant/audit", "scroll-text"},
 		{"Shared links", "/tenants/:tenant/links", "share-2"},

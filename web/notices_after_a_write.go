@@ -43,6 +43,8 @@ var notices = map[string]string{
 	"entry-deleted":         "The entry is removed.",
 	"block-created":         "The key is blocked.",
 	"block-deleted":         "The block is ended.",
+	"grant-created":         "The grant is in force.",
+	"grant-deleted":         "The grant is void.",
 	"alert-rule-created":    "The rule is added. It is measured within ten seconds.",
 	"alert-rules-created":   "The rules are added. They are measured within ten seconds.",
 	"alert-rule-saved":      "The rule is saved.",

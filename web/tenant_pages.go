@@ -36,6 +36,7 @@ var tenantPages = []struct{ text, below string }{
 	{"Overrides", "/overrides"},
 	{"Lists", "/lists"},
 	{"Blocks", "/blocks"},
+	{"Grants", "/grants"},
 	{"Members", "/members"},
 	{"Audit", "/audit"},
 	{"Shared links", "/links"},

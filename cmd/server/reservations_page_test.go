@@ -10,19 +10,26 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The test applies the plans of these pages and sends their requests in order. The responses
 // have the members that the page shows. {decision_id} is the ID from the previous response.
 func TestPagesOfRequests(t *testing.T) {
 	t.Parallel()
-	for page, requests := range map[string]int{"docs/reservations.md": 4, "docs/refunds.md": 3, "docs/concurrency.md": 7, "docs/leaky-bucket.md": 2, "docs/soft-limits.md": 3} {
+	for page, requests := range map[string]int{"docs/reservations.md": 4, "docs/refunds.md": 3, "docs/concurrency.md": 7, "docs/leaky-bucket.md": 2, "docs/grants.md": 6, "docs/soft-limits.md": 3} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			playPage(t, page, requests)
 		})
 	}
 }
+
+// dayOfThePage is the day on which a grant of a page ends. playPage replaces it by inAMonth, so that it is
+// in the future whenever the test runs.
+const dayOfThePage = "2027-01-01T00:00:00Z"
+
+var inAMonth = time.Now().Add(30 * 24 * time.Hour).UTC().Format(time.RFC3339)
 
 func playPage(t *testing.T, page string, count int) {
 	t.Helper()
@@ -42,7 +49,7 @@ func playPage(t *testing.T, page string, count int) {
 	for i, text := range requests {
 		line, body, _ := strings.Cut(strings.TrimSpace(text), "\n")
 		method, path, _ := strings.Cut(line, " ")
-		r, err := http.NewRequestWithContext(t.Context(), method, settings["HEADGATE_URL"]+strings.ReplaceAll(path, "{decision_id}", decision), strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), method, settings["HEADGATE_URL"]+strings.ReplaceAll(path, "{decision_id}", decision), strings.NewReader(strings.ReplaceAll(body, dayOfThePage, inAMonth)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,6 +24,7 @@ type Commands struct {
 	Keys         keysCommand         `cmd:"" group:"remote" help:"List, create, rotate and revoke the API keys of a tenant, or of the operator."`
 	Leases       leasesCommand       `cmd:"" group:"remote" help:"List, release and revoke the leases of concurrency limits."`
 	Overrides    overridesCommand    `cmd:"" group:"remote" help:"List, create, change and delete overrides of a tenant."`
+	Grants       grantsCommand       `cmd:"" group:"remote" help:"List, create and void grants, which top up limits of a tenant."`
 	Alerts       alertsCommand       `cmd:"" group:"remote" help:"List alerts; manage their rules, channels, messages and maintenance windows."`
 	Export       exportCommand       `cmd:"" group:"remote" help:"Print plans, tenants, overrides and lists as YAML: headgate export > plans/all.yaml"`
 	Diff         diffCommand         `cmd:"" group:"remote" help:"Compare files with an installation: headgate diff -f plans/"`

@@ -44,7 +44,7 @@ func (n NewGrant) validate(f *problem.Fields, t tenantWithPlan, now time.Time) G
 
 // limit returns the name of the limit of a policy that n is for.
 func (n NewGrant) limit(f *problem.Fields, p plans.Policy) string {
-	if p.Mode == enforcement.PolicyShadow || p.Mode == enforcement.PolicyOff {
+	if p.Mode != "" && p.Mode != enforcement.PolicyEnforce {
 		f.Add("/policy", "the policy denies nothing: its mode is %s", p.Mode)
 	}
 	name := n.Limit

@@ -293,28 +293,54 @@ func (k *KeyUsage) setState(h *enforcement.KeyState, calendar *enforcement.Calen
 				l.Holders = append(l.Holders, Holder{enforcement.LeaseText(holder.ID), holder.Units, time.UnixMicro(holder.Until).UTC()})
 			}
 		}
-		l.ExhaustedAfter = pace.exhausts(m, state, at)
+		granted := int64(0)
+		for _, g := range h.Limits[i].Grants {
+			granted += g.Left
+			l.Grants = append(l.Grants, GrantLeft{g.ID, g.Reason, g.Units, g.Left, time.UnixMicro(g.Until).UTC()})
+		}
+		if m.Quota > 0 {
+			l.Remaining += granted
+		}
+		l.ExhaustedAfter = pace.exhausts(m, state, at, granted)
 	}
 }
 
 // exhausts returns the time from at until the limit denies a request at the pace p. If nothing
 // is left at at, it returns 0. If the limit never denies at this pace, or if the pace is
-// unknown, it returns nil.
-func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64) *time.Duration {
+// unknown, it returns nil. granted is what the grants of the limit have left. What they have left at the end of
+// the window is not counted in later windows.
+func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at, granted int64) *time.Duration {
 	after := time.Duration(0)
-	if m.Remaining(state, at) == 0 {
+	if m.Quota == 0 {
+		granted = 0 // such a limit denies everything
+	}
+	if m.Remaining(state, at)+granted == 0 {
 		return &after
 	}
 	cost, interval, ok := p.requests()
 	if !ok {
 		return nil
 	}
+	begin := int64(0) // of the window that is used up, from at
 	micros, ok := m.DeniedAfter(state, at, cost, interval)
+	if ok && granted > 0 {
+		if begin = m.ResetAfter(state, at); begin == 0 {
+			begin = m.WindowAt(&state, at)
+		}
+		more := *m
+		more.Quota += granted
+		if micros, ok = more.DeniedAfter(state, at, cost, interval); ok && micros < begin {
+			begin = 0
+		} else {
+			state, _ = m.Settle(state, m.Rev, at+begin)
+			micros, ok = m.DeniedAfter(state, at+begin, cost, interval)
+		}
+	}
 	if !ok {
 		return nil
 	}
-	if after = math.MaxInt64; micros < int64(after)/1000 {
-		after = time.Duration(micros) * time.Microsecond
+	if after = math.MaxInt64; micros+begin < int64(after)/1000 {
+		after = time.Duration(micros+begin) * time.Microsecond
 	}
 	return &after
 }

@@ -95,10 +95,21 @@ type LimitUsage struct {
 	// Holders are the leases of a concurrency limit, in the order in which they end. It is empty if
 	// the key shares its counter with others, because the tenant has too many counters.
 	Holders []Holder
+	// Grants has the grants that the limit can spend for the key, in the order in which they are spent. Remaining
+	// includes what is left of them; Used does not include what was spent of them.
+	Grants []GrantLeft
 	// ExhaustedAfter is the time until this limit denies a request at the current pace; 0 means
 	// that it denies now. It is nil if the limit never denies at this pace, or if the pace is
 	// unknown.
 	ExhaustedAfter *time.Duration
+}
+
+// A GrantLeft is a grant with what is left of it.
+type GrantLeft struct {
+	ID          string
+	Reason      string
+	Units, Left int64
+	Until       time.Time
 }
 
 // A Holder is a lease that holds places of a concurrency limit.

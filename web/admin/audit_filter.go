@@ -31,6 +31,7 @@ var auditGroups = []views.Option{
 	{Value: "override", Label: "Overrides"},
 	{Value: "list_entry", Label: "List entries"},
 	{Value: "block", Label: "Blocks"},
+	{Value: "grant", Label: "Grants"},
 	{Value: "alert_rule", Label: "Alert rules"},
 	{Value: "alert_channel", Label: "Alert channels"},
 	{Value: "alert_delivery", Label: "Alert messages"},

@@ -146,7 +146,8 @@ var repairs = map[string]string{
 	"override":      "End the override and create it again.",
 	"list_entry":    "Remove the entry from the list and add it again.",
 	"block":         "End the block and create it again.",
-	"steering":      "Check the tenant's overrides, lists, and blocks, and end those that are wrong.",
+	"grant":         "Void the grant and create it again with the units that are left.",
+	"steering":      "Check the tenant's overrides, lists, blocks, and grants, and end those that are wrong.",
 }
 
 // mostProblems is the maximum number of problems on the page.

@@ -305,6 +305,13 @@ func (w *pages) denialActions(c echo.Context, r *metrics.Refusal, slug string) [
 	offer("/overrides/new", links.Override, views.DenialAction{
 		Text: "Override the limits", Hint: "Other numbers of " + r.Policy + " for some time", Icon: "sliders-horizontal",
 	})
+	if slices.ContainsFunc(r.Limits, func(l metrics.RefusalLimit) bool {
+		return l.Policy == r.Policy && l.Limit == r.Limit && l.Algorithm == enforcement.FixedWindow.String()
+	}) {
+		offer("/grants/new", links.Grant, views.DenialAction{
+			Text: "Top up", Hint: "Units beyond the quota of " + r.Policy + ", once", Icon: "plus",
+		})
+	}
 	offer("/reset", links.Reset, views.DenialAction{Text: "Reset the key", Hint: "Its counters start at zero", Icon: "rotate-ccw"})
 	offer("/blocks/new", links.Block, views.DenialAction{Text: "Block the key", Hint: "Deny all of its requests for some time", Icon: "ban"})
 	offer("/lists/new", links.Allow, views.DenialAction{

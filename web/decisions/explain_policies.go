@@ -106,6 +106,11 @@ var overWords = map[enforcement.PolicyMode]string{
 
 func (e *explainer) limit(r *enforcement.Rule, now enforcement.LimitNow) views.ExplainedLimit {
 	most := now.Limit.Capacity() + now.RolledOver
+	granted := int64(0)
+	for _, g := range now.Grants {
+		granted += g.Left
+	}
+	most += granted
 	l := views.ExplainedLimit{
 		Name: now.Limit.Name, Aloud: plans.Describe(now.Limit.Limit), Used: max(0, most-now.Remaining), Most: most, Tone: "good",
 		Left: views.Count(now.Remaining), Holds: views.Count(most), Remaining: now.Remaining, ResetMillis: now.ResetAfter,
@@ -125,6 +130,9 @@ func (e *explainer) limit(r *enforcement.Rule, now enforcement.LimitNow) views.E
 	if now.LeasedElsewhere > 0 {
 		l.Leased = fmt.Sprintf("Leased: other nodes hold up to %s units, so this node may deny that many units early. "+
 			"The policy never allows more than the limit.", views.Count(now.LeasedElsewhere).Text)
+	}
+	if granted > 0 {
+		l.Granted = views.Count(granted).Exact + " of them from grants"
 	}
 	if now.ResetAfter > 0 {
 		l.Reset = "resets in " + waitWords(time.Duration(now.ResetAfter)*time.Millisecond)

@@ -12,7 +12,8 @@ import (
 
 // KeyLinks has the URLs of the forms about a counted key. The forms are filled in with the key.
 type KeyLinks struct {
-	Override, Reset, Block, Allow string // Allow is "" if the key has no attribute
+	Override, Reset, Block, Grant string
+	Allow                         string // "" if the key has no attribute
 	Attribute, Value              string // the first attribute of the key
 }
 
@@ -44,6 +45,7 @@ func LinksOf(slug, policy string, countBy []string, key map[string]string, from 
 	}
 	base := "/tenants/" + slug
 	l.Override, l.Reset, l.Block = base+"/overrides/new?"+override.Encode(), base+"/reset?"+of.Encode(), base+"/blocks/new?"+of.Encode()
+	l.Grant = base + "/grants/new?" + of.Encode()
 	if l.Attribute != "" {
 		allow := url.Values{"list": {"allow"}, "attribute": {l.Attribute}, "value": {l.Value}}
 		l.Allow = base + "/lists/new?" + allow.Encode()

@@ -1,5 +1,5 @@
 // Package tenants serves the pages about tenants: the list, the settings, the change of a plan,
-// and the exceptions, which are overrides, list entries and blocks. It also serves the page
+// and the exceptions, which are overrides, list entries, blocks and grants. It also serves the page
 // that resets counters, and the one that revokes leases.
 package tenants
 
@@ -41,7 +41,7 @@ type pages struct {
 func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const read, except, write = accounts.TenantRead, accounts.ExceptionsWrite, accounts.TenantWrite
 	const settings, overrides, lists = web.TenantPath + "/settings", web.TenantPath + "/overrides", web.TenantPath + "/lists"
-	const blocks, reset = web.TenantPath + "/blocks", web.TenantPath + "/reset"
+	const blocks, reset, grants = web.TenantPath + "/blocks", web.TenantPath + "/reset", web.TenantPath + "/grants"
 	const revoke = web.TenantPath + "/leases/revoke"
 	w := &pages{Shell: shell, cfg: cfg, saved: saved.New(shell, cfg.Filters)}
 	rows := []web.Route{
@@ -74,6 +74,11 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 		web.Get(blocks+"/new", except, w.newKeyForm("Block a key",
 			"A block belongs to one policy. Choose the policy first.", "/blocks", w.blockForm)),
 
+		web.Get(grants, read, w.listGrants),
+		web.Post(grants, except, w.createGrant),
+		web.Get(grants+"/new", except, w.newKeyForm("New grant",
+			"A grant belongs to one limit of a policy. Choose the policy first.", "/grants", w.grantForm)),
+
 		web.Get(reset, except, w.newKeyForm("Reset a key", "Counters belong to one policy. Choose the policy first.", "", w.resetForm)),
 		web.Post(reset, except, w.resetKey),
 		web.Get(revoke, except, w.newKeyForm("Revoke a lease", "Leases belong to one policy. Choose the policy first.", "", w.revokeForm)),
@@ -83,5 +88,6 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	return slices.Concat(rows,
 		deleteRoutes(w, "/overrides", "override", "Overrides", "override-deleted", e.Override, e.DeleteOverride, confirmOverride),
 		deleteRoutes(w, "/lists", "entry", "Lists", "entry-deleted", e.Entry, e.DeleteEntry, confirmEntry),
-		deleteRoutes(w, "/blocks", "block", "Blocks", "block-deleted", e.Block, e.DeleteBlock, confirmBlock))
+		deleteRoutes(w, "/blocks", "block", "Blocks", "block-deleted", e.Block, e.DeleteBlock, confirmBlock),
+		deleteRoutes(w, "/grants", "grant", "Grants", "grant-deleted", e.Grant, e.DeleteGrant, confirmGrant))
 }

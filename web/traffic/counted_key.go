@@ -72,6 +72,9 @@ func (w *pages) countedKey(c echo.Context) error {
 	if web.MayInTenant(c, accounts.ExceptionsWrite) {
 		links := requests.LinksOf(t.Slug, p.Slug, p.CountBy, key, web.Here(c))
 		v.Actions = []views.Link{{Text: "Override", URL: links.Override}, {Text: "Reset", URL: links.Reset}, {Text: "Block", URL: links.Block}}
+		if slices.ContainsFunc(p.Limits, enforcement.Limit.Grantable) && p.Mode == enforcement.PolicyEnforce {
+			v.Actions = append(v.Actions, views.Link{Text: "Top up", URL: links.Grant})
+		}
 		if links.Allow != "" {
 			v.Actions = append(v.Actions, views.Link{Text: "Allow list", URL: links.Allow})
 		}

@@ -60,6 +60,9 @@ var eventWords = map[string]eventWord{
 	"block.create":      {"B", "Key blocked"},
 	"block.delete":      {"B", "Block ended"},
 	"block.expire":      {"B", "Block expired"},
+	"grant.create":      {"G", "Grant created"},
+	"grant.delete":      {"G", "Grant voided"},
+	"grant.expire":      {"G", "Grant expired"},
 	"list_entry.create": {"L", "List entry added"},
 	"list_entry.delete": {"L", "List entry removed"},
 	"list_entry.expire": {"L", "List entry expired"},
@@ -149,7 +152,7 @@ func (w *pages) auditEvent(l *audit.Event) event {
 	}
 	if s, known := w.cfg.Snapshot().Subject(l.TenantID); known {
 		e.tenant = s.Tenant
-		page := map[string]string{"override": "/overrides", "block": "/blocks", "list_entry": "/lists"}[kind]
+		page := map[string]string{"override": "/overrides", "block": "/blocks", "grant": "/grants", "list_entry": "/lists"}[kind]
 		e.url = "/tenants/" + s.Tenant + page
 	}
 	return e

@@ -262,6 +262,9 @@ func leftLimit(l *usage.LimitUsage, pace *usage.Pace) views.LeftLimit {
 	if l.Limit.Algorithm == enforcement.Concurrency {
 		return leftPlaces(v, l)
 	}
+	for _, g := range l.Grants {
+		v.Reset = strings.TrimPrefix(v.Reset+", ", ", ") + views.Count(g.Left).Exact + " of a grant of " + views.Count(g.Units).Exact + " left"
+	}
 	switch {
 	case l.Remaining == 0:
 		v.Tone, v.Ends = "bad", "used up"
@@ -317,7 +320,7 @@ func rateWords(f float64) string {
 	return views.Count(int64(f + 0.5)).Text
 }
 
-// besides returns the overrides, blocks and list entries of a tenant that apply now.
+// besides returns the overrides, blocks, list entries and grants of a tenant that apply now.
 func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, error) {
 	now := w.Now()
 	overrides, err := w.cfg.Exceptions.Overrides(ctx, t.ID, web.CountedExceptions)
@@ -332,7 +335,14 @@ func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, 
 	if err != nil {
 		return nil, err
 	}
-	var ends [3][]time.Time
+	grants, err := w.cfg.Exceptions.Grants(ctx, t.ID, web.CountedExceptions)
+	if err != nil {
+		return nil, err
+	}
+	var ends [4][]time.Time
+	for i := range grants {
+		ends[3] = append(ends[3], grants[i].ExpiresAt)
+	}
 	for i := range overrides {
 		ends[0] = append(ends[0], overrides[i].ExpiresAt)
 	}
@@ -347,6 +357,7 @@ func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, 
 		{"Overrides", "/overrides", "the numbers of the plan apply"},
 		{"List entries", "/lists", "the lists are empty"},
 		{"Blocks", "/blocks", "no key is blocked"},
+		{"Grants", "/grants", "no limit is topped up"},
 	} {
 		n, next := inForce(ends[i], now)
 		b := views.Beside{Label: what.label, URL: web.TenantURL(t, what.path), Count: views.Count(int64(n)), Text: what.none}

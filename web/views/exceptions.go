@@ -115,7 +115,20 @@ type BlockRow struct {
 	DeleteURL   string
 }
 
-// A BoundForm is a form about one key of one policy. It blocks the key or resets its counters.
+// A GrantRow is one grant in the list.
+type GrantRow struct {
+	Policy     string // "requests, limit month"
+	Key        string
+	KeyURL     string // the page of the key, or ""
+	Units      string
+	Left       string // "" if the limiter did not answer
+	Reason, By string
+	Ends       Moment
+	Idle       string
+	DeleteURL  string
+}
+
+// A BoundForm is a form about one key of one policy. It blocks the key, tops it up, or resets its counters.
 type BoundForm struct {
 	Head         TenantHead
 	Title, Lead  string
@@ -125,7 +138,9 @@ type BoundForm struct {
 	Policy       string
 	Applies      string
 	Keys         []Input
-	Lease        Input // Name is "" in forms that are not about a lease
+	Lease        Input  // Name is "" in forms that are not about a lease
+	Limit        Select // Name is "" in forms that are not about one limit
+	Units        Input  // Name is "" in forms that are not about a grant
 	Reason       Input
 	HasEnd       bool
 	End          Ending

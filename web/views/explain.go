@@ -89,6 +89,7 @@ type ExplainedLimit struct {
 	Over        string // what the policy does because the request is over the limit; "" if it is not
 	Reset       string // "resets in 41 s"; "" if nothing is used
 	RolledOver  string // "300 rolled over", or ""
+	Granted     string // how many of the units that are left come from grants; "" if none
 	Leased      string // how many units too early the limit may deny because of leases; "" if it is exact
 	// Remaining is a number of units. ResetMillis is a time in milliseconds.
 	Remaining, ResetMillis int64

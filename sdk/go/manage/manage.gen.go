@@ -2080,7 +2080,8 @@ type Override struct {
 	// Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`:
 	// the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no
 	// longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy,
-	// the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
+	// the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not
+	// possible if its limit is no `fixed_window`. Later versions may add values.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitzero"`
 	// When it expires.
 	ExpiresAt string `json:"expires_at"`
@@ -2103,8 +2104,9 @@ type OverridePage struct {
 // InactiveBecause: Why it is inactive. Absent while it is active. `ended`: it has expired.
 // `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits.
 // `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are
-// out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`.
-// Later versions may add values.
+// out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in
+// `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add
+// values.
 type InactiveBecause string
 
 const (
@@ -2156,7 +2158,8 @@ type ListEntry struct {
 	// Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`:
 	// the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no
 	// longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy,
-	// the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
+	// the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not
+	// possible if its limit is no `fixed_window`. Later versions may add values.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitzero"`
 	// When it expires. Absent if never.
 	ExpiresAt string `json:"expires_at,omitzero"`
@@ -2219,7 +2222,8 @@ type Block struct {
 	// Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`:
 	// the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no
 	// longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy,
-	// the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
+	// the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not
+	// possible if its limit is no `fixed_window`. Later versions may add values.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitzero"`
 	// When it expires.
 	ExpiresAt string `json:"expires_at"`
@@ -2237,6 +2241,78 @@ type BlockPage struct {
 	HasMore bool `json:"has_more"`
 	// The cursor of the next page. Absent on the last page.
 	NextCursor string `json:"next_cursor,omitzero"`
+}
+
+// NewGrant: A grant to create.
+type NewGrant struct {
+	// A policy of the tenant's plan, by slug. Its mode is `enforce`.
+	Policy Slug `json:"policy"`
+	// The name of a limit of the policy. It may be left out if the policy has only one limit.
+	Limit LimitName `json:"limit,omitzero"`
+	// The key that can spend the units. Left out or empty: all keys of the policy share them.
+	Key PartitionKey `json:"key,omitzero"`
+	// How many units it gives.
+	Units int64 `json:"units"`
+	// The reason, as text for people.
+	Reason string `json:"reason"`
+	// When it expires, within 366 days. What is left then is lost.
+	ExpiresAt string `json:"expires_at"`
+}
+
+// Grant: A grant: units of one limit beyond its quota, which are spent once, until a time.
+type Grant struct {
+	// UUIDv7.
+	ID string `json:"id"`
+	// The tenant's.
+	TenantID string `json:"tenant_id"`
+	// A policy of the tenant's plan, by slug.
+	Policy Slug `json:"policy"`
+	// Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+	// The key that can spend the units. `{}`: all keys of the policy share them.
+	Key PartitionKey `json:"key"`
+	// How many units it gave.
+	Units int64 `json:"units"`
+	// How many units are left. Absent if the limiter did not answer.
+	Left *int64 `json:"left,omitzero"`
+	// The reason, as text for people.
+	Reason string `json:"reason"`
+	// Whether it is active now.
+	Active bool `json:"active"`
+	// Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`:
+	// the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no
+	// longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy,
+	// the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not
+	// possible if its limit is no `fixed_window`. Later versions may add values.
+	InactiveBecause InactiveBecause `json:"inactive_because,omitzero"`
+	// When it expires.
+	ExpiresAt string `json:"expires_at"`
+	// When it was created.
+	CreatedAt string `json:"created_at"`
+	// The actor of a change.
+	CreatedBy Actor `json:"created_by"`
+}
+
+// GrantPage: A page of grants.
+type GrantPage struct {
+	// The rows.
+	Data []Grant `json:"data"`
+	// Whether another page follows.
+	HasMore bool `json:"has_more"`
+	// The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitzero"`
+}
+
+// GrantNow: A grant that a limit can spend, with what is left of it.
+type GrantNow struct {
+	// UUIDv7.
+	ID string `json:"id"`
+	// How many units it gave.
+	Units int64 `json:"units"`
+	// How many units are left.
+	Left int64 `json:"left"`
+	// When it expires.
+	ExpiresAt string `json:"expires_at"`
 }
 
 // Reset: A key to reset.
@@ -2277,6 +2353,9 @@ type LimitNow struct {
 	// For a leased policy: the most units that other nodes may hold. The node may deny that many units
 	// early. It never allows more than the limit. Absent if the limit is exact.
 	LeasedElsewhere *int64 `json:"leased_elsewhere,omitzero"`
+	// The grants that the limit can spend for this key, in the order in which they are spent.
+	// `remaining` includes what is left of them. Absent if there are none.
+	Grants []GrantNow `json:"grants,omitzero"`
 }
 
 // Usage: The usage of a tenant.
@@ -2402,6 +2481,10 @@ type LimitUsage struct {
 	// Milliseconds until the limit denies requests at the present rate. Absent if never, or if the
 	// rate is unknown.
 	ExhaustedAfterMS *int64 `json:"exhausted_after_ms,omitzero"`
+	// The grants that the limit can spend for this key, in the order in which they are spent.
+	// `remaining` includes what is left of them, and `used` does not include what was spent of them.
+	// Absent if there are none.
+	Grants []GrantNow `json:"grants,omitzero"`
 }
 
 // Why: Why a policy applies or not. The first of these that is true: it is `off`; its `method` or
@@ -3518,6 +3601,48 @@ func (c *Client) GetBlock(ctx context.Context, tenant Reference, block string) (
 // DeleteBlock: End a block. DELETE /v1/tenants/{tenant}/blocks/{block}
 func (c *Client) DeleteBlock(ctx context.Context, tenant Reference, block string) (Answer[struct{}], error) {
 	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/tenants/" + url.PathEscape(tenant) + "/blocks/" + url.PathEscape(block)})
+}
+
+// ListGrantsParams: the optional parameters of ListGrants; the first counts.
+type ListGrantsParams struct {
+	// Only rows of the policy with this slug.
+	Policy Slug
+	// The number of rows on a page.
+	Limit *int64
+	// The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor string
+}
+
+// ListGrants: List a tenant's grants. GET /v1/tenants/{tenant}/grants
+func (c *Client) ListGrants(ctx context.Context, tenant Reference, params ...ListGrantsParams) (Answer[GrantPage], error) {
+	p := first(params)
+	q := query{}
+	q.add("policy", p.Policy)
+	q.add("limit", p.Limit)
+	q.add("cursor", p.Cursor)
+	return send[GrantPage](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/grants", query: q})
+}
+
+// CreateGrantParams: the optional parameters of CreateGrant; the first counts.
+type CreateGrantParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
+// CreateGrant: Create a grant. POST /v1/tenants/{tenant}/grants
+func (c *Client) CreateGrant(ctx context.Context, tenant Reference, body NewGrant, params ...CreateGrantParams) (Answer[Grant], error) {
+	p := first(params)
+	return send[Grant](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/grants", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
+}
+
+// GetGrant: Read a grant. GET /v1/tenants/{tenant}/grants/{grant}
+func (c *Client) GetGrant(ctx context.Context, tenant Reference, grant string) (Answer[Grant], error) {
+	return send[Grant](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/grants/" + url.PathEscape(grant)})
+}
+
+// DeleteGrant: Void a grant. DELETE /v1/tenants/{tenant}/grants/{grant}
+func (c *Client) DeleteGrant(ctx context.Context, tenant Reference, grant string) (Answer[struct{}], error) {
+	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/tenants/" + url.PathEscape(tenant) + "/grants/" + url.PathEscape(grant)})
 }
 
 // ResetKey: Reset a key. POST /v1/tenants/{tenant}/reset

@@ -1263,7 +1263,7 @@ class OverridePage(TypedDict):
     next_cursor: NotRequired[str]
 
 
-# Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
+# Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add values.
 InactiveBecause = str
 
 
@@ -1345,6 +1345,52 @@ class BlockPage(TypedDict):
     next_cursor: NotRequired[str]
 
 
+class NewGrant(TypedDict):
+    """A grant to create."""
+
+    policy: Slug
+    limit: NotRequired[LimitName]
+    key: NotRequired[PartitionKey]
+    units: int
+    reason: str
+    expires_at: str
+
+
+class Grant(TypedDict):
+    """A grant: units of one limit beyond its quota, which are spent once, until a time."""
+
+    id: str
+    tenant_id: str
+    policy: Slug
+    limit: LimitName
+    key: PartitionKey
+    units: int
+    left: NotRequired[int]
+    reason: str
+    active: bool
+    inactive_because: NotRequired[InactiveBecause]
+    expires_at: str
+    created_at: str
+    created_by: Actor
+
+
+class GrantPage(TypedDict):
+    """A page of grants."""
+
+    data: List[Grant]
+    has_more: bool
+    next_cursor: NotRequired[str]
+
+
+class GrantNow(TypedDict):
+    """A grant that a limit can spend, with what is left of it."""
+
+    id: str
+    units: int
+    left: int
+    expires_at: str
+
+
 class Reset(TypedDict):
     """A key to reset."""
 
@@ -1365,6 +1411,7 @@ class LimitNow(TypedDict):
     remaining: int
     reset_after_ms: int
     leased_elsewhere: NotRequired[int]
+    grants: NotRequired[List[GrantNow]]
 
 
 class Usage(TypedDict):
@@ -1439,6 +1486,7 @@ class LimitUsage(TypedDict):
     remaining: int
     reset_after_ms: int
     exhausted_after_ms: NotRequired[int]
+    grants: NotRequired[List[GrantNow]]
 
 
 # Why a policy applies or not. The first of these that is true: it is `off`; its `method` or `path` does not match; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, so that it is `skipped` or denies (`missing`); another policy that applies replaces it (`replaced`); a list or the tenant's status decided before any policy (`list`); its key is `blocked`; it `applies`. Later versions may add values.
@@ -2295,6 +2343,49 @@ class Management(Caller):
     ) -> Answer[None]:
         """End a block. `DELETE /v1/tenants/{tenant}/blocks/{block}`"""
         return self._send("DELETE", f"/v1/tenants/{segment(tenant)}/blocks/{segment(block)}", timeout=timeout)
+
+    def list_grants(
+        self,
+        tenant: Reference,
+        *,
+        policy: Optional[Slug] = None,
+        limit: Optional[int] = None,
+        cursor: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[GrantPage]:
+        """List a tenant's grants. `GET /v1/tenants/{tenant}/grants`"""
+        return self._send("GET", f"/v1/tenants/{segment(tenant)}/grants", query={"policy": policy, "limit": limit, "cursor": cursor}, timeout=timeout)
+
+    def create_grant(
+        self,
+        tenant: Reference,
+        body: NewGrant,
+        *,
+        idempotency_key: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[Grant]:
+        """Create a grant. `POST /v1/tenants/{tenant}/grants`"""
+        return self._send("POST", f"/v1/tenants/{segment(tenant)}/grants", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
+
+    def get_grant(
+        self,
+        tenant: Reference,
+        grant: str,
+        *,
+        timeout: Optional[float] = None,
+    ) -> Answer[Grant]:
+        """Read a grant. `GET /v1/tenants/{tenant}/grants/{grant}`"""
+        return self._send("GET", f"/v1/tenants/{segment(tenant)}/grants/{segment(grant)}", timeout=timeout)
+
+    def delete_grant(
+        self,
+        tenant: Reference,
+        grant: str,
+        *,
+        timeout: Optional[float] = None,
+    ) -> Answer[None]:
+        """Void a grant. `DELETE /v1/tenants/{tenant}/grants/{grant}`"""
+        return self._send("DELETE", f"/v1/tenants/{segment(tenant)}/grants/{segment(grant)}", timeout=timeout)
 
     def reset_key(
         self,

@@ -1697,7 +1697,7 @@ export interface Override {
   reason: string;
   /** Whether it is active now. */
   active: boolean;
-  /** Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values. */
+  /** Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add values. */
   inactive_because?: InactiveBecause;
   /** When it expires. */
   expires_at: string;
@@ -1717,7 +1717,7 @@ export interface OverridePage {
   next_cursor?: string;
 }
 
-/** Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values. */
+/** Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add values. */
 export type InactiveBecause = "ended" | "no_policy" | "no_limit" | "no_attribute" | "not_possible" | (string & {});
 
 /** The list. Later versions may add values. */
@@ -1753,7 +1753,7 @@ export interface ListEntry {
   reason?: string;
   /** Whether it is active now. */
   active: boolean;
-  /** Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values. */
+  /** Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add values. */
   inactive_because?: InactiveBecause;
   /** When it expires. Absent if never. */
   expires_at?: string;
@@ -1805,7 +1805,7 @@ export interface Block {
   reason: string;
   /** Whether it is active now. */
   active: boolean;
-  /** Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values. */
+  /** Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add values. */
   inactive_because?: InactiveBecause;
   /** When it expires. */
   expires_at: string;
@@ -1823,6 +1823,74 @@ export interface BlockPage {
   has_more: boolean;
   /** The cursor of the next page. Absent on the last page. */
   next_cursor?: string;
+}
+
+/** A grant to create. */
+export interface NewGrant {
+  /** A policy of the tenant's plan, by slug. Its mode is `enforce`. */
+  policy: Slug;
+  /** The name of a limit of the policy. It may be left out if the policy has only one limit. */
+  limit?: LimitName;
+  /** The key that can spend the units. Left out or empty: all keys of the policy share them. */
+  key?: PartitionKey;
+  /** How many units it gives. */
+  units: number;
+  /** The reason, as text for people. */
+  reason: string;
+  /** When it expires, within 366 days. What is left then is lost. */
+  expires_at: string;
+}
+
+/** A grant: units of one limit beyond its quota, which are spent once, until a time. */
+export interface Grant {
+  /** UUIDv7. */
+  id: string;
+  /** The tenant's. */
+  tenant_id: string;
+  /** A policy of the tenant's plan, by slug. */
+  policy: Slug;
+  /** Unique in its policy; l1, l2, … by default. */
+  limit: LimitName;
+  /** The key that can spend the units. `{}`: all keys of the policy share them. */
+  key: PartitionKey;
+  /** How many units it gave. */
+  units: number;
+  /** How many units are left. Absent if the limiter did not answer. */
+  left?: number;
+  /** The reason, as text for people. */
+  reason: string;
+  /** Whether it is active now. */
+  active: boolean;
+  /** Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block or a grant, the policy is in `shadow`; a grant is also not possible if its limit is no `fixed_window`. Later versions may add values. */
+  inactive_because?: InactiveBecause;
+  /** When it expires. */
+  expires_at: string;
+  /** When it was created. */
+  created_at: string;
+  /** The actor of a change. */
+  created_by: Actor;
+}
+
+/** A page of grants. */
+export interface GrantPage {
+  /** The rows. */
+  data: Grant[];
+  /** Whether another page follows. */
+  has_more: boolean;
+  /** The cursor of the next page. Absent on the last page. */
+  next_cursor?: string;
+}
+
+/** A grant that a limit can spend, with what is left of it. */
+export interface GrantNow {
+  /** UUIDv7. */
+  id: string;
+  /** How many units it gave. */
+  units: number;
+  /** How many units are left. */
+  left: number;
+  /** When it expires. */
+  expires_at: string;
 }
 
 /** A key to reset. */
@@ -1855,6 +1923,8 @@ export interface LimitNow {
   reset_after_ms: number;
   /** For a leased policy: the most units that other nodes may hold. The node may deny that many units early. It never allows more than the limit. Absent if the limit is exact. */
   leased_elsewhere?: number;
+  /** The grants that the limit can spend for this key, in the order in which they are spent. `remaining` includes what is left of them. Absent if there are none. */
+  grants?: GrantNow[];
 }
 
 /** The usage of a tenant. */
@@ -1961,6 +2031,8 @@ export interface LimitUsage {
   reset_after_ms: number;
   /** Milliseconds until the limit denies requests at the present rate. Absent if never, or if the rate is unknown. */
   exhausted_after_ms?: number;
+  /** The grants that the limit can spend for this key, in the order in which they are spent. `remaining` includes what is left of them, and `used` does not include what was spent of them. Absent if there are none. */
+  grants?: GrantNow[];
 }
 
 /** Why a policy applies or not. The first of these that is true: it is `off`; its `method` or `path` does not match; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, so that it is `skipped` or denies (`missing`); another policy that applies replaces it (`replaced`); a list or the tenant's status decided before any policy (`list`); its key is `blocked`; it `applies`. Later versions may add values. */
@@ -2785,6 +2857,26 @@ export class Management extends Caller {
   /** End a block. `DELETE /v1/tenants/{tenant}/blocks/{block}` */
   async deleteBlock(tenant: Reference, block: string, options: CallOptions = {}): Promise<Answer<void>> {
     return this.send({ method: "DELETE", path: `/v1/tenants/${segment(tenant)}/blocks/${segment(block)}` }, options);
+  }
+
+  /** List a tenant's grants. `GET /v1/tenants/{tenant}/grants` */
+  async listGrants(tenant: Reference, query: { policy?: Slug; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<GrantPage>> {
+    return this.send({ method: "GET", path: `/v1/tenants/${segment(tenant)}/grants`, query }, options);
+  }
+
+  /** Create a grant. `POST /v1/tenants/{tenant}/grants` */
+  async createGrant(tenant: Reference, body: NewGrant, options: CreateOptions = {}): Promise<Answer<Grant>> {
+    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/grants`, body, idempotent: true }, options);
+  }
+
+  /** Read a grant. `GET /v1/tenants/{tenant}/grants/{grant}` */
+  async getGrant(tenant: Reference, grant: string, options: CallOptions = {}): Promise<Answer<Grant>> {
+    return this.send({ method: "GET", path: `/v1/tenants/${segment(tenant)}/grants/${segment(grant)}` }, options);
+  }
+
+  /** Void a grant. `DELETE /v1/tenants/{tenant}/grants/{grant}` */
+  async deleteGrant(tenant: Reference, grant: string, options: CallOptions = {}): Promise<Answer<void>> {
+    return this.send({ method: "DELETE", path: `/v1/tenants/${segment(tenant)}/grants/${segment(grant)}` }, options);
   }
 
   /** Reset a key. `POST /v1/tenants/{tenant}/reset` */
