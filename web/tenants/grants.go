@@ -58,8 +58,11 @@ func confirmGrant(g exceptions.Grant) views.Confirm {
 		Title: "Void the grant?", Button: "Void the grant",
 		Text: []string{"What is left of it can no longer be spent. Refunds return nothing to it. You cannot undo this."},
 		Facts: []views.Fact{
-			{Name: "Policy", Value: g.Policy}, {Name: "Limit", Value: g.Limit}, {Name: "Key", Value: grantKeyWords(g, plans.Policy{})},
-			{Name: "Units", Value: views.Count(g.Units).Exact}, {Name: "Reason", Value: g.Reason},
+			{Name: "Policy", Value: g.Policy},
+			{Name: "Limit", Value: g.Limit},
+			{Name: "Key", Value: grantKeyWords(g, plans.Policy{})},
+			{Name: "Units", Value: views.Count(g.Units).Exact},
+			{Name: "Reason", Value: g.Reason},
 		},
 	}
 }
