@@ -95,7 +95,8 @@ func TestFlagsOfEveryCommand(t *testing.T) {
 		"user create", "user invite", "user link", "user role", "user disable", "user enable", "user reset-second-factor", "secrets reencrypt",
 		"check", "refund", "reservations settle", "reservations extend", "reservations release", "leases release", "leases revoke",
 		"tenants create", "tenants set", "tenants delete", "plans create", "plans save", "plans publish", "plans delete",
-		"keys create", "keys rotate", "keys revoke", "overrides create", "overrides set", "overrides delete", "lists add", "lists delete", "apply",
+		"keys create", "keys rotate", "keys revoke", "overrides create", "overrides set", "overrides delete",
+		"grants create", "grants void", "lists add", "lists delete", "apply",
 		"alerts rules create", "alerts rules set", "alerts rules save", "alerts rules mute", "alerts rules unmute", "alerts rules delete",
 		"alerts channels create", "alerts channels set", "alerts channels rotate-secret", "alerts channels test", "alerts channels delete",
 		"alerts deliveries repeat", "alerts maintenance create", "alerts maintenance delete",
@@ -103,7 +104,7 @@ func TestFlagsOfEveryCommand(t *testing.T) {
 	reads := []string{
 		"migrate status", "key list", "user list", "audit verify", "simulate", "doctor", "bench", "healthcheck", "version",
 		"reservations list", "reservations get", "leases list", "explain", "top", "tail", "usage", "tenants list", "tenants get", "plans list", "plans get", "plans validate", "plans diff",
-		"plans versions", "keys list", "keys get", "overrides list", "overrides get", "export", "diff", "import", "lists list", "lists get",
+		"plans versions", "keys list", "keys get", "overrides list", "overrides get", "grants list", "grants get", "export", "diff", "import", "lists list", "lists get",
 		"alerts list", "alerts get", "alerts rules list", "alerts rules get", "alerts rules templates", "alerts channels list",
 		"alerts channels get", "alerts deliveries list", "alerts deliveries get", "alerts maintenance list", "alerts maintenance get",
 	}
