@@ -46,7 +46,8 @@ func showKept(r metrics.Refusal) (KeptRefusal, error) {
 	}
 	for i, l := range r.Limits {
 		out.Limits[i] = KeptLimit{
-			Policy: l.Policy, Limit: l.Limit, Mode: KeptLimitMode(l.Mode), Algorithm: Algorithm(l.Algorithm), Quota: l.Quota, RolledOver: l.RolledOver,
+			Policy: l.Policy, Limit: l.Limit, Mode: KeptLimitMode(l.Mode), Algorithm: Algorithm(l.Algorithm),
+			Quota: l.Quota, RolledOver: l.RolledOver,
 			WindowMs: l.WindowMS, Cost: l.Cost, Remaining: l.Remaining, ResetAfterMs: l.ResetAfterMS,
 			RetryAfterMs: showRetry(l.RetryAfterMS), Allowed: l.Allowed, Override: l.Override,
 		}

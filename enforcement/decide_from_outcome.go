@@ -116,9 +116,7 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 			}
 			l := &d.Limits[w.positions[i]]
 			l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, mode, &it.lease)
-			if grants := GrantsAfter(w.charges, i, part.to); grants > 0 {
-				l.fillGrants(w.charges[i:i+grants+1], o.Charges[i-base:i-base+grants+1], o.At, mode)
-			}
+			w.fillGrants(l, o, base, i, part.to, mode)
 			if mode == TakeUpTo && class == chargedTogether && o.Verdict == Granted {
 				l.Cost = ShareOf(l.Cost, o.Units, most)
 				d.Taken = o.Units
@@ -147,6 +145,13 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 		retry = Never
 	}
 	return denied, retry
+}
+
+// fillGrants adds to a limit what the grants after its charge i have left. to is the end of the charges of its class.
+func (w *call) fillGrants(l *LimitState, o *Outcome, base, i, to int, mode Mode) {
+	if n := GrantsAfter(w.charges, i, to); n > 0 {
+		l.fillGrants(w.charges[i:i+n+1], o.Charges[i-base:i-base+n+1], o.At, mode)
+	}
 }
 
 // soften sets what a limit of a soft policy changes in an allowed decision, if the request is

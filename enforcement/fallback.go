@@ -37,37 +37,14 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 	}
 	taken := int64(0)
 	keys := len(request.Charges) // 1 if the check has an idempotency key, otherwise 0
-	forced, closed, nodes := request.Mode == Force, false, e.nodeCount()
+	forced, closed := request.Mode == Force, false
 	spans := make([]localSpans, len(items))
 	for i := range items {
 		it, d := &items[i], items[i].Decision
 		d.Degraded = it.hasCharges()
 		spans[i].enforced.from = len(request.Charges)
 		soft := w.softLimits(it)
-		kept := d.Limits[:0] // reuses the slice: positions ascend, so each limit is read before it is overwritten
-		for k := it.enforced.from; k < it.enforced.to; k++ {
-			if w.charges[k].Grant {
-				continue // only the shared limiter spends grants
-			}
-			l := d.Limits[w.positions[k]]
-			switch mode := l.Rule.OnFailure; {
-			case mode == OnFailureOpen:
-			case mode == OnFailureClosed || e.local == nil:
-				closed = true
-				if !forced {
-					d.denyUnavailable()
-				}
-			default:
-				charge := w.charges[k]
-				charge.Meter = l.share(nodes).In(it.Subject.Calendar, w.clock(e))
-				if e.memory != nil && (!closed || forced) {
-					e.startShare(it.Subject, &charge, &w.charges[k], nodes)
-				}
-				request.Charges = append(request.Charges, charge)
-				kept = append(kept, l)
-			}
-		}
-		d.Limits = kept
+		closed = e.fallBackEnforced(w, it, &request, closed)
 		spans[i].enforced.to = len(request.Charges)
 		spans[i].softLimits = soft
 	}
@@ -90,6 +67,38 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 		shareAll(w.charges[first.enforced.from:first.enforced.to], first.Decision, taken, LargestCost(request.Charges[:spans[0].enforced.to]))
 	}
 	e.recordAdmitted(w, items, o)
+}
+
+// fallBackEnforced applies the failure modes of an item's enforced limits. It appends the charges that the local limiter
+// decides to the request, and only their limits stay in the decision. closed says whether an item before this one has a
+// policy that decides as with closed. The result also says this of the item.
+func (e *Engine) fallBackEnforced(w *call, it *item, request *Request, closed bool) bool {
+	d, forced, nodes := it.Decision, request.Mode == Force, e.nodeCount()
+	kept := d.Limits[:0] // reuses the slice: positions ascend, so each limit is read before it is overwritten
+	for k := it.enforced.from; k < it.enforced.to; k++ {
+		if w.charges[k].Grant {
+			continue // only the shared limiter spends grants
+		}
+		l := d.Limits[w.positions[k]]
+		switch mode := l.Rule.OnFailure; {
+		case mode == OnFailureOpen:
+		case mode == OnFailureClosed || e.local == nil:
+			closed = true
+			if !forced {
+				d.denyUnavailable()
+			}
+		default:
+			charge := w.charges[k]
+			charge.Meter = l.share(nodes).In(it.Subject.Calendar, w.clock(e))
+			if e.memory != nil && (!closed || forced) {
+				e.startShare(it.Subject, &charge, &w.charges[k], nodes)
+			}
+			request.Charges = append(request.Charges, charge)
+			kept = append(kept, l)
+		}
+	}
+	d.Limits = kept
+	return closed
 }
 
 // shareAll sets Taken of a decision in mode TakeUpTo that failure modes made. It also replaces
@@ -194,29 +203,7 @@ func (e *Engine) takeLocal(ctx context.Context, w *call, request Request, items 
 			continue
 		}
 		d.At = o.At
-		denied, retry := false, int64(0)
-		for k := range d.Limits {
-			at := part.enforced.from + k
-			if k >= part.enforced.len() {
-				at = part.soft.from + k - part.enforced.len()
-			}
-			l, charge, charged := &d.Limits[k], &request.Charges[at], &o.Charges[at]
-			l.fill(charge.Meter, charged, o.At, request.Mode, &request.Lease)
-			if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
-				l.RetryAfter = unavailableRetry // the cost fits the limit, but is more than this node's share
-			}
-			if request.Mode == TakeUpTo && o.Verdict == Granted && charge.Group == 0 {
-				l.Cost = ShareOf(l.Cost, o.Units, LargestCost(request.Charges[:part.enforced.to]))
-			}
-			l.Delay = o.delay(request.Charges, at, request.Mode, l.Cost)
-			if charge.Group != 0 && o.Verdict == Granted && !forced {
-				d.soften(l)
-			}
-			d.Delay = max(d.Delay, l.Delay)
-			if !l.Allowed && charge.Group == 0 {
-				denied, retry = true, longer(retry, l.RetryAfter)
-			}
-		}
+		denied, retry := d.fillLocal(&request, o, &part)
 		slices.SortStableFunc(d.Limits, func(a, b LimitState) int { return cmp.Compare(a.Rule.Index, b.Rule.Index) })
 		w.keepMade(&items[i], &request, o, part)
 		if !denied || forced {
@@ -230,6 +217,35 @@ func (e *Engine) takeLocal(ctx context.Context, w *call, request Request, items 
 		refuseManyKeys(items, request.Charges[0].Meter, o)
 	}
 	return o.Units
+}
+
+// fillLocal fills in the limits of a decision from the outcome of the local limiter. part has the ranges of the charges
+// of the item in the request. denied reports whether an enforced limit denies the item. retry is the longest RetryAfter
+// of the denying limits.
+func (d *Decision) fillLocal(request *Request, o *Outcome, part *localSpans) (denied bool, retry int64) {
+	for k := range d.Limits {
+		at := part.enforced.from + k
+		if k >= part.enforced.len() {
+			at = part.soft.from + k - part.enforced.len()
+		}
+		l, charge, charged := &d.Limits[k], &request.Charges[at], &o.Charges[at]
+		l.fill(charge.Meter, charged, o.At, request.Mode, &request.Lease)
+		if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
+			l.RetryAfter = unavailableRetry // the cost fits the limit, but is more than this node's share
+		}
+		if request.Mode == TakeUpTo && o.Verdict == Granted && charge.Group == 0 {
+			l.Cost = ShareOf(l.Cost, o.Units, LargestCost(request.Charges[:part.enforced.to]))
+		}
+		l.Delay = o.delay(request.Charges, at, request.Mode, l.Cost)
+		if charge.Group != 0 && o.Verdict == Granted && request.Mode != Force {
+			d.soften(l)
+		}
+		d.Delay = max(d.Delay, l.Delay)
+		if !l.Allowed && charge.Group == 0 {
+			denied, retry = true, longer(retry, l.RetryAfter)
+		}
+	}
+	return denied, retry
 }
 
 // keepMade sets the costs of an item's soft charges that the local limiter did not make to 0, so

@@ -271,8 +271,9 @@ type Charged struct {
 	// charge took from it.
 	Cost int64
 	// Fits reports whether Cost was at most the number of units left before the charge, including
-	// those of grants. It is true for the counter of a grant itself. For TakeUpTo, it reports whether a share of one unit fits. For Adjust, it is true. If a
-	// charge of group 0 does not fit, the verdict is Refused.
+	// those of grants. It is true for the counter of a grant itself. For TakeUpTo, it reports
+	// whether a share of one unit fits. For Adjust, it is true. If a charge of group 0 does not fit,
+	// the verdict is Refused.
 	Fits bool
 	// Shared is set if an overflow counter replaced the counter; see Request.MaxKeys.
 	Shared bool

@@ -195,14 +195,17 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 			return
 		}
 		r.windowMS = true
-		ms := d.Int(math.MinInt64, math.MaxInt64)
-		// The product could overflow if ms is out of range. Then the window stays 0, which Validate
-		// rejects.
-		if ms > 0 && ms <= MaxWindow.Milliseconds() {
-			l.Window = time.Duration(ms) * time.Millisecond
-		}
+		l.setWindow(d.Int(math.MinInt64, math.MaxInt64))
 	default:
 		d.Unknown()
+	}
+}
+
+// setWindow sets the window to ms milliseconds. The product could overflow if ms is out of range. Then the window stays 0,
+// which Validate rejects.
+func (l *Limit) setWindow(ms int64) {
+	if ms > 0 && ms <= MaxWindow.Milliseconds() {
+		l.Window = time.Duration(ms) * time.Millisecond
 	}
 }
 

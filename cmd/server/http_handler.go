@@ -73,13 +73,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	if err != nil {
 		return nil, err
 	}
-	e := echo.New()
-	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			c.Request().Pattern = c.Path()
-			return next(c)
-		}
-	})
+	e := newRouter()
 	shell.Register(e, documentation,
 		signin.Routes(shell, signin.Config{People: n.people, Tenants: n.tenants, Provider: provider, ProviderName: s.OIDCName}),
 		trafficpages.Routes(shell, trafficpages.Config{
@@ -87,13 +81,17 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 			Events: n.store, Alerts: n.alerts, Nodes: n.fleet, Snapshot: n.watcher.Current,
 		}),
 		decisionpages.Routes(shell, decisionpages.Config{
-			Tenants: n.tenants, Sharing: n.sharing, Filters: n.filters, Analytics: n.analytics, Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,
+			Tenants: n.tenants, Sharing: n.sharing, Filters: n.filters, Analytics: n.analytics,
+			Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,
 		}),
 		planpages.Routes(shell, planpages.Config{Plans: n.plans, Preview: n.preview, Nodes: n.fleet, Audit: n.store}),
 		playground.Routes(shell, playground.Config{Simulate: simulateOne}),
-		palette.Routes(shell, palette.Config{People: n.people, Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Snapshot: n.watcher.Current}),
+		palette.Routes(shell, palette.Config{
+			People: n.people, Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Snapshot: n.watcher.Current,
+		}),
 		tenantpages.Routes(shell, tenantpages.Config{
-			Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage, Snapshot: n.watcher.Current,
+			Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Exceptions: n.exceptions,
+			Analytics: n.analytics, Usage: n.usage, Snapshot: n.watcher.Current,
 		}),
 		saved.New(shell, n.filters).Routes(),
 		alertpages.Routes(shell, alertpages.Config{Alerts: n.alerts}),
@@ -110,6 +108,18 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	})
 	local := s.localMetrics(n.recorder.Handler(), both)
 	return n.tracer.Handler(checkHost(s.allowedHosts(), local), func(r *http.Request) string { return r.Pattern }), nil
+}
+
+// newRouter returns a router that sets the pattern of a request to the path of its route, for traces.
+func newRouter() *echo.Echo {
+	e := echo.New()
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Request().Pattern = c.Path()
+			return next(c)
+		}
+	})
+	return e
 }
 
 // maxRequestCounters is the maximum number of counters for requestLimits. They take about 8 MB.

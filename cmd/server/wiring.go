@@ -139,8 +139,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.tenants = tenants.NewService(n.store, tenants.Config{})
 	n.plans = plans.NewService(n.store, plans.Config{})
 	n.fleet = nodes.NewService(n.store)
-	n.sharing = sharing.NewService(n.store, sharing.Config{})
-	n.filters = savedfilters.NewService(n.store, savedfilters.Config{})
+	n.sharing, n.filters = sharing.NewService(n.store, sharing.Config{}), savedfilters.NewService(n.store, savedfilters.Config{})
 	n.exceptions = exceptions.NewService(n.store, n.tenants, n.plans, exceptions.Config{})
 	n.demo = demo.NewService(n.store, n.tenants, n.plans, n.exceptions, demo.Config{Logger: log})
 	if n.made, err = n.firstStart(ctx, s); err != nil {

@@ -24,11 +24,7 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 	if r.Mode == enforcement.TakeUpTo {
 		most = enforcement.LargestCost(charges[from:to])
 	}
-	for i := from; i < to; i++ {
-		if charges[i].Grant { // spendGrants sets the cost
-			o.Charges[i].Cost, o.Charges[i].Fits, o.Charges[i].Shared = 0, true, false
-		}
-	}
+	clearGrants(charges[from:to], o.Charges[from:to])
 	fits, units := true, most
 	for i := from; i < to; i++ {
 		if !charges[i].Grant {
@@ -58,6 +54,15 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 			o.Charges[i].Cost = 0
 		}
 		handOut(&o.Charges[i], &charges[i], &ws[ws[i].leader].state, now)
+	}
+}
+
+// clearGrants sets the results of charges on grants for a group that spends none of them. spendGrants sets their costs.
+func clearGrants(charges []enforcement.Charge, results []enforcement.Charged) {
+	for i := range charges {
+		if charges[i].Grant {
+			results[i].Cost, results[i].Fits, results[i].Shared = 0, true, false
+		}
 	}
 }
 

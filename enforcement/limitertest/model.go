@@ -219,9 +219,7 @@ func meterOf(charges []enforcement.Charge, key enforcement.Key) (*enforcement.Me
 func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped bool) {
 	n = c.clone()
 	if m.IsGrant() {
-		if now >= m.Edges[1] { // nothing is left of a grant that has ended
-			n.open, n.rev, n.start, n.length, n.current = true, max(n.rev, rev), m.Edges[0], m.Edges[1]-m.Edges[0], m.Quota
-		}
+		n.endGrant(m, rev, now)
 		return n, false
 	}
 	if !n.open {
@@ -247,11 +245,7 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 			if !n.align(m, now) {
 				return n.next(m, rev, now), false
 			}
-			clamped = n.start > now+m.Window
-			if clamped {
-				n.idle = 0
-				n.setWindow(calendarWindow(m, now))
-			}
+			clamped = n.clampWindow(m, now)
 			break
 		}
 		if now-n.start >= m.Window {
@@ -282,6 +276,23 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 	}
 	n.rev = max(n.rev, rev)
 	return n, clamped
+}
+
+// endGrant uses up a grant that has ended at the time now.
+func (c *counter) endGrant(m *enforcement.Meter, rev, now int64) {
+	if now >= m.Edges[1] {
+		c.open, c.rev, c.start, c.length, c.current = true, max(c.rev, rev), m.Edges[0], m.Edges[1]-m.Edges[0], m.Quota
+	}
+}
+
+// clampWindow moves a calendar window that begins too far in the future to the time now, and reports whether it did.
+func (c *counter) clampWindow(m *enforcement.Meter, now int64) bool {
+	if c.start <= now+m.Window {
+		return false
+	}
+	c.idle = 0
+	c.setWindow(calendarWindow(m, now))
+	return true
 }
 
 // shift adds micros to the ends of all leases.
@@ -464,16 +475,7 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64, lease enfor
 		return
 	}
 	if !c.open {
-		c.open, c.rev, c.start = true, rev, now
-		if m.IsGrant() {
-			c.start, c.length = m.Edges[0], m.Edges[1]-m.Edges[0]
-		} else if m.Period != enforcement.NoPeriod {
-			c.setWindow(calendarWindow(m, now))
-		}
-		if m.Anchor == enforcement.Clock && m.Algorithm.Windowed() {
-			edge := new(big.Int).Div(big.NewInt(now), big.NewInt(m.Window))
-			c.start = edge.Mul(edge, big.NewInt(m.Window)).Int64()
-		}
+		c.begin(m, rev, now)
 	}
 	switch {
 	case m.Algorithm.Bucket():
@@ -515,6 +517,20 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64, lease enfor
 	default:
 		c.idle = 0
 		c.current = min(c.current+cost, countStops)
+	}
+}
+
+// begin opens an unused counter at the time now.
+func (c *counter) begin(m *enforcement.Meter, rev, now int64) {
+	c.open, c.rev, c.start = true, rev, now
+	if m.IsGrant() {
+		c.start, c.length = m.Edges[0], m.Edges[1]-m.Edges[0]
+	} else if m.Period != enforcement.NoPeriod {
+		c.setWindow(calendarWindow(m, now))
+	}
+	if m.Anchor == enforcement.Clock && m.Algorithm.Windowed() {
+		edge := new(big.Int).Div(big.NewInt(now), big.NewInt(m.Window))
+		c.start = edge.Mul(edge, big.NewInt(m.Window)).Int64()
 	}
 }
 
@@ -593,6 +609,19 @@ func (c *counter) later(m *enforcement.Meter, rev, now, micros int64) *counter {
 	return n
 }
 
+// largest returns the largest cost that a limit allows without units that were rolled over.
+func largest(m *enforcement.Meter) int64 {
+	if m.Algorithm.Bucket() {
+		return m.Burst()
+	}
+	return m.Quota
+}
+
+// everFits reports whether a cost fits now or at a later time. fits says whether it fits now.
+func (c *counter) everFits(m *enforcement.Meter, rev, now, cost int64, fits bool) bool {
+	return m.Quota > 0 && (cost <= largest(m) || m.Rollover > 0 && (fits || c.fitsLater(m, rev, now, cost)))
+}
+
 // checkTimes checks the reset and retry times that a Limiter returned against their
 // definitions. The reset time is the first time at which the counter is as if unused.
 // The retry time is the first time at which cost fits. possible reports whether the
@@ -612,14 +641,7 @@ func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, r
 	fits := func(micros int64) bool {
 		return m.Quota > 0 && cost <= c.later(m, rev, now, micros).leftFor(m, now+micros, lease)
 	}
-	most := m.Quota
-	if m.Algorithm.Bucket() {
-		most = m.Burst()
-	}
-	ever := m.Quota > 0 && cost <= most
-	if m.Rollover > 0 && m.Quota > 0 {
-		ever = ever || fits(0) || c.fitsLater(m, rev, now, cost)
-	}
+	ever := c.everFits(m, rev, now, cost, fits(0))
 	switch {
 	case ever != possible:
 		return fmt.Errorf("cost %d can ever fit: %t; the limiter returned %t", cost, ever, possible)

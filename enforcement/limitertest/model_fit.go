@@ -56,15 +56,21 @@ func (w *decision) fit(charges []enforcement.Charge, answers []answered, sum map
 		fits = fits && answers[i].Fits
 	}
 	if w.request.Mode == enforcement.TakeUpTo {
-		w.units = smallest.Int64()
-		if fits = w.units > 0; charges[0].Group == 0 {
-			w.answer.Units = w.units
-		}
-		for i := 0; i < len(charges) && fits; i++ {
-			w.spendGrants(charges, answers, i, grantsOf(charges, i), shareOf(charges[i].Cost, w.units, charges))
-		}
+		fits = w.takeUnits(charges, answers, smallest.Int64())
 	}
 	return fits
+}
+
+// takeUnits sets the number of units that a group takes, and spends grants for their shares. It returns false if the
+// group takes none.
+func (w *decision) takeUnits(charges []enforcement.Charge, answers []answered, units int64) bool {
+	if w.units = units; charges[0].Group == 0 {
+		w.answer.Units = units
+	}
+	for i := 0; i < len(charges) && units > 0; i++ {
+		w.spendGrants(charges, answers, i, grantsOf(charges, i), shareOf(charges[i].Cost, units, charges))
+	}
+	return units > 0
 }
 
 // grantsOf returns the number of charges on grants that follow charge i.

@@ -43,14 +43,8 @@ func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforce
 			if r.Mode == enforcement.TakeUpTo {
 				c.Cost = enforcement.ShareOf(c.Cost, a.Units, enforcement.LargestCost(r.Charges[from:to]))
 			}
-			if n := grantsOf(r.Charges[from:to], i-from); n > 0 || c.Grant {
-				if first := firstOf(r.Charges[from:to], c.Key); !c.Grant && first < i-from {
-					continue // the first charge on the window has the whole cost
-				}
-				if !c.Grant && r.Mode != enforcement.TakeUpTo {
-					c.Cost = a.Charges[i].Cost
-				}
-				c.Cost += a.Charges[i].spent
+			if !divide(&c, r.Charges[from:to], i-from, &a.Charges[i], r.Mode) {
+				continue
 			}
 			f.apply(r, &c, now, work, write)
 		}
@@ -66,6 +60,22 @@ func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforce
 		}
 	}
 	return states
+}
+
+// divide sets the cost of c, which is charge i of a group, to what its window or its grant is charged. It returns false
+// if the first charge on the window has the whole cost.
+func divide(c *enforcement.Charge, group []enforcement.Charge, i int, a *answered, mode enforcement.Mode) bool {
+	if grantsOf(group, i) == 0 && !c.Grant {
+		return true
+	}
+	if !c.Grant && firstOf(group, c.Key) < i {
+		return false
+	}
+	if !c.Grant && mode != enforcement.TakeUpTo {
+		c.Cost = a.Cost
+	}
+	c.Cost += a.spent
+	return true
 }
 
 // apply applies the mode of a request to the state of one charge in work. It sets write

@@ -578,11 +578,17 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 	if !ok {
 		return nil
 	}
+	return p.peekAround(r, o.At, longest)
+}
+
+// peekAround checks that a Peek of a request that was denied at the time at is granted after the retry time longest, and
+// denied a millisecond before.
+func (p *player) peekAround(r enforcement.Request, at, longest int64) error {
 	r.Mode = enforcement.Peek
 	for _, try := range []struct {
 		at   int64
 		want enforcement.Verdict
-	}{{o.At + longest - 1000, enforcement.Refused}, {o.At + longest, enforcement.Granted}} {
+	}{{at + longest - 1000, enforcement.Refused}, {at + longest, enforcement.Granted}} {
 		p.w.clock.Set(try.at)
 		for i := range r.Charges {
 			r.Charges[i].Meter = nextMeter(r.Charges[i].Meter, try.at)
@@ -592,10 +598,10 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 			return fmt.Errorf("following the retry time of %d µs: %w", longest, err)
 		}
 		if outcomes[0].Verdict != try.want {
-			return fmt.Errorf("%d µs after a denial with a retry time of %d µs: %s", try.at-o.At, longest, outcomes[0].Verdict)
+			return fmt.Errorf("%d µs after a denial with a retry time of %d µs: %s", try.at-at, longest, outcomes[0].Verdict)
 		}
 	}
-	p.w.clock.Set(o.At)
+	p.w.clock.Set(at)
 	return nil
 }
 
@@ -612,7 +618,8 @@ func (s *sequence) shrink(w *harness) *sequence {
 	short := &sequence{limits: s.limits, calendar: s.calendar, grants: s.grants, steps: slices.Clone(s.steps)}
 	for size := len(short.steps) / 2; size > 0; size /= 2 {
 		for from := 0; from+size <= len(short.steps); {
-			without := &sequence{limits: s.limits, calendar: s.calendar, grants: s.grants, steps: slices.Delete(slices.Clone(short.steps), from, from+size)}
+			steps := slices.Delete(slices.Clone(short.steps), from, from+size)
+			without := &sequence{limits: s.limits, calendar: s.calendar, grants: s.grants, steps: steps}
 			if without.playOn(w) != nil {
 				short = without
 			} else {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 
 	"github.com/headgate/headgate/enforcement"
@@ -69,19 +70,17 @@ func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
 	if len(ds.slots) == 0 || r.Mode == enforcement.Peek {
 		return
 	}
-	denied := o.Verdict == enforcement.Refused && r.Mode == enforcement.Enforce && len(r.Charges) <= denialCharges
-	for i := range r.Charges {
-		denied = denied && !r.Charges[i].Grant // answer would have to know what the grants have left
-	}
+	// With grants, answer would have to know what they have left.
+	denied := o.Verdict == enforcement.Refused && r.Mode == enforcement.Enforce && len(r.Charges) <= denialCharges && !hasGrants(r.Charges)
 	for i := range r.Charges {
 		c, charged := &r.Charges[i], &o.Charges[i]
 		slot := ds.slot(&c.Key)
-		for was := slot.Load(); denied || was != nil && was.key == c.Key && was.home == r.Home; was = slot.Load() {
+		for was := slot.Load(); denied || was.isOf(&c.Key, r.Home); was = slot.Load() {
 			d := &denial{home: r.Home, key: c.Key, at: o.At}
 			log := c.Meter.Algorithm == enforcement.SlidingWindowLog
 			// If replies arrive out of order, or if the server's clock stepped back, the
 			// order of the two states is unknown. The entry then has no state.
-			ordered := was == nil || was.key != c.Key || was.home != r.Home || was.at <= o.At
+			ordered := !was.isOf(&c.Key, r.Home) || was.at <= o.At
 			held := c.Meter.Algorithm == enforcement.Concurrency // any holder can release its places at any time
 			if ordered && !held && settlesOn(c, &charged.State, o.At) && (denied || r.Mode == enforcement.Enforce && !log) {
 				d.meter, d.rev, d.cost, d.state = c.Meter, c.Rev, charged.Cost, charged.State
@@ -92,6 +91,15 @@ func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
 			}
 		}
 	}
+}
+
+func hasGrants(charges []enforcement.Charge) bool {
+	return slices.ContainsFunc(charges, func(c enforcement.Charge) bool { return c.Grant })
+}
+
+// isOf reports whether a slot, which may be empty, has the state of a counter.
+func (d *denial) isOf(key *enforcement.Key, home string) bool {
+	return d != nil && d.key == *key && d.home == home
 }
 
 // drop removes the state of a counter that a draw changed at the time at, because the

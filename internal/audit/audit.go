@@ -94,7 +94,8 @@ type Event struct {
 
 // EventActions are the actions of events.
 var EventActions = [...]string{
-	"block.create", "block.delete", "block.expire", "counter.reset", "grant.create", "grant.delete", "grant.expire", "list_entry.create", "list_entry.delete", "list_entry.expire",
+	"block.create", "block.delete", "block.expire", "counter.reset",
+	"grant.create", "grant.delete", "grant.expire", "list_entry.create", "list_entry.delete", "list_entry.expire",
 	"override.create", "override.delete", "override.expire", "override.update", "plan.publish",
 }
 

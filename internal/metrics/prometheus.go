@@ -205,7 +205,8 @@ func (r *Recorder) collectDecisions(s sink) {
 		mode enforcement.PolicyMode
 		n    uint64
 	}{{enforcement.PolicyDegrade, all.degrade}, {enforcement.PolicyDelay, all.delay}} {
-		s.counter("soft_limited_total", "Allowed decisions that were over a limit of a policy in this mode.", int64(soft.n), "mode", string(soft.mode))
+		s.counter("soft_limited_total", "Allowed decisions that were over a limit of a policy in this mode.",
+			int64(soft.n), "mode", string(soft.mode))
 	}
 	for cause, n := range all.unmatched {
 		s.counter("unmatched_total", "Checks that matched no policy, because the tenant has no plan or no policy of its plan matches.",

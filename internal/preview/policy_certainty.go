@@ -168,8 +168,9 @@ func assessPolicy(draft, published *side, i int) verdict {
 		if other := changedBeside(draft, published, p.Slug); other == "" {
 			v.how, v.why = howCounted, "Neither the policy nor an enforced policy that overlaps it changes: these are its counted denials."
 			if !p.Mode.Denies() {
-				v.how, v.why = howShadow, "Neither the policy, which is in mode "+string(p.Mode)+", nor an enforced policy that overlaps it changes: this is its "+
-					"live figure."
+				v.how = howShadow
+				v.why = "Neither the policy, which is in mode " + string(p.Mode) + ", nor an enforced policy that overlaps it changes: " +
+					"this is its live figure."
 			}
 			return v
 		}

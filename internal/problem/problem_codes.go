@@ -72,7 +72,8 @@ var Codes = []Code{
 var PageCodes = []string{
 	"already_set_up", "code_used", "code_wrong", "confirm_first", "link_taken", "no_password", "oidc_refused",
 	"passkey_exists", "passkey_wrong", "passkeys_unavailable", "second_factor_exists", "second_factor_required",
-	"second_factor_unreadable", "session_exists", "sign_in_expired", "sign_in_failed", "too_many_saved_filters", "too_many_second_factors", "unknown_person",
+	"second_factor_unreadable", "session_exists", "sign_in_expired", "sign_in_failed", "too_many_saved_filters",
+	"too_many_second_factors", "unknown_person",
 }
 
 // CodesOf returns the codes of the type with this name.

@@ -121,13 +121,18 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 	if !steps {
 		d.FailAt("/steps", "is required")
 	}
+	s.checkInstants(&d)
+	return s, idKnown, d.Err()
+}
+
+// checkInstants fails d if the time of a step is out of range.
+func (s *scenario) checkInstants(d *strictjson.Decoder) {
 	for i := range s.steps {
 		if at := s.steps[i].at; at < -s.start || at > maxInstant-s.start {
 			d.FailAt("/steps/"+strconv.Itoa(i)+"/at_ms", "with start_ms it must be from 0 to %d", int64(maxInstant))
-			break
+			return
 		}
 	}
-	return s, idKnown, d.Err()
 }
 
 func readSteps(d *strictjson.Decoder) []step {

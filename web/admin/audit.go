@@ -148,7 +148,8 @@ func (r *auditReading) tenantName(ctx context.Context, id string) (string, error
 // Routes below web.TenantPath belong to the tenant of the entry.
 var objectPages = map[string]string{
 	"plan": "/plans", "tenant": web.TenantPath, "key": web.TenantPath + "/keys", "override": web.TenantPath + "/overrides",
-	"list_entry": web.TenantPath + "/lists", "block": web.TenantPath + "/blocks", "grant": web.TenantPath + "/grants", "user": web.TenantPath + "/members",
+	"list_entry": web.TenantPath + "/lists", "block": web.TenantPath + "/blocks", "grant": web.TenantPath + "/grants",
+	"user":    web.TenantPath + "/members",
 	"session": web.TenantPath + "/members", "operator_key": operatorKeysPath,
 }
 

@@ -104,7 +104,8 @@ func policyFacts(p plans.Policy) []views.Fact {
 		list = append(list, views.Fact{Name: "Cost from", Value: "the attribute " + p.CostFrom})
 	}
 	if p.Mode == enforcement.PolicyDelay {
-		list = append(list, views.Fact{Name: "Over the limits", Value: "requests wait " + enforcement.FormatWindow(p.Delay()) + "; nothing is denied"})
+		wait := "requests wait " + enforcement.FormatWindow(p.Delay()) + "; nothing is denied"
+		list = append(list, views.Fact{Name: "Over the limits", Value: wait})
 	}
 	if p.ReservationExpiry == enforcement.RefundExpired {
 		list = append(list, views.Fact{Name: "Expired reservations", Value: "their cost is given back"})

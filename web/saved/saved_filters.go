@@ -187,7 +187,8 @@ func (w *Saver) save(c echo.Context, f url.Values) error {
 	query := shown(q).Encode()
 	v := w.form(c, p.Page, query)
 	v.Name.Value, v.Shared = strings.TrimSpace(f.Get("name")), f.Get("shared") != ""
-	_, err = w.filters.Save(c.Request().Context(), p, web.VisitorOf(c).User.ID, savedfilters.Document{Name: v.Name.Value, Query: query, Shared: v.Shared})
+	document := savedfilters.Document{Name: v.Name.Value, Query: query, Shared: v.Shared}
+	_, err = w.filters.Save(c.Request().Context(), p, web.VisitorOf(c).User.ID, document)
 	if err == nil {
 		q, _ := url.ParseQuery(query)
 		return c.Redirect(http.StatusSeeOther, web.AppendQuery(pageURL(c, p.Page), web.With(q, "done", "filter-saved")))

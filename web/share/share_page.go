@@ -292,7 +292,10 @@ func (w *Sharer) Open(c echo.Context) (sharing.Link, []byte, error) {
 // Context returns a context like c in which the page of a link is drawn: with the parameters,
 // the time zone and the tenant of the link, and with the rights of a viewer.
 func (w *Sharer) Context(c echo.Context, l sharing.Link) (echo.Context, error) {
-	v := web.Visitor{User: accounts.User{ID: l.ID, TenantID: l.TenantID, Role: accounts.Viewer}, Display: &web.Display{Keep: func(ctx context.Context) error { return w.links.Keep(ctx, l) }}}
+	v := web.Visitor{
+		User:    accounts.User{ID: l.ID, TenantID: l.TenantID, Role: accounts.Viewer},
+		Display: &web.Display{Keep: func(ctx context.Context) error { return w.links.Keep(ctx, l) }},
+	}
 	if l.TenantID != "" {
 		v.User.Role = accounts.TenantViewer
 		var err error

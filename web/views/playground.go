@@ -241,7 +241,8 @@ func (l *Lane) mostWidth() string {
 
 // label returns a text that describes the picture for screen readers.
 func (l *Lane) label() string {
-	return l.Title + ": " + grouped(l.Allowed) + " requests are " + l.Words.Passed + ", " + grouped(l.Denied) + " are " + l.Words.Did + ". The table lists the times."
+	return l.Title + ": " + grouped(l.Allowed) + " requests are " + l.Words.Passed + ", " + grouped(l.Denied) + " are " + l.Words.Did +
+		". The table lists the times."
 }
 
 // axis returns the times that the page shows below a lane.

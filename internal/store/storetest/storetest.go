@@ -160,7 +160,8 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"a context that ended is told apart", testCanceled},
 	}
 	for _, test := range slices.Concat(
-		tests, countTests, auditTests, peopleTests, nodeTests, alertTests, sharingTests, savedFilterTests, onceTests, wallTests, togetherTests, durableTests,
+		tests, countTests, auditTests, peopleTests, nodeTests, alertTests, sharingTests, savedFilterTests,
+		onceTests, wallTests, togetherTests, durableTests,
 	) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
