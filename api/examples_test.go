@@ -144,7 +144,7 @@ var (
 	}
 	someGrant = call{
 		method: "POST", path: "/v1/tenants/acme/grants", as: "01939c1e-0000-7000-8000-000000000072",
-		body: `{"policy":"reports-per-user","key":{"user":"u9"},"units":500,"reason":"top-up, invoice 4711","expires_at":"2027-01-01T00:00:00Z"}`,
+		body: `{"policy":"reports-per-user","key":{"user":"u9"},"units":500,"reason":"top-up, invoice 4711","expires_at":"2027-11-01T00:00:00Z"}`,
 	}
 	someLease = call{
 		method: "POST", path: "/v1/check",
