@@ -22,8 +22,8 @@ func (p *Plan) route(matching []uint16) string {
 // or if another rule replaces it. Only rules that are in force replace other rules; they
 // do so even if they are replaced themselves.
 //
-// classes has the classes of the rules that apply, before replacement. If none of them is in
-// force, Subject.DenyUnmatched decides the check. Therefore shadow policies do not
+// classes has the classes of all rules that apply, also of those that another rule replaces. If
+// no class is in force, Subject.DenyUnmatched decides the check. Therefore shadow policies do not
 // change decisions, and a caller cannot bypass DenyUnmatched by leaving out an
 // attribute.
 func (p *Plan) apply(matching []uint16, c *Check, to []uint16) (applying []uint16, classes classSet) {
@@ -144,8 +144,8 @@ func (w *call) request(e *Engine, items []item, charges []Charge, blocked bool) 
 // are those of soft policies.
 const FirstShadowGroup = 1 << 15
 
-// groups has the last group that was given to a rule of each class. The charges of enforced
-// rules are in group 0. Each other rule has a group of its own.
+// groups has the highest Charge.Group in use for each class of rules. All charges of enforced
+// rules have group 0. Each rule of another class gets its own group number.
 type groups [chargeClasses]uint16
 
 func newGroups() groups { return groups{chargedInShadow: FirstShadowGroup - 1} }

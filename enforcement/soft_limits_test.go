@@ -55,7 +55,7 @@ func TestSoftLimits(t *testing.T) {
 	enforce, peek := enforcement.Enforce, enforcement.Peek
 	wantSoftly(t, check(enforce, 1), "true ok 0 | shadow true 0 left 0 | delay true 0 left 2 | enforce true 0 left 4 | degrade.l4 true 0 left 1 | degrade.l5 true 0 left 8")
 	wantSoftly(t, check(enforce, 1), "true ok 0 | shadow false 0 left 0 | delay true 0 left 1 | enforce true 0 left 3 | degrade.l4 true 0 left 0 | degrade.l5 true 0 left 7")
-	// Over the limits of degrade: none of them is charged, and the other policies are.
+	// The request is over a limit of degrade. No limit of degrade is charged. All other policies are charged.
 	wantSoftly(t, check(enforce, 1), "true ok 0 cheap | shadow false 0 left 0 | delay true 0 left 0 | enforce true 0 left 2 | degrade.l4 false 0 left 0 | degrade.l5 true 0 left 7")
 	over := "true ok 2500 cheap | shadow false 0 left 0 | delay false 2500 left 0 | enforce true 0 left 1 | degrade.l4 false 0 left 0 | degrade.l5 true 0 left 7"
 	wantSoftly(t, check(peek, 1), over)

@@ -159,8 +159,8 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 	}
 }
 
-// end ends a stream whose session or link has ended. The content of a display is replaced, because
-// nobody reloads it, and a browser does not show the status of a stream.
+// end ends a stream whose session or link has ended. On a display, it
+// replaces the page with a message, because nobody at the display reloads the page.
 func (s *sender) end(ctx context.Context, v Visitor) error {
 	if v.Display == nil {
 		return nil

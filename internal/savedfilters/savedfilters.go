@@ -164,8 +164,8 @@ func (d *Document) validate() error {
 	return f.Err()
 }
 
-// entry returns the audit entry of a change, or nil if nobody except the owner sees the filter
-// before and after it.
+// entry returns the audit entry of a change to a shared filter. It returns nil if the filter is
+// personal before and after the change.
 func entry(ctx context.Context, action string, before, after *Filter) *audit.Entry {
 	var was, is any
 	of := before
