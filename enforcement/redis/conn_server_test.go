@@ -47,9 +47,8 @@ func TestIdleConnectionsAreUsedAgain(t *testing.T) {
 				t.Errorf("%s: %s: %v", name, o.Verdict, o.Err)
 			}
 		}
-		// Without reuse, each round opens a connection. A call in the background can open one late, or again after it took
-		// longer than the timeout.
-		if n := c.connections() - before; n >= rounds {
+		// Without reuse, each round opens a connection. The calls in the background may open theirs after the first decision.
+		if n := c.connections() - before; n > 1 {
 			t.Errorf("%s: %d more connections were opened in %d rounds", name, n, rounds)
 		}
 	}
