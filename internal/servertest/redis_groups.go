@@ -36,9 +36,15 @@ func StartCluster(t testing.TB, replicas int) *RedisCluster {
 // and each replica has its master.
 func (c *RedisCluster) Await() {
 	c.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !c.settled(); time.Sleep(50 * time.Millisecond) {
+	await(c.t, "the cluster is ready", c.settled)
+}
+
+// await returns when met returns true.
+func await(t testing.TB, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !met(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatal("the cluster is not ready within a minute")
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
@@ -72,8 +78,14 @@ func (c *RedisCluster) URL() string {
 	return user + "@" + strings.Join(addresses, ",") + "?cluster=true"
 }
 
-// Reshard moves a number of slots from one master to another, with their keys.
+// Reshard moves a number of slots from one master to another, with their keys. It first waits
+// until all servers know the same owner of each slot, because redis-cli moves nothing before.
 func (c *RedisCluster) Reshard(from, to *RedisProcess, slots string) error {
+	c.t.Helper()
+	await(c.t, "the servers of the cluster agree on its slots", func() bool {
+		_, err := from.redis.CLI(context.WithoutCancel(c.t.Context()), "--cluster", "check", from.Address())
+		return err == nil
+	})
 	_, err := from.redis.CLI(context.WithoutCancel(c.t.Context()), "--cluster", "reshard", from.Address(), "--cluster-yes",
 		"--cluster-from", from.ID(), "--cluster-to", to.ID(), "--cluster-slots", slots)
 	return err
@@ -100,11 +112,7 @@ func StartSentinels(t testing.TB) *RedisSentinels {
 		t.Cleanup(s.Close)
 		g.Sentinels = append(g.Sentinels, &RedisProcess{t: t, redis: s})
 	}
-	for deadline := time.Now().Add(time.Minute); !g.settled(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the Sentinels do not know each other and the replica within a minute")
-		}
-	}
+	await(t, "the Sentinels know each other and the replica", g.settled)
 	return g
 }
 
