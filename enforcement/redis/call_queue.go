@@ -207,6 +207,9 @@ var sharedCalls = sync.Pool{New: func() any { return new(sharedCall) }}
 // lead forms one call from the head of the queue, sends it, and sets the outcomes. The
 // caller has already counted the call in ln.inFlight.
 func (ln *lane) lead(m *waiter) {
+	if ln.limiter.live.overdue.Load() {
+		ln.limiter.reportOverdue()
+	}
 	t := sharedCalls.Get().(*sharedCall)
 	t.call = newCall()
 	ln.mu.Lock()

@@ -364,6 +364,9 @@ func (l *Limiter) verify(ctx context.Context) error {
 		h.mu.Unlock()
 		return err
 	}
+	h.mu.Unlock()
+	l.readMemory(ctx) // before the first call: tenants have no bound while the memory is unknown
+	h.mu.Lock()
 	h.version, h.err = version, nil
 	h.failures.Store(0)
 	again := h.opened.Load() > 0

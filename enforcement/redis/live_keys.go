@@ -36,10 +36,12 @@ var keysScript = newBody(scriptText("keys.lua"))
 // it. In the background, it adds these numbers to counts in Redis. So the counts include the
 // keys of all nodes, they survive a node, and a check needs no further call.
 type live struct {
-	bound int64
-	off   bool         // set by a benchmark that measures the cost of counting
-	busy  atomic.Int32 // number of tenants in filled
-	hurry chan struct{}
+	bound   int64
+	off     bool         // set by a benchmark that measures the cost of counting
+	busy    atomic.Int32 // number of tenants in filled
+	hurry   chan struct{}
+	overdue atomic.Bool // no call is sent before the next report
+	reports sync.Mutex  // held during a report to Redis
 
 	mu      sync.Mutex
 	memory  memory
@@ -183,8 +185,14 @@ func (v *live) change(cell *cell, m *enforcement.Meter, before, after, now, n in
 	if k.pending++; k.pending >= v.reportAfter(k) {
 		v.ready[k.id] = k
 	}
-	if before == 0 && v.memory.grow(n*k.weight, k.used) {
+	if before != 0 {
+		return
+	}
+	if v.memory.grow(n*k.weight, k.used) {
 		v.wake()
+	}
+	if v.memory.hasGrown(overdueGrowths) {
+		v.overdue.Store(true)
 	}
 }
 
@@ -272,12 +280,42 @@ type push struct {
 }
 
 // countKeys sends reports to Redis about limits with many changes, and about limits of tenants
-// near their bound. Each report adds the recorded changes to the counts in Redis.
+// near their bound. If this node made keys for a large part of the memory of Redis, it reports all
+// changes. Each report adds the recorded changes to the counts in Redis.
 func (l *Limiter) countKeys(ctx context.Context) {
-	pushes := l.live.due(time.Now())
-	if len(pushes) == 0 {
-		return
+	l.live.reports.Lock()
+	defer l.live.reports.Unlock()
+	l.report(ctx)
+}
+
+// reportOverdue returns when this node has sent the report that is overdue, or has failed to send
+// it. A caller that is about to send a call calls it, because [Limiter.Run] reports too late if it
+// gets no processor time. So a node makes only keys for a known part of the memory of Redis between
+// two reports.
+func (l *Limiter) reportOverdue() {
+	l.live.reports.Lock()
+	defer l.live.reports.Unlock()
+	if l.live.overdue.Load() { // otherwise another caller reported
+		ctx := context.Background() // each call to Redis has the timeout of the configuration
+		l.readMemory(ctx)
+		l.report(ctx)
 	}
+}
+
+// report sends the reports that are due. The caller holds live.reports.
+func (l *Limiter) report(ctx context.Context) {
+	began := time.Now()
+	for all, more := l.live.startReport(began), true; more; {
+		var pushes []push
+		pushes, more = l.live.due(began, all)
+		if len(pushes) > 0 {
+			l.push(ctx, pushes)
+		}
+	}
+}
+
+// push sends reports to Redis, and handles the replies.
+func (l *Limiter) push(ctx context.Context, pushes []push) {
 	_, _ = l.probe.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range pushes {
 			push := &pushes[i]
@@ -296,8 +334,26 @@ func (l *Limiter) countKeys(ctx context.Context) {
 	l.live.pushed(pushes)
 }
 
-// due returns the reports to send now, and resets the changes in them to 0.
-func (v *live) due(now time.Time) (pushes []push) {
+// startReport records that a report begins. It returns true if the report must include all changes.
+func (v *live) startReport(now time.Time) (all bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.overdue.Store(false)
+	if all = v.memory.hasGrown(growths); all {
+		for id, k := range v.limits {
+			if k.pending > 0 {
+				v.ready[id] = k
+			}
+		}
+	}
+	v.memory.grown, v.memory.told = 0, now
+	return all
+}
+
+// due returns the pushes of a report that began at the time now, each limit at most once, and resets
+// their changes to 0. If all is true, it does not wait for many changes of a limit, and more tells
+// whether further pushes remain.
+func (v *live) due(now time.Time, all bool) (pushes []push, more bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.sweep(now)
@@ -307,12 +363,14 @@ func (v *live) due(now time.Time) (pushes []push) {
 		}
 	}
 	v.busy.Store(int32(len(v.filled)))
-	v.memory.grown, v.memory.told = 0, now
 	for id, k := range v.ready {
 		near := k.alive > 0 && float64(k.tenant.alive) >= nearlyFull*float64(v.boundOf(k.tenant))
 		switch {
 		case len(pushes) == mostPushed:
-			return pushes
+			return pushes, all
+		case k.pushed.Equal(now):
+			continue
+		case all && k.pending > 0:
 		case k.pending < v.reportAfter(k) && !near && now.Sub(k.pushed) < askEvery:
 			continue
 		case k.pending == 0 && k.alive == 0:
@@ -322,7 +380,7 @@ func (v *live) due(now time.Time) (pushes []push) {
 		pushes = append(pushes, push{limit: k, width: k.width, weight: k.weight, changes: k.changes, bound: v.roomOf(k)})
 		k.changes, k.pending, k.pushed = map[int64]int64{}, 0, now
 	}
-	return pushes
+	return pushes, false
 }
 
 // sweep removes limits whose keys have all expired. One call looks at no more than

@@ -288,6 +288,42 @@ func TestOneTenantCannotFillASmallRedis(t *testing.T) {
 	}
 }
 
+// The memory of Redis is bounded even if [redis.Limiter.Run] gets no processor time: callers send
+// the reports that are overdue.
+func TestOverdueReportsAreSentByCallers(t *testing.T) {
+	t.Parallel()
+	const most = 40 << 20
+	server := servertest.StartRedis(t, "--maxmemory", strconv.Itoa(most), "--maxmemory-policy", "noeviction")
+	raw := client(t, server.URL())
+	l := open(t, redis.Config{URL: server.URL(), Denials: -1}) // it does not run
+	m := enforcement.Limit{Algorithm: enforcement.SlidingWindowLog, Quota: 100, Window: 24 * time.Hour}.Compile(1)
+	const cells, users, each = 50, 1000, 20
+	requests, outcomes := make([]enforcement.Request, each), make([]enforcement.Outcome, each)
+	for user := 0; user < users; user += each {
+		for i := range requests {
+			charges := make([]enforcement.Charge, cells)
+			for k := range charges {
+				charges[k] = keyed(1, uint32(k+1), user+i, m, 1)
+			}
+			requests[i] = request(charges...)
+		}
+		l.Take(t.Context(), requests, outcomes)
+		for i := range outcomes {
+			if !outcomes[i].Verdict.Decided() {
+				t.Fatalf("user %d: %s, %v", user+i, outcomes[i].Verdict, outcomes[i].Err)
+			}
+		}
+	}
+	// The tenant may have half of the memory. It exceeds this by the keys of two reports, each of
+	// a sixteenth of the memory, and of the call that is in flight. 64 is its largest number of cells.
+	bound := int64(most/2+2*most/16)/redis.WeightOf(m) + 2*64
+	n := raw.DBSize(t.Context()).Val()
+	t.Logf("%d keys, at most %d", n, bound)
+	if half := int64(most/2) / redis.WeightOf(m); n < half || n > bound {
+		t.Errorf("%d keys of 50,000, want %d to %d", n, half, bound)
+	}
+}
+
 // The counted bytes of a key are at least its memory in Redis: for a key of each algorithm,
 // and for a log with the maximum number of entries.
 func TestKeysWeighWhatTheyTake(t *testing.T) {

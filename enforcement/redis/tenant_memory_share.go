@@ -19,9 +19,10 @@ const (
 )
 
 const (
-	scarceFrom = 0.8 // share of maxmemory above which tenants get less than half of it
-	growths    = 64  // a node reports to Redis when it has made keys for this part of maxmemory
-	leastPause = 2 * time.Millisecond
+	scarceFrom     = 0.8 // share of maxmemory above which tenants get less than half of it
+	growths        = 64  // a node reports to Redis when it has made keys for this part of maxmemory
+	overdueGrowths = 16  // a node sends no call before it reports, when it has made keys for this part
+	leastPause     = 2 * time.Millisecond
 )
 
 // weightOf returns the maximum number of bytes that a key of a meter can take in Redis. A log
@@ -55,8 +56,11 @@ type memory struct {
 // report to Redis now, because the keys since its last report take a large part of the memory.
 func (m *memory) grow(weight int64, now time.Time) bool {
 	m.grown += weight
-	return m.most > 0 && m.grown >= m.most/growths && now.Sub(m.told) >= leastPause
+	return m.hasGrown(growths) && now.Sub(m.told) >= leastPause
 }
+
+// hasGrown reports whether the keys that this node made since its last report take maxmemory/part.
+func (m *memory) hasGrown(part int64) bool { return m.most > 0 && m.grown >= m.most/part }
 
 // share returns how many bytes the keys of one tenant may take. While Redis has enough memory,
 // that is half of maxmemory. Above scarceFrom of maxmemory, it is at most twice the average of
