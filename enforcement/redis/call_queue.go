@@ -26,9 +26,10 @@ import (
 // lets other goroutines run. Callers whose requests have just arrived can then share
 // the call.
 //
-// At most depth calls are in flight. A second one starts only if enough requests for a
-// full call wait, or if the last call was sent longer than stuckAfter ago. Otherwise
-// more concurrent calls would only be smaller calls.
+// At most depth calls are in flight. A second one starts only if enough requests for half
+// of a full call wait, or if the last call was sent longer than stuckAfter ago. Then this
+// process forms one call while Redis runs the other. Still more concurrent calls would only
+// be smaller calls.
 type lane struct {
 	limiter *Limiter
 	depth   int
@@ -40,6 +41,9 @@ type lane struct {
 	started  time.Time // when the last call was sent
 	shared   bool      // the last call had requests of several callers
 }
+
+// secondCall is the number of waiting charges from which a call starts beside one in flight.
+const secondCall = callCells / 2
 
 // stuckAfter is the age from which on a call in flight no longer delays the next call.
 const stuckAfter = 5 * time.Millisecond
@@ -185,7 +189,7 @@ func (ln *lane) mayStart() bool {
 	case ln.inFlight >= ln.depth:
 		return false
 	}
-	return ln.charges >= callCells || time.Since(ln.started) >= stuckAfter
+	return ln.charges >= secondCall || time.Since(ln.started) >= stuckAfter
 }
 
 // A part says how many requests of one waiter are in a call.
