@@ -45,12 +45,6 @@ func (l Limit) validateDurability() (f problem.Fields) {
 	return f
 }
 
-// Overflow is the partition of all overflow counters. No other key has this partition,
-// because the partition of a key is a hash, or zero for the whole tenant.
-var Overflow = [16]byte{
-	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-}
-
 // A Stored is the state of a durable counter in the database.
 type Stored struct {
 	Key       Key

@@ -15,7 +15,7 @@ func (l *Limiter) insertIfMissing(w *work) *shard {
 	s := &l.shards[shardOf(w.hash)]
 	if w.cell == none {
 		w.cell = s.insert(&w.key, uint32(w.hash))
-		l.counted.add(w.key.Tenant, 1)
+		l.counted.add(&w.key, 1)
 		if w.key.Partition == overflow {
 			l.overflows.Add(1)
 		}
@@ -39,7 +39,7 @@ func (l *Limiter) keepList(s *shard, w *work, m *enforcement.Meter) {
 		e := s.log(w.cell)
 		before := e.blocks()
 		e.holders = w.state.Holders // nothing changes the elements, so outcomes may share them
-		l.counted.add(w.key.Tenant, e.blocks()-before)
+		l.counted.add(&w.key, e.blocks()-before)
 	}
 }
 
@@ -48,7 +48,7 @@ func (l *Limiter) keepEntries(s *shard, w *work, all []enforcement.Entry) {
 	e := s.log(w.cell)
 	before := e.blocks()
 	e.all, e.gone = all, 0
-	l.counted.add(w.key.Tenant, e.blocks()-before)
+	l.counted.add(&w.key, e.blocks()-before)
 	w.state.Log = all
 }
 
@@ -91,7 +91,7 @@ func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 	switch cost = w.state.A - was.A; {
 	case w.state.B == was.B:
 		e.all[len(e.all)-1].Units += cost
-	case len(e.all) == cap(e.all) && len(e.live()) > 0 && l.counted.full(w.key.Tenant, w.bound):
+	case len(e.all) == cap(e.all) && len(e.live()) > 0 && l.counted.full(&w.key, w.bound):
 		// The memory bound allows no further entry. Add the units to the newest entry and
 		// set its time to now. Its earlier units then count longer than they should, but
 		// never shorter.
@@ -102,7 +102,7 @@ func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 		e.all = append(e.all, enforcement.Entry{T: w.state.T, Units: cost})
 	}
 	if grown := e.blocks() - before; grown != 0 {
-		l.counted.add(w.key.Tenant, grown)
+		l.counted.add(&w.key, grown)
 	}
 	w.state.Log = e.live()
 	s.write(w.cell, c.Meter, &w.state, now)
@@ -181,7 +181,7 @@ func (l *Limiter) reset(w *work, c *enforcement.Charge, now int64) {
 // drop deletes cell i and its log entries.
 func (l *Limiter) drop(s *shard, i int32, hash uint64) {
 	c, freed := s.cell(i), int64(1)
-	tenant := c.key.Tenant
+	key := c.key
 	if c.log != 0 {
 		freed += s.logs[c.log-1].blocks()
 	}
@@ -189,5 +189,5 @@ func (l *Limiter) drop(s *shard, i int32, hash uint64) {
 		l.overflows.Add(-1)
 	}
 	s.remove(i, uint32(hash))
-	l.counted.add(tenant, -freed)
+	l.counted.add(&key, -freed)
 }

@@ -66,7 +66,7 @@ func (l *Limiter) record(r *enforcement.Request, o *enforcement.Outcome) {
 	}
 	s.records.byKey[stored.key] = stored
 	s.records.order = append(s.records.order, stored)
-	l.counted.add(stored.key.Tenant, 1)
+	l.counted.add(&stored.key, 1)
 }
 
 // endRecords deletes records that have ended, but not more than most.
@@ -79,7 +79,7 @@ func (l *Limiter) endRecords(rs *records, now int64, most int) {
 		if rs.byKey[r.key] == r {
 			delete(rs.byKey, r.key)
 		}
-		l.counted.add(r.key.Tenant, -1)
+		l.counted.add(&r.key, -1)
 		rs.order[rs.ended] = nil
 		rs.ended++
 	}

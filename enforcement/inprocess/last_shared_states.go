@@ -32,11 +32,11 @@ func (l *Limiter) Remember(c *enforcement.Charge, state *enforcement.State, at, 
 		}
 		return
 	case i == none:
-		if l.remembered.full(c.Key.Tenant, 0) {
+		if l.remembered.full(&c.Key, 0) {
 			return
 		}
 		i = s.seen.insert(&c.Key, uint32(hash))
-		l.remembered.add(c.Key.Tenant, 1)
+		l.remembered.add(&c.Key, 1)
 	}
 	moved := enforcement.State{Rev: state.Rev, A: state.A, B: state.B, T: state.T + now - at}
 	if c.Meter.Algorithm == enforcement.Concurrency {
@@ -95,8 +95,8 @@ func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes 
 // forget deletes cell i of the table seen.
 func (l *Limiter) forget(s *shard, i int32, hash uint64) {
 	c := s.seen.cell(i)
-	tenant := c.key.Tenant
+	key := c.key
 	c.log = 0 // clears the timestamp in c.log, which remove would read as an index of log entries
 	s.seen.remove(i, uint32(hash))
-	l.remembered.add(tenant, -1)
+	l.remembered.add(&key, -1)
 }

@@ -26,8 +26,9 @@ type Config struct {
 	MaxCells int
 	// TenantCells is the bound for the counters of one tenant, so that many keys of one
 	// tenant do not use up the memory of others. Request.MaxKeys replaces it, up
-	// to half of MaxCells. Tenants whose numbers are equal modulo
-	// 4,096 share one bound. Default: a quarter of MaxCells.
+	// to half of MaxCells. Limits with few keys may have a quarter more; see
+	// [enforcement.KeyRoom]. Tenants whose numbers are equal modulo 4,096 share one bound, and so
+	// do limits whose hashes are. Default: a quarter of MaxCells.
 	TenantCells int
 	// SeenCells bounds the number of stored states of shared counters, which MaxCells does not
 	// include. One tenant may use the same part of SeenCells as of MaxCells. If the state of a
@@ -153,24 +154,38 @@ func (l *Limiter) hash(key *enforcement.Key) uint64 {
 
 func shardOf(hash uint64) int { return int(hash >> (64 - shardBits)) }
 
-// A budget counts cells and bounds their number: for all tenants together, and for each
-// tenant.
+// A budget counts cells and bounds their number: for all tenants together, for each tenant, and
+// for each limit of a tenant.
 type budget struct {
 	max, share int64
 	used       atomic.Int64
 	shares     [shareCount]atomic.Int64 // cells of each tenant, by the tenant's number modulo shareCount
+	limits     [shareCount]atomic.Int64 // cells of each limit of a tenant, by limitIndex
 }
 
-// add adds n to the number of cells of a tenant. n may be negative.
-func (b *budget) add(tenant uint32, n int64) {
+// limitIndex returns the index in budget.limits of the limit of a key.
+func limitIndex(key *enforcement.Key) uint32 { return (key.Tenant + 0x9E3779B1*key.Cell) % shareCount }
+
+// add adds n to the number of cells of the tenant and of the limit of a key. n may be negative.
+func (b *budget) add(key *enforcement.Key, n int64) {
 	b.used.Add(n)
-	b.shares[tenant%shareCount].Add(n)
+	b.shares[key.Tenant%shareCount].Add(n)
+	b.limits[limitIndex(key)].Add(n)
 }
 
-// full reports whether a tenant may not have another cell. If bound is not 0, it replaces the
-// share of the tenant, up to half of all cells, so that other tenants have the rest.
-func (b *budget) full(tenant uint32, bound int64) bool {
-	return b.used.Load() >= b.max || b.shares[tenant%shareCount].Load() >= b.shareOf(bound)
+// full reports whether the limit of a key may not have another cell. If bound is not 0, it replaces
+// the share of the tenant, up to half of all cells, so that other tenants have the rest.
+func (b *budget) full(key *enforcement.Key, bound int64) bool {
+	if b.used.Load() >= b.max {
+		return true
+	}
+	tenant, share := b.shares[key.Tenant%shareCount].Load(), b.shareOf(bound)
+	if tenant < share {
+		return false
+	}
+	limit := b.limits[limitIndex(key)].Load()
+	room, _ := enforcement.KeyRoom(share, tenant-limit)
+	return limit >= room
 }
 
 // shareOf returns the number of cells that a tenant may have. bound is the tenant's own bound,
@@ -189,9 +204,9 @@ func (l *Limiter) KeysOf(tenant uint32, own int64) (live, bound int64) {
 	return max(l.counted.shares[tenant%shareCount].Load(), 0), l.counted.shareOf(own)
 }
 
-// crowded reports whether a new key of a tenant may need an overflow counter.
-func (l *Limiter) crowded(tenant uint32, bound int64) bool {
-	return l.counted.full(tenant, bound) || l.overflows.Load() > 0
+// crowded reports whether a new key of a limit may need an overflow counter.
+func (l *Limiter) crowded(key *enforcement.Key, bound int64) bool {
+	return l.counted.full(key, bound) || l.overflows.Load() > 0
 }
 
 // takeOne decides the most frequent form of request faster than takeAll: a request with
@@ -206,7 +221,7 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	s.lock()
 	i := s.find(&c.Key, uint32(hash))
 	if i == none {
-		if l.crowded(c.Key.Tenant, r.MaxKeys) {
+		if l.crowded(&c.Key, r.MaxKeys) {
 			s.unlock()
 			return false
 		}
@@ -223,7 +238,7 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	if write {
 		if i == none {
 			i = s.insert(&c.Key, uint32(hash))
-			l.counted.add(c.Key.Tenant, 1)
+			l.counted.add(&c.Key, 1)
 		}
 		s.write(i, m, state, now)
 	}
@@ -415,7 +430,7 @@ func (l *Limiter) takeGroups(r *enforcement.Request, o *enforcement.Outcome, ws 
 // false.
 func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	w.cell = l.shards[shardOf(w.hash)].find(&w.key, uint32(w.hash))
-	if w.cell != none || w.grant || !l.crowded(w.key.Tenant, w.bound) {
+	if w.cell != none || w.grant || !l.crowded(&w.key, w.bound) {
 		return true
 	}
 	if !wide {
@@ -429,7 +444,7 @@ func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	// A key that was counted on the overflow counter continues to use it until that
 	// counter is as if unused, even if memory is available again. With a new counter, the
 	// earlier count of the key would be lost.
-	if l.counted.full(w.key.Tenant, w.bound) || i != none && s.cell(i).due > tick(now) {
+	if l.counted.full(&w.key, w.bound) || i != none && s.cell(i).due > tick(now) {
 		w.lease.ID = w.key.SharedLease(w.lease.ID)
 		w.key, w.hash, w.cell, w.shared = shared, hash, i, true
 	}

@@ -129,6 +129,31 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
+// If one limit uses up the cells of its tenant, the other limits still get cells for some new keys.
+func TestOverflowOfOneLimit(t *testing.T) {
+	t.Parallel()
+	const bound, reserve = 640, 640 / 64
+	l, m := inprocess.New(inprocess.Config{MaxCells: 10_000, TenantCells: bound}), compile(enforcement.FixedWindow, 1, minute)
+	admitted := func(cell uint32, keys int) (n int) {
+		for i := range keys {
+			k := key(1, i)
+			k.Cell = cell
+			if granted(l, m, k) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := admitted(1, 5000); n != bound+1 {
+		t.Errorf("%d keys of the first limit were admitted, want %d and one on the overflow counter", n, bound)
+	}
+	for cell := uint32(2); cell < 5; cell++ {
+		if n := admitted(cell, 500); n != reserve+1 {
+			t.Errorf("%d keys of limit %d were admitted, want %d and one on the overflow counter", n, cell, reserve)
+		}
+	}
+}
+
 // Nothing is rolled over to an overflow counter. When its window has ended, keys get counters of their
 // own again if there is room.
 func TestOverflowRollsNothingOver(t *testing.T) {

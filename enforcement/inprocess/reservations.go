@@ -171,7 +171,7 @@ func (rs *reservations) add(l *Limiter, r *reservation, listed bool) {
 	rs.byKey[r.key] = r
 	heap.Push(&rs.forget, r)
 	r.cells = 1 + int64(len(r.record.Data)+cellBytes*len(r.record.Charged))/cellBytes
-	l.counted.add(r.key.Tenant, r.cells)
+	l.counted.add(&r.key, r.cells)
 	if !listed || !r.record.Open {
 		return
 	}
@@ -192,7 +192,7 @@ func (rs *reservations) remove(l *Limiter, r *reservation) {
 			delete(rs.tenants, r.key.Tenant)
 		}
 	}
-	l.counted.add(r.key.Tenant, -r.cells)
+	l.counted.add(&r.key, -r.cells)
 }
 
 // sweepReservations deletes the records that no longer have an effect.

@@ -48,7 +48,7 @@ type live struct {
 	limits  map[limitID]*limitKeys
 	ready   map[limitID]*limitKeys // the limits that Redis counts or will count soon
 	tenants map[uint32]*tenantKeys
-	filled  map[uint32]*tenantKeys // the full tenants
+	filled  map[uint32]*tenantKeys // the tenants with a full limit
 }
 
 type limitID struct{ tenant, cell uint32 }
@@ -72,7 +72,7 @@ type limitKeys struct {
 type tenantKeys struct {
 	alive, bytes, bound int64
 	limits              int
-	until               time.Time // until then, this node treats the tenant as full
+	until               time.Time // until then, this node assumes that a limit of the tenant is full
 	sharing             time.Time // until then, this node reports that keys of the tenant share counters
 }
 
@@ -191,7 +191,9 @@ func (v *live) change(cell *cell, m *enforcement.Meter, before, after, now, n in
 	if v.memory.grow(n*k.weight, k.used) {
 		v.wake()
 	}
-	if v.memory.hasGrown(overdueGrowths) {
+	// A limit of a tenant that is nearly full makes at most the keys of its reserve between two reports.
+	if v.memory.hasGrown(overdueGrowths) || v.near(k.tenant) && k.pending > enforcement.KeyReserve(v.boundOf(k.tenant)) {
+		v.ready[k.id] = k
 		v.overdue.Store(true)
 	}
 }
@@ -239,7 +241,7 @@ func (v *live) limit(cell *cell, m *enforcement.Meter) *limitKeys {
 	return k
 }
 
-// full reports whether a request is from a full tenant. Then take.lua must decide it. A wrong
+// full reports whether a request is from a tenant with a full limit. Then take.lua must decide it. A wrong
 // result costs a second call to Redis, but does not change the decision.
 func (v *live) full(r *enforcement.Request) bool {
 	if v.busy.Load() == 0 || len(r.Charges) == 0 {
@@ -250,8 +252,8 @@ func (v *live) full(r *enforcement.Request) bool {
 	return v.filled[r.Charges[0].Key.Tenant] != nil
 }
 
-// foundFull records that Redis reported a full tenant in the reply to a call. The reply does not
-// say which tenant, so all tenants of the call count as full for a while.
+// foundFull records that Redis reported a full limit in the reply to a call. The reply does not say
+// which limit, so take.lua decides the calls of all tenants of the call for a while.
 func (v *live) foundFull(c *call) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -262,7 +264,7 @@ func (v *live) foundFull(c *call) {
 	}
 }
 
-// fill marks the tenant of a limit as full for fullFor. The caller holds v.mu.
+// fill records for fullFor that a limit is full. The caller holds v.mu.
 func (v *live) fill(k *limitKeys) {
 	k.tenant.until = time.Now().Add(fullFor)
 	v.filled[k.id.tenant] = k.tenant
@@ -275,7 +277,8 @@ type push struct {
 	width   int64
 	weight  int64
 	changes map[int64]int64
-	bound   int64
+	room    int64 // see roomOf
+	most    int64
 	command *redis.Cmd
 }
 
@@ -319,19 +322,31 @@ func (l *Limiter) push(ctx context.Context, pushes []push) {
 	_, _ = l.probe.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range pushes {
 			push := &pushes[i]
-			tenant := l.config.Prefix + "{" + push.limit.home + "}" + string(binary.AppendUvarint(nil, uint64(push.limit.id.tenant)))
-			counts := tenant + string(binary.AppendUvarint(nil, uint64(push.limit.id.cell))) + "N"
-			args := []any{push.width, push.bound, push.weight}
+			tenant, limit := l.markerNames(push.limit.home, push.limit.id)
+			args := []any{push.width, push.room, push.most, push.weight}
 			for part, n := range push.changes {
 				args = append(args, part, n)
 			}
 			// No counter has one of these names, because they are shorter than any name
 			// of a counter.
-			push.command = p.Eval(ctx, keysScript.text, []string{counts, tenant + "F"}, args...)
+			push.command = p.Eval(ctx, keysScript.text, []string{limit + "N", limit + "F", tenant + "F"}, args...)
 		}
 		return nil
 	})
 	l.live.pushed(pushes)
+}
+
+// markerNames returns the first parts of the names of all counters of a tenant, and of those of a
+// limit.
+func (l *Limiter) markerNames(home string, id limitID) (tenant, limit string) {
+	tenant = string(binary.AppendUvarint([]byte(l.config.Prefix+"{"+home+"}"), uint64(id.tenant)))
+	return tenant, string(binary.AppendUvarint([]byte(tenant), uint64(id.cell)))
+}
+
+// near reports whether a tenant has nearly as many keys as it may have, as far as this node knows. The
+// caller holds v.mu.
+func (v *live) near(t *tenantKeys) bool {
+	return t.alive > 0 && float64(t.alive) >= nearlyFull*float64(v.boundOf(t))
 }
 
 // startReport records that a report begins. It returns true if the report must include all changes.
@@ -364,7 +379,7 @@ func (v *live) due(now time.Time, all bool) (pushes []push, more bool) {
 	}
 	v.busy.Store(int32(len(v.filled)))
 	for id, k := range v.ready {
-		near := k.alive > 0 && float64(k.tenant.alive) >= nearlyFull*float64(v.boundOf(k.tenant))
+		near := v.near(k.tenant)
 		switch {
 		case len(pushes) == mostPushed:
 			return pushes, all
@@ -377,7 +392,8 @@ func (v *live) due(now time.Time, all bool) (pushes []push, more bool) {
 			delete(v.ready, id)
 			continue
 		}
-		pushes = append(pushes, push{limit: k, width: k.width, weight: k.weight, changes: k.changes, bound: v.roomOf(k)})
+		room, most := v.roomOf(k)
+		pushes = append(pushes, push{limit: k, width: k.width, weight: k.weight, changes: k.changes, room: room, most: most})
 		k.changes, k.pending, k.pushed = map[int64]int64{}, 0, now
 	}
 	return pushes, false
@@ -420,7 +436,7 @@ func (v *live) pushed(pushes []push) {
 			continue
 		}
 		v.count(k, alive, p.weight)
-		if alive >= p.bound {
+		if alive >= p.room {
 			v.fill(k)
 		}
 	}
@@ -467,22 +483,27 @@ func (v *live) known(now time.Time) (list []TenantKeys) {
 func (l *Limiter) KeysOf(ctx context.Context, home string, tenant uint32, cells []uint32, own int64) (TenantKeys, error) {
 	found := TenantKeys{Tenant: tenant}
 	cells = append([]uint32{enforcement.IdempotencyCell, enforcement.ReservationCell}, cells...)
-	base := l.config.Prefix + "{" + home + "}" + string(binary.AppendUvarint(nil, uint64(tenant)))
-	names := []string{base + "F"}
+	var names []string
+	base := ""
 	for _, cell := range cells {
-		names = append(names, base+string(binary.AppendUvarint(nil, uint64(cell)))+"N")
+		var limit string
+		base, limit = l.markerNames(home, limitID{tenant, cell})
+		names = append(names, limit+"N", limit+"F")
 	}
+	names = append(names, base+"F")
 	values, err := l.probe.MGet(ctx, names...).Result()
 	if err != nil {
 		return found, fmt.Errorf("redis: read the number of keys of a tenant: %w", err)
 	}
+	found.Full = values[len(values)-1] != nil
 	now := time.Now().UnixMicro()
 	if last := l.clocks.last(home); last != nil {
 		now = last.at(time.Now())
 	}
 	bytes := int64(0)
 	for i, cell := range cells {
-		text, _ := values[i+1].(string)
+		text, _ := values[2*i].(string)
+		found.Full = found.Full || values[2*i+1] != nil
 		n, weight := liveIn(text, now)
 		unsent, latest := l.live.unsent(limitID{tenant, cell})
 		n = max(n+unsent, 0)
@@ -492,7 +513,6 @@ func (l *Limiter) KeysOf(ctx context.Context, home string, tenant uint32, cells 
 	l.live.mu.Lock()
 	defer l.live.mu.Unlock()
 	found.Bound = l.live.boundOf(&tenantKeys{alive: found.Live, bytes: bytes, bound: cmp.Or(own, l.live.bound)})
-	found.Full = values[0] != nil
 	return found, nil
 }
 

@@ -129,6 +129,39 @@ func TestKeysOfATenantAreBounded(t *testing.T) {
 	}
 }
 
+// If one limit uses up the keys of its tenant, the other limits still get counters for some new
+// keys: a 64th of the bound.
+func TestKeysOfOneLimitLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	const bound, quota = 6400, 2
+	config := redis.Config{URL: server.URL(), Prefix: newPrefix(), Keys: bound}
+	l, other := open(t, config), open(t, config)
+	running(t, l)
+	m := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: quota, Window: 24 * time.Hour}.Compile(1)
+	fill(t, l, 7, 1, m, bound)
+	for n := range 50 {
+		for i := range quota + 1 {
+			at := l
+			if i%2 > 0 {
+				at = other
+			}
+			if o := mustTake(t, at, request(keyed(7, 2, n, m, 1))); (o.Verdict == enforcement.Granted) != (i < quota) {
+				t.Fatalf("request %d of key %d of the other limit: %s, %+v", i+1, n, o.Verdict, o.Charges)
+			}
+		}
+	}
+	granted := 0
+	for n := range 2 * quota {
+		if mustTake(t, other, request(keyed(7, 1, 50_000+n, m, 1))).Verdict == enforcement.Granted {
+			granted++
+		}
+	}
+	if granted != quota {
+		t.Errorf("%d requests of new keys of the limit with many keys were granted; they share a quota of %d", granted, quota)
+	}
+}
+
 // A request that charges several new keys of a full tenant charges their overflow
 // counter once with the sum, with all charges or none. A refund and a reset of such
 // a key leave the counter alone, because it has the counts of others.

@@ -91,13 +91,15 @@ func (v *live) boundOf(t *tenantKeys) int64 {
 	return max(int64(min(float64(t.bound), v.memory.share()/weight)), 1)
 }
 
-// roomOf returns how many keys a limit may have. Two bounds apply to all limits of a tenant
-// together: the maximum number of keys, and the tenant's share of the memory of Redis. The keys
-// of the other limits therefore reduce the result. The caller must hold v.mu.
-func (v *live) roomOf(k *limitKeys) int64 {
+// roomOf returns how many keys a limit may have, and with how many no limit of the tenant may have
+// more. Two bounds apply to all limits of a tenant together: the maximum number of keys, and the
+// tenant's share of the memory of Redis. The keys of the other limits therefore reduce the results.
+// The caller must hold v.mu.
+func (v *live) roomOf(k *limitKeys) (room, most int64) {
 	t := k.tenant
-	free := (v.memory.share() - float64(t.bytes-k.bytes)) / float64(k.weight)
-	return int64(max(min(float64(t.bound-(t.alive-k.alive)), free), 0))
+	room, most = enforcement.KeyRoom(t.bound, t.alive-k.alive)
+	bytes, mostBytes := enforcement.KeyRoom(int64(min(v.memory.share(), math.MaxInt64/4)), t.bytes-k.bytes)
+	return min(room, bytes/k.weight), min(most, mostBytes/k.weight)
 }
 
 // reportAfter returns the number of changes of a limit after which they are reported to

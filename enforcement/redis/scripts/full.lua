@@ -1,9 +1,9 @@
 -- Ends the script without any effect if the absent key name must not be created. That
--- is so if its tenant is full, or if the limit has an overflow counter. take.lua then
--- decides the call. The name consists of the tenant, the limit, and a partition of 16
--- bytes. The key of the tenant with F at the end exists while the tenant is full. The
--- overflow counter has a partition of 16 bytes 255, which no other key of the limit
--- has.
+-- is so if its limit or its tenant may have no more keys, or if the limit has an overflow
+-- counter. take.lua then decides the call. The name consists of the tenant, the limit, and a
+-- partition of 16 bytes. The key of the limit with F at the end exists while the limit may
+-- have no more keys, and the key of the tenant with F while none of its limits may. The
+-- overflow counter has a partition of 16 bytes 255, which no other key of the limit has.
 local base = string.sub(name, 1, -17)
 if base ~= checked then
   checked = base
@@ -11,9 +11,9 @@ if base ~= checked then
   while string.byte(base, last - 1) > 127 do
     last = last - 1
   end
-  local full = call('MGET', string.sub(base, 1, last - 1) .. 'F',
+  local full = call('MGET', string.sub(base, 1, last - 1) .. 'F', base .. 'F',
     base .. '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255')
-  if full[1] or full[2] then
+  if full[1] or full[2] or full[3] then
     return pack('<Bi8', 2, real)
   end
 end

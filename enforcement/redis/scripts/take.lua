@@ -43,7 +43,7 @@
 --            entries i8, newest i8, units before the first entry i8, number of
 --            entries that follow u2, and these entries; or, for a concurrency limit, 6
 --            and the number of leases u2 and the rest of the value as below. If a cell is
---            absent and its tenant is full (full.lua), the overflow counter of the limit replaces
+--            absent and its limit may have no more keys (full.lua), the overflow counter of the limit replaces
 --            it: u1 5, then the overflow counter as above. At the end is, for each
 --            decision that was repeated, its record, from the hash of the charges on; for a
 --            reservation that was repeated or read, the size of the record u4 and the
@@ -147,7 +147,7 @@ end
 
 -- overflow returns the overflow counter that replaces an absent cell, or nil if the
 -- cell may be created. All absent cells of a limit share one table, which the function
--- open creates. If the tenant is no longer full, a cell may be created if the overflow
+-- open creates. If the limit may have keys again, a cell may be created if the overflow
 -- counter of its limit is unused again. For a plain cell, own checks that later.
 local overflows = {}
 local GRANTS = '\253\255\255\255\015' -- the number of the cells of grants in a key
@@ -163,11 +163,12 @@ local function overflow(key, open)
     while byte(base, last - 1) > 127 do
       last = last - 1
     end
-    local full = call('MGET', sub(base, 1, last - 1) .. 'F', name)
+    local found = call('MGET', sub(base, 1, last - 1) .. 'F', base .. 'F', name)
+    local full = found[1] or found[2]
     c = false
-    if full[1] or full[2] then
-      c = open(name, full[2])
-      c.key, c.shared, c.full = name, true, full[1]
+    if full or found[3] then
+      c = open(name, found[3])
+      c.key, c.shared, c.full = name, true, full
       if (c.log or c.leases) and c.r == 0 and not c.full then
         c = false
       end
