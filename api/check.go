@@ -192,12 +192,18 @@ const routeRequired = "is required, unless require_route of the tenant is false"
 type answerForm struct {
 	denyStatus     int  // the status of a denial, or 0 for the usual one
 	emptyIfAllowed bool // only a denial has a body
+	// clientErrors is set if the caller takes a status of 500 or more for a failure of Headgate. Then a denial of the
+	// failure mode closed has the status 429 instead of 503.
+	clientErrors bool
 }
 
 // writeDecision writes the response for s.decision.
 func (a *API) writeDecision(w http.ResponseWriter, s *scratch, form answerForm) {
 	d := &s.decision
 	status := a.decisionStatus(d, form.denyStatus)
+	if form.clientErrors && d.Reason == enforcement.ReasonLimiterUnavailable {
+		status = http.StatusTooManyRequests
+	}
 	s.out = s.out[:0]
 	if !form.emptyIfAllowed || status != http.StatusOK {
 		s.out = a.appendDecision(s.out, d, status, false, requestID(w))

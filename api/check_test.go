@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -307,6 +308,28 @@ func TestLimiterAway(t *testing.T) {
 		a := w.do(call{method: "POST", path: "/v1/check" + query, key: w.operator, body: login})
 		if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" || !strings.Contains(a.body, `"degraded":true`) {
 			t.Errorf("%s: %+v", query, a)
+		}
+	}
+}
+
+// Envoy takes 503 for a failure of Headgate, and lets the request pass. A denial of the failure mode closed must deny.
+func TestLimiterAwayForEnvoy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.TrustedProxy = func(*http.Request) bool { return true } })
+	p, err := w.plans.Plan(t.Context(), "pro")
+	must(t, err)
+	d := p.Draft.Content()
+	d.Policies[0].OnFailure = enforcement.OnFailureClosed
+	w.publish(d)
+	w.counter.away.Store(true)
+	for path, want := range map[string]int{"/v1/forward-auth/v1/login": 429, "/v1/forward-auth": 503} {
+		r, rec := httptest.NewRequest("POST", path, nil), httptest.NewRecorder()
+		for name, value := range map[string]string{"Authorization": "Bearer " + w.acme, "X-Forwarded-Method": "POST", "X-Forwarded-Uri": "/v1/login"} {
+			r.Header.Set(name, value)
+		}
+		w.api.ServeHTTP(rec, r)
+		if rec.Code != want || rec.Header().Get("Retry-After") != "1" || !strings.Contains(rec.Body.String(), `"reason":"limiter_unavailable"`) {
+			t.Errorf("%s: %d %v %s", path, rec.Code, rec.Header(), rec.Body)
 		}
 	}
 }

@@ -16,6 +16,12 @@ import (
 // the path of the original request.
 const forwardAuthPath = "/v1/forward-auth"
 
+// IsForwardAuth reports whether a path is that of a call of forward authentication.
+func IsForwardAuth(path string) bool {
+	rest, found := strings.CutPrefix(path, forwardAuthPath)
+	return found && (rest == "" || rest[0] == '/')
+}
+
 // A forwarding is a set of headers in which a proxy describes the original request.
 type forwarding struct{ method, uri, host string }
 
@@ -45,7 +51,7 @@ func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) er
 	option := r.URL.Query().Get
 	headers, known := forwardings[cmp.Or(option("headers"), "forwarded")]
 	host := func() (string, error) { return oneHeader(r, headers.host) }
-	return a.authForwarded(w, r, who, original{option: option, host: host, read: func(s *scratch) error {
+	return a.authForwarded(w, r, who, answerForm{}, original{option: option, host: host, read: func(s *scratch) error {
 		if !known {
 			return malformedAt("headers", "must be forwarded, original or kong")
 		}
@@ -66,10 +72,11 @@ func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) er
 
 // forwardAuthBelow serves proxies that keep the method and append the original path to
 // forwardAuthPath, as ext_authz of Envoy does. The query is the client's, so there are no
-// options.
+// options. For a status of 500 or more, Envoy applies failure_mode_allow, which must not replace
+// the decision of the failure mode closed.
 func (a *API) forwardAuthBelow(w http.ResponseWriter, r *http.Request, who caller) error {
 	none := func(string) string { return "" }
-	return a.authForwarded(w, r, who, original{option: none, read: func(s *scratch) error {
+	return a.authForwarded(w, r, who, answerForm{clientErrors: true}, original{option: none, read: func(s *scratch) error {
 		return s.original(r.Method, strings.TrimPrefix(r.URL.EscapedPath(), forwardAuthPath), "the method", "the path")
 	}})
 }
@@ -83,11 +90,10 @@ type original struct {
 }
 
 // authForwarded decides the check of a forwarded request and writes the response.
-func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, o original) error {
+func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, form answerForm, o original) error {
 	if a.cfg.TrustedProxy == nil || !a.cfg.TrustedProxy(r) {
 		return errUntrustedProxy
 	}
-	var form answerForm
 	var err error
 	if form.denyStatus, err = denyStatus(o.option("deny_status")); err != nil {
 		return err

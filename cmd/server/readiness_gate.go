@@ -5,11 +5,15 @@ import (
 	"sync/atomic"
 
 	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/api"
 )
 
-// A gate is the handler of the listener. Until open is called, it answers /livez with 200 and all
-// other requests with 503. After drain is called, it still serves requests, but closes each
-// connection after the response.
+// A gate is the handler of the listener. Until open is called, it answers /livez with 200, closes
+// the connections of forward authentication, and answers all other requests with 503. A gateway
+// takes an answer of forward authentication for a denial, but it treats a closed connection like
+// those of a node that is gone: it asks another node, or applies its failure mode. After drain is
+// called, it still serves requests, but closes each connection after the response.
 type gate struct {
 	next     atomic.Pointer[http.Handler]
 	draining atomic.Bool
@@ -35,6 +39,9 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
 	default:
+		if api.IsForwardAuth(r.URL.Path) {
+			panic(http.ErrAbortHandler)
+		}
 		unavailable(w, "the node is starting: it waits for its database")
 	}
 }

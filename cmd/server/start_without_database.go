@@ -143,8 +143,12 @@ func (n *node) standBy(work, standing context.Context, tasks *errgroup.Group, s 
 	rest := api.New(cfg)
 	n.wires.open(rest)
 	g.open(checkHost(s.allowedHosts(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case api.CheckPath, "/v1/check/batch", "/v1/forward-auth", "/livez", "/healthz", "/readyz", "/metrics", "/openapi.yaml", "/openapi.json":
+		path := r.URL.Path
+		if api.IsForwardAuth(path) {
+			path = api.CheckPath
+		}
+		switch path {
+		case api.CheckPath, "/v1/check/batch", "/livez", "/healthz", "/readyz", "/metrics", "/openapi.yaml", "/openapi.json":
 			rest.ServeHTTP(w, r)
 		default:
 			w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,7 +36,7 @@ func startWithoutTheDatabase(t *testing.T, redis string) {
 	settings := map[string]string{
 		"HEADGATE_REDIS_URL": redis, "HEADGATE_LIMITER_TIMEOUT": "30s",
 		"HEADGATE_DATABASE_URL": server.URL(), "HEADGATE_BOOTSTRAP_KEY": bootstrap, "HEADGATE_SHUTDOWN_DELAY": "0s",
-		"HEADGATE_SNAPSHOT_FILE": filepath.Join(t.TempDir(), "snapshot"),
+		"HEADGATE_SNAPSHOT_FILE": filepath.Join(t.TempDir(), "snapshot"), "HEADGATE_TRUSTED_PROXIES": "127.0.0.1/32",
 	}
 	first := start(t, settings)
 	call(t, bootstrap, "POST", first.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"require_route": false, "name": "Acme"}}`).want(t, 201)
@@ -75,6 +78,11 @@ func startWithoutTheDatabase(t *testing.T, redis string) {
 		call(t, "", "GET", "http://"+damaged["HEADGATE_ADDR"]+path, "").want(t, want)
 	}
 	call(t, kept.Token, "POST", "http://"+damaged["HEADGATE_ADDR"]+"/v1/check", `{"method": "GET", "path": "/v1/items"}`).want(t, 503)
+	for _, path := range []string{"/v1/forward-auth", "/v1/forward-auth/v1/items"} { // a gateway would take an answer for a denial
+		if a, err := http.Get("http://" + damaged["HEADGATE_ADDR"] + path); !errors.Is(err, io.EOF) {
+			t.Errorf("%s of a node that starts: %v, %v", path, a, err)
+		}
+	}
 	third.end()
 
 	node := launchInProcess(t, settings)
@@ -82,6 +90,9 @@ func startWithoutTheDatabase(t *testing.T, redis string) {
 	node.origin = "http://" + at
 	const check = `{"method": "GET", "path": "/v1/items"}`
 	call(t, kept.Token, "POST", node.origin+"/v1/check", check).want(t, 200)
+	for _, path := range []string{"/v1/forward-auth", "/v1/forward-auth/v1/items"} {
+		call(t, kept.Token, "GET", node.origin+path, "", "X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/v1/items").want(t, 200)
+	}
 	known := 200 // the key is valid in the file
 	if redis != "" {
 		known = 401 // the second node reported the revocation in Redis
