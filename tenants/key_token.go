@@ -53,10 +53,14 @@ func HashToken(token string) [32]byte {
 }
 
 // TokenHint returns the first and the last characters of a token, so that people can recognize
-// the key. These characters are too few to guess the rest of the token.
+// the key. These characters are too few to guess the rest of the token, also of a short token of a
+// customer.
 func TokenHint(token string) string {
-	if len(token) < 16 {
+	switch {
+	case len(token) < MinCustomerKey:
 		return "…"
+	case len(token) < 32:
+		return token[:4] + "…" + token[len(token)-2:]
 	}
 	return token[:10] + "…" + token[len(token)-4:]
 }

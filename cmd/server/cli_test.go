@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate/internal/cli"
+	"github.com/headgate/headgate/tenants"
 )
 
 // A step of a transcript is one call of headgate.
@@ -590,6 +591,33 @@ func TestCompletion(t *testing.T) {
 		args := append([]string{"completion", "words", "--"}, strings.Split(typed, " ")...)
 		if out := must(t, nil, args...); strings.Join(strings.Fields(out), " ") != want {
 			t.Errorf("%q: %q, want %q", typed, out, want)
+		}
+	}
+}
+
+// The key of a customer, which the command reads from a file, appears in no output.
+func TestCLIHidesTheKeyOfACustomer(t *testing.T) {
+	t.Parallel()
+	settings := cliServer(t)
+	if _, err := command(t, settings, "", words("tenants create acme --name Acme --plan ''")...); err != nil {
+		t.Fatal(err)
+	}
+	for i, format := range []string{"table", "json", "yaml"} {
+		token, file := fmt.Sprintf("acme-%d-secret-of-a-customer", i), filepath.Join(t.TempDir(), "key")
+		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := append(words("keys create --tenant acme --name production --scopes identify -o "+format+" --customer-key-file"), file)
+		for _, dryRun := range []bool{true, false} {
+			if dryRun {
+				args = append(args, "--dry-run")
+			} else {
+				args = args[:len(args)-1]
+			}
+			out, err := command(t, settings, "", args...)
+			if err != nil || out == "" || strings.Contains(out, token) || !dryRun && !strings.Contains(out, tenants.TokenHint(token)) {
+				t.Errorf("%q: %v\n%s", args, err, out)
+			}
 		}
 	}
 }

@@ -102,17 +102,39 @@ func (n keysCreate) Run(ctx context.Context, t Terminal) error {
 	if n.PeekOnly {
 		body["peek_only"] = true
 	}
-	if n.CustomerKeyFile != "" {
-		token, err := os.ReadFile(n.CustomerKeyFile)
-		if err != nil {
-			return err
-		}
-		body["token"] = strings.TrimSpace(string(token))
-	}
 	if len(n.AllowIP) > 0 {
 		body["allowed_ips"] = n.AllowIP
 	}
+	if n.CustomerKeyFile != "" {
+		return n.customerKey(ctx, c, body)
+	}
 	return c.secret(ctx, n.path(), body)
+}
+
+// customerKey creates a key with the token of a customer, and prints the key without this token.
+func (n keysCreate) customerKey(ctx context.Context, c *client, body object) error {
+	token, err := os.ReadFile(n.CustomerKeyFile)
+	if err != nil {
+		return err
+	}
+	if body["token"] = strings.TrimSpace(string(token)); c.dryRun {
+		body["token"] = "(the content of " + n.CustomerKeyFile + ")"
+	}
+	a, sent, err := c.write(ctx, http.MethodPost, n.path(), body, "")
+	if err != nil || !sent {
+		return err
+	}
+	var is struct{ Key json.RawMessage }
+	if err := json.Unmarshal(a.body, &is); err != nil || is.Key == nil {
+		return fmt.Errorf("the answer has no key: %w", err)
+	}
+	document := []byte(is.Key)
+	if c.output.Format != "table" {
+		if document, err = json.Marshal(map[string]json.RawMessage{"key": is.Key}); err != nil {
+			return err
+		}
+	}
+	return c.output.rows(c.terminal, document, "", keyColumns...)
 }
 
 // secret sends a POST request and prints the API key in the response. In the table format it prints
