@@ -310,7 +310,15 @@ func (e *examination) proxies() {
 			"all clients have the address of the proxy: one wrong password limits the sign-in of all people")
 		return
 	}
-	e.ok(check, "%d networks", len(networks))
+	switch len(networks) {
+	case 0:
+		e.ok(check, "none: the address of a client is that of its connection, and forward-auth is off; behind a proxy, set %s to its network",
+			settingName(check))
+	case 1:
+		e.ok(check, "1 network: %s", networks[0])
+	default:
+		e.ok(check, "%d networks", len(networks))
+	}
 }
 
 // ports checks the address of each listener.

@@ -64,6 +64,10 @@ func TestDoctorOfNewInstallation(t *testing.T) {
 	expect(t, found, "redis", statusOK, "not used")
 	expect(t, found, "addr", statusOK, "is free")
 	expect(t, found, "secrets", statusOK, "")
+	expect(t, found, "trusted-proxies", statusOK, "set HEADGATE_TRUSTED_PROXIES to its network")
+	settings["HEADGATE_TRUSTED_PROXIES"] = "10.0.0.0/8,192.0.2.1/32"
+	found, _ = examine(t, settings)
+	expect(t, found, "trusted-proxies", statusOK, "2 networks")
 	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
 		t.Errorf("doctor left %v in the folder: %v", entries, err)
 	}

@@ -84,5 +84,5 @@ func TestSystemdSettings(t *testing.T) {
 	settings["HEADGATE_PUBLIC_URL"] = "https://127.0.0.1:1"
 	found, _ := examine(t, settings)
 	expect(t, found, "settings", statusOK, "valid")
-	expect(t, found, "trusted-proxies", statusOK, "1 networks")
+	expect(t, found, "trusted-proxies", statusOK, "1 network: 127.0.0.1/32")
 }
