@@ -145,7 +145,7 @@ func snippet(t *testing.T, path, language, having string) string {
 func checkREADMECall(t *testing.T, printed, origin, key string) {
 	t.Helper()
 	var lines []string
-	for line := range strings.Lines(strings.NewReplacer(origin, "http://127.0.0.1:8080", key, "$HEADGATE_KEY").Replace(printed)) {
+	for line := range strings.Lines(strings.NewReplacer(origin, "http://127.0.0.1:8080", key, "$HEADGATE_TOKEN").Replace(printed)) {
 		lines = append(lines, strings.TrimSpace(line))
 	}
 	shown := strings.Split(snippet(t, "../../README.md", "sh", "curl -i"), "\n")

@@ -87,8 +87,8 @@ func greet(w io.Writer, origin string, made credentials, keyless bool) {
 		fmt.Fprintf(w, "\nSet up the first owner, once, within a day:\n\n  %s/setup/%s\n\n", origin, made.setup)
 	}
 	if key == "" {
-		key = "$HEADGATE_KEY"
-		fmt.Fprint(w, "Send a check with a tenant's key in $HEADGATE_KEY:\n\n")
+		key = "$HEADGATE_TOKEN"
+		fmt.Fprint(w, "Send a check with a tenant's key in $HEADGATE_TOKEN:\n\n")
 	} else {
 		fmt.Fprint(w, "Run this six times. The sixth check is denied:\n\n")
 	}

@@ -60,8 +60,8 @@ func TestFirstRefusal(t *testing.T) {
 	if again.out.String() == "" || keyPrefix.MatchString(again.out.String()) {
 		t.Fatalf("the second start shows a key:\n%s", again.out)
 	}
-	if !strings.Contains(again.out.String(), "$HEADGATE_KEY") {
-		t.Fatalf("the second start's curl does not name $HEADGATE_KEY:\n%s", again.out)
+	if !strings.Contains(again.out.String(), "$HEADGATE_TOKEN") {
+		t.Fatalf("the second start's curl does not name $HEADGATE_TOKEN:\n%s", again.out)
 	}
 	call(t, key, "POST", again.origin+"/v1/check", login).want(t, 200)
 	call(t, operator, "GET", again.origin+"/v1/plans/starter/draft", "").want(t, 200)

@@ -68,7 +68,7 @@ func TestPrintedCallsOfTheReference(t *testing.T) {
 	for _, c := range calls {
 		summary, command := html.UnescapeString(c[1]), html.UnescapeString(c[2])
 		path := printedPath.FindStringSubmatch(command)[1]
-		environment := append(os.Environ(), "HEADGATE_KEY="+operator)
+		environment := append(os.Environ(), "HEADGATE_TOKEN="+operator)
 		refusal, listed := notRunnable[summary]
 		if v := idVariable.FindStringSubmatch(path); v != nil {
 			if (ids[v[1]] == "") != (listed && refusal.status == "") {

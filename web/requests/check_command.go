@@ -7,10 +7,10 @@ import (
 )
 
 // Curl returns a curl command that sends body as JSON to address. It reads the API key from the
-// shell variable $HEADGATE_KEY.
+// shell variable $HEADGATE_TOKEN.
 func Curl(address, body string) string {
 	return "curl -i " + shellQuoted(address) +
-		" \\\n  -H \"Authorization: Bearer $HEADGATE_KEY\" \\\n  -H 'Content-Type: application/json' \\\n  -d " + shellQuoted(body)
+		" \\\n  -H \"Authorization: Bearer $HEADGATE_TOKEN\" \\\n  -H 'Content-Type: application/json' \\\n  -d " + shellQuoted(body)
 }
 
 // shellQuoted quotes a text for a shell.

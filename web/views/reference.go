@@ -96,7 +96,7 @@ func (r Reference) SetupCurl() string {
 // server creates its value.
 func (p Parameter) variable() string { return "$" + strings.ToUpper(p.Name) + "_ID" }
 
-// Curl returns a curl command that calls an operation. The shell variable $HEADGATE_KEY must
+// Curl returns a curl command that calls an operation. The shell variable $HEADGATE_TOKEN must
 // contain the API key.
 func (r Reference) Curl(op Operation) string {
 	var b strings.Builder
@@ -127,7 +127,7 @@ func (r Reference) Curl(op Operation) string {
 	}
 	b.WriteString(" " + address)
 	if !op.Open {
-		b.WriteString(" \\\n  -H \"Authorization: Bearer $HEADGATE_KEY\"")
+		b.WriteString(" \\\n  -H \"Authorization: Bearer $HEADGATE_TOKEN\"")
 	}
 	for _, h := range headers {
 		b.WriteString(" \\\n  -H " + quote(h))

@@ -174,7 +174,7 @@ func ReferencePage(p Page, r Reference) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = prose("Put an operator key with all scopes into `HEADGATE_KEY`: the one that the first start prints, or that `headgate key create --name docs` creates. The call below creates the plan and the tenants that the examples name. On a test server, run it first, and then the examples from top to bottom.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = prose("Put an operator key with all scopes into `HEADGATE_TOKEN`: the one that the first start prints, or that `headgate key create --name docs` creates. The call below creates the plan and the tenants that the examples name. On a test server, run it first, and then the examples from top to bottom.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
