@@ -10,6 +10,12 @@ http.TIMEOUT = 1
 -- docs/gateways.md.
 local passed = { "cookie", "x-user-id" }
 
+-- Headers of Headgate's answer that the API receives. Those of the client are dropped.
+local soft = { "X-RateLimit-Serve", "X-RateLimit-Delay-Ms" }
+
+-- Headers of Headgate's answer that the client receives with a denial.
+local denied = { "Retry-After", "WWW-Authenticate", "Cache-Control", "X-Request-Id" }
+
 local function failed(r)
 	if r.subprocess_env["headgate_failure"] == "closed" then
 		return 503
@@ -18,7 +24,11 @@ local function failed(r)
 end
 
 function check(r)
+	for _, name in ipairs(soft) do
+		r.headers_in[name] = nil
+	end
 	local headers = {
+		["host"] = "headgate",
 		["authorization"] = "Bearer " .. r.subprocess_env["headgate_key"],
 		["x-original-method"] = r.method,
 		["x-original-uri"] = r.unparsed_uri,
@@ -39,11 +49,16 @@ function check(r)
 		r.err_headers_out[name] = answer[name:lower()]
 	end
 	if status == 200 then
+		for _, name in ipairs(soft) do
+			r.headers_in[name] = answer[name:lower()]
+		end
 		return apache2.OK
 	end
 	r.status = status
 	r.content_type = answer["content-type"] or "text/plain"
-	r.err_headers_out["Retry-After"] = answer["retry-after"]
+	for _, name in ipairs(denied) do
+		r.err_headers_out[name] = answer[name:lower()]
+	end
 	r:write(table.concat(body))
 	return apache2.DONE
 end

@@ -32,6 +32,13 @@ local withheld = {
 	["x-forwarded-host"] = true, ["x-forwarded-method"] = true, ["x-forwarded-uri"] = true,
 }
 
+-- Headers of Headgate's answer that the API receives. Those of the client are dropped.
+local soft = { "X-RateLimit-Serve", "X-RateLimit-Delay-Ms" }
+
+-- Headers of Headgate's answer that the client receives, if the request passes and if it does not.
+local limits = { "RateLimit", "RateLimit-Policy" }
+local denied = { "RateLimit", "RateLimit-Policy", "Retry-After", "Content-Type", "WWW-Authenticate", "X-Request-Id" }
+
 local function question(conf, ctx)
 	local headers = {}
 	for name, value in pairs(core.request.headers(ctx)) do
@@ -48,6 +55,9 @@ local function question(conf, ctx)
 end
 
 function _M.access(conf, ctx)
+	for _, name in ipairs(soft) do
+		core.request.set_header(ctx, name, nil)
+	end
 	local client = http.new()
 	client:set_timeout(conf.timeout)
 	local url = conf.url .. "/v1/forward-auth?headers=forwarded" .. (conf.options and "&" .. conf.options or "")
@@ -60,13 +70,16 @@ function _M.access(conf, ctx)
 		return 503, { message = "rate limits are unavailable" }
 	end
 	local passes = answer.status == 200
-	for _, name in ipairs(passes and { "RateLimit", "RateLimit-Policy" } or { "RateLimit", "RateLimit-Policy", "Retry-After", "Content-Type" }) do
+	for _, name in ipairs(passes and limits or denied) do
 		if answer.headers[name] then
 			core.response.set_header(name, answer.headers[name])
 		end
 	end
 	if not passes then
 		return answer.status, answer.body
+	end
+	for _, name in ipairs(soft) do
+		core.request.set_header(ctx, name, answer.headers[name])
 	end
 end
 

@@ -10,6 +10,7 @@ package.preload["apisix.core"] = function()
 		request = {
 			headers = function() return forward_auth.client_headers end, get_host = function() return forward_auth.host end,
 			get_method = function() return forward_auth.method end, get_remote_client_ip = function() return forward_auth.address end,
+			set_header = function(_, name, value) forward_auth.set_header(name, value) end,
 		},
 		response = { set_header = function(name, value) set[name] = value end },
 		schema = { check = function(schema, conf)

@@ -34,6 +34,10 @@ export async function handler(event, _context, env = process.env, send = fetch) 
   const { method } = event.requestContext.http;
   const body = { method, path: event.rawPath, attributes: attributesOf(event, env.HEADGATE_ATTRIBUTES) };
   let answer, decision;
+  const failed = (why) => {
+    console.error("Headgate does not decide:", why);
+    return open ? allow({}) : deny({ reason: "unavailable" });
+  };
   try {
     answer = await send(`${env.HEADGATE_URL}/v1/check`, {
       method: "POST",
@@ -43,13 +47,17 @@ export async function handler(event, _context, env = process.env, send = fetch) 
     });
     decision = await answer.json();
   } catch (error) {
-    console.error("Headgate does not answer:", error.name);
-    return open ? allow({}) : deny({ reason: "unavailable" });
+    return failed(error.name);
+  }
+  if (answer.status === 503 && decision.kind !== "denial") { // the node starts or is overloaded
+    return failed(decision.title ?? 503);
   }
   const context = {
     reason: String(decision.reason ?? decision.code ?? answer.status),
     decisionId: String(decision.decision_id ?? ""),
     rateLimit: answer.headers.get("ratelimit") ?? "",
+    serve: answer.headers.get("x-ratelimit-serve") ?? "",
+    delayMs: answer.headers.get("x-ratelimit-delay-ms") ?? "",
     retryAfter: answer.headers.get("retry-after") ?? "",
   };
   return answer.status === 200 && decision.allowed === true ? allow(context) : deny(context);

@@ -26,9 +26,9 @@ function answering(status, body, headers = {}) {
 }
 
 test("a request that passes", async () => {
-  const [got, send] = answering(200, { allowed: true, reason: "ok", decision_id: "d1" }, { RateLimit: '"login";r=4;t=60' });
+  const [got, send] = answering(200, { allowed: true, reason: "ok", decision_id: "d1" }, { RateLimit: '"login";r=4;t=60', "X-RateLimit-Serve": "cheap", "X-RateLimit-Delay-Ms": "1500" });
   assert.deepEqual(await handler(event(), {}, env, send), {
-    isAuthorized: true, context: { reason: "ok", decisionId: "d1", rateLimit: '"login";r=4;t=60', retryAfter: "" },
+    isAuthorized: true, context: { reason: "ok", decisionId: "d1", rateLimit: '"login";r=4;t=60', serve: "cheap", delayMs: "1500", retryAfter: "" },
   });
   assert.equal(got.url, "http://127.0.0.1:8080/v1/check");
   assert.equal(got.options.headers.authorization, "Bearer hg_tn_key");
@@ -40,7 +40,7 @@ test("a request that passes", async () => {
 
 test("denials and errors of Headgate deny", async () => {
   for (const [status, body] of [[429, { allowed: false, reason: "over_limit" }], [403, { allowed: false, reason: "blocked" }], [401, { code: "unauthenticated" }],
-    [400, {}], [503, {}], [200, { allowed: false }], [200, {}]]) {
+    [400, {}], [503, { kind: "denial", allowed: false, reason: "limiter_unavailable" }], [200, { allowed: false }], [200, {}]]) {
     const [, send] = answering(status, body, { "Retry-After": "7" });
     const answer = await handler(event(), {}, env, send);
     assert.equal(answer.isAuthorized, false, `${status}`);
@@ -48,12 +48,13 @@ test("denials and errors of Headgate deny", async () => {
   }
 });
 
-test("Headgate is gone, slow, or answers no JSON", async (t) => {
+test("Headgate is gone, slow, starts, or answers no JSON", async (t) => {
   const logged = t.mock.method(console, "error", () => {});
   for (const send of [
     async () => { throw new TypeError("fetch failed"); },
     (_url, { signal }) => new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
     async () => new Response("<html>", { status: 502 }),
+    async () => new Response('{"title":"Unavailable","status":503}', { status: 503 }),
   ]) {
     const slow = { ...env, HEADGATE_TIMEOUT_MS: "10" };
     const waits = setTimeout(() => {}, 60_000); // a timeout signal does not keep Node.js running

@@ -12,13 +12,13 @@ local withheld = {
 	["connection"] = true, ["content-length"] = true, ["expect"] = true, ["host"] = true, ["keep-alive"] = true,
 	["proxy-connection"] = true, ["te"] = true, ["trailer"] = true, ["transfer-encoding"] = true,
 	["upgrade"] = true, ["authorization"] = true, ["forwarded"] = true, ["idempotency-key"] = true,
-	["x-forwarded-for"] = true, ["x-original-method"] = true, ["x-original-uri"] = true,
+	["x-forwarded-for"] = true, ["x-original-method"] = true, ["x-original-uri"] = true, ["x-original-host"] = true,
 }
 
 -- HAProxy counts the values of a header from 0 in a request, and from 1 in a call of its HTTP client.
 local function question(txn)
-	local headers = {}
-	for name, values in pairs(txn.http:req_get_headers()) do
+	local headers, sent = {}, txn.http:req_get_headers()
+	for name, values in pairs(sent) do
 		if not withheld[name] then
 			headers[name] = {}
 			for i = 0, #values do
@@ -29,20 +29,43 @@ local function question(txn)
 	headers["authorization"] = { "Bearer " .. key }
 	headers["x-original-method"] = { txn.f:method() }
 	headers["x-original-uri"] = { txn.f:pathq() }
+	headers["x-original-host"] = sent["host"] and { sent["host"][0] }
 	headers["x-forwarded-for"] = { txn.f:src() }
 	return headers
 end
+
+-- Headers of Headgate's answer that the API receives. Those of the client are dropped.
+local passed = { "x-ratelimit-serve", "x-ratelimit-delay-ms" }
+
+-- Headers of Headgate's answer that the client receives with a denial.
+local denied = { "content-type", "retry-after", "ratelimit", "ratelimit-policy", "www-authenticate", "cache-control", "x-request-id" }
+
+-- Variables for haproxy.cfg with headers of Headgate's answer, if it has them.
+local variables = { ["ratelimit"] = "txn.headgate_ratelimit", ["ratelimit-policy"] = "txn.headgate_ratelimit_policy" }
 
 local function first(headers, name)
 	return headers and headers[name] and headers[name][0]
 end
 
 local function check(txn)
+	for _, name in ipairs(passed) do
+		txn.http:req_del_header(name)
+	end
 	local answer = core.httpclient():get { url = url, dst = socket, headers = question(txn) }
 	local headers = answer.headers
-	txn:set_var("txn.headgate_ratelimit", first(headers, "ratelimit"))
-	txn:set_var("txn.headgate_ratelimit_policy", first(headers, "ratelimit-policy"))
+	for name, variable in pairs(variables) do
+		local value = first(headers, name)
+		if value then -- HAProxy would set nil as 0
+			txn:set_var(variable, value)
+		end
+	end
 	if answer.status == 200 then
+		for _, name in ipairs(passed) do
+			local value = first(headers, name)
+			if value then
+				txn.http:req_set_header(name, value)
+			end
+		end
 		return
 	end
 	-- HAProxy itself answers 502, 503 or 504 if it cannot reach Headgate. An answer of Headgate with such a status is
@@ -53,7 +76,7 @@ local function check(txn)
 		return
 	end
 	local denial = txn:reply { status = answer.status, body = answer.body }
-	for _, name in ipairs { "content-type", "retry-after", "ratelimit", "ratelimit-policy" } do
+	for _, name in ipairs(denied) do
 		local value = first(headers, name)
 		if value then
 			denial:add_header(name, value)

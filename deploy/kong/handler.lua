@@ -7,6 +7,9 @@ local Headgate = { PRIORITY = 910, VERSION = "0.1.0" } -- Kong's own rate limiti
 
 local copied = { "RateLimit", "RateLimit-Policy" }
 
+-- Headers of Headgate's answer that the API receives. Those of the client are dropped.
+local soft = { "X-RateLimit-Serve", "X-RateLimit-Delay-Ms" }
+
 -- Headers of the client that Headgate does not receive: those of the connection and the body, and those that the
 -- plugin sets.
 local withheld = {
@@ -32,6 +35,9 @@ local function question(conf)
 end
 
 function Headgate:access(conf)
+	for _, name in ipairs(soft) do
+		kong.service.request.clear_header(name)
+	end
 	local client = http.new()
 	client:set_timeout(conf.timeout)
 	local url = conf.url .. "/v1/forward-auth?headers=kong" .. (conf.options ~= nil and "&" .. conf.options or "")
@@ -49,10 +55,15 @@ function Headgate:access(conf)
 			limits[name] = answer.headers[name]
 		end
 		kong.ctx.plugin.limits = limits
+		for _, name in ipairs(soft) do
+			if answer.headers[name] then
+				kong.service.request.set_header(name, answer.headers[name])
+			end
+		end
 		return
 	end
 	local headers = {}
-	for _, name in ipairs { "Content-Type", "Retry-After", "RateLimit", "RateLimit-Policy" } do
+	for _, name in ipairs { "Content-Type", "Retry-After", "RateLimit", "RateLimit-Policy", "WWW-Authenticate", "X-Request-Id" } do
 		headers[name] = answer.headers[name]
 	end
 	return kong.response.exit(answer.status, answer.body, headers)

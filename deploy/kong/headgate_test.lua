@@ -10,6 +10,10 @@ _G.kong = {
 		get_headers = function() return forward_auth.client_headers end, get_host = function() return forward_auth.host end,
 		get_method = function() return forward_auth.method end, get_raw_path = function() return "/v1/login" end,
 	},
+	service = { request = {
+		clear_header = function(name) forward_auth.set_header(name, nil) end,
+		set_header = function(name, value) forward_auth.set_header(name, assert(value)) end,
+	} },
 	client = { get_forwarded_ip = function() return forward_auth.address end },
 	response = {
 		exit = function(status, body, headers) exited = { status = status, body = body, headers = headers } return exited end,

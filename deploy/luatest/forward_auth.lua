@@ -3,6 +3,9 @@
 
 local sent, answer, failure
 
+-- The headers that the API receives, by their names in lower case.
+local received
+
 package.preload["resty.http"] = function()
 	return { new = function()
 		return {
@@ -24,6 +27,11 @@ M.client_headers = {
 	["connection"] = "upgrade", ["upgrade"] = "websocket", ["content-length"] = "1048576", ["cookie"] = { "a=1", "b=2" },
 }
 
+-- set_header sets a header that the API receives, or removes it if the value is nil.
+function M.set_header(name, value)
+	received[name:lower()] = value
+end
+
 local function equal(what, got, want)
 	assert(got == want, ("%s: %s, want %s"):format(what, tostring(got), tostring(want)))
 end
@@ -35,7 +43,7 @@ function M.test(option, path_header, path, run)
 	local url = "http://127.0.0.1:8080/v1/forward-auth?headers=" .. option
 	local conf = { url = "http://127.0.0.1:8080", key = "hg_tn_key", timeout = 500, fail_open = true }
 	local function play()
-		sent = nil
+		sent, received = nil, { ["x-ratelimit-serve"] = "forged", ["x-ratelimit-delay-ms"] = "60000" }
 		return run(conf)
 	end
 
@@ -61,6 +69,14 @@ function M.test(option, path_header, path, run)
 	equal("RateLimit", headers["RateLimit"], '"login";r=4;t=60')
 	equal("RateLimit-Policy", headers["RateLimit-Policy"], '"login";q=5;w=60')
 	equal("the type of Headgate's answer", headers["Content-Type"], nil)
+	equal("X-RateLimit-Serve of the client", received["x-ratelimit-serve"], nil)
+	equal("X-RateLimit-Delay-Ms of the client", received["x-ratelimit-delay-ms"], nil)
+
+	-- The API receives how Headgate degrades and delays the request.
+	answer.headers["X-RateLimit-Serve"], answer.headers["X-RateLimit-Delay-Ms"] = "cheap", "1500"
+	play()
+	equal("X-RateLimit-Serve", received["x-ratelimit-serve"], "cheap")
+	equal("X-RateLimit-Delay-Ms", received["x-ratelimit-delay-ms"], "1500")
 
 	-- Options come from the configuration.
 	conf.options = "attributes=user:header:X-User-Id"
@@ -71,13 +87,18 @@ function M.test(option, path_header, path, run)
 	for _, code in ipairs { 429, 403, 401, 400, 503 } do
 		answer = {
 			status = code, body = "{}",
-			headers = { ["Content-Type"] = "application/problem+json", ["Retry-After"] = "7", ["RateLimit"] = "r", ["Set-Cookie"] = "x" },
+			headers = {
+				["Content-Type"] = "application/problem+json", ["Retry-After"] = "7", ["RateLimit"] = "r", ["Set-Cookie"] = "x",
+				["WWW-Authenticate"] = "Bearer", ["X-Request-Id"] = "id",
+			},
 		}
 		local got, body, denied = play()
 		equal("status", got, code)
 		equal("body", body, "{}")
 		equal("Retry-After", denied["Retry-After"], "7")
 		equal("RateLimit", denied["RateLimit"], "r")
+		equal("WWW-Authenticate", denied["WWW-Authenticate"], "Bearer")
+		equal("X-Request-Id", denied["X-Request-Id"], "id")
 		equal("Content-Type", denied["Content-Type"], "application/problem+json")
 		equal("another header", denied["Set-Cookie"], nil)
 	end
@@ -86,6 +107,7 @@ function M.test(option, path_header, path, run)
 	answer, failure = nil, "connection refused"
 	local open, _, _, logged = play()
 	equal("open", open, nil)
+	equal("X-RateLimit-Serve of the client", received["x-ratelimit-serve"], nil)
 	assert(logged:find("connection refused", 1, true))
 	assert(not logged:find("hg_tn_key", 1, true))
 	conf.fail_open = false

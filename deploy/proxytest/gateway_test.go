@@ -122,7 +122,7 @@ func startHeadgate(t *testing.T, address, services string, settings ...string) s
 }
 
 // upstreamOf starts the API behind the gateway. It answers with the method, the size of the body, and the headers of
-// limits that it received, as Received-RateLimit and Received-RateLimit-Policy.
+// limits that it received, as Received-RateLimit and so on.
 func upstreamOf(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -131,8 +131,10 @@ func upstreamOf(t *testing.T) string {
 			return
 		}
 		n, _ := io.Copy(io.Discard, r.Body)
-		for _, name := range []string{"RateLimit", "RateLimit-Policy"} {
-			w.Header().Set("Received-"+name, r.Header.Get(name))
+		for _, name := range append([]string{"RateLimit", "RateLimit-Policy"}, softHeaders...) {
+			for _, value := range r.Header.Values(name) {
+				w.Header().Add("Received-"+name, value)
+			}
 		}
 		_, _ = fmt.Fprintf(w, "%s %d", r.Method, n)
 	}))

@@ -24,8 +24,15 @@ var quotaGateway = gateway{
 // An operator key that the settings contain.
 const operatorKey = "quota-test-operator-key-quota-test-operator-key"
 
-// limitItems creates a tenant whose addresses have a quota of items in an hour, and returns its key.
+// limitItems creates a tenant whose addresses have a quota of items in a day, and returns its key.
 func limitItems(t *testing.T, headgate string, quota int) string {
+	t.Helper()
+	return createTenant(t, headgate, fmt.Sprintf(
+		`{"slug": "items", "match": {"path": "/v1/items"}, "count_by": ["ip"], "limits": [{"algorithm": "fixed_window", "quota": %d, "window": "1d"}]}`, quota))
+}
+
+// createTenant creates the tenant acme with these policies, and returns its key.
+func createTenant(t *testing.T, headgate, policies string) string {
 	t.Helper()
 	manage := func(method, path, body string, header ...string) *http.Response {
 		t.Helper()
@@ -36,9 +43,7 @@ func limitItems(t *testing.T, headgate string, quota int) string {
 		a.Body = io.NopCloser(strings.NewReader(text))
 		return a
 	}
-	made := manage("POST", "/v1/plans", fmt.Sprintf(`{"slug": "quota", "draft": {"name": "Quota", "policies": [
-		{"slug": "items", "match": {"path": "/v1/items"}, "count_by": ["ip"], "limits": [{"algorithm": "fixed_window", "quota": %d, "window": "1d"}]}
-	]}}`, quota))
+	made := manage("POST", "/v1/plans", `{"slug": "quota", "draft": {"name": "Quota", "policies": [`+policies+`]}}`)
 	manage("POST", "/v1/plans/quota/publish", "", "If-Match", made.Header.Get("ETag"))
 	manage("POST", "/v1/tenants", `{"slug": "acme", "tenant": {"name": "Acme", "plan": "quota"}}`)
 	var key struct{ Token string }

@@ -108,7 +108,7 @@ func TestRecipes(t *testing.T) {
 		t.Run(g.Name, func(t *testing.T) {
 			t.Parallel()
 			headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)
-			key := startHeadgate(t, headgate, services)
+			key := startHeadgate(t, headgate, services, "HEADGATE_ALLOWED_HOSTS=headgate")
 			if g.GRPC {
 				headgate = services
 			}
@@ -257,8 +257,8 @@ func TestRecipesWithoutHeadgate(t *testing.T) {
 			t.Run(g.Name+" "+name, func(t *testing.T) {
 				t.Parallel()
 				if g.closing != nil {
-					if a, text := send(t, g.serve(t, headgate, upstream, "key")+"/v1/login", "x"); a.StatusCode != 200 || text != "POST 1" {
-						t.Errorf("open: %d %q", a.StatusCode, text)
+					if a, text := send(t, g.serve(t, headgate, upstream, "key")+"/v1/login", "x"); a.StatusCode != 200 || text != "POST 1" || len(a.Header.Values("RateLimit")) != 0 {
+						t.Errorf("open: %d %q %v", a.StatusCode, text, a.Header)
 					}
 				}
 				a, text := send(t, g.serve(t, headgate, upstream, "key", g.closing...)+"/v1/login", "x")
