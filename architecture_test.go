@@ -81,7 +81,7 @@ var imports = map[string][]string{
 	"web/traffic":    {"internal/savedfilters", "web/saved", "internal/sharing", "web/share", "enforcement", "internal/accounts", "internal/alerts", "internal/audit", "internal/exceptions", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/requests", "web/views"},
 	"web/decisions":  {"internal/savedfilters", "web/saved", "internal/sharing", "web/share", "enforcement", "internal/accounts", "internal/metrics", "internal/problem", "internal/snapshot", "plans", "tenants", "web", "web/requests", "web/views"},
 	"web/playground": {"enforcement", "internal/accounts", "internal/problem", "internal/simulation", "plans", "web", "web/views"},
-	"web/palette":    {"internal/savedfilters", "internal/accounts", "internal/snapshot", "plans", "tenants", "web", "web/views"},
+	"web/palette":    {"internal/savedfilters", "internal/sharing", "web/share", "internal/accounts", "internal/snapshot", "plans", "tenants", "web", "web/views"},
 	"web/plans":      {"enforcement", "internal/accounts", "internal/audit", "internal/nodes", "internal/preview", "internal/problem", "plans", "web", "web/views"},
 	"web/tenants":    {"internal/savedfilters", "web/saved", "enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
 	"web/admin":      {"internal/savedfilters", "web/saved", "internal/sharing", "web/share", "internal/accounts", "internal/audit", "internal/export", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},

@@ -468,8 +468,27 @@ func (e ListName) Valid() bool {
 	}
 }
 
+// Defines values for NewSharedLinkKind.
+const (
+	NewSharedLinkKindDisplay  NewSharedLinkKind = "display"
+	NewSharedLinkKindSnapshot NewSharedLinkKind = "snapshot"
+)
+
+// Valid indicates whether the value is a known member of the NewSharedLinkKind enum.
+func (e NewSharedLinkKind) Valid() bool {
+	switch e {
+	case NewSharedLinkKindDisplay:
+		return true
+	case NewSharedLinkKindSnapshot:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NewSharedLinkShows.
 const (
+	NewSharedLinkShowsDenials  NewSharedLinkShows = "denials"
 	NewSharedLinkShowsOverview NewSharedLinkShows = "overview"
 	NewSharedLinkShowsTraffic  NewSharedLinkShows = "traffic"
 )
@@ -477,6 +496,8 @@ const (
 // Valid indicates whether the value is a known member of the NewSharedLinkShows enum.
 func (e NewSharedLinkShows) Valid() bool {
 	switch e {
+	case NewSharedLinkShowsDenials:
+		return true
 	case NewSharedLinkShowsOverview:
 		return true
 	case NewSharedLinkShowsTraffic:
@@ -2594,10 +2615,13 @@ type NewPlan struct {
 	Slug Slug `json:"slug"`
 }
 
-// NewSharedLink A page to share as a live display.
+// NewSharedLink A page to share.
 type NewSharedLink struct {
-	// ExpiresAt When the link ends, at most 366 days from now. Absent: after 30 days.
+	// ExpiresAt When the link ends: a display at most 366 days from now, a snapshot at most 90. Absent: a display after 30 days, a snapshot after 7.
 	ExpiresAt Instant `json:"expires_at,omitempty,omitzero"`
+
+	// Kind display is the page with live updates: its time range must end now. snapshot is a copy of the page at the time of the call. Absent: display. Later versions may add values.
+	Kind NewSharedLinkKind `json:"kind,omitempty,omitzero"`
 
 	// Name A name for people.
 	Name string `json:"name"`
@@ -2605,14 +2629,17 @@ type NewSharedLink struct {
 	// Query The parameters of the page, as in its address: its time range, such as range=6h, and its filters. Absent: the last hour.
 	Query string `json:"query,omitempty,omitzero"`
 
-	// Shows overview shows all tenants and belongs to the operator. traffic is the first page of a tenant. Later versions may add values.
+	// Shows overview shows all tenants and belongs to the operator. traffic is the first page of a tenant. denials are the recorded denials of all tenants, or of the tenant that owns the link; only a snapshot can show them. Later versions may add values.
 	Shows NewSharedLinkShows `json:"shows"`
 
 	// TimeZone The time zone in which the page shows times. Absent: UTC.
 	TimeZone string `json:"time_zone,omitempty,omitzero"`
 }
 
-// NewSharedLinkShows overview shows all tenants and belongs to the operator. traffic is the first page of a tenant. Later versions may add values.
+// NewSharedLinkKind display is the page with live updates: its time range must end now. snapshot is a copy of the page at the time of the call. Absent: display. Later versions may add values.
+type NewSharedLinkKind string
+
+// NewSharedLinkShows overview shows all tenants and belongs to the operator. traffic is the first page of a tenant. denials are the recorded denials of all tenants, or of the tenant that owns the link; only a snapshot can show them. Later versions may add values.
 type NewSharedLinkShows string
 
 // NewTenant A tenant to create.
@@ -5007,7 +5034,7 @@ type ServerInterface interface {
 	// ListSharedLinks List shared links
 	// (GET /v1/shared-links)
 	ListSharedLinks(ctx echo.Context, params ListSharedLinksParams) error
-	// CreateSharedLink Share a page as a live display
+	// CreateSharedLink Share a page
 	// (POST /v1/shared-links)
 	CreateSharedLink(ctx echo.Context, params CreateSharedLinkParams) error
 	// RevokeSharedLink Revoke a shared link
@@ -11740,7 +11767,7 @@ type StrictServerInterface interface {
 	// ListSharedLinks List shared links
 	// (GET /v1/shared-links)
 	ListSharedLinks(ctx context.Context, request ListSharedLinksRequestObject) (ListSharedLinksResponseObject, error)
-	// CreateSharedLink Share a page as a live display
+	// CreateSharedLink Share a page
 	// (POST /v1/shared-links)
 	CreateSharedLink(ctx context.Context, request CreateSharedLinkRequestObject) (CreateSharedLinkResponseObject, error)
 	// RevokeSharedLink Revoke a shared link

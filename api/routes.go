@@ -310,7 +310,7 @@ func (a *API) routes() []route {
 			params("tenant"),
 		get("/v1/shared-links", "listSharedLinks", accounts.SharedLinksRead, links(g.ListSharedLinks)).params("tenant limit cursor"),
 		post("/v1/shared-links", "createSharedLink", accounts.SharedLinksWrite, links(g.CreateSharedLink)).params("tenant").
-			json(body[NewSharedLink]()).once(),
+			json(body[NewSharedLink]()).once().expensive(maxSlow),
 		get("/v1/shared-links/:link", "getSharedLink", accounts.SharedLinksRead, links(g.GetSharedLink)).params("tenant"),
 		del("/v1/shared-links/:link", "revokeSharedLink", accounts.SharedLinksWrite, links(g.RevokeSharedLink)).params("tenant"),
 		get("/v1/alerts/:alert", "getAlert", accounts.AlertsRead, alerts(g.GetAlert)).params("tenant"),

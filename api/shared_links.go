@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -56,12 +57,12 @@ func (a *API) CreateSharedLink(ctx context.Context, r CreateSharedLinkRequestObj
 	}
 	b := r.Body
 	d := sharing.Document{
-		Name: b.Name, Kind: sharing.Display, Page: sharing.Page(b.Shows), Query: b.Query, Zone: b.TimeZone, ExpiresAt: b.ExpiresAt.Time,
+		Name: b.Name, Kind: sharing.Kind(cmp.Or(b.Kind, NewSharedLinkKindDisplay)), Page: sharing.Page(b.Shows), Query: b.Query, Zone: b.TimeZone, ExpiresAt: b.ExpiresAt.Time,
 	}
 	if d.Zone == "" {
 		d.Zone = "UTC"
 	}
-	l, token, err := a.cfg.Sharing.Create(ctx, owner, d, nil)
+	l, token, err := a.cfg.Sharing.Create(ctx, owner, d)
 	out, err := shown(a.sharedLinkView(ctx))(l, err)
 	out.Link = strings.TrimSuffix(a.cfg.PublicURL, "/") + "/shared/" + token
 	return CreateSharedLink201JSONResponse{

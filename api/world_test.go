@@ -132,6 +132,8 @@ func newWorldOf(t testing.TB, f fixture, change ...func(*api.Config)) *world {
 	previews := preview.NewService(preview.Config{
 		Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock,
 	})
+	links := sharing.NewService(w.store, sharing.Config{Now: w.clock})
+	links.DrawnBy(sharing.Denials, func(context.Context, sharing.Link) ([]byte, error) { return []byte("a page"), nil }) // the pages do it
 	cfg := api.Config{
 		TrustedProxy: func(*http.Request) bool { return true },
 		Snapshot:     w.watcher.Current, People: people, Decider: engine, Reservations: engine,
@@ -140,7 +142,7 @@ func newWorldOf(t testing.TB, f fixture, change ...func(*api.Config)) *world {
 		}),
 		Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Audit: w.store, Once: w.store.Once, Analytics: analytics,
 		Preview: previews, Nodes: nodes.NewService(w.store),
-		Alerts: alerts.NewService(w.store, alerts.Config{Now: w.clock}), Sharing: sharing.NewService(w.store, sharing.Config{Now: w.clock}),
+		Alerts: alerts.NewService(w.store, alerts.Config{Now: w.clock}), Sharing: links,
 		Usage: usage.NewService(usage.Config{
 			Snapshot: w.watcher.Current, Engine: engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock,
 			Counters: func(_ context.Context, s *enforcement.Subject) (c usage.Counters, err error) {

@@ -305,8 +305,14 @@ const firstPlaces = `(() => {
 	return { rate: box("#rate hg-chart"), retry: box("#retry-after .histogram"), keys: box("[aria-labelledby=limited-title] tbody tr") };
 })()`
 
+// beside reports whether the ranking of allowed keys is on the same height as that of limited keys, and at another side.
+const beside = `(() => {
+	const [limited, allowed] = ["limited", "allowed"].map((name) => document.querySelector("[aria-labelledby=" + name + "-title]").getBoundingClientRect());
+	return allowed.height > 100 && allowed.top < limited.bottom && allowed.right <= limited.left;
+})()`
+
 // Issue 13, 2: the 429 rate, the retry times and the top limited keys are in the first screen, and on a phone within two
-// swipes.
+// swipes. On a wide page, the top allowed keys are beside the limited ones.
 func TestFirstScreen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -324,6 +330,15 @@ func TestFirstScreen(t *testing.T) {
 		for name, place := range browser.Evaluate[map[string][2]int](b, firstPlaces) {
 			if place[0] <= 0 || place[1] > bottom {
 				t.Errorf("%v: %s is at %v, below %d", look, name, place, bottom)
+			}
+		}
+		if look.width == 360 {
+			continue
+		}
+		for _, path := range []string{"/overview?live=0", "/overview?live=0&policy=api", "/tenants/acme?live=0"} {
+			b.Open(origin + path)
+			if !browser.Evaluate[bool](b, beside) {
+				t.Errorf("%v: %s: the allowed keys are not beside the limited ones", look, path)
 			}
 		}
 	}

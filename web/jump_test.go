@@ -26,6 +26,10 @@ func TestThePaletteFinds(t *testing.T) {
 		{"acme-viewer", "password", "/account"},
 		{"viewer", "globex", "/tenants/globex"},
 		{"acme-viewer", "globex", ""},
+		{"viewer", "lobby", "/settings/links#link-" + w.ids[":link"]},
+		{"acme-viewer", "lobby", "/tenants/acme/links#link-" + w.ids["acme:link"]},
+		{"globex-admin", "lobby", ""},
+		{"owner", "displays", "/settings/links"},
 	} {
 		page := w.get("/jump/found?q="+strings.ReplaceAll(test.query, "=", "%3D"), test.by)
 		if got := strings.Join(hrefs(page.tree(t)), " "); page.Code != http.StatusOK || got != test.links {

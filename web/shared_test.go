@@ -278,7 +278,7 @@ func TestShareForms(t *testing.T) {
 		}
 	}
 	for range sharing.MaxLinks {
-		_, _, _ = w.sharing.Create(t.Context(), "", sharing.Document{Name: "x", Kind: sharing.Display, Page: sharing.Overview, Zone: "UTC"}, nil)
+		_, _, _ = w.sharing.Create(t.Context(), "", sharing.Document{Name: "x", Kind: sharing.Display, Page: sharing.Overview, Zone: "UTC"})
 	}
 	if got := w.post("/overview/share", "owner", shareForm(sharing.Display, "")); got.Code != http.StatusConflict {
 		t.Errorf("one link too many: %d", got.Code)

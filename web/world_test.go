@@ -267,7 +267,7 @@ func (w *world) populateAlerts(ctx context.Context, owner string) error {
 	if owner != "" {
 		shown.Page = sharing.Traffic
 	}
-	l, token, err := w.sharing.Create(ctx, id, shown, nil)
+	l, token, err := w.sharing.Create(ctx, id, shown)
 	if err != nil {
 		return err
 	}
@@ -366,7 +366,9 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 		playground.Routes(w.shell, playground.Config{Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})
 		}}),
-		palette.Routes(w.shell, palette.Config{People: w.people, Tenants: w.tenants, Plans: w.plans, Filters: w.filters, Snapshot: w.watcher.Current}), tenantpages.Routes(w.shell, cfg.tenants),
+		palette.Routes(w.shell, palette.Config{
+			People: w.people, Tenants: w.tenants, Plans: w.plans, Filters: w.filters, Sharing: w.sharing, Snapshot: w.watcher.Current,
+		}), tenantpages.Routes(w.shell, cfg.tenants),
 		alertpages.Routes(w.shell, alertpages.Config{Alerts: w.alerts}), admin.Routes(w.shell, cfg.admin),
 		savedpages.New(w.shell, w.filters).Routes())
 	w.handler = e

@@ -104,6 +104,7 @@ func steady(text string, settings map[string]string) string {
 	}
 	for _, r := range []struct{ pattern, text string }{
 		{`whsec_[\w+/=]+`, "whsec_SECRET"},
+		{`/shared/[\w-]{43}`, "/shared/TOKEN"},
 		{`hg_(tn|op)_\w{40,}`, "hg_${1}_TOKEN"},
 		{`hg_(tn|op)_\w+…\w+`, "hg_${1}_HINT"},
 		{`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
@@ -293,6 +294,53 @@ func TestCLIAlerts(t *testing.T) {
 		{args: "alerts channels delete " + channel + " --yes"},
 		{args: "alerts channels list"},
 	})
+}
+
+// Issue 13: shared links, displays and snapshots, are created, listed and revoked with commands, and open without signing in.
+func TestCLILinks(t *testing.T) {
+	t.Parallel()
+	settings := cliServer(t)
+	for _, args := range []string{"plans create pro -f -", "plans publish pro", "tenants create acme --name Acme --plan pro"} {
+		if _, err := command(t, settings, proPlan, words(args)...); err != nil {
+			t.Fatalf("headgate %s: %v", args, err)
+		}
+	}
+	opens := func(link string, status int, want string) {
+		t.Helper()
+		got := call(t, "", "GET", link, "")
+		if got.status != status || !strings.Contains(string(got.body), want) {
+			t.Errorf("%s: %d, want %d and %q: %s", link, got.status, status, want, got.body)
+		}
+	}
+	display := strings.TrimSpace(must(t, settings, words("links create --name lobby --shows overview --query range=6h")...))
+	snapshot := strings.TrimSpace(must(t, settings, words("links create --tenant acme --name incident --shows denials --kind snapshot --time-zone Europe/Berlin --expires 24h")...))
+	opens(display, http.StatusOK, "The last 6 hours")
+	opens(snapshot, http.StatusOK, "Snapshot of ")
+	opens(snapshot, http.StatusOK, "Europe/Berlin")
+	session(t, "links", settings, []cliStep{
+		{args: "links list"},
+		{args: "links list --tenant acme -o json"},
+		{args: "links get $(links list)"},
+		{args: "links create --name x --shows overview --kind snapshot --query policy=login --dry-run"},
+		{args: "links create --name x --shows overview --kind snapshot --expires 48h"},
+		{args: "links create --name x --shows traffic --tenant acme -o yaml"},
+		{args: "links create --name x --shows denials", exit: cli.ExitInvalid},
+		{args: "links create --name x --shows overview --query tenant=none", exit: cli.ExitInvalid},
+		{args: "links create --name x --shows overview --query range=1y", exit: cli.ExitInvalid},
+		{args: "links create --name x --shows overview --query from=2026-11-21T00:00&to=2026-11-21T12:00", exit: cli.ExitInvalid},
+		{args: "links create --name x --shows overview --kind snapshot --expires 2400h", exit: cli.ExitInvalid},
+		{args: "links create --name x --shows people", exit: cli.ExitUsage},
+		{args: "links create --shows overview", exit: cli.ExitUsage},
+		{args: "links revoke $(links list --tenant acme) --dry-run"},
+		{args: "links revoke $(links list --tenant acme)", exit: cli.ExitNotFound},
+		{args: "links revoke --tenant acme $(links list --tenant acme)"},
+		{args: "links revoke 00000000-0000-7000-8000-000000000000", exit: cli.ExitNotFound},
+	})
+	for range 2 {
+		must(t, settings, words(withIDs(t, settings, "links revoke $(links list)"))...)
+	}
+	opens(display, http.StatusNotFound, "This link has ended")
+	opens(snapshot, http.StatusOK, "Snapshot of ")
 }
 
 // A message that was given up is found, shown with its attempts, and sent again.

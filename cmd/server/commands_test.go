@@ -96,7 +96,7 @@ func TestFlagsOfEveryCommand(t *testing.T) {
 		"check", "refund", "reservations settle", "reservations extend", "reservations release", "leases release", "leases revoke",
 		"tenants create", "tenants set", "tenants delete", "plans create", "plans save", "plans publish", "plans delete",
 		"keys create", "keys rotate", "keys revoke", "overrides create", "overrides set", "overrides delete",
-		"grants create", "grants void", "lists add", "lists delete", "apply",
+		"grants create", "grants void", "lists add", "lists delete", "apply", "links create", "links revoke",
 		"alerts rules create", "alerts rules set", "alerts rules save", "alerts rules mute", "alerts rules unmute", "alerts rules delete",
 		"alerts channels create", "alerts channels set", "alerts channels rotate-secret", "alerts channels test", "alerts channels delete",
 		"alerts deliveries repeat", "alerts maintenance create", "alerts maintenance delete",
@@ -106,7 +106,7 @@ func TestFlagsOfEveryCommand(t *testing.T) {
 		"reservations list", "reservations get", "leases list", "explain", "top", "tail", "usage", "tenants list", "tenants get", "plans list", "plans get", "plans validate", "plans diff",
 		"plans versions", "keys list", "keys get", "overrides list", "overrides get", "grants list", "grants get", "export", "diff", "import", "lists list", "lists get",
 		"alerts list", "alerts get", "alerts rules list", "alerts rules get", "alerts rules templates", "alerts channels list",
-		"alerts channels get", "alerts deliveries list", "alerts deliveries get", "alerts maintenance list", "alerts maintenance get",
+		"alerts channels get", "alerts deliveries list", "alerts deliveries get", "alerts maintenance list", "alerts maintenance get", "links list", "links get",
 	}
 	parser, err := program{getenv: func(string) string { return "" }}.parser(t.Context())
 	if err != nil {

@@ -87,7 +87,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		planpages.Routes(shell, planpages.Config{Plans: n.plans, Preview: n.preview, Nodes: n.fleet, Audit: n.store}),
 		playground.Routes(shell, playground.Config{Simulate: simulateOne}),
 		palette.Routes(shell, palette.Config{
-			People: n.people, Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Snapshot: n.watcher.Current,
+			People: n.people, Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Sharing: n.sharing, Snapshot: n.watcher.Current,
 		}),
 		tenantpages.Routes(shell, tenantpages.Config{
 			Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Exceptions: n.exceptions,

@@ -24,17 +24,17 @@ var channelColumns = []Column{
 
 // aChannel has the arguments of a command about one channel.
 type aChannel struct {
-	alertOwner
+	owner
 	ID string `arg:"" help:"The channel's id, from headgate alerts channels list."`
 }
 
 func (c aChannel) path(segments ...string) string {
-	return c.alertOwner.path(append([]string{"alert-channels", c.ID}, segments...)...)
+	return c.owner.path(append([]string{"alert-channels", c.ID}, segments...)...)
 }
 
 type channelsList struct {
 	Connection
-	alertOwner
+	owner
 	Limit int `setting:"false" help:"How many rows. Default: all."`
 }
 
@@ -55,7 +55,7 @@ func (g channelsGet) Run(ctx context.Context, t Terminal) error {
 
 type channelsCreate struct {
 	writing
-	alertOwner
+	owner
 	Name string `required:"" setting:"false" help:"Name for people."`
 	Kind string `setting:"false" enum:"webhook,slack,email" default:"webhook" help:"webhook (signed JSON), slack or email."`
 	URL  string `required:"" setting:"false" name:"to" placeholder:"URL" help:"Address that begins with https://; for email, mailto: and the address."`
@@ -203,7 +203,7 @@ var deliveryColumns = []Column{
 
 type deliveriesList struct {
 	Connection
-	alertOwner
+	owner
 	Status string `setting:"false" enum:",waiting,delivered,dead" default:"" help:"waiting, delivered or dead."`
 	Limit  int    `setting:"false" help:"How many rows. Default: all."`
 }
@@ -215,7 +215,7 @@ func (l deliveriesList) Run(ctx context.Context, t Terminal) error {
 
 // aDelivery has the arguments of a command about one message.
 type aDelivery struct {
-	alertOwner
+	owner
 	ID string `arg:"" help:"The message's id, from headgate alerts deliveries list."`
 }
 
@@ -262,7 +262,7 @@ var maintenanceColumns = []Column{
 
 type maintenanceList struct {
 	Connection
-	alertOwner
+	owner
 	Limit int `setting:"false" help:"How many rows. Default: all."`
 }
 
@@ -273,7 +273,7 @@ func (l maintenanceList) Run(ctx context.Context, t Terminal) error {
 
 // aWindow has the arguments of a command about one maintenance window.
 type aWindow struct {
-	alertOwner
+	owner
 	ID string `arg:"" help:"The window's id, from headgate alerts maintenance list."`
 }
 
@@ -289,7 +289,7 @@ func (g maintenanceGet) Run(ctx context.Context, t Terminal) error {
 
 type maintenanceCreate struct {
 	writing
-	alertOwner
+	owner
 	Name   string        `required:"" setting:"false" help:"Name for people."`
 	Starts string        `setting:"false" placeholder:"TIME" help:"When it begins, like 2027-01-31T22:00:00Z. Default: now."`
 	Lasts  time.Duration `required:"" setting:"false" help:"How long it lasts, like 1h."`

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 )
@@ -17,40 +16,6 @@ type alertsCommand struct {
 	Channels    alertChannelsCommand   `cmd:"" help:"List, create, test, change and delete channels, the addresses that get messages."`
 	Deliveries  alertDeliveriesCommand `cmd:"" help:"List the messages that were sent or given up, and send one again."`
 	Maintenance maintenanceCommand     `cmd:"" help:"List, create and delete maintenance windows, in which rules announce no alerts."`
-}
-
-// alertOwner has the flag that selects whose alerts a command uses: those of a tenant, or those
-// of the operator.
-type alertOwner struct {
-	Tenant string `setting:"false" placeholder:"SLUG" help:"Alerts that this tenant owns. Default: those of the operator, or of the tenant of the API key."`
-}
-
-// path returns a path below /v1, with the owner in its query.
-func (o alertOwner) path(segments ...string) string {
-	if o.Tenant == "" {
-		return path(segments...)
-	}
-	return path(segments...) + "?" + url.Values{"tenant": {o.Tenant}}.Encode()
-}
-
-// ownRows prints a list of objects that the owner has, such as its alert rules.
-func (o alertOwner) ownRows(
-	ctx context.Context, t Terminal, c Connection, kind string, filters map[string]string, limit int, columns []Column,
-) error {
-	query := map[string]string{"tenant": o.Tenant}
-	for name, value := range filters {
-		query[name] = value
-	}
-	return c.rows(ctx, t, path(kind), query, limit, columns)
-}
-
-// show prints one object of the owner, such as an alert rule.
-func (o alertOwner) show(ctx context.Context, t Terminal, connection Connection, columns []Column, segments ...string) error {
-	c, err := connection.client(t)
-	if err != nil {
-		return err
-	}
-	return c.show(ctx, o.path(segments...), columns...)
 }
 
 var alertColumns = []Column{
@@ -67,7 +32,7 @@ var alertColumns = []Column{
 
 type alertsList struct {
 	Connection
-	alertOwner
+	owner
 	Open  bool `setting:"false" help:"Only alerts that last."`
 	Limit int  `setting:"false" help:"How many rows. Default: all."`
 }
@@ -83,7 +48,7 @@ func (l alertsList) Run(ctx context.Context, t Terminal) error {
 
 type alertsGet struct {
 	Connection
-	alertOwner
+	owner
 	ID string `arg:"" help:"The alert's id, from headgate alerts list."`
 }
 
@@ -120,15 +85,15 @@ var ruleColumns = []Column{
 
 // aRule has the arguments of a command about one rule.
 type aRule struct {
-	alertOwner
+	owner
 	ID string `arg:"" help:"The rule's id, from headgate alerts rules list."`
 }
 
-func (r aRule) path() string { return r.alertOwner.path("alert-rules", r.ID) }
+func (r aRule) path() string { return r.owner.path("alert-rules", r.ID) }
 
 type alertRulesList struct {
 	Connection
-	alertOwner
+	owner
 	Limit int `setting:"false" help:"How many rows. Default: all."`
 }
 
@@ -180,7 +145,7 @@ var documentColumns = []Column{
 
 type alertRulesTemplates struct {
 	Connection
-	alertOwner
+	owner
 }
 
 // Run lists the templates.
@@ -264,7 +229,7 @@ func (o object) number(name, text string) error {
 
 type alertRulesCreate struct {
 	writing
-	alertOwner
+	owner
 	File     string `short:"f" setting:"false" xor:"base" placeholder:"FILE" help:"Document of the rule, as YAML or JSON; - reads standard input. Flags replace its fields."`
 	Template string `setting:"false" xor:"base" help:"Begin with a template, from headgate alerts rules templates. Flags replace its fields."`
 	ruleFields

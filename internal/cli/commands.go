@@ -26,6 +26,7 @@ type Commands struct {
 	Overrides    overridesCommand    `cmd:"" group:"remote" help:"List, create, change and delete overrides of a tenant."`
 	Grants       grantsCommand       `cmd:"" group:"remote" help:"List, create and void grants, which top up limits of a tenant."`
 	Alerts       alertsCommand       `cmd:"" group:"remote" help:"List alerts; manage their rules, channels, messages and maintenance windows."`
+	Links        linksCommand        `cmd:"" group:"remote" help:"List, create and revoke shared links, which open one page of the dashboard without signing in."`
 	Export       exportCommand       `cmd:"" group:"remote" help:"Print plans, tenants, overrides and lists as YAML: headgate export > plans/all.yaml"`
 	Diff         diffCommand         `cmd:"" group:"remote" help:"Compare files with an installation: headgate diff -f plans/"`
 	Apply        applyCommand        `cmd:"" group:"remote" help:"Make an installation as files say, in one transaction: headgate apply -f plans/"`

@@ -93,7 +93,7 @@ func (k Kind) Usual() time.Duration {
 }
 
 // validate adds the faults of a document to f. operator says that the operator owns the link.
-func (d *Document) validate(f *problem.Fields, operator bool, content []byte, now time.Time) {
+func (d *Document) validate(f *problem.Fields, operator bool, now time.Time) {
 	f.Line("/name", d.Name, 1, MaxName)
 	if d.Kind != Display && d.Kind != Snapshot {
 		f.Add("/kind", "must be display or snapshot")
@@ -102,9 +102,9 @@ func (d *Document) validate(f *problem.Fields, operator bool, content []byte, no
 	case d.Page == Overview && operator, d.Page == Traffic && !operator:
 	case d.Page == Denials && d.Kind == Snapshot:
 	case operator:
-		f.Add("/shows", "must be overview")
+		f.Add("/shows", "must be overview, or denials for a snapshot")
 	default:
-		f.Add("/shows", "must be traffic")
+		f.Add("/shows", "must be traffic, or denials for a snapshot")
 	}
 	if _, err := url.ParseQuery(d.Query); err != nil || len(d.Query) > maxQuery {
 		f.Add("/query", "must be a query of at most %d bytes", maxQuery)
@@ -117,8 +117,5 @@ func (d *Document) validate(f *problem.Fields, operator bool, content []byte, no
 		f.Add("/expires_at", "must be in the future")
 	case life > d.Kind.Longest():
 		f.Add("/expires_at", "must be at most %d days from now", d.Kind.Longest()/day)
-	}
-	if d.Kind == Snapshot && len(content) == 0 {
-		f.Add("/kind", "must be display: a page of the dashboard creates snapshots")
 	}
 }

@@ -38,10 +38,16 @@ type Config struct {
 	Now func() time.Time
 }
 
+// A Draw draws the page of a link that is not stored yet, with the rights of a viewer. For a
+// snapshot it returns the content. For a display it returns nil: it only finds out whether the page
+// can be drawn. The error is problem.Invalid if the page has no such parameters.
+type Draw func(ctx context.Context, l Link) ([]byte, error)
+
 // A Service creates, lists, revokes and opens links. It is safe for concurrent use.
 type Service struct {
 	store Store
 	now   func() time.Time
+	draw  map[Page]Draw // set by DrawnBy
 }
 
 // NewService returns a Service that stores links in s.
@@ -49,8 +55,12 @@ func NewService(s Store, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Service{s, cfg.Now}
+	return &Service{s, cfg.Now, map[Page]Draw{}}
 }
+
+// DrawnBy sets the function that draws a page. The page group that serves the page calls it before
+// the first call of Create. Create makes no snapshot of a page that no function draws.
+func (s *Service) DrawnBy(p Page, draw Draw) { s.draw[p] = draw }
 
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
 
@@ -64,31 +74,47 @@ func (s *Service) Link(ctx context.Context, tenantID, id string) (Link, error) {
 	return s.store.SharedLink(ctx, tenantID, id)
 }
 
-// Create adds a link and returns its token, which is not stored. content is the copy of the page
-// for a snapshot, and nil for a display. If d.ExpiresAt is zero, the link gets the usual validity
-// of its kind. Errors: problem.Invalid; problem.TooLarge; problem.Conflict with the code
-// too_many_shared_links.
-func (s *Service) Create(ctx context.Context, tenantID string, d Document, content []byte) (Link, string, error) {
+// Create adds a link and returns its token, which is not stored. If d.ExpiresAt is zero, the link gets
+// the usual validity of its kind. Errors: problem.Invalid; problem.TooLarge; problem.Conflict with the
+// code too_many_shared_links; those of the Draw of the page.
+func (s *Service) Create(ctx context.Context, tenantID string, d Document) (Link, string, error) {
 	now := s.instant()
 	if d.ExpiresAt.IsZero() {
 		d.ExpiresAt = now.Add(d.Kind.Usual())
 	}
 	d.ExpiresAt = d.ExpiresAt.UTC().Truncate(time.Second)
 	var f problem.Fields
-	if d.validate(&f, tenantID == "", content, now); f.Err() != nil {
+	if d.validate(&f, tenantID == "", now); f.Err() != nil {
 		return Link{}, "", f.Err()
-	}
-	if len(content) > MaxContent {
-		return Link{}, "", problem.New(problem.TooLarge, "the snapshot has more than %d KiB: choose a shorter time or a filter", MaxContent>>10)
 	}
 	token, hash := newToken()
 	l := Link{ID: audit.NewID(), TenantID: tenantID, Document: d, Hash: hash, CreatedAt: now}
 	l.CreatedBy, _ = audit.Who(ctx)
-	l, err := s.store.CreateSharedLink(ctx, l, content, entry(ctx, "shared_link.create", &l, nil, d))
+	content, err := s.drawn(ctx, l)
+	if err != nil {
+		return Link{}, "", err
+	}
+	l, err = s.store.CreateSharedLink(ctx, l, content, entry(ctx, "shared_link.create", &l, nil, d))
 	if err != nil {
 		return Link{}, "", err
 	}
 	return l, token, nil
+}
+
+// drawn returns the content of a new link: nil for a display.
+func (s *Service) drawn(ctx context.Context, l Link) ([]byte, error) {
+	draw := s.draw[l.Page]
+	if draw == nil && l.Kind == Snapshot {
+		return nil, problem.New(problem.Unavailable, "this node does not draw the page %s: create a display", l.Page)
+	}
+	if draw == nil {
+		return nil, nil
+	}
+	content, err := draw(ctx, l)
+	if err == nil && len(content) > MaxContent {
+		err = problem.New(problem.TooLarge, "the snapshot has more than %d KiB: choose a shorter time or a filter", MaxContent>>10)
+	}
+	return content, err
 }
 
 // Revoke deletes a link. Displays that are open end within seconds.

@@ -89,7 +89,7 @@ func (w *pages) sharedLinkRow(t tenants.Tenant) func(sharing.Link) views.SharedL
 	return func(l sharing.Link) views.SharedLink {
 		now := w.Now()
 		r := views.SharedLink{
-			Name: l.Name, Kind: sharedKindNames[l.Kind], Page: sharedPageNames[l.Page], CreatedBy: l.CreatedBy.Name,
+			ID: l.ID, Name: l.Name, Kind: sharedKindNames[l.Kind], Page: sharedPageNames[l.Page], CreatedBy: l.CreatedBy.Name,
 			Created: views.NewMoment(l.CreatedAt, now), Used: views.NewMoment(l.LastUsedAt, now), Expires: views.NewMoment(l.ExpiresAt, now),
 			RevokeURL: share.ListURL(t) + "/" + l.ID + "/revoke",
 		}

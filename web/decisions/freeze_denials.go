@@ -20,7 +20,7 @@ func (w *pages) freezeDenials(c echo.Context) (views.Shared, error) {
 		return views.Shared{}, err
 	}
 	if len(v.faults) > 0 {
-		return views.Shared{}, problem.New(problem.Invalid, "a filter of the page is not valid: correct the page and share it again")
+		return views.Shared{}, problem.At("/query", "has a filter that is not valid: correct the page and share it again")
 	}
 	if v.group == "" {
 		rows = rows[:min(denialsOnPage, len(rows))]

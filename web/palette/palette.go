@@ -1,5 +1,5 @@
 // Package palette serves the command palette: it finds pages, tenants, plans,
-// policies, people, settings, decisions and keys by name.
+// policies, people, settings, saved filters, shared links, decisions and keys by name.
 package palette
 
 import (
@@ -14,10 +14,12 @@ import (
 
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/savedfilters"
+	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/share"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -29,6 +31,7 @@ type Config struct {
 	Tenants *tenants.Service
 	Plans   *plans.Service
 	Filters *savedfilters.Service // the saved filters
+	Sharing *sharing.Service      // the shared links
 	// Snapshot returns the compiled plans and tenants that this node uses. The palette searches
 	// its policies.
 	Snapshot func() *snapshot.Snapshot
@@ -96,8 +99,9 @@ func (w *pages) pagesNamed(v web.Visitor, q string) []views.JumpGroup {
 // settingsPages are the settings pages that the command palette can find. A search finds a page by
 // its words.
 var settingsPages = []struct{ text, words, path string }{
-	{"Your account", "account name password session sign-in profile", "/account"},
+	{"Your account", "account name password session sign-in profile two-factor passkey", "/account"},
 	{"Operator keys", "settings operator api keys scopes", "/settings/keys"},
+	{"Shared links", "settings shared links displays snapshots", "/settings/links"},
 	{"Retention", "settings retention how long data counts denials are kept", "/settings/retention"},
 	{"Roles", "settings roles permissions owner editor viewer", "/settings/roles"},
 	{"About", "settings about version license", "/settings/about"},
@@ -123,6 +127,7 @@ func (w *pages) named(ctx context.Context, v web.Visitor, q string) ([]views.Jum
 		{w.peopleNamed, lower},
 		{w.settingsNamed, lower},
 		{w.filtersNamed, lower},
+		{w.linksNamed, lower},
 	} {
 		g, err := find.named(ctx, v, find.q)
 		if err != nil {
@@ -163,6 +168,28 @@ func (w *pages) filtersNamed(ctx context.Context, v web.Visitor, q string) (view
 		group.Links = append(group.Links, link)
 	}
 	return group, nil
+}
+
+// linksNamed returns the shared links in the list that the visitor may open: of the operator, or of
+// the visitor's own tenant. A result leads to the row of the list, because no page keeps the link
+// itself.
+func (w *pages) linksNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
+	group := views.JumpGroup{Title: "Shared links", Icon: "share-2"}
+	route := share.ListURL(tenants.Tenant{})
+	if v.User.TenantID != "" {
+		route = web.TenantPath + "/links"
+	}
+	if !w.Opens(v, route) {
+		return group, nil
+	}
+	list, err := w.cfg.Sharing.Links(ctx, v.User.TenantID, sharing.Filter{Limit: sharing.MaxLinks})
+	for i := range list {
+		if l := &list[i]; strings.Contains(strings.ToLower(l.Name), q) && len(group.Links) < jumpFound {
+			link := views.Link{Text: l.Name + " · " + string(l.Kind), URL: share.ListURL(v.Own) + "#" + views.SharedLinkRow + l.ID}
+			group.Links = append(group.Links, link)
+		}
+	}
+	return group, err
 }
 
 // trafficPath returns the path of a page about traffic: for all tenants, or for the visitor's own

@@ -30,11 +30,12 @@ type Sharer struct {
 	*web.Shell
 	links   *sharing.Service
 	tenants *tenants.Service
+	router  *echo.Echo // creates the contexts in which draw draws pages
 }
 
 // New returns a Sharer. If links is nil, no page can be shared, and no link opens.
 func New(shell *web.Shell, links *sharing.Service, tenants *tenants.Service) *Sharer {
-	return &Sharer{shell, links, tenants}
+	return &Sharer{shell, links, tenants, echo.New()}
 }
 
 // A Shareable is a page that can be shared by a link. Routes serves the form with which a visitor
@@ -46,7 +47,7 @@ type Shareable struct {
 	// Live is set if the page can be a display.
 	Live bool
 	// Freeze returns what the page shows now, for a snapshot. The context is that of
-	// Context.
+	// Context, and has no response.
 	Freeze func(echo.Context) (views.Shared, error)
 }
 
@@ -80,6 +81,9 @@ func ListURL(t tenants.Tenant) string {
 
 // Routes returns the routes of the form that shares a page.
 func (w *Sharer) Routes(s Shareable) []web.Route {
+	if w.links != nil {
+		w.links.DrawnBy(s.Page, func(ctx context.Context, l sharing.Link) ([]byte, error) { return w.draw(ctx, &s, l) })
+	}
 	_, write := Actions(strings.HasPrefix(s.Path, web.TenantPath))
 	base := s.Path + sharePath
 	return []web.Route{
@@ -196,28 +200,36 @@ func (w *Sharer) createLink(c echo.Context, s *Shareable, f url.Values, v *views
 	if d.ExpiresAt, err = web.ParseEnding(f, &v.End, w.Now(), shareLives); err != nil {
 		return "", err
 	}
-	if d.Kind == sharing.Display && s.Live {
-		if t := web.ParseTimeRange(q, w.Now(), time.UTC); t.Preset == "" {
-			return "", problem.At("/kind", "must be a snapshot, because the time range of the page does not end now")
-		}
-	}
-	var content []byte
-	if d.Kind == sharing.Snapshot {
-		at, err := w.Context(c, sharing.Link{TenantID: web.TenantOf(c).ID, Document: d})
-		if err != nil {
-			return "", err
-		}
-		shown, err := s.Freeze(at)
-		if err != nil {
-			return "", err
-		}
-		shown.Taken = w.Now()
-		if content, err = pack(shown); err != nil {
-			return "", err
-		}
-	}
-	_, token, err := w.links.Create(c.Request().Context(), web.TenantOf(c).ID, d, content)
+	_, token, err := w.links.Create(c.Request().Context(), web.TenantOf(c).ID, d)
 	return token, err
+}
+
+// draw implements sharing.Draw for a page.
+func (w *Sharer) draw(ctx context.Context, s *Shareable, l sharing.Link) ([]byte, error) {
+	q, err := url.ParseQuery(l.Query)
+	if err != nil {
+		return nil, err // Create has checked the query
+	}
+	switch t := web.ParseTimeRange(q, w.Now(), Zone(l)); {
+	case t.Fault != "":
+		return nil, problem.At("/query", "has no valid time range: %s", t.Fault)
+	case l.Kind == sharing.Display && t.Preset == "":
+		return nil, problem.At("/kind", "must be snapshot, because the time range of the page does not end now")
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Path, nil)
+	if err != nil {
+		return nil, err
+	}
+	at, err := w.Context(w.router.NewContext(r, nil), l)
+	if err != nil {
+		return nil, err
+	}
+	shown, err := s.Freeze(at)
+	if err != nil || l.Kind == sharing.Display {
+		return nil, err
+	}
+	shown.Taken = w.Now()
+	return pack(shown)
 }
 
 // pageZone returns the zone in which a page with the parameters q shows times.

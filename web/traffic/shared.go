@@ -29,7 +29,7 @@ func (w *pages) sharedOverview(c echo.Context) (views.Shared, web.TimeRange, err
 	v := views.Shared{Title: "Overview", Zone: s.In(s.From).Location().String(), Period: periodWords(s)}
 	tenant, also, faults, err := w.overviewOf(c)
 	if err == nil && len(faults) > 0 {
-		err = problem.New(problem.Invalid, "a filter of the page is not valid: correct the page and share it again")
+		err = problem.At("/query", "has a filter that is not valid: correct the page and share it again")
 	}
 	if err != nil {
 		return v, s, err

@@ -1949,7 +1949,7 @@ func BlocksPage(p Page, b List[BlockRow]) templ.Component {
 	})
 }
 
-// GrantsPage lists blocks.
+// GrantsPage lists grants.
 func GrantsPage(p Page, b List[GrantRow]) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -59,6 +59,7 @@ type SharedLinks struct {
 
 // A SharedLink is one link in the list.
 type SharedLink struct {
+	ID               string
 	Name, Kind, Page string
 	Detail           string // the filters and the time range, or ""
 	CreatedBy        string
@@ -66,3 +67,7 @@ type SharedLink struct {
 	Expires          Moment
 	RevokeURL        string // "" if the visitor may not revoke it
 }
+
+// SharedLinkRow is the prefix of the HTML id of the row of a link, before the ID of the link. A result of the palette
+// leads to the row.
+const SharedLinkRow = "link-"

@@ -1854,19 +1854,24 @@ type AlertMaintenancePage struct {
 	NextCursor string `json:"next_cursor,omitzero"`
 }
 
-// NewSharedLink: A page to share as a live display.
+// NewSharedLink: A page to share.
 type NewSharedLink struct {
 	// A name for people.
 	Name string `json:"name"`
+	// display is the page with live updates: its time range must end now. snapshot is a copy of the
+	// page at the time of the call. Absent: display. Later versions may add values.
+	Kind string `json:"kind,omitzero"`
 	// overview shows all tenants and belongs to the operator. traffic is the first page of a tenant.
-	// Later versions may add values.
+	// denials are the recorded denials of all tenants, or of the tenant that owns the link; only a
+	// snapshot can show them. Later versions may add values.
 	Shows string `json:"shows"`
 	// The parameters of the page, as in its address: its time range, such as range=6h, and its
 	// filters. Absent: the last hour.
 	Query string `json:"query,omitzero"`
 	// The time zone in which the page shows times. Absent: UTC.
 	TimeZone string `json:"time_zone,omitzero"`
-	// When the link ends, at most 366 days from now. Absent: after 30 days.
+	// When the link ends: a display at most 366 days from now, a snapshot at most 90. Absent: a
+	// display after 30 days, a snapshot after 7.
 	ExpiresAt string `json:"expires_at,omitzero"`
 }
 
@@ -4761,7 +4766,7 @@ type CreateSharedLinkParams struct {
 	IdempotencyKey string
 }
 
-// CreateSharedLink: Share a page as a live display. POST /v1/shared-links
+// CreateSharedLink: Share a page. POST /v1/shared-links
 func (c *Client) CreateSharedLink(ctx context.Context, body NewSharedLink, params ...CreateSharedLinkParams) (Answer[SharedLink], error) {
 	p := first(params)
 	q := query{}

@@ -1100,10 +1100,11 @@ class AlertMaintenancePage(TypedDict):
 
 
 class NewSharedLink(TypedDict):
-    """A page to share as a live display."""
+    """A page to share."""
 
     name: str
-    shows: Literal["overview", "traffic"]
+    kind: NotRequired[Literal["display", "snapshot"]]
+    shows: Literal["overview", "traffic", "denials"]
     query: NotRequired[str]
     time_zone: NotRequired[str]
     expires_at: NotRequired[str]
@@ -3212,7 +3213,7 @@ class Management(Caller):
         idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[SharedLink]:
-        """Share a page as a live display. `POST /v1/shared-links`"""
+        """Share a page. `POST /v1/shared-links`"""
         return self._send("POST", "/v1/shared-links", body=body, query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_shared_link(

@@ -1479,17 +1479,19 @@ export interface AlertMaintenancePage {
   next_cursor?: string;
 }
 
-/** A page to share as a live display. */
+/** A page to share. */
 export interface NewSharedLink {
   /** A name for people. */
   name: string;
-  /** overview shows all tenants and belongs to the operator. traffic is the first page of a tenant. Later versions may add values. */
-  shows: "overview" | "traffic";
+  /** display is the page with live updates: its time range must end now. snapshot is a copy of the page at the time of the call. Absent: display. Later versions may add values. */
+  kind?: "display" | "snapshot";
+  /** overview shows all tenants and belongs to the operator. traffic is the first page of a tenant. denials are the recorded denials of all tenants, or of the tenant that owns the link; only a snapshot can show them. Later versions may add values. */
+  shows: "overview" | "traffic" | "denials";
   /** The parameters of the page, as in its address: its time range, such as range=6h, and its filters. Absent: the last hour. */
   query?: string;
   /** The time zone in which the page shows times. Absent: UTC. */
   time_zone?: string;
-  /** When the link ends, at most 366 days from now. Absent: after 30 days. */
+  /** When the link ends: a display at most 366 days from now, a snapshot at most 90. Absent: a display after 30 days, a snapshot after 7. */
   expires_at?: string;
 }
 
@@ -3254,7 +3256,7 @@ export class Management extends Caller {
     return this.send({ method: "GET", path: `/v1/shared-links`, query }, options);
   }
 
-  /** Share a page as a live display. `POST /v1/shared-links` */
+  /** Share a page. `POST /v1/shared-links` */
   async createSharedLink(body: NewSharedLink, query: { tenant?: Reference } = {}, options: CreateOptions = {}): Promise<Answer<SharedLink>> {
     return this.send({ method: "POST", path: `/v1/shared-links`, body, query, idempotent: true }, options);
   }
