@@ -312,8 +312,8 @@ func (e *examination) proxies() {
 	}
 	switch len(networks) {
 	case 0:
-		e.ok(check, "none: the address of a client is that of its connection, and forward-auth is off; behind a proxy, set %s to its network",
-			settingName(check))
+		e.ok(check, "none: the address of a client is that of its connection, and forward-auth is off; "+
+			"behind a proxy or gateway, set %s to its network", settingName(check))
 	case 1:
 		e.ok(check, "1 network: %s", networks[0])
 	default:

@@ -67,8 +67,17 @@ func TestRecipesKeepConnections(t *testing.T) {
 					t.Fatalf("%d: %d %q", i, a.StatusCode, text)
 				}
 			}
-			if n := connections.Load(); n < 1 || n > requests/4 {
-				t.Errorf("%d requests made %d connections to Headgate", requests, n)
+			before := connections.Load()
+			if before < 1 || before > requests/4 {
+				t.Errorf("%d requests made %d connections to Headgate", requests, before)
+			}
+			for i := range requests {
+				if a, text := send(t, url+"/v1/login", "x"); (a.StatusCode == 429) != (i >= 5) {
+					t.Fatalf("%d: %d %q", i, a.StatusCode, text)
+				}
+			}
+			if n := connections.Load() - before; n > requests/4 {
+				t.Errorf("%d requests, most of them denied, made %d connections to Headgate", requests, n)
 			}
 		})
 	}
