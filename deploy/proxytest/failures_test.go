@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/deploy/recipes"
 )
 
 // A denial or an error of Headgate arrives at the client with its status, its headers, and its problem document. nginx
@@ -137,5 +139,21 @@ func TestRecipesNameTheHost(t *testing.T) {
 			}
 			t.Error("Headgate was not asked")
 		})
+	}
+}
+
+// nginx asks another node while one starts, and another one is gone.
+func TestNginxAsksTheNextNode(t *testing.T) {
+	t.Parallel()
+	headgate, starting := freeAddress(t), freeAddress(t)
+	startWaitingHeadgate(t, starting, freeAddress(t))
+	key := startHeadgate(t, headgate, freeAddress(t))
+	const node = "server 127.0.0.1:8080;"
+	url := gateway{Recipe: recipes.Named("nginx")}.serve(t, headgate, upstreamOf(t), key, node, "server "+starting+"; server "+freeAddress(t)+"; "+node)
+	for i := range 10 {
+		a, text := send(t, url+"/v1/login", "x")
+		if want := map[bool]int{true: 200, false: 429}[i < 5]; a.StatusCode != want || a.Header.Get("RateLimit") == "" {
+			t.Fatalf("%d: %d %q %v, want %d", i, a.StatusCode, text, a.Header, want)
+		}
 	}
 }
