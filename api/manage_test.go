@@ -147,6 +147,8 @@ func TestManagementFaults(t *testing.T) {
 		{call{method: "POST", path: "/v1/plans", body: `{"slug":"p","draft":{"name":"P","policies":[{"slug":"a"}]}}`}, 400, "/draft/policies/0/limits"},
 		{call{method: "POST", path: "/v1/plans", body: `{"slug":"p","draft":{"name":"P","policies":[{"slug":"a","limits":[{"algorithm":"magic","quota":1,"window":"1m"}]}]}}`}, 422, "/draft/policies/0/limits/0/algorithm"},
 		{call{method: "PUT", path: "/v1/plans/pro/draft", header: match, body: `{"name":"P","policies":[{"slug":"a","limits":[{"algorithm":"gcra","quota":1000000000001,"window":"1m"}]}]}`}, 422, "/policies/0/limits/0/quota"},
+		{call{method: "PUT", path: "/v1/plans/pro/draft", header: match, body: `{"name":"P","policies":[{"slug":"a","delay_ms":1000,"limits":[{"algorithm":"gcra","quota":1,"window":"1m"}]}]}`}, 422, "/policies/0/delay_ms"},
+		{call{method: "POST", path: "/v1/plans", body: `{"slug":"slow","draft":{"name":"P","policies":[{"slug":"a","mode":"degrade","delay_ms":2000,"limits":[{"algorithm":"gcra","quota":1,"window":"1m"}]}]}}`}, 422, "/draft/policies/0/delay_ms"},
 		{call{method: "DELETE", path: "/v1/plans/pro", header: match}, 409, ""},
 		{call{method: "POST", path: "/v1/plans/pro/publish", body: `{"version":9}`}, 404, ""},
 		{call{method: "POST", path: "/v1/plans/pro/publish", body: `{"version":0}`}, 422, "/version"},

@@ -29,7 +29,7 @@ type Policy struct {
 	Replaces []string   `json:"replaces"` // slugs of policies of the same plan
 	Mode     PolicyMode `json:"mode"`
 	// DelayMS is how long a request that is over a limit waits in mode delay: 1 to MaxPolicyDelay
-	// milliseconds. 0 stands for DefaultPolicyDelay. In other modes it has no effect.
+	// milliseconds. 0 stands for DefaultPolicyDelay. In other modes it has no effect; see UselessDelay.
 	DelayMS     int64       `json:"delay_ms,omitempty"`
 	OnFailure   OnFailure   `json:"on_failure"`
 	Consistency Consistency `json:"consistency"`
@@ -221,7 +221,7 @@ func (p Policy) Canonical() Policy {
 	if p.Cost = clonePointer(p.Cost); p.Cost != nil && *p.Cost == defaultCost {
 		p.Cost = nil
 	}
-	if p.DelayMS == DefaultPolicyDelay {
+	if p.DelayMS == DefaultPolicyDelay && !p.UselessDelay() {
 		p.DelayMS = 0
 	}
 	if p.ReservationExpiry == KeepExpired {

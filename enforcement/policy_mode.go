@@ -94,6 +94,12 @@ func policyDelay(ms int64) int64 {
 	return ms
 }
 
+// UselessDelay reports whether the policy has a valid delay that its mode never uses. A policy in shadow, or
+// one that is off, may have the delay of the mode delay in which it will be.
+func (p *Policy) UselessDelay() bool {
+	return p.DelayMS != 0 && len(p.validateDelay()) == 0 && (p.Mode.Denies() || p.Mode == PolicyDegrade)
+}
+
 // validateDelay returns the errors of the field delay_ms.
 func (p *Policy) validateDelay() (f problem.Fields) {
 	if p.DelayMS < 0 || p.DelayMS > MaxPolicyDelay {

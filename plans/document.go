@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/enforcement"
@@ -102,7 +103,7 @@ func Parse(data []byte) (Document, error) {
 	if len(faults) == 0 {
 		return document, nil
 	}
-	for _, fault := range document.faults() {
+	for _, fault := range document.savingFaults() {
 		if !slices.ContainsFunc(faults, func(f problem.Field) bool { return f.Pointer == fault.Pointer }) {
 			faults = append(faults, fault)
 		}
@@ -134,7 +135,20 @@ func readContent(d *strictjson.Decoder, fault enforcement.Fault) (c Content) {
 
 // Validate returns a problem.Invalid with JSON pointers to all faults of the document, or nil.
 // It does not check the further conditions for a publication; Service.Inspect does.
-func (d Document) Validate() error { return d.faults().Err() }
+func (d Document) Validate() error { return d.savingFaults().Err() }
+
+// savingFaults returns the faults with which a document cannot be saved: faults, and fields without an
+// effect. Documents that were stored with the latter stay valid, so that their plans stay in force and can
+// be published.
+func (d Document) savingFaults() problem.Fields {
+	f := d.faults()
+	for i := range d.c.Policies {
+		if p := &d.c.Policies[i]; p.UselessDelay() {
+			f.Add("/policies/"+strconv.Itoa(i)+"/delay_ms", "has no effect in mode %s: leave it out, or set the mode to delay", p.Mode)
+		}
+	}
+	return f
+}
 
 func (d Document) faults() problem.Fields {
 	var f problem.Fields

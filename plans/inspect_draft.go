@@ -67,7 +67,7 @@ func warn(f *problem.Fields, policies []Policy) {
 		if !p.Mode.InForce() && len(p.Replaces) > 0 {
 			f.Add(at+"/replaces", "a policy in shadow does not replace others")
 		}
-		if p.DelayMS != 0 && (p.Mode.Denies() || p.Mode == enforcement.PolicyDegrade) {
+		if p.UselessDelay() { // of a draft that was saved before Validate rejected it
 			f.Add(at+"/delay_ms", "has no effect in mode %s", p.Mode)
 		}
 		if len(p.CountBy) == 0 && p.Missing != enforcement.MissingShared {

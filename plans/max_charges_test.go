@@ -235,6 +235,7 @@ func TestWarnings(t *testing.T) {
 		{"shadow with replaces", []Policy{rule("a", "/a", 1), rule("b", "*", 1, replaces("a"), mode(enforcement.PolicyShadow))}, "/policies/1/replaces", "does not replace"},
 		{"missing without count_by", []Policy{rule("a", "/a", 1, skipping())}, "/policies/0/missing", "no effect"},
 		{"quota 0", []Policy{rule("a", "/a", 1, func(p *Policy) { p.Limits[0].Quota = 0 })}, "/policies/0/limits/0/quota", "every request"},
+		{"a delay without an effect, stored before it was rejected", []Policy{rule("a", "/a", 1, func(p *Policy) { p.DelayMS = 2000 })}, "/policies/0/delay_ms", "no effect in mode enforce"},
 		{"a long delay", []Policy{rule("a", "/a", 1, func(p *Policy) {
 			p.Limits[0] = enforcement.Limit{Algorithm: enforcement.LeakyBucket, Quota: 60, Window: 60_000_000_000, Burst: 90}
 		})}, "/policies/0/limits/0/burst", "up to 89 seconds"},

@@ -57,7 +57,7 @@ func (s *Service) Plans(ctx context.Context, f Filter) ([]Plan, error) {
 func (s *Service) CreatePlan(ctx context.Context, slug string, draft Document) (Plan, error) {
 	var f problem.Fields
 	f.NewSlug("/slug", slug)
-	f.AddAll("", draft.faults())
+	f.AddAll("", draft.savingFaults())
 	if err := f.Err(); err != nil {
 		return Plan{}, err
 	}

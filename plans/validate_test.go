@@ -71,6 +71,10 @@ func TestValidate(t *testing.T) {
 		{"mode degrade", first(func(p *Policy) { p.Mode = "degrade" }), nil, ""},
 		{"unknown mode", first(func(p *Policy) { p.Mode = "degraded" }), []string{p + "/mode"}, "enforce, degrade, delay, shadow or off"},
 		{"delay too long", first(func(p *Policy) { p.DelayMS = 60_001 }), []string{p + "/delay_ms"}, "1 to 60000 milliseconds"},
+		{"delay in mode enforce", first(func(p *Policy) { p.Mode, p.DelayMS = "enforce", 2_000 }), []string{p + "/delay_ms"}, "no effect in mode enforce"},
+		{"delay in mode degrade", first(func(p *Policy) { p.Mode, p.DelayMS = "degrade", 1_000 }), []string{p + "/delay_ms"}, "set the mode to delay"},
+		{"delay in shadow", first(func(p *Policy) { p.Mode, p.DelayMS = "shadow", 2_000 }), nil, ""},
+		{"delay of a policy that is off", first(func(p *Policy) { p.Mode, p.DelayMS = "off", 1_000 }), nil, ""},
 		{"delay below 0", first(func(p *Policy) { p.DelayMS = -1 }), []string{p + "/delay_ms"}, "1 to 60000 milliseconds"},
 
 		{"16 methods", first(func(p *Policy) { p.Match.Methods = names(16) }), nil, ""},

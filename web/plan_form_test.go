@@ -96,7 +96,6 @@ func genDocument() *rapid.Generator[plans.Content] {
 				Mode: rapid.SampledFrom([]enforcement.PolicyMode{
 					enforcement.PolicyEnforce, enforcement.PolicyDegrade, enforcement.PolicyDelay, enforcement.PolicyShadow, enforcement.PolicyOff,
 				}).Draw(t, "mode"),
-				DelayMS:   rapid.SampledFrom([]int64{0, 1, 2500, enforcement.MaxPolicyDelay}).Draw(t, "delay"),
 				OnFailure: rapid.SampledFrom([]enforcement.OnFailure{enforcement.OnFailureLocal, enforcement.OnFailureOpen, enforcement.OnFailureClosed}).Draw(t, "failure"),
 				CountBy:   rapid.SliceOfNDistinct(name, 0, 4, rapid.ID[string]).Draw(t, "count by"),
 				Replaces:  rapid.Permutation(slugs[:i]).Draw(t, "replaces")[:rapid.IntRange(0, i).Draw(t, "how many")],
@@ -105,6 +104,9 @@ func genDocument() *rapid.Generator[plans.Content] {
 					Path:       rapid.SampledFrom([]string{"", "*", "/", "/a/b", "/api/*", "/u/{id}", "/ü%20x/{a-b}/*", "/a+b&c=d"}).Draw(t, "path"),
 					Attributes: rapid.MapOfN(name, value, 0, 4).Draw(t, "attributes"),
 				},
+			}
+			if p.DelayMS = rapid.SampledFrom([]int64{0, 1, 2500, enforcement.MaxPolicyDelay}).Draw(t, "delay"); p.UselessDelay() {
+				p.DelayMS = 0
 			}
 			if cost := rapid.SampledFrom([]int64{-1, 0, 1, 7, enforcement.MaxCost}).Draw(t, "cost"); cost >= 0 {
 				p.Cost = &cost
@@ -468,6 +470,7 @@ func TestFaultsFindTheirField(t *testing.T) {
 		"many count by":   {policy(func(p *plans.Policy) { p.CountBy = strings.Fields("a b c d e f g h i") }), in + ".count_by"},
 		"missing":         {policy(func(p *plans.Policy) { p.Missing = "x" }), in + ".missing"},
 		"mode":            {policy(func(p *plans.Policy) { p.Mode = "x" }), in + ".mode"},
+		"delay":           {policy(func(p *plans.Policy) { p.Mode, p.DelayMS = enforcement.PolicyDegrade, 5 }), in + ".delay_ms"},
 		"failure":         {policy(func(p *plans.Policy) { p.OnFailure = "x" }), in + ".on_failure"},
 		"consistency":     {policy(func(p *plans.Policy) { p.Consistency = "x" }), in + ".consistency"},
 		"cost":            {policy(func(p *plans.Policy) { p.Cost = &below }), in + ".cost"},

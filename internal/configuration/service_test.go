@@ -209,6 +209,9 @@ func TestAllOrNothing(t *testing.T) {
 	wrong := tenant("pro")
 	wrong.Overrides = []exceptions.NewOverride{override("u1", 2000, ends), {Policy: "nosuch", Factor: 1, Reason: "r", ExpiresAt: ends}, {Policy: "total", Factor: 2000, ExpiresAt: ends}}
 	wrong.Lists = []exceptions.NewEntry{{List: exceptions.Deny, Attribute: "ip", Value: "192.0.2.1"}, {List: exceptions.Deny, Attribute: "ip", Value: "no"}}
+	slow := plan("Pro", 2).Content()
+	slow.Policies[0].DelayMS = 2000
+	delayed := plans.New(slow)
 	for name, c := range map[string]struct {
 		d    configuration.Document
 		want []string
@@ -222,6 +225,10 @@ func TestAllOrNothing(t *testing.T) {
 		"plans": {
 			configuration.Document{Plans: map[string]plans.Document{"pro": plan("Pro", 2), "x": plan("", 1)}, Tenants: map[string]configuration.Tenant{"a": tenant("x")}},
 			[]string{"/plans/x/name"},
+		},
+		"a delay in mode enforce": {
+			configuration.Document{Plans: map[string]plans.Document{"pro": delayed, "y": delayed}},
+			[]string{"/plans/pro/policies/0/delay_ms", "/plans/y/policies/0/delay_ms"},
 		},
 		"exceptions": {
 			configuration.Document{Plans: map[string]plans.Document{"pro": plan("Pro", 2)}, Tenants: map[string]configuration.Tenant{"a": wrong}},
