@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/plans"
 )
 
 // inAWeek is the last member of a grant of a test, and grant its JSON document with more members.
@@ -85,6 +88,40 @@ func TestGrants(t *testing.T) {
 		if strings.Count(audit, `"action":"`+action+`"`) != n {
 			t.Errorf("audit: %s", audit)
 		}
+	}
+}
+
+// A quota of 0 denies everything. So a grant for it is rejected, and a grant that exists is not spent, also by force.
+func TestGrantsOfAQuotaOfZero(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	none := enforcement.Limit{Name: "l1", Algorithm: enforcement.FixedWindow, Window: time.Hour}
+	some := none
+	some.Quota = 5
+	of := func(slug string, l enforcement.Limit) plans.Policy {
+		return plans.Policy{Slug: slug, Match: plans.Match{Path: "/" + slug}, Limits: []enforcement.Limit{l}}
+	}
+	w.policies(of("none", none), of("some", some))
+	create := func(policy string) answer {
+		return w.do(call{
+			method: http.MethodPost, path: "/v1/tenants/acme/grants", key: w.operator,
+			body: `{"policy":"` + policy + `","units":4,"reason":"r"` + inAWeek + `}`,
+		})
+	}
+	if a := create("none"); a.status != 422 || !strings.Contains(a.body, `"pointer":"/limit"`) || !strings.Contains(a.body, "has the quota 0") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := create("some"); a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	w.policies(of("none", some), of("some", none)) // a later version of the plan
+	force := w.do(call{method: http.MethodPost, path: "/v1/check", key: w.operator, body: `{"tenant":"acme","method":"GET","path":"/some","cost":3,"mode":"force"}`})
+	list := w.do(call{method: http.MethodGet, path: "/v1/tenants/acme/grants", key: w.operator}).body
+	if force.status != 200 || !strings.Contains(list, `"left":4,`) || !strings.Contains(list, `"active":false,`) || !strings.Contains(list, `"inactive_because":"not_possible"`) {
+		t.Errorf("forced: %d %s\nlist: %s", force.status, force.body, list)
+	}
+	if a := w.do(call{method: http.MethodPost, path: "/v1/check", key: w.operator, body: `{"tenant":"acme","method":"GET","path":"/some"}`}); a.status != 429 {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }
 

@@ -3010,7 +3010,7 @@ type Policy struct {
 	// CountBy Attribute names, or ip/64. Empty: one counter for the whole tenant. Default: empty.
 	CountBy []string `json:"count_by,omitempty,omitzero"`
 
-	// DelayMs How many milliseconds a request over the limits waits in mode `delay`. Default: 1000; answers leave 1000 out.
+	// DelayMs How many milliseconds a request over the limits waits in mode `delay`. Rejected in the modes `enforce` and `degrade`, where it has no effect. Default: 1000; answers leave 1000 out.
 	DelayMs int64 `json:"delay_ms,omitempty,omitzero"`
 
 	// Description For people. Default: empty.

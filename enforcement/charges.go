@@ -207,8 +207,12 @@ func (w *call) charge(e *Engine, it *item, class chargeClass, groups *groups) sp
 
 // chargeGrants appends charges on the counters of the grants of a limit, after the charge of the limit. A
 // limit with grants is not leased, because a node that spends quota ahead does not know when
-// the shared window has nothing left.
+// the shared window has nothing left. An override can set the quota to 0, which denies everything: then
+// Force spends no grant either.
 func (w *call) chargeGrants(it *item, l *LimitState, position int) {
+	if l.Limit.Quota == 0 {
+		return
+	}
 	w.grants = it.Subject.Exceptions.of(l.Rule).grantsOf(int(l.position), l.Partition, it.now, w.grants[:0])
 	if len(w.grants) == 0 {
 		return

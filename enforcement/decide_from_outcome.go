@@ -104,9 +104,12 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 	d, mode := it.Decision, it.Check.Mode
 	forced := mode == Force
 	d.At = o.At
-	most := int64(0) // only for TakeUpTo
-	if mode == TakeUpTo {
-		most = LargestCost(w.charges[it.enforced.from:it.enforced.to])
+	var taken Taken
+	if mode == TakeUpTo && o.Verdict == Granted {
+		taken = Taken{o.Units, LargestCost(w.charges[it.enforced.from:it.enforced.to])}
+		if it.enforced.len() > 0 {
+			d.Taken = o.Units
+		}
 	}
 	for n, part := range [chargeClasses]span{it.enforced, it.soft, it.shadow} {
 		class := chargeClass(n)
@@ -117,11 +120,7 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 			l := &d.Limits[w.positions[i]]
 			l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, mode, &it.lease)
 			w.fillGrants(l, o, base, i, part.to, mode)
-			if mode == TakeUpTo && class == chargedTogether && o.Verdict == Granted {
-				l.Cost = ShareOf(l.Cost, o.Units, most)
-				d.Taken = o.Units
-			}
-			l.Shared = true
+			l.Cost, l.Shared = taken.Of(l.Cost), true
 			l.Delay = o.delay(w.charges[base:base+len(o.Charges)], i-base, mode, l.Cost)
 			if class == chargedSeparately && o.Verdict == Granted && !forced {
 				d.soften(l)

@@ -64,9 +64,8 @@ type Decision struct {
 	// the check was not decided.
 	Idempotency IdempotencyResult
 	// Taken is the number of units that a check in mode TakeUpTo was charged, on the enforced
-	// limit with the largest cost. The Cost of each enforced limit is the share that this limit
-	// was charged. If no limit applies, or if failure modes allow everything, Taken is the
-	// whole cost.
+	// limit with the largest cost. The Cost of each limit is its share of the units. If no limit
+	// applies, or if failure modes allow everything, Taken is the whole cost.
 	Taken int64
 	// Reservation is the reservation that the check made or repeated, or nil.
 	Reservation *Reserved
@@ -128,8 +127,9 @@ type LimitState struct {
 	// Partition is the partition in the Key of the counter. It is zero if no counter
 	// was read.
 	Partition [16]byte
-	// Cost is the cost of the check. If a check in mode TakeUpTo was allowed, it is the share that
-	// was charged, except for shadow policies.
+	// Cost is the cost of the check. If a check in mode TakeUpTo was allowed, it is the share of the
+	// units that were taken. An enforced limit was charged this share, and a soft or shadow policy as much of
+	// it as it had left.
 	Cost int64
 	// Remaining is the number of units left, after the charge if it was made.
 	Remaining int64

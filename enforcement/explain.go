@@ -138,7 +138,7 @@ func (x *Explanation) addLimits(item BatchItem, now int64, nodes int) (reads []C
 
 				Leased: p.Rule.Consistency == Leased,
 			})
-			if p.Rule.Mode == PolicyEnforce {
+			if p.Rule.Mode == PolicyEnforce && l.Limit.Quota > 0 {
 				grants := item.Subject.Exceptions.of(p.Rule).grantsOf(k, partition, now, nil)
 				p.Limits[k].grants, reads = grants, appendGrants(reads, item.Subject, grants)
 			}

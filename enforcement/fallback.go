@@ -64,7 +64,7 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 	}
 	shareDenial(items)
 	if request.Mode == TakeUpTo && first.Decision.Allowed && first.Decision.Idempotency == NotRepeated {
-		shareAll(w.charges[first.enforced.from:first.enforced.to], first.Decision, taken, LargestCost(request.Charges[:spans[0].enforced.to]))
+		w.shareAll(first, taken, LargestCost(request.Charges[:spans[0].enforced.to]))
 	}
 	e.recordAdmitted(w, items, o)
 }
@@ -101,17 +101,18 @@ func (e *Engine) fallBackEnforced(w *call, it *item, request *Request, closed bo
 	return closed
 }
 
-// shareAll sets Taken of a decision in mode TakeUpTo that failure modes made. It also replaces
-// the costs of all enforced charges with their shares, which the outage journal records. taken
-// is the number of units that the local limiter charged, and most the largest cost of the local
-// charges. Without local charges, the whole cost is taken.
-func shareAll(charges []Charge, d *Decision, taken, most int64) {
-	all := LargestCost(charges)
+// shareAll sets Taken of an item's decision in mode TakeUpTo that failure modes made. It also replaces
+// the costs of all charges in force with their shares, which the outage journal records. taken
+// is the number of units that the local limiter charged, and most the largest cost of the enforced local
+// charges. Without such charges, the whole cost is taken.
+func (w *call) shareAll(it *item, taken, most int64) {
+	d, all := it.Decision, LargestCost(w.charges[it.enforced.from:it.enforced.to])
 	if d.Taken = all; most > 0 {
 		d.Taken = UnitsFor(taken, most, all)
 	}
-	for i := range charges {
-		charges[i].Cost = ShareOf(charges[i].Cost, d.Taken, all)
+	part := Taken{d.Taken, all}
+	for i := it.enforced.from; i < it.soft.to; i++ {
+		w.charges[i].Cost = part.Of(w.charges[i].Cost)
 	}
 }
 
@@ -233,8 +234,8 @@ func (d *Decision) fillLocal(request *Request, o *Outcome, part *localSpans) (de
 		if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
 			l.RetryAfter = unavailableRetry // the cost fits the limit, but is more than this node's share
 		}
-		if request.Mode == TakeUpTo && o.Verdict == Granted && charge.Group == 0 {
-			l.Cost = ShareOf(l.Cost, o.Units, LargestCost(request.Charges[:part.enforced.to]))
+		if request.Mode == TakeUpTo && o.Verdict == Granted {
+			l.Cost = TakenOf(request.Charges, o.Units).Of(l.Cost)
 		}
 		l.Delay = o.delay(request.Charges, at, request.Mode, l.Cost)
 		if charge.Group != 0 && o.Verdict == Granted && request.Mode != Force {

@@ -94,6 +94,8 @@ func (c *exceptionsEdit) grant(g *Grant, remove bool) error {
 	switch {
 	case place.limit < 0:
 		return fmt.Errorf("policy %q has no limit %q", g.Policy, g.Limit)
+	case r.Limits[place.limit].Quota == 0:
+		return fmt.Errorf("limit %q has the quota 0, which denies everything, also with a grant", g.Limit)
 	case !r.Limits[place.limit].Grantable():
 		return fmt.Errorf("limit %q is a %s: only a fixed_window can have grants", g.Limit, r.Limits[place.limit].Algorithm)
 	case r.Mode != PolicyEnforce:
@@ -115,8 +117,8 @@ func (c *exceptionsEdit) grant(g *Grant, remove bool) error {
 	return nil
 }
 
-// Grantable reports whether the limit can have grants.
-func (l Limit) Grantable() bool { return l.Algorithm == FixedWindow }
+// Grantable reports whether the limit can have grants. A quota of 0 denies everything, also with a grant.
+func (l Limit) Grantable() bool { return l.Algorithm == FixedWindow && l.Quota > 0 }
 
 // grantsOf appends the grants of limit k of a rule for a key that have not ended at now to list, in the
 // order in which they are spent.

@@ -95,7 +95,11 @@ func idempotency(items []item, charges []Charge) *Idempotency {
 		case first.refundable():
 			charges[0].Cost *= recordPeriods(charges)
 		case first.Check.Mode == TakeUpTo: // Outcome.Units is in units of the largest cost, which must be that of a limit
-			charges[0].Cost = min(charges[0].Cost, LargestCost(charges[1:]))
+			group := 1
+			for group < len(charges) && charges[group].Group == 0 {
+				group++
+			}
+			charges[0].Cost = min(charges[0].Cost, max(LargestCost(charges[1:group]), 1))
 		}
 	}
 	key := sha256.Sum256([]byte(first.Check.IdempotencyKey))
@@ -174,7 +178,9 @@ func (w *call) repeated(items []item, o *Outcome, base int) bool {
 	for i := range items {
 		it, d := &items[i], items[i].Decision
 		if it.Check.Mode == TakeUpTo {
-			d.Taken = o.Units
+			if d.Taken = o.Units; it.enforced.len() == 0 && len(o.Charges) > 0 {
+				d.Taken = it.Subject.SentCost(it.Check)
+			}
 		}
 		if !d.Allowed || len(o.Charges) == 0 {
 			d.Allowed, d.Reason, d.RetryAfter, d.NumbersUntil = true, ReasonOK, 0, 0

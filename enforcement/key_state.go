@@ -131,7 +131,7 @@ func (h *KeyState) read(charges []Charge, s *Subject, key *CountedKey, now int64
 			*entries -= l.Quota
 		}
 		charges = append(charges, charge)
-		if r.Mode == PolicyEnforce {
+		if r.Mode == PolicyEnforce && l.Quota > 0 {
 			h.Limits[k].grants = s.Exceptions.of(r).grantsOf(k, partition, now, nil)
 			charges = appendGrants(charges, s, h.Limits[k].grants)
 		}

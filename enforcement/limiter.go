@@ -48,7 +48,8 @@ const (
 	// TakeUpTo charges as much of the costs as fits. n is the largest number of units, at most
 	// the largest cost of the group, for which the share of each charge fits on its counter.
 	// The share is cost * n / largest cost, rounded up; see ShareOf. The charges of a group
-	// have different keys. If n is 0, the verdict is Refused.
+	// have different keys. If n of group 0 is 0, the verdict is Refused. The costs of other groups are
+	// first reduced to the part that group 0 took; see Taken.
 	TakeUpTo
 	// Adjust changes what an earlier request charged. It changes only the windows that this
 	// request charged, and the record of a reservation; see Reservation. Each charge has a

@@ -75,7 +75,7 @@ func (c *Charge) returns() bool {
 	return c.inForce() && c.Receipt.Cost > c.Cost && c.Meter.Algorithm != Concurrency
 }
 
-// openUntil returns the time at which the last window of the charges ends, at most MaxRefundable
+// openUntil returns the time at which the last window or grant of the charges ends, at most MaxRefundable
 // after at. It is 0 if no charge can be returned. at is the time at which the charges were made.
 func openUntil(charges []Charge, at int64) (until int64) {
 	for i := range charges {
@@ -90,13 +90,18 @@ func openUntil(charges []Charge, at int64) (until int64) {
 // setRefundable sets RefundableUntil from the outcome of the item's request.
 func (it *item) setRefundable(w *call, o *Outcome) {
 	var charges []Charge
+	var window *Receipt // of the last charge that is not on a grant
 	for i := it.enforced.from; i < it.soft.to && len(o.Charges) > 0; i++ {
 		made := it.Check.Mode == Force || o.made(w.charges[it.first:it.shadow.to], i-it.first)
-		if c := w.charges[i]; c.Grant && made {
-			c.Receipt = &Receipt{Cost: o.Charges[i-it.first].Cost, State: o.Charges[i-it.first].State}
-			charges = append(charges, c)
-		} else if made && !it.Decision.Limits[w.positions[i]].Rule.leasedBucket(c.Meter) {
-			c.Receipt, c.Cost = &Receipt{Cost: c.Cost, State: o.Charges[i-it.first].State}, 0
+		c := w.charges[i]
+		c.Receipt, c.Cost = &Receipt{Cost: c.Cost, State: o.Charges[i-it.first].State}, 0
+		if c.Grant {
+			c.Receipt.Cost = o.Charges[i-it.first].Cost
+			window.Cost -= c.Receipt.Cost
+		} else {
+			window = c.Receipt
+		}
+		if made && (c.Grant || !it.Decision.Limits[w.positions[i]].Rule.leasedBucket(c.Meter)) {
 			charges = append(charges, c)
 		}
 	}
@@ -155,14 +160,14 @@ func (e *Engine) RefundCheck(
 		request.Charges = slices.DeleteFunc(request.Charges, func(c Charge) bool { return c.Meter.Algorithm == Concurrency })
 		end := min(openUntil(request.Charges, record.At), record.Until)
 		if at >= end {
-			return nil, false, refundTooLate(decision, end)
+			return nil, false, s.refundTooLate(decision, record, data, &request, at)
 		}
 		o, err := e.adjust(ctx, request)
 		switch {
 		case err != nil:
 			return nil, false, err
 		case o.Verdict == Granted && o.At >= end: // the windows ended meanwhile, so nothing was returned
-			return nil, false, refundTooLate(decision, end)
+			return nil, false, s.refundTooLate(decision, record, data, &request, o.At)
 		case o.Verdict == Granted:
 			e.reserved.refunded.Add(1)
 			return showRefund(decision, record.After(&request, o), data), false, nil
@@ -179,17 +184,6 @@ func wasRefunded(r *RefundedCheck) error {
 		what += fmt.Sprintf("; policy %s, limit %s: %d of %d given back", l.Policy, l.Limit, l.Refunded, l.Charged)
 	}
 	return problem.WithCode(problem.Conflict, "check_refunded", "check %s was refunded at %s", uuidText(r.Decision), what)
-}
-
-// refundTooLate returns the error for a refund after the windows of the check have ended. end
-// is the time of their end, or 0 if none of the charges can be returned.
-func refundTooLate(decision [16]byte, end int64) error {
-	why := "it charged nothing, its limits are no longer in the plan, or they are leased buckets"
-	if end != 0 {
-		why = "the windows that it charged ended at " + Instant(end).Format(InstantLayout)
-	}
-	return problem.WithCode(problem.Conflict, "refund_too_late", "check %s cannot be refunded: %s; nothing was given back",
-		uuidText(decision), why)
 }
 
 // showRefund returns the result of a refund. record is the record of the check after the

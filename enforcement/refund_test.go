@@ -200,8 +200,8 @@ func TestRefundAfterAChange(t *testing.T) {
 	first, second, third := w.refundable("1"), w.refundable("1"), w.refundable("1")
 	w.is(w.refund(first, ""), "a.l1 1 of 1 leased.b 0 of 1 s.l2 1 of 1 00.000", "a leased bucket keeps its charge")
 	w.s = subject(t, rules[1:]...)
-	w.is(w.refund(second, ""), "conflict check ID cannot be refunded: it charged nothing, its limits are no longer in the plan, or they are leased buckets; "+
-		"nothing was given back", "only a shadow policy is left")
+	w.is(w.refund(second, ""), "conflict check ID cannot be refunded: policy a, limit l1 is no longer in the plan of the tenant as it was charged, and "+
+		"policy leased, limit b is a leased bucket, which keeps what it was charged; nothing was given back", "only a shadow policy is left")
 	w.s = &enforcement.Subject{Tenant: "acme", Number: 7, Home: "t07"}
 	w.is(w.refund(second, "")[:8], "conflict", "without a plan")
 	w.s = subject(t, rules...)

@@ -44,3 +44,25 @@ func LargestCost(charges []Charge) (most int64) {
 	}
 	return most
 }
+
+// A Taken is the part of the costs of a request with mode TakeUpTo that its group 0 took: Units of Most. The
+// groups after it charge only this part of their costs. The zero value stands for the whole.
+type Taken struct{ Units, Most int64 }
+
+// TakenOf returns the part of which the outcome of a granted request has units. If charges have no group 0, it
+// is the whole.
+func TakenOf(charges []Charge, units int64) Taken {
+	end := 0
+	for end < len(charges) && charges[end].Group == 0 {
+		end++
+	}
+	return Taken{units, LargestCost(charges[:end])}
+}
+
+// Of returns the part of a cost, rounded up.
+func (t Taken) Of(cost int64) int64 {
+	if t.Units >= t.Most {
+		return cost
+	}
+	return ShareOf(cost, t.Units, t.Most)
+}

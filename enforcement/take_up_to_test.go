@@ -69,6 +69,28 @@ func TestTakeUpToWithoutLimits(t *testing.T) {
 	w.is(w.taken("1", seven), "true no_policy taken 7 retry 0", "no plan")
 }
 
+// Soft and shadow policies count what the enforced limits allowed, and show it.
+func TestTakeUpToOfSoftPolicies(t *testing.T) {
+	t.Parallel()
+	w := newReserving(t, enforcement.Config{})
+	ten := func(c *enforcement.Check) { c.Cost, c.DefaultCost, c.IdempotencyKey = 10, false, "" }
+	specs := func(enforced int64) *enforcement.Subject {
+		return subject(t,
+			enforcement.RuleSpec{Policy: "cheap", Mode: enforcement.PolicyDegrade, Limits: []enforcement.RuleLimit{window(1, 20)}},
+			enforcement.RuleSpec{Policy: "later", Mode: enforcement.PolicyDelay, Limits: []enforcement.RuleLimit{window(2, 7)}},
+			enforcement.RuleSpec{Policy: "hard", Limits: []enforcement.RuleLimit{window(3, enforced)}},
+			enforcement.RuleSpec{Policy: "trial", Mode: enforcement.PolicyShadow, CostFrom: "tokens", Limits: []enforcement.RuleLimit{window(4, 1000)}},
+		)
+	}
+	w.s = specs(14)
+	w.is(w.taken("30", ten), "true ok taken 10 retry 0 | cheap true cost 10 left 10 | later true cost 10 left 0 | hard true cost 10 left 4 | trial true cost 30 left 970", "all of it")
+	key := func(c *enforcement.Check) { ten(c); c.IdempotencyKey = "k" }
+	second := "true ok taken 4 retry 0 | cheap true cost 4 left 6 | later false cost 4 left 0 | hard true cost 4 left 0 | trial true cost 12 left 958"
+	w.is(w.taken("30", key), second, "what is left")
+	w.is(w.taken("30", key), "replayed "+second, "a repetition")
+	w.is(w.taken("30", ten), "false over_limit taken 0 retry 60000 | cheap true cost 10 left 6 | later false cost 10 left 0 | hard false cost 10 left 0 | trial true cost 30 left 958", "a denial")
+}
+
 func TestTakeUpToIsIdempotent(t *testing.T) {
 	t.Parallel()
 	w := newReserving(t, enforcement.Config{})
@@ -99,6 +121,11 @@ func TestTakeUpToWithoutTheLimiter(t *testing.T) {
 	eight := func(c *enforcement.Check) { c.Cost, c.DefaultCost = 8, false }
 	w.is(w.taken("16", eight), "true ok taken 10 retry 0 | local true cost 5 left 0", "5 of 8 are this node's share")
 	w.is(w.taken("16", eight), "false over_limit taken 0 retry 60000 | local false cost 8 left 0", "nothing is left of it")
+	w.s = subject(t,
+		enforcement.RuleSpec{Policy: "hard", OnFailure: enforcement.OnFailureLocal, Limits: []enforcement.RuleLimit{window(5, 6)}},
+		enforcement.RuleSpec{Policy: "soft", Mode: enforcement.PolicyDegrade, OnFailure: enforcement.OnFailureLocal, Limits: []enforcement.RuleLimit{window(6, 100)}},
+	)
+	w.is(w.taken("1", eight), "true ok taken 3 retry 0 | hard true cost 3 left 0 | soft true cost 3 left 47", "a soft policy counts the share of this node too")
 }
 
 func TestShares(t *testing.T) {

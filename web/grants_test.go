@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/plans"
 )
 
 // addGrant tops up the first limit of acme's plan that can have grants.
@@ -65,6 +66,14 @@ func TestGrantPages(t *testing.T) {
 			t.Errorf("%s: %d %q", field, bad.Code, wrongIn(t, bad))
 		}
 	}
+	w.publish("closed", plans.Content{Name: "Closed", Policies: []plans.Policy{
+		{Slug: "total", Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Window: time.Hour}}},
+	}}, "acme")
+	if bad := w.post(grants, "editor", url.Values{"policy": {"total"}, "limit": {"l1"}, "units": {"5"}, "reason": {"r"}, "life": {"30d"}}); bad.Code != http.StatusUnprocessableEntity ||
+		wrongIn(t, bad) != "limit" || !strings.Contains(words(t, bad), "quota 0") {
+		t.Errorf("a quota of 0: %d %q", bad.Code, wrongIn(t, bad))
+	}
+	w.publish("metered-again", metered(), "acme")
 	form.Set("units", "20")
 	if refused := w.post(grants, "acme-admin", form); refused.Code != http.StatusForbidden {
 		t.Errorf("a member creates a grant: %d", refused.Code)

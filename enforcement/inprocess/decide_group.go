@@ -20,15 +20,12 @@ func sumUp(charges []enforcement.Charge, ws []work, from, to int) {
 func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int) {
 	charges, now := r.Charges, o.At
 	sumUp(charges, ws, from, to)
-	most := int64(0)
-	if r.Mode == enforcement.TakeUpTo {
-		most = enforcement.LargestCost(charges[from:to])
-	}
+	taken, most := takenBefore(r, o, from, to)
 	clearGrants(charges[from:to], o.Charges[from:to])
 	fits, units := true, most
 	for i := from; i < to; i++ {
 		if !charges[i].Grant {
-			units = min(units, l.fit(r, o, ws, span{from, to}, i, most))
+			units = min(units, l.fit(r, o, ws, span{from, to}, i, taken, most))
 			fits = fits && o.Charges[i].Fits
 		}
 	}
@@ -45,7 +42,7 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 	}
 	if fits && o.Verdict == enforcement.Granted {
 		if r.Mode == enforcement.TakeUpTo {
-			l.shareOut(r, o, ws, span{from, to}, units, most)
+			l.shareOut(r, o, ws, span{from, to}, taken, units, most)
 		}
 		l.apply(r, o, ws, from, to)
 	}
@@ -55,6 +52,18 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 		}
 		handOut(&o.Charges[i], &charges[i], &ws[ws[i].leader].state, now)
 	}
+}
+
+// takenBefore returns, for TakeUpTo, the part of their costs that the charges from..to-1 charge at most, because group 0
+// took no more. most is the largest of these parts.
+func takenBefore(r *enforcement.Request, o *enforcement.Outcome, from, to int) (taken enforcement.Taken, most int64) {
+	if r.Mode != enforcement.TakeUpTo {
+		return taken, 0
+	}
+	if r.Charges[from].Group != 0 && o.Verdict == enforcement.Granted {
+		taken = enforcement.TakenOf(r.Charges, o.Units)
+	}
+	return taken, taken.Of(enforcement.LargestCost(r.Charges[from:to]))
 }
 
 // clearGrants sets the results of charges on grants for a group that spends none of them. spendGrants sets their costs.
@@ -70,9 +79,11 @@ func clearGrants(charges []enforcement.Charge, results []enforcement.Charged) {
 type span struct{ from, to int }
 
 // fit compares charge i of a group with what is left of its counter and its grants, and sets the result.
-// It returns the largest number of units for which its share fits, for TakeUpTo. most is the
-// largest cost of the group.
-func (l *Limiter) fit(r *enforcement.Request, o *enforcement.Outcome, ws []work, group span, i int, most int64) (units int64) {
+// It returns the largest number of units for which its share fits, for TakeUpTo. taken is the part of the
+// costs that the group charges at most, and most the largest of these parts.
+func (l *Limiter) fit(
+	r *enforcement.Request, o *enforcement.Outcome, ws []work, group span, i int, taken enforcement.Taken, most int64,
+) (units int64) {
 	c, w, out := &r.Charges[i], &ws[ws[i].leader], &o.Charges[i]
 	left := c.Meter.LeftFor(&w.state, o.At, &w.lease)
 	out.Cost, out.Shared = w.total, w.shared
@@ -88,10 +99,11 @@ func (l *Limiter) fit(r *enforcement.Request, o *enforcement.Outcome, ws []work,
 	case enforcement.Refund, enforcement.Reset, enforcement.Release:
 		out.Fits = true
 	case enforcement.TakeUpTo:
-		if out.Fits = c.Meter.TakesAny(left, c.Cost, most); !out.Fits {
+		cost := taken.Of(c.Cost)
+		if out.Fits = c.Meter.TakesAny(left, cost, most); !out.Fits {
 			return 0
 		}
-		return enforcement.UnitsFor(left/w.count, c.Cost, most)
+		return enforcement.UnitsFor(left/w.count, cost, most)
 	default:
 		out.Fits = c.Meter.Admits(left, w.total)
 		if grants > 0 && (out.Fits || r.Mode == enforcement.Force) {
@@ -102,13 +114,15 @@ func (l *Limiter) fit(r *enforcement.Request, o *enforcement.Outcome, ws []work,
 }
 
 // shareOut replaces the costs of a group in mode TakeUpTo with their shares. units is the
-// number of units that are granted, and most the largest cost of the group.
-func (l *Limiter) shareOut(r *enforcement.Request, o *enforcement.Outcome, ws []work, group span, units, most int64) {
+// number of units that are granted, of most. taken and most are those of fit.
+func (l *Limiter) shareOut(
+	r *enforcement.Request, o *enforcement.Outcome, ws []work, group span, taken enforcement.Taken, units, most int64,
+) {
 	for i := group.from; i < group.to; i++ {
 		ws[ws[i].leader].sum = 0
 	}
 	for i := group.from; i < group.to; i++ {
-		ws[ws[i].leader].sum += enforcement.ShareOf(r.Charges[i].Cost, units, most)
+		ws[ws[i].leader].sum += enforcement.ShareOf(taken.Of(r.Charges[i].Cost), units, most)
 	}
 	for i := group.from; i < group.to; i++ {
 		if n := enforcement.GrantsAfter(r.Charges, i, group.to); n > 0 && firstOn(ws, group.from, i) == i {

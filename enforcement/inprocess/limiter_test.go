@@ -512,3 +512,14 @@ func TestBoundOfOneTenant(t *testing.T) {
 		}
 	}
 }
+
+func TestGrantsOnOverflow(t *testing.T) {
+	t.Parallel()
+	c := limitertest.NewClock()
+	l := inprocess.New(inprocess.Config{Now: c.Now, MaxCells: 1000, TenantCells: 3})
+	m := compile(enforcement.FixedWindow, 10, 24*time.Hour)
+	for i := range 3 {
+		granted(l, m, key(1, i))
+	}
+	limitertest.GrantsOnOverflow(t, l, 1, 1, "", c.Now())
+}

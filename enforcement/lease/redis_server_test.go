@@ -92,3 +92,18 @@ func ask(t *testing.T, l enforcement.Limiter, m *enforcement.Meter) bool {
 	}
 	return out[0].Verdict == enforcement.Granted
 }
+
+func TestGrantsOfALeasedPolicyOnRedis(t *testing.T) {
+	t.Parallel()
+	prefix := "t" + rand.Text() + ":"
+	var nodes [2]enforcement.Drawer
+	for i := range nodes {
+		shared, err := redis.New(t.Context(), redis.Config{URL: servertest.Redis(t), Prefix: prefix, Timeout: 30 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = shared.Close() })
+		nodes[i] = shared
+	}
+	grantsOfALeasedPolicy(t, nodes)
+}

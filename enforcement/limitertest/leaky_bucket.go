@@ -154,7 +154,7 @@ func (want *answered) checkDelay(r *enforcement.Request, o *enforcement.Outcome,
 	case c.Meter.Algorithm != enforcement.LeakyBucket || want.before == nil:
 		return nil
 	case r.Mode == enforcement.TakeUpTo && c.Group == 0:
-		cost = enforcement.ShareOf(c.Cost, o.Units, enforcement.LargestCost(r.Charges))
+		cost = enforcement.TakenOf(r.Charges, o.Units).Of(c.Cost)
 	case r.Mode != enforcement.Enforce && r.Mode != enforcement.Peek:
 		return nil
 	}

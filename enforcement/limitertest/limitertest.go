@@ -40,6 +40,7 @@ func Run(t *testing.T, factory Factory) {
 		{"Concurrency", concurrencyTests},
 		{"CarryOver", carryOverTests},
 		{"Grants", grantTests},
+		{"GrantsAndEngine", grantEngineTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tt := range group.tests {

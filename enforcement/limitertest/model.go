@@ -37,6 +37,8 @@ type answered struct {
 	Fits            bool
 	counter         *counter // a copy of the counter after the charge
 	before          *counter // a copy of the counter before the charges of the group, if they were made
+	// units are those that the group of the charge took, for TakeUpTo.
+	units int64
 	// spent is by how much grants change the cost of the charge: above 0 on a grant, below 0 on its window.
 	spent int64
 }
@@ -92,6 +94,7 @@ type decision struct {
 	// changed has the keys whose counters must be stored.
 	changed map[enforcement.Key]bool
 	units   int64                     // that TakeUpTo grants of the current group
+	taken   *big.Rat                  // the part of its largest cost that TakeUpTo granted of group 0
 	spent   map[enforcement.Key]int64 // by how much grants change what the current group charges
 }
 
@@ -130,7 +133,7 @@ func (d *model) Take(r *enforcement.Request, now int64) answer {
 
 // group decides the charges from..to-1, which are one group.
 func (d *model) group(w *decision, from, to int) {
-	charges, answers := w.request.Charges[from:to], w.answer.Charges[from:to]
+	charges, answers := w.reduced(from, to), w.answer.Charges[from:to]
 	sum := map[enforcement.Key]int64{}
 	for i := range charges {
 		sum[charges[i].Key] += charges[i].Cost
@@ -143,6 +146,7 @@ func (d *model) group(w *decision, from, to int) {
 	}
 	if w.answer.Verdict == enforcement.Granted && (fits || forced) {
 		for i := range charges {
+			answers[i].units = w.units
 			answers[i].before = w.counters[charges[i].Key].clone()
 		}
 		d.apply(w, charges, sum)
@@ -154,6 +158,11 @@ func (d *model) group(w *decision, from, to int) {
 	for i := range charges {
 		c := w.counters[charges[i].Key].clone()
 		answers[i].counter = c
+		for k := range charges { // without the reduction to what group 0 took
+			if charges[k].Key == charges[i].Key && charges[k].Cost != w.request.Charges[from+k].Cost {
+				answers[i].Cost += w.request.Charges[from+k].Cost - charges[k].Cost
+			}
+		}
 		if charges[i].Grant {
 			answers[i].Cost = answers[i].spent
 		}

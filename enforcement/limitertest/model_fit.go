@@ -10,10 +10,7 @@ import (
 // fit compares each charge of a group with what is left of its counter. sum is the
 // total cost of the group for each key. The result is true if the group can be charged.
 func (w *decision) fit(charges []enforcement.Charge, answers []answered, sum map[enforcement.Key]int64) bool {
-	fits, most, smallest := true, int64(0), new(big.Int)
-	for i := range charges {
-		most = max(most, charges[i].Cost)
-	}
+	fits, most, smallest := true, largestCost(charges), new(big.Int)
 	smallest.SetInt64(most)
 	for i := range charges {
 		c := &charges[i]
@@ -66,6 +63,9 @@ func (w *decision) fit(charges []enforcement.Charge, answers []answered, sum map
 func (w *decision) takeUnits(charges []enforcement.Charge, answers []answered, units int64) bool {
 	if w.units = units; charges[0].Group == 0 {
 		w.answer.Units = units
+		if most := largestCost(charges); most > 0 && units > 0 {
+			w.taken = big.NewRat(units, most)
+		}
 	}
 	for i := 0; i < len(charges) && units > 0; i++ {
 		w.spendGrants(charges, answers, i, grantsOf(charges, i), shareOf(charges[i].Cost, units, charges))
@@ -111,14 +111,33 @@ func (w *decision) spendGrants(charges []enforcement.Charge, answers []answered,
 // shareOf returns the share of a cost of units, rounded up: as much of it as the units are of the largest
 // cost of the group.
 func shareOf(cost, units int64, charges []enforcement.Charge) int64 {
-	most := int64(0)
+	return roundedUp(new(big.Rat).Mul(big.NewRat(cost, max(largestCost(charges), 1)), big.NewRat(units, 1)))
+}
+
+func largestCost(charges []enforcement.Charge) (most int64) {
 	for i := range charges {
 		most = max(most, charges[i].Cost)
 	}
-	share := new(big.Rat).Mul(big.NewRat(cost, max(most, 1)), big.NewRat(units, 1))
-	whole := floor(share)
-	if share.IsInt() {
-		return whole.Int64()
+	return most
+}
+
+func roundedUp(r *big.Rat) int64 {
+	if whole := floor(r); !r.IsInt() {
+		return whole.Int64() + 1
 	}
-	return whole.Int64() + 1
+	return floor(r).Int64()
+}
+
+// reduced returns the charges from..to-1, which are one group. In mode TakeUpTo, their costs are reduced to
+// the part that group 0 took.
+func (w *decision) reduced(from, to int) []enforcement.Charge {
+	charges := w.request.Charges[from:to]
+	if w.taken == nil || w.answer.Verdict != enforcement.Granted {
+		return charges
+	}
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Cost = roundedUp(new(big.Rat).Mul(w.taken, big.NewRat(charges[i].Cost, 1)))
+	}
+	return charges
 }

@@ -41,7 +41,11 @@ func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforce
 				c.Cost, held[c.Key] = a.Charges[i].Cost, true
 			}
 			if r.Mode == enforcement.TakeUpTo {
-				c.Cost = enforcement.ShareOf(c.Cost, a.Units, enforcement.LargestCost(r.Charges[from:to]))
+				var taken enforcement.Taken
+				if c.Group != 0 {
+					taken = enforcement.TakenOf(r.Charges, a.Units)
+				}
+				c.Cost = enforcement.ShareOf(taken.Of(c.Cost), a.Charges[i].units, taken.Of(enforcement.LargestCost(r.Charges[from:to])))
 			}
 			if !divide(&c, r.Charges[from:to], i-from, &a.Charges[i], r.Mode) {
 				continue

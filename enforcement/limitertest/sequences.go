@@ -275,7 +275,7 @@ func (s *sequence) randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 	used := map[[2]int]bool{}
 	one := randomCost(r, limits[0].Quota)
 	for range 1 + r.IntN(4) {
-		if a.mode != takeUpTo && len(a.charges) > 0 && r.IntN(4) == 0 {
+		if len(a.charges) > 0 && r.IntN(4) == 0 {
 			group++
 		}
 		c := askCharge{limit: r.IntN(len(limits)), partition: byte(r.IntN(3) / 2), group: group}

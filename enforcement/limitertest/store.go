@@ -106,7 +106,7 @@ func (s *Store) repeat(r *enforcement.Request, o *enforcement.Outcome) bool {
 func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 	o.Verdict = enforcement.Granted
 	for from, to := range groups(r.Charges) {
-		group := r.Charges[from:to]
+		group := s.taken(r, o, from, to)
 		costs := map[enforcement.Key]int64{}
 		for i := range group {
 			costs[group[i].Key] += group[i].Cost
@@ -124,13 +124,15 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 			fits = true
 		case enforcement.TakeUpTo:
 			if fits = fits && units > 0; fits {
-				o.Units = units
+				if group[0].Group == 0 {
+					o.Units = units
+				}
 				spends.shares(units, most)
 			}
 		}
 		applied := fits && o.Verdict == enforcement.Granted
 		if applied {
-			s.apply(r, group, costs, spends, o)
+			s.apply(r, group, costs, spends, units, o)
 		} else if !fits && group[0].Group == 0 {
 			o.Verdict = enforcement.Refused
 		}
@@ -141,6 +143,9 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 				state = c.Meter.ChargeFor(state, c.Rev, o.At, costs[c.Key]+spends.on(c.Key), &r.Lease)
 			}
 			cost := costs[c.Key]
+			if r.Mode == enforcement.TakeUpTo {
+				cost = r.Charges[from+i].Cost // without the reduction to what group 0 took
+			}
 			if c.Grant && applied {
 				cost = spends.spent[i]
 			}
@@ -177,9 +182,25 @@ func chargeFits(mode enforcement.Mode, c *enforcement.Charge, left, cost, most i
 	return c.Meter.Admits(left, cost)
 }
 
-// apply charges the counters of a group that was granted, or refunds or resets them.
+// taken returns the charges from..to-1, which are one group. For TakeUpTo, the costs of other groups than 0 are
+// reduced to the part that group 0 took.
+func (s *Store) taken(r *enforcement.Request, o *enforcement.Outcome, from, to int) []enforcement.Charge {
+	group := r.Charges[from:to]
+	if r.Mode != enforcement.TakeUpTo || group[0].Group == 0 || o.Verdict != enforcement.Granted {
+		return group
+	}
+	group = slices.Clone(group)
+	for i := range group {
+		group[i].Cost = enforcement.TakenOf(r.Charges, o.Units).Of(group[i].Cost)
+	}
+	return group
+}
+
+// apply charges the counters of a group that was granted, or refunds or resets them. units are those that the
+// group takes, for TakeUpTo.
 func (s *Store) apply(
-	r *enforcement.Request, group []enforcement.Charge, costs map[enforcement.Key]int64, spends *grantSplit, o *enforcement.Outcome,
+	r *enforcement.Request, group []enforcement.Charge, costs map[enforcement.Key]int64, spends *grantSplit, units int64,
+	o *enforcement.Outcome,
 ) {
 	for i := range group {
 		c := &group[i]
@@ -208,7 +229,7 @@ func (s *Store) apply(
 			}
 			continue
 		case enforcement.TakeUpTo:
-			cost = enforcement.ShareOf(c.Cost, o.Units, enforcement.LargestCost(group)) + spends.spent[i]
+			cost = enforcement.ShareOf(c.Cost, units, enforcement.LargestCost(group)) + spends.spent[i]
 		}
 		if cost > 0 {
 			s.states[c.Key] = c.Meter.ChargeFor(state, c.Rev, o.At, cost, &r.Lease)

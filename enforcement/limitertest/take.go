@@ -80,6 +80,36 @@ var takeTests = []test{
 			}
 		}
 	}},
+	// Soft and shadow groups charge at most what group 0 took, and of this as much as they have left.
+	{"TakeUpToOfOtherGroups", func(w *harness) {
+		for _, limit := range each(10, minute) {
+			for _, c := range []struct {
+				used, cost, soft, left int64
+				fits                   bool
+			}{
+				{0, 20, 0, 990, true},    // 10 of 20 are taken
+				{7, 20, 0, 997, true},    // 3 of 20
+				{0, 6, 0, 994, true},     // all
+				{0, 20, 996, 0, true},    // the soft limit has only 4 left of the 10
+				{0, 20, 1000, 0, false},  // it has nothing left
+				{10, 20, 990, 10, true},  // the request is refused
+				{10, 20, 1000, 0, false}, // as well
+				{3, 1_000_000, 1, 992, true},
+			} {
+				w.renew()
+				m, large := limit.Compile(1), fixedWindow(5000, minute, enforcement.FirstHit).Compile(1)
+				soft := fixedWindow(1000, minute, enforcement.FirstHit).Compile(1)
+				w.take(w.request(enforce, w.on(m, w.key(1, 0), c.used, 0), w.on(soft, w.key(2, 0), c.soft, 0)))
+				o := w.take(w.request(takeUpTo, w.on(m, w.key(1, 0), c.cost, 0), w.on(soft, w.key(2, 0), c.cost, 1),
+					w.on(large, w.key(3, 0), 3*c.cost, enforcement.FirstShadowGroup)))[0]
+				what := fmt.Sprintf("%s, %+v", limit.Algorithm, c)
+				units := min(10-c.used, c.cost)
+				w.same(o.Units, units, what)
+				w.same(o.Charges[1].Fits, c.fits, what)
+				w.same([]int64{w.left(soft, w.key(2, 0)), 5000 - w.left(large, w.key(3, 0))}, []int64{c.left, 3 * units}, what)
+			}
+		}
+	}},
 	{"SameKeyInOneRequest", func(w *harness) {
 		for _, limit := range each(10, minute) {
 			w.renew()

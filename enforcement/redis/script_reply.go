@@ -229,6 +229,7 @@ func intAt(b []byte, at, size int) int64 {
 // script.
 func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.Verdict {
 	verdict, write := enforcement.Granted, true
+	var taken enforcement.Taken
 	c.used, c.saved = c.used[:0], c.saved[:0]
 	if s.mode == enforcement.Adjust {
 		c.adjust(s, now)
@@ -245,9 +246,12 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 		for to < s.to && c.charges[to].group == c.charges[from].group {
 			to++
 		}
+		if taken.Units > 0 {
+			c.reduce(from, to, taken)
+		}
 		fits, units := c.checkGroup(s, from, to, now)
 		if c.charges[from].group == 0 && s.mode == enforcement.TakeUpTo {
-			out.Units = units
+			out.Units, taken = units, enforcement.Taken{Units: units, Most: c.largestCost(from, to)}
 		}
 		switch {
 		case fits && write:
@@ -268,6 +272,13 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 		}
 	}
 	return verdict
+}
+
+// reduce reduces the costs of the charges from..to-1 to the part that group 0 took.
+func (c *call) reduce(from, to int, taken enforcement.Taken) {
+	for k := from; k < to; k++ {
+		c.charges[k].cost = taken.Of(c.charges[k].cost)
+	}
 }
 
 // checkGroup settles the cells of the charges from..to-1, which are one group. It returns

@@ -59,6 +59,8 @@ func (n NewGrant) limit(f *problem.Fields, p plans.Policy) string {
 		f.Add("/limit", "must be one of %s", limitNames(p))
 	case i < 0:
 		f.Add("/limit", "the policy has no limit with this name; it has %s", limitNames(p))
+	case p.Limits[i].Quota == 0:
+		f.Add("/limit", "has the quota 0, which denies everything, also with a grant: raise the quota instead")
 	case !p.Limits[i].Grantable():
 		f.Add("/limit", "is a %s: only a fixed_window, also with a calendar window, can have grants", p.Limits[i].Algorithm)
 	}

@@ -40,8 +40,8 @@ var Codes = []Code{
 	{"overloaded", "overloaded", "The queue of this node has no room for the batch."},
 	{"own_account", "forbidden", "A person cannot do this to their own account."},
 	{"plan_in_use", "conflict", "The plan has tenants. Move them to another plan first."},
-	{"refund_too_late", "conflict", "The windows that the check charged have ended, or its limits are no longer in the plan. " +
-		"Nothing was given back."},
+	{"refund_too_late", "conflict", "The windows and grants that the check charged have ended or were voided, " +
+		"or its limits are no longer in the plan. The detail says which. Nothing was given back."},
 	{"reservation_ended", "conflict", "The reservation has ended. The detail says how, and what is charged."},
 	{"reservation_exists", "conflict", "The tenant has a reservation with this id, or made one with this Idempotency-Key, " +
 		"from another request."},

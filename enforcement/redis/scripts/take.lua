@@ -960,7 +960,7 @@ local function decide(mode, n, id, record, identity)
     spent[k], cs[k].spent = 0, 0
   end
 
-  local verdict, units = '\1', 0
+  local verdict, units, whole = '\1', 0, 0
   if mode ~= REFUND and mode ~= RESET and mode ~= RELEASE then
     local write, from = mode ~= PEEK, 1
     while from <= n do
@@ -971,13 +971,16 @@ local function decide(mode, n, id, record, identity)
       for k = from, spent and to or 0 do
         cs[k].spent = 0 -- an earlier group has charged it
       end
+      for k = from, units < whole and write and to or 0 do
+        ks[k] = mul_add_div(ks[k], units, whole - 1, whole) -- only the part that group 0 took
+      end
       local most = mode == TAKE_UP_TO and max(unpack(ks, from, to))
       local fit = fits(from, to, mode, total, most) or mode == FORCE
       if mode == TAKE_UP_TO then
         local grant = take_up_to(from, to, most)
         fit = grant > 0
         if gs[from] == 0 then
-          units = grant
+          units, whole = grant, most
         end
       end
       if fit and write then

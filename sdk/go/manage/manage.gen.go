@@ -310,11 +310,12 @@ type DecisionBase struct {
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
 	// Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the
-	// enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial.
+	// enforced limits. The `cost` of each limit is its share, rounded up; a soft or shadow policy is
+	// charged as much of it as it has left. 0 in a denial.
 	Taken *int64 `json:"taken,omitzero"`
-	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
-	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
-	// nothing that can be given back, or if `degraded` is true.
+	// When the last window or grant that a check with `refundable` charged ends, at most 24 hours
+	// after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it
+	// charged nothing that can be given back, or if `degraded` is true.
 	RefundableUntil string `json:"refundable_until,omitzero"`
 	// The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold
 	// is reached.
@@ -363,11 +364,12 @@ type Decision struct {
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
 	// Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the
-	// enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial.
+	// enforced limits. The `cost` of each limit is its share, rounded up; a soft or shadow policy is
+	// charged as much of it as it has left. 0 in a denial.
 	Taken *int64 `json:"taken,omitzero"`
-	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
-	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
-	// nothing that can be given back, or if `degraded` is true.
+	// When the last window or grant that a check with `refundable` charged ends, at most 24 hours
+	// after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it
+	// charged nothing that can be given back, or if `degraded` is true.
 	RefundableUntil string `json:"refundable_until,omitzero"`
 	// The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold
 	// is reached.
@@ -418,11 +420,12 @@ type Denial struct {
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
 	// Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the
-	// enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial.
+	// enforced limits. The `cost` of each limit is its share, rounded up; a soft or shadow policy is
+	// charged as much of it as it has left. 0 in a denial.
 	Taken *int64 `json:"taken,omitzero"`
-	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
-	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
-	// nothing that can be given back, or if `degraded` is true.
+	// When the last window or grant that a check with `refundable` charged ends, at most 24 hours
+	// after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it
+	// charged nothing that can be given back, or if `degraded` is true.
 	RefundableUntil string `json:"refundable_until,omitzero"`
 	// The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold
 	// is reached.
@@ -483,11 +486,12 @@ type DecisionOrDenial struct {
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
 	// Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the
-	// enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial.
+	// enforced limits. The `cost` of each limit is its share, rounded up; a soft or shadow policy is
+	// charged as much of it as it has left. 0 in a denial.
 	Taken *int64 `json:"taken,omitzero"`
-	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
-	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
-	// nothing that can be given back, or if `degraded` is true.
+	// When the last window or grant that a check with `refundable` charged ends, at most 24 hours
+	// after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it
+	// charged nothing that can be given back, or if `degraded` is true.
 	RefundableUntil string `json:"refundable_until,omitzero"`
 	// The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold
 	// is reached.
@@ -603,11 +607,12 @@ type ReservationDecision struct {
 	// and nothing was charged again. Absent otherwise.
 	Replayed *bool `json:"replayed,omitzero"`
 	// Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the
-	// enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial.
+	// enforced limits. The `cost` of each limit is its share, rounded up; a soft or shadow policy is
+	// charged as much of it as it has left. 0 in a denial.
 	Taken *int64 `json:"taken,omitzero"`
-	// When the last window that a check with `refundable` charged ends, at most 24 hours after the
-	// check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged
-	// nothing that can be given back, or if `degraded` is true.
+	// When the last window or grant that a check with `refundable` charged ends, at most 24 hours
+	// after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it
+	// charged nothing that can be given back, or if `degraded` is true.
 	RefundableUntil string `json:"refundable_until,omitzero"`
 	// The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold
 	// is reached.
@@ -1127,8 +1132,8 @@ type Policy struct {
 	// them with `serve: cheap`. `delay`: allows them after `delay_ms`. `shadow`: only counts them.
 	// `off`: the policy does nothing. Default: `enforce`. Later versions may add values.
 	Mode string `json:"mode,omitzero"`
-	// How many milliseconds a request over the limits waits in mode `delay`. Default: 1000; answers
-	// leave 1000 out.
+	// How many milliseconds a request over the limits waits in mode `delay`. Rejected in the modes
+	// `enforce` and `degrade`, where it has no effect. Default: 1000; answers leave 1000 out.
 	DelayMS *int64 `json:"delay_ms,omitzero"`
 	// The failure mode: what decides when the limiter does not answer. Default: `local`. Later
 	// versions may add values.

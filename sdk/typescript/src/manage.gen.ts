@@ -223,9 +223,9 @@ export interface DecisionBase {
   lease?: DecisionLease;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
-  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
+  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each limit is its share, rounded up; a soft or shadow policy is charged as much of it as it has left. 0 in a denial. */
   taken?: number;
-  /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
+  /** When the last window or grant that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
   /** The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold is reached. */
   near_limit?: number;
@@ -265,9 +265,9 @@ export interface Decision {
   lease?: DecisionLease;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
-  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
+  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each limit is its share, rounded up; a soft or shadow policy is charged as much of it as it has left. 0 in a denial. */
   taken?: number;
-  /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
+  /** When the last window or grant that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
   /** The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold is reached. */
   near_limit?: number;
@@ -309,9 +309,9 @@ export interface Denial {
   lease?: DecisionLease;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
-  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
+  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each limit is its share, rounded up; a soft or shadow policy is charged as much of it as it has left. 0 in a denial. */
   taken?: number;
-  /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
+  /** When the last window or grant that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
   /** The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold is reached. */
   near_limit?: number;
@@ -418,9 +418,9 @@ export interface ReservationDecision {
   lease?: DecisionLease;
   /** The check repeats an earlier one with the same `Idempotency-Key`. This is the first decision, and nothing was charged again. Absent otherwise. */
   replayed?: boolean;
-  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each of these limits is its share, rounded up. 0 in a denial. */
+  /** Only in mode `take_up_to`: the units that were taken, in units of the largest cost of the enforced limits. The `cost` of each limit is its share, rounded up; a soft or shadow policy is charged as much of it as it has left. 0 in a denial. */
   taken?: number;
-  /** When the last window that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
+  /** When the last window or grant that a check with `refundable` charged ends, at most 24 hours after the check, by the clock of the limiter. Until then the check can be refunded. Absent if it charged nothing that can be given back, or if `degraded` is true. */
   refundable_until?: string;
   /** The largest `near_limit` of the limits, without those of shadow policies. Absent if no threshold is reached. */
   near_limit?: number;
@@ -848,7 +848,7 @@ export interface Policy {
   replaces?: Slug[];
   /** What the policy does with requests over its limits. `enforce`: denies them. `degrade`: allows them with `serve: cheap`. `delay`: allows them after `delay_ms`. `shadow`: only counts them. `off`: the policy does nothing. Default: `enforce`. Later versions may add values. */
   mode?: "enforce" | "degrade" | "delay" | "shadow" | "off";
-  /** How many milliseconds a request over the limits waits in mode `delay`. Default: 1000; answers leave 1000 out. */
+  /** How many milliseconds a request over the limits waits in mode `delay`. Rejected in the modes `enforce` and `degrade`, where it has no effect. Default: 1000; answers leave 1000 out. */
   delay_ms?: number;
   /** The failure mode: what decides when the limiter does not answer. Default: `local`. Later versions may add values. */
   on_failure?: "local" | "open" | "closed";
