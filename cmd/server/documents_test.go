@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -198,5 +199,19 @@ func checkREADMERefusal(t *testing.T, answered string) {
 	}
 	if diff := cmp.Diff(shownBody, body); diff != "" {
 		t.Errorf("README.md's refusal is not what is answered (-README +answer):\n%s", diff)
+	}
+}
+
+// The pages from which an operator comes to a grant lead to docs/grants.md.
+func TestPagesLinkGrants(t *testing.T) {
+	t.Parallel()
+	for _, page := range []string{"exceptions.md", "dashboard.md", "refunds.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "](grants.md)") {
+			t.Errorf("docs/%s has no link to grants.md", page)
+		}
 	}
 }

@@ -123,6 +123,19 @@ func TestEveryPanelSaysWhatItShows(t *testing.T) {
 	}
 }
 
+// What soft policies let pass is drawn, by mode.
+func TestSoftLimitsAreDrawn(t *testing.T) {
+	t.Parallel()
+	for _, p := range theDashboard(t).Panels {
+		for _, target := range p.Targets {
+			if strings.Contains(target.Expr, "headgate_soft_limited_total{") && strings.Contains(target.LegendFormat, "{{mode}}") {
+				return
+			}
+		}
+	}
+	t.Error("no panel shows headgate_soft_limited_total")
+}
+
 func TestPanelsStandBesideEachOther(t *testing.T) {
 	t.Parallel()
 	panels := theDashboard(t).Panels
