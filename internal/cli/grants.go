@@ -54,11 +54,12 @@ func (g grantsGet) Run(ctx context.Context, t Terminal) error {
 type grantsCreate struct {
 	writing
 	ofTenant
-	countedKey
-	LimitName string        `name:"limit" setting:"false" placeholder:"NAME" help:"The limit of the policy. Default: its only limit."`
-	Units     int64         `required:"" setting:"false" help:"How many units beyond the quota."`
-	Expires   time.Duration `required:"" setting:"false" help:"After how long it ends, like 720h. What is left then is lost."`
-	Reason    string        `required:"" setting:"false" help:"Why, for the audit log."`
+	Policy    string            `required:"" setting:"false" placeholder:"SLUG" help:"The policy of the tenant's plan whose limit is topped up."`
+	LimitName string            `name:"limit" setting:"false" placeholder:"NAME" help:"The name of the limit, a fixed_window, like l1. Default: the only limit of the policy."`
+	Key       map[string]string `setting:"false" mapsep:"none" placeholder:"NAME=VALUE" help:"A value of the only key that can spend the units; may be repeated. Default: all keys of the policy share them."`
+	Units     int64             `required:"" setting:"false" help:"How many units beyond the quota."`
+	Expires   time.Duration     `required:"" setting:"false" help:"After how long it ends, like 720h. What is left then is lost."`
+	Reason    string            `required:"" setting:"false" help:"Why. The tenant sees it in its list of grants and in its audit log."`
 }
 
 // Run creates a grant.
