@@ -96,6 +96,37 @@ func BenchmarkTakeCharges(b *testing.B) {
 	}
 }
 
+// BenchmarkGrants is one check of a fixed window with grants. grants=0 is the plain check. spent takes its unit from a grant,
+// because the window is used up.
+func BenchmarkGrants(b *testing.B) {
+	m := meterCases[2].limit.Compile(1)
+	used := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1, Window: 24 * time.Hour}.Compile(1)
+	from := time.Now().Add(-time.Hour).UnixMicro()
+	top := enforcement.GrantMeter(enforcement.MaxGrantUnits, from, from+48*time.Hour.Microseconds(), 1)
+	for _, c := range []struct {
+		name   string
+		meter  *enforcement.Meter
+		grants int
+	}{{"grants=0", m, 0}, {"grants=1", m, 1}, {"grants=1/spent", used, 1}, {"grants=16", m, enforcement.MaxGrantsOfKey}} {
+		b.Run(c.name, func(b *testing.B) {
+			l := inprocess.New(inprocess.Config{})
+			charges := []enforcement.Charge{{Key: enforcement.Key{Tenant: 1, Cell: 1}, Meter: c.meter, Rev: 1, Cost: 1}}
+			for i := range c.grants {
+				key := enforcement.Key{Tenant: 1, Cell: enforcement.GrantCell, Partition: partitionOf(i)}
+				charges = append(charges, enforcement.Charge{Key: key, Meter: top, Rev: 1, Grant: true})
+			}
+			requests, outcomes := []enforcement.Request{{Charges: charges}}, make([]enforcement.Outcome, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Take(context.Background(), requests, outcomes)
+			}
+			if outcomes[0].Verdict != enforcement.Granted {
+				b.Error(outcomes[0].Verdict)
+			}
+		})
+	}
+}
+
 // spread runs b.N operations on so many goroutines.
 func spread(b *testing.B, goroutines int, run func(n int, r *rand.PCG)) {
 	b.ReportAllocs()
