@@ -46,6 +46,7 @@ func (w *world) furnish(t testing.TB) {
 	b, err := w.exceptions.CreateBlock(ctx, "acme", exceptions.NewBlock{Policy: "api", Key: map[string]string{"user": "u9"}, Reason: "abuse", ExpiresAt: w.clock().Add(24 * time.Hour)})
 	must(t, err)
 	w.addGrant()
+	w.addReservation("job")
 	w.ids["policy"], w.ids["key"], w.ids["override"], w.ids["entry"], w.ids["block"] = "api", k.ID, o.ID, n.ID, b.ID
 	must(t, w.watcher.Refresh(ctx))
 	for minute := range 40 {

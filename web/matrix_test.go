@@ -51,7 +51,7 @@ func (w *world) at(path string) string {
 	}
 	return strings.NewReplacer(":tenant", "acme", ":user", person, ":type", "no-policy", ":guide", "api", ":file", "none",
 		":token", "none", ":page", "denials", ":session", w.ids["owner"], ":invitation", w.ids["owner"], ":decision", w.ids["decision"], ":plan", "pro", ":version", "1",
-		":key", w.ids["key"], ":override", w.ids["override"], ":entry", w.ids["entry"], ":block", w.ids["block"], ":grant", w.ids["grant"], ":policy", cmp.Or(w.ids["policy"], "tenant-total")).Replace(path)
+		":key", w.ids["key"], ":override", w.ids["override"], ":entry", w.ids["entry"], ":block", w.ids["block"], ":grant", w.ids["grant"], ":reservation", "job", ":policy", cmp.Or(w.ids["policy"], "tenant-total")).Replace(path)
 }
 
 // expected returns the response that the table requires for a caller, or "" if the handler
@@ -85,6 +85,7 @@ func TestMatrix(t *testing.T) {
 	w.publish("pro", plans.Sample().Content(), "acme")
 	w.addExceptions()
 	w.addGrant()
+	w.addReservation("job")
 	var golden strings.Builder
 	fmt.Fprintf(&golden, "%-6s %-60s %-18s", "", "", "")
 	for _, caller := range callers() {

@@ -72,6 +72,7 @@ var tenantMenu = []menuGroup{
 		{"Lists", "/tenants/:tenant/lists", "list-checks"},
 		{"Blocks", "/tenants/:tenant/blocks", "ban"},
 		{"Grants", "/tenants/:tenant/grants", "plus"},
+		{"Reservations", "/tenants/:tenant/reservations", "clock"},
 		{"Members", "/tenants/:tenant/members", "users"},
 		{"Audit", "/tenants/:tenant/audit", "scroll-text"},
 		{"Shared links", "/tenants/:tenant/links", "share-2"},

@@ -63,6 +63,9 @@ var notices = map[string]string{
 	"filter-deleted":        "The filter is deleted.",
 	"link-revoked":          "The link is revoked. It opens nothing, and its displays end within seconds.",
 	"key-reset":             "The counters of this key are reset.",
+	"reservation-extended":  "The reservation has a new end.",
+	"reservation-settled":   "The reservation is settled.",
+	"reservation-released":  "The reservation is given back.",
 	"lease-revoked":         "The lease is revoked. Its places are free.",
 	"lease-ended":           "The lease had ended already.",
 }

@@ -25,9 +25,12 @@ const MaxCountedExceptions = 500
 // than MaxCountedExceptions, to detect that there are more.
 var CountedExceptions = exceptions.Filter{Limit: MaxCountedExceptions + 1}
 
-// tenantPages are the tabs of a tenant's pages. A visitor sees only the tabs that the role
+// TenantPages are the tabs of a tenant's pages. A visitor sees only the tabs that the role
 // permits.
-var tenantPages = []struct{ text, below string }{
+var TenantPages = []struct {
+	Text  string
+	Below string // the part of the path after the tenant
+}{
 	{"Usage", ""},
 	{"Denials", "/denials"},
 	{"Alerts", "/alerts"},
@@ -37,6 +40,7 @@ var tenantPages = []struct{ text, below string }{
 	{"Lists", "/lists"},
 	{"Blocks", "/blocks"},
 	{"Grants", "/grants"},
+	{"Reservations", "/reservations"},
 	{"Members", "/members"},
 	{"Audit", "/audit"},
 	{"Shared links", "/links"},
@@ -68,9 +72,9 @@ func (w *Shell) TenantTabs(c echo.Context, current string) []views.Tab {
 	if VisitorOf(c).User.TenantID != "" {
 		return nil
 	}
-	for _, page := range tenantPages {
-		if w.CanOpen(c, TenantPath+page.below) {
-			list = append(list, views.Tab{Text: page.text, URL: TenantURL(TenantOf(c), page.below), Current: page.below == current})
+	for _, page := range TenantPages {
+		if w.CanOpen(c, TenantPath+page.Below) {
+			list = append(list, views.Tab{Text: page.Text, URL: TenantURL(TenantOf(c), page.Below), Current: page.Below == current})
 		}
 	}
 	return list

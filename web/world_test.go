@@ -313,7 +313,7 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	w.flusher = metrics.NewFlusher(recorder, w.store, metrics.FlusherConfig{Now: w.clock})
 	limiter := inprocess.New(inprocess.Config{Now: w.now.Load})
 	w.engine = enforcement.NewEngine(recorder.InstrumentLimiter(limiter),
-		enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: recorder})
+		enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: recorder, Reserver: limiter})
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	usages := usage.NewService(usage.Config{
 		Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock,

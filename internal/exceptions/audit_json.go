@@ -125,6 +125,19 @@ func (r Reset) JSON() (json.RawMessage, error) {
 	return enforcement.MarshalJSON(jsonReset{Policy: r.Policy, Key: notNil(r.Key), Lease: r.Lease, Reason: r.Reason})
 }
 
+type jsonReservationNote struct {
+	Reservation string            `json:"reservation"`
+	Cost        *int64            `json:"cost,omitempty"`
+	Attributes  map[string]string `json:"attributes,omitempty"`
+	TTLMS       int64             `json:"ttl_ms,omitempty"`
+	Reason      string            `json:"reason,omitempty"`
+}
+
+// JSON returns the form of the change that the audit log contains.
+func (n ReservationNote) JSON() (json.RawMessage, error) {
+	return enforcement.MarshalJSON(jsonReservationNote{n.Reservation, n.Cost, n.Attributes, n.TTL.Milliseconds(), n.Reason})
+}
+
 // notNil returns key, or an empty map if key is nil, so that the JSON form is {} and not null.
 // key is nil for a block of a policy without count_by.
 func notNil(key map[string]string) map[string]string {

@@ -255,6 +255,29 @@ func (s *Service) NoteReset(ctx context.Context, r Reset) error {
 	return s.store.NoteReset(ctx, r.Tenant.ID, e)
 }
 
+// A ReservationNote says for the audit log how a person changes a reservation.
+type ReservationNote struct {
+	// Action is "reservation.settle", "reservation.extend" or "reservation.release".
+	Action      string
+	Reservation string // ID
+	Reason      string // up to MaxReason characters
+	// Cost and Attributes are those with which the reservation is settled. TTL is the time from now to the new end.
+	Cost       *int64
+	Attributes map[string]string
+	TTL        time.Duration
+}
+
+// NoteReservation validates the reason, and writes the audit line of a change of a reservation of the tenant with an ID.
+// Like that of NoteReset, the line is written before the change.
+func (s *Service) NoteReservation(ctx context.Context, tenantID string, n ReservationNote) error {
+	var f problem.Fields
+	f.Line("/reason", n.Reason, 0, MaxReason)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	return s.store.NoteReset(ctx, tenantID, entry(ctx, n.Action, tenantID, n.Reservation, n.Reservation, nil, n))
+}
+
 // A tenantWithPlan is a tenant with the policies of its published plan. If the tenant has no
 // plan, policies is empty.
 type tenantWithPlan struct {

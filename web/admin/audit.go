@@ -148,9 +148,9 @@ func (r *auditReading) tenantName(ctx context.Context, id string) (string, error
 // Routes below web.TenantPath belong to the tenant of the entry.
 var objectPages = map[string]string{
 	"plan": "/plans", "tenant": web.TenantPath, "key": web.TenantPath + "/keys", "override": web.TenantPath + "/overrides",
-	"list_entry": web.TenantPath + "/lists", "block": web.TenantPath + "/blocks", "grant": web.TenantPath + "/grants",
-	"user":    web.TenantPath + "/members",
-	"session": web.TenantPath + "/members", "operator_key": operatorKeysPath,
+	"list_entry": web.TenantPath + "/lists", "block": web.TenantPath + "/blocks",
+	"grant": web.TenantPath + "/grants", "reservation": web.TenantPath + "/reservations",
+	"user": web.TenantPath + "/members", "session": web.TenantPath + "/members", "operator_key": operatorKeysPath,
 }
 
 // objectURL returns the address of the page about the object of an entry. It returns "" if

@@ -40,6 +40,7 @@ var auditGroups = []views.Option{
 	{Value: "shared_link", Label: "Shared links"},
 	{Value: "saved_filter", Label: "Shared filters"},
 	{Value: "lease", Label: "Leases of concurrency limits"},
+	{Value: "reservation", Label: "Reservations"},
 	{Value: "user", Label: "People"},
 	{Value: "invitation", Label: "Invitations"},
 	{Value: "session", Label: "Sign-ins"},

@@ -63,7 +63,7 @@ var roleActions = []struct {
 	{accounts.AlertsWrite, "Change alert rules and channels"},
 	{accounts.SharedLinksRead, "See shared links"},
 	{accounts.SharedLinksWrite, "Share pages by links, and revoke the links"},
-	{accounts.ExceptionsWrite, "Set overrides, lists, blocks and grants, and reset counters"},
+	{accounts.ExceptionsWrite, "Set overrides, lists, blocks and grants, reset counters, and end reservations"},
 	{accounts.PlansRead, "See plans"},
 	{accounts.PlansWrite, "Edit and publish plans"},
 	{accounts.PeopleRead, "See the operator's people"},

@@ -292,6 +292,9 @@ func (w *pages) denialActions(c echo.Context, r *metrics.Refusal, slug string) [
 	offer("/usage/:policy", page, views.DenialAction{
 		Text: "Show the key", Hint: "Usage and remaining quota in " + r.Policy, Icon: "chart-line",
 	})
+	offer("/reservations", base+"/reservations", views.DenialAction{
+		Text: "Open reservations", Hint: "What is charged ahead, or held, until it is settled", Icon: "clock",
+	})
 	if !web.May(c, accounts.ExceptionsWrite) || web.TenantOf(c).ID != "" && !web.MayInTenant(c, accounts.ExceptionsWrite) {
 		return list
 	}

@@ -122,6 +122,7 @@ func (w *pages) named(ctx context.Context, v web.Visitor, q string) ([]views.Jum
 		{w.decisionNamed, lower},
 		{w.keyNamed, q},
 		{w.tenantsNamed, lower},
+		{w.tenantPagesNamed, lower},
 		{w.plansNamed, lower},
 		{w.policiesNamed, lower},
 		{w.peopleNamed, lower},
@@ -233,6 +234,40 @@ func (w *pages) tenantsNamed(ctx context.Context, v web.Visitor, q string) (view
 		g.Links = append(g.Links, views.Link{Text: t.Name + " (" + t.Slug + ")", URL: web.TenantURL(t, "")})
 	}
 	return g, err
+}
+
+// minPageWord is the least number of letters with which tenantPagesNamed finds a page.
+const minPageWord = 3
+
+// tenantPagesNamed returns the page of a tenant that the last or the first word of q names, of each tenant with the rest
+// of q in its name: "acme reservations" or "grants acme".
+func (w *pages) tenantPagesNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
+	g := views.JumpGroup{Title: "Pages of tenants", Icon: "building-2"}
+	words := strings.Fields(q)
+	if len(words) < 2 || !w.Opens(v, "/tenants") {
+		return g, nil
+	}
+	for _, ask := range [][2]string{
+		{words[len(words)-1], strings.Join(words[:len(words)-1], " ")}, {words[0], strings.Join(words[1:], " ")},
+	} {
+		if len(g.Links) > 0 {
+			break
+		}
+		for _, page := range web.TenantPages {
+			named := len(ask[0]) >= minPageWord && strings.HasPrefix(strings.ToLower(page.Text), ask[0])
+			if !named || !w.Opens(v, web.TenantPath+page.Below) {
+				continue
+			}
+			list, err := w.cfg.Tenants.Tenants(ctx, tenants.Filter{Query: ask[1], Limit: jumpFound})
+			if err != nil {
+				return g, err
+			}
+			for _, t := range list {
+				g.Links = append(g.Links, views.Link{Text: page.Text + " of " + t.Name + " (" + t.Slug + ")", URL: web.TenantURL(t, page.Below)})
+			}
+		}
+	}
+	return g, nil
 }
 
 func (w *pages) plansNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {

@@ -1,6 +1,6 @@
 // Package tenants serves the pages about tenants: the list, the settings, the change of a plan,
 // and the exceptions, which are overrides, list entries, blocks and grants. It also serves the page
-// that resets counters, and the one that revokes leases.
+// that resets counters, the one that revokes leases, and those of the open reservations.
 package tenants
 
 import (
@@ -85,7 +85,7 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 		web.Post(revoke, except, w.revokeLease),
 	}
 	e := cfg.Exceptions
-	return slices.Concat(rows,
+	return slices.Concat(rows, reservationRoutes(w),
 		deleteRoutes(w, "/overrides", "override", "Overrides", "override-deleted", e.Override, e.DeleteOverride, confirmOverride),
 		deleteRoutes(w, "/lists", "entry", "Lists", "entry-deleted", e.Entry, e.DeleteEntry, confirmEntry),
 		deleteRoutes(w, "/blocks", "block", "Blocks", "block-deleted", e.Block, e.DeleteBlock, confirmBlock),

@@ -148,3 +148,34 @@ type BoundForm struct {
 	List         string // the title of the list that the form adds to; "" for a reset
 	Bad          bool
 }
+
+// A ReservationRow is one open reservation in the list.
+type ReservationRow struct {
+	ID, URL      string
+	Limits       []ReservedLimit
+	Since, Until Moment
+}
+
+// A ReservedLimit is one limit that a reservation charged.
+type ReservedLimit struct {
+	Policy, Limit  string
+	Estimate, Cost string // "60 units", or "1 place"
+	Words          string // all of it, for the list
+}
+
+// A ReservationView is the page of one reservation.
+type ReservationView struct {
+	Head    TenantHead
+	Notice  string
+	ID      string
+	Ended   string // how it ended, or ""
+	Facts   []MomentFact
+	Limits  []ReservedLimit
+	Actions []Link // none if it has ended, or if the visitor may not change it
+}
+
+// A MomentFact is a name with a time.
+type MomentFact struct {
+	Name  string
+	Value Moment
+}

@@ -77,6 +77,7 @@ type Confirm struct {
 	Back        string
 	Hidden      []Hidden
 	Faults      []Fault
+	Inputs      []Input
 	Typed       Input // field in which the visitor must type a name; no field if Name is ""
 	Overlap     Select
 	WithOverlap bool
