@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -115,7 +116,8 @@ func fromEcho(h *echo.HTTPError) *problem.Problem {
 // fail writes an error as a problem. echo calls it for every error that a handler returns.
 func (a *API) fail(err error, c echo.Context) {
 	p := asProblem(err)
-	if p.Kind == problem.Internal || p.Kind == problem.Unavailable && p.Cause != nil {
+	failed := p.Kind == problem.Internal || p.Kind == problem.Unavailable && p.Cause != nil
+	if failed && !clientLeft(err, c.Request()) {
 		a.cfg.Logger.Error("request failed", "request_id", requestID(c.Response()),
 			"method", c.Request().Method, "path", c.Path(), "err", err)
 	}
@@ -144,6 +146,13 @@ func (a *API) fail(err error, c echo.Context) {
 	if c.Request().Method != http.MethodHead {
 		_, _ = c.Response().Write(out) // an error means that the client closed the connection
 	}
+}
+
+// clientLeft reports whether err says that the response could not be sent, because the client has closed
+// the connection or does not read.
+func clientLeft(err error, r *http.Request) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "write" && op.Addr != nil && op.Addr.String() == r.RemoteAddr
 }
 
 // appendProblem appends the JSON form of a problem to b. In the response to a batch, prefix is the

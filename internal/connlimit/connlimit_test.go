@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -218,5 +219,66 @@ func TestPerAddress(t *testing.T) {
 	}
 	if status := s.Status(); status.Open != 2 || status.Evicted != 1 || status.Refused != 1 {
 		t.Errorf("%+v", status)
+	}
+}
+
+// A write ends when the client does not read, also if the connection has no deadline or a later one.
+// A client that reads slowly gets the whole response, although it takes longer than that time.
+func TestClientsThatDoNotRead(t *testing.T) {
+	t.Parallel()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inner.Close()
+	l := connlimit.Wrap(inner, connlimit.Limits{Total: 10}, nil)
+	l.SetStall(time.Second)
+	const size = 32 << 20 // more than the buffers of both sockets
+	connect := func() (client, server net.Conn) {
+		client, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		if server, err = l.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = server.Close() })
+		return client, server
+	}
+	for name, deadline := range map[string]time.Time{"no deadline": {}, "a later deadline": time.Now().Add(time.Hour)} {
+		_, server := connect()
+		if err := server.SetDeadline(deadline); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := server.Write(make([]byte, size)); !errors.Is(err, os.ErrDeadlineExceeded) || n == size {
+			t.Errorf("%s: %d bytes were written, %v, want that the deadline is exceeded", name, n, err)
+		}
+	}
+	l.SetStall(10 * time.Second)
+	client, server := connect()
+	_ = server.SetWriteDeadline(time.Now().Add(-time.Second))
+	if _, err := server.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("an earlier deadline: %v", err)
+	}
+	_ = server.SetWriteDeadline(time.Time{})
+	read := make(chan int64, 1)
+	go func() {
+		total := int64(0)
+		for {
+			n, err := io.CopyN(io.Discard, client, size/6)
+			if total += n; err != nil {
+				break
+			}
+			time.Sleep(2 * time.Second) // six times: longer than the stall together, shorter each
+		}
+		read <- total
+	}()
+	if n, err := server.Write(make([]byte, size)); err != nil {
+		t.Errorf("a slow client: %d bytes were written, %v", n, err)
+	}
+	_ = server.Close()
+	if n := <-read; n != size {
+		t.Errorf("a slow client read %d bytes of %d", n, size)
 	}
 }

@@ -9,5 +9,7 @@
 // The Listener needs to know which connections are idle. A server of net/http reports this
 // through [Listener.ConnState], other servers through [Conn.Idle] and [Conn.Busy].
 //
+// A connection whose client stops reading ends: [Conn.Write] fails after 10 seconds.
+//
 // The package imports only the standard library.
 package connlimit

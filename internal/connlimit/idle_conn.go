@@ -22,6 +22,8 @@ type Conn struct {
 
 	since atomic.Int64 // time at which the connection became idle, in nanoseconds since the epoch; 0 while it serves a request
 	used  atomic.Bool  // set when the connection has had a request
+
+	writeEnd atomic.Int64 // deadline for writes, in nanoseconds since the epoch; 0: none
 }
 
 // Idle records that the connection waits for a request. From then on, the Listener may close
