@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headgate/headgate/deploy/recipes"
@@ -155,5 +156,24 @@ func TestNginxAsksTheNextNode(t *testing.T) {
 		if want := map[bool]int{true: 200, false: 429}[i < 5]; a.StatusCode != want || a.Header.Get("RateLimit") == "" {
 			t.Fatalf("%d: %d %q %v, want %d", i, a.StatusCode, text, a.Header, want)
 		}
+	}
+}
+
+// If the API fails after Headgate allowed the request, Caddy does not send the request again. Its recipe does so only
+// while Headgate is gone.
+func TestCaddySendsNoRequestTwice(t *testing.T) {
+	t.Parallel()
+	headgate := freeAddress(t)
+	key := startHeadgate(t, headgate, freeAddress(t))
+	var received atomic.Int64
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		received.Add(1)
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(api.Close)
+	url := gateway{Recipe: recipes.Named("Caddy")}.serve(t, headgate, api.Listener.Addr().String(), key)
+	a, text := sendAs(t, http.MethodGet, url+"/v1/items", "")
+	if n := received.Load(); a.StatusCode != 502 || a.Header.Get("RateLimit") == "" || n != 1 {
+		t.Errorf("%d %q %v; the API received %d requests", a.StatusCode, text, a.Header, n)
 	}
 }

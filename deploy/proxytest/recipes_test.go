@@ -38,7 +38,8 @@ var gateways = []gateway{
 		http2: []string{"listen 127.0.0.1:8000", "listen 127.0.0.1:8000 http2"},
 	},
 	{
-		Recipe: recipes.Named("Caddy"), closed: 502,
+		Recipe:  recipes.Named("Caddy"),
+		closing: []string{"reverse_proxy @undecided 127.0.0.1:9000", ""}, closed: 502,
 		http2: []string{"admin off", "admin off\n\tservers {\n\t\tprotocols h1 h2c\n\t}"},
 	},
 	{Recipe: recipes.Named("Apache"), closing: []string{"headgate_failure=open", "headgate_failure=closed"}, closed: 503},
