@@ -87,8 +87,10 @@ func run(ctx context.Context, program, file string, command []string) error {
 
 // A suite is the part of scenarios.json that this command uses.
 type suite struct {
-	Plan      json.RawMessage `json:"plan"`
-	Scenarios []scenario      `json:"scenarios"`
+	Plan json.RawMessage `json:"plan"`
+	// Grants are grants of the tenant, without an end. prepare adds one.
+	Grants    []map[string]any `json:"grants"`
+	Scenarios []scenario       `json:"scenarios"`
 }
 
 type scenario struct {
@@ -171,7 +173,7 @@ func (n *node) stop() {
 	}
 }
 
-// prepare publishes the plan of the suite, and makes the tenant and its key.
+// prepare publishes the plan of the suite, and makes the tenant, its grants and its key.
 func (n *node) prepare(ctx context.Context, s suite) (string, error) {
 	etag, _, err := n.post(ctx, "/v1/plans", map[string]any{"slug": "conformance", "draft": s.Plan}, "")
 	if err == nil {
@@ -180,6 +182,11 @@ func (n *node) prepare(ctx context.Context, s suite) (string, error) {
 	if err == nil {
 		document := map[string]any{"name": "Conformance", "plan": "conformance"}
 		_, _, err = n.post(ctx, "/v1/tenants", map[string]any{"slug": "conformance", "tenant": document}, "")
+	}
+	for _, g := range s.Grants {
+		if g["expires_at"] = time.Now().AddDate(0, 1, 0).UTC().Format(time.RFC3339); err == nil {
+			_, _, err = n.post(ctx, "/v1/tenants/conformance/grants", g, "")
+		}
 	}
 	if err != nil {
 		return "", err
