@@ -21,12 +21,18 @@ const (
 	leastFiles = 64
 )
 
-// connectionLimits returns the maximum numbers of client connections. files is the maximum number
-// of files that the process may open, or 0 if it is unknown.
+// connectionLimits returns the maximum numbers of client connections of each port. files is the
+// maximum number of files that the process may open, or 0 if it is unknown. The ports have equal
+// parts of them.
 func (s *serveSettings) connectionLimits(files int) connlimit.Limits {
-	total := s.MaxConnections
+	total, ports := s.MaxConnections, 1
+	for _, addr := range []string{s.RESPAddr, s.EnvoyAddr} {
+		if addr != "" {
+			ports++
+		}
+	}
 	if files > 0 {
-		total = min(total, max(files-max(leastFiles, files/4), 16))
+		total = min(total, max((files-max(leastFiles, files/4))/ports, 16))
 	}
 	limits := connlimit.Limits{Total: total, Reserve: min(max(total/16, 4), 64), PerAddress: s.MaxPerAddress}
 	limits.PerAddress = cmp.Or(limits.PerAddress, total/2)

@@ -19,16 +19,19 @@ func TestConnectionLimits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		connections, perAddress, files int
+		resp, envoy                    string
 		want                           connlimit.Limits
 	}{
-		{10_000, 0, 0, connlimit.Limits{Total: 10_000, Reserve: 64, PerAddress: 5000}},
-		{10_000, 0, 1_048_576, connlimit.Limits{Total: 10_000, Reserve: 64, PerAddress: 5000}},
-		{10_000, 700, 1024, connlimit.Limits{Total: 768, Reserve: 48, PerAddress: 700}},
-		{10_000, 0, 256, connlimit.Limits{Total: 192, Reserve: 12, PerAddress: 96}},
-		{10_000, 0, 64, connlimit.Limits{Total: 16, Reserve: 4, PerAddress: 8}},
-		{100, 0, 256, connlimit.Limits{Total: 100, Reserve: 6, PerAddress: 50}},
+		{10_000, 0, 0, "", "", connlimit.Limits{Total: 10_000, Reserve: 64, PerAddress: 5000}},
+		{10_000, 0, 1_048_576, "", "", connlimit.Limits{Total: 10_000, Reserve: 64, PerAddress: 5000}},
+		{10_000, 700, 1024, "", "", connlimit.Limits{Total: 768, Reserve: 48, PerAddress: 700}},
+		{10_000, 0, 256, "", "", connlimit.Limits{Total: 192, Reserve: 12, PerAddress: 96}},
+		{10_000, 0, 64, "", "", connlimit.Limits{Total: 16, Reserve: 4, PerAddress: 8}},
+		{10_000, 0, 256, ":6380", "", connlimit.Limits{Total: 96, Reserve: 6, PerAddress: 48}},
+		{10_000, 0, 256, ":6380", ":8081", connlimit.Limits{Total: 64, Reserve: 4, PerAddress: 32}},
+		{100, 0, 256, "", "", connlimit.Limits{Total: 100, Reserve: 6, PerAddress: 50}},
 	} {
-		s := serveSettings{MaxConnections: c.connections, MaxPerAddress: c.perAddress}
+		s := serveSettings{MaxConnections: c.connections, MaxPerAddress: c.perAddress, RESPAddr: c.resp, EnvoyAddr: c.envoy}
 		if got := s.connectionLimits(c.files); got != c.want {
 			t.Errorf("%d, %d, %d files: %+v, want %+v", c.connections, c.perAddress, c.files, got, c.want)
 		}

@@ -67,7 +67,7 @@ type serveSettings struct {
 	MaxKeys         int `default:"1000000" help:"How many live counters a tenant may have in Redis, about 160 bytes each, logs more. Further keys of a limit share one counter."`
 	MaxIdempotency  int `name:"max-idempotency-keys" default:"100000" help:"How many checks with a new Idempotency-Key a tenant may send in 10 minutes, about 300 bytes each; an atomic batch counts once for every 8 limits, and a refundable check once for each 10 minutes for which it is kept. Further ones are answered 503 with Retry-After."`
 	MaxReservations int `default:"10000" help:"How many outstanding reservations a tenant may have. Each counts as 6 counters of the tenant. Further ones are answered 503 with Retry-After, and charge nothing."`
-	MaxConnections  int `default:"10000" help:"How many connections this process accepts at once; at most three quarters of the files that it may open. Above it, idle connections are closed first; a small reserve answers health and metrics only."`
+	MaxConnections  int `default:"10000" help:"How many connections each port of this process accepts at once; at most three quarters of the files that it may open, divided by the number of its ports for clients. Above it, idle connections are closed first; a small reserve answers health and metrics only."`
 	MaxPerAddress   int `name:"max-connections-per-address" default:"0" help:"How many connections one IPv4 address or IPv6 /64 network may have. 0: half of the maximum for all addresses."`
 
 	APIRate           int    `name:"api-rate" default:"6000" help:"How many requests a minute an API key may send to this node for anything but checks. 0: no limit."`

@@ -199,6 +199,30 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// Requests whose bodies never end do not keep the connections of the reserve.
+func TestReserveWithUnfinishedBodies(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/check", "/"} { // of http1, and of net/http
+		s := serve(t, connlimit.Limits{Total: 5, Reserve: 2}, nil)
+		for range 3 {
+			s.wait(s.dial(), "POST", "/check")
+		}
+		for range 3 {
+			for range 4 {
+				c := s.dial()
+				if _, err := io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n{"); err != nil {
+					t.Fatal(err)
+				}
+				// The answer, or the end of the connection if a later one needed its place.
+				_, _ = c.Read(make([]byte, 1))
+			}
+			if got := s.dial().ask("GET", "/health"); got != http.StatusOK {
+				t.Errorf("%s: health beside requests that do not end: %d", path, got)
+			}
+		}
+	}
+}
+
 // One address has a bound: its own idle connections make room, and if all are in use,
 // a further one is closed.
 func TestPerAddress(t *testing.T) {

@@ -37,21 +37,23 @@ func find(c net.Conn) *Conn {
 
 type reservedKey struct{}
 
-// ConnContext records in the context of a connection's requests whether the connection is from
-// the reserve. Handler reads this. Set the field http.Server.ConnContext to it.
+// ConnContext stores a connection from the reserve in the context of its requests. Handler reads
+// it. Set the field http.Server.ConnContext to it.
 func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if own := find(c); own != nil && own.reserved {
-		return context.WithValue(ctx, reservedKey{}, true)
+		return context.WithValue(ctx, reservedKey{}, own)
 	}
 	return ctx
 }
 
 // Handler returns a handler that passes requests to next. On a connection from the reserve, it
 // passes only requests for which vital returns true to next. It passes all other requests to
-// refuse. Such a connection is closed after one request.
+// refuse. Such a connection is closed after one request. If its request is refused, the Listener may
+// close it at once, because net/http waits for the rest of a body before it closes a connection.
 func (l *Listener) Handler(next, refuse http.Handler, vital func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(reservedKey{}) == nil {
+		conn, reserved := r.Context().Value(reservedKey{}).(*Conn)
+		if !reserved {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -64,5 +66,7 @@ func (l *Listener) Handler(next, refuse http.Handler, vital func(*http.Request) 
 		l.refused++
 		l.mu.Unlock()
 		refuse.ServeHTTP(w, r)
+		_ = http.NewResponseController(w).Flush() // an error means that the client has left
+		conn.Idle()
 	})
 }
