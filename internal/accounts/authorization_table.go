@@ -91,6 +91,24 @@ var grants = map[Action]grant{
 	OperatorKeysWr:   {operatorKey: tenants.ScopeManage, roles: []Role{Owner}},
 }
 
+// mayGive returns an error if the caller is a key without one of the scopes that a person with the role
+// has or can give to a key. So the holder of a key cannot get more rights by inviting a person.
+func mayGive(by Principal, role Role) error {
+	if by.Kind != "operator_key" && by.Kind != "tenant_key" {
+		return nil
+	}
+	needs := []tenants.Scope{tenants.ScopeRead}
+	if Allowed(KeysWrite, role) {
+		needs = append(needs, tenants.ScopeManage, tenants.ScopeCheck)
+	}
+	for _, s := range needs {
+		if !slices.Contains(by.Scopes, s) {
+			return problem.New(problem.Forbidden, "a person with the role %s would have the scope %s, which this key does not have", role, s)
+		}
+	}
+	return nil
+}
+
 // Actions returns every action of the table, and Public.
 func Actions() []Action {
 	list := []Action{Public}

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -51,7 +52,7 @@ func (p *People) inviteNew(ctx context.Context, by Principal, tenantID string, i
 		f.Add("/email", "must be an e-mail address, like ann@example.com")
 	}
 	validRole(&f, role, tenantID)
-	if err := f.Err(); err != nil {
+	if err := cmp.Or(f.Err(), mayGive(by, role)); err != nil {
 		return Invitation{}, "", err
 	}
 	u, err := p.byEmail(ctx, email)

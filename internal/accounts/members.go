@@ -137,8 +137,12 @@ func (p *People) ChangeAccess(
 			return problem.New(problem.Stale, "it was changed since it was read")
 		}
 		validRole(&f, role, tenantID)
+		gives := u.Role != role || u.Disabled && !disabled
 		u.Role, u.Disabled = role, disabled
-		return f.Err()
+		if err := f.Err(); err != nil || !gives {
+			return err
+		}
+		return mayGive(by, role)
 	})
 }
 

@@ -158,7 +158,7 @@ func TestLinksEndWithTheirKey(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	owner := h.owner()
-	all := []tenants.Scope{tenants.ScopeRead, tenants.ScopeManage}
+	all := []tenants.Scope{tenants.ScopeRead, tenants.ScopeManage, tenants.ScopeCheck}
 	service := tenants.NewService(h.store, tenants.Config{})
 	_, _, err := service.CreateOperatorKey(h.as(owner), tenants.NewKey{Name: "stays", Scopes: all})
 	h.must(err)
@@ -195,6 +195,49 @@ func TestLinksEndWithTheirKey(t *testing.T) {
 	}
 	_, err = h.Invitation(t.Context(), kept)
 	h.must(err)
+}
+
+// A key invites only people whose role has no scope that the key lacks, and gives no such role.
+func TestKeysGiveNoMoreThanTheyHave(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	owner := h.owner()
+	viewer := h.join(owner, "", "viewer@example.com", accounts.Viewer)
+	for i, c := range []struct {
+		scopes []tenants.Scope
+		may    map[accounts.Role]bool
+	}{
+		{[]tenants.Scope{tenants.ScopeManage}, nil},
+		{[]tenants.Scope{tenants.ScopeManage, tenants.ScopeCheck}, nil},
+		{[]tenants.Scope{tenants.ScopeManage, tenants.ScopeRead}, map[accounts.Role]bool{accounts.Viewer: true, accounts.TenantViewer: true}},
+		{[]tenants.Scope{tenants.ScopeManage, tenants.ScopeRead, tenants.ScopeCheck}, map[accounts.Role]bool{
+			accounts.Owner: true, accounts.Editor: true, accounts.Viewer: true, accounts.TenantAdmin: true, accounts.TenantViewer: true,
+		}},
+	} {
+		by := accounts.Principal{Kind: "operator_key", ID: "k", Scopes: c.scopes}
+		for _, role := range accounts.Roles() {
+			tenant := ""
+			if role.Tenant() {
+				tenant = h.tenant.ID
+			}
+			_, _, err := h.Invite(t.Context(), by, tenant, fmt.Sprintf("%s%d@example.com", role, i), role)
+			if may := err == nil; may != c.may[role] {
+				t.Errorf("a key with %v invites the role %s: %v", c.scopes, role, err)
+			}
+			if err != nil {
+				h.kind(err, problem.Forbidden, "")
+			}
+			if !role.Operator() {
+				continue
+			}
+			u, err := h.User(t.Context(), owner.Principal(), "", viewer.ID)
+			h.must(err)
+			_, err = h.ChangeAccess(t.Context(), by, "", u.ID, role, false, u.Revision)
+			if may := err == nil; may != (c.may[role] || role == u.Role) {
+				t.Errorf("a key with %v gives the role %s: %v", c.scopes, role, err)
+			}
+		}
+	}
 }
 
 func TestNewLinkSetsAPassword(t *testing.T) {
