@@ -94,3 +94,31 @@ func TestFaultsAreCounted(t *testing.T) {
 		t.Errorf("the rows are %v, so the page must contain: %s", counts, want)
 	}
 }
+
+// A fault whose test fails in the table of docs/operations.md is a goal that is not held in docs/faults.md.
+func TestFaultPagesAgree(t *testing.T) {
+	t.Parallel()
+	table, err := os.ReadFile("docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	goals, err := os.ReadFile("docs/faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdicts := map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z]+-[A-Z]?\d+[a-z]?) \|[^|]*\| \**([a-z ]+?)\** \|`).FindAllStringSubmatch(string(goals), -1) {
+		verdicts[row[1]] = row[2]
+	}
+	rows := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z]+-[A-Z]?\d+[a-z]?) \|.* \| ([^|]*) \|$`).FindAllStringSubmatch(string(table), -1) {
+		rows++
+		failed := strings.HasPrefix(row[2], "**not held**: ")
+		if !failed && row[2] != "counts held" || failed && verdicts[row[1]] != "not held" {
+			t.Errorf("%s: %q in docs/operations.md, %q in docs/faults.md", row[1], row[2], verdicts[row[1]])
+		}
+	}
+	if rows < 40 {
+		t.Errorf("%d rows were read", rows)
+	}
+}

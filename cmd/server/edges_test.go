@@ -12,7 +12,13 @@ import (
 // Every response has the header X-Content-Type-Options: nosniff.
 func TestNoSniff(t *testing.T) {
 	t.Parallel()
-	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap})
+	metrics := freeAddr(t)
+	node := start(t, map[string]string{
+		"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap, "HEADGATE_METRICS_ADDR": metrics,
+	})
+	if a := call(t, "", "GET", "http://"+metrics+"/metrics", ""); a.status != http.StatusOK || a.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("/metrics on its own port: %d %v", a.status, a.header)
+	}
 	for _, ask := range [][4]string{
 		{bootstrap, "POST", "/v1/check", `{"tenant":"acme","method":"GET","path":"/"}`},
 		{"", "POST", "/v1/check", "{}"},

@@ -67,7 +67,7 @@ func (r faultRow) markdown() string {
 		}
 		return strings.ReplaceAll(strings.ReplaceAll(text, "|", `\|`), "\n", " ")
 	}
-	held := "held"
+	held := "counts held"
 	if len(r.failed) > 0 {
 		held = "**not held**: " + strings.Join(r.failed, "; ")
 	}
@@ -80,7 +80,7 @@ func (r faultRow) markdown() string {
 
 var faultHead = []string{
 	"goal", "what fails", "p99 before", "slowest in the first second", "p99 after it", "over `open`", "over `closed`", "over `local`",
-	"charges lost / double", "counts lost", "recovery", "answers", "what the operator sees", "goal held",
+	"charges lost / double", "counts lost", "recovery", "answers", "what the operator sees", "result",
 }
 
 // A faultTable replaces the rows of the page that this run measured.

@@ -75,6 +75,7 @@ const epochSetting = "redis_epoch"
 // an error, noteLosses tries again.
 func (n *node) noteLosses(ctx context.Context, log *slog.Logger) error {
 	var noted string
+	var losses int64 // those that this node has noticed and that have an entry
 	for expected := false; retry.Wait(ctx, time.Second) == nil; {
 		if !expected {
 			was, err := n.store.Setting(ctx, epochSetting)
@@ -88,18 +89,20 @@ func (n *node) noteLosses(ctx context.Context, log *slog.Logger) error {
 			continue
 		}
 		entry := audit.Entry{Action: "redis.lost", Object: "redis", ObjectName: "Redis"}
-		entry = audit.Complete(ctx, entry, nil, lossLine{status.Loss.String(), instant(status.Loss.At)})
+		entry = audit.Complete(ctx, entry, nil, lossLine{status.Loss.String(), instant(status.Loss.At), max(status.Losses-losses, 1)})
 		if err := n.store.NoteSetting(ctx, epochSetting, status.Epoch, entry); err != nil {
 			log.Warn("the audit line of lost counts is not written; trying again", "error", err)
 			continue
 		}
-		noted = status.Epoch
+		noted, losses = status.Epoch, status.Losses
 	}
 	return nil
 }
 
-// A lossLine is the document of the audit entry about lost data.
+// A lossLine is the document of the audit entry about lost data. What and NoticedAt are those of the
+// last loss.
 type lossLine struct {
 	What      string `json:"what"`
 	NoticedAt string `json:"noticed_at"`
+	Losses    int64  `json:"losses"` // number since the entry before
 }

@@ -386,7 +386,10 @@ func (n *node) sweep(work context.Context, tasks *errgroup.Group, log *slog.Logg
 func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	addr := n.metricsListener.Addr().String()
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", &n.metricsGate)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		n.metricsGate.ServeHTTP(w, r)
+	})
 	server := api.Server(addr, mux, log)
 	limited := connlimit.Wrap(n.metricsListener, connlimit.Limits{Total: metricsConnections}, nil)
 	server.ConnState = limited.ConnState
