@@ -57,7 +57,8 @@ func (a *API) CreateSharedLink(ctx context.Context, r CreateSharedLinkRequestObj
 	}
 	b := r.Body
 	d := sharing.Document{
-		Name: b.Name, Kind: sharing.Kind(cmp.Or(b.Kind, NewSharedLinkKindDisplay)), Page: sharing.Page(b.Shows), Query: b.Query, Zone: b.TimeZone, ExpiresAt: b.ExpiresAt.Time,
+		Name: b.Name, Kind: sharing.Kind(cmp.Or(b.Kind, NewSharedLinkKindDisplay)), Page: sharing.Page(b.Shows),
+		Query: b.Query, Zone: b.TimeZone, ExpiresAt: b.ExpiresAt.Time,
 	}
 	if d.Zone == "" {
 		d.Zone = "UTC"

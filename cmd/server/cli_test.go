@@ -308,7 +308,7 @@ func TestCLILinks(t *testing.T) {
 	opens := func(link string, status int, want string) {
 		t.Helper()
 		got := call(t, "", "GET", link, "")
-		if got.status != status || !strings.Contains(string(got.body), want) {
+		if got.status != status || !strings.Contains(got.body, want) {
 			t.Errorf("%s: %d, want %d and %q: %s", link, got.status, status, want, got.body)
 		}
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,7 +61,7 @@ func (n *newcomer) keep(name string) {
 // name that begins with the words is taken if no name is equal.
 const place = `((words) => {
 	const name = (e) => (e.getAttribute("aria-label") ?? e.innerText ?? "").replace(/\s+/g, " ").trim();
-	const all = [...document.querySelectorAll("a, button, summary, label")]
+	const all = ["main :is(a, button, summary, label)", "a, button, summary, label"].flatMap((where) => [...document.querySelectorAll(where)])
 		.filter((e) => e.checkVisibility({ checkVisibilityCSS: true, checkOpacity: true }) && e.getClientRects().length && !e.closest("[inert]"));
 	const hit = all.find((e) => name(e) === words) ?? all.find((e) => name(e).startsWith(words));
 	if (!hit) return { fault: "the page has no " + words + " among: " + all.map(name).join(" | ") };
@@ -207,7 +208,7 @@ func (n *newcomer) login(key, tenant string, times int) answer {
 }
 
 // The first tasks of an operator, one after the other on a new server in an empty folder: the first requests, who is limited
-// and why, a higher limit for an hour, and the change of a plan. Every step is a click on words that the page shows, or text
+// and why, a higher limit for an hour, the change of a plan, and a key. Every step is a click on words that the page shows, or text
 // in one of its fields.
 func TestOperatorTasks(t *testing.T) {
 	t.Parallel()
@@ -252,8 +253,11 @@ func TestOperatorTasks(t *testing.T) {
 	n.begin("4 change a plan, leave it, preview, publish, roll back")
 	n.tasksOfAPlan(asked)
 
+	n.begin("5 a tenant and a key that is shown once")
+	n.tasksOfAKey()
+
 	n.begin("")
-	for _, line := range n.Complaints() {
+	for _, line := range n.Complaints(http.StatusGone) { // the page of the key, loaded again
 		t.Errorf("the browser complains: %s", line)
 	}
 }
@@ -331,4 +335,35 @@ func (n *newcomer) tasksOfAPlan(asked <-chan string) {
 	n.click("Version 1", "Publish again…")
 	n.click("Publish again…", "Publish version 1 for")
 	n.publish("Publish version 1 for", 1)
+}
+
+func (n *newcomer) tasksOfAKey() {
+	n.t.Helper()
+	n.click("Tenants", "New tenant")
+	n.click("New tenant", "Create the tenant")
+	n.enter("name", "Acme Inc.", "slug", "acme", "plan", "starter")
+	n.click("Create the tenant", "")
+	n.within("the tenant", func() bool { return n.is(`location.pathname.startsWith("/tenants/acme")`) })
+	n.click("API keys", "New key")
+	n.click("New key", "Create the key")
+	n.enter("name", "gateway", "scope-check", "on")
+	n.click("Create the key", "hg_tn_")
+	text, _ := n.read()
+	key := printedKey.FindString(text)
+	n.keep("new-key")
+	n.Do(chromedp.Reload())
+	n.shows("once")
+	n.keep("new-key-reloaded")
+	if text, _ := n.read(); strings.Contains(text, key) {
+		n.t.Errorf("%s: the key is shown again", n.task)
+	}
+	n.click("API keys", "gateway")
+	if rows := chromium.Evaluate[int](n.Browser, `document.querySelectorAll("main tbody tr").length`); rows != 1 {
+		n.t.Errorf("%s: there are %d keys", n.task, rows)
+	}
+	call(n.t, key, "POST", n.origin+"/v1/check", login).want(n.t, 200)
+	n.click("Revoke", "Revoke")
+	n.keep("revoke")
+	n.click("Revoke the key", "revoked")
+	n.within("the key is refused", func() bool { return call(n.t, key, "POST", n.origin+"/v1/check", login).status == 401 })
 }
