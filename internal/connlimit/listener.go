@@ -52,7 +52,10 @@ const reportEvery = time.Minute
 // or rejected a connection because of a bound, it calls pressure, but at most once a minute.
 // pressure may be nil.
 func Wrap(l net.Listener, limits Limits, pressure func(Status)) *Listener {
-	return &Listener{Listener: l, limits: limits, pressure: pressure, stall: stallTimeout, conns: map[*Conn]struct{}{}, of: map[netip.Addr]int{}}
+	return &Listener{
+		Listener: l, limits: limits, pressure: pressure, stall: stallTimeout,
+		conns: map[*Conn]struct{}{}, of: map[netip.Addr]int{},
+	}
 }
 
 // Status returns the current numbers of the Listener.
