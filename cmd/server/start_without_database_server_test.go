@@ -163,8 +163,8 @@ func TestRevokedKeysWithoutTheDatabase(t *testing.T) {
 		t.Helper()
 		return call(t, token, "GET", origin+"/metrics", "").status
 	}
-	eventually(t, "the node has the keys", func() bool {
-		return status(revoked.Token, apart.origin) == 200 && metrics(operator.Token, apart.origin) == 200
+	eventually(t, "the nodes have the keys", func() bool {
+		return status(revoked.Token, apart.origin) == 200 && metrics(operator.Token, apart.origin) == 200 && metrics(manager.Token, second.origin) == 200
 	})
 	link.Blackhole() // only one node loses the database
 	call(t, manager.Token, "DELETE", second.origin+"/v1/tenants/acme/keys/"+revoked.Key.ID, "").want(t, 200)

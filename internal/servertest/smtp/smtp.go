@@ -62,6 +62,7 @@ func Start(t testing.TB, security string) *Server {
 	}()
 	t.Cleanup(func() {
 		_ = server.Close()
+		_ = listener.Close() // server.Close does not close it if Serve has not begun
 		<-ended
 	})
 	return s
