@@ -158,7 +158,13 @@ func (l *Limiter) callOptions(o *redis.UniversalOptions) *redis.UniversalOptions
 	}
 	calls.Dialer = dialer(o.TLSConfig, l.config.Timeout, suspectAfter, func() { l.health.suspect() })
 	if l.config.Durable && l.config.Now == nil {
-		calls.OnConnect = l.confirmNew
+		calls.OnConnect = func(ctx context.Context, cn *redis.Conn) error {
+			err := l.confirmNew(ctx, cn)
+			if o.MasterName != "" && redis.HasErrorPrefix(err, "unknown command") {
+				return nil // go-redis also calls it for a connection to a Sentinel, which has no scripts
+			}
+			return err
+		}
 	}
 	return &calls
 }
