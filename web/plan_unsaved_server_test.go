@@ -73,6 +73,19 @@ func (e editorTab) typed(value string) {
 	browser.Evaluate[bool](e.Browser, editorQuota+`.value = "`+value+`", `+editorQuota+`.dispatchEvent(new Event("input", {bubbles: true}))`)
 }
 
+// wait waits until a condition in JavaScript holds.
+func (e editorTab) wait(what, condition string) {
+	e.t.Helper()
+	const patience = `new Promise((done) => {
+		const end = Date.now() + 120000;
+		const look = () => (%s) ? done(true) : Date.now() > end ? done(false) : setTimeout(look, 50);
+		look();
+	})`
+	if !browser.Evaluate[bool](e.Browser, fmt.Sprintf(patience, condition)) {
+		e.t.Fatalf("%s: %q", what, e.Text("#draft"))
+	}
+}
+
 // state checks which marks the editor shows, whether the browser asks before it leaves the page, and the first quota.
 func (e editorTab) state(when string, unsaved, kept bool, quota string) {
 	e.t.Helper()
@@ -217,17 +230,7 @@ func TestEditorAddsAndReadsAloud(t *testing.T) {
 	w := newWorld(t)
 	e := w.editorTab(t)
 	e.open("/plans/busy/edit?policy=login-per-ip")
-	wait := func(what, condition string) {
-		t.Helper()
-		const patience = `new Promise((done) => {
-			const end = Date.now() + 120000;
-			const look = () => (%s) ? done(true) : Date.now() > end ? done(false) : setTimeout(look, 50);
-			look();
-		})`
-		if !browser.Evaluate[bool](e.Browser, fmt.Sprintf(patience, condition)) {
-			t.Fatalf("%s: %q", what, e.Text("#draft"))
-		}
-	}
+	wait := e.wait
 	e.typed("1234")
 	wait("the summary", `document.querySelector("[id='policies.0'] summary").textContent.includes("1,234 per minute")`)
 	wait("the limit", `document.querySelector("[id='policies.0.limits.0'] legend").textContent.includes("1,234 per minute")`)
@@ -243,4 +246,28 @@ func TestEditorAddsAndReadsAloud(t *testing.T) {
 	e.state("with a new policy", true, false, "1234")
 	browser.Evaluate[bool](e.Browser, `document.getElementById("do-policies.0.add-limit").click() === undefined`)
 	wait("a new limit", `document.getElementById("policies.0.limits.1.quota") !== null && `+inView+`(document.getElementById("policies.0.limits.1.quota"))`)
+}
+
+// A button that changes the form loses neither what is typed until its answer comes nor a click that begins before it.
+func TestAnswersOfTheEditorLoseNothing(t *testing.T) {
+	t.Parallel()
+	e := newWorld(t).editorTab(t)
+	e.open("/plans/busy/edit?policy=login-per-ip")
+	wait := e.wait
+	const add, limit = `document.getElementById("do-policies.0.add-limit").click()`, `document.getElementById("policies.0.limits.%d.quota") !== null`
+	e.typed("1234")
+	browser.Evaluate[bool](e.Browser, add+`, `+editorQuota+`.value = "5678", `+editorQuota+`.dispatchEvent(new Event("input", {bubbles: true}))`)
+	wait("a second limit", fmt.Sprintf(limit, 1))
+	if got := browser.Evaluate[string](e.Browser, editorQuota+`.value`); got != "5678" {
+		t.Errorf("the quota is %q, want what was typed before the answer came", got)
+	}
+
+	browser.Evaluate[bool](e.Browser, `document.addEventListener("htmx:afterRequest", () => (document.body.dataset.answered = "yes")),
+		document.body.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true})), window.save = document.querySelector("[value=save]"), `+add+`, true`)
+	wait("the answer", `document.body.dataset.answered === "yes"`)
+	if !browser.Evaluate[bool](e.Browser, `window.save.isConnected && document.getElementById("policies.0.limits.2.quota") === null`) {
+		t.Error("the pressed button is replaced before the pointer is up")
+	}
+	browser.Evaluate[bool](e.Browser, `document.body.dispatchEvent(new PointerEvent("pointerup", {bubbles: true}))`)
+	wait("a third limit", fmt.Sprintf(limit, 2))
 }

@@ -93,6 +93,28 @@
     field.scrollIntoView({ block: "center", behavior: "instant" });
   });
 
+  // The answer to such a button replaces the whole form. Typing since the request, and a click whose button
+  // is replaced before the pointer is up, would be lost. So such an answer is dropped, and the button is
+  // pressed again with the present form: the server keeps nothing of it.
+  const sent = new WeakMap(); // the form of each request
+  const content = () => JSON.stringify([...new FormData(draft())]);
+  let pressed = false;
+  for (const name of ["pointerdown", "pointerup", "pointercancel"]) {
+    addEventListener(name, () => (pressed = name === "pointerdown"), true);
+  }
+  document.addEventListener("htmx:beforeRequest", ({ detail, target }) => {
+    if (target.form && target.form === draft()) sent.set(detail.xhr, content());
+  });
+  document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    if (detail.target !== draft() || !sent.has(detail.xhr)) return;
+    if (!pressed && sent.get(detail.xhr) === content()) return;
+    detail.shouldSwap = false;
+    const button = detail.requestConfig.elt;
+    const again = () => setTimeout(() => button.isConnected && !leaves && button.click());
+    if (pressed) addEventListener("pointerup", again, { once: true });
+    else again();
+  });
+
   // The sentences that read limits aloud follow the typing: the server draws the typed policy alone.
   const typed = new Set();
   let timer;
