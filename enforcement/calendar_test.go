@@ -92,7 +92,8 @@ func compareWindow(t *testing.T, c *Calendar, p Period, weekday time.Weekday, at
 		year, month, d := edge.Date()
 		noon := time.Date(year, month, d, 12, 0, 0, 0, time.UTC)
 		midnight := time.Date(year, month, d, 0, 0, 0, 0, c.Zone)
-		if hour, minute, second := midnight.Clock(); hour+minute+second == 0 && date(midnight.Add(-time.Nanosecond)) < day && !midnight.Equal(edge) {
+		early := edge.Hour()+edge.Minute()+edge.Second() == 0 // where 00:00 comes twice, time.Date may return the later one
+		if hour, minute, second := midnight.Clock(); hour+minute+second == 0 && date(midnight.Add(-time.Nanosecond)) < day && !midnight.Equal(edge) && !early {
 			t.Fatalf("%s of %s: the edge %s is not at %s", p, c.Zone, edge, midnight)
 		}
 		for skipped := 1; ; skipped++ { // an edge on a skipped day is at the start of the next day
