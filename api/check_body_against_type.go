@@ -42,7 +42,7 @@ func conformValue(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
 	switch {
 	case t == typeNullableSlug && d.Null():
 	case t == typeNullableSlug:
-		if emptyNext(d, t.Elem()) {
+		if emptyNext(d, t.Elem()) != "" {
 			f.Add(d.Pointer(), "must not be empty; null is none")
 		}
 		d.Text()
@@ -107,8 +107,8 @@ func conformMembers(d *strictjson.Decoder, t reflect.Type, f *problem.Fields, pa
 		if patch && d.Null() {
 			continue
 		}
-		if optional && emptyNext(d, field) {
-			f.Add(d.Pointer(), "must not be empty; leave it out for the default")
+		if word := emptyNext(d, field); optional && word != "" {
+			f.Add(d.Pointer(), "must not be %s; leave it out for the default", word)
 		}
 		conformValue(d, field, f)
 	}
@@ -119,20 +119,25 @@ func conformMembers(d *strictjson.Decoder, t reflect.Type, f *problem.Fields, pa
 	}
 }
 
-// emptyNext reports whether the next value is the zero value of its type. After decoding, Go code
-// could not distinguish it from a missing member.
-func emptyNext(d *strictjson.Decoder, t reflect.Type) bool {
+// emptyNext returns how an error names the next value if it is the zero value of its type: "empty" or
+// "0". Otherwise it returns "". After decoding, Go code could not distinguish a zero value from a missing
+// member.
+func emptyNext(d *strictjson.Decoder, t reflect.Type) (word string) {
 	next := d.Rest()
 	if t == typeNumber {
-		return false // 0 is not empty: the service validates it as a number
+		return "" // 0 is not empty: the service validates it as a number
 	}
 	switch t.Kind() {
 	case reflect.String:
-		return strings.HasPrefix(next, `""`)
+		if strings.HasPrefix(next, `""`) {
+			return "empty"
+		}
 	case reflect.Int, reflect.Int32, reflect.Int64:
-		return strings.HasPrefix(next, "0")
+		if strings.HasPrefix(next, "0") {
+			return "0"
+		}
 	}
-	return false
+	return ""
 }
 
 func member(t reflect.Type, name string) (i int, optional, ok bool) {

@@ -236,7 +236,7 @@ const (
 	burstMisplaced  = "only token_bucket, gcra and leaky_bucket have a burst"
 	burstRange      = "must be 1 to 1000000000000; without it, the burst is the quota"
 	anchorMisplaced = "only fixed_window and sliding_window_counter have an anchor"
-	anchorUnknown   = "must be first_hit or clock"
+	anchorUnknown   = "must be first_hit or clock, or, for a window of a week, monday to sunday"
 
 	anchorOfCalendar = "must be first_hit or clock"
 	anchorOfWeek     = "must be the first day of the week, monday to sunday"

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/problem"
@@ -137,18 +138,31 @@ func readContent(d *strictjson.Decoder, fault enforcement.Fault) (c Content) {
 // It does not check the further conditions for a publication; Service.Inspect does.
 func (d Document) Validate() error { return d.savingFaults().Err() }
 
-// savingFaults returns the faults with which a document cannot be saved: faults, and fields without an
-// effect. Documents that were stored with the latter stay valid, so that their plans stay in force and can
-// be published.
+// savingFaults returns the faults with which a document cannot be saved: faults, fields without an
+// effect, and limits that could never allow a request. Documents that were stored with the latter stay
+// valid, so that their plans stay in force and can be published.
 func (d Document) savingFaults() problem.Fields {
 	f := d.faults()
 	for i := range d.c.Policies {
-		if p := &d.c.Policies[i]; p.UselessDelay() {
-			f.Add("/policies/"+strconv.Itoa(i)+"/delay_ms", "has no effect in mode %s: leave it out, or set the mode to delay", p.Mode)
+		p, at := &d.c.Policies[i], "/policies/"+strconv.Itoa(i)
+		if p.UselessDelay() {
+			f.Add(at+"/delay_ms", "has no effect in mode %s: leave it out, or set the mode to delay", p.Mode)
+		}
+		for j := range p.Limits {
+			l := &p.Limits[j]
+			if most := l.Capacity(); p.Mode.Denies() && p.CostFrom == "" && p.Cost != nil && *p.Cost > most && l.Quota > 0 {
+				f.Add(at+"/cost", "must be at most %d: the limit %s can never allow more at once", most, l.Name)
+			}
+			if wait := time.Duration(l.LongestDelay()) * time.Microsecond; wait > maxDelay {
+				f.Add(fmt.Sprintf("%s/limits/%d/burst", at, j), "a request could wait for %.0f days: must be so small that none waits longer than 7", wait.Hours()/24)
+			}
 		}
 	}
 	return f
 }
+
+// maxDelay is the longest time for which a leaky bucket may let a request wait.
+const maxDelay = 7 * 24 * time.Hour
 
 func (d Document) faults() problem.Fields {
 	var f problem.Fields

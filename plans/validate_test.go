@@ -73,6 +73,16 @@ func TestValidate(t *testing.T) {
 		{"delay too long", first(func(p *Policy) { p.DelayMS = 60_001 }), []string{p + "/delay_ms"}, "1 to 60000 milliseconds"},
 		{"delay in mode enforce", first(func(p *Policy) { p.Mode, p.DelayMS = "enforce", 2_000 }), []string{p + "/delay_ms"}, "no effect in mode enforce"},
 		{"delay in mode degrade", first(func(p *Policy) { p.Mode, p.DelayMS = "degrade", 1_000 }), []string{p + "/delay_ms"}, "set the mode to delay"},
+		{"cost above the quota", first(func(p *Policy) { p.Cost = new(int64(11)) }), []string{p + "/cost"}, "must be at most 10: the limit"},
+		{"cost above the quota in shadow", first(func(p *Policy) { p.Cost, p.Mode = new(int64(11)), "shadow" }), nil, ""},
+		{"cost above the quota, or from an attribute", first(func(p *Policy) { p.Cost, p.CostFrom = new(int64(11)), "tokens" }), nil, ""},
+		{"cost and a quota of 0", first(func(p *Policy) { p.Cost, p.Limits[0].Quota = new(int64(2)), 0 }), nil, ""},
+		{"a queue of eight days", limit(func(l *enforcement.Limit) {
+			l.Algorithm, l.Quota, l.Window, l.Burst = enforcement.LeakyBucket, 1, 24*time.Hour, 9
+		}), []string{l + "/burst"}, "a request could wait for 8 days"},
+		{"a queue of seven days", limit(func(l *enforcement.Limit) {
+			l.Algorithm, l.Quota, l.Window, l.Burst = enforcement.LeakyBucket, 1, 24*time.Hour, 8
+		}), nil, ""},
 		{"delay in shadow", first(func(p *Policy) { p.Mode, p.DelayMS = "shadow", 2_000 }), nil, ""},
 		{"delay of a policy that is off", first(func(p *Policy) { p.Mode, p.DelayMS = "off", 1_000 }), nil, ""},
 		{"delay below 0", first(func(p *Policy) { p.DelayMS = -1 }), []string{p + "/delay_ms"}, "1 to 60000 milliseconds"},
