@@ -17,7 +17,10 @@ import (
 // have the members that the page shows. {decision_id} is the ID from the previous response.
 func TestPagesOfRequests(t *testing.T) {
 	t.Parallel()
-	for page, requests := range map[string]int{"docs/reservations.md": 4, "docs/refunds.md": 3, "docs/concurrency.md": 7, "docs/leaky-bucket.md": 2, "docs/grants.md": 6, "docs/soft-limits.md": 3} {
+	for page, requests := range map[string]int{
+		"docs/reservations.md": 4, "docs/refunds.md": 3, "docs/concurrency.md": 7, "docs/leaky-bucket.md": 2, "docs/grants.md": 6,
+		"docs/soft-limits.md": 3, "docs/monthly-quotas.md": 4,
+	} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			playPage(t, page, requests)

@@ -171,6 +171,7 @@ func TestEveryBlockIsTried(t *testing.T) {
 		"docs/idempotency.md sh":   "TestPlayedPages", "docs/idempotency.md yaml": "TestPlayedPages", "docs/idempotency.md json": "TestPlayedPages",
 		"docs/leaky-bucket.md http": "TestPagesOfRequests", "docs/leaky-bucket.md json": "TestPagesOfRequests", "docs/leaky-bucket.md yaml": "TestPagesOfRequests",
 		"docs/soft-limits.md http": "TestPagesOfRequests", "docs/soft-limits.md json": "TestPagesOfRequests", "docs/soft-limits.md yaml": "TestPagesOfRequests",
+		"docs/monthly-quotas.md http": "TestPagesOfRequests", "docs/monthly-quotas.md json": "TestPagesOfRequests", "docs/monthly-quotas.md yaml": "TestPagesOfRequests",
 		"docs/grants.md http": "TestPagesOfRequests", "docs/grants.md json": "TestPagesOfRequests", "docs/grants.md yaml": "TestPagesOfRequests",
 		"docs/concurrency.md http": "TestPagesOfRequests", "docs/concurrency.md json": "TestPagesOfRequests", "docs/concurrency.md yaml": "TestPagesOfRequests",
 		"docs/reservations.md http": "TestPagesOfRequests", "docs/reservations.md json": "TestPagesOfRequests", "docs/reservations.md yaml": "TestPagesOfRequests",
