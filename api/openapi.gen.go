@@ -1373,7 +1373,7 @@ type AlertTemplateList struct {
 	Data []AlertTemplate `json:"data"`
 }
 
-// Algorithm The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
+// Algorithm The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
 type Algorithm string
 
 // Attributes Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8.
@@ -1968,7 +1968,7 @@ type IssuedKey struct {
 
 // KeptLimit One limit of a policy that applied.
 type KeptLimit struct {
-	// Algorithm The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
+	// Algorithm The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 
 	// Allowed Whether this limit allowed the request.
@@ -2333,7 +2333,7 @@ type LeaseRevocation struct {
 
 // Limit The numbers of the limit.
 type Limit struct {
-	// Algorithm The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
+	// Algorithm The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 
 	// Anchor Fixed windows and sliding counters: where windows begin; first_hit by default. A calendar week begins on a weekday, monday by default; the other calendar windows have calendar. Later versions may add values.
@@ -2375,7 +2375,7 @@ type LimitName = string
 
 // LimitUsage The usage of a limit by one key.
 type LimitUsage struct {
-	// Algorithm The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
+	// Algorithm The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 
 	// Burst Buckets: the capacity.

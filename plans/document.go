@@ -154,7 +154,7 @@ func (d Document) savingFaults() problem.Fields {
 				f.Add(at+"/cost", "must be at most %d: the limit %s can never allow more at once", most, l.Name)
 			}
 			if wait := time.Duration(l.LongestDelay()) * time.Microsecond; wait > maxDelay {
-				f.Add(fmt.Sprintf("%s/limits/%d/burst", at, j), "a request could wait for %.0f days: must be so small that none waits longer than 7", wait.Hours()/24)
+				f.Add(fmt.Sprintf("%s/limits/%d/burst", at, j), "a request could wait for %.0f days: must be so small that none waits longer than 366", wait.Hours()/24)
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func (d Document) savingFaults() problem.Fields {
 }
 
 // maxDelay is the longest time for which a leaky bucket may let a request wait.
-const maxDelay = 7 * 24 * time.Hour
+const maxDelay = 366 * 24 * time.Hour
 
 func (d Document) faults() problem.Fields {
 	var f problem.Fields

@@ -77,11 +77,11 @@ func TestValidate(t *testing.T) {
 		{"cost above the quota in shadow", first(func(p *Policy) { p.Cost, p.Mode = new(int64(11)), "shadow" }), nil, ""},
 		{"cost above the quota, or from an attribute", first(func(p *Policy) { p.Cost, p.CostFrom = new(int64(11)), "tokens" }), nil, ""},
 		{"cost and a quota of 0", first(func(p *Policy) { p.Cost, p.Limits[0].Quota = new(int64(2)), 0 }), nil, ""},
-		{"a queue of eight days", limit(func(l *enforcement.Limit) {
-			l.Algorithm, l.Quota, l.Window, l.Burst = enforcement.LeakyBucket, 1, 24*time.Hour, 9
-		}), []string{l + "/burst"}, "a request could wait for 8 days"},
-		{"a queue of seven days", limit(func(l *enforcement.Limit) {
-			l.Algorithm, l.Quota, l.Window, l.Burst = enforcement.LeakyBucket, 1, 24*time.Hour, 8
+		{"a queue of 367 days", limit(func(l *enforcement.Limit) {
+			l.Algorithm, l.Quota, l.Window, l.Burst = enforcement.LeakyBucket, 1, 24*time.Hour, 368
+		}), []string{l + "/burst"}, "a request could wait for 367 days"},
+		{"a queue of 366 days", limit(func(l *enforcement.Limit) {
+			l.Algorithm, l.Quota, l.Window, l.Burst = enforcement.LeakyBucket, 1, 24*time.Hour, 367
 		}), nil, ""},
 		{"delay in shadow", first(func(p *Policy) { p.Mode, p.DelayMS = "shadow", 2_000 }), nil, ""},
 		{"delay of a policy that is off", first(func(p *Policy) { p.Mode, p.DelayMS = "off", 1_000 }), nil, ""},

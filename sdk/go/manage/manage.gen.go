@@ -237,9 +237,9 @@ type LimitState struct {
 	Limit LimitName `json:"limit"`
 	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
 	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
-	// and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number
-	// of places, at most 1,000, and the window is the time to live of a lease, unless the check states
-	// another. Later versions may add values.
+	// and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a
+	// number of places, at most 1,000, and the window is the time to live of a lease, unless the check
+	// states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units of the window: the quota of the limit, and `rolled_over`.
 	Quota int64 `json:"quota"`
@@ -1036,9 +1036,9 @@ type LimitName = string
 
 // Algorithm: The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a
 // queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first
-// one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota
-// is a number of places, at most 1,000, and the window is the time to live of a lease, unless the
-// check states another. Later versions may add values.
+// one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the
+// quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless
+// the check states another. Later versions may add values.
 type Algorithm string
 
 const (
@@ -1066,9 +1066,9 @@ type Limit struct {
 	Name LimitName `json:"name,omitzero"`
 	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
 	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
-	// and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number
-	// of places, at most 1,000, and the window is the time to live of a lease, unless the check states
-	// another. Later versions may add values.
+	// and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a
+	// number of places, at most 1,000, and the window is the time to live of a lease, unless the check
+	// states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window. 0 denies everything.
 	Quota int64 `json:"quota"`
@@ -2343,9 +2343,9 @@ type LimitNow struct {
 	Limit LimitName `json:"limit"`
 	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
 	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
-	// and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number
-	// of places, at most 1,000, and the window is the time to live of a lease, unless the check states
-	// another. Later versions may add values.
+	// and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a
+	// number of places, at most 1,000, and the window is the time to live of a lease, unless the check
+	// states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units of the window: the quota of the limit, and `rolled_over`.
 	Quota int64 `json:"quota"`
@@ -2469,9 +2469,9 @@ type LimitUsage struct {
 	Limit LimitName `json:"limit"`
 	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
 	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
-	// and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number
-	// of places, at most 1,000, and the window is the time to live of a lease, unless the check states
-	// another. Later versions may add values.
+	// and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a
+	// number of places, at most 1,000, and the window is the time to live of a lease, unless the check
+	// states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units of the window: the quota of the limit, and `rolled_over`.
 	Quota int64 `json:"quota"`
@@ -2639,9 +2639,9 @@ type KeptLimit struct {
 	Limit LimitName `json:"limit"`
 	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
 	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
-	// and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number
-	// of places, at most 1,000, and the window is the time to live of a lease, unless the check states
-	// another. Later versions may add values.
+	// and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a
+	// number of places, at most 1,000, and the window is the time to live of a lease, unless the check
+	// states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units of the window: the quota of the limit, and `rolled_over`.
 	Quota int64 `json:"quota"`
@@ -3108,9 +3108,9 @@ type SimulatedLimit struct {
 	Name string `json:"name,omitzero"`
 	// The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the
 	// `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included,
-	// and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number
-	// of places, at most 1,000, and the window is the time to live of a lease, unless the check states
-	// another. Later versions may add values.
+	// and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a
+	// number of places, at most 1,000, and the window is the time to live of a lease, unless the check
+	// states another. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window.
 	Quota int64 `json:"quota"`

@@ -593,7 +593,7 @@ class KeyPage(TypedDict):
 LimitName = str
 
 
-# The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
+# The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.
 Algorithm = Literal["fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra", "leaky_bucket", "concurrency"]
 
 

@@ -163,7 +163,7 @@ export interface LimitState {
   policy: Slug;
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units of the window: the quota of the limit, and `rolled_over`. */
   quota: number;
@@ -789,7 +789,7 @@ export interface KeyPage {
 /** Unique in its policy; l1, l2, … by default. */
 export type LimitName = string;
 
-/** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+/** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
 export type Algorithm = "fixed_window" | "sliding_window_log" | "sliding_window_counter" | "token_bucket" | "gcra" | "leaky_bucket" | "concurrency";
 
 /** From 1ms to 366d. */
@@ -802,7 +802,7 @@ export type LimitWindow = string;
 export interface Limit {
   /** Unique in its policy; l1, l2, … by default. */
   name?: LimitName;
-  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. 0 denies everything. */
   quota: number;
@@ -1909,7 +1909,7 @@ export interface Reset {
 export interface LimitNow {
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units of the window: the quota of the limit, and `rolled_over`. */
   quota: number;
@@ -2015,7 +2015,7 @@ export interface UsagePace {
 export interface LimitUsage {
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units of the window: the quota of the limit, and `rolled_over`. */
   quota: number;
@@ -2150,7 +2150,7 @@ export interface KeptLimit {
   policy: Slug;
   /** Unique in its policy; l1, l2, … by default. */
   limit: LimitName;
-  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units of the window: the quota of the limit, and `rolled_over`. */
   quota: number;
@@ -2581,7 +2581,7 @@ export interface Live {
 export interface SimulatedLimit {
   /** Unique in the scenario. */
   name?: string;
-  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 7 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
+  /** The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values. */
   algorithm: Algorithm;
   /** Units per window. */
   quota: number;
