@@ -154,7 +154,8 @@ func (d Document) savingFaults() problem.Fields {
 				f.Add(at+"/cost", "must be at most %d: the limit %s can never allow more at once", most, l.Name)
 			}
 			if wait := time.Duration(l.LongestDelay()) * time.Microsecond; wait > maxDelay {
-				f.Add(fmt.Sprintf("%s/limits/%d/burst", at, j), "a request could wait for %.0f days: must be so small that none waits longer than 366", wait.Hours()/24)
+				f.Add(fmt.Sprintf("%s/limits/%d/burst", at, j),
+					"a request could wait for %.0f days: must be so small that none waits longer than 366", wait.Hours()/24)
 			}
 		}
 	}
