@@ -159,8 +159,8 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 	}
 }
 
-// end ends a stream whose session or link has ended. On a display, it
-// replaces the page with a message, because nobody at the display reloads the page.
+// end ends a stream whose session or link has ended. A display shows a message then, because no
+// person reloads its page.
 func (s *sender) end(ctx context.Context, v Visitor) error {
 	if v.Display == nil {
 		return nil

@@ -114,14 +114,10 @@ func (n *newcomer) within(what string, holds func() bool) {
 // shows waits until the page shows the words.
 func (n *newcomer) shows(words string) {
 	n.t.Helper()
-	text := ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if text, _ = n.read(); strings.Contains(strings.ToLower(text), strings.ToLower(words)) {
-			return
-		}
-	}
-	n.keep("failed")
-	n.t.Fatalf("%s: %s does not show %q:\n%s", n.task, n.Title(), words, text)
+	n.within(fmt.Sprintf("the page shows %q", words), func() bool {
+		text, _ := n.read()
+		return strings.Contains(strings.ToLower(text), strings.ToLower(words))
+	})
 }
 
 // read returns the visible text of the page with the values of its fields. While a page is loaded, it returns an error.

@@ -366,8 +366,8 @@ func (v *live) startReport(now time.Time) (all bool) {
 }
 
 // due returns the pushes of a report that began at the time now, each limit at most once, and resets
-// their changes to 0. If all is true, it does not wait for many changes of a limit, and more tells
-// whether further pushes remain.
+// their changes to 0. If all is true, a limit with one change is due too. Then more reports whether
+// further pushes remain.
 func (v *live) due(now time.Time, all bool) (pushes []push, more bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
