@@ -61,14 +61,10 @@ func newConn(s *Server, l *listener, inner net.Conn) *conn {
 
 // An idleTracker is a connection whose listener tracks which connections are idle. The Server
 // calls Idle when the connection starts to wait for a request, and Busy when a request arrives.
-// Busy returns false if the listener has closed the connection while it was idle. Reserved reports
-// whether the listener wants most requests of the connection to be refused. net/http serves such a
-// connection as soon as the headers of a request are complete, so that it is refused without a wait
-// for the body.
+// Busy returns false if the listener has closed the connection while it was idle.
 type idleTracker interface {
 	Idle()
 	Busy() bool
-	Reserved() bool
 }
 
 // A connContext is the context of all requests of a connection. It never ends. Its method Left
@@ -183,10 +179,6 @@ func (c *conn) answerAll(fd uintptr) (done bool) {
 		// replaced this deadline by a later one. In that case, closing is already set here.
 		return c.server.closing.Load()
 	case part:
-		if c.tracker != nil && c.tracker.Reserved() {
-			c.state = other
-			return true
-		}
 		c.from, c.to = 0, copy(c.buffer, c.buffer[c.from:c.to])
 		if !began { // further bytes of a body do not extend the deadline for this body
 			_ = c.SetReadDeadline(time.Now().Add(min(bodyWithin, c.server.HTTP.ReadTimeout)))
