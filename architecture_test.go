@@ -58,6 +58,7 @@ var imports = map[string][]string{
 
 	"internal/admission": {},
 	"internal/http1":     {},
+	"internal/http2":     {},
 	"internal/connlimit": {},
 	"internal/logging":   {},
 	"internal/retry":     {},
@@ -69,7 +70,7 @@ var imports = map[string][]string{
 	"internal/nodes":        {"internal/latency"}, // cmd/server collects the report of this node
 
 	"api":       {"internal/sharing", "internal/alerts", "internal/export", "internal/configuration", "internal/preview", ".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/nodes", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson", "internal/logging"},
-	"api/envoy": {"api", "enforcement", "internal/connlimit", "internal/problem"},
+	"api/envoy": {"api", "enforcement", "internal/connlimit", "internal/http2", "internal/problem"},
 	"api/resp":  {"api", "enforcement", "internal/connlimit", "internal/problem"},
 	// The shell of the dashboard, and its page groups. A page group imports no other one.
 	"web":            {"enforcement", "internal/accounts", "internal/admission", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
@@ -152,7 +153,7 @@ var drivers = []struct {
 	{"github.com/redis/go-redis", []string{"enforcement/redis"}, anything},
 	{"github.com/prometheus", []string{"internal/metrics"}, nil},
 	{"go.opentelemetry.io", []string{"internal/tracing"}, nil},
-	{"google.golang.org/grpc", []string{"api/envoy"}, []string{"cmd/server"}},
+	{"google.golang.org/grpc", []string{"api/envoy", "internal/http2"}, []string{"cmd/server"}},
 	{"github.com/envoyproxy/go-control-plane", []string{"api/envoy"}, []string{"cmd/server"}},
 	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/docs", "web/share", "web/saved", "web/traffic", "web/decisions", "web/playground", "web/palette", "web/plans", "web/tenants", "web/admin", "web/alerts", "cmd/server"}, nil},
 	{"github.com/a-h/templ", []string{"web", "web/views"}, nil},

@@ -91,6 +91,17 @@ func (a *API) Decide(ctx context.Context, items []enforcement.BatchItem, atomic 
 	return nil
 }
 
+// TryDecide decides the items in order if enough slots are free and no check waits. Otherwise it returns false, and decides nothing.
+func (a *API) TryDecide(ctx context.Context, items []enforcement.BatchItem) bool {
+	weight := batchWeight(len(items))
+	if !a.cfg.Admission.TryEnter(weight) {
+		return false
+	}
+	defer a.cfg.Admission.Leave(weight)
+	a.cfg.Decider.DecideBatch(ctx, items, false)
+	return true
+}
+
 // DecideForwarded decides the check of a request that a gateway describes, as /v1/forward-auth
 // does, and calls use with the decision, which is only valid during this call. r is the
 // original request: its method, RequestURI, headers and remote address. option returns an

@@ -15,9 +15,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/http2"
 )
 
 // authorization is the gRPC service Authorization, which Envoy's filter ext_authz calls.
@@ -32,11 +34,39 @@ const optionPrefix = "headgate-"
 // Check decides the check of a request. The options are those of /v1/forward-auth: attributes, cost and tenant. They
 // are in the context extensions of the route, or in the metadata of the call with the prefix headgate-. Both come from
 // the configuration of Envoy, and never from the client.
+//
+// grpc-go calls it only for calls that package http2 does not serve, such as those with compressed messages.
 func (s *authorization) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	decider, who, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return s.decide(ctx, decider, who, r, func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) })
+}
+
+// serve answers one call.
+func (s *authorization) serve(ctx context.Context, sent []*http2.Call) {
+	c := sent[0]
+	decider, who, err := s.callerOf(c)
+	var r authv3.CheckRequest
+	if err == nil {
+		err = decode(c, &r)
+	}
+	var response *authv3.CheckResponse
+	if err == nil {
+		response, err = s.decide(ctx, decider, who, &r, c.Values)
+	}
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.Answer(func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, response) })
+}
+
+// decide decides the check of a request. values returns the values of metadata of the call.
+func (*authorization) decide(
+	ctx context.Context, decider *api.API, who api.Caller, r *authv3.CheckRequest, values func(name string) []string,
+) (*authv3.CheckResponse, error) {
 	original, err := originalRequest(ctx, r.GetAttributes())
 	if err != nil {
 		return nil, err
@@ -46,7 +76,7 @@ func (s *authorization) Check(ctx context.Context, r *authv3.CheckRequest) (*aut
 		if value, ok := extensions[name]; ok {
 			return value
 		}
-		return strings.Join(metadata.ValueFromIncomingContext(ctx, optionPrefix+name), ",")
+		return strings.Join(values(optionPrefix+name), ",")
 	}
 	var response *authv3.CheckResponse
 	var failed error

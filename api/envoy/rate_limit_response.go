@@ -10,49 +10,19 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A response has the memory for a RateLimitResponse with its messages, so that one allocation
-// suffices. It is not pooled, because grpc-go encodes it after the handler returns.
-type response struct {
-	ratelimitv3.RateLimitResponse
-	metadata             structpb.Struct
-	ids                  structpb.ListValue
-	idsValue             structpb.Value
-	idsKind              structpb.Value_ListValue
-	tenant, plan, reason text
-	degraded             structpb.Value
-	degradedKind         structpb.Value_BoolValue
-	delay                structpb.Value
-	delayKind            structpb.Value_NumberValue
-	serve                text
-}
-
-// A text has the memory for one string in the dynamic metadata.
-type text struct {
-	value structpb.Value
-	kind  structpb.Value_StringValue
-}
-
-// of sets the string, and returns it as a protobuf value.
-func (t *text) of(s string) *structpb.Value {
-	t.kind.StringValue = s
-	t.value.Kind = &t.kind
-	return &t.value
-}
-
 // A descriptorStatus has the memory for the status of one descriptor.
 type descriptorStatus struct {
 	ratelimitv3.RateLimitResponse_DescriptorStatus
 	limit ratelimitv3.RateLimitResponse_RateLimit
 	reset durationpb.Duration
-	id    text
 }
 
 var serveCheap = []string{api.ServeCheap}
@@ -60,7 +30,7 @@ var serveCheap = []string{api.ServeCheap}
 // answer returns the response to a call whose descriptors are decided. Its headers and its body
 // describe the descriptor with the tightest decision.
 func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
-	r, all := new(response), make([]descriptorStatus, c.used)
+	r, all := new(ratelimitv3.RateLimitResponse), make([]descriptorStatus, c.used)
 	r.OverallCode = ratelimitv3.RateLimitResponse_OK
 	r.Statuses = make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, c.used)
 	var tightest *enforcement.Decision
@@ -86,7 +56,7 @@ func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 		c.text = api.AppendDecisionID(c.text, &d.decision)
 	}
 	if tightest == nil {
-		return &r.RateLimitResponse
+		return r
 	}
 	decider.SetAnswer(c.header, tightest, c.text)
 	if tightest.Allowed {
@@ -111,42 +81,40 @@ func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 		upstream, _ := softHeaders(c.header)
 		r.RequestHeadersToAdd = headerValues(upstream)
 	}
-	r.describe(tightest, delay, c, all)
-	if serve != nil {
-		r.metadata.Fields["serve"] = r.serve.of(api.ServeCheap)
-	}
-	return &r.RateLimitResponse
+	r.ProtoReflect().SetUnknown(c.metadata(tightest, delay, serve != nil))
+	return r
 }
 
-// describe sets the dynamic metadata of the response. delay is in milliseconds. c.text has the IDs of the
-// decisions.
-func (r *response) describe(tightest *enforcement.Decision, delay int64, c *call, all []descriptorStatus) {
-	ids := string(c.text)
-	r.ids.Values = make([]*structpb.Value, 0, len(ids)/api.DecisionIDLength)
-	for i, d := range c.descriptors[:c.used] {
-		if !d.unlimited {
-			r.ids.Values = append(r.ids.Values, all[i].id.of(ids[:api.DecisionIDLength]))
-			ids = ids[api.DecisionIDLength:]
-		}
+// metadata returns the field dynamic_metadata of the response in its wire format, as setMetadata does: structpb makes a map, which took a
+// third of the time of a call. delay is in milliseconds. c.text has the IDs of the decisions.
+func (c *call) metadata(tightest *enforcement.Decision, delay int64, serveCheap bool) []byte {
+	var scratch [128]byte
+	value := scratch[:0]
+	ids := make([]byte, 0, len(c.text)+8*c.used)
+	for rest := c.text; len(rest) > 0; rest = rest[api.DecisionIDLength:] {
+		ids = appendBytes(ids, listValues, appendBytes(value, valueString, rest[:api.DecisionIDLength]))
 	}
-	r.idsKind.ListValue = &r.ids
-	r.idsValue.Kind = &r.idsKind
-	r.degradedKind.BoolValue = tightest.Degraded
-	r.degraded.Kind = &r.degradedKind
-	r.metadata.Fields = map[string]*structpb.Value{
-		"tenant": r.tenant.of(tightest.Subject.Tenant), "reason": r.reason.of(string(tightest.Reason)),
-		"degraded": &r.degraded, "decision_ids": &r.idsValue,
-	}
+	m := make([]byte, 0, 256+len(ids))
+	m = appendMember(m, "decision_ids", appendBytes(value, valueList, ids))
+	m = appendMember(m, "degraded", protowire.AppendVarint(
+		protowire.AppendTag(value, valueBool, protowire.VarintType), protowire.EncodeBool(tightest.Degraded)))
 	if delay > 0 {
-		r.delayKind.NumberValue = float64(delay)
-		r.delay.Kind = &r.delayKind
-		r.metadata.Fields["delay_ms"] = &r.delay
+		m = appendMember(m, "delay_ms", protowire.AppendFixed64(
+			protowire.AppendTag(value, valueNumber, protowire.Fixed64Type), math.Float64bits(float64(delay))))
 	}
 	if plan := tightest.Subject.Plan; plan != nil {
-		r.metadata.Fields["plan"] = r.plan.of(plan.Slug)
+		m = appendMember(m, "plan", appendBytes(value, valueString, plan.Slug))
 	}
-	r.DynamicMetadata = &r.metadata
+	m = appendMember(m, "reason", appendBytes(value, valueString, tightest.Reason))
+	if serveCheap {
+		m = appendMember(m, "serve", appendBytes(value, valueString, api.ServeCheap))
+	}
+	m = appendMember(m, "tenant", appendBytes(value, valueString, tightest.Subject.Tenant))
+	return appendBytes(make([]byte, 0, len(m)+4), rateLimitMetadata, m)
 }
+
+// rateLimitMetadata is the number of the field dynamic_metadata of RateLimitResponse.
+var rateLimitMetadata = (&ratelimitv3.RateLimitResponse{}).ProtoReflect().Descriptor().Fields().ByName("dynamic_metadata").Number()
 
 // tighter reports whether decision a restricts the client more than b. A denial is tighter than
 // an allowed check. Then the longer wait is tighter, and then fewer units left.

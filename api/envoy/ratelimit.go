@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,11 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/http2"
 	"github.com/headgate/headgate/internal/problem"
 )
 
@@ -61,6 +64,8 @@ type call struct {
 	used        int
 	items       []enforcement.BatchItem
 	path        string      // path of descriptors that have none
+	from        *http2.Call // nil for a call of grpc-go
+	decider     *api.API    // nil for a call of grpc-go
 	header      http.Header // empty before answer
 	text        []byte      // IDs of the decisions; buffer for header values
 }
@@ -76,7 +81,7 @@ func (c *call) release() {
 	}
 	clear(c.items)
 	clear(c.header)
-	c.used, c.items, c.path = 0, c.items[:0], ""
+	c.used, c.items, c.path, c.from, c.decider = 0, c.items[:0], "", nil, nil
 	calls.Put(c)
 }
 
@@ -93,41 +98,152 @@ func (c *call) next() *descriptor {
 
 // ShouldRateLimit decides the descriptors in order. Each descriptor is a separate check, as in
 // envoyproxy/ratelimit: a denied descriptor is not charged, but the others are. If a descriptor
-// is invalid, the call fails, and nothing is charged.
+// is invalid, the call fails, and nothing is charged. grpc-go calls it only for calls that package http2
+// does not serve, such as those with compressed messages.
 func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
 	decider, who, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	switch n := len(r.GetDescriptors()); {
-	case r.GetDomain() == "":
-		return nil, status.Error(codes.InvalidArgument, "domain: is required")
-	case n == 0 || n > maxDescriptors:
-		return nil, status.Errorf(codes.InvalidArgument, "descriptors: must be 1 to %d descriptors", maxDescriptors)
-	}
 	c := calls.Get().(*call)
 	defer c.release()
+	if err := s.read(c, who, r); err != nil {
+		return nil, err
+	}
+	if err := decider.Decide(ctx, c.items, false); err != nil {
+		return nil, statusOf(err, "")
+	}
+	return answer(decider, c), nil
+}
+
+// serve answers the calls of a connection that have arrived. Their checks are decided together, like a batch. If other checks
+// wait on this node, the checks of each tenant wait apart, so that no tenant waits in the queue of another one.
+func (s *rateLimits) serve(ctx context.Context, sent []*http2.Call) {
+	var r ratelimitv3.RateLimitRequest
+	t := turns.Get().(*turn)
+	defer t.release()
+	for _, from := range sent {
+		decider, who, err := s.callerOf(from)
+		if err == nil {
+			err = decode(from, &r)
+		}
+		c := calls.Get().(*call)
+		if err == nil {
+			err = s.read(c, who, &r)
+		}
+		if err != nil {
+			c.release()
+			fail(from, err)
+			continue
+		}
+		c.from, c.decider = from, decider
+		t.calls, t.items = append(t.calls, c), append(t.items, c.items...)
+	}
+	if len(t.calls) == 0 {
+		return
+	}
+	if t.calls[0].decider.TryDecide(ctx, t.items) {
+		t.answer(nil)
+		return
+	}
+	slices.SortStableFunc(t.calls, func(a, b *call) int { return cmp.Compare(a.queue(), b.queue()) })
+	var others sync.WaitGroup
+	for rest := t.calls; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].queue() == rest[0].queue() {
+			n++
+		}
+		one := turns.Get().(*turn)
+		one.calls = append(one.calls, rest[:n]...)
+		rest = rest[n:]
+		others.Go(func() { s.wait(ctx, one) })
+	}
+	clear(t.calls) // the others release them
+	t.calls = t.calls[:0]
+	others.Wait()
+}
+
+// wait waits in the admission queue of a tenant, decides the calls of this tenant, and answers them.
+func (s *rateLimits) wait(ctx context.Context, t *turn) {
+	defer t.release()
+	defer func() {
+		if cause := recover(); cause != nil {
+			t.answer(s.panicked(cause, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName))
+		}
+	}()
+	for _, c := range t.calls {
+		t.items = append(t.items, c.items...)
+	}
+	err := t.calls[0].decider.Decide(ctx, t.items, false)
+	if err != nil {
+		err = statusOf(err, "")
+	}
+	t.answer(err)
+}
+
+// A turn has calls that are decided together. Turns are pooled.
+type turn struct {
+	calls []*call
+	items []enforcement.BatchItem
+}
+
+var turns = sync.Pool{New: func() any { return new(turn) }}
+
+func (t *turn) release() {
+	for _, c := range t.calls {
+		c.release()
+	}
+	clear(t.calls)
+	clear(t.items)
+	t.calls, t.items = t.calls[:0], t.items[:0]
+	turns.Put(t)
+}
+
+// answer answers the calls: with err if it is not nil.
+func (t *turn) answer(err error) {
+	for _, c := range t.calls {
+		if err != nil {
+			fail(c.from, err)
+			continue
+		}
+		c.from.Answer(func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, answer(c.decider, c)) })
+	}
+}
+
+// queue returns the number of the tenant in whose admission queue the call waits: that of its first check.
+func (c *call) queue() uint32 {
+	if len(c.items) == 0 {
+		return 0
+	}
+	return c.items[0].Subject.Number
+}
+
+// read checks a request, and adds its checks to c.
+func (s *rateLimits) read(c *call, who api.Caller, r *ratelimitv3.RateLimitRequest) error {
+	switch n := len(r.GetDescriptors()); {
+	case r.GetDomain() == "":
+		return status.Error(codes.InvalidArgument, "domain: is required")
+	case n == 0 || n > maxDescriptors:
+		return status.Errorf(codes.InvalidArgument, "descriptors: must be 1 to %d descriptors", maxDescriptors)
+	}
 	tenancy := s.cfg.Domains.of(r.GetDomain())
 	c.path = defaultPath + url.PathEscape(r.GetDomain())
 	for i, sent := range r.GetDescriptors() {
 		d := c.next()
 		if err := d.read(r, sent, tenancy, c.path); err != nil {
-			return nil, status.Errorf(codes.InvalidArgument, "descriptors[%d].%v", i, err)
+			return status.Errorf(codes.InvalidArgument, "descriptors[%d].%v", i, err)
 		}
 		subject, err := s.subject(who, d, tenancy)
 		switch {
 		case err != nil:
-			return nil, statusOf(err, fmt.Sprintf("descriptors[%d]", i))
+			return statusOf(err, fmt.Sprintf("descriptors[%d]", i))
 		case d.unlimited:
 			s.cfg.Logger.Warn("no tenant has the domain of a rate limit request: the request is not limited", "domain", r.GetDomain())
 		default:
 			c.items = append(c.items, enforcement.BatchItem{Subject: subject, Check: &d.check, Decision: &d.decision})
 		}
 	}
-	if err := decider.Decide(ctx, c.items, false); err != nil {
-		return nil, statusOf(err, "")
-	}
-	return answer(decider, c), nil
+	return nil
 }
 
 // subject returns the tenant of a descriptor. With a tenant key, it is the tenant of the key,

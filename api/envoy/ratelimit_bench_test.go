@@ -3,7 +3,10 @@ package envoy
 import (
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +18,8 @@ import (
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/internal/connlimit"
+	"github.com/headgate/headgate/internal/load"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
@@ -71,6 +76,61 @@ func BenchmarkShouldRateLimit(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkCalls makes calls over the network: 64 callers on 4 connections, with the client in the same process. The baseline is the
+// server of grpc-go with the same handler.
+func BenchmarkCalls(b *testing.B) {
+	token := tenants.NewToken(tenants.TenantToken)
+	current := tenantWith(b, token, enforcement.Limit{Name: "l1", Algorithm: enforcement.TokenBucket, Quota: 1_000_000_000, Window: time.Hour})
+	engine := enforcement.NewEngine(inprocess.New(inprocess.Config{}), enforcement.Config{})
+	server := New(Config{Logger: slog.New(slog.DiscardHandler)})
+	server.Open(api.New(api.Config{Decider: engine, Headers: api.Draft11, Snapshot: current}))
+	encoded, err := proto.Marshal(&ratelimitv3.RateLimitRequest{Domain: "bench", Descriptors: []*descriptorv3.RateLimitDescriptor{{
+		Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: "user", Value: "u1"}},
+	}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, s := range []struct {
+		name  string
+		serve func(net.Listener) error
+	}{
+		{"http2", func(l net.Listener) error { return server.Serve(connlimit.Wrap(l, connlimit.Limits{Total: 10}, nil)) }},
+		{"grpc-go", server.grpc.Serve},
+	} {
+		b.Run(s.name, func(b *testing.B) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			go s.serve(l) //nolint:errcheck // ends with the benchmark
+			defer l.Close()
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var callers sync.WaitGroup
+			for range 4 {
+				conn, err := load.OpenGRPC(b.Context(), l.Addr().String(), ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, token)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer conn.Close()
+				for range 16 {
+					caller := conn.Caller()
+					callers.Go(func() {
+						message := load.GRPCMessage(encoded)
+						for left.Add(-1) >= 0 {
+							if _, err := caller.Call(message); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+			}
+			callers.Wait()
 		})
 	}
 }

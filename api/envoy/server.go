@@ -20,18 +20,17 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/internal/connlimit"
+	"github.com/headgate/headgate/internal/http2"
 	"github.com/headgate/headgate/internal/problem"
 )
 
@@ -55,44 +54,45 @@ const (
 	// messageTimeout is the maximum time of a call that is no stream, from its headers to its answer. Parts of
 	// messages take memory until then.
 	messageTimeout = 10 * time.Second
-	maxMessage     = 1 << 20 // maximum size of a message in bytes; ext_authz can send bodies of requests
-	maxStreams     = 1000    // maximum number of open calls on one connection
+	maxMessage     = 1 << 20  // maximum size of a message in bytes; ext_authz can send bodies of requests
+	maxParts       = 64 << 20 // maximum number of bytes of all messages of which only a part has arrived
+	maxStreams     = 1000     // maximum number of open calls on one connection
 )
 
-// A Server serves the gRPC calls on the connections of one listener.
+// A Server serves the gRPC calls on the connections of one listener. Package http2 serves the checks. grpc-go serves the streams of
+// quota, health checks and reflection.
 type Server struct {
 	cfg    Config
 	api    atomic.Pointer[api.API] // nil before Open
 	grpc   *grpc.Server
+	http2  *http2.Server
 	health *health.Server
 	ending chan struct{} // closed by Shutdown
-	within time.Duration // messageTimeout, or a shorter time in tests
 	end    sync.Once
 }
 
 // New returns a Server that does not listen yet.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, health: health.NewServer(), ending: make(chan struct{}), within: messageTimeout}
-	options := []grpc.ServerOption{
-		grpc.UnaryInterceptor(s.recovered),
-		grpc.StreamInterceptor(s.recoveredStream),
-		grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingAfter, Timeout: handshakeTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.InTapHandle(s.bound),
-	}
-	if cfg.TLS != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))
-	}
-	s.grpc = grpc.NewServer(options...)
-	ratelimitv3.RegisterRateLimitServiceServer(s.grpc, &rateLimits{Server: s})
+	s := &Server{cfg: cfg, health: health.NewServer(), ending: make(chan struct{})}
+	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(s.recovered), grpc.StreamInterceptor(s.recoveredStream), grpc.MaxRecvMsgSize(maxMessage))
+	limits, authorizer := &rateLimits{Server: s}, &authorization{Server: s}
+	ratelimitv3.RegisterRateLimitServiceServer(s.grpc, limits)
 	quotav3.RegisterRateLimitQuotaServiceServer(s.grpc, newQuotas(s))
-	authv3.RegisterAuthorizationServer(s.grpc, &authorization{Server: s})
+	authv3.RegisterAuthorizationServer(s.grpc, authorizer)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+	s.http2 = &http2.Server{
+		Handler: s.grpc, TLS: cfg.TLS, Logger: cfg.Logger,
+		Methods: []http2.Method{
+			{Path: ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, Together: true, Serve: limits.serve},
+			{Path: authv3.Authorization_Check_FullMethodName, Serve: authorizer.serve},
+		},
+		Limits: http2.Limits{
+			Message: maxMessage, Parts: maxParts, Streams: maxStreams, Complete: messageTimeout, Begin: handshakeTimeout,
+			Stall: handshakeTimeout, Ping: pingAfter, Idle: idleTimeout,
+		},
+	}
 	return s
 }
 
@@ -104,7 +104,7 @@ func (s *Server) Open(a *api.API) {
 
 // Serve accepts connections until Shutdown or an error of the listener. After Shutdown it returns nil.
 func (s *Server) Serve(l *connlimit.Listener) error {
-	if err := s.grpc.Serve(admitted{l}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.http2.Serve(admitted{l}); err != nil {
 		return fmt.Errorf("accept a gRPC connection: %w", err)
 	}
 	return nil
@@ -132,16 +132,9 @@ func (l admitted) Accept() (net.Conn, error) {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()
 	s.end.Do(func() { close(s.ending) })
-	done := make(chan struct{})
-	go func() { s.grpc.GracefulStop(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		s.grpc.Stop()
-		<-done
-		return ctx.Err()
-	}
+	err := s.http2.Shutdown(ctx)
+	s.grpc.Stop()
+	return err
 }
 
 // recovered returns the status INTERNAL after a panic. The panic ends only this call.
@@ -152,18 +145,6 @@ func (s *Server) recovered(ctx context.Context, request any, info *grpc.UnarySer
 		}
 	}()
 	return next(ctx, request)
-}
-
-// bound limits the time of a call that is no stream to s.within. grpc-go calls it when the headers of a call have
-// arrived, before the message. So a client cannot keep a call open by sending only a part of its message.
-func (s *Server) bound(ctx context.Context, info *tap.Info) (context.Context, error) {
-	switch info.FullMethodName {
-	case ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, authv3.Authorization_Check_FullMethodName:
-		ctx, cancel := context.WithTimeout(ctx, s.within)
-		context.AfterFunc(ctx, cancel) // ctx ends when the call ends
-		return ctx, nil
-	}
-	return ctx, nil
 }
 
 // recoveredStream does for streams what recovered does for single calls.
@@ -186,34 +167,66 @@ func (s *Server) panicked(cause any, method string) error {
 	return status.Error(codes.Internal, "internal error")
 }
 
-// caller returns the API, and the caller with the API key in the metadata authorization.
-// Without this metadata, the key is Config.Key.
+// caller returns the API, and the caller of a call with the API key in the metadata authorization.
 func (s *Server) caller(ctx context.Context) (*api.API, api.Caller, error) {
+	values := metadata.ValueFromIncomingContext(ctx, authorizationKey)
+	value := ""
+	if len(values) > 0 {
+		value = values[0]
+	}
+	var from netip.Addr
+	if p, ok := peer.FromContext(ctx); ok {
+		at, _ := netip.ParseAddrPort(p.Addr.String())
+		from = at.Addr()
+	}
+	return s.holder(value, len(values), from)
+}
+
+// callerOf does for the calls of package http2 what caller does for those of grpc-go.
+func (s *Server) callerOf(c *http2.Call) (*api.API, api.Caller, error) {
+	value, n := c.Value(authorizationKey)
+	return s.holder(value, n, c.From)
+}
+
+const authorizationKey = "authorization"
+
+// holder returns the API, and the caller with the API key in value. n is the number of values that were sent. Without one, the key is
+// Config.Key.
+func (s *Server) holder(value string, n int, from netip.Addr) (*api.API, api.Caller, error) {
 	decider := s.api.Load()
 	if decider == nil {
 		return nil, api.Caller{}, status.Error(codes.Unavailable, "the node is starting: it waits for its database")
 	}
-	values := metadata.ValueFromIncomingContext(ctx, "authorization")
-	if len(values) == 0 && s.cfg.Key != "" {
-		values = []string{"Bearer " + s.cfg.Key}
+	if n == 0 && s.cfg.Key != "" {
+		value, n = "Bearer "+s.cfg.Key, 1
 	}
-	if len(values) != 1 {
+	if n != 1 {
 		return nil, api.Caller{}, status.Error(codes.Unauthenticated,
 			"authorization: send it once, as initial_metadata of the grpc_service: Bearer and an API key")
 	}
-	scheme, token, _ := strings.Cut(values[0], " ")
+	scheme, token, _ := strings.Cut(value, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return nil, api.Caller{}, status.Error(codes.Unauthenticated, "authorization: must be Bearer and an API key with the scope check")
-	}
-	var from netip.Addr
-	if p, ok := peer.FromContext(ctx); ok {
-		from = api.IPOf(p.Addr)
 	}
 	who, err := decider.CallerOf(token, from)
 	if err != nil {
 		return nil, api.Caller{}, statusOf(err, "")
 	}
 	return decider, who, nil
+}
+
+// decode decodes the message of a call into m.
+func decode(c *http2.Call, m proto.Message) error {
+	if err := proto.Unmarshal(c.Message, m); err != nil {
+		return status.Errorf(codes.InvalidArgument, "the message is no %s: %v", m.ProtoReflect().Descriptor().Name(), err)
+	}
+	return nil
+}
+
+// fail ends a call with the status that is err.
+func fail(c *http2.Call, err error) {
+	s := status.Convert(err)
+	c.Fail(s.Code(), s.Message())
 }
 
 // statusOf converts an error of the API to a gRPC status. at names the part of the request that

@@ -21,7 +21,7 @@ import (
 func TestCallsWithoutAMessageEnd(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Logger: slog.New(slog.DiscardHandler)})
-	s.within = 50 * time.Millisecond
+	s.http2.Limits.Complete = 50 * time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestCallsWithoutAMessageEnd(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(connlimit.Wrap(l, connlimit.Limits{Total: 10}, nil)) }()
 	t.Cleanup(func() {
-		s.grpc.Stop()
+		_ = s.Shutdown(t.Context())
 		<-served
 	})
 	c, err := net.Dial("tcp", l.Addr().String())

@@ -153,3 +153,16 @@ func appendText(b []byte, text string, number protowire.Number) ([]byte, string,
 	}
 	return b, text, errMetadata
 }
+
+// appendBytes appends a field that has bytes, a string, or an encoded message.
+func appendBytes[T ~string | ~[]byte](b []byte, number protowire.Number, content T) []byte {
+	b = protowire.AppendVarint(protowire.AppendTag(b, number, protowire.BytesType), uint64(len(content)))
+	return append(b, content...)
+}
+
+// appendMember appends a member of a google.protobuf.Struct. value is an encoded google.protobuf.Value.
+func appendMember(b []byte, name string, value []byte) []byte {
+	b = protowire.AppendTag(b, structFields, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(2+protowire.SizeBytes(len(name))+protowire.SizeBytes(len(value))))
+	return appendBytes(appendBytes(b, entryKey, name), entryValue, value)
+}

@@ -210,7 +210,7 @@ func TestGRPCMessages(t *testing.T) {
 	}
 	m.fill(m.text, rand.New(rand.NewPCG(1, 2)))
 	var request ratelimitv3.RateLimitRequest
-	if err := proto.Unmarshal(m.text, &request); err != nil {
+	if err := proto.Unmarshal(m.text[5:], &request); err != nil {
 		t.Fatal(err)
 	}
 	var seen []string
@@ -230,11 +230,10 @@ func TestGRPCMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got grpcAnswer
-	if err := got.read(text); err != nil || got != (grpcAnswer{ratelimitv3.RateLimitResponse_OVER_LIMIT, 3}) {
+	if got, err := readAnswer(text); err != nil || got != (grpcAnswer{ratelimitv3.RateLimitResponse_OVER_LIMIT, 3}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := got.read(text[:len(text)-1]); err == nil {
+	if _, err := readAnswer(text[:len(text)-1]); err == nil {
 		t.Error("a part of an answer was read")
 	}
 }

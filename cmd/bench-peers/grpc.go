@@ -15,8 +15,6 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -89,6 +87,7 @@ func newMessage(descriptors int) (*message, error) {
 	if err != nil {
 		return nil, err
 	}
+	text = load.GRPCMessage(text)
 	m := &message{text: text}
 	for from := 0; ; {
 		at := bytes.Index(text[from:], []byte(load.KeyPlace))
@@ -117,18 +116,17 @@ type grpcAnswer struct {
 	statuses int
 }
 
-// read reads an encoded RateLimitResponse.
-func (a *grpcAnswer) read(b []byte) error {
-	*a = grpcAnswer{}
+// readAnswer reads an encoded RateLimitResponse.
+func readAnswer(b []byte) (a grpcAnswer, err error) {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return protowire.ParseError(n)
+			return a, protowire.ParseError(n)
 		}
 		b = b[n:]
 		size := protowire.ConsumeFieldValue(field, kind, b)
 		if size < 0 {
-			return protowire.ParseError(size)
+			return a, protowire.ParseError(size)
 		}
 		switch field {
 		case 1: // overall_code
@@ -139,33 +137,13 @@ func (a *grpcAnswer) read(b []byte) error {
 		}
 		b = b[size:]
 	}
-	return nil
+	return a, nil
 }
 
-// prepared is a gRPC codec. It sends requests that are already encoded, and reads only some
-// members of responses. So the client needs little processor time, which is left to the server.
-type prepared struct{}
-
-func (prepared) Name() string { return "proto" }
-
-func (prepared) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-func (prepared) Unmarshal(data mem.BufferSlice, v any) error {
-	text := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer text.Free()
-	return v.(*grpcAnswer).read(text.ReadOnlyData())
-}
-
-// dialGRPC opens connections to a gRPC service. The codec is that of grpc-go if it is nil.
-func dialGRPC(address string, n int, codec encoding.CodecV2) (conns []*grpc.ClientConn, err error) {
-	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
-	if codec != nil {
-		options = append(options, grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec)))
-	}
+// dialGRPC opens connections of grpc-go to a gRPC service.
+func dialGRPC(address string, n int) (conns []*grpc.ClientConn, err error) {
 	for range n {
-		conn, err := grpc.NewClient(address, options...)
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return nil, err
 		}
@@ -185,49 +163,49 @@ func (s *service) authorized(ctx context.Context) context.Context {
 // callGRPC calls a service for the given duration, and then waits for the last responses. The
 // result counts calls: a call is allowed if all its descriptors are.
 func callGRPC(ctx context.Context, s *service, m *message, duration time.Duration) (*load.Result, error) {
-	conns, err := dialGRPC(s.grpc, grpcConnections, prepared{})
-	if err != nil {
-		return nil, err
-	}
-	for _, conn := range conns {
+	var conns []*load.GRPC
+	for range grpcConnections {
+		conn, err := load.OpenGRPC(ctx, s.grpc, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, s.key)
+		if err != nil {
+			return nil, err
+		}
 		defer conn.Close()
+		conns = append(conns, conn)
 	}
 	var opened atomic.Int64
-	return load.Run(s.authorized(ctx), load.Config{
+	return load.Run(ctx, load.Config{
 		Connections: grpcCallers, Duration: duration,
-		Open: func(ctx context.Context) (load.Caller, error) {
-			n := opened.Add(1)
-			c := &grpcCaller{
-				conn: conns[int(n)%len(conns)], message: m, text: bytes.Clone(m.text), random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
-			}
-			if n > grpcConnections {
-				return c, nil
-			}
-			_, err := c.Call(ctx) // opens the connection
-			return c, err
+		Open: func(context.Context) (load.Caller, error) {
+			return &grpcCaller{
+				caller: conns[int(opened.Add(1))%len(conns)].Caller(), message: m, text: bytes.Clone(m.text),
+				random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+			}, nil
 		},
 	})
 }
 
 // A grpcCaller is a caller of ShouldRateLimit.
 type grpcCaller struct {
-	conn    *grpc.ClientConn
+	caller  *load.GRPCCaller
 	message *message
 	text    []byte
 	random  *rand.Rand
-	answer  grpcAnswer
 }
 
 func (c *grpcCaller) Close() {}
 
-func (c *grpcCaller) Call(ctx context.Context) (counts load.Counts, err error) {
+func (c *grpcCaller) Call(context.Context) (counts load.Counts, err error) {
 	c.message.fill(c.text, c.random)
-	err = c.conn.Invoke(ctx, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, &c.text, &c.answer)
+	response, err := c.caller.Call(c.text)
+	if err != nil {
+		return counts, err
+	}
+	answer, err := readAnswer(response)
 	switch {
 	case err != nil:
-	case c.answer.statuses != len(c.message.places):
+	case answer.statuses != len(c.message.places):
 		counts.Failed = 1
-	case c.answer.code == ratelimitv3.RateLimitResponse_OK:
+	case answer.code == ratelimitv3.RateLimitResponse_OK:
 		counts.Allowed = 1
 	default:
 		counts.Denied = 1

@@ -40,7 +40,7 @@ func (c *envoyCaller) Call(ctx context.Context) (counts load.Counts, err error) 
 // callEnvoy returns the load of calls to a gRPC service of Envoy. The connections stay open until
 // the command ends.
 func callEnvoy(s *service, call func(context.Context, *grpc.ClientConn) (bool, error)) load.Config {
-	conns, err := dialGRPC(s.grpc, grpcConnections, nil)
+	conns, err := dialGRPC(s.grpc, grpcConnections)
 	var opened atomic.Int64
 	return load.Config{Open: func(context.Context) (load.Caller, error) {
 		if err != nil {

@@ -115,6 +115,9 @@ func (g *Gate) Enter(ctx context.Context, tenant uint32, weight int) error {
 	return ctx.Err()
 }
 
+// TryEnter reserves weight slots like Enter, but does not wait. It returns false if too few slots are free or if checks wait.
+func (g *Gate) TryEnter(weight int) bool { return g == nil || g.claim(g.bounded(weight)) }
+
 func hasLeft(ctx context.Context) bool {
 	client, ok := ctx.(interface{ Left() bool })
 	return ok && client.Left()

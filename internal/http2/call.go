@@ -1,0 +1,461 @@
+package http2
+
+import (
+	"context"
+	"encoding/binary"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+)
+
+// prefixSize is the size of the prefix of a gRPC message: a flag for compression, and the length.
+const prefixSize = 5
+
+// A Call is a unary gRPC call whose message has arrived. It is only valid until its Method returns.
+type Call struct {
+	From    netip.Addr          // the client's address; not valid if the connection has none
+	Header  []hpack.HeaderField // the metadata, with names in lower case
+	Message []byte              // the encoded message
+
+	answer []byte // with the prefix
+	code   codes.Code
+	reason string
+}
+
+// Values returns all values of the metadata with a name in lower case.
+func (c *Call) Values(name string) (values []string) {
+	for i := range c.Header {
+		if c.Header[i].Name == name {
+			values = append(values, c.Header[i].Value)
+		}
+	}
+	return values
+}
+
+// Value returns the value of the metadata with a name in lower case, and how many it has.
+func (c *Call) Value(name string) (value string, n int) {
+	for i := range c.Header {
+		if c.Header[i].Name == name {
+			value = c.Header[i].Value
+			n++
+		}
+	}
+	return value, n
+}
+
+// Answer ends the call with the message that encode appends to its argument. If encode returns an error, the call fails
+// with the code INTERNAL.
+func (c *Call) Answer(encode func([]byte) ([]byte, error)) {
+	b, err := encode(append(c.answer[:0], 0, 0, 0, 0, 0))
+	if err != nil {
+		c.Fail(codes.Internal, "the answer cannot be encoded: "+err.Error())
+		return
+	}
+	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-prefixSize)) //nolint:gosec // an answer of 4 GiB does not fit into memory
+	c.answer, c.code = b, codes.OK
+}
+
+// Fail ends the call with a status that is not OK. reason may be shown to the client.
+func (c *Call) Fail(code codes.Code, reason string) { c.code, c.reason = code, reason }
+
+// A stream is one stream of a connection: a Call, or a request that the Handler serves. The mutex of conn protects it,
+// except the Call while its Method has it.
+type stream struct {
+	Call
+	request
+
+	conn     *conn
+	method   *Method // nil if the Handler serves the request
+	id       uint32
+	window   int64     // bytes that the client accepts on the stream
+	began    time.Time // when the headers arrived
+	until    time.Time // when the client gives up; zero if it has not said so
+	declared int64     // the header content-length; -1 without it
+	body     int64     // bytes that have arrived
+	part     []byte    // those of them that nobody has read
+	held     int       // the size of part that the Server counts
+	received bool      // the client has ended its request
+	answered bool      // the last frame of the answer is in out, or the stream was reset
+	decided  bool      // the answer is ready, but a part of it waits for the client's window
+	blocked  time.Time // since when the answer waits for the client's window
+	sent     int       // bytes of answer that are in out
+}
+
+var streams = sync.Pool{New: func() any { return new(stream) }}
+
+// usual reports whether a Method can serve the request: a gRPC call in the encoding of protobuf, not compressed. It also reads the
+// deadline.
+func (s *stream) usual() bool {
+	kind := ""
+	for _, h := range s.Header {
+		switch h.Name {
+		case "content-type":
+			kind = h.Value
+		case "grpc-encoding":
+			if h.Value != "identity" {
+				return false
+			}
+		case "grpc-timeout":
+			within, ok := parseTimeout(h.Value)
+			if !ok {
+				return false // the Handler has the error for it
+			}
+			s.until = s.began.Add(within)
+		}
+	}
+	return kind == "application/grpc" || kind == "application/grpc+proto"
+}
+
+// parseTimeout parses the header grpc-timeout: at most eight digits, and a unit.
+func parseTimeout(text string) (time.Duration, bool) {
+	if len(text) < 2 || len(text) > 9 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 32)
+	if err != nil {
+		return 0, false
+	}
+	unit := map[byte]time.Duration{
+		'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
+	}[text[len(text)-1]]
+	if unit == 0 {
+		return 0, false
+	}
+	return min(time.Duration(n), 24*time.Hour/unit) * unit, true
+}
+
+// A failure is a status that this package gives to a call.
+type failure struct {
+	code   codes.Code
+	reason string
+}
+
+var (
+	errIncomplete = failure{codes.DeadlineExceeded, "the message did not arrive in time"}
+	errNoMessage  = failure{codes.Internal, "the call has no complete message"}
+	errTooMany    = failure{codes.Internal, "the call has more than one message, and its method takes one"}
+	errCompressed = failure{codes.Unimplemented, "the message is compressed, and the call has no header grpc-encoding"}
+	errTooLarge   = failure{codes.ResourceExhausted, "the message is too large"}
+	errParts      = failure{codes.ResourceExhausted, "too many parts of messages wait on this node: send each message at once"}
+)
+
+// collect adds the bytes of a frame to the message of a call. It returns false if the call has failed.
+func (c *conn) collect(s *stream, f *http2.DataFrame) bool {
+	b := f.Data()
+	if len(s.part)+len(b) > c.server.Limits.Message+prefixSize {
+		c.abort(s, errTooLarge)
+		return false
+	}
+	if !f.StreamEnded() {
+		if !c.server.parts.take(len(b), c.server.Limits.Parts) {
+			c.abort(s, errParts)
+			return false
+		}
+		s.held += len(b)
+	}
+	s.part = append(s.part, b...)
+	if len(s.part) >= prefixSize && length(s.part) > c.server.Limits.Message {
+		c.abort(s, errTooLarge)
+		return false
+	}
+	return true
+}
+
+// complete is called when the client has ended its request.
+func (c *conn) complete(s *stream) error {
+	if s.declared != -1 && s.declared != s.body {
+		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol}
+	}
+	s.received = true
+	if s.method == nil {
+		s.changed.Broadcast()
+		return nil
+	}
+	c.unhold(s)
+	switch {
+	case len(s.part) < prefixSize || length(s.part) > len(s.part)-prefixSize:
+		c.abort(s, errNoMessage)
+	case length(s.part) < len(s.part)-prefixSize:
+		c.abort(s, errTooMany)
+	case s.part[0] != 0:
+		c.abort(s, errCompressed)
+	default:
+		c.noise = 0
+		s.Message = s.part[prefixSize:]
+		c.join(s)
+	}
+	return nil
+}
+
+// unhold returns the bytes of an incomplete message to the Server.
+func (c *conn) unhold(s *stream) {
+	if s.held > 0 {
+		c.server.parts.release(s.held)
+		s.held = 0
+	}
+}
+
+// A group has calls of one Method that one goroutine decides.
+type group struct {
+	conn    *conn
+	method  *Method
+	streams []*stream
+	calls   []*Call
+}
+
+var groups = sync.Pool{New: func() any { return new(group) }}
+
+// join adds a complete call to the groups that decide passes to their Methods.
+func (c *conn) join(s *stream) {
+	if s.method.Together {
+		for _, g := range c.ready {
+			if g.method == s.method && len(g.streams) < maxTogether {
+				g.streams = append(g.streams, s)
+				return
+			}
+		}
+	}
+	g := groups.Get().(*group)
+	g.conn, g.method, g.streams = c, s.method, append(g.streams, s)
+	c.ready = append(c.ready, g)
+}
+
+// decide starts a goroutine for each group of calls that has arrived.
+func (c *conn) decide() {
+	for _, g := range c.ready {
+		if !g.method.Together {
+			go g.serve()
+		} else if c.workers.Add(1) <= maxWorkers {
+			go func() { defer c.workers.Add(-1); g.serve() }()
+		} else {
+			g.serve()
+			c.workers.Add(-1)
+		}
+	}
+	clear(c.ready)
+	c.ready = c.ready[:0]
+}
+
+// drop removes the calls that their clients have reset, and fails those whose clients have given up.
+func (g *group) drop(now time.Time) {
+	c := g.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rest := g.streams[:0]
+	for _, s := range g.streams {
+		switch {
+		case s.answered:
+			c.finish(s)
+		case !s.until.IsZero() && now.After(s.until):
+			s.Fail(codes.DeadlineExceeded, "the deadline of the call has passed")
+			c.answer(s)
+		default:
+			rest = append(rest, s)
+		}
+	}
+	clear(g.streams[len(rest):])
+	g.streams = rest
+}
+
+// A callContext is the context of the calls of a group. It never ends. Its method Left reports whether the clients have gone.
+type callContext struct {
+	context.Context
+	*group
+}
+
+var noContext = context.Background()
+
+// serve passes the calls to their Method, and sends the answers.
+func (g *group) serve() {
+	c := g.conn
+	g.drop(time.Now())
+	for _, s := range g.streams {
+		s.Fail(codes.Internal, "internal error") // if the Method panics
+		g.calls = append(g.calls, &s.Call)
+	}
+	if len(g.calls) > 0 {
+		c.server.protect(func() { g.method.Serve(callContext{noContext, g}, g.calls) })
+	}
+	c.mu.Lock()
+	for _, s := range g.streams {
+		c.answer(s)
+	}
+	if !c.out.writing && c.workers.Load() > 1 {
+		c.out.writing = true // the other groups that are decided now leave their answers to this one
+		c.mu.Unlock()
+		runtime.Gosched()
+		c.mu.Lock()
+		c.out.writing = false
+	}
+	c.write()
+	c.idle()
+	c.mu.Unlock()
+	g.release()
+}
+
+// Left reports whether the clients of all calls have gone: they have reset them, given up, or closed the connection.
+func (g *group) Left() bool {
+	now := time.Now()
+	g.conn.mu.Lock()
+	defer g.conn.mu.Unlock()
+	if g.conn.closed {
+		return true
+	}
+	for _, s := range g.streams {
+		if !s.answered && (s.until.IsZero() || now.Before(s.until)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (g *group) release() {
+	clear(g.streams)
+	clear(g.calls)
+	g.conn, g.method, g.streams, g.calls = nil, nil, g.streams[:0], g.calls[:0]
+	groups.Put(g)
+}
+
+// answer sends the answer of a call, as far as the client's window allows. The caller holds c.mu.
+func (c *conn) answer(s *stream) {
+	switch {
+	case s.answered || c.closed:
+		c.finish(s)
+	case s.code != codes.OK:
+		c.trailersOnly(s, failure{s.code, s.reason})
+		c.finish(s)
+	default:
+		s.decided, s.sent = true, 0
+		_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: s.id, BlockFragment: okHeaders, EndHeaders: true})
+		c.resume(s)
+	}
+}
+
+// resume sends what is left of an answer, as far as the client's window allows, or wakes the Handler that waits for it.
+func (c *conn) resume(s *stream) {
+	if s.method == nil {
+		s.changed.Broadcast()
+		return
+	}
+	if !s.decided {
+		return
+	}
+	for s.sent < len(s.Call.answer) {
+		n := int(min(int64(len(s.Call.answer)-s.sent), c.window, s.window, int64(c.frame)))
+		if n <= 0 {
+			if s.blocked.IsZero() {
+				s.blocked = time.Now()
+			}
+			return
+		}
+		_ = c.framer.WriteData(s.id, false, s.Call.answer[s.sent:s.sent+n])
+		s.sent += n
+		s.window -= int64(n)
+		c.window -= int64(n)
+		s.blocked = time.Time{}
+	}
+	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: s.id, BlockFragment: okTrailers, EndHeaders: true, EndStream: true})
+	s.answered = true
+	c.finish(s)
+}
+
+// abort ends a call that no Method has.
+func (c *conn) abort(s *stream, f failure) {
+	c.trailersOnly(s, f)
+	c.finish(s)
+}
+
+// trailersOnly ends a stream with a status and without a message.
+func (c *conn) trailersOnly(s *stream, f failure) {
+	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: s.id, BlockFragment: c.encode(
+			hpack.HeaderField{Name: ":status", Value: "200"}, hpack.HeaderField{Name: "content-type", Value: "application/grpc"},
+			hpack.HeaderField{Name: "grpc-status", Value: strconv.Itoa(int(f.code))},
+			hpack.HeaderField{Name: "grpc-message", Value: escape(f.reason)},
+		), EndHeaders: true, EndStream: true,
+	})
+	s.answered = true
+	if !s.received { // RFC 9113, 8.1: the client need not send the rest
+		_ = c.framer.WriteRSTStream(s.id, http2.ErrCodeNo)
+	}
+}
+
+// reset ends a stream with an error.
+func (c *conn) reset(id uint32, code http2.ErrCode) {
+	_ = c.framer.WriteRSTStream(id, code)
+	if s := c.streams[id]; s != nil {
+		c.drop(s)
+	}
+}
+
+// drop ends a stream that the client has reset, or whose connection has ended.
+func (c *conn) drop(s *stream) {
+	s.answered = true
+	c.unhold(s)
+	delete(c.streams, s.id)
+	switch {
+	case s.method == nil:
+		s.stop()
+		s.changed.Broadcast()
+	case s.decided || !s.received: // otherwise a group has it, which calls finish
+		c.finish(s)
+	}
+}
+
+// finish forgets a call that is answered and that no Method has.
+func (c *conn) finish(s *stream) {
+	c.unhold(s)
+	delete(c.streams, s.id)
+	c.running--
+	header, part, answer := s.Header, s.part, s.Call.answer
+	clear(header)
+	*s = stream{}
+	if cap(part) <= maxKept && cap(answer) <= maxKept {
+		s.Header, s.part, s.Call.answer = header[:0], part[:0], answer[:0]
+	}
+	streams.Put(s)
+}
+
+// maxKept is the maximum size of a buffer that is kept for later calls.
+const maxKept = 16 << 10
+
+// encode returns the encoded headers. They are only valid until the next call.
+func (c *conn) encode(fields ...hpack.HeaderField) []byte {
+	c.block.b = c.block.b[:0]
+	for _, f := range fields {
+		_ = c.encoder.WriteField(f)
+	}
+	return c.block.b
+}
+
+// The headers and the trailers of answers that are OK.
+var okHeaders, okTrailers = func() (headers, trailers []byte) {
+	var block output
+	e := newEncoder(&block)
+	_ = e.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+	_ = e.WriteField(hpack.HeaderField{Name: "content-type", Value: "application/grpc"})
+	n := len(block.b)
+	_ = e.WriteField(hpack.HeaderField{Name: "grpc-status", Value: "0"})
+	return block.b[:n:n], block.b[n:]
+}()
+
+// escape encodes a text for the header grpc-message, as the gRPC protocol says.
+func escape(text string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(text) {
+		if x := text[i]; x >= ' ' && x <= '~' && x != '%' {
+			b.WriteByte(x)
+		} else {
+			b.Write([]byte{'%', hex[x>>4], hex[x&15]})
+		}
+	}
+	return b.String()
+}

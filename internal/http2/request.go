@@ -1,0 +1,268 @@
+package http2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// A request is the part of a stream that the Handler serves.
+type request struct {
+	changed  *sync.Cond // signals bytes, the end of the request, room in the client's window, and the end of the stream
+	stop     context.CancelFunc
+	unread   int // bytes of the body that the Handler has read and that were not added to the client's window again
+	header   http.Header
+	wrote    bool // the headers are in out
+	closed   bool // the Handler reads no more of the body
+	trailers []string
+}
+
+// request starts the Handler for a new stream.
+func (c *conn) request(s *stream, f *http2.MetaHeadersFrame) {
+	s.changed = sync.NewCond(&c.mu)
+	s.header = http.Header{}
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(c.ctx)
+	r := &http.Request{
+		Method: f.PseudoValue("method"), Host: f.PseudoValue("authority"), RequestURI: f.PseudoValue("path"),
+		Proto: "HTTP/2.0", ProtoMajor: 2, Header: make(http.Header, len(s.Header)), Body: requestBody{s}, ContentLength: -1,
+		RemoteAddr: c.socket.RemoteAddr().String(), TLS: c.tls,
+	}
+	for _, h := range s.Header {
+		name := textproto.CanonicalMIMEHeaderKey(h.Name)
+		r.Header[name] = append(r.Header[name], h.Value)
+	}
+	var err error
+	if r.URL, err = url.ParseRequestURI(r.RequestURI); err != nil {
+		r.URL = &url.URL{Path: r.RequestURI}
+	}
+	go s.serve(r.WithContext(context.WithValue(ctx, http.LocalAddrContextKey, c.socket.LocalAddr())))
+}
+
+// serve runs the Handler, and ends the stream.
+func (s *stream) serve(r *http.Request) {
+	c := s.conn
+	panicked := c.server.protect(func() { c.server.Handler.ServeHTTP(responseWriter{s}, r) })
+	s.stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !s.answered {
+		if panicked {
+			_ = c.framer.WriteRSTStream(s.id, http2.ErrCodeInternal)
+		} else {
+			s.trailer()
+		}
+		s.answered = true
+		delete(c.streams, s.id)
+	}
+	c.unhold(s)
+	c.running--
+	c.write()
+	c.idle()
+}
+
+// trailer ends the answer with the trailers.
+func (s *stream) trailer() {
+	c := s.conn
+	s.writeHeader(http.StatusOK)
+	var fields []hpack.HeaderField
+	for name, values := range s.header {
+		name, marked := strings.CutPrefix(name, http.TrailerPrefix)
+		if marked || slices.Contains(s.trailers, name) {
+			for _, value := range values {
+				fields = append(fields, hpack.HeaderField{Name: strings.ToLower(name), Value: value})
+			}
+		}
+	}
+	if len(fields) == 0 {
+		_ = c.framer.WriteData(s.id, true, nil)
+	} else {
+		c.writeHeaders(s.id, true, fields)
+	}
+	if !s.received {
+		_ = c.framer.WriteRSTStream(s.id, http2.ErrCodeNo)
+	}
+}
+
+// writeHeaders writes a block of headers, in as many frames as it needs.
+func (c *conn) writeHeaders(id uint32, end bool, fields []hpack.HeaderField) {
+	block := c.encode(fields...)
+	first := block[:min(len(block), c.frame)]
+	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: id, BlockFragment: first, EndHeaders: len(first) == len(block), EndStream: end,
+	})
+	for block = block[len(first):]; len(block) > 0; {
+		part := block[:min(len(block), c.frame)]
+		block = block[len(part):]
+		_ = c.framer.WriteContinuation(id, len(block) == 0, part)
+	}
+}
+
+// pass adds the bytes of a frame to the body of a request that the Handler serves.
+func (c *conn) pass(s *stream, f *http2.DataFrame) error {
+	b := f.Data()
+	if s.request.closed {
+		return nil
+	}
+	if len(s.part)+s.unread+int(f.Length) > c.server.Limits.Message+prefixSize {
+		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeFlowControl}
+	}
+	if !c.server.parts.take(len(b), c.server.Limits.Parts) {
+		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeEnhanceYourCalm}
+	}
+	s.held += len(b)
+	s.unread += int(f.Length) - len(b)
+	s.part = append(s.part, b...)
+	s.changed.Broadcast()
+	return nil
+}
+
+// A requestBody is the body of a request that the Handler serves.
+type requestBody struct{ *stream }
+
+// Read waits until a part of the body has arrived.
+func (s requestBody) Read(b []byte) (int, error) {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(s.part) == 0 {
+		switch {
+		case s.answered, s.request.closed:
+			return 0, errReset
+		case s.received:
+			return 0, io.EOF
+		}
+		s.changed.Wait()
+	}
+	n := copy(b, s.part)
+	s.part = append(s.part[:0], s.part[n:]...)
+	if n = min(n, s.held); n > 0 {
+		c.server.parts.release(n)
+		s.held -= n
+	}
+	if s.unread += n; s.unread > c.server.Limits.Message/2 && !s.received && !s.answered {
+		_ = c.framer.WriteWindowUpdate(s.id, uint32(s.unread)) //nolint:gosec // at most Limits.Message
+		s.unread = 0
+		c.write()
+	}
+	return n, nil
+}
+
+// Close makes Read return an error.
+func (s requestBody) Close() error {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.request.closed = true
+	c.unhold(s.stream)
+	s.part = nil
+	s.changed.Broadcast()
+	return nil
+}
+
+var errReset = errors.New("the stream was reset")
+
+// A responseWriter writes the answer of the Handler.
+type responseWriter struct{ *stream }
+
+// Header returns the headers, and after them the trailers.
+func (s responseWriter) Header() http.Header { return s.header }
+
+// WriteHeader sends the headers.
+func (s responseWriter) WriteHeader(status int) {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	s.writeHeader(status)
+}
+
+// connectionHeaders are headers that HTTP/2 does not have.
+var connectionHeaders = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade"}
+
+func (s *stream) writeHeader(status int) {
+	if s.wrote || s.answered {
+		return
+	}
+	s.wrote = true
+	fields := []hpack.HeaderField{{Name: ":status", Value: strconv.Itoa(status)}}
+	for name, values := range s.header {
+		if name == "Trailer" {
+			for _, value := range values {
+				s.trailers = append(s.trailers, textproto.CanonicalMIMEHeaderKey(value))
+			}
+		}
+	}
+	for name, values := range s.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) || slices.Contains(s.trailers, name) || slices.Contains(connectionHeaders, name) {
+			continue
+		}
+		for _, value := range values {
+			fields = append(fields, hpack.HeaderField{Name: strings.ToLower(name), Value: value})
+		}
+	}
+	s.conn.writeHeaders(s.id, false, fields)
+}
+
+// Write sends bytes of the body. It waits for the client's window.
+func (s responseWriter) Write(b []byte) (int, error) {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.writeHeader(http.StatusOK)
+	for wrote := 0; ; {
+		if s.answered {
+			return wrote, errReset
+		}
+		if wrote == len(b) {
+			return wrote, nil
+		}
+		n := int(min(int64(len(b)-wrote), c.window, s.window, int64(c.frame)))
+		if n <= 0 || len(c.out.b) > maxUnsent {
+			c.write()
+			switch {
+			case s.answered:
+			case len(c.out.b) > maxUnsent: // another goroutine writes
+				c.room.Wait()
+			case min(c.window, s.window) <= 0:
+				s.changed.Wait()
+			}
+			continue
+		}
+		_ = c.framer.WriteData(s.id, false, b[wrote:wrote+n])
+		wrote += n
+		s.window -= int64(n)
+		c.window -= int64(n)
+	}
+}
+
+// Flush sends what was written.
+func (s responseWriter) Flush() {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.writeHeader(http.StatusOK)
+	c.write()
+}
+
+// protect calls f. It logs a panic, and returns true after one. http.ErrAbortHandler is not logged, as in net/http.
+func (s *Server) protect(f func()) (panicked bool) {
+	defer func() {
+		cause := recover()
+		if panicked = cause != nil; panicked && cause != http.ErrAbortHandler { //nolint:errorlint // net/http also compares with ==
+			s.Logger.Error("panic in a gRPC call", "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		}
+	}()
+	f()
+	return false
+}
