@@ -127,7 +127,7 @@ var testsToo = []string{
 	"internal/store", "internal/store/storetest", "migrations", "internal/servertest", "internal/servertest/process", "internal/servertest/browser", "internal/servertest/smtp",
 	"enforcement/inprocess", "enforcement/redis", "enforcement/limitertest", "enforcement",
 	"plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "internal/problem", "internal/strictjson",
-	"internal/http1",
+	"internal/http1", "internal/load",
 }
 
 // outerSuites lists packages whose tests cover several packages together, and what
