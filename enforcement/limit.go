@@ -16,9 +16,8 @@ import (
 // them as integer functions.
 type Algorithm uint8
 
-// The algorithms. TokenBucket and GCRA have the same implementation. A change from one
-// to the other still starts new counters, because the algorithm is part of a counter's
-// identity.
+// The algorithms. TokenBucket and GCRA are two names of one implementation, and share their
+// counters; see CountsAs.
 const (
 	FixedWindow Algorithm = iota + 1
 	SlidingWindowLog
@@ -50,6 +49,15 @@ func ParseAlgorithm(name string) (Algorithm, bool) {
 		}
 	}
 	return 0, false
+}
+
+// CountsAs returns the algorithm that identifies the counters of a limit: TokenBucket for GCRA, and a
+// for all others. A change between two algorithms with the same result keeps the counters.
+func (a Algorithm) CountsAs() Algorithm {
+	if a == GCRA {
+		return TokenBucket
+	}
+	return a
 }
 
 // Bucket reports whether the algorithm is a bucket that refills or drains, in contrast to
@@ -209,7 +217,7 @@ func (l Limit) validateBurst(f *problem.Fields, known bool) {
 // validateAnchor adds the errors of the anchor. known is false if the algorithm is
 // unknown; then any limit may have an anchor.
 func (l Limit) validateAnchor(f *problem.Fields, known bool) {
-	if known && l.Anchor != FirstHit && !l.Algorithm.Windowed() {
+	if known && !l.Algorithm.Windowed() && l.Anchor != l.Period.DefaultAnchor() {
 		f.Add("/anchor", anchorMisplaced)
 	} else if l.Anchor > Sunday {
 		f.Add("/anchor", anchorUnknown)

@@ -12,7 +12,8 @@ type Fate string
 // The fates of counters.
 const (
 	// Kept means that the counters stay, and that the new quota, window and burst apply to
-	// them, as CarryOver says. The algorithm, the count_by and the anchor are the same as before.
+	// them, as CarryOver says. The algorithm, the count_by and the anchor are the same as before, or
+	// the algorithm changed between token_bucket and gcra.
 	Kept Fate = "kept"
 	// Fresh means that the limit starts with unused counters: the limit is new, or its algorithm,
 	// count_by or anchor changed.
@@ -108,13 +109,14 @@ func byName(list []count) map[[2]string]count {
 // name.
 func parts(a, b count) []string {
 	var out []string
-	if a.limit.Algorithm != b.limit.Algorithm {
+	sameCounter := a.limit.Algorithm.CountsAs() == b.limit.Algorithm.CountsAs()
+	if !sameCounter {
 		out = append(out, "algorithm")
 	}
 	if !slices.Equal(a.countBy, b.countBy) {
 		out = append(out, "count_by")
 	}
-	if a.limit.Anchor != b.limit.Anchor && a.limit.Algorithm == b.limit.Algorithm {
+	if a.limit.Anchor != b.limit.Anchor && sameCounter {
 		out = append(out, "anchor")
 	}
 	return out

@@ -39,6 +39,7 @@ func TestRecounts(t *testing.T) {
 			d.Policies[1].Limits[0].Burst = d.Policies[1].Limits[0].Quota
 		}, ""},
 		"burst": {func(d *Content) { d.Policies[1].Limits[0].Burst = 3 }, "b l1 kept"},
+		"gcra":  {func(d *Content) { d.Policies[1].Limits[0].Algorithm = enforcement.GCRA }, "b l1 kept"},
 	} {
 		to := valid()
 		c.edit(&to)

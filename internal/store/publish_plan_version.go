@@ -240,7 +240,7 @@ func identityOf(p plans.Policy, l enforcement.Limit) (identity, error) {
 }
 
 // cells returns the cell number of every limit of a document. It allocates numbers for cells that
-// are new. The result may also contain cells of other limits.
+// are new. A limit whose algorithm changed between token_bucket and gcra keeps its cell. The result may also contain cells of other limits.
 func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32, error) {
 	found := make(map[identity]uint32)
 	if err := e.findCells(ctx, d.Policies(), found); err != nil {
@@ -253,9 +253,14 @@ func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32
 			if err != nil {
 				return nil, err
 			}
-			if _, known := found[id]; !known {
-				missing = append(missing, id)
+			if _, known := found[id]; known {
+				continue
 			}
+			if number, known := found[id.twin()]; known {
+				found[id] = number
+				continue
+			}
+			missing = append(missing, id)
 		}
 	}
 	if len(missing) == 0 {

@@ -158,6 +158,18 @@ func scanPublishedPlan(r row) (snapshot.PublishedPlan, error) {
 // The keys of counters contain this number as the identity of the limit.
 type identity struct{ policy, limit, algorithm, countBy, anchor string }
 
+// twin returns the identity under the other name of the algorithm, if it has two: token_bucket and gcra
+// have the same counters, and the cell has the name that was published first. Otherwise it returns id.
+func (id identity) twin() identity {
+	switch id.algorithm {
+	case enforcement.TokenBucket.String():
+		id.algorithm = enforcement.GCRA.String()
+	case enforcement.GCRA.String():
+		id.algorithm = enforcement.TokenBucket.String()
+	}
+	return id
+}
+
 // A storedLimit is a row of the table plan_limits, joined with the row of its cell. Its values
 // are not validated yet.
 type storedLimit struct {
@@ -190,6 +202,9 @@ func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Pub
 				return nil, err
 			}
 			r, ok := rows[id]
+			if !ok {
+				r, ok = rows[id.twin()]
+			}
 			if !ok {
 				return nil, fmt.Errorf("limit %s of policy %s has no numbers in force: publish the plan again", l.Name, p.Slug)
 			}

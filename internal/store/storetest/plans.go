@@ -283,6 +283,20 @@ func testCells(s *suite) {
 	if n := number("d", policy("api", anchored, "user", "ip")); cells[n] != "policy 2" {
 		s.Errorf("a bucket with an anchor has cell %d (%s)", n, cells[n])
 	}
+	// token_bucket and gcra have the same counters, whichever was published first.
+	spaced := bucket(30, 0)
+	spaced.Algorithm = enforcement.GCRA
+	if n := number("g", policy("api", spaced, "user", "ip")); cells[n] != "policy 2" {
+		s.Errorf("gcra has cell %d (%s), not that of the token_bucket", n, cells[n])
+	}
+	first = number("h", policy("spaced", spaced, "user"))
+	renamed := s.plan("i", policy("spaced", spaced, "user"))
+	renamed = s.revise(renamed, policy("spaced", bucket(40, 0), "user"))
+	limit := s.inForce(renamed.ID)["spaced"]
+	kept := limit.Cell.Number == first && limit.Limit.Algorithm == enforcement.TokenBucket
+	if !kept || len(limit.Formers) != 1 || limit.Formers[0].Quota != 30 {
+		s.Errorf("a token_bucket that was gcra has %+v, want cell %d with the former quota 30", limit, first)
+	}
 	// A cell is not given again, also when its plan is gone.
 	gone := s.plan("gone", policy("gone", window(1)))
 	was := s.inForce(gone.ID)["gone"].Cell.Number
