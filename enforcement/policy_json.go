@@ -183,12 +183,12 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 		}
 	case "max_rollover":
 		l.MaxRollover, r.rollover = d.Int(math.MinInt64, math.MaxInt64), true
-	case "warn_at", "durable":
-		if r.scenario {
-			d.Unknown()
-			return
+	case "durable":
+		if l.Durability = NotDurable; d.Bool() {
+			l.Durability = Durable
 		}
-		r.planMember(d, member, l)
+	case "warn_at":
+		r.warnAt(d, l)
 	case "window_ms":
 		if !r.scenario {
 			d.Unknown()
@@ -209,14 +209,8 @@ func (l *Limit) setWindow(ms int64) {
 	}
 }
 
-// planMember reads a member that limits of plans have, and limits of scenarios do not have.
-func (r *limitReader) planMember(d *strictjson.Decoder, member string, l *Limit) {
-	if member == "durable" {
-		if l.Durability = NotDurable; d.Bool() {
-			l.Durability = Durable
-		}
-		return
-	}
+// warnAt reads the thresholds of a limit.
+func (r *limitReader) warnAt(d *strictjson.Decoder, l *Limit) {
 	var list []int64
 	for range d.Elements() {
 		list = append(list, d.Int(math.MinInt64, math.MaxInt64))

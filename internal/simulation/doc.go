@@ -9,6 +9,7 @@
 //	scenario.go         reads and validates a scenario
 //	limits_in_force.go  the limits in force, and how set_limits changes them
 //	steps.go            plays the steps in order
+//	engine_steps.go     reservations, idempotent checks and grants, which an enforcement.Engine plays
 //	result_line.go      writes the line with the results
 //	run_scenarios.go    Run and RunOne: lines in, lines out
 //

@@ -17,6 +17,10 @@ type policy struct {
 	calendar *enforcement.Calendar
 	mode     enforcement.PolicyMode
 	delay    int64 // in milliseconds, of requests over the limits in mode delay
+	expiry   enforcement.ReservationExpiry
+	grants   []enforcement.Grant
+	subject  *enforcement.Subject // made by engineSubject; nil after the limits or the grants changed
+	reserved bool                 // a step has made a reservation
 }
 
 // An identity says which counter a limit uses. If only the quota, the window or the burst of a
@@ -33,12 +37,13 @@ type identity struct {
 type counter struct {
 	name  string
 	cell  uint32
+	limit enforcement.Limit
 	meter *enforcement.Meter
 	now   *enforcement.Meter // meter in the calendar of the scenario, as of the time of the current step
 }
 
 func newPolicy(s *scenario) *policy {
-	p := &policy{counters: map[identity]*counter{}, calendar: s.calendar, mode: s.mode, delay: s.delay}
+	p := &policy{counters: map[identity]*counter{}, calendar: s.calendar, mode: s.mode, delay: s.delay, expiry: s.expiry}
 	p.set(s.limits, 0)
 	return p
 }
@@ -47,6 +52,7 @@ func newPolicy(s *scenario) *policy {
 // since the epoch.
 func (p *policy) set(limits []enforcement.Limit, now int64) {
 	p.revision++
+	p.subject = nil
 	p.limits = make([]*counter, len(limits))
 	for i, l := range limits {
 		p.limits[i] = p.counter(l, now)
@@ -54,11 +60,11 @@ func (p *policy) set(limits []enforcement.Limit, now int64) {
 }
 
 func (p *policy) counter(l enforcement.Limit, now int64) *counter {
-	id := identity{l.Name, l.Algorithm, l.Anchor}
+	id := identity{l.Name, l.Algorithm.CountsAs(), l.Anchor}
 	last, known := p.counters[id]
 	switch {
 	case !known:
-		p.counters[id] = &counter{name: l.Name, cell: uint32(len(p.counters) + 1), meter: l.Compile(p.revision)}
+		p.counters[id] = &counter{name: l.Name, cell: uint32(len(p.counters) + 1), limit: l, meter: l.Compile(p.revision)}
 	case last.meter.Numbers != l.Numbers():
 		meter := l.Compile(p.revision)
 		formers := last.meter.Formers
@@ -66,11 +72,12 @@ func (p *policy) counter(l enforcement.Limit, now int64) *counter {
 			Numbers: last.meter.Numbers, Rev: last.meter.Rev, Until: now, CarryOver: l.CarryOver,
 		})
 		meter.Formers = formers[max(0, len(formers)-maxFormers):]
-		p.counters[id] = &counter{name: l.Name, cell: last.cell, meter: meter}
-	case last.meter.Rollover != l.MaxRollover:
+		p.counters[id] = &counter{name: l.Name, cell: last.cell, limit: l, meter: meter}
+	case last.meter.Rollover != l.MaxRollover || last.meter.Algorithm != l.Algorithm:
 		meter := l.Compile(last.meter.Rev)
 		meter.Formers = last.meter.Formers
-		p.counters[id] = &counter{name: l.Name, cell: last.cell, meter: meter}
+		p.counters[id] = &counter{name: l.Name, cell: last.cell, limit: l, meter: meter}
 	}
+	p.counters[id].limit = l // the thresholds of a limit may change without its numbers
 	return p.counters[id]
 }

@@ -20,6 +20,9 @@ type answer struct {
 	mode         enforcement.PolicyMode
 	over         int64 // only for soft modes: the number of repetitions that passed over a limit
 	cheap        bool
+	replayed     bool   // the decision of an earlier check with the idempotency key
+	state        string // the state of the reservation after the step; "": the step has no reservation
+	problem      string // why the step changed nothing, if it is not a limit that denies
 	limits       []limitAnswer
 }
 
@@ -29,6 +32,7 @@ type limitAnswer struct {
 	name                   string
 	allowed                bool
 	remaining, rolledOver  int64
+	nearLimit              int // the highest threshold that is reached, in percent; 0 if there is none
 	resetAfter, retryAfter int64
 }
 
@@ -61,6 +65,15 @@ func (l line) step(a *answer) line {
 	if a.cheap {
 		l = append(l, `, "serve": "cheap"`...)
 	}
+	if a.replayed {
+		l = append(l, `, "replayed": true`...)
+	}
+	if a.state != "" {
+		l = append(append(l, `, "reservation": `...), quoted(a.state)...)
+	}
+	if a.problem != "" {
+		l = append(append(l, `, "problem": `...), quoted(a.problem)...)
+	}
 	l = append(l, `, "limits": [`...)
 	for i := range a.limits {
 		if i > 0 {
@@ -72,6 +85,9 @@ func (l line) step(a *answer) line {
 		l = strconv.AppendInt(append(l, `, "remaining": `...), m.remaining, 10)
 		if m.rolledOver > 0 {
 			l = strconv.AppendInt(append(l, `, "rolled_over": `...), m.rolledOver, 10)
+		}
+		if m.nearLimit > 0 {
+			l = strconv.AppendInt(append(l, `, "near_limit": `...), int64(m.nearLimit), 10)
 		}
 		l = append(l, `, "reset_after_ms": `...).time(m.resetAfter)
 		l = append(append(l, `, "retry_after_ms": `...).time(m.retryAfter), '}')

@@ -10,6 +10,7 @@ import (
 	"io"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/problem"
@@ -44,6 +45,7 @@ const (
 // scenario uses another tenant number, so that no two scenarios share a counter.
 type runner struct {
 	limiter enforcement.Limiter
+	engine  *enforcement.Engine // decides on limiter, with the same clock
 	cleanup func()
 	now     atomic.Int64
 	tenant  uint32
@@ -69,6 +71,9 @@ func newRunner(cfg Config) (*runner, error) {
 	if s.limiter, s.cleanup, err = cfg.NewLimiter(s.now.Load); err != nil {
 		return nil, fmt.Errorf("make a limiter: %w", err)
 	}
+	s.engine = enforcement.NewEngine(s.limiter, enforcement.Config{
+		OutageJournalKeys: -1, Now: func() time.Time { return time.UnixMicro(s.now.Load()) },
+	})
 	return s, nil
 }
 

@@ -3,6 +3,7 @@ package simulation
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/strictjson"
@@ -32,6 +33,7 @@ type scenario struct {
 	// delay, in milliseconds.
 	mode   enforcement.PolicyMode
 	delay  int64
+	expiry enforcement.ReservationExpiry // what a reservation that expires does with its cost
 	limits []enforcement.Limit
 	steps  []step
 }
@@ -49,11 +51,20 @@ const (
 	takeUpTo
 	acquire
 	release
+	reserve
+	settle
+	extend
+	giveBack
+	grant
 )
 
-var opNames = [...]string{"check", "peek", "force", "refund", "reset", "set_limits", "take_up_to", "acquire", "release"}
+var opNames = [...]string{
+	"check", "peek", "force", "refund", "reset", "set_limits", "take_up_to", "acquire", "release",
+	"reserve", "settle", "extend", "give_back", "grant",
+}
 
-// modes maps each op to the mode of the request to the limiter. set_limits makes no request.
+// modes maps each op up to release to the mode of the request to the limiter. set_limits makes no
+// request. An engine plays the other ops; see engine_steps.go.
 var modes = [...]enforcement.Mode{
 	check: enforcement.Enforce, peek: enforcement.Peek, force: enforcement.Force, refund: enforcement.Refund,
 	reset: enforcement.Reset, takeUpTo: enforcement.TakeUpTo, acquire: enforcement.Enforce, release: enforcement.Release,
@@ -68,6 +79,12 @@ type step struct {
 	lease  string              // name of the lease; "": each repetition has its own lease
 	ttl    int64               // time to live of the lease in milliseconds; 0: the lease lives for the window of each limit
 	limits []enforcement.Limit // only for set_limits
+
+	idempotencyKey string
+	reservation    string // ID of the reservation
+	costGiven      bool   // the step has a cost
+	limit          string // the name of the limit that a grant tops up; "": the first that can have grants
+	units          int64  // of the grant
 }
 
 const wantZone = "must be the name of an IANA time zone, like Europe/Berlin or UTC"
@@ -99,6 +116,8 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 			}
 		case "delay_ms":
 			s.delay, delay = d.Int(1, enforcement.MaxPolicyDelay), true
+		case "reservation_expiry":
+			s.expiry = readExpiry(&d)
 		case "limits":
 			s.limits, limits = readLimits(&d), true
 		case "steps":
@@ -123,6 +142,14 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 	}
 	s.checkInstants(&d)
 	return s, idKnown, d.Err()
+}
+
+func readExpiry(d *strictjson.Decoder) enforcement.ReservationExpiry {
+	e := enforcement.ReservationExpiry(d.Text())
+	if e != enforcement.KeepExpired && e != enforcement.RefundExpired {
+		d.Fail("must be keep or refund")
+	}
+	return e
 }
 
 // checkInstants fails d if the time of a step is out of range.
@@ -154,7 +181,7 @@ func readStep(d *strictjson.Decoder) step {
 		case "op":
 			s.op = readOp(d)
 		case "cost":
-			s.cost = d.Int(0, enforcement.MaxCost)
+			s.cost, s.costGiven = d.Int(0, enforcement.MaxCost), true
 		case "repeat":
 			s.repeat = d.Int(1, MaxRepeat)
 		case "key":
@@ -168,13 +195,14 @@ func readStep(d *strictjson.Decoder) step {
 		case "ttl_ms":
 			s.ttl = d.Int(1, enforcement.MaxLeaseTTL.Milliseconds())
 		default:
-			d.Unknown()
+			s.readEngineMember(d, name)
 		}
 	}
 	if !when {
 		d.FailAt(at+"/at_ms", "is required")
 	}
 	s.validate(d, at, limits)
+	s.validateEngineMembers(d, at)
 	return s
 }
 
@@ -188,7 +216,7 @@ func (s *step) validate(d *strictjson.Decoder, at string, limits bool) {
 		d.FailAt(at+"/limits", "is required for set_limits")
 	case s.lease == "" && s.op == release:
 		d.FailAt(at+"/lease", "is required for release")
-	case s.lease != "" && (s.op == setLimits || s.op == reset):
+	case s.lease != "" && (s.op == setLimits || s.op == reset || s.op > release):
 		d.FailAt(at+"/lease", "%s takes no lease", opNames[s.op])
 	case s.ttl != 0 && !s.holds():
 		d.FailAt(at+"/ttl_ms", "%s takes no time to live", opNames[s.op])
@@ -198,7 +226,7 @@ func (s *step) validate(d *strictjson.Decoder, at string, limits bool) {
 // holds reports whether the operation of the step can occupy places of a concurrency limit.
 func (s *step) holds() bool {
 	switch s.op {
-	case check, acquire, peek, force, takeUpTo:
+	case check, acquire, peek, force, takeUpTo, reserve, extend, grant: // of the last three, it is the time to live of something else
 		return true
 	}
 	return false
@@ -211,7 +239,8 @@ func readOp(d *strictjson.Decoder) op {
 			return op(i)
 		}
 	}
-	d.Fail("must be check, peek, force, refund, reset, set_limits, take_up_to, acquire or release")
+	last := len(opNames) - 1
+	d.Fail("must be %s or %s", strings.Join(opNames[:last], ", "), opNames[last])
 	return 0
 }
 

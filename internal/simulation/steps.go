@@ -36,7 +36,7 @@ func (s *runner) play(ctx context.Context, scenario *scenario) ([]answer, error)
 			answers[i] = answer{at: step.at, allowed: true, allowedCount: step.repeat}
 			continue
 		}
-		a, err := s.step(ctx, p, step)
+		a, err := s.playStep(ctx, p, step)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -49,6 +49,17 @@ func (s *runner) play(ctx context.Context, scenario *scenario) ([]answer, error)
 		answers[i] = a
 	}
 	return answers, nil
+}
+
+// playStep plays one step with the limiter or, if the limiter alone cannot, with the engine.
+func (s *runner) playStep(ctx context.Context, p *policy, step *step) (answer, error) {
+	if err := s.endReservations(ctx, p); err != nil {
+		return answer{}, err
+	}
+	if p.needsEngine(step) {
+		return s.engineStep(ctx, p, step)
+	}
+	return s.step(ctx, p, step)
 }
 
 // step sends the request of one step to the limiter as many times as the step says, all at the
@@ -100,9 +111,7 @@ func idle(s *step) bool { return s.op == peek || s.op == reset || s.cost == 0 }
 // request prepares the charges and the requests in s for the repetitions of a step. All
 // repetitions use the same request.
 func (s *runner) request(p *policy, step *step) {
-	var partition enforcement.Partition
-	partition.Add(step.key)
-	sum := partition.Sum()
+	sum := partition(step.key)
 	s.charges = s.charges[:0]
 	for _, c := range p.limits {
 		c.now = c.meter.In(p.calendar, s.now.Load())
@@ -161,6 +170,7 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome, lease *enfo
 			rolledOver: m.RolledOver(&charged.State),
 			resetAfter: enforcement.Milliseconds(m.ResetAfter(charged.State, o.At)),
 		}
+		l.nearLimit = c.near(l.remaining, l.rolledOver)
 		a.delay = max(a.delay, delay(m, charged, step, o))
 		if l.allowed {
 			continue

@@ -63,6 +63,12 @@ var lanes = []struct {
 	{enforcement.Concurrency, false, "Concurrency (each request holds its place for the window)"},
 }
 
+// firstWindows has the length of the first window of each period after epoch, which begins a year.
+var firstWindows = map[enforcement.Period]time.Duration{
+	enforcement.Day: 24 * time.Hour, enforcement.Week: 7 * 24 * time.Hour, enforcement.Month: 31 * 24 * time.Hour,
+	enforcement.Quarter: 90 * 24 * time.Hour, enforcement.Year: 365 * 24 * time.Hour,
+}
+
 // An arrival is a number of requests that come at the same time.
 type arrival struct {
 	at int64 // milliseconds from the start
@@ -74,8 +80,12 @@ type playForm struct {
 	text     map[string]string // as typed, by field
 	chosen   []enforcement.Algorithm
 	quota    int64
-	window   time.Duration
+	period   enforcement.Period // of the fixed window, if it is a calendar window
+	window   time.Duration      // of a calendar window: the length of its first window
+	rollover int64
 	burst    int64
+	hold     time.Duration // how long a request holds its places of a concurrency limit; 0: for the window
+	grant    int64         // units beyond the quota that the fixed window has from the start; 0: none
 	anchor   enforcement.Anchor
 	mode     enforcement.PolicyMode
 	delay    int64 // in milliseconds, of requests over the limit in mode delay
@@ -92,7 +102,8 @@ type playForm struct {
 // playDefaults are the default values of the form. They show the differences between the
 // algorithms.
 var playDefaults = map[string]string{
-	"quota": "10", "window": "1m", "burst": "", "anchor": "clock", "pattern": "edge", "requests": "10", "every": "1m",
+	"quota": "10", "window": "1m", "max_rollover": "", "burst": "", "hold": "", "grant": "", "anchor": "clock",
+	"pattern": "edge", "requests": "10", "every": "1m",
 	"mode": "enforce", "delay_ms": "1000",
 	"seed": "1", "times": "", "cost": "1", "duration": "2m",
 }
@@ -112,10 +123,17 @@ func readPlayForm(params url.Values) *playForm {
 	}
 	g.readAlgorithms(params["algorithm"])
 	g.quota = g.number("quota", 0, enforcement.MaxQuota)
-	g.window = g.length("window")
-	if g.text["burst"] != "" {
-		g.burst = g.number("burst", 1, enforcement.MaxQuota)
+	if period, calendar := enforcement.ParsePeriod(g.text["window"]); calendar {
+		g.period, g.window = period, firstWindows[period]
+	} else {
+		g.window = g.length("window")
 	}
+	g.rollover = g.optional("max_rollover", enforcement.MaxRollover)
+	g.burst = g.optional("burst", enforcement.MaxQuota)
+	if g.text["hold"] != "" {
+		g.hold = g.length("hold")
+	}
+	g.grant = g.optional("grant", enforcement.MaxGrantUnits)
 	var known bool
 	if g.anchor, known = enforcement.ParseAnchor(g.text["anchor"]); !known || g.anchor > enforcement.Clock {
 		g.faults.Add("/anchor", "must be first_hit or clock")
@@ -124,6 +142,9 @@ func readPlayForm(params url.Values) *playForm {
 		g.faults.Add("/mode", "must be enforce, degrade or delay")
 	}
 	g.delay = g.number("delay_ms", 1, enforcement.MaxPolicyDelay)
+	if g.grant > 0 && (g.mode != enforcement.PolicyEnforce || g.quota == 0) {
+		g.faults.Add("/grant", "must be empty, unless requests over a quota above 0 are denied")
+	}
 	if g.pattern = g.text["pattern"]; !slices.ContainsFunc(patterns, func(o views.Option) bool { return o.Value == g.pattern }) {
 		g.faults.Add("/pattern", "must be one of the list")
 	}
@@ -164,6 +185,14 @@ func (g *playForm) number(field string, least, most int64) int64 {
 		g.faults.Add("/"+field, "must be a whole number from %s to %s", views.Count(least).Exact, views.Count(most).Exact)
 	}
 	return n
+}
+
+// optional is like number, for a number from 1 to most. An empty field stands for 0.
+func (g *playForm) optional(field string, most int64) int64 {
+	if g.text[field] == "" {
+		return 0
+	}
+	return g.number(field, 1, most)
 }
 
 func (g *playForm) length(field string) time.Duration {
@@ -285,7 +314,21 @@ func (g *playForm) limit(a enforcement.Algorithm) enforcement.Limit {
 	if a.Windowed() {
 		l.Anchor = g.anchor
 	}
+	if g.period != enforcement.NoPeriod && a == enforcement.FixedWindow { // the others have windows of the same length
+		l.Period, l.Window, l.Anchor, l.MaxRollover = g.period, g.period.Longest(), g.period.DefaultAnchor(), g.rollover
+	}
 	return l
+}
+
+// start returns the start of the scenario, in milliseconds since 1970. It is the start of a window.
+func (g *playForm) start() int64 {
+	switch window := g.window.Milliseconds(); g.period {
+	case enforcement.NoPeriod:
+		return (epoch + window - 1) / window * window
+	case enforcement.Week:
+		return epoch + 4*24*time.Hour.Milliseconds() // the first Monday
+	}
+	return epoch
 }
 
 // values returns the content of the form as the parameters of an address.
@@ -308,7 +351,10 @@ func (g *playForm) form() views.Playground {
 		return views.OptionalInput(name, label, g.text[name], hint)
 	}
 	v := views.Playground{
-		Quota: in("quota", "Quota", ""), Window: in("window", "Window", "like 1s, 1m, 24h"),
+		Quota: in("quota", "Quota", ""), Window: in("window", "Window", "like 1s, 1m, 24h; a fixed window also day, week, month, quarter, year"),
+		Rollover: in("max_rollover", "Rolls over at most", "For a window by the calendar. Empty: nothing."),
+		Hold:     in("hold", "A place is held for", "For concurrency, like 5s. Empty: the window."),
+		Grant:    in("grant", "Granted units", "For the fixed window, once, from the start. Empty: none."),
 		Burst:    in("burst", "Burst", "For buckets. Empty: the quota."),
 		Anchor:   views.Select{Name: "anchor", Label: "Windows start", Value: g.text["anchor"], Options: anchorOptions},
 		Mode:     views.Select{Name: "mode", Label: "Requests over it", Value: g.text["mode"], Options: playModes},

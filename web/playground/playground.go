@@ -49,6 +49,7 @@ func (w *pages) playground(c echo.Context) error {
 	if err != nil {
 		renamed := map[string]string{
 			"limits/0/quota": "quota", "limits/0/window": "window", "limits/0/burst": "burst", "limits/0/anchor": "anchor",
+			"limits/0/max_rollover": "max_rollover",
 		}
 		return web.Retry(err, &v, &v.Faults, renamed, func(status int) error {
 			return w.Render(c, status, views.PlaygroundPage(w.Page(c, "Playground"), v))

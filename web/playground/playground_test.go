@@ -136,3 +136,49 @@ func TestPlayedLimitFitsAPlan(t *testing.T) {
 		}
 	}
 }
+
+// A calendar window is that of the fixed window; the others have a window of its length. A grant is
+// for the fixed window, and a time to hold a place for concurrency.
+func TestPlayedCalendarWindowsGrantsAndPlaces(t *testing.T) {
+	t.Parallel()
+	g := readPlayForm(playing("window", "month", "max_rollover", "5", "grant", "7", "hold", "5s", "pattern", "steady", "every", "1d", "duration", "40d"))
+	if err := g.faults.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lanes {
+		s := g.scenario(l.algorithm, false)
+		if faults := s.Limits[0].Validate(); len(faults) > 0 {
+			t.Errorf("%s: %v", l.title, faults)
+		}
+		fixed, granted, held := l.algorithm == enforcement.FixedWindow, s.Steps[0].Op == "grant", s.Steps[1].TTL == 5000
+		if fixed != granted || fixed != (s.Limits[0].MaxRollover == 5) || held != (l.algorithm == enforcement.Concurrency) {
+			t.Errorf("%s: %+v", l.title, s)
+		}
+		want := "31d"
+		if fixed {
+			want = "month"
+		}
+		if got := s.Limits[0].WindowText(); got != want || s.Start != epoch {
+			t.Errorf("%s: window %s, want %s; start %d", l.title, got, want, s.Start)
+		}
+	}
+	for period, first := range firstWindows {
+		calendar, err := enforcement.NewCalendar("", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := readPlayForm(playing("window", period.String(), "pattern", "own", "times", "0", "duration", "366d"))
+		m := g.limit(enforcement.FixedWindow).Compile(1).In(calendar, g.start()*1000)
+		i := slices.Index(m.Edges[:2], g.start()*1000)
+		if i < 0 || m.Edges[i+1]-m.Edges[i] != first.Microseconds() {
+			t.Errorf("a window of a %s does not begin at %d, or is not %s long: %v", period, g.start(), first, m.Edges)
+		}
+	}
+	for _, bad := range []url.Values{
+		playing("grant", "0"), playing("grant", "5", "mode", "degrade"), playing("grant", "5", "quota", "0"), playing("hold", "month"), playing("max_rollover", "x"),
+	} {
+		if readPlayForm(bad).faults.Err() == nil {
+			t.Errorf("%v has no error", bad)
+		}
+	}
+}

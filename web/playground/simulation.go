@@ -23,6 +23,8 @@ type wireStep struct {
 	Op     string `json:"op,omitempty"`
 	Cost   *int64 `json:"cost,omitempty"`
 	Repeat int64  `json:"repeat,omitempty"`
+	TTL    int64  `json:"ttl_ms,omitempty"`
+	Units  int64  `json:"units,omitempty"`
 }
 
 type wireScenario struct {
@@ -37,13 +39,15 @@ type wireScenario struct {
 // scenario returns the input of headgate simulate for one algorithm. If withLooks is true, it
 // has peeks between the requests. With them, the page draws the line of the remaining units.
 func (g *playForm) scenario(a enforcement.Algorithm, withLooks bool) wireScenario {
-	window := g.window.Milliseconds()
-	s := wireScenario{ID: a.String(), Start: (epoch + window - 1) / window * window, Limits: []enforcement.Limit{g.limit(a)}}
+	s := wireScenario{ID: a.String(), Start: g.start(), Limits: []enforcement.Limit{g.limit(a)}}
 	if g.mode.Soft() {
 		s.Mode = string(g.mode)
 	}
 	if g.mode == enforcement.PolicyDelay {
 		s.Delay = g.delay
+	}
+	if g.grant > 0 && a == enforcement.FixedWindow {
+		s.Steps = append(s.Steps, wireStep{Op: "grant", Units: g.grant, TTL: g.duration.Milliseconds()})
 	}
 	var peeks []int64
 	if withLooks {
@@ -60,6 +64,9 @@ func (g *playForm) scenario(a enforcement.Algorithm, withLooks bool) wireScenari
 		}
 		if arrived.n > 1 {
 			step.Repeat = arrived.n
+		}
+		if a == enforcement.Concurrency {
+			step.TTL = g.hold.Milliseconds()
 		}
 		s.Steps = append(s.Steps, step)
 	}
@@ -149,6 +156,9 @@ func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) 
 		return nil, fmt.Errorf("a simulation answered %d of %d steps", len(answer.Steps), len(scenario.Steps))
 	}
 	for i, step := range answer.Steps {
+		if scenario.Steps[i].Op == "grant" {
+			continue
+		}
 		if len(step.Limits) == 0 {
 			return nil, fmt.Errorf("a simulation answered step %d without its limit", i)
 		}
@@ -220,6 +230,12 @@ func (p *played) lane(g *playForm) views.Lane {
 		if l.algorithm == p.limit.Algorithm {
 			v.Title = l.title
 		}
+	}
+	if p.limit.Algorithm == enforcement.FixedWindow {
+		v.Holds += g.grant + p.limit.MaxRollover
+	}
+	if p.limit.Algorithm == enforcement.Concurrency && g.hold > 0 {
+		v.Title = fmt.Sprintf("Concurrency (each request holds its place for %s)", views.Elapsed(g.hold))
 	}
 	for _, a := range p.answers {
 		d := views.LaneMark{At: a.at, Allowed: a.allowed, Denied: a.n - a.allowed, Left: a.remaining}
@@ -348,6 +364,8 @@ func delayed(g *playForm) string {
 func (p *played) because(g *playForm, v *views.Lane) string {
 	i := slices.IndexFunc(p.answers, func(a playedAnswer) bool { return a.at == v.MostFrom })
 	switch {
+	case p.limit.Algorithm == enforcement.FixedWindow && g.grant > 0:
+		return fmt.Sprintf(", with the %s granted units", views.Count(g.grant).Exact)
 	case p.limit.Algorithm == enforcement.FixedWindow && i >= 0:
 		return ", because its count starts at zero at " + lengthWords(p.answers[i].at+p.answers[i].reset)
 	case p.limit.Algorithm == enforcement.SlidingWindowCounter:

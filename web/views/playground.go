@@ -10,10 +10,11 @@ import (
 type Playground struct {
 	Faults []Fault
 	// The limit.
-	Quota, Window, Burst Input
-	Anchor, Mode         Select
-	Delay                Input // of requests over the limit
-	Algorithms           []PlayedAlgorithm
+	Quota, Window, Burst  Input
+	Rollover, Hold, Grant Input
+	Anchor, Mode          Select
+	Delay                 Input // of requests over the limit
+	Algorithms            []PlayedAlgorithm
 	// The traffic.
 	Pattern                                      Select
 	Requests, Every, Seed, Cost, Duration, Times Input
