@@ -167,6 +167,10 @@ func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
 		pointer, message = "/path", routeRequired
 	case name != "":
 		pointer, message = "/attributes/"+problem.Escape(name), fault
+	case c.Reservation != nil && c.Reservation.Life == 0:
+		pointer, message = "/ttl_ms", "is required"
+	case c.Reservation != nil && c.Mode != enforcement.Enforce && c.Mode != enforcement.Force:
+		pointer, message = "/mode", "must be enforce or force: a peek reserves nothing, and take_up_to is not for reservations"
 	case c.Refundable && c.Mode == enforcement.Peek:
 		pointer, message = "/refundable", "must be false with the mode peek, which charges nothing"
 	case c.Refundable && c.Mode == enforcement.TakeUpTo:

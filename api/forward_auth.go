@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/problem"
@@ -46,7 +47,7 @@ var errClientQuery = malformedAt("headers",
 
 // forwardAuth is GET /v1/forward-auth, and the same path with any other method. All its options
 // are in the query, which the configuration of the proxy fixes. A client cannot choose the
-// tenant, the cost or the mode by a header.
+// tenant, the cost, the mode, the idempotency key or the lease by a header.
 func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) error {
 	option := r.URL.Query().Get
 	headers, known := forwardings[cmp.Or(option("headers"), "forwarded")]
@@ -128,6 +129,9 @@ func (a *API) decideForwarded(r *http.Request, who Caller, wire enforcement.Wire
 	if err := s.costFrom(r, o.option("cost")); err != nil {
 		return err
 	}
+	if err := s.repetitionFrom(r, o.option); err != nil {
+		return err
+	}
 	tenant, err := a.tenantFrom(r, who, o)
 	if err != nil {
 		return err
@@ -138,6 +142,9 @@ func (a *API) decideForwarded(r *http.Request, who Caller, wire enforcement.Wire
 	}
 	if a.decideOne(r.Context(), subject, s) != nil {
 		overloaded(&s.decision, subject, &s.check)
+	}
+	if err := keyRefused(&s.decision); err != nil {
+		return err
 	}
 	use(s)
 	return nil
@@ -252,4 +259,56 @@ func (s *scratch) costFrom(r *http.Request, text string) (err error) {
 	}
 	s.check.Cost, s.check.DefaultCost = cost, false
 	return nil
+}
+
+// repetitionFrom sets the idempotency key, the lease and whether the check is refundable from the
+// options idempotency, lease, lease_ttl_ms and refundable. The key and the ID of the lease differ
+// from request to request, so they can only come from a header that the proxy sets.
+func (s *scratch) repetitionFrom(r *http.Request, option func(string) string) error {
+	key, at, err := optionHeader(r, "idempotency", option("idempotency"))
+	if err != nil {
+		return err
+	}
+	if validKey(key) != nil {
+		return malformedAt(at, "must be 1 to 255 visible ASCII characters")
+	}
+	s.check.IdempotencyKey = key
+	lease, at, err := optionHeader(r, "lease", option("lease"))
+	if err != nil {
+		return err
+	}
+	if lease != "" {
+		if err := s.check.SetLeaseID(lease); err != nil {
+			return malformedAt(at, err.Error())
+		}
+	}
+	if text := option("lease_ttl_ms"); text != "" {
+		ms, err := strconv.ParseInt(text, 10, 64)
+		if most := enforcement.MaxLeaseTTL.Milliseconds(); err != nil || ms < 1 || ms > most {
+			return malformedAt("lease_ttl_ms", "must be a whole number of milliseconds from 1 to "+strconv.FormatInt(most, 10))
+		}
+		s.check.LeaseTTL = time.Duration(ms) * time.Millisecond
+	}
+	switch option("refundable") {
+	case "", "false":
+	case "true":
+		s.check.Refundable = true
+	default:
+		return malformedAt("refundable", "must be true or false")
+	}
+	return nil
+}
+
+// optionHeader returns the value of the header that an option names as header:Header, and the name of
+// the header. The value is "" if the option is not set.
+func optionHeader(r *http.Request, option, text string) (value, name string, err error) {
+	if text == "" {
+		return "", "", nil
+	}
+	name, ok := strings.CutPrefix(text, "header:")
+	if !ok || name == "" {
+		return "", "", malformedAt(option, "must be header:Header, for a header that the proxy sets")
+	}
+	value, err = oneHeader(r, name)
+	return value, name, err
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
@@ -30,7 +29,7 @@ func decodeLease(d *strictjson.Decoder, c *enforcement.Check, withTTL bool) {
 // releaseLease is POST /v1/leases/release.
 func (a *API) releaseLease(w http.ResponseWriter, r *http.Request, who caller) error {
 	if a.cfg.Reservations == nil {
-		return problem.New(problem.Unavailable, "this node does not release leases")
+		return errNoReservations
 	}
 	s := scratches.Get().(*scratch)
 	defer s.release()
@@ -56,28 +55,10 @@ func (a *API) releaseLease(w http.ResponseWriter, r *http.Request, who caller) e
 		return malformedAt("/cost", "a release takes no cost: it ends the whole lease")
 	case s.check.Mode != enforcement.Enforce:
 		return malformedAt("/mode", "a release takes no mode")
-	case s.check.Lease == "":
-		return malformedAt("/lease/id", "is required")
-	case tenant == "" && who.key.Operator:
-		return malformedAt("/tenant", "is required with an operator key")
 	}
-	subject, err := who.subject(tenant)
+	subject, units, err := a.ReleaseLease(r.Context(), Caller{who}, tenant, &s.check)
 	if err != nil {
 		return atTenant(err, "/tenant")
-	}
-	if err := complete(subject, &s.check, -1); err != nil {
-		return err
-	}
-	if err := who.within(subject, &s.check); err != nil {
-		return err
-	}
-	if err := a.admit(r.Context(), subject, 1); err != nil {
-		return err
-	}
-	units, err := a.cfg.Reservations.Release(r.Context(), subject, &s.check)
-	a.cfg.Admission.Leave(1)
-	if err != nil {
-		return err
 	}
 	text, err := encode(LeaseReleased{Tenant: subject.Tenant, Lease: HeldLease{s.check.Lease}, Released: units})
 	if err != nil {

@@ -2342,7 +2342,7 @@ type Limit struct {
 	// Burst Buckets: the capacity; the quota by default.
 	Burst int64 `json:"burst,omitempty,omitzero"`
 
-	// CarryOver What happens to counters when a published version changes the quota, the window or the burst. `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what was left changes by the difference of the limits. The value of the new version applies. Overrides and changes of plan keep counters. Default: `keep`; answers leave it out. Later versions may add values.
+	// CarryOver What happens to counters when a published version changes the quota, the window or the burst. `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what was left changes by the difference of the limits. The value of the new version applies. Overrides and changes of plan keep counters. A `leaky_bucket` takes no `proportional`, because the requests that wait stay as many, and `concurrency` takes only `keep`; other values are `422`. Default: `keep`; answers leave it out. Later versions may add values.
 	CarryOver LimitCarryOver `json:"carry_over,omitempty,omitzero"`
 
 	// Durable Whether used units stay used if Redis loses its data, or if a server without Redis restarts. Default: true for a fixed_window of an hour or more and for calendar windows, otherwise false. Answers leave the default out. sliding_window_log: only false.
@@ -2367,7 +2367,7 @@ type Limit struct {
 // LimitAnchor Fixed windows and sliding counters: where windows begin; first_hit by default. A calendar week begins on a weekday, monday by default; the other calendar windows have calendar. Later versions may add values.
 type LimitAnchor string
 
-// LimitCarryOver What happens to counters when a published version changes the quota, the window or the burst. `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what was left changes by the difference of the limits. The value of the new version applies. Overrides and changes of plan keep counters. Default: `keep`; answers leave it out. Later versions may add values.
+// LimitCarryOver What happens to counters when a published version changes the quota, the window or the burst. `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what was left changes by the difference of the limits. The value of the new version applies. Overrides and changes of plan keep counters. A `leaky_bucket` takes no `proportional`, because the requests that wait stay as many, and `concurrency` takes only `keep`; other values are `422`. Default: `keep`; answers leave it out. Later versions may add values.
 type LimitCarryOver string
 
 // LimitName Unique in its policy; l1, l2, … by default.
@@ -3862,6 +3862,9 @@ type EntryParameter = openapi_types.UUID
 // EntryQueryParameter defines model for EntryQueryParameter.
 type EntryQueryParameter = string
 
+// ExtensionIdempotencyKeyParameter defines model for ExtensionIdempotencyKeyParameter.
+type ExtensionIdempotencyKeyParameter = string
+
 // GrantParameter defines model for GrantParameter.
 type GrantParameter = openapi_types.UUID
 
@@ -4535,6 +4538,9 @@ type GetReservationParams struct {
 type ExtendReservationParams struct {
 	// Tenant The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may leave it out.
 	Tenant ReservationOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// IdempotencyKey A value of your own for this extension. If it is that of the last extension of the reservation, the end does not move again.
+	IdempotencyKey ExtensionIdempotencyKeyParameter `json:"Idempotency-Key,omitempty,omitzero"`
 }
 
 // SettleReservationParams defines parameters for SettleReservation.
@@ -7156,6 +7162,23 @@ func (w *ServerInterfaceWrapper) ExtendReservation(ctx echo.Context) error {
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey ExtensionIdempotencyKeyParameter
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for Idempotency-Key, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter Idempotency-Key: %s", err))
+		}
+
+		params.IdempotencyKey = IdempotencyKey
 	}
 
 	// Invoke the callback with all the unmarshaled arguments

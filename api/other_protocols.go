@@ -102,6 +102,94 @@ func (a *API) TryDecide(ctx context.Context, items []enforcement.BatchItem) bool
 	return true
 }
 
+// Reserve decides a check that makes a reservation, as POST /v1/reservations does. key is the
+// Idempotency-Key, or "". tenant is that of Caller.Subject. Errors: those of Caller.Subject;
+// problem.Conflict if another request made a reservation with this ID or key; problem.Unavailable if
+// too many checks wait on this node, or if the tenant has too many reservations. Nothing is then
+// charged.
+func (a *API) Reserve(
+	ctx context.Context, who Caller, tenant, key string, check *enforcement.Check, d *enforcement.Decision,
+) error {
+	if a.cfg.Reservations == nil {
+		return errNoReservations
+	}
+	if check.Reservation.ID == "" {
+		check.Reservation.ID = reservationID(key)
+	}
+	subject, err := who.Subject(tenant, check)
+	if err != nil {
+		return err
+	}
+	if err := a.admit(ctx, subject, 1); err != nil {
+		return err
+	}
+	return a.decideReservation(ctx, subject, check, d)
+}
+
+// ValidReservationID reports whether a text has the form of the ID of a reservation.
+func ValidReservationID(id string) bool { return validReservationID(id) }
+
+// ValidIdempotencyKey returns an error unless key has the form of an Idempotency-Key.
+func ValidIdempotencyKey(key string) error { return validKey(key) }
+
+// KeyRefused returns the error for a check that was not decided because of its IdempotencyKey, or
+// because the tenant has too many refundable checks. It returns nil if the check was decided.
+func KeyRefused(d *enforcement.Decision) error { return keyRefused(d) }
+
+// ChangeReservation settles, extends or releases a reservation, as the operations of
+// /v1/reservations/{reservation} do. Its errors are those of Engine.ChangeReservation.
+func (a *API) ChangeReservation(ctx context.Context, who Caller, tenant string, change *enforcement.ReservationChange) (
+	r *enforcement.Reserved, replayed bool, err error,
+) {
+	s, err := who.ownerOfReservations(a, tenant)
+	if err != nil {
+		return nil, false, err
+	}
+	return a.change(ctx, who.caller, s, change)
+}
+
+// Refund gives a check back by the ID of its decision, as POST /v1/checks/{decision}/refund does. key
+// is the Idempotency-Key, or "". Its errors are those of Engine.RefundCheck.
+func (a *API) Refund(ctx context.Context, who Caller, tenant, decision, key string) (
+	r *enforcement.RefundedCheck, replayed bool, err error,
+) {
+	s, err := who.ownerOfReservations(a, tenant)
+	if err != nil {
+		return nil, false, err
+	}
+	return a.refund(ctx, who.caller, s, decision, key)
+}
+
+// ownerOfReservations returns the tenant whose reservation or check a call names.
+func (c Caller) ownerOfReservations(a *API, tenant string) (*enforcement.Subject, error) {
+	if a.cfg.Reservations == nil {
+		return nil, errNoReservations
+	}
+	return c.owner(tenant)
+}
+
+// ReleaseLease ends the lease of a check on the concurrency limits that match the check, as POST
+// /v1/leases/release does. units is the number of places that the lease held.
+func (a *API) ReleaseLease(ctx context.Context, who Caller, tenant string, check *enforcement.Check) (
+	s *enforcement.Subject, units int64, err error,
+) {
+	if a.cfg.Reservations == nil {
+		return nil, 0, errNoReservations
+	}
+	if check.Lease == "" {
+		return nil, 0, malformedAt("/lease/id", "is required")
+	}
+	if s, err = who.Subject(tenant, check); err != nil {
+		return nil, 0, err
+	}
+	if err := a.admit(ctx, s, 1); err != nil {
+		return nil, 0, err
+	}
+	units, err = a.cfg.Reservations.Release(ctx, s, check)
+	a.cfg.Admission.Leave(1)
+	return s, units, err
+}
+
 // DecideForwarded decides the check of a request that a gateway describes, as /v1/forward-auth
 // does, and calls use with the decision, which is only valid during this call. r is the
 // original request: its method, RequestURI, headers and remote address. option returns an

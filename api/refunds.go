@@ -13,15 +13,12 @@ func (a *API) RefundCheck(ctx context.Context, r RefundCheckRequestObject) (Refu
 	if err := validKey(r.Params.IdempotencyKey); err != nil {
 		return nil, err
 	}
-	s, err := owner(ctx, r.Params.Tenant)
+	who := callerOf(ctx)
+	s, err := who.owner(r.Params.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	decision, err := uuid.Parse(r.Decision)
-	if err != nil {
-		return nil, enforcement.ErrNotRefundable
-	}
-	refunded, replayed, err := a.cfg.Reservations.RefundCheck(ctx, s, decision, r.Params.IdempotencyKey)
+	refunded, replayed, err := a.refund(ctx, who, s, r.Decision, r.Params.IdempotencyKey)
 	if err != nil {
 		return nil, err
 	}
@@ -36,4 +33,19 @@ func (a *API) RefundCheck(ctx context.Context, r RefundCheckRequestObject) (Refu
 		out.Limits[i] = RefundedLimit{Policy: l.Policy, Limit: l.Limit, Charged: l.Charged, Refunded: l.Refunded}
 	}
 	return RefundCheck200JSONResponse(out), nil
+}
+
+// refund gives back the check with the ID decision of s for who. key is an Idempotency-Key, or "".
+// replayed says that the call repeats the one that refunded the check.
+func (a *API) refund(ctx context.Context, who caller, s *enforcement.Subject, decision, key string) (
+	r *enforcement.RefundedCheck, replayed bool, err error,
+) {
+	if who.key.Bounds.PeekOnly {
+		return nil, false, errPeekOnly
+	}
+	id, err := uuid.Parse(decision)
+	if err != nil {
+		return nil, false, enforcement.ErrNotRefundable
+	}
+	return a.cfg.Reservations.RefundCheck(ctx, s, id, key)
 }

@@ -40,7 +40,7 @@ func validReservationID(id string) bool {
 // reserve is POST /v1/reservations.
 func (a *API) reserve(w http.ResponseWriter, r *http.Request, who caller) error {
 	if a.cfg.Reservations == nil {
-		return problem.New(problem.Unavailable, "this node does not keep reservations")
+		return errNoReservations
 	}
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
@@ -48,45 +48,60 @@ func (a *API) reserve(w http.ResponseWriter, r *http.Request, who caller) error 
 	}
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	subject, wanted, err := a.readReservation(s, r, who)
+	tenant, err := a.readReservation(s, r, who, key)
 	defer a.freeBody(who, s.held)
 	if err != nil {
 		return err
 	}
-	if key != "" && wanted.ID == "" { // an id of the caller already makes the call idempotent
-		sum := sha256.Sum256([]byte(key))
-		wanted.ID = "key-" + base64.RawURLEncoding.EncodeToString(sum[:24])
+	subject, err := Caller{who}.Subject(tenant, &s.check)
+	if err != nil {
+		return atTenant(err, "/tenant")
 	}
-	if err := who.within(subject, &s.check); err != nil {
+	if a.admit(r.Context(), subject, 1) != nil {
+		overloaded(&s.decision, subject, &s.check)
+	} else if err := a.decideReservation(r.Context(), subject, &s.check, &s.decision); err != nil {
 		return err
 	}
-	s.check.Reservation = wanted
-	if err := a.admit(r.Context(), subject, 1); err != nil {
-		overloaded(&s.decision, subject, &s.check)
-	} else {
-		a.cfg.Reservations.Decide(r.Context(), subject, &s.check, &s.decision)
-		a.cfg.Admission.Leave(1)
-	}
-	switch s.decision.Idempotency {
+	return a.writeReserved(w, s)
+}
+
+// errNoReservations is the error if the node has no service for reservations.
+var errNoReservations = problem.New(problem.Unavailable, "this node does not keep reservations")
+
+// decideReservation decides a check that makes a reservation. The caller has a slot of the admission
+// gate, which decideReservation frees.
+func (a *API) decideReservation(ctx context.Context, s *enforcement.Subject, c *enforcement.Check, d *enforcement.Decision) error {
+	defer a.cfg.Admission.Leave(1)
+	a.cfg.Reservations.Decide(ctx, s, c, d)
+	switch d.Idempotency {
 	case enforcement.KeyReused:
 		return errReservationExists
 	case enforcement.TooManyReservations:
 		return errTooManyReservations
 	}
-	return a.writeReserved(w, s)
+	return nil
 }
 
-// readReservation decodes the body of a reservation into s.check. The caller must free s.held.
-func (a *API) readReservation(
-	s *scratch, r *http.Request, who caller,
-) (_ *enforcement.Subject, _ *enforcement.CheckReservation, err error) {
+// reservationID returns the ID of a reservation whose caller sent an Idempotency-Key and no ID. An
+// ID of the caller already makes the call idempotent.
+func reservationID(key string) string {
+	if key == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "key-" + base64.RawURLEncoding.EncodeToString(sum[:24])
+}
+
+// readReservation decodes the body of a reservation into s.check, and returns the tenant that it
+// names. key is the Idempotency-Key. The caller must free s.held.
+func (a *API) readReservation(s *scratch, r *http.Request, who caller, key string) (tenant string, err error) {
 	s.body.Reset()
 	if s.held, err = a.readBody(&s.body, r, who, maxBody); err != nil {
-		return nil, nil, err
+		return "", err
 	}
 	wanted := new(enforcement.CheckReservation)
 	s.decoder.Reset(s.body.String(), strictjson.MaxDepth)
-	tenant := decodeCheckWith(&s.decoder, &s.check, s.attributes[:0], func(d *strictjson.Decoder, name string) {
+	tenant = decodeCheckWith(&s.decoder, &s.check, s.attributes[:0], func(d *strictjson.Decoder, name string) {
 		switch name {
 		case "id":
 			if wanted.ID = strings.Clone(d.Text()); !validReservationID(wanted.ID) {
@@ -102,21 +117,13 @@ func (a *API) readReservation(
 		}
 	})
 	if err := s.decoder.End(); err != nil {
-		return nil, nil, err
+		return "", err
 	}
-	switch {
-	case wanted.Life == 0:
-		return nil, nil, malformedAt("/ttl_ms", "is required")
-	case s.check.Mode != enforcement.Enforce && s.check.Mode != enforcement.Force:
-		return nil, nil, malformedAt("/mode", "must be enforce or force: a peek reserves nothing, and take_up_to is not for reservations")
-	case tenant == "" && who.key.Operator:
-		return nil, nil, malformedAt("/tenant", tenantRequired)
+	if wanted.ID == "" {
+		wanted.ID = reservationID(key)
 	}
-	subject, err := who.subject(tenant)
-	if err != nil {
-		return nil, nil, atTenant(err, "/tenant")
-	}
-	return subject, wanted, complete(subject, &s.check, -1)
+	s.check.Reservation = wanted
+	return tenant, nil
 }
 
 // writeReserved writes the response to a request that makes a reservation: s.decision and the
@@ -169,12 +176,11 @@ func showReservation(s *enforcement.Subject, r *enforcement.Reserved) Reservatio
 
 // owner returns the tenant of a reservation: the one that the parameter tenant names, or that
 // of the key.
-func owner(ctx context.Context, tenant string) (*enforcement.Subject, error) {
-	who := callerOf(ctx)
-	if tenant == "" && who.key.Operator {
+func (c caller) owner(tenant string) (*enforcement.Subject, error) {
+	if tenant == "" && c.key.Operator {
 		return nil, malformedAt("tenant", tenantRequired)
 	}
-	s, err := who.subject(tenant)
+	s, err := c.subject(tenant)
 	if err != nil {
 		return nil, atTenant(err, "tenant")
 	}
@@ -183,7 +189,7 @@ func owner(ctx context.Context, tenant string) (*enforcement.Subject, error) {
 
 // ListReservations is GET /v1/reservations.
 func (a *API) ListReservations(ctx context.Context, r ListReservationsRequestObject) (ListReservationsResponseObject, error) {
-	s, err := owner(ctx, r.Params.Tenant)
+	s, err := callerOf(ctx).owner(r.Params.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +205,7 @@ func (a *API) ListReservations(ctx context.Context, r ListReservationsRequestObj
 
 // GetReservation is GET /v1/reservations/{reservation}.
 func (a *API) GetReservation(ctx context.Context, r GetReservationRequestObject) (GetReservationResponseObject, error) {
-	s, err := owner(ctx, r.Params.Tenant)
+	s, err := callerOf(ctx).owner(r.Params.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -213,14 +219,12 @@ func (a *API) GetReservation(ctx context.Context, r GetReservationRequestObject)
 // changeReservation changes a reservation. If the call is a repetition, it sets the header
 // Idempotent-Replayed.
 func (a *API) changeReservation(ctx context.Context, tenant string, change *enforcement.ReservationChange) (Reservation, error) {
-	s, err := owner(ctx, tenant)
+	who := callerOf(ctx)
+	s, err := who.owner(tenant)
 	if err != nil {
 		return Reservation{}, err
 	}
-	if name, fault := s.CostFault(&enforcement.Check{Attributes: change.Attributes}); name != "" {
-		return Reservation{}, malformedAt("/attributes/"+problem.Escape(name), fault)
-	}
-	changed, replayed, err := a.cfg.Reservations.ChangeReservation(ctx, s, change)
+	changed, replayed, err := a.change(ctx, who, s, change)
 	if err != nil {
 		return Reservation{}, err
 	}
@@ -228,6 +232,20 @@ func (a *API) changeReservation(ctx context.Context, tenant string, change *enfo
 		markReplayed(ctx)
 	}
 	return showReservation(s, changed), nil
+}
+
+// change changes a reservation of s for who. replayed says that the call repeats the one that ended
+// the reservation.
+func (a *API) change(ctx context.Context, who caller, s *enforcement.Subject, change *enforcement.ReservationChange) (
+	r *enforcement.Reserved, replayed bool, err error,
+) {
+	if who.key.Bounds.PeekOnly {
+		return nil, false, errPeekOnly
+	}
+	if name, fault := s.CostFault(&enforcement.Check{Attributes: change.Attributes}); name != "" {
+		return nil, false, malformedAt("/attributes/"+problem.Escape(name), fault)
+	}
+	return a.cfg.Reservations.ChangeReservation(ctx, s, change)
 }
 
 // ReleaseReservation is DELETE /v1/reservations/{reservation}.
@@ -261,8 +279,11 @@ func (a *API) ExtendReservation(ctx context.Context, r ExtendReservationRequestO
 	if r.Body.TtlMs < 0 || r.Body.TtlMs > enforcement.MaxReservationLife.Milliseconds() || life < enforcement.MinReservationLife {
 		return nil, malformedAt("/ttl_ms", reservationLife)
 	}
+	if err := validKey(r.Params.IdempotencyKey); err != nil {
+		return nil, err
+	}
 	out, err := a.changeReservation(ctx, r.Params.Tenant, &enforcement.ReservationChange{
-		ID: r.Reservation, State: enforcement.ReservationActive, Life: life,
+		ID: r.Reservation, State: enforcement.ReservationActive, Life: life, IdempotencyKey: r.Params.IdempotencyKey,
 	})
 	return ExtendReservation200JSONResponse(out), err
 }

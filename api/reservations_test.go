@@ -178,3 +178,64 @@ func TestReservationsWithoutTheLimiter(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
+
+// Without a key, a repeated extension moves the end again. With the key of the last extension, it
+// changes nothing.
+func TestExtensionWithAnIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	w := newStrictWorld(t)
+	ask := func(path, body, key string) answer {
+		c := call{method: "POST", path: path, body: body, key: w.acme}
+		if key != "" {
+			c.header = map[string]string{"Idempotency-Key": key}
+		}
+		return w.do(c)
+	}
+	end := func(a answer) string {
+		t.Helper()
+		is(t, a, 200, `"state":"active"`)
+		return textBetween(a.body, `"expires_at":"`, `"`)
+	}
+	is(t, ask("/v1/reservations", reserveBody(`,"id":"job-1"`), ""), 201)
+	const extend = "/v1/reservations/job-1/extend"
+	first := end(ask(extend, `{"ttl_ms":60000}`, "k1"))
+	w.now.Add(5_000_000)
+	again := ask(extend, `{"ttl_ms":60000}`, "k1")
+	if got := end(again); got != first || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("a repetition ends at %s, want %s; headers %v", got, first, again.header)
+	}
+	is(t, ask(extend, `{"ttl_ms":70000}`, "k1"), 409, `"idempotency_key_reused"`)
+	is(t, ask(extend, `{"ttl_ms":60000}`, "a key"), 400, `"pointer":"Idempotency-Key"`)
+	is(t, ask(extend, `{"ttl_ms":60000}`, "k2"), 200)
+	w.now.Add(5_000_000)
+	second := end(ask(extend, `{"ttl_ms":60000}`, ""))
+	if second <= first {
+		t.Errorf("without a key, the end is %s", second)
+	}
+	w.now.Add(1_000_000)
+	if third := end(ask(extend, `{"ttl_ms":60000}`, "k2")); third <= second {
+		t.Errorf("k2 is not the key of the last extension any more, and the end is %s", third)
+	}
+	is(t, ask("/v1/reservations/job-1/settle", `{"cost":1}`, ""), 200)
+	is(t, ask(extend, `{"ttl_ms":60000}`, "k2"), 409, `"reservation_ended"`)
+}
+
+// A key that may only peek changes no reservation, and refunds no check. deny_status is not for
+// reservations.
+func TestReservationsOfBoundedKeys(t *testing.T) {
+	t.Parallel()
+	w := newStrictWorld(t)
+	is(t, w.do(call{method: "POST", path: "/v1/reservations", body: reserveBody(`,"id":"job-1"`), key: w.acme}), 201)
+	made := w.do(call{method: "POST", path: "/v1/tenants/acme/keys", body: `{"name":"peeks","scopes":["check"],"peek_only":true}`, key: w.operator})
+	is(t, made, 201)
+	peeks := textBetween(made.body, `"token":"`, `"`)
+	for path, body := range map[string]string{
+		"/v1/reservations/job-1/settle": `{"cost":0}`, "/v1/reservations/job-1/extend": `{"ttl_ms":60000}`,
+		"/v1/checks/01939c1e-5a7b-7c3d-9e2f-0a1b2c3d4e5f/refund": "",
+	} {
+		is(t, w.do(call{method: "POST", path: path, body: body, key: peeks}), 403, `"key_peek_only"`)
+	}
+	is(t, w.do(call{method: "DELETE", path: "/v1/reservations/job-1", key: peeks}), 403, `"key_peek_only"`)
+	is(t, w.do(call{method: "GET", path: "/v1/reservations/job-1", key: w.acme}), 200, `"state":"active"`)
+	is(t, w.do(call{method: "POST", path: "/v1/reservations?deny_status=200", body: reserveBody(""), key: w.acme}), 400, `"pointer":"deny_status"`)
+}

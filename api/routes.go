@@ -157,7 +157,7 @@ func (a *API) routes() []route {
 			params("tenant").json(body[ReservationExtension]()),
 		post("/v1/leases/release", "releaseLease", accounts.Check, nil).decides(a.releaseLease),
 		get(forwardAuthPath, "forwardAuth", accounts.Check, nil).decides(a.forwardAuth).fromProxy().
-			params("headers attributes jwt cost tenant body deny_status"),
+			params("headers attributes jwt cost tenant idempotency lease lease_ttl_ms refundable body deny_status"),
 		post("/v1/check/batch", "checkBatch", accounts.Check, nil).decides(a.checkBatch).params("deny_status"),
 		post("/v1/explain", "explain", accounts.TenantRead, nil).decides(a.explain),
 		get("/v1/explain/:decision", "getExplanation", accounts.TenantRead, g.GetExplanation),

@@ -89,7 +89,8 @@ func compareRoute(t *testing.T, r api.RouteRow, op *openapi3.Operation) {
 	}
 	creates := r.Method == "POST" && (op.Responses.Value("201") != nil || op.Responses.Value("202") != nil)
 	// The limiter stores the keys of these operations.
-	decides := r.Operation == "check" || r.Operation == "checkBatch" || r.Operation == "reserve" || r.Operation == "refundCheck"
+	decides := r.Operation == "check" || r.Operation == "checkBatch" || r.Operation == "reserve" || r.Operation == "refundCheck" ||
+		r.Operation == "extendReservation"
 	if idempotent != (r.Idempotent || decides) || idempotent != (creates || decides) {
 		t.Errorf("%s: Idempotency-Key %v, the table says %v, creates an object: %v", r.Operation, idempotent, r.Idempotent, creates)
 	}

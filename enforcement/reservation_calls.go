@@ -79,8 +79,12 @@ type reservationData struct {
 	// are computed.
 	Attributes []Attribute `json:"attributes,omitempty"`
 	// Request is a hash of the settle that ended the reservation.
-	Request []byte           `json:"request,omitempty"`
-	Charges []reservedCharge `json:"charges"`
+	Request []byte `json:"request,omitempty"`
+	// Extension identifies the last extension by its idempotency key, and ExtendedBy is its Life in
+	// microseconds. Both are empty if it had no key.
+	Extension  []byte           `json:"extension,omitempty"`
+	ExtendedBy int64            `json:"extended_by,omitempty"`
+	Charges    []reservedCharge `json:"charges"`
 }
 
 // A reservedCharge is one charge of a reservation.
@@ -253,6 +257,9 @@ type ReservationChange struct {
 	Attributes []Attribute
 	// Life is the time from now to the new end, for extending.
 	Life time.Duration
+	// IdempotencyKey is the caller's key of an extension, or "". If it is that of the last extension
+	// of the reservation, the end does not move again.
+	IdempotencyKey string
 
 	repeat []byte // result of hash, if it is set
 }
@@ -268,6 +275,15 @@ func (c *ReservationChange) hash() []byte {
 		check.Cost = *c.Cost
 	}
 	sum := sha256.Sum256(appendCheck([]byte(c.State), &check))
+	return sum[:16]
+}
+
+// extension identifies an extension by its idempotency key. It is nil if the change has none.
+func (c *ReservationChange) extension() []byte {
+	if c.State != ReservationActive || c.IdempotencyKey == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(c.IdempotencyKey))
 	return sum[:16]
 }
 
@@ -320,8 +336,9 @@ func (e *Engine) Reservation(ctx context.Context, s *Subject, id string) (*Reser
 }
 
 // ChangeReservation settles, releases or extends a reservation in one atomic step. replayed is
-// set if an earlier equal call already ended the reservation. Errors: problem.NotFound;
-// problem.Conflict if the reservation has ended; problem.Unavailable if the limiter did not
+// set if an earlier equal call already ended the reservation, or if an earlier call with the same
+// idempotency key was the last to extend it. Errors: problem.NotFound; problem.Conflict if the
+// reservation has ended, or if the key belongs to an extension by another time; problem.Unavailable if the limiter did not
 // answer. After the last one, the caller can repeat the call, because the change is applied at
 // most once.
 func (e *Engine) ChangeReservation(ctx context.Context, s *Subject, change *ReservationChange) (r *Reserved, replayed bool, err error) {
@@ -340,6 +357,11 @@ func (e *Engine) ChangeReservation(ctx context.Context, s *Subject, change *Rese
 				return nil, false, err
 			}
 			continue
+		case change.extension() != nil && bytes.Equal(data.Extension, change.extension()):
+			if data.ExtendedBy != change.Life.Microseconds() {
+				return nil, false, errExtensionKeyReused
+			}
+			return showReservation(record), true, nil
 		}
 		request := e.adjustment(s, s.Home, key, record, data, change)
 		if change.State == ReservationActive {
@@ -357,6 +379,11 @@ func (e *Engine) ChangeReservation(ctx context.Context, s *Subject, change *Rese
 	}
 	return nil, false, errChangedMeanwhile
 }
+
+// errExtensionKeyReused is the error for an extension by another time with the idempotency key of the
+// last one.
+var errExtensionKeyReused = problem.WithCode(problem.Conflict, "idempotency_key_reused",
+	"this Idempotency-Key belongs to an extension of the reservation with another ttl_ms: send a new key; the reservation was not changed")
 
 // errChangedMeanwhile is the error if other calls change the record each time after it was read.
 var errChangedMeanwhile = &problem.Problem{
@@ -433,6 +460,11 @@ func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, da
 	after := *data
 	if after.State = change.State; change.State != ReservationActive {
 		after.Request = change.hash()
+	} else {
+		after.Extension, after.ExtendedBy = change.extension(), 0
+		if after.Extension != nil {
+			after.ExtendedBy = change.Life.Microseconds()
+		}
 	}
 	text, err := json.Marshal(&after)
 	if err != nil {

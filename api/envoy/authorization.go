@@ -31,7 +31,7 @@ type authorization struct {
 // optionPrefix is the beginning of the names of options in the metadata of a call.
 const optionPrefix = "headgate-"
 
-// Check decides the check of a request. The options are those of /v1/forward-auth: attributes, cost and tenant. They
+// Check decides the check of a request. The options are those of /v1/forward-auth, such as attributes, cost and tenant. They
 // are in the context extensions of the route, or in the metadata of the call with the prefix headgate-. Both come from
 // the configuration of Envoy, and never from the client.
 //

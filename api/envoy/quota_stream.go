@@ -302,6 +302,9 @@ func (s *quotaStream) read(id *quotav3.BucketId) (*descriptor, error) {
 	if err := d.read(&ratelimitv3.RateLimitRequest{}, sent, s.cfg.Domains.of(s.domain), defaultPath+url.PathEscape(s.domain)); err != nil {
 		return nil, err
 	}
+	if c := &d.check; c.IdempotencyKey != "" || c.Lease != "" || c.LeaseTTL != 0 || c.Refundable {
+		return nil, errors.New("bucket_id: a bucket has many requests, and these have no idempotency key, lease or refund")
+	}
 	if s.hasCost {
 		d.check.Cost, d.check.DefaultCost = s.cost, false
 	}

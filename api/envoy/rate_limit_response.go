@@ -102,10 +102,21 @@ func (c *call) metadata(tightest *enforcement.Decision, delay int64, serveCheap 
 		m = appendMember(m, "delay_ms", protowire.AppendFixed64(
 			protowire.AppendTag(value, valueNumber, protowire.Fixed64Type), math.Float64bits(float64(delay))))
 	}
+	if tightest.Lease != "" {
+		m = appendMember(m, "lease", appendBytes(value, valueString, tightest.Lease))
+	}
 	if plan := tightest.Subject.Plan; plan != nil {
 		m = appendMember(m, "plan", appendBytes(value, valueString, plan.Slug))
 	}
 	m = appendMember(m, "reason", appendBytes(value, valueString, tightest.Reason))
+	if until := tightest.RefundableUntil; until != 0 {
+		text := enforcement.Instant(until).Format(enforcement.InstantLayout)
+		m = appendMember(m, "refundable_until", appendBytes(value, valueString, text))
+	}
+	if tightest.Idempotency == enforcement.Replayed {
+		m = appendMember(m, "replayed", protowire.AppendVarint(
+			protowire.AppendTag(value, valueBool, protowire.VarintType), protowire.EncodeBool(true)))
+	}
 	if serveCheap {
 		m = appendMember(m, "serve", appendBytes(value, valueString, api.ServeCheap))
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -40,6 +41,13 @@ const (
 	pathKey   = ":path"
 	methodKey = ":method"
 	remoteKey = "remote_address"
+
+	// These set what POST /v1/check has as Idempotency-Key, lease and refundable. The configuration of
+	// Envoy chooses the keys of entries; a client cannot add one.
+	idempotencyKey = ":idempotency-key"
+	leaseKey       = ":lease"
+	leaseTTLKey    = ":lease-ttl-ms"
+	refundableKey  = ":refundable"
 )
 
 // The method and the path of the check for a descriptor that has no method or no path. The name
@@ -113,7 +121,22 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLim
 	if err := decider.Decide(ctx, c.items, false); err != nil {
 		return nil, statusOf(err, "")
 	}
+	if err := c.undecided(); err != nil {
+		return nil, err
+	}
 	return answer(decider, c), nil
+}
+
+// undecided returns the error for a call with a descriptor that was not decided, because its
+// idempotency key belongs to another check, or because the tenant has too many records. The other
+// descriptors were decided: a repetition with their keys charges them once.
+func (c *call) undecided() error {
+	for i, d := range c.descriptors[:c.used] {
+		if err := api.KeyRefused(&d.decision); err != nil {
+			return statusOf(err, fmt.Sprintf("descriptors[%d]", i))
+		}
+	}
+	return nil
 }
 
 // serve answers the calls of a connection that have arrived. Their checks are decided together, like a batch. If other checks
@@ -202,8 +225,12 @@ func (t *turn) release() {
 // answer answers the calls: with err if it is not nil.
 func (t *turn) answer(err error) {
 	for _, c := range t.calls {
-		if err != nil {
-			fail(c.from, err)
+		failed := err
+		if failed == nil {
+			failed = c.undecided()
+		}
+		if failed != nil {
+			fail(c.from, failed)
 			continue
 		}
 		c.from.Answer(func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, answer(c.decider, c)) })
@@ -232,6 +259,9 @@ func (s *rateLimits) read(c *call, who api.Caller, r *ratelimitv3.RateLimitReque
 		d := c.next()
 		if err := d.read(r, sent, tenancy, c.path); err != nil {
 			return status.Errorf(codes.InvalidArgument, "descriptors[%d].%v", i, err)
+		}
+		if d.check.IdempotencyKey != "" { // several descriptors may have the same entry
+			d.check.IdempotencyKey += "\n" + strconv.Itoa(i)
 		}
 		subject, err := s.subject(who, d, tenancy)
 		switch {
@@ -342,6 +372,8 @@ func (d *descriptor) entry(key, value string, tenancy Tenancy) error {
 		return d.check.SetPath(value)
 	case methodKey:
 		return d.check.SetMethod(value)
+	case idempotencyKey, leaseKey, leaseTTLKey, refundableKey:
+		return d.repetition(key, value)
 	case remoteKey:
 		key = "ip"
 	}
@@ -349,4 +381,29 @@ func (d *descriptor) entry(key, value string, tenancy Tenancy) error {
 		return errors.New("is sent twice: give the actions different values of descriptor_key")
 	}
 	return d.check.AddAttribute(key, value)
+}
+
+// repetition sets the idempotency key, the lease, or whether the check can be refunded.
+func (d *descriptor) repetition(key, value string) error {
+	switch key {
+	case idempotencyKey:
+		if value == "" || api.ValidIdempotencyKey(value) != nil {
+			return errors.New("must be 1 to 255 visible ASCII characters")
+		}
+		d.check.IdempotencyKey = value
+	case leaseKey:
+		return d.check.SetLeaseID(value)
+	case leaseTTLKey:
+		ms, err := strconv.ParseInt(value, 10, 64)
+		if most := enforcement.MaxLeaseTTL.Milliseconds(); err != nil || ms < 1 || ms > most {
+			return fmt.Errorf("must be a whole number of milliseconds from 1 to %d", most)
+		}
+		d.check.LeaseTTL = time.Duration(ms) * time.Millisecond
+	case refundableKey:
+		if value != "true" {
+			return errors.New("must be true, or left out")
+		}
+		d.check.Refundable = true
+	}
+	return nil
 }

@@ -250,6 +250,8 @@ func statusOf(err error, at string) error {
 		code = codes.PermissionDenied
 	case problem.NotFound:
 		code = codes.NotFound
+	case problem.Conflict:
+		code = codes.AlreadyExists
 	case problem.Unavailable:
 		code = codes.Unavailable
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
@@ -19,6 +20,12 @@ type pending struct {
 	tenant     string
 	reply      func(*replies, *enforcement.Decision)
 	fault      string // the error that is the reply instead of a decision; "" if the check is decided
+}
+
+// begin sets the defaults of a check.
+func (p *pending) begin() {
+	p.check = enforcement.Check{Cost: 1, DefaultCost: true, Attributes: p.attributes[:0], Wire: enforcement.WireRESP}
+	p.tenant, p.fault = "", ""
 }
 
 // A batch has the checks of a pipeline that wait for a decision. Batches come from a pool, so that an idle connection needs no
@@ -45,8 +52,7 @@ func (c *conn) add(read reader, args []string) {
 	}
 	p := b.pending[b.used]
 	b.used++
-	p.check = enforcement.Check{Cost: 1, DefaultCost: true, Attributes: p.attributes[:0], Wire: enforcement.WireRESP}
-	p.tenant, p.fault = "", ""
+	p.begin()
 	if err := read(p, args); err != nil {
 		p.fault = "ERR " + err.Error()
 	}
@@ -60,6 +66,9 @@ func (c *conn) decide() {
 	}
 	err := c.decideBatch(b)
 	for _, p := range b.pending[:b.used] {
+		if p.fault == "" && err == nil {
+			p.undecided()
+		}
 		switch {
 		case p.fault != "":
 			c.fail(p.fault)
@@ -77,16 +86,30 @@ func (c *conn) decide() {
 	batches.Put(b)
 }
 
+// undecided sets the fault of a check that was not decided because of its idempotency key, or because
+// the tenant has too many refundable checks.
+func (p *pending) undecided() {
+	if err := api.KeyRefused(&p.decision); err != nil {
+		p.fault = errorText(api.Problem(err))
+	}
+}
+
 var errNoKey = problem.New(problem.Unauthenticated, "Authentication required: send AUTH with an API key that has the scope check")
+
+// caller returns the API and the holder of the API key that the connection sent.
+func (c *conn) caller() (*api.API, api.Caller, error) {
+	if c.token == "" {
+		return nil, api.Caller{}, errNoKey
+	}
+	decider := c.server.api.Load() // the token was checked by the same or an earlier one
+	who, err := decider.CallerOf(c.token, c.from)
+	return decider, who, err
+}
 
 // decideBatch finds the tenants of the checks that were read without a fault, and decides these
 // checks. If it returns an error, decide sends this error as the reply to each of them.
 func (c *conn) decideBatch(b *batch) error {
-	if c.token == "" {
-		return errNoKey
-	}
-	decider := c.server.api.Load() // the token was checked by the same or an earlier one
-	who, err := decider.CallerOf(c.token, c.from)
+	decider, who, err := c.caller()
 	if err != nil {
 		return err
 	}
@@ -104,66 +127,148 @@ func (c *conn) decideBatch(b *batch) error {
 	return decider.Decide(c.context(), b.items, false)
 }
 
-// readCheck reads the arguments of HEADGATE.CHECK: tenant path [attribute value]... [METHOD m] [COST n] [MODE m]. The
-// tenant "-" stands for the tenant that the API key belongs to. METHOD, COST and MODE are the names of options, so no
-// attribute can have one of these names in upper case.
+// An option reads the value of an option of a command into p.
+type option func(p *pending, value string) error
+
+// The options of HEADGATE.CHECK. An attribute cannot have the name of an option in upper case.
+var checkOptions = map[string]option{
+	"METHOD": (*pending).setMethod, "COST": (*pending).setCost, "MODE": (*pending).setMode, "IDEMPOTENCY": (*pending).setKey,
+	"LEASE": (*pending).setLease, "TTL": (*pending).setLeaseTTL, "REFUNDABLE": (*pending).setRefundable,
+}
+
+// readCheck reads the arguments of HEADGATE.CHECK: tenant path [attribute value]... and options. The
+// tenant "-" stands for the tenant that the API key belongs to.
 func readCheck(p *pending, args []string) error {
 	if len(args) < 2 || len(args)%2 != 0 {
-		return errors.New("use HEADGATE.CHECK tenant path [attribute value]... [METHOD method] [COST n] [MODE enforce|peek|force]")
+		return errors.New("use HEADGATE.CHECK tenant path [attribute value]... [METHOD method] [COST n] " +
+			"[MODE enforce|peek|force|take_up_to] [IDEMPOTENCY key] [LEASE id] [TTL ms] [REFUNDABLE 0|1]")
 	}
-	if p.reply, p.tenant = replyCheck, args[0]; p.tenant == "-" {
-		p.tenant = ""
-	}
+	p.reply = replyCheck
+	return p.read(args, checkOptions)
+}
+
+// read reads a tenant, a path, attributes, and options.
+func (p *pending) read(args []string, options map[string]option) error {
+	p.tenant = tenantOf(args[0])
 	if args[1] != "" {
 		if err := p.check.SetPath(args[1]); err != nil {
 			return fmt.Errorf("path %w", err)
 		}
 	}
-	for rest := args[2:]; len(rest) > 0; rest = rest[2:] {
-		if err := p.set(rest[0], rest[1]); err != nil {
-			return err
+	return p.pairs(args[2:], options)
+}
+
+// tenantOf returns the tenant that a command names: "" stands for that of the API key.
+func tenantOf(name string) string {
+	if name == "-" {
+		return ""
+	}
+	return name
+}
+
+// pairs reads attributes and options.
+func (p *pending) pairs(rest []string, options map[string]option) error {
+	for ; len(rest) > 0; rest = rest[2:] {
+		set := options[rest[0]]
+		if set == nil {
+			if err := p.attribute(rest[0], rest[1]); err != nil {
+				return err
+			}
+		} else if err := set(p, rest[1]); err != nil {
+			return fmt.Errorf("%s %w", rest[0], err)
 		}
 	}
 	return nil
 }
 
-// set reads one option or attribute.
-func (p *pending) set(name, value string) (err error) {
-	switch name {
-	case "METHOD":
-		if err := p.check.SetMethod(value); err != nil {
-			return fmt.Errorf("METHOD %w", err)
-		}
-	case "COST":
-		p.check.DefaultCost = false
-		p.check.Cost, err = number("COST", value, 0, enforcement.MaxCost)
-	case "MODE":
-		p.check.Mode, err = mode(value)
-	default:
-		for _, a := range p.check.Attributes {
-			if a.Name == name {
-				return fmt.Errorf("attribute %.64q is given twice", name)
-			}
-		}
-		if err := p.check.AddAttribute(name, value); err != nil {
-			return fmt.Errorf("attribute %.64q %w", name, err)
+// attribute adds an attribute to the check.
+func (p *pending) attribute(name, value string) error {
+	for _, a := range p.check.Attributes {
+		if a.Name == name {
+			return fmt.Errorf("attribute %.64q is given twice", name)
 		}
 	}
+	if err := p.check.AddAttribute(name, value); err != nil {
+		return fmt.Errorf("attribute %.64q %w", name, err)
+	}
+	return nil
+}
+
+func (p *pending) setMethod(value string) error { return p.check.SetMethod(value) }
+
+func (p *pending) setCost(value string) (err error) {
+	p.check.DefaultCost = false
+	p.check.Cost, err = number(value, 0, enforcement.MaxCost)
 	return err
 }
 
-func mode(text string) (enforcement.Mode, error) {
-	for _, m := range []enforcement.Mode{enforcement.Enforce, enforcement.Peek, enforcement.Force} {
-		if text == m.String() {
-			return m, nil
+func (p *pending) setMode(value string) error {
+	for _, m := range []enforcement.Mode{enforcement.Enforce, enforcement.Peek, enforcement.Force, enforcement.TakeUpTo} {
+		if value == m.String() {
+			p.check.Mode = m
+			return nil
 		}
 	}
-	return 0, errors.New("MODE must be enforce, peek or force")
+	return errors.New("must be enforce, peek, force or take_up_to")
 }
 
-// replyCheck appends the reply to HEADGATE.CHECK: eleven values that docs/redis-protocol.md describes.
+func (p *pending) setKey(value string) error {
+	if value == "" || api.ValidIdempotencyKey(value) != nil {
+		return errors.New("must be 1 to 255 visible ASCII characters")
+	}
+	p.check.IdempotencyKey = value
+	return nil
+}
+
+func (p *pending) setLease(value string) error { return p.check.SetLeaseID(value) }
+
+func (p *pending) setLeaseTTL(value string) error {
+	ms, err := number(value, 1, enforcement.MaxLeaseTTL.Milliseconds())
+	p.check.LeaseTTL = time.Duration(ms) * time.Millisecond
+	return err
+}
+
+func (p *pending) setRefundable(value string) error {
+	set, err := number(value, 0, 1)
+	p.check.Refundable = set == 1
+	return err
+}
+
+// furtherValues is the number of values that the reply has in addition for a check with one of the
+// options that further reports.
+const furtherValues = 5
+
+// further reports whether a check has an option whose result only the further values show. Other
+// checks have the reply that they had before these options existed.
+func further(c *enforcement.Check) bool {
+	return c.IdempotencyKey != "" || c.Lease != "" || c.LeaseTTL != 0 || c.Refundable || c.Mode == enforcement.TakeUpTo
+}
+
+// replyCheck appends the reply to HEADGATE.CHECK: the values that docs/redis-protocol.md describes.
 func replyCheck(r *replies, d *enforcement.Decision) {
-	r.array(11)
+	if !further(d.Check) {
+		r.array(decisionValues)
+		r.decision(d)
+		return
+	}
+	r.array(decisionValues + furtherValues)
+	r.decision(d)
+	taken := int64(-1)
+	if d.Check.Mode == enforcement.TakeUpTo {
+		taken = d.Taken
+	}
+	r.integer(taken)
+	r.integer(flag(d.Idempotency == enforcement.Replayed))
+	r.text(d.Lease)
+	r.integer(d.LeaseTTL)
+	r.integer(d.RefundableUntil / 1000)
+}
+
+// decisionValues is the number of values that decision appends.
+const decisionValues = 11
+
+// decision appends the values that the reply to each check begins with.
+func (r *replies) decision(d *enforcement.Decision) {
 	r.integer(flag(d.Allowed))
 	name, quota, remaining, reset := "", int64(-1), int64(-1), int64(-1)
 	if l := api.Tightest(d); l != nil {
@@ -214,15 +319,14 @@ func readThrottle(p *pending, args []string) error {
 		return fmt.Errorf("key %w", err)
 	}
 	for i, name := range []string{"max_burst", "count", "period"} {
-		if _, err := number(name, args[i+1], int64(min(i, 1)), enforcement.MaxCost); err != nil {
-			return err
+		if _, err := number(args[i+1], int64(min(i, 1)), enforcement.MaxCost); err != nil {
+			return fmt.Errorf("%s %w", name, err)
 		}
 	}
 	if len(args) == 5 {
-		var err error
-		p.check.DefaultCost = false
-		p.check.Cost, err = number("quantity", args[4], 0, enforcement.MaxCost)
-		return err
+		if err := p.setCost(args[4]); err != nil {
+			return fmt.Errorf("quantity %w", err)
+		}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (c *conn) run(name string, args []string) {
 	known, ok := commands[strings.ToUpper(name)]
 	switch {
 	case !ok:
-		c.fail(fmt.Sprintf("ERR unknown command %.64q: Headgate answers HEADGATE.CHECK and CL.THROTTLE, not the commands of a database", name))
+		c.fail(fmt.Sprintf("ERR unknown command %.64q: Headgate answers HEADGATE.CHECK and the like, not the commands of a database", name))
 	case len(args) < known.least || len(args) > known.most:
 		c.fail("ERR wrong number of arguments for '" + strings.ToLower(name) + "' command")
 	default:
@@ -38,7 +38,8 @@ func (c *conn) run(name string, args []string) {
 	}
 }
 
-// A command is a command other than a check. Most clients send some of these when they connect.
+// A command is a command other than a check. Most clients send some of these when they connect. Others
+// make and change reservations, and give checks back.
 type command struct {
 	least, most int // minimum and maximum number of arguments after the name
 	run         func(*conn, []string)
@@ -54,6 +55,12 @@ var commands = map[string]command{
 	"COMMAND": {0, maxArguments, func(c *conn, _ []string) { c.array(0) }},
 	"RESET":   {0, 0, func(c *conn, _ []string) { c.token, c.proto = "", 2; c.status("RESET") }},
 	"QUIT":    {0, 0, func(c *conn, _ []string) { c.quit = true; c.status("OK") }},
+
+	"HEADGATE.RESERVE": {4, maxArguments, answered((*conn).reserve)},
+	"HEADGATE.SETTLE":  {2, maxArguments, answered((*conn).settle)},
+	"HEADGATE.EXTEND":  {3, 5, answered((*conn).extend)},
+	"HEADGATE.RELEASE": {2, maxArguments, answered((*conn).release)},
+	"HEADGATE.REFUND":  {2, 4, answered((*conn).refund)},
 }
 
 // authenticated checks the token of an API key. If the key is valid, authenticated stores the token for the checks of the
@@ -140,7 +147,7 @@ func (c *conn) selectDatabase(args []string) {
 }
 
 // errorText returns a problem as an error of RESP. Its first word is a code that clients of Redis know: they retry
-// after TRYAGAIN, and nothing is charged then.
+// after TRYAGAIN, and nothing is charged then. CONFLICT is no code of Redis: the text says what happened.
 func errorText(p *problem.Problem) string {
 	text := p.Message
 	for _, f := range p.Fields {
@@ -153,15 +160,17 @@ func errorText(p *problem.Problem) string {
 		return "NOPERM " + text
 	case problem.Unavailable:
 		return "TRYAGAIN " + text
+	case problem.Conflict:
+		return "CONFLICT " + text
 	}
 	return "ERR " + text
 }
 
 // number reads a whole number from least to most.
-func number(name, text string, least, most int64) (int64, error) {
+func number(text string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%s must be a whole number from %d to %d", name, least, most)
+		return 0, fmt.Errorf("must be a whole number from %d to %d", least, most)
 	}
 	return n, nil
 }

@@ -15,7 +15,7 @@ func TestCLIReservations(t *testing.T) {
 	t.Parallel()
 	settings := cliServer(t)
 	for _, s := range []struct{ args, stdin string }{
-		{"plans create pro -f -", "name: Pro\npolicies: [{slug: jobs, limits: [{algorithm: fixed_window, quota: 10, window: 1h}]}]\n"},
+		{"plans create pro -f -", "name: Pro\npolicies: [{slug: jobs, limits: [{algorithm: fixed_window, quota: 10, window: 1h, warn_at: [80]}]}]\n"},
 		{"plans publish pro", ""},
 		{"tenants create acme --name Acme --plan pro", ""},
 	} {
@@ -35,6 +35,11 @@ func TestCLIReservations(t *testing.T) {
 		t.Fatal(err)
 	}
 	session(t, "reservations", settings, []cliStep{
+		{args: "reservations create acme POST /jobs --ttl 5m --id job-3 --cost 2", exit: cli.ExitDenied},
+		{args: "reservations create acme POST /jobs --ttl 5m --id job-3 --cost 11", exit: cli.ExitDenied},
+		{args: "reservations create acme POST /jobs --ttl 10ms --id job-3", exit: cli.ExitInvalid},
+		{args: "reservations create acme POST /jobs --id job-3", exit: cli.ExitUsage},
+		{args: "reservations create nosuch POST /jobs --ttl 5m", exit: cli.ExitNotFound},
 		{args: "reservations list acme"},
 		{args: "reservations list acme --limit 1 -o json"},
 		{args: "reservations get acme job-1"},
@@ -49,6 +54,16 @@ func TestCLIReservations(t *testing.T) {
 		{args: "reservations settle acme job-1 --cost 1"},
 		{args: "reservations settle acme job-1 --cost 1"},
 		{args: "reservations settle acme job-1 --cost 2", exit: cli.ExitConflict},
+		{args: "reservations create acme POST /jobs --ttl 5m --id job-3 --cost 2 --dry-run"},
+		{args: "reservations create acme POST /jobs --ttl 5m --id job-3 --cost 2"},
+		{args: "reservations create acme POST /jobs --ttl 5m --id job-3 --cost 2"},
+		{args: "reservations create acme POST /jobs --ttl 5m --id job-3 --cost 1", exit: cli.ExitConflict},
+		{args: "reservations extend acme job-3 --ttl 9m --idempotency-key k1 --dry-run"},
+		{args: "reservations extend acme job-3 --ttl 9m --idempotency-key k1"},
+		{args: "reservations extend acme job-3 --ttl 8m --idempotency-key k1", exit: cli.ExitConflict},
+		{args: "reservations release acme job-3"},
+		{args: "reservations create acme POST /jobs --ttl 5m --mode force --cost 1 --idempotency-key k2"},
+		{args: "reservations create acme POST /jobs --ttl 5m --mode force --cost 1 --idempotency-key k2"},
 		{args: "reservations release acme job-2 --dry-run"},
 		{args: "reservations release acme job-2 -o yaml"},
 		{args: "reservations list acme"},

@@ -93,7 +93,7 @@ func TestFlagsOfEveryCommand(t *testing.T) {
 	writes := []string{
 		"migrate up", "migrate down", "migrate force", "key create", "key revoke", "backup",
 		"user create", "user invite", "user link", "user role", "user disable", "user enable", "user reset-second-factor", "secrets reencrypt",
-		"check", "refund", "reservations settle", "reservations extend", "reservations release", "leases release", "leases revoke",
+		"check", "refund", "reservations create", "reservations settle", "reservations extend", "reservations release", "leases release", "leases revoke",
 		"tenants create", "tenants set", "tenants delete", "plans create", "plans save", "plans publish", "plans delete",
 		"keys create", "keys rotate", "keys revoke", "overrides create", "overrides set", "overrides delete",
 		"grants create", "grants void", "lists add", "lists delete", "apply", "links create", "links revoke",

@@ -179,6 +179,30 @@ func TestEnvoyRateLimits(t *testing.T) {
 	}
 }
 
+// Descriptors with an idempotency key are charged once. In one call, the same key protects each of them.
+func TestEnvoyRepeatedDescriptors(t *testing.T) {
+	t.Parallel()
+	node := startEnvoy(t, nil)
+	service, ctx := ratelimitv3.NewRateLimitServiceClient(dialEnvoy(t, node.addr, insecure.NewCredentials())), with(t.Context(), node.key)
+	ask := func(second string) (*ratelimitv3.RateLimitResponse, error) {
+		return service.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "messages", Descriptors: []*descriptorv3.RateLimitDescriptor{
+			entries("message_type", "marketing", "to_number", "1", ":idempotency-key", "k1"), entries("remote_address", second, ":idempotency-key", "k1"),
+		}})
+	}
+	for i := range 3 {
+		a, err := ask("2001:db8::1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := a.GetStatuses(); s[0].GetLimitRemaining() != 3 || s[1].GetLimitRemaining() != 4 || a.GetDynamicMetadata().GetFields()["replayed"].GetBoolValue() != (i > 0) {
+			t.Errorf("call %d: %v", i, a)
+		}
+	}
+	if _, err := ask("2001:db8::2"); status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "descriptors[1]: this Idempotency-Key belongs to another check") {
+		t.Errorf("another address with the key: %v", err)
+	}
+}
+
 // With an operator key, the domain or an entry names the tenant. A domain without a tenant is not limited, as in
 // envoyproxy/ratelimit. A tenant's key decides for its tenant only.
 func TestEnvoyDomains(t *testing.T) {
@@ -275,6 +299,10 @@ func TestEnvoyRefuses(t *testing.T) {
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, hits}, "descriptors[1].hits_addend: must be at most"},
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, limit}, "descriptors[1].limit.unit: must be"},
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, negative}, "descriptors[1].is_negative_hits: is not supported"},
+		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries(":idempotency-key", "")}, `descriptors[1].entries[0]: ":idempotency-key" must be 1 to 255`},
+		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries(":lease", "")}, `descriptors[1].entries[0]: ":lease" must be 1 to 128`},
+		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries(":lease-ttl-ms", "1m")}, `descriptors[1].entries[0]: ":lease-ttl-ms" must be a whole number`},
+		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries(":refundable", "yes")}, `descriptors[1].entries[0]: ":refundable" must be true`},
 	} {
 		_, err := service.ShouldRateLimit(with(t.Context(), node.key), &ratelimitv3.RateLimitRequest{Domain: c.domain, Descriptors: c.descriptors})
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(status.Convert(err).Message(), c.want) {
@@ -346,6 +374,8 @@ func TestEnvoyAuthorization(t *testing.T) {
 	hostile := []string{
 		"x-forwarded-for", "198.51.100.1", "headgate-tenant", "globex", "headgate-cost", "0", "headgate-attributes", "ip:header:x-ip", "authorization", "Bearer x",
 		"x-headgate-mode", "peek", "tenant", "globex", "cost", "0",
+		"idempotency-key", "k1", "headgate-idempotency", "header:idempotency-key", "idempotency", "header:idempotency-key",
+		"headgate-lease", "header:x-lease", "lease", "l1", "x-lease", "l1", "headgate-refundable", "true",
 	}
 	for i := range 3 {
 		a := ask(with(t.Context(), node.key), httpRequest("POST", "/v1/login?cost=0&tenant=globex", hostile...))

@@ -9,7 +9,8 @@ import (
 // forwardPolicies count the logins of each IP address, and all requests of each user.
 const forwardPolicies = `[
 	{"slug": "login", "match": {"path": "/v1/login", "methods": ["POST"]}, "count_by": ["ip"], "limits": [{"algorithm": "fixed_window", "quota": 5, "window": "1h"}]},
-	{"slug": "items", "match": {"path": "/v1/items/*"}, "count_by": ["user"], "limits": [{"algorithm": "fixed_window", "quota": 10, "window": "1h"}]}
+	{"slug": "items", "match": {"path": "/v1/items/*"}, "count_by": ["user"], "limits": [{"algorithm": "fixed_window", "quota": 10, "window": "1h"}]},
+	{"slug": "jobs", "match": {"path": "/v1/jobs"}, "limits": [{"algorithm": "concurrency", "quota": 9, "window": "1h"}]}
 ]`
 
 // forwardNode starts a node that trusts proxies on this machine, with the tenants acme and globex.
@@ -89,7 +90,7 @@ func TestForwardAuthWithoutABody(t *testing.T) {
 }
 
 // Headers of a client that the gateway passes on do not change the tenant, the cost, the mode,
-// or the policy.
+// the policy, the idempotency key, or the lease.
 func TestForwardAuthIgnoresTheClient(t *testing.T) {
 	t.Parallel()
 	node, operator, key := forwardNode(t, "127.0.0.1/32")
@@ -113,6 +114,21 @@ func TestForwardAuthIgnoresTheClient(t *testing.T) {
 		want := `"items";r=` + string(rune('9'-i))
 		if got := remaining(ask, append(forged, "X-User", "u1")...); got != want {
 			t.Errorf("%q: RateLimit %s, want %s", forged, got, want)
+		}
+	}
+	// The same headers twice: neither is the second request a repetition of the first, nor does it renew its lease.
+	forged := []string{
+		"Idempotency-Key", "k1", "X-Idempotency-Key", "k1", "X-Headgate-Idempotency", "k1", "Headgate-Idempotency", "k1", "X-Request-Id", "k1", "X-Request-Key", "k1",
+		"Lease", "l1", "X-Lease", "l1", "X-Headgate-Lease", "l1", "Headgate-Lease", "l1", "Lease-Ttl-Ms", "1", "X-Headgate-Lease-Ttl-Ms", "1", "Refundable", "true",
+	}
+	for i := range 3 {
+		if got, want := remaining(ask, append(forged, "X-User", "u7")...), `"items";r=`+string(rune('9'-i)); got != want {
+			t.Errorf("%d: RateLimit %s, want %s", i, got, want)
+		}
+		a := call(t, key, "GET", node.origin+"/v1/forward-auth", "", append(forged, "X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/v1/jobs")...).want(t, 200)
+		if want := `"jobs";r=` + string(rune('8'-i)) + ";"; !strings.HasPrefix(a.header.Get("RateLimit"), want) || strings.Contains(a.body, `"l1"},`) ||
+			strings.Contains(a.body, "refundable_until") || strings.Contains(a.body, `"id":"l1"`) {
+			t.Errorf("%d: RateLimit %s, want %s: %s", i, a.header.Get("RateLimit"), want, a.body)
 		}
 	}
 	// Separators do not end a value: each value is a different user with a full quota.
@@ -158,7 +174,7 @@ func TestForwardAuthOptions(t *testing.T) {
 	node, _, key := forwardNode(t, "127.0.0.1/32")
 	proxy := []string{
 		"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/v1/items/1", "X-Forwarded-For", "203.0.113.9",
-		"X-Cost", "4", "X-Wrong", "-1", "Cookie", "session=s1",
+		"X-Cost", "4", "X-Wrong", "-1", "Cookie", "session=s1", "X-Spaces", "a key", "X-Long", strings.Repeat("l", 129),
 	}
 	for query, want := range map[string]struct {
 		status int
@@ -178,10 +194,60 @@ func TestForwardAuthOptions(t *testing.T) {
 		"deny_status=200":                              {400, `"pointer":"deny_status"`},
 		"mode=peek":                                    {400, `"pointer":"mode"`},
 		"body=none":                                    {400, `"pointer":"body"`},
+		"refundable=true":                              {200, `"refundable_until":"`},
+		"refundable=1":                                 {400, `"pointer":"refundable"`},
+		"idempotency=k1":                               {400, `"pointer":"idempotency"`},
+		"idempotency=cookie:session":                   {400, `"pointer":"idempotency"`},
+		"idempotency=header:X-Missing":                 {400, `"pointer":"X-Missing"`},
+		"idempotency=header:X-Spaces":                  {400, `"pointer":"X-Spaces"`},
+		"lease=job":                                    {400, `"pointer":"lease"`},
+		"lease=header:X-Missing":                       {400, `"pointer":"X-Missing"`},
+		"lease=header:X-Long":                          {400, `"pointer":"X-Long"`},
+		"lease_ttl_ms=0":                               {400, `"pointer":"lease_ttl_ms"`},
+		"lease_ttl_ms=1m":                              {400, `"pointer":"lease_ttl_ms"`},
 	} {
 		if a := call(t, key, "GET", node.origin+"/v1/forward-auth?"+query, "", proxy...); a.status != want.status || !strings.Contains(a.body, want.text) {
 			t.Errorf("%s: %d %s, want %d %s", query, a.status, a.body, want.status, want.text)
 		}
+	}
+}
+
+// A proxy that repeats a request with the same key pays for it once. A lease by the ID of the request
+// holds a place until the service behind the proxy releases it.
+func TestForwardAuthRepetitionsAndLeases(t *testing.T) {
+	t.Parallel()
+	node, _, key := forwardNode(t, "127.0.0.1/32")
+	ask := func(query, method, uri string, header ...string) answer {
+		header = append(header, "X-Forwarded-Method", method, "X-Forwarded-Uri", uri, "X-Forwarded-For", "203.0.113.9")
+		return call(t, key, "GET", node.origin+"/v1/forward-auth?"+query, "", header...)
+	}
+	const once = "idempotency=header:X-Request-Key&refundable=true"
+	first := ask(once, "GET", "/v1/items/1", "X-Request-Key", "k1").want(t, 200)
+	again := ask(once, "GET", "/v1/items/1", "X-Request-Key", "k1").want(t, 200)
+	if again.header.Get("Idempotent-Replayed") != "true" || !strings.Contains(again.body, `"replayed":true`) || !strings.Contains(again.body, `"remaining":9`) {
+		t.Errorf("the repetition: %v %s", again.header, again.body)
+	}
+	if a := ask(once, "GET", "/v1/items/2", "X-Request-Key", "k1").want(t, 409); !strings.Contains(a.body, `"idempotency_key_reused"`) {
+		t.Errorf("another request: %s", a.body)
+	}
+	var d struct {
+		ID string `json:"decision_id"`
+	}
+	first.into(t, &d)
+	if a := call(t, key, "POST", node.origin+"/v1/checks/"+d.ID+"/refund", "").want(t, 200); !strings.Contains(a.body, `"refunded":1`) {
+		t.Errorf("the refund: %s", a.body)
+	}
+
+	const leased = "lease=header:X-Job&lease_ttl_ms=60000"
+	for i, job := range []string{"j1", "j1", "j2"} {
+		left := []string{`"remaining":8`, `"remaining":8`, `"remaining":7`}[i]
+		if a := ask(leased, "POST", "/v1/jobs", "X-Job", job).want(t, 200); !strings.Contains(a.body, left) || !strings.Contains(a.body, `"lease":{"id":"`+job+`","ttl_ms":60000}`) {
+			t.Errorf("%s: %s", job, a.body)
+		}
+	}
+	a := call(t, key, "POST", node.origin+"/v1/leases/release", `{"method": "POST", "path": "/v1/jobs", "lease": {"id": "j1"}}`).want(t, 200)
+	if !strings.Contains(a.body, `"released":1`) {
+		t.Errorf("the release: %s", a.body)
 	}
 }
 

@@ -25,6 +25,7 @@ var respAddr = regexp.MustCompile(`serving the Redis protocol".*"addr":"([^"]+)"
 const respPolicies = `[
 	{"slug": "login", "match": {"path": "/v1/login", "methods": ["POST"]}, "count_by": ["ip"], "limits": [{"algorithm": "fixed_window", "quota": 5, "window": "1h"}]},
 	{"slug": "tokens", "match": {"path": "/v1/tokens"}, "count_by": ["user"], "limits": [{"algorithm": "fixed_window", "quota": 100, "window": "1h"}]},
+	{"slug": "jobs", "match": {"path": "/v1/jobs"}, "count_by": ["user"], "limits": [{"algorithm": "concurrency", "quota": 1, "window": "1h"}]},
 	{"slug": "cell", "match": {"path": "/throttle/*"}, "count_by": ["key"], "limits": [{"algorithm": "token_bucket", "quota": 30, "window": "1m", "burst": 16}]},
 	{"slug": "other", "match": {"path": "/v1/other"}, "count_by": ["user"], "limits": [{"algorithm": "token_bucket", "quota": 1000000000, "window": "1s"}]}
 ]`
@@ -172,7 +173,7 @@ func TestRESPMistakes(t *testing.T) {
 	fails(c, "method is required", "HEADGATE.CHECK", "acme", "/v1/tokens")
 	fails(c, "METHOD must be an HTTP method", "HEADGATE.CHECK", "acme", "/v1/tokens", "METHOD", "post")
 	fails(c, "COST must be a whole number from 0 to 2147483647", "HEADGATE.CHECK", "acme", "/v1/tokens", "METHOD", "POST", "COST", "-1")
-	fails(c, "MODE must be enforce, peek or force", "HEADGATE.CHECK", "acme", "/v1/tokens", "METHOD", "POST", "MODE", "free")
+	fails(c, "MODE must be enforce, peek, force or take_up_to", "HEADGATE.CHECK", "acme", "/v1/tokens", "METHOD", "POST", "MODE", "free")
 	fails(c, `attribute "user" is given twice`, "HEADGATE.CHECK", "acme", "/v1/tokens", "user", "a", "user", "b")
 	fails(c, "path ", "HEADGATE.CHECK", "acme", "v1/tokens", "METHOD", "POST")
 	fails(c, "NOPERM ", "HEADGATE.CHECK", "globex", "/v1/tokens", "METHOD", "POST")

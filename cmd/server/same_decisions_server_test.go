@@ -40,6 +40,7 @@ const wirePolicies = `[
 	{"slug": "profile", "match": {"path": "/v1/profile"}, "count_by": ["user"], "missing": "deny", "limits": [{"algorithm": "sliding_window_counter", "quota": 3, "window": "39d"}]},
 	{"slug": "throttle", "match": {"path": "/throttle/login"}, "count_by": ["key"], "limits": [{"algorithm": "token_bucket", "quota": 6, "window": "300d", "burst": 4}]},
 	{"slug": "named", "match": {"path": "/throttle/*"}, "limits": [{"algorithm": "fixed_window", "quota": 90, "window": "42d"}]},
+	{"slug": "jobs", "match": {"path": "/v1/jobs"}, "count_by": ["user"], "limits": [{"algorithm": "concurrency", "quota": 3, "window": "300d"}]},
 	{"slug": "shadow", "mode": "shadow", "limits": [{"algorithm": "fixed_window", "quota": 3, "window": "30d"}]}
 ]`
 
@@ -59,7 +60,13 @@ type wireCheck struct {
 	method, path, ip, user, tokens, key string // ip, user, tokens and key are "" if the check has none
 	cost                                int    // -1: none is sent
 	mode                                string // "": none is sent
+	once                                string // the idempotency key; "": none is sent
+	lease                               string // its time to live is leaseTTL; "": none is sent
+	refundable                          bool
 }
+
+// leaseTTL is so long that no lease ends during the test.
+const leaseTTL = 40 * 24 * time.Hour
 
 // attributes returns the names and values of all attributes but ip.
 func (c wireCheck) attributes() (pairs []string) {
@@ -88,6 +95,12 @@ func (c wireCheck) json() string {
 	if c.mode != "" {
 		body["mode"] = c.mode
 	}
+	if c.lease != "" {
+		body["lease"] = map[string]any{"id": c.lease, "ttl_ms": leaseTTL.Milliseconds()}
+	}
+	if c.refundable {
+		body["refundable"] = true
+	}
 	text, err := json.Marshal(body)
 	if err != nil {
 		panic(err)
@@ -108,6 +121,14 @@ var fixedChecks = []wireCheck{
 	{method: "POST", path: "/v1/items/1", ip: "192.0.2.9", user: "u4", cost: 1},  // waits for the one before
 	{method: "GET", path: "/v1/items/1", ip: "203.0.113.7", user: "u2", cost: 6}, // is served cheap
 	{method: "GET", path: "/v1/other", ip: "203.0.113.7", cost: 10},              // is delayed by a policy
+	{method: "GET", path: "/v1/items/3", ip: "203.0.113.8", user: "u5", cost: 2, once: "first"},
+	{method: "GET", path: "/v1/items/3", ip: "203.0.113.8", user: "u5", cost: 2, once: "first"}, // is a repetition
+	{method: "POST", path: "/v1/login", ip: "203.0.113.8", cost: 50, mode: "take_up_to"},        // gets what is left
+	{method: "POST", path: "/v1/jobs", user: "u6", cost: -1, lease: "job-1"},
+	{method: "POST", path: "/v1/jobs", user: "u6", cost: -1, lease: "job-1"}, // renews the lease
+	{method: "POST", path: "/v1/jobs", user: "u6", cost: 2, lease: "job-2"},
+	{method: "POST", path: "/v1/jobs", user: "u6", cost: -1, lease: "job-3"}, // finds no place
+	{method: "POST", path: "/v1/other", ip: "203.0.113.9", cost: 1, refundable: true},
 }
 
 // wireScript returns 200 checks. Those of redis-cell have its method and path, so that CL.THROTTLE can send them.
@@ -117,14 +138,24 @@ func wireScript(t *testing.T) []wireCheck {
 	script := make([]wireCheck, 200)
 	for i := range script {
 		c := wireCheck{
-			method: one("GET", "POST", "PUT"), path: one("/v1/login", "/v1/items/1", "/v1/items/2", "/v1/other", "/v1/profile", "/unmatched"),
+			method: one("GET", "POST", "PUT"), path: one("/v1/login", "/v1/items/1", "/v1/items/2", "/v1/other", "/v1/profile", "/v1/jobs", "/unmatched"),
 			ip:   one("192.0.2.1", "192.0.2.2", "2001:db8::1", "203.0.113.7", "198.51.100.7"),
 			user: one("u1", "u2", "u3", "denied", "blocked", ""), tokens: one("0", "5", "9", ""), cost: random.IntN(5) - 1,
-			mode: one("", "", "", "", "enforce", "peek", "force"),
+			mode: one("", "", "", "", "enforce", "peek", "force", "take_up_to"), lease: one("", "", "", "job-4", "a lease with a long name"),
 		}
+		if c.mode == "take_up_to" && c.cost == 0 {
+			c.cost = 3
+		}
+		if random.IntN(4) == 0 {
+			c.once = fmt.Sprintf("key-%d", i)
+		}
+		c.refundable = random.IntN(6) == 0 && c.mode != "peek" && c.mode != "take_up_to"
 		if random.IntN(6) == 0 {
 			c.method, c.path, c.tokens = "CL.THROTTLE", "/throttle/login", ""
 			c.key = "login:" + cmp.Or(c.user, "u9")
+		}
+		if i > 0 && random.IntN(5) == 0 {
+			c = script[random.IntN(i)]
 		}
 		script[i] = c
 	}
@@ -132,8 +163,12 @@ func wireScript(t *testing.T) []wireCheck {
 	return script
 }
 
-// A wireRow is what one way says of a check and of its decision: a row of two tables of docs/gateways.md.
-type wireRow struct{ attributes, cost, mode, reason, limits, retry, reset, delay, serve, degraded, headers, id string }
+// A wireRow is what one way says of a check and of its decision: a row of three tables of docs/gateways.md.
+type wireRow struct {
+	attributes, cost, mode                                            string
+	once, lease, refundable, reservation                              string
+	reason, limits, retry, reset, delay, serve, degraded, headers, id string
+}
 
 // wireRows reads the tables of docs/gateways.md, by the first cell of a row.
 func wireRows(t *testing.T) map[string]wireRow {
@@ -159,6 +194,8 @@ func wireRows(t *testing.T) map[string]wireRow {
 			continue
 		case len(cells) == 4:
 			r.attributes, r.cost, r.mode = cells[1], cells[2], cells[3]
+		case len(cells) == 5:
+			r.once, r.lease, r.refundable, r.reservation = cells[1], cells[2], cells[3], cells[4]
 		case len(cells) == 10:
 			r.reason, r.limits, r.retry, r.reset, r.delay, r.serve = cells[1], cells[2], cells[3], cells[4], cells[5], cells[6]
 			r.degraded, r.headers, r.id = cells[7], cells[8], cells[9]
@@ -195,6 +232,15 @@ func (r wireRow) sayable(t *testing.T, script []wireCheck) []wireCheck {
 		if r.mode == "no" {
 			c.mode = ""
 		}
+		if r.once == "no" {
+			c.once = ""
+		}
+		if r.lease == "no" {
+			c.lease = ""
+		}
+		if r.refundable == "no" {
+			c.refundable = false
+		}
 	}
 	return projected
 }
@@ -218,6 +264,11 @@ type wireAnswer struct {
 	Degraded string      // "": not said
 	Headers  map[string]string
 	ID       string // "": not said
+
+	Taken      int64  // in mode take_up_to
+	Replayed   bool   // an earlier check with the idempotency key decided
+	Lease      string // only compared for a check that names a lease
+	Refundable bool   // the answer says until when
 }
 
 // unsaid is wireAnswer.Retry or Delay of a wire without such a number.
@@ -234,7 +285,14 @@ func answerOf(t *testing.T, body string) wireAnswer {
 		Retry      *int64 `json:"retry_after_ms"`
 		Delay      int64  `json:"delay_ms"`
 		Serve      string
-		Limits     []struct {
+		Taken      int64
+		Replayed   bool
+		Lease      struct {
+			ID  string
+			TTL int64 `json:"ttl_ms"`
+		}
+		RefundableUntil string `json:"refundable_until"`
+		Limits          []struct {
 			Policy, Limit, Mode           string
 			Quota, Burst, Cost, Remaining int64
 			Reset                         int64  `json:"reset_after_ms"`
@@ -253,6 +311,10 @@ func answerOf(t *testing.T, body string) wireAnswer {
 		return *ms
 	}
 	a := wireAnswer{Allowed: *d.Allowed, Reason: d.Reason, Retry: orNever(d.Retry), Delay: d.Delay, Serve: d.Serve, Degraded: strconv.FormatBool(*d.Degraded), ID: d.DecisionID}
+	a.Taken, a.Replayed, a.Lease, a.Refundable = d.Taken, d.Replayed, d.Lease.ID, d.RefundableUntil != ""
+	if a.Lease != "" && a.Lease != a.ID && d.Lease.TTL != leaseTTL.Milliseconds() {
+		t.Errorf("the lease %s lives for %d ms", a.Lease, d.Lease.TTL)
+	}
 	for _, l := range d.Limits {
 		a.Limits = append(a.Limits, wireLimit{
 			l.Policy, l.Limit, l.Mode, l.Quota, cmp.Or(l.Burst, l.Quota), l.Cost, l.Remaining, l.Reset, orNever(l.Retry), l.Allowed, l.NearLimit,
@@ -310,7 +372,7 @@ type wireComparison struct {
 }
 
 // faults returns the differences in the parts that the protocol can express.
-func (c wireComparison) faults(got, want wireAnswer) (faults []string) {
+func (c wireComparison) faults(check *wireCheck, got, want wireAnswer) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if got.Allowed != want.Allowed {
 		fault("allowed is %t", got.Allowed)
@@ -326,6 +388,13 @@ func (c wireComparison) faults(got, want wireAnswer) (faults []string) {
 	said("reason", c.row.reason, got.Reason, want.Reason)
 	said("degraded", c.row.degraded, got.Degraded, want.Degraded)
 	said("serve", c.row.serve, got.Serve, want.Serve)
+	if check.lease != "" {
+		said("lease", c.row.lease, got.Lease, want.Lease)
+	}
+	if got.Taken != want.Taken || got.Replayed != want.Replayed || got.Refundable != want.Refundable {
+		fault("taken %d, replayed %t, refundable %t, want %d, %t, %t",
+			got.Taken, got.Replayed, got.Refundable, want.Taken, want.Replayed, want.Refundable)
+	}
 	if hasID := len(got.ID) == 36; hasID != (c.row.id == "yes") {
 		fault("the decision id is %q", got.ID)
 	}
@@ -497,7 +566,7 @@ func playEveryWire(t *testing.T, node wireNode, degraded bool) {
 			if a.Allowed {
 				outcome = "allowed"
 			}
-			if script[i].mode != "peek" {
+			if script[i].mode != "peek" && !a.Replayed {
 				counted[fmt.Sprintf("outcome=%q,wire=%q", outcome, wire)]++
 			}
 		}
@@ -524,7 +593,7 @@ func playEveryWire(t *testing.T, node wireNode, degraded bool) {
 		}
 		comparison := wireComparison{row, time.Since(begun)}
 		for k := range got {
-			if faults := comparison.faults(got[k], want[k]); len(faults) > 0 {
+			if faults := comparison.faults(&projected[k], got[k], want[k]); len(faults) > 0 {
 				t.Errorf("%s, check %d %+v:\n%s\nwant as POST /v1/check: %+v", way.name, k, projected[k], strings.Join(faults, "\n"), want[k])
 				break // the counters differ from here on
 			}
@@ -560,6 +629,20 @@ func variedEnough(t *testing.T, answers []wireAnswer, row wireRow, degraded bool
 	if row.attributes == "all" {
 		if !slices.ContainsFunc(answers, func(a wireAnswer) bool { return a.Delay > 0 }) {
 			t.Fatal("no decision has a delay")
+		}
+		for what, has := range map[string]func(a wireAnswer) bool{
+			"idempotency key": func(a wireAnswer) bool { return a.Replayed },
+			"lease":           func(a wireAnswer) bool { return a.Lease == "job-1" },
+			"refund":          func(a wireAnswer) bool { return a.Refundable },
+			"take_up_to":      func(a wireAnswer) bool { return a.Taken > 0 },
+		} {
+			if degraded && what == "refund" {
+				continue // a failure mode records nothing that could be refunded
+			}
+			sayable := map[string]string{"idempotency key": row.once, "lease": row.lease, "refund": row.refundable, "take_up_to": row.mode}
+			if sayable[what] == "yes" != slices.ContainsFunc(answers, has) {
+				t.Fatalf("a decision with %s: docs/gateways.md says %q", what, sayable[what])
+			}
 		}
 		if !slices.ContainsFunc(answers, func(a wireAnswer) bool { return a.Delay == 2500 }) ||
 			!slices.ContainsFunc(answers, func(a wireAnswer) bool { return a.Serve == "cheap" }) {

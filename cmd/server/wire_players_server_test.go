@@ -67,19 +67,31 @@ func ofHTTP(t *testing.T, a answer) wireAnswer {
 
 func checkWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers []wireAnswer) {
 	for _, c := range script {
-		answers = append(answers, ofHTTP(t, call(t, key, "POST", n.origin+"/v1/check", c.json())))
+		var header []string
+		if c.once != "" {
+			header = []string{"Idempotency-Key", c.once}
+		}
+		answers = append(answers, ofHTTP(t, call(t, key, "POST", n.origin+"/v1/check", c.json(), header...)))
 	}
 	return answers
 }
 
 func batchWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers []wireAnswer) {
-	for part := range slices.Chunk(script, 20) {
-		var bodies []string
-		for _, c := range part {
+	for len(script) > 0 {
+		size := 1
+		for size < min(len(script), 20) && script[size].once == script[0].once && script[0].once == "" {
+			size++
+		}
+		var bodies, header []string
+		for _, c := range script[:size] {
 			bodies = append(bodies, c.json())
 		}
+		if script[0].once != "" { // a key is that of the whole batch
+			header = []string{"Idempotency-Key", script[0].once}
+		}
+		script = script[size:]
 		var batch struct{ Results []json.RawMessage }
-		call(t, key, "POST", n.origin+"/v1/check/batch", `{"checks": [`+strings.Join(bodies, ",")+`]}`).want(t, 200).into(t, &batch)
+		call(t, key, "POST", n.origin+"/v1/check/batch", `{"checks": [`+strings.Join(bodies, ",")+`]}`, header...).want(t, 200).into(t, &batch)
 		for _, one := range batch.Results {
 			answers = append(answers, answerOf(t, string(one)))
 		}
@@ -105,10 +117,40 @@ func forwardAuthWay(form, methodHeader, pathHeader string) wirePlayer {
 			if c.cost >= 0 {
 				header, query = append(header, "X-Cost", strconv.Itoa(c.cost)), query+"&cost=header:X-Cost"
 			}
+			for name, value := range c.options() {
+				if from, named := strings.CutPrefix(value, "header:"); named {
+					header = append(header, from, c.headerValue(name))
+				}
+				query += "&" + name + "=" + value
+			}
 			answers = append(answers, ofHTTP(t, call(t, key, "GET", n.origin+"/v1/forward-auth?"+query, "", header...)))
 		}
 		return answers
 	}
+}
+
+// options returns the options of forward-auth that protect the check from a second charge, or let it
+// be changed.
+func (c wireCheck) options() map[string]string {
+	options := map[string]string{}
+	if c.once != "" {
+		options["idempotency"] = "header:x-once"
+	}
+	if c.lease != "" {
+		options["lease"], options["lease_ttl_ms"] = "header:x-lease", strconv.FormatInt(leaseTTL.Milliseconds(), 10)
+	}
+	if c.refundable {
+		options["refundable"] = "true"
+	}
+	return options
+}
+
+// headerValue returns the value of the header that an option names.
+func (c wireCheck) headerValue(option string) string {
+	if option == "lease" {
+		return c.lease
+	}
+	return c.once
 }
 
 // forwardAuthPathWay is the HTTP service of ext_authz.
@@ -123,11 +165,18 @@ func authorizationWay(t *testing.T, n wireNode, key string, script []wireCheck) 
 	service := authv3.NewAuthorizationClient(n.envoy)
 	for _, c := range script {
 		header, attributes := c.attributeHeaders()
+		extensions := c.options()
+		for name, value := range extensions {
+			if from, named := strings.CutPrefix(value, "header:"); named {
+				header = append(header, from, c.headerValue(name))
+			}
+		}
 		r := httpRequest(c.method, c.path, header...)
 		r.Attributes.Source.Address.GetSocketAddress().Address = c.ip
 		if c.cost >= 0 {
-			r.Attributes.ContextExtensions = map[string]string{"cost": strconv.Itoa(c.cost)}
+			extensions["cost"] = strconv.Itoa(c.cost)
 		}
+		r.Attributes.ContextExtensions = extensions
 		a, err := service.Check(with(t.Context(), key, "headgate-attributes", attributes), r)
 		if err != nil {
 			t.Fatal(err)
@@ -171,8 +220,22 @@ func (c wireCheck) descriptor() *descriptorv3.RateLimitDescriptor {
 func rateLimitWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers []wireAnswer) {
 	service := ratelimitv3.NewRateLimitServiceClient(n.envoy)
 	for _, c := range script {
+		d := c.descriptor()
+		add := func(key, value string) {
+			d.Entries = append(d.Entries, &descriptorv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+		}
+		if c.once != "" {
+			add(":idempotency-key", c.once)
+		}
+		if c.lease != "" {
+			add(":lease", c.lease)
+			add(":lease-ttl-ms", strconv.FormatInt(leaseTTL.Milliseconds(), 10))
+		}
+		if c.refundable {
+			add(":refundable", "true")
+		}
 		a, err := service.ShouldRateLimit(with(t.Context(), key), &ratelimitv3.RateLimitRequest{
-			Domain: "edge", Descriptors: []*descriptorv3.RateLimitDescriptor{c.descriptor()},
+			Domain: "edge", Descriptors: []*descriptorv3.RateLimitDescriptor{d},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -185,6 +248,7 @@ func rateLimitWay(t *testing.T, n wireNode, key string, script []wireCheck) (ans
 			Allowed: s.GetCode() == ratelimitv3.RateLimitResponse_OK, Reason: fields["reason"].GetStringValue(),
 			Degraded: fmt.Sprint(fields["degraded"].AsInterface()), ID: fields["decision_ids"].GetListValue().GetValues()[0].GetStringValue(),
 			Delay: int64(fields["delay_ms"].GetNumberValue()), Serve: fields["serve"].GetStringValue(), Headers: map[string]string{},
+			Replayed: fields["replayed"].GetBoolValue(), Lease: fields["lease"].GetStringValue(), Refundable: fields["refundable_until"].GetStringValue() != "",
 		}
 		for name, value := range headersOf(a.GetResponseHeadersToAdd()) {
 			got.Headers[http.CanonicalHeaderKey(name)] = value
@@ -216,12 +280,29 @@ func respWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers 
 		if c.mode != "" {
 			args = append(args, "MODE", c.mode)
 		}
+		if c.once != "" {
+			args = append(args, "IDEMPOTENCY", c.once)
+		}
+		if c.lease != "" {
+			args = append(args, "LEASE", c.lease, "TTL", leaseTTL.Milliseconds())
+		}
+		if c.refundable {
+			args = append(args, "REFUNDABLE", 1)
+		}
 		for _, text := range c.attributes() {
 			args = append(args, text)
 		}
 		pipe.Do(t.Context(), args...)
 	}
-	for _, got := range integersOf(t, pipe, 11) {
+	for i, got := range slicesOf(t, pipe) {
+		c := script[i]
+		n := 11
+		if c.once != "" || c.lease != "" || c.refundable || c.mode == "take_up_to" {
+			n = 16
+		}
+		if len(got) != n {
+			t.Fatalf("%+v: %v", c, got)
+		}
 		a := wireAnswer{
 			Allowed: got[0] == int64(1), Reason: got[5].(string), Retry: got[3].(int64), Delay: got[9].(int64), Degraded: strconv.FormatBool(got[8] == int64(1)), ID: got[7].(string),
 		}
@@ -232,6 +313,18 @@ func respWay(t *testing.T, n wireNode, key string, script []wireCheck) (answers 
 			a.Limits = []wireLimit{{Policy: got[6].(string), Quota: got[1].(int64), Remaining: got[2].(int64), Reset: got[4].(int64)}}
 		} else if got[1] != int64(-1) || got[2] != int64(-1) || got[4] != int64(-1) {
 			t.Errorf("no limit decided: %v", got)
+		}
+		if n == 16 {
+			a.Taken, a.Replayed, a.Lease, a.Refundable = got[11].(int64), got[12] == int64(1), got[13].(string), got[15].(int64) > time.Now().UnixMilli()
+			if c.mode != "take_up_to" {
+				if a.Taken != -1 {
+					t.Errorf("taken without take_up_to: %v", got)
+				}
+				a.Taken = 0
+			}
+			if ttl := got[14]; c.lease != "" && a.Lease != "" && ttl != leaseTTL.Milliseconds() {
+				t.Errorf("the lease lives for %v ms", ttl)
+			}
 		}
 		answers = append(answers, a)
 	}
@@ -247,7 +340,10 @@ func throttleWay(t *testing.T, n wireNode, key string, script []wireCheck) (answ
 		}
 		pipe.Do(t.Context(), args...)
 	}
-	for _, got := range integersOf(t, pipe, 5) {
+	for _, got := range slicesOf(t, pipe) {
+		if len(got) != 5 {
+			t.Fatal(got)
+		}
 		a := wireAnswer{Allowed: got[0] == int64(0), Retry: got[3].(int64) * 1000, Delay: unsaid}
 		if a.Allowed {
 			a.Retry = 0
@@ -262,8 +358,8 @@ func throttleWay(t *testing.T, n wireNode, key string, script []wireCheck) (answ
 	return answers
 }
 
-// integersOf runs a pipeline whose replies are arrays of n values.
-func integersOf(t *testing.T, pipe redis.Pipeliner, n int) (all [][]any) {
+// slicesOf runs a pipeline whose replies are arrays.
+func slicesOf(t *testing.T, pipe redis.Pipeliner) (all [][]any) {
 	t.Helper()
 	replies, err := pipe.Exec(t.Context())
 	if err != nil {
@@ -271,8 +367,8 @@ func integersOf(t *testing.T, pipe redis.Pipeliner, n int) (all [][]any) {
 	}
 	for _, reply := range replies {
 		got, err := reply.(*redis.Cmd).Slice()
-		if err != nil || len(got) != n {
-			t.Fatalf("%v, %v", got, err)
+		if err != nil {
+			t.Fatal(err)
 		}
 		all = append(all, got)
 	}

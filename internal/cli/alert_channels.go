@@ -177,7 +177,7 @@ func (d channelsDelete) Run(ctx context.Context, t Terminal) error {
 	if err != nil {
 		return err
 	}
-	if err := confirmed(d.Yes, d.DryRun, "channel "+d.ID+" with its messages"); err != nil {
+	if err := confirmed(d.Yes, d.DryRun, "deletes channel "+d.ID+" with its messages"); err != nil {
 		return err
 	}
 	return c.remove(ctx, d.path(), "", "channel "+d.ID)

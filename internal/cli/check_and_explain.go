@@ -40,6 +40,7 @@ var limitColumns = []Column{
 	{"REMAINING", "remaining"},
 	{"RESET", "reset_after_ms"},
 	{"RETRY", "retry_after_ms"},
+	{"NEAR", "near_limit"},
 	{"MODE", "mode"},
 }
 
@@ -56,7 +57,8 @@ type checkCommand struct {
 
 // Help returns the text that --help shows after the flags.
 func (checkCommand) Help() string {
-	return "Ends with 0 if the check passes, and with 10 if it is denied. The times RESET and RETRY are in seconds."
+	return "Ends with 0 if the check passes, and with 10 if it is denied. The times RESET and RETRY are in seconds. " +
+		"NEAR is the highest threshold of warn_at that is reached, in percent."
 }
 
 // Run sends the check and prints the decision.
@@ -119,6 +121,9 @@ func (c *client) decision(document []byte, at string) error {
 		}
 		if ttl, ok := lookUp(d, "lease.ttl_ms").(json.Number); ok {
 			fmt.Fprintf(w, "lease %s, for %s\n", cell(lookUp(d, "lease.id")), duration(ttl))
+		}
+		if v := lookUp(d, "reservation"); v != nil {
+			fmt.Fprintf(w, "reservation %s, until %s\n", cell(lookUp(v, "id")), cell(lookUp(v, "expires_at")))
 		}
 		limits, _ := lookUp(d, "limits").([]any)
 		if len(limits) == 0 {

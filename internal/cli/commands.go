@@ -15,7 +15,7 @@ type Commands struct {
 	Check        checkCommand        `cmd:"" group:"remote" help:"Decide a check: headgate check POST /v1/login --tenant acme -a user=u1"`
 	Explain      explainCommand      `cmd:"" group:"remote" help:"Explain how a check would be decided, and charge nothing: headgate explain POST /v1/login --tenant acme -a user=u1"`
 	Refund       refundCommand       `cmd:"" group:"remote" help:"Give back what a refundable check charged: headgate refund 0190… --tenant acme"`
-	Reservations reservationsCommand `cmd:"" group:"remote" help:"List, show, settle, extend and give back the reservations of a tenant."`
+	Reservations reservationsCommand `cmd:"" group:"remote" help:"Make, list, show, settle, extend and give back the reservations of a tenant."`
 	Top          topCommand          `cmd:"" group:"remote" help:"Rank tenants, policies, routes or keys by their denials: headgate top --by keys --tenant acme"`
 	Tail         tailCommand         `cmd:"" group:"remote" help:"Print denials or all recorded decisions as they happen: headgate tail --tenant acme --outcome any"`
 	Usage        usageCommand        `cmd:"" group:"remote" help:"Show what a tenant and its keys have left: headgate usage acme"`
@@ -85,12 +85,12 @@ func (c *client) show(ctx context.Context, path string, columns ...Column) error
 }
 
 // confirmed returns an error if neither --yes nor --dry-run is set. what describes the change in
-// the message.
+// the message, such as "deletes plan pro".
 func confirmed(yes, dryRun bool, what string) error {
 	if yes || dryRun {
 		return nil
 	}
-	return usage("this deletes %s, which cannot be undone: repeat the command with --yes", what)
+	return usage("this %s, which cannot be undone: repeat the command with --yes", what)
 }
 
 // An object is the body of a request. Members without a value are left out.

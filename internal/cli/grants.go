@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"net/http"
 	"time"
 )
 
@@ -55,7 +56,7 @@ type grantsCreate struct {
 	writing
 	ofTenant
 	Policy    string            `required:"" setting:"false" placeholder:"SLUG" help:"The policy of the tenant's plan whose limit is topped up."`
-	LimitName string            `name:"limit" setting:"false" placeholder:"NAME" help:"The name of the limit, a fixed_window, like l1. Default: the only limit of the policy."`
+	LimitName string            `aliases:"limit" setting:"false" placeholder:"NAME" help:"The name of the limit, a fixed_window, like l1. Default: the only limit of the policy."`
 	Key       map[string]string `setting:"false" mapsep:"none" placeholder:"NAME=VALUE" help:"A value of the only key that can spend the units; may be repeated. Default: all keys of the policy share them."`
 	Units     int64             `required:"" setting:"false" help:"How many units beyond the quota."`
 	Expires   time.Duration     `required:"" setting:"false" help:"After how long it ends, like 720h. What is left then is lost."`
@@ -88,12 +89,16 @@ type grantsVoid struct {
 
 // Run voids a grant.
 func (d grantsVoid) Run(ctx context.Context, t Terminal) error {
-	if err := confirmed(d.Yes, d.DryRun, "grant "+d.ID); err != nil {
+	if err := confirmed(d.Yes, d.DryRun, "voids grant "+d.ID); err != nil {
 		return err
 	}
 	c, err := d.client(t)
 	if err != nil {
 		return err
 	}
-	return c.remove(ctx, path("tenants", d.Tenant, "grants", d.ID), "", "grant "+d.ID)
+	_, sent, err := c.write(ctx, http.MethodDelete, path("tenants", d.Tenant, "grants", d.ID), nil, "")
+	if sent {
+		c.terminal.say("grant %s is void", plain(d.ID))
+	}
+	return err
 }

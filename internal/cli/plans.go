@@ -260,7 +260,7 @@ func (d plansDelete) Run(ctx context.Context, t Terminal) error {
 	if err != nil {
 		return err
 	}
-	if err := confirmed(d.Yes, d.DryRun, "plan "+d.Plan+" with its versions"); err != nil {
+	if err := confirmed(d.Yes, d.DryRun, "deletes plan "+d.Plan+" with its versions"); err != nil {
 		return err
 	}
 	return c.removeRead(ctx, path("plans", d.Plan), "plan "+d.Plan)

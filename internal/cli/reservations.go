@@ -42,6 +42,7 @@ func ofOwner(path, tenant string) string {
 
 type reservationsCommand struct {
 	List    reservationsList    `cmd:"" help:"List the outstanding reservations of a tenant in the order in which they end: headgate reservations list acme"`
+	Create  reservationsCreate  `cmd:"" help:"Charge an estimate for a time: headgate reservations create acme POST /v1/chat --ttl 1m --id job-1 --cost 4"`
 	Get     reservationsGet     `cmd:"" help:"Show a reservation, until 10 minutes after its end."`
 	Settle  reservationsSettle  `cmd:"" help:"Replace the estimate by the real cost: headgate reservations settle acme job-1 --cost 3"`
 	Extend  reservationsExtend  `cmd:"" help:"Let a reservation end later: headgate reservations extend acme job-1 --ttl 5m"`
@@ -92,6 +93,44 @@ func (c *client) reservation(a answer) error {
 	})
 }
 
+type reservationsCreate struct {
+	writing
+	ofTenant
+	Method     string            `arg:"" help:"Method of the request, such as POST."`
+	Path       string            `arg:"" help:"Path of the request, such as /v1/chat."`
+	TTL        time.Duration     `required:"" name:"ttl" setting:"false" placeholder:"1m" help:"The time until the reservation ends by itself."`
+	ID         string            `setting:"false" placeholder:"ID" help:"A value of your own that names the reservation. Default: the id of the decision."`
+	Attributes map[string]string `name:"attribute" short:"a" setting:"false" mapsep:"none" placeholder:"NAME=VALUE" help:"An attribute of the request; may be repeated."`
+	Cost       *int64            `setting:"false" help:"The estimated cost. Default: the cost of each policy, which is 1 unless it states another."`
+	Mode       string            `default:"enforce" enum:"enforce,force" setting:"false" help:"force reserves without denying."`
+
+	IdempotencyKey string `setting:"false" placeholder:"KEY" help:"Without --id: a repetition with this value gets the same reservation and charges nothing."`
+}
+
+// Help returns the text that --help shows after the flags.
+func (reservationsCreate) Help() string {
+	return "Ends with 0 if the reservation is made, and with 10 if the request is denied."
+}
+
+// Run makes a reservation and prints the decision.
+func (n reservationsCreate) Run(ctx context.Context, t Terminal) error {
+	c, err := n.client(t)
+	if err != nil {
+		return err
+	}
+	body := request{Method: n.Method, Path: n.Path, Tenant: n.Tenant, Attributes: n.Attributes, Cost: n.Cost}.body(n.Mode)
+	body["ttl_ms"] = n.TTL.Milliseconds()
+	body.set("id", n.ID)
+	c.idempotencyKey = n.IdempotencyKey
+	a, sent, err := c.write(ctx, http.MethodPost, path("reservations"), body, "")
+	if !sent {
+		if v, unreadable := decode(a.body); unreadable != nil || lookUp(v, "kind") != "denial" {
+			return err
+		}
+	}
+	return c.decision(a.body, "")
+}
+
 type reservationsGet struct {
 	Connection
 	reservationID
@@ -111,12 +150,13 @@ func (g reservationsGet) Run(ctx context.Context, t Terminal) error {
 }
 
 // changeReservation sends a request that changes a reservation, and prints the changed
-// reservation.
-func (w writing) changeReservation(ctx context.Context, t Terminal, method, path string, body any) error {
+// reservation. idempotencyKey is "" if the request has none.
+func (w writing) changeReservation(ctx context.Context, t Terminal, method, path string, body any, idempotencyKey string) error {
 	c, err := w.client(t)
 	if err != nil {
 		return err
 	}
+	c.idempotencyKey = idempotencyKey
 	a, sent, err := c.write(ctx, method, path, body, "")
 	if err != nil || !sent {
 		return err
@@ -140,18 +180,20 @@ func (s reservationsSettle) Run(ctx context.Context, t Terminal) error {
 	if len(s.Attributes) > 0 {
 		body["attributes"] = s.Attributes
 	}
-	return s.changeReservation(ctx, t, http.MethodPost, s.path("settle"), body)
+	return s.changeReservation(ctx, t, http.MethodPost, s.path("settle"), body, "")
 }
 
 type reservationsExtend struct {
 	writing
 	reservationID
 	TTL time.Duration `required:"" name:"ttl" setting:"false" placeholder:"5m" help:"The time from now until the reservation ends by itself."`
+
+	IdempotencyKey string `setting:"false" placeholder:"KEY" help:"A value of your own for this extension. A repetition with it does not move the end again."`
 }
 
 // Run extends a reservation.
 func (e reservationsExtend) Run(ctx context.Context, t Terminal) error {
-	return e.changeReservation(ctx, t, http.MethodPost, e.path("extend"), object{"ttl_ms": e.TTL.Milliseconds()})
+	return e.changeReservation(ctx, t, http.MethodPost, e.path("extend"), object{"ttl_ms": e.TTL.Milliseconds()}, e.IdempotencyKey)
 }
 
 type reservationsRelease struct {
@@ -161,5 +203,5 @@ type reservationsRelease struct {
 
 // Run releases a reservation.
 func (r reservationsRelease) Run(ctx context.Context, t Terminal) error {
-	return r.changeReservation(ctx, t, http.MethodDelete, r.path(), nil)
+	return r.changeReservation(ctx, t, http.MethodDelete, r.path(), nil, "")
 }

@@ -178,7 +178,7 @@ func (d tenantsDelete) Run(ctx context.Context, t Terminal) error {
 	if err != nil {
 		return err
 	}
-	if err := confirmed(d.Yes, d.DryRun, "tenant "+d.Tenant+" with its keys, overrides and lists"); err != nil {
+	if err := confirmed(d.Yes, d.DryRun, "deletes tenant "+d.Tenant+" with its keys, overrides and lists"); err != nil {
 		return err
 	}
 	return c.removeRead(ctx, path("tenants", d.Tenant), "tenant "+d.Tenant)

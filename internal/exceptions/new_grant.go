@@ -55,14 +55,22 @@ func (n NewGrant) limit(f *problem.Fields, p plans.Policy) string {
 	switch {
 	case len(p.Limits) == 0:
 		f.Add("/policy", "the policy has no limits, so there is nothing to top up")
+	case i < 0 && len(grantable(p).Limits) == 0:
+		f.Add("/limit", "the policy has no limit that can have grants: only a fixed_window with a quota above 0 can")
 	case name == "":
-		f.Add("/limit", "must be one of %s", limitNames(p))
+		f.Add("/limit", "must be one of %s", limitNames(grantable(p)))
 	case i < 0:
-		f.Add("/limit", "the policy has no limit with this name; it has %s", limitNames(p))
+		f.Add("/limit", "the policy has no limit with this name; %s can have grants", limitNames(grantable(p)))
 	case p.Limits[i].Quota == 0:
 		f.Add("/limit", "has the quota 0, which denies everything, also with a grant: raise the quota instead")
 	case !p.Limits[i].Grantable():
 		f.Add("/limit", "is a %s: only a fixed_window, also with a calendar window, can have grants", p.Limits[i].Algorithm)
 	}
 	return name
+}
+
+// grantable returns p with only those of its limits that can have grants.
+func grantable(p plans.Policy) plans.Policy {
+	p.Limits = slices.DeleteFunc(slices.Clone(p.Limits), func(l enforcement.Limit) bool { return l.Quota == 0 || !l.Grantable() })
+	return p
 }

@@ -40,7 +40,8 @@ func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[stri
 // ID of the lease, in the form of the holder or of Holder.Lease. released is the number of places
 // that it held, or 0 if it does not exist. slug is the slug of the tenant.
 //
-// Like Reset, it writes the audit line first, and returns the same errors. It also returns
+// Like Reset, it writes the audit line first, and returns the same errors. It writes no line if the
+// counters say that nothing holds places under the ID. It also returns
 // problem.Invalid at /lease/id for an invalid ID, and at /policy for a policy without a
 // concurrency limit.
 func (s *Service) RevokeLease(ctx context.Context, tenant, policy string, key map[string]string, lease, reason string) (
@@ -57,12 +58,40 @@ func (s *Service) RevokeLease(ctx context.Context, tenant, policy string, key ma
 	if end.Lease = lease; f.Err() != nil {
 		return "", 0, f.Err()
 	}
-	subject, rule, err := s.note(ctx, end)
+	subject, rule, err := s.counted(end)
 	if err != nil {
+		return "", 0, err
+	}
+	if !slices.ContainsFunc(rule.Limits, func(l enforcement.RuleLimit) bool { return l.Algorithm == enforcement.Concurrency }) {
+		f.Add("/policy", "has no concurrency limit, so it has no leases")
+		return "", 0, f.Err()
+	}
+	if !s.mayHold(ctx, tenant, policy, key, lease) {
+		return subject.Tenant, 0, nil
+	}
+	if err := s.cfg.Exceptions.NoteReset(ctx, end); err != nil {
 		return "", 0, err
 	}
 	released, err = s.cfg.Engine.ReleaseHolder(ctx, subject, rule, partitionOf(rule, end), lease)
 	return subject.Tenant, released, err
+}
+
+// mayHold reports whether a lease holds places for a key of a policy. It returns true if the counters
+// cannot be read: then a node may have granted the lease by itself.
+func (s *Service) mayHold(ctx context.Context, tenant, policy string, key map[string]string, lease string) bool {
+	u, err := s.Key(ctx, tenant, policy, key)
+	if err != nil {
+		return true
+	}
+	id := enforcement.LeaseID(lease)
+	for _, l := range u.Policies[0].Keys[0].Limits {
+		unlisted := l.Used > 0 && len(l.Holders) == 0 // keys that share a counter have no list
+		held := func(h Holder) bool { return enforcement.LeaseID(h.Lease) == id }
+		if l.Limit.Algorithm == enforcement.Concurrency && (unlisted || slices.ContainsFunc(l.Holders, held)) {
+			return true
+		}
+	}
+	return false
 }
 
 // plan validates a reset.
@@ -78,12 +107,6 @@ func (s *Service) note(ctx context.Context, r exceptions.Reset) (*enforcement.Su
 	subject, rule, err := s.counted(r)
 	if err != nil {
 		return nil, nil, err
-	}
-	holds := func(l enforcement.RuleLimit) bool { return l.Algorithm == enforcement.Concurrency }
-	if r.Lease != "" && !slices.ContainsFunc(rule.Limits, holds) {
-		var f problem.Fields
-		f.Add("/policy", "has no concurrency limit, so it has no leases")
-		return nil, nil, f.Err()
 	}
 	return subject, rule, s.cfg.Exceptions.NoteReset(ctx, r)
 }

@@ -1094,8 +1094,9 @@ type Limit struct {
 	// `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters
 	// start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what
 	// was left changes by the difference of the limits. The value of the new version applies.
-	// Overrides and changes of plan keep counters. Default: `keep`; answers leave it out. Later
-	// versions may add values.
+	// Overrides and changes of plan keep counters. A `leaky_bucket` takes no `proportional`, because
+	// the requests that wait stay as many, and `concurrency` takes only `keep`; other values are
+	// `422`. Default: `keep`; answers leave it out. Later versions may add values.
 	CarryOver string `json:"carry_over,omitzero"`
 	// Calendar windows: the largest number of units that a window leaves to the next one. What was
 	// left is added to the quota of the next window, at most this many units. Default: nothing rolls
@@ -3126,19 +3127,25 @@ type SimulatedLimit struct {
 	// Where windows begin. Later versions may add values.
 	Anchor string `json:"anchor,omitzero"`
 	// What happens to counters when `set_limits` changes the quota, the window or the burst to those
-	// of this limit. Default: `keep`. Later versions may add values.
+	// of this limit. A `leaky_bucket` takes no `proportional`, and `concurrency` takes only `keep`.
+	// Default: `keep`. Later versions may add values.
 	CarryOver string `json:"carry_over,omitzero"`
 	// Calendar windows: the largest number of units that a window leaves to the next one. What was
 	// left is added to the quota of the next window, at most this many units. Default: nothing rolls
 	// over.
 	MaxRollover *int64 `json:"max_rollover,omitzero"`
+	// Thresholds in percent, as in a plan. `near_limit` of an answer says which is reached.
+	WarnAt []int64 `json:"warn_at,omitzero"`
+	// As in a plan. It has no effect here, because a simulation loses no data.
+	Durable *bool `json:"durable,omitzero"`
 }
 
 // Step: One step of a scenario.
 type Step struct {
 	// The time, relative to start_ms. It may decrease.
 	AtMS int64 `json:"at_ms"`
-	// The operation. Default: `check`. `acquire` is `check`; `release` ends the lease.
+	// The operation. Default: `check`. `acquire` is `check`; `release` ends the lease. `reserve`,
+	// `settle`, `extend` and `give_back` make and change a reservation, and `grant` tops a limit up.
 	Op string `json:"op,omitzero"`
 	// Units. Default: 1.
 	Cost *int64 `json:"cost,omitzero"`
@@ -3149,8 +3156,19 @@ type Step struct {
 	// The ID of the lease that holds the places of concurrency limits. Default: each repetition has a
 	// lease of its own.
 	Lease string `json:"lease,omitzero"`
-	// The time to live of the lease in milliseconds. Default: the window of each concurrency limit.
+	// The time to live in milliseconds: of the lease (default: the window of each concurrency limit),
+	// of the reservation (required for `reserve` and `extend`, 1000 to 86400000), or of the grant
+	// (required for `grant`).
 	TtlMS *int64 `json:"ttl_ms,omitzero"`
+	// The idempotency key of a `check`, `peek`, `force` or `take_up_to`.
+	IdempotencyKey string `json:"idempotency_key,omitzero"`
+	// The ID of the reservation. Required for `reserve`, `settle`, `extend` and `give_back`.
+	Reservation string `json:"reservation,omitzero"`
+	// grant: the name of the limit. Default: the first limit that can have grants.
+	Limit string `json:"limit,omitzero"`
+	// grant: how many units beyond the quota. Only the `key` of the step can spend them; without it,
+	// all keys share them.
+	Units *int64 `json:"units,omitzero"`
 	// set_limits: the new limits.
 	Limits []SimulatedLimit `json:"limits,omitzero"`
 }
@@ -3169,6 +3187,8 @@ type Scenario struct {
 	Mode string `json:"mode,omitzero"`
 	// How many milliseconds requests over the limits wait. Only with mode `delay`. Default: 1000.
 	DelayMS *int64 `json:"delay_ms,omitzero"`
+	// What happens to the cost of a reservation that expires, as in a policy. Default: `keep`.
+	ReservationExpiry string `json:"reservation_expiry,omitzero"`
 	// The limits.
 	Limits []SimulatedLimit `json:"limits"`
 	// The steps.
@@ -3203,6 +3223,12 @@ type SimulationResultStepsItem struct {
 	// Present if the last repetition was over a limit in mode `degrade`. Later versions may add
 	// values.
 	Serve string `json:"serve,omitzero"`
+	// Present and true if an earlier step with the same idempotency key or reservation decided.
+	Replayed *bool `json:"replayed,omitzero"`
+	// The state of the reservation. Absent if there is none. Later versions may add values.
+	Reservation string `json:"reservation,omitzero"`
+	// Why the step changed nothing, if no limit denied it: for example that the reservation has ended.
+	Problem string `json:"problem,omitzero"`
 	// The last repetition's limits.
 	Limits []SimulationResultStepsItemLimitsItem `json:"limits"`
 }
@@ -3218,6 +3244,8 @@ type SimulationResultStepsItemLimitsItem struct {
 	// The units that were rolled over into the window, in addition to the quota. Absent if there are
 	// none.
 	RolledOver *int64 `json:"rolled_over,omitzero"`
+	// The highest threshold of `warn_at` that is reached, in percent. Absent if none is.
+	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Milliseconds until the limit has its full quota again.
 	ResetAfterMS int64 `json:"reset_after_ms"`
 	// Milliseconds after which the same request would pass if no other request comes, by the numbers
@@ -3331,6 +3359,8 @@ type ExtendReservationParams struct {
 	// The tenant of the reservation, by id or slug. An operator key must name it; a tenant key may
 	// leave it out.
 	Tenant Reference
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
 }
 
 // ExtendReservation: Extend a reservation. POST /v1/reservations/{reservation}/extend
@@ -3338,7 +3368,7 @@ func (c *Client) ExtendReservation(ctx context.Context, reservation ReservationI
 	p := first(params)
 	q := query{}
 	q.add("tenant", p.Tenant)
-	return send[Reservation](ctx, c, call{method: http.MethodPost, path: "/v1/reservations/" + url.PathEscape(reservation) + "/extend", body: body, query: q})
+	return send[Reservation](ctx, c, call{method: http.MethodPost, path: "/v1/reservations/" + url.PathEscape(reservation) + "/extend", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey, query: q})
 }
 
 // Explain: Explain what a check would return. POST /v1/explain

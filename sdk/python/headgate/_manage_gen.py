@@ -1899,18 +1899,24 @@ class SimulatedLimit(TypedDict):
     anchor: NotRequired[Literal["first_hit", "clock", "calendar", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]]
     carry_over: NotRequired[Literal["keep", "reset", "proportional", "additive"]]
     max_rollover: NotRequired[int]
+    warn_at: NotRequired[List[int]]
+    durable: NotRequired[bool]
 
 
 class Step(TypedDict):
     """One step of a scenario."""
 
     at_ms: int
-    op: NotRequired[Literal["check", "peek", "force", "refund", "reset", "set_limits", "take_up_to", "acquire", "release"]]
+    op: NotRequired[Literal["check", "peek", "force", "refund", "reset", "set_limits", "take_up_to", "acquire", "release", "reserve", "settle", "extend", "give_back", "grant"]]
     cost: NotRequired[int]
     repeat: NotRequired[int]
     key: NotRequired[str]
     lease: NotRequired[str]
     ttl_ms: NotRequired[int]
+    idempotency_key: NotRequired[str]
+    reservation: NotRequired[str]
+    limit: NotRequired[str]
+    units: NotRequired[int]
     limits: NotRequired[List[SimulatedLimit]]
 
 
@@ -1923,6 +1929,7 @@ class Scenario(TypedDict):
     billing_anchor_day: NotRequired[int]
     mode: NotRequired[Literal["enforce", "degrade", "delay"]]
     delay_ms: NotRequired[int]
+    reservation_expiry: NotRequired[Literal["keep", "refund"]]
     limits: List[SimulatedLimit]
     steps: List[Step]
 
@@ -1945,6 +1952,9 @@ class SimulationResultStepsItem(TypedDict):
     delay_ms: int
     over_count: NotRequired[int]
     serve: NotRequired[str]
+    replayed: NotRequired[bool]
+    reservation: NotRequired[str]
+    problem: NotRequired[str]
     limits: List[SimulationResultStepsItemLimitsItem]
 
 
@@ -1955,6 +1965,7 @@ class SimulationResultStepsItemLimitsItem(TypedDict):
     allowed: bool
     remaining: int
     rolled_over: NotRequired[int]
+    near_limit: NotRequired[int]
     reset_after_ms: int
     retry_after_ms: RetryAfter
 
@@ -2040,10 +2051,11 @@ class Management(Caller):
         body: ReservationExtension,
         *,
         tenant: Optional[Reference] = None,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[Reservation]:
         """Extend a reservation. `POST /v1/reservations/{reservation}/extend`"""
-        return self._send("POST", f"/v1/reservations/{segment(reservation)}/extend", body=body, query={"tenant": tenant}, timeout=timeout)
+        return self._send("POST", f"/v1/reservations/{segment(reservation)}/extend", body=body, query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def explain(
         self,

@@ -816,7 +816,7 @@ export interface Limit {
   warn_at?: number[];
   /** Whether used units stay used if Redis loses its data, or if a server without Redis restarts. Default: true for a fixed_window of an hour or more and for calendar windows, otherwise false. Answers leave the default out. sliding_window_log: only false. */
   durable?: boolean;
-  /** What happens to counters when a published version changes the quota, the window or the burst. `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what was left changes by the difference of the limits. The value of the new version applies. Overrides and changes of plan keep counters. Default: `keep`; answers leave it out. Later versions may add values. */
+  /** What happens to counters when a published version changes the quota, the window or the burst. `keep`: used units stay, and a bucket keeps its units, at most its burst. `reset`: counters start unused. `proportional`: the used share of the limit stays, rounded up. `additive`: what was left changes by the difference of the limits. The value of the new version applies. Overrides and changes of plan keep counters. A `leaky_bucket` takes no `proportional`, because the requests that wait stay as many, and `concurrency` takes only `keep`; other values are `422`. Default: `keep`; answers leave it out. Later versions may add values. */
   carry_over?: "keep" | "reset" | "proportional" | "additive";
   /** Calendar windows: the largest number of units that a window leaves to the next one. What was left is added to the quota of the next window, at most this many units. Default: nothing rolls over; answers leave it out. */
   max_rollover?: number;
@@ -2593,18 +2593,22 @@ export interface SimulatedLimit {
   burst?: number;
   /** Where windows begin. Later versions may add values. */
   anchor?: "first_hit" | "clock" | "calendar" | "monday" | "tuesday" | "wednesday" | "thursday" | "friday" | "saturday" | "sunday";
-  /** What happens to counters when `set_limits` changes the quota, the window or the burst to those of this limit. Default: `keep`. Later versions may add values. */
+  /** What happens to counters when `set_limits` changes the quota, the window or the burst to those of this limit. A `leaky_bucket` takes no `proportional`, and `concurrency` takes only `keep`. Default: `keep`. Later versions may add values. */
   carry_over?: "keep" | "reset" | "proportional" | "additive";
   /** Calendar windows: the largest number of units that a window leaves to the next one. What was left is added to the quota of the next window, at most this many units. Default: nothing rolls over. */
   max_rollover?: number;
+  /** Thresholds in percent, as in a plan. `near_limit` of an answer says which is reached. */
+  warn_at?: number[];
+  /** As in a plan. It has no effect here, because a simulation loses no data. */
+  durable?: boolean;
 }
 
 /** One step of a scenario. */
 export interface Step {
   /** The time, relative to start_ms. It may decrease. */
   at_ms: number;
-  /** The operation. Default: `check`. `acquire` is `check`; `release` ends the lease. */
-  op?: "check" | "peek" | "force" | "refund" | "reset" | "set_limits" | "take_up_to" | "acquire" | "release";
+  /** The operation. Default: `check`. `acquire` is `check`; `release` ends the lease. `reserve`, `settle`, `extend` and `give_back` make and change a reservation, and `grant` tops a limit up. */
+  op?: "check" | "peek" | "force" | "refund" | "reset" | "set_limits" | "take_up_to" | "acquire" | "release" | "reserve" | "settle" | "extend" | "give_back" | "grant";
   /** Units. Default: 1. */
   cost?: number;
   /** Repeats the request n times at the same time. Default: 1. */
@@ -2613,8 +2617,16 @@ export interface Step {
   key?: string;
   /** The ID of the lease that holds the places of concurrency limits. Default: each repetition has a lease of its own. */
   lease?: string;
-  /** The time to live of the lease in milliseconds. Default: the window of each concurrency limit. */
+  /** The time to live in milliseconds: of the lease (default: the window of each concurrency limit), of the reservation (required for `reserve` and `extend`, 1000 to 86400000), or of the grant (required for `grant`). */
   ttl_ms?: number;
+  /** The idempotency key of a `check`, `peek`, `force` or `take_up_to`. */
+  idempotency_key?: string;
+  /** The ID of the reservation. Required for `reserve`, `settle`, `extend` and `give_back`. */
+  reservation?: string;
+  /** grant: the name of the limit. Default: the first limit that can have grants. */
+  limit?: string;
+  /** grant: how many units beyond the quota. Only the `key` of the step can spend them; without it, all keys share them. */
+  units?: number;
   /** set_limits: the new limits. */
   limits?: SimulatedLimit[];
 }
@@ -2633,6 +2645,8 @@ export interface Scenario {
   mode?: "enforce" | "degrade" | "delay";
   /** How many milliseconds requests over the limits wait. Only with mode `delay`. Default: 1000. */
   delay_ms?: number;
+  /** What happens to the cost of a reservation that expires, as in a policy. Default: `keep`. */
+  reservation_expiry?: "keep" | "refund";
   /** The limits. */
   limits: SimulatedLimit[];
   /** The steps. */
@@ -2661,6 +2675,12 @@ export interface SimulationResult {
     over_count?: number;
     /** Present if the last repetition was over a limit in mode `degrade`. Later versions may add values. */
     serve?: "cheap" | (string & {});
+    /** Present and true if an earlier step with the same idempotency key or reservation decided. */
+    replayed?: boolean;
+    /** The state of the reservation. Absent if there is none. Later versions may add values. */
+    reservation?: "active" | "settled" | "released" | "expired" | (string & {});
+    /** Why the step changed nothing, if no limit denied it: for example that the reservation has ended. */
+    problem?: string;
     /** The last repetition's limits. */
     limits: {
       /** The name of the limit. */
@@ -2671,6 +2691,8 @@ export interface SimulationResult {
       remaining: number;
       /** The units that were rolled over into the window, in addition to the quota. Absent if there are none. */
       rolled_over?: number;
+      /** The highest threshold of `warn_at` that is reached, in percent. Absent if none is. */
+      near_limit?: number;
       /** Milliseconds until the limit has its full quota again. */
       reset_after_ms: number;
       /** Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0 if the request is allowed. Null if waiting does not help. */
@@ -2717,8 +2739,8 @@ export class Management extends Caller {
   }
 
   /** Extend a reservation. `POST /v1/reservations/{reservation}/extend` */
-  async extendReservation(reservation: ReservationId, body: ReservationExtension, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<Reservation>> {
-    return this.send({ method: "POST", path: `/v1/reservations/${segment(reservation)}/extend`, body, query }, options);
+  async extendReservation(reservation: ReservationId, body: ReservationExtension, query: { tenant?: Reference } = {}, options: CreateOptions = {}): Promise<Answer<Reservation>> {
+    return this.send({ method: "POST", path: `/v1/reservations/${segment(reservation)}/extend`, body, query, idempotent: true }, options);
   }
 
   /** Explain what a check would return. `POST /v1/explain` */
