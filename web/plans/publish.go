@@ -4,8 +4,10 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -26,6 +28,36 @@ func reviewFaults(d plans.Document, list problem.Fields) []views.Fault {
 	return f.reviewFaults(&r, list)
 }
 
+// newWarnings returns the warnings of the document to that publishing it would bring: those of
+// changed policies, and those that the document now does not have.
+func (w *pages) newWarnings(now, to plans.Document, list problem.Fields) []views.Fault {
+	type warning struct{ policy, field, message string }
+	named := func(d []plans.Policy, f problem.Field) (warning, int) {
+		rest, found := strings.CutPrefix(f.Pointer, "/policies/")
+		number, field, _ := strings.Cut(rest, "/")
+		at, err := strconv.Atoi(number)
+		if !found || err != nil || at >= len(d) {
+			return warning{field: f.Pointer, message: f.Message}, -1
+		}
+		return warning{d[at].Slug, field, f.Message}, at
+	}
+	before, after := now.Policies(), to.Policies()
+	known := make(map[warning]bool)
+	for _, f := range w.cfg.Plans.Inspect(now).Warnings {
+		one, _ := named(before, f)
+		known[one] = true
+	}
+	var out problem.Fields
+	for _, f := range list {
+		one, at := named(after, f)
+		changed := at >= 0 && !slices.ContainsFunc(before, func(p plans.Policy) bool { return reflect.DeepEqual(p, after[at]) })
+		if changed || !known[one] {
+			out = append(out, f)
+		}
+	}
+	return reviewFaults(to, out)
+}
+
 // diffPlan is GET /plans/:plan/diff.
 func (w *pages) diffPlan(c echo.Context, p plans.Plan) error {
 	head, err := w.planHead(c, p, "/diff")
@@ -39,7 +71,7 @@ func (w *pages) diffPlan(c echo.Context, p plans.Plan) error {
 	review := w.cfg.Plans.Inspect(p.Draft)
 	v := views.DiffPage{
 		PlanHead: head, From: "nothing", To: "the draft", Faults: reviewFaults(p.Draft, review.Faults),
-		Warnings: reviewFaults(p.Draft, review.Warnings),
+		Warnings: w.newWarnings(now, p.Draft, review.Warnings),
 	}
 	if published {
 		v.From = versionName(p.Published)
@@ -102,7 +134,7 @@ func (w *pages) showPublish(c echo.Context, status int, p plans.Plan, to plans.D
 		v.Faults = append(v.Faults, reviewFaults(to, review.Faults)...)
 		v.Blocked = len(review.Faults) > 0
 	}
-	v.Warnings = reviewFaults(to, review.Warnings)
+	v.Warnings = w.newWarnings(now, to, review.Warnings)
 	return w.Render(c, status, views.PlanPublishPage(w.planPage(c, p, "Publish"), v))
 }
 
