@@ -25,6 +25,8 @@ type Subject struct {
 	// SampleAllowed is N if one in N allowed requests is recorded with its explanation, and
 	// 0 if none is.
 	SampleAllowed uint32
+	// NoTrace is set if no requests of the tenant are traced for previews of drafts.
+	NoTrace bool
 	// Calendar determines the calendar windows of the tenant; nil: UTC, from day 1.
 	Calendar *Calendar
 	// RequireRoute is set if a check must have a method and a path. The API rejects

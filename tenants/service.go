@@ -119,6 +119,7 @@ func (t Tenant) JSON() (json.RawMessage, error) {
 		RequireRoute     bool     `json:"require_route"`
 		MaxKeys          int64    `json:"max_keys,omitempty"`
 		SampleAllowed    uint32   `json:"sample_allowed,omitempty"`
+		NoTrace          bool     `json:"no_trace,omitempty"`
 	}
 	d := t.Document
 	return json.Marshal(struct {
@@ -127,5 +128,6 @@ func (t Tenant) JSON() (json.RawMessage, error) {
 		Tenant document `json:"tenant"`
 	}{t.ID, t.Slug, document{
 		d.Name, d.Status, d.Plan, d.TimeZone, d.BillingAnchorDay, d.NoPolicy, d.RedactValues, !d.RouteOptional, d.MaxKeys, d.SampleAllowed,
+		d.NoTrace,
 	}})
 }

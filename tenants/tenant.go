@@ -39,6 +39,7 @@ type Document struct {
 	RouteOptional    bool     // checks may leave out method and path; on the wire, the member require_route has the opposite value
 	MaxKeys          int64    // maximum number of live counters in Redis, from MinKeys to MostKeys; 0: the nodes' setting applies
 	SampleAllowed    uint32   // one in this many allowed requests is recorded with its explanation, at most MaxSample; 0: none
+	NoTrace          bool     // trace no requests for previews of drafts
 }
 
 // A Tenant is a customer of the operator, with its own keys, counters and members.

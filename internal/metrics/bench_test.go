@@ -29,6 +29,24 @@ func BenchmarkRecord(b *testing.B) {
 			outside.ID[15]++
 		}
 		b.Run(name+"/allowed, outside the sample", func(b *testing.B) { record(b, outside) })
+		silent := *s
+		silent.NoTrace = true
+		untraced := decide(e, &silent, enforcement.Enforce, "/u/1", 1, "user", "u1", "ip", "192.0.2.1")
+		b.Run(name+"/allowed, without a trace", func(b *testing.B) { record(b, untraced) })
+		b.Run(name+"/allowed, in the trace", func(b *testing.B) {
+			r := NewRecorder(Config{})
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				r.Record(allowed)
+				if i%256 == 255 { // as a drain does, so that the key stays in the sample
+					for _, s := range r.shards {
+						if s.content.last != nil {
+							s.content.last.trace.reset()
+						}
+					}
+				}
+			}
+		})
 		b.Run(name+"/refused", func(b *testing.B) { record(b, refused) })
 		b.Run(name+"/allowed, parallel", func(b *testing.B) {
 			r := NewRecorder(Config{})

@@ -117,6 +117,9 @@ func (o *drained) minute(p *tenantMinute) {
 	if len(p.allowed.entries) > 0 {
 		o.absorb(key.named(SketchAllowedKeys), p.allowed.gathered(topCapacity))
 	}
+	if !p.noTrace {
+		o.absorb(key.named(SketchTrace), traceOf(p))
+	}
 	if p.retry.never > 0 || len(p.retry.histogram.counts) > 0 {
 		retry := &retryTimes{never: p.retry.never}
 		retry.histogram.merge(&p.retry.histogram)
@@ -182,7 +185,7 @@ func (o *drained) rank(key CountKey, name string, n int64) {
 func (o *drained) allTenants() {
 	var keys []SketchKey
 	for key := range o.sketches {
-		if key.Tenant != 0 {
+		if key.Tenant != 0 && key.Name != SketchTrace { // there is no trace of all tenants
 			keys = append(keys, key)
 		}
 	}

@@ -59,6 +59,7 @@ func (w *waiting) take(d *drained, now time.Time) (notKept, allowedNotKept int64
 	for key, s := range d.sketches {
 		w.absorb(key, s, now)
 	}
+	w.boundTraces()
 	for i := range d.refusals {
 		size := refusalBytes(&d.refusals[i])
 		parts := 1
@@ -106,6 +107,34 @@ func (w *waiting) absorb(key SketchKey, s sketch, now time.Time) {
 	w.weight += mine.weight
 }
 
+// boundTraces raises the levels of the traces of each minute that is not over until they have at most
+// nodeTraceRequests requests together: first those of the largest traces, and then all.
+func (w *waiting) boundTraces() {
+	minutes := make(map[int64][]*waitingSketch)
+	totals := make(map[int64]int)
+	for key, s := range w.sketches {
+		if t, is := s.sketch.(*trace); is && s.changed && len(t.requests) > 0 {
+			minutes[key.At] = append(minutes[key.At], s)
+			totals[key.At] += len(t.requests)
+		}
+	}
+	for at, list := range minutes {
+		for most := traceRequests; totals[at] > nodeTraceRequests; most = most * 3 / 4 {
+			totals[at] = 0
+			for _, s := range list {
+				t := s.sketch.(*trace)
+				t.bound(most)
+				totals[at] += len(t.requests)
+			}
+		}
+		for _, s := range list {
+			w.weight -= s.weight
+			s.weight = weightOf(s.sketch)
+			w.weight += s.weight
+		}
+	}
+}
+
 // weightOf returns the estimated memory of a sketch. The unit is the memory of one row of
 // counts.
 func weightOf(s sketch) int {
@@ -119,6 +148,8 @@ func weightOf(s sketch) int {
 		return 1 + (len(s.shared.counts)+len(s.local.counts))/perRow
 	case remainingShares:
 		return 1 + len(s)
+	case *trace:
+		return 1 + (len(s.requests)*tracedRequestSize+len(s.keys)*tracedKeySize)/(8*perRow)
 	}
 	return 1
 }
@@ -184,9 +215,13 @@ func (w *waiting) giveSketches(b *Batch, now time.Time, longest time.Duration, a
 	weight := 0
 	for _, key := range w.longestUnwritten() {
 		s := w.sketches[key]
-		due := all || minuteOver(key.At, now) || now.Sub(s.since) >= longest
-		if !due && w.allowance <= 0 {
-			continue
+		due := all || minuteOver(key.At, now) || now.Sub(s.since) >= longest && key.Name != SketchTrace
+		if !due && (w.allowance <= 0 || key.Name == SketchTrace) {
+			continue // a trace is large, so it is written once, when its minute is over
+		}
+		if t, is := s.sketch.(*trace); is && t.level > 0 && len(t.requests) == 0 {
+			s.changed = false
+			continue // no key of this minute is complete, as if there were no trace
 		}
 		if weight += s.weight; weight > batchWeight && len(b.Sketches) > 0 {
 			return

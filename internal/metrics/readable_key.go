@@ -69,6 +69,10 @@ func redact(tenant uint32, policy, value string) string {
 	return "sha256:" + digits(text)
 }
 
+// RedactedValue returns the text that TopKey.Values has in place of an attribute value if the tenant
+// has redact_values.
+func RedactedValue(tenant uint32, policy, value string) string { return redact(tenant, policy, value) }
+
 // shorten returns a copy of a value, shortened if it is longer than maxTopValue.
 func shorten(value string) string {
 	if len(value) <= maxTopValue {

@@ -374,6 +374,7 @@ func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 		c.folded++
 	}
 	c.policies(p, d, o)
+	c.trace(p, d)
 	if hasRetry(d.Reason) {
 		if d.RetryAfter == enforcement.Never {
 			p.retry.never++

@@ -87,6 +87,7 @@ type minuteKey struct {
 type tenantMinute struct {
 	minuteKey
 	used    bool // set if decisions were counted since the previous drain
+	noTrace bool // Subject.NoTrace of the last decision
 	size    int
 	seconds []secondCounts // of all decisions
 	routes  map[string]*Counts
@@ -96,6 +97,7 @@ type tenantMinute struct {
 	limited topKeys
 	allowed topKeys
 	retry   retryTimes
+	trace   minuteTrace
 }
 
 // secondCounts are the decisions of one second.
@@ -136,7 +138,7 @@ func (c *content) minute(minute uint32, s *enforcement.Subject) *tenantMinute {
 		c.grow(p, minuteSize+8*rules)
 		c.minutes[key] = p
 	}
-	c.last, p.used = p, true
+	c.last, p.used, p.noTrace = p, true, s.NoTrace
 	return p
 }
 
@@ -237,6 +239,7 @@ func (p *tenantMinute) reset() {
 	}
 	p.retry.histogram.reset()
 	p.retry.never = 0
+	p.trace.reset()
 }
 
 // minuteOf returns the number of the minute that contains the second at. Both are counted from

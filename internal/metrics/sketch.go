@@ -20,6 +20,7 @@ const (
 	// Only for tenant 0: histograms of the duration of limiter calls in µs, one for the shared
 	// limiter and one for the node's own.
 	SketchLatency = "latency"
+	SketchTrace   = "trace" // requests of a sample of the keys, for replays; only by minute
 )
 
 // A SketchKey identifies a stored sketch.
@@ -192,6 +193,8 @@ func decodeSketch(name string, doc []byte) (s sketch, err error) {
 		s, err = decodeRemaining(doc)
 	case SketchLatency:
 		s, err = decodeLatencies(doc)
+	case SketchTrace:
+		s, err = decodeTrace(doc)
 	default:
 		err = errors.New("its name is unknown")
 	}

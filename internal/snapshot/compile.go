@@ -291,7 +291,8 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 	t.row = tenantRow{
 		id: r.ID, slug: r.Slug, home: r.Home, number: r.Number, status: r.Status, noPolicy: r.NoPolicy,
 		planID: r.PlanID, planRevision: r.PlanRevision, revision: r.Revision, known: true, redact: r.RedactValues,
-		routeOptional: r.RouteOptional, maxKeys: r.MaxKeys, sampleAllowed: r.SampleAllowed, timeZone: r.TimeZone, anchorDay: r.BillingAnchorDay,
+		routeOptional: r.RouteOptional, maxKeys: r.MaxKeys, sampleAllowed: r.SampleAllowed, noTrace: r.NoTrace, timeZone: r.TimeZone,
+		anchorDay: r.BillingAnchorDay,
 	}
 	b.compileTenant(t)
 }
@@ -389,6 +390,7 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 		RequireRoute:  !row.routeOptional,
 		MaxKeys:       row.maxKeys,
 		SampleAllowed: row.sampleAllowed,
+		NoTrace:       row.noTrace,
 		Calendar:      calendar,
 	}
 	if row.planID == "" {

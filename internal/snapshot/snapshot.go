@@ -282,6 +282,7 @@ type tenantRow struct {
 	routeOptional  bool
 	maxKeys        int64
 	sampleAllowed  uint32
+	noTrace        bool
 	timeZone       string
 	anchorDay      int
 }

@@ -19,7 +19,7 @@ import (
 const homes = 64
 
 const tenantColumns = `t.id, t.slug, t.number, t.home, t.name, t.status, p.slug, t.time_zone, t.billing_anchor_day,
-	t.no_policy, t.redact_values, t.max_keys, t.sample_allowed, t.route_optional, t.plan_id, t.plan_revision, t.revision,
+	t.no_policy, t.redact_values, t.max_keys, t.sample_allowed, t.no_trace, t.route_optional, t.plan_id, t.plan_revision, t.revision,
 	t.created_at, t.updated_at`
 
 const tenantTables = `tenants t LEFT JOIN plans p ON p.id = t.plan_id`
@@ -28,7 +28,7 @@ func scanTenant(r row) (tenants.Tenant, error) {
 	var t tenants.Tenant
 	var plan, planID sql.NullString
 	err := r.Scan(&t.ID, &t.Slug, &t.Number, &t.Home, &t.Name, &t.Status, &plan, &t.TimeZone, &t.BillingAnchorDay,
-		&t.NoPolicy, &t.RedactValues, &t.MaxKeys, &t.SampleAllowed, &t.RouteOptional, &planID, &t.PlanRevision, &t.Revision,
+		&t.NoPolicy, &t.RedactValues, &t.MaxKeys, &t.SampleAllowed, &t.NoTrace, &t.RouteOptional, &planID, &t.PlanRevision, &t.Revision,
 		&t.CreatedAt, &t.UpdatedAt)
 	t.Plan, t.PlanID = plan.String, planID.String
 	t.CreatedAt, t.UpdatedAt = t.CreatedAt.UTC(), t.UpdatedAt.UTC()
@@ -79,12 +79,13 @@ func (s *Store) CreateTenant(ctx context.Context, t tenants.Tenant, e audit.Entr
 		}
 		n, err := ed.exec(ctx, `
 			INSERT INTO tenants (id, slug, number, home, name, status, plan_id, plan_revision, time_zone,
-				billing_anchor_day, no_policy, redact_values, max_keys, sample_allowed, route_optional, search, revision,
+				billing_anchor_day, no_policy, redact_values, max_keys, sample_allowed, no_trace, route_optional, search, revision,
 				created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $8, $17, $17)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $8, $18, $18)
 			ON CONFLICT (slug) DO NOTHING`,
 			t.ID, t.Slug, number, fmt.Sprintf("%02x", number%homes), t.Name, string(t.Status), planID, ed.revision, t.TimeZone,
-			t.BillingAnchorDay, string(t.NoPolicy), t.RedactValues, t.MaxKeys, t.SampleAllowed, t.RouteOptional, searchText(t.Slug, t.Name), ed.at)
+			t.BillingAnchorDay, string(t.NoPolicy), t.RedactValues, t.MaxKeys, t.SampleAllowed, t.NoTrace, t.RouteOptional,
+			searchText(t.Slug, t.Name), ed.at)
 		if err != nil {
 			return err
 		}
@@ -117,11 +118,12 @@ func (s *Store) UpdateTenant(ctx context.Context, t tenants.Tenant, ifRevision i
 		_, err = ed.exec(ctx, `
 			UPDATE tenants
 			SET name = $2, status = $3, plan_id = $4, plan_revision = $5, time_zone = $6, billing_anchor_day = $7,
-				no_policy = $8, redact_values = $9, max_keys = $10, sample_allowed = $11, route_optional = $12, search = $13, revision = $14,
-				updated_at = $15
+				no_policy = $8, redact_values = $9, max_keys = $10, sample_allowed = $11, no_trace = $12, route_optional = $13, search = $14,
+				revision = $15, updated_at = $16
 			WHERE id = $1`,
 			t.ID, t.Name, string(t.Status), planID, planRevision, t.TimeZone, t.BillingAnchorDay,
-			string(t.NoPolicy), t.RedactValues, t.MaxKeys, t.SampleAllowed, t.RouteOptional, searchText(before.Slug, t.Name), ed.revision, ed.at)
+			string(t.NoPolicy), t.RedactValues, t.MaxKeys, t.SampleAllowed, t.NoTrace, t.RouteOptional,
+			searchText(before.Slug, t.Name), ed.revision, ed.at)
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,8 @@ func testTenantLife(s *suite) {
 	pro := s.plan("pro", policy("all", window(10)))
 	d := tenants.Document{
 		Name: "Äcme \"Inc\"", Status: tenants.Suspended, Plan: "pro", TimeZone: "Europe/Berlin",
-		BillingAnchorDay: 31, NoPolicy: tenants.Deny, RedactValues: true, MaxKeys: 5_000_000, SampleAllowed: 100, RouteOptional: true,
+		BillingAnchorDay: 31, NoPolicy: tenants.Deny, RedactValues: true, MaxKeys: 5_000_000, SampleAllowed: 100, NoTrace: true,
+		RouteOptional: true,
 	}
 	made, err := s.Store.CreateTenant(s.ctx, tenants.Tenant{Slug: "acme", Document: d}, entry("tenant.create"))
 	s.must(err)
