@@ -366,7 +366,8 @@ func (n *node) openReaders(log *slog.Logger) {
 	})
 	n.preview = preview.NewService(preview.Config{
 		Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Audit: n.store, Logger: log,
-		Subject: func(number uint32) (*enforcement.Subject, bool) { return n.watcher.Current().SubjectByNumber(number) },
+		NewLimiter: inProcessLimiter,
+		Subject:    func(number uint32) (*enforcement.Subject, bool) { return n.watcher.Current().SubjectByNumber(number) },
 	})
 	n.documents = configuration.NewService(configuration.Config{
 		Store: n.store, Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Preview: n.preview,

@@ -119,7 +119,7 @@ func (f *filling) make(ctx context.Context) error {
 //
 // The plans and tenants get creation times before the history. The second versions get a
 // publication time shortly before the counts by minute start. So the published versions decided
-// all requests that are counted by minute, and the preview of a draft can use all these counts.
+// all requests that are counted by minute.
 func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*enforcement.Subject, err error) {
 	began := audit.Dated(ctx, i.MadeAt.Add(-f.history-time.Hour))
 	for k, draft := range samplePlans(1) {
@@ -305,6 +305,11 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 	}
 	if err := parts.Wait(); err != nil {
 		return fmt.Errorf("write the demo's history: %w", err)
+	}
+	// Minutes before the boundary have the counts of a whole hour, so previews must not read them.
+	roller := metrics.NewRoller(f.store, metrics.RollerConfig{Now: func() time.Time { return end }, Minutes: end.Sub(middle), Logger: f.log})
+	if err := roller.Turn(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("roll up the demo's history: %w", err)
 	}
 	f.carry(context.WithoutCancel(ctx), told, who(end))
 	f.log.Info("the demo's history is written", "from", from.UTC().Format(time.RFC3339), "took",

@@ -76,13 +76,21 @@ func (h *house) node() Node {
 	}
 }
 
-// rows are all counts of a tenant by kind, of the minutes.
+// rows are all counts of a tenant by kind: those of the minutes that are kept, and of the hours before.
 func (h *house) rows(number uint32) (all []metrics.CountRow) {
 	h.Helper()
+	end := time.Now().Add(24*time.Hour).Unix() / 60 * 60
+	kept, err := h.store.Kept(h.ctx, 0, end)
+	h.must(err)
 	for _, kind := range []metrics.Kind{metrics.KindTotal, metrics.KindRoute, metrics.KindPolicy} {
-		rows, err := h.store.Counts(h.ctx, metrics.CountQuery{Step: metrics.Minute, To: time.Now().Add(24*time.Hour).Unix() / 60 * 60, Tenant: number, Kind: kind})
-		h.must(err)
-		all = append(all, rows...)
+		for _, q := range []metrics.CountQuery{
+			{Step: metrics.Minute, From: kept.Minutes, To: end, Tenant: number, Kind: kind},
+			{Step: metrics.Hour, To: kept.Minutes, Tenant: number, Kind: kind},
+		} {
+			rows, err := h.store.Counts(h.ctx, q)
+			h.must(err)
+			all = append(all, rows...)
+		}
 	}
 	return all
 }

@@ -46,6 +46,9 @@ func warmUp(limits []enforcement.Limit) int {
 	longest := 0
 	for _, l := range limits {
 		memory := blockOf(l)
+		if l.Period != enforcement.NoPeriod {
+			memory = 2 * 366 * 24 * 60 // no trace is that long
+		}
 		if flow, _ := perMinute(l); l.Algorithm.Bucket() && flow > 0 {
 			memory = int(min(capacity(l)/flow, math.MaxInt32)) + 2
 		}

@@ -27,6 +27,10 @@ func (r *run) show(ctx context.Context) error {
 			return err
 		}
 	}
+	for i := range r.preview.Policies {
+		p := &r.preview.Policies[i]
+		p.Replay = r.replays[p.Slug]
+	}
 	r.showTotal()
 	return nil
 }
@@ -54,6 +58,12 @@ func (r *run) showPolicy(ctx context.Context, i int) (err error) {
 	for _, m := range r.members {
 		out.Requests += m.counts(applied).Requests
 	}
+	out.From = r.countsFrom(applied)
+	for _, n := range []string{r.cutNote(applied), r.historyNote(applied)} {
+		if n != "" {
+			out.Notes = append(out.Notes, n)
+		}
+	}
 	if v.how == howReplayed {
 		r.doubt(&out, i)
 	}
@@ -71,6 +81,7 @@ func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
 	out := Policy{
 		Slug: p.Slug, Change: Removed, Mode: p.Mode, Was: p.Mode, CountBy: p.CountBy, Limits: p.Limits, Source: p.Slug,
 		Certainty: Exact, Why: "The draft removes the policy, so it no longer denies requests.", Draft: new(Figure),
+		From: r.countsFrom(p.Slug),
 	}
 	for _, m := range r.members {
 		out.Requests += m.counts(p.Slug).Requests
@@ -168,7 +179,8 @@ func (r *run) doubt(out *Policy, i int) {
 			fmt.Sprintf("%s with %s of the requests have requests with a cost other than 1: the estimate for them is the number of earlier denials.",
 				number(n, "tenant", "tenants"), share(requests[unreadCost])))
 	}
-	if warm := int(r.preview.From.Sub(r.data).Minutes()); warm < warmUp(r.draft.policies[i].Limits) {
+	source := r.published.policies[r.verdicts[i].source].Slug
+	if warm := int(r.countsFrom(source).Sub(maxTime(r.data, r.cuts[source].at)).Minutes()); warm < warmUp(r.draft.policies[i].Limits) {
 		out.Notes = append(out.Notes, "The recorded counts start less than one window before the span, so counters may have been used up at its "+
 			"start. The upper bound assumes that they were.")
 	}
@@ -178,7 +190,7 @@ func number(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return fmt.Sprintf("%d %s", n, many)
+	return thousands(int64(n)) + " " + many
 }
 
 // showTotal sets the bounds and the estimate of the number of requests that all enforced
@@ -194,9 +206,8 @@ func (r *run) showTotal() {
 		for i := range r.draft.policies {
 			switch p := &m.parts[i]; {
 			case !r.draft.policies[i].Mode.Denies():
-			case r.verdicts[i].how == howNone:
-				known = false
 			default:
+				known = known && !r.partlyKnown(i)
 				b.Low, b.High = b.Low+p.low, b.High+p.high
 				estimate, floor = estimate+p.refused, max(floor, p.floor)
 			}
@@ -276,7 +287,7 @@ func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigu
 		return nil, nil
 	}
 	rows, _, err := r.service.c.Analytics.Sums(ctx, metrics.SumQuery{
-		From: r.preview.From, To: r.preview.To, Tenants: s.numbers[:min(routeTenants, len(s.numbers))], Kind: metrics.KindRoute,
+		From: r.countsFrom(p.Slug), To: r.preview.To, Tenants: s.numbers[:min(routeTenants, len(s.numbers))], Kind: metrics.KindRoute,
 	})
 	if err != nil {
 		return nil, err

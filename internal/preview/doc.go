@@ -15,9 +15,13 @@
 //
 //	preview_result.go    the types of the result
 //	service.go           reads the plan, its tenants and their counts
+//	version_history.go   which counts of earlier versions are used
+//	overridden_keys.go   which keys have an override, and what is known of their denials
 //	policy_certainty.go  which policies overlap, and how certain a figure can be
 //	denial_bounds.go     lower and upper bounds of the denials of limits, from counts by minute
 //	replay.go            replays counted requests against the arithmetic of limits
+//	trace_replay.go      decides traced requests again with the engine
+//	trace_figures.go     what the decisions about traced requests say about figures
 //	tenant_minutes.go    the counts of one tenant and its keys by minute
 //	denial_figures.go    sums over tenants, routes and keys
 //

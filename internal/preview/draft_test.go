@@ -274,7 +274,8 @@ func TestTenantsThatAreNotReplayed(t *testing.T) {
 // What another version decided, or was counted under another plan, is left out.
 func TestSpan(t *testing.T) {
 	t.Parallel()
-	first, second := document(onePolicy("all", "30/1m fixed_window clock", nil)), document(onePolicy("all", "50/1m fixed_window clock", nil))
+	first := document(onePolicy("all", "30/1m fixed_window clock", func(p *plans.Policy) { p.Match.Path = "*" }))
+	second := document(onePolicy("all", "50/1m fixed_window clock", nil))
 	w := newWorld(t, nil)
 	w.publish(t, "p", first)
 	w.publish(t, "other", first)

@@ -117,6 +117,9 @@ type verdict struct {
 	how       how
 	// source is the index of the published policy whose counts are used; -1 if none are used.
 	source int
+	// traced is the index of the published policy whose traced requests are those of this policy, or
+	// -1. It is also set if the counts by minute of that policy are not enough.
+	traced int
 	// moved says that the modes differ: counts that were recorded in a mode that denies nothing
 	// are used for mode enforce, or the reverse. This is valid only if limits caused all denials among these
 	// counts. reconsider checks that.
@@ -156,6 +159,7 @@ func assess(draft, published *side) []verdict {
 func assessPolicy(draft, published *side, i int) verdict {
 	p := &draft.policies[i]
 	v := verdict{certainty: Exact, how: howZero, source: published.place(p.Slug)}
+	v.traced = v.source
 	switch {
 	case !p.Mode.Counts():
 		v.why = "The policy is off in the draft, so it denies nothing."
@@ -176,9 +180,10 @@ func assessPolicy(draft, published *side, i int) verdict {
 		}
 	}
 	if why := v.find(draft, published, i); why != "" {
-		v.certainty, v.how, v.why, v.source = NeedsShadow, howNone, why, -1
+		v.certainty, v.how, v.why, v.source, v.traced = NeedsShadow, howNone, why, -1, -1
 		return v
 	}
+	v.traced = v.source
 	q := &published.policies[v.source]
 	if p.Mode != q.Mode && sameLimits(p.Limits, q.Limits) && alone(draft, published, i, v.source) {
 		v.moved = true
@@ -202,7 +207,7 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 		next = inShadowAlready
 	}
 	none := func(format string, args ...any) verdict {
-		return verdict{certainty: NeedsShadow, why: fmt.Sprintf(format, args...) + next, source: -1}
+		return verdict{certainty: NeedsShadow, why: fmt.Sprintf(format, args...) + next, source: -1, traced: v.traced}
 	}
 	for _, l := range p.Limits {
 		if l.Period != enforcement.NoPeriod {
@@ -244,32 +249,34 @@ const advice = " Publish it in mode shadow: then it counts what it would deny, a
 const inShadowAlready = " It is already in mode shadow and stays there: after the draft is published, its live figure shows what it " +
 	"would deny."
 
+// unusable returns the reason why the counts of the published policy with the index at do not contain
+// the requests of policy i of the draft, or "".
+func unusable(draft, published *side, i, at int) string {
+	p, q := &draft.policies[i], &published.policies[at]
+	switch {
+	case !q.Mode.Counts():
+		return "The published policy is off, so nothing was counted."
+	case !slices.Equal(p.CountBy, q.CountBy):
+		return "Its count_by is new: no published policy counted by " + words(p.CountBy) + "."
+	case !sameRequests(p, q):
+		return "It applies to other requests than the published policy."
+	case !sameCost(p, q):
+		return "It charges another cost for a request than the published policy."
+	case !sameReplacers(draft.replacers(p.Slug), published.replacers(q.Slug)):
+		return "It is replaced by other policies than before, so it applies to other requests."
+	case p.Missing == enforcement.MissingDeny && p.Mode.InForce() != q.Mode.InForce():
+		return "It denies requests without an attribute unless it is in shadow, so with another mode it applies to other requests."
+	}
+	return ""
+}
+
 // find sets v.source to the published policy whose counts can be used for policy i of the
 // draft. That is the policy with the same slug, or, if its counts cannot be used, another
 // policy that matches the same requests and counts by the same attributes. If there is none,
 // find returns the reason.
 func (v *verdict) find(draft, published *side, i int) (why string) {
-	p := &draft.policies[i]
-	usable := func(at int) string {
-		q := &published.policies[at]
-		switch {
-		case !q.Mode.Counts():
-			return "The published policy is off, so nothing was counted."
-		case !slices.Equal(p.CountBy, q.CountBy):
-			return "Its count_by is new: no published policy counted by " + words(p.CountBy) + "."
-		case !sameRequests(p, q):
-			return "It applies to other requests than the published policy."
-		case !sameCost(p, q):
-			return "It charges another cost for a request than the published policy."
-		case !sameReplacers(draft.replacers(p.Slug), published.replacers(q.Slug)):
-			return "It is replaced by other policies than before, so it applies to other requests."
-		case p.Missing == enforcement.MissingDeny && p.Mode.InForce() != q.Mode.InForce():
-			return "It denies requests without an attribute unless it is in shadow, so with another mode it applies to other requests."
-		}
-		return ""
-	}
 	if v.source >= 0 {
-		if why = usable(v.source); why == "" {
+		if why = unusable(draft, published, i, v.source); why == "" {
 			return ""
 		}
 	} else {
@@ -277,7 +284,7 @@ func (v *verdict) find(draft, published *side, i int) (why string) {
 	}
 	best := -1
 	for at := range published.policies {
-		if at != v.source && usable(at) == "" && (best < 0 || published.policies[at].Mode.Denies() &&
+		if at != v.source && unusable(draft, published, i, at) == "" && (best < 0 || published.policies[at].Mode.Denies() &&
 			!published.policies[best].Mode.Denies()) {
 			best = at
 		}

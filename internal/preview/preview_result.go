@@ -1,6 +1,8 @@
 package preview
 
 import (
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
@@ -31,9 +33,9 @@ type Preview struct {
 	// Published is the number of the published version. If there is none, it is 0, and every
 	// policy of the draft counts as added.
 	Published int
-	// From and To are the time range, in whole minutes. If the published version came into use
-	// after the requested start, From is the time at which it came into use, because another
-	// version decided the requests before (see Clipped).
+	// From and To are the time range, in whole minutes. If no counts before a publication can be
+	// used for any policy, From is the time at which its version came into force (see Clipped). If
+	// they cannot be used for one policy, its Notes say so.
 	From, To time.Time
 	// Clipped is a sentence that says why From is later than requested; "" if From is the
 	// requested time.
@@ -52,12 +54,14 @@ type Preview struct {
 	// Total has bounds of the number of requests that all enforced policies of the draft
 	// together would deny. A request that two policies would deny counts once, so High is at
 	// most the sum over the policies. Total is nil if one of these policies has the certainty
-	// NeedsShadow.
+	// NeedsShadow, or figures for only a part of the time range.
 	Total *Bounds
 	// Estimate is the estimated number of requests that all enforced policies of the draft
 	// together would deny. AtLeast is a lower bound of this number. Both leave out policies
 	// with the certainty NeedsShadow.
 	Estimate, AtLeast int64
+	// Replay is the comparison of single requests that were traced. It is nil if there are none.
+	Replay *Replay
 	// Policies are the policies of the draft in their order. After them come the policies that the
 	// draft removes.
 	Policies []Policy
@@ -117,6 +121,9 @@ type Policy struct {
 	// Draft is based.
 	Notes []string
 
+	// From is the start of the time whose counts are used: Preview.From, or a later publication if
+	// an earlier version decided other requests under this policy.
+	From time.Time
 	// Requests is the counted number of requests to which the published policy applied. For an
 	// added policy, it is the number of the policy Source, or 0 if there is no Source.
 	Requests int64
@@ -130,6 +137,86 @@ type Policy struct {
 	// Shadow contains the counted requests that were over the limits of the published policy. It is
 	// nil unless the published version has the policy in mode shadow, degrade or delay.
 	Shadow *Figure
+	// Replay compares traced requests. It is nil if there are none.
+	Replay *PolicyReplay
+}
+
+// A Replay is the result of deciding traced requests again, one by one, with the published version and
+// with the draft: those of a sample of the keys of each tenant, with all of their requests. Keys with
+// an override are left out, and those whose requests the published version decided otherwise than the
+// replay.
+type Replay struct {
+	// From and To are the time whose requests are replayed, in whole minutes.
+	From, To time.Time
+	// Tenants is the number of tenants whose requests are replayed. All is set if the replay has all
+	// of their requests, and not only those of a sample of their keys.
+	Tenants int
+	All     bool
+	// Requests is the number of replayed requests. Published and Draft are the numbers of those that
+	// enforced policies deny.
+	Requests, Published, Draft int64
+	// Points are the same numbers for each Step of the time range of the preview.
+	Step   time.Duration
+	Points []ReplayPoint
+}
+
+// String returns sentences that say which requests the replay has.
+func (r *Replay) String() string {
+	of := "all traced requests"
+	if !r.All {
+		of = "the requests of a sample of the keys"
+	}
+	return fmt.Sprintf("The limiter decided %s of %s from %s to %s again, one by one, with the published version and with the draft. "+
+		"Keys with an override are left out.", of, number(r.Tenants, "tenant", "tenants"),
+		r.From.UTC().Format("2 January 15:04"), r.To.UTC().Format("2 January 15:04 MST"))
+}
+
+// String returns a sentence with the result, such as "Of 412 sampled keys, all their 31,204 requests
+// were decided again: 337 denied as published, 12 with the draft."
+func (p *PolicyReplay) String() string {
+	keys := number(int(p.Keys), "sampled key", "sampled keys")
+	if p.All {
+		keys = number(int(p.Keys), "key", "keys")
+	}
+	text := fmt.Sprintf("Of %s, all their %s were decided again: %s denied as published, %s with the draft.",
+		keys, number(int(p.Requests), "request", "requests"), thousands(p.Published), thousands(p.Draft))
+	if p.LeftOut > 0 {
+		text += fmt.Sprintf(" %s left out, because of an override, or because a replay cannot repeat their decisions.",
+			number(int(p.LeftOut), "key is", "keys are"))
+	}
+	if p.Mixed {
+		text += " Policies that count by other keys deny what they denied."
+	}
+	return text
+}
+
+// thousands formats a number with separators.
+func thousands(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for at := len(text) - 3; at > 0 && text[at-1] != '-'; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
+}
+
+// A ReplayPoint has the numbers of a Replay for the time from At until one Step later.
+type ReplayPoint struct {
+	At                         time.Time
+	Requests, Published, Draft int64
+}
+
+// A PolicyReplay is the part of a Replay for one policy.
+type PolicyReplay struct {
+	// Keys is the number of keys with all of their Requests. All is set if these are all keys.
+	// LeftOut is the number of keys that are left out.
+	Keys, Requests, LeftOut int64
+	All                     bool
+	// Published and Draft are the numbers of requests that the policy denies in the published version
+	// and in the draft. In a mode that denies nothing, they are those over its limits.
+	Published, Draft int64
+	// Mixed is set if policies by other keys apply to some of the requests. They deny what they
+	// denied.
+	Mixed bool
 }
 
 // A Figure is the number of requests that a policy denied or would deny.

@@ -153,7 +153,11 @@ func TestPreviewHoldsTheTruth(t *testing.T) {
 	for seed := range uint64(worlds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			m := maker{rand.New(rand.NewPCG(seed, 5))}
-			w := newWorld(t, nil)
+			var change func(*preview.Config)
+			if seed%2 == 1 {
+				change = replaying
+			}
+			w := newWorld(t, change)
 			published := m.document()
 			w.publish(t, "p", published)
 			var who []tenants.Tenant

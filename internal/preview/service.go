@@ -35,6 +35,12 @@ type Config struct {
 	// is the maximum number of rankings of keys by minute that it reads. If there are more, the
 	// preview reads those of the tenants with the most denials. Default: 30,000 and 4,500.
 	Rows, Rankings int
+	// NewLimiter creates the limiter that decides traced requests again. Default: none; previews
+	// then have no Replay.
+	NewLimiter NewLimiter
+	// Traces is the maximum number of rows of traces that one preview reads. There is one for each
+	// minute, tenant and node. Default: 4,000.
+	Traces int
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 	// Logger logs rows that cannot be decoded. Default: no logging.
@@ -51,6 +57,7 @@ func NewService(c Config) *Service {
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Rows, c.Rankings = cmp.Or(c.Rows, 30_000), cmp.Or(c.Rankings, 4_500)
+	c.Traces = cmp.Or(c.Traces, 4_000)
 	return &Service{c}
 }
 
@@ -100,11 +107,14 @@ type run struct {
 	draft, published side
 	version          plans.Version // the published version
 	verdicts         []verdict
-	since            time.Time // time at which all nodes had loaded the published version; zero if it is the first version
-	data             time.Time // start of the counts by minute that are read; before From if limits need a warm-up
-	keyed            []string  // slugs of the published policies whose rankings of keys are read
-	counted          []string  // slugs of the published policies whose counts by minute are read
+	since            time.Time       // time at which all nodes had loaded the published version; zero if no other one decided
+	cuts             map[string]cut  // by slug of a published policy
+	varied           map[string]bool // slugs of the published policies that earlier versions have with other numbers or modes
+	data             time.Time       // start of the counts by minute that are read; before From if limits need a warm-up
+	keyed            []string        // slugs of the published policies whose rankings of keys are read
+	counted          []string        // slugs of the published policies whose counts by minute are read
 	members          []*member
+	replays          map[string]*PolicyReplay // by slug
 }
 
 // A member is a tenant of the plan, with its counts in the time range.
@@ -112,7 +122,8 @@ type member struct {
 	tenants.Tenant
 	total    metrics.Counts
 	policies map[string]*metrics.Counts
-	parts    []part // one for each policy of the draft, in the order of the draft
+	parts    []part  // one for each policy of the draft, in the order of the draft
+	known    []known // one for each policy of the draft; nil if no trace of the tenant was replayed
 }
 
 // begin reads the plan and computes the verdict of each policy of the draft.
@@ -163,37 +174,19 @@ func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
 	return from, to, nil
 }
 
-// settling is the longest time that nodes need to load a newly published version.
-const settling = time.Minute
-
 // maxWarmUp is the maximum length of the time before the time range for which counts are read.
 // These counts show the state of the counters at the start of the range.
 const maxWarmUp = 24 * time.Hour
 
-// settleSpan moves the start of the time range if it must be later. It is moved to the time at
-// which the published version came into use. If the preview needs counts by minute, it is also
-// moved to the first minute whose rows are not deleted.
+// settleSpan moves the start of the time range if it must be later: to the time from which on counts
+// of other versions are used (see readHistory), and, if the preview needs counts by minute, to the
+// first minute whose rows are not deleted.
 func (r *run) settleSpan(ctx context.Context) error {
 	p := &r.preview
-	if p.Plan.Latest > 1 {
-		// Another version decided the requests before the published one came into use.
-		lines, err := r.service.c.Audit.AuditEntries(ctx, audit.Filter{Object: p.Plan.ID, Action: "plan.publish", Limit: 1})
-		if err != nil {
-			return err
-		}
-		if len(lines) > 0 {
-			at := lines[0].At
-			if lines[0].Revision == r.version.Revision {
-				at = r.version.PublishedAt // its first publication, whose time the version contains
-			}
-			r.since = wholeMinute(at.Add(settling))
-		}
+	if err := r.readHistory(ctx, p.From.Add(-maxWarmUp)); err != nil {
+		return err
 	}
-	if r.since.After(p.From) {
-		p.Clipped = fmt.Sprintf("Version %d was published at %s. Another version decided the requests before.",
-			p.Published, r.since.Add(-settling).Format("2 January 15:04 MST"))
-		p.From = r.since
-	}
+	r.clip()
 	warm := 0
 	replays := false
 	for i := range r.verdicts {
@@ -209,8 +202,11 @@ func (r *run) settleSpan(ctx context.Context) error {
 		return err
 	}
 	kept = wholeMinute(kept)
-	if r.since.After(kept) {
-		kept = r.since
+	for slug, c := range r.cuts {
+		if c.at.Before(kept) { // only rows of hours are left of this time
+			c.at = c.at.Add(time.Hour - time.Nanosecond).Truncate(time.Hour)
+			r.cuts[slug] = c
+		}
 	}
 	if kept.After(p.From) {
 		// Counts from rows of hours are exact only if the time range begins with a whole hour.
@@ -346,6 +342,36 @@ func (r *run) readSums(ctx context.Context) error {
 		}
 		m.policies[rows[i].Name] = &rows[i].Counts
 	}
+	return r.readCutSums(ctx, numbers, byNumber)
+}
+
+// readCutSums replaces the sums of policies whose counts are cut by those since the cut.
+func (r *run) readCutSums(ctx context.Context, numbers []uint32, byNumber map[uint32]*member) error {
+	slugs := make(map[time.Time][]string)
+	for slug, c := range r.cuts {
+		if c.at.After(r.preview.From) {
+			slugs[c.at] = append(slugs[c.at], slug)
+		}
+	}
+	for at, list := range slugs {
+		for _, m := range r.members {
+			for _, slug := range list {
+				delete(m.policies, slug)
+			}
+		}
+		if !r.preview.To.After(at) {
+			continue
+		}
+		rows, _, err := r.service.c.Analytics.Sums(ctx, metrics.SumQuery{
+			From: at, To: r.preview.To, Tenants: numbers, Kind: metrics.KindPolicy, Names: list,
+		})
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			byNumber[rows[i].Tenant].policies[rows[i].Name] = &rows[i].Counts
+		}
+	}
 	return nil
 }
 
@@ -406,7 +432,7 @@ func (r *run) replayTenants(ctx context.Context) error {
 		}
 		r.leaveToRivals(m)
 	}
-	return nil
+	return r.replayTraces(ctx, order)
 }
 
 // chooseMinutes sets r.counted and r.keyed: the policies whose counts by minute are read, and
@@ -449,7 +475,9 @@ func (r *run) partFromTotals(m *member, i int) part {
 	case howShadow:
 		return counted(c.Requests, c.ShadowRefused)
 	case howReplayed:
-		return unread(c, unreadMany)
+		if c.Requests > 0 {
+			return unread(c, unreadMany)
+		}
 	}
 	return counted(c.Requests, 0)
 }
@@ -508,14 +536,15 @@ func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) 
 }
 
 func (r *run) replayPart(
-	ctx context.Context, m *member, mins *minutes, i int, c *metrics.Counts, rankings *int, overrides []exceptions.Override,
+	ctx context.Context, m *member, mins *minutes, i int, c *metrics.Counts, rankings *int, overrides overridesOf,
 ) (part, error) {
 	v := &r.verdicts[i]
 	source, limits := &r.published.policies[v.source], r.draft.policies[i].Limits
+	used := mins.since(r.cuts[source.Slug].at)
 	if len(source.CountBy) == 0 {
-		return mins.replayTenant(limits, source.Slug, c.Requests), nil
+		return used.replayTenant(limits, source.Slug, c.Requests), nil
 	}
-	if len(overrides) == 0 && canRefuse(limits, mins.series(source.Slug, all)) == 0 {
+	if len(overrides.list) == 0 && canRefuse(limits, used.series(source.Slug, all)) == 0 {
 		return counted(c.Requests, 0), nil // not even if all requests had the same key would a limit deny one
 	}
 	if mins.keyed == nil {
@@ -528,7 +557,20 @@ func (r *run) replayPart(
 	if mins.keyed == nil {
 		return unread(c, unreadMany), nil
 	}
-	return mins.replayKeys(limits, source, &r.published, m.Slug, c.Requests, overrides), nil
+	return mins.since(r.cuts[source.Slug].at).replayKeys(limits, source, &r.published, m.Slug, c.Requests, overrides), nil
+}
+
+// partlyKnown reports whether it is unknown how many requests policy i of the draft would deny in some
+// part of the time range, because it needs shadow or its counts are cut.
+func (r *run) partlyKnown(i int) bool {
+	v := &r.verdicts[i]
+	switch {
+	case v.how == howNone:
+		return true
+	case v.source < 0 || v.how == howZero:
+		return false
+	}
+	return r.countsFrom(r.published.policies[v.source].Slug).After(r.preview.From)
 }
 
 // leaveToRivals lowers the lower bound of each policy by the number of denials that its rivals
@@ -545,7 +587,7 @@ func (r *run) leaveToRivals(m *member) {
 			p.low = 0 // requests to which no enforced policy applies are denied before the shadow policy counts them
 		}
 		for _, rival := range v.rivals {
-			if r.verdicts[rival].how == howNone {
+			if r.partlyKnown(rival) {
 				p.low = 0
 			}
 			p.low = max(0, p.low-m.parts[rival].high)

@@ -2,16 +2,13 @@ package preview
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/tenants"
 )
 
 // A part is what one tenant adds to the figure of one policy of the draft.
@@ -50,43 +47,6 @@ func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 		charged -= c.ShadowRefused
 	}
 	return c.NeverFits == 0 && c.Cost <= charged && c.Cost >= charged-c.Degraded
-}
-
-// maxOverrides is the maximum number of overrides of one policy and tenant that are read.
-const maxOverrides = 100
-
-// overrides returns the overrides of a policy of a tenant. every is true if there may be an
-// override for every key.
-func (s *Service) overrides(ctx context.Context, t *tenants.Tenant, policy string) (list []exceptions.Override, every bool, err error) {
-	if s.c.Subject != nil {
-		if subject, found := s.c.Subject(t.Number); found && subject.Exceptions == nil {
-			return nil, false, nil
-		}
-	}
-	list, err = s.c.Exceptions.Overrides(ctx, t.ID, exceptions.Filter{Policy: policy, Limit: maxOverrides})
-	every = len(list) == maxOverrides || slices.ContainsFunc(list, func(o exceptions.Override) bool { return o.Attribute == "" })
-	return list, every, err
-}
-
-// overridden reports whether one of the overrides in list may apply to the key k.
-func overridden(list []exceptions.Override, k *metrics.TopKey) bool {
-	return slices.ContainsFunc(list, func(o exceptions.Override) bool {
-		at := slices.Index(k.Names, o.Attribute)
-		switch {
-		case at < 0 || k.Missing[at]:
-			return false
-		case k.Redacted || o.Value == k.Values[at]:
-			return true
-		case o.Prefix == "":
-			return false
-		}
-		network, err := netip.ParsePrefix(o.Prefix)
-		addr, err2 := netip.ParseAddr(k.Values[at])
-		if err == nil && err2 == nil {
-			return network.Contains(addr)
-		}
-		return strings.HasPrefix(k.Values[at], o.Prefix)
-	})
 }
 
 // minutes contains the counts of one tenant by minute: those of its policies, and in keyed
@@ -347,9 +307,9 @@ func (r ranked) of(other ranked, id string) metrics.TopKey {
 // key with an override, because this key has other limits. The estimate of such a key is the
 // number of its counted denials, and its upper bound is the number of its requests.
 func (m *minutes) replayKeys(
-	limits []enforcement.Limit, source *plans.Policy, published *side, slug string, requests int64, overrides []exceptions.Override,
+	limits []enforcement.Limit, source *plans.Policy, published *side, slug string, requests int64, overrides overridesOf,
 ) part {
-	p := part{requests: requests, overridden: len(overrides) > 0}
+	p := part{requests: requests, overridden: len(overrides.list) > 0}
 	lines, rest, absent := m.lines(source, published)
 	dense := m.series(source.Slug, all)
 	warm := m.warm >= warmUp(limits)
@@ -362,9 +322,10 @@ func (m *minutes) replayKeys(
 	var sure, may int64
 	background := sum(absent)
 	for _, line := range lines {
-		if overridden(overrides, &line.key) {
+		if overrides.apply(&line.key) {
 			n := line.sinceWarm(m.warm)
 			sure += n
+			may += line.mostSinceWarm(m.warm, absent)
 			p.refused += min(line.denied, n)
 			continue
 		}
@@ -394,9 +355,8 @@ func (m *minutes) replayKeys(
 	copy(dense.n, absent)
 	if canRefuse(limits, dense) > 0 {
 		may += unnamed
-	}
-	if p.overridden {
-		may = requests // a key that is in no ranking may have an override
+	} else {
+		may += min(unnamed, overrides.mostRefused(limits, dense, lines, unnamed))
 	}
 	p.high = min(sure+unnamed, may, requests)
 	// The counts of keys include forced and blocked requests. Limits deny neither of them.
@@ -406,6 +366,46 @@ func (m *minutes) replayKeys(
 	}
 	p.low = max(0, p.low)
 	return p
+}
+
+// mostSinceWarm returns an upper bound of the requests of the key after the warm minutes. absent has
+// the bound for each minute in which the key is in no ranking.
+func (k *keyLine) mostSinceWarm(warm int, absent []int64) int64 {
+	n := sum(absent[min(warm, len(absent)):])
+	for i, at := range k.at {
+		if int(at) >= warm {
+			n += k.hi[i] - absent[at]
+		}
+	}
+	return n
+}
+
+// since returns the minutes from the time at on, for a policy whose earlier counts do not belong to
+// the same requests.
+func (m *minutes) since(at time.Time) *minutes {
+	skip := int(at.Sub(m.start) / time.Minute)
+	if skip <= 0 {
+		return m
+	}
+	later := &minutes{
+		start: m.start.Add(time.Duration(skip) * time.Minute), warm: max(0, m.warm-skip), policies: make(map[string][]metrics.Counts),
+	}
+	for slug, list := range m.policies {
+		later.policies[slug] = list[min(skip, len(list)):]
+	}
+	if m.keyed != nil {
+		later.keyed = &keyed{allowed: keysSince(m.keyed.allowed, later.start), limited: keysSince(m.keyed.limited, later.start)}
+	}
+	return later
+}
+
+func keysSince(k metrics.KeyMinutes, at time.Time) metrics.KeyMinutes {
+	first := slices.IndexFunc(k.Minutes, func(m metrics.KeyMinute) bool { return m.At >= at.Unix() })
+	if first < 0 {
+		first = len(k.Minutes)
+	}
+	k.Minutes = k.Minutes[first:]
+	return k
 }
 
 func (k *keyLine) sinceWarm(warm int) (n int64) {

@@ -45,6 +45,7 @@ type world struct {
 	exceptions *exceptions.Service
 	analytics  *metrics.Analytics
 	preview    *preview.Service
+	excepted   []*enforcement.Override // in force for all tenants in decide
 }
 
 func newWorld(t testing.TB, change func(*preview.Config)) *world {
@@ -159,7 +160,10 @@ func (w *world) decide(t testing.TB, s metrics.Store, d plans.Content, who []ten
 	for i, tenant := range who {
 		subjects[i] = &enforcement.Subject{
 			TenantID: tenant.ID, Tenant: tenant.Slug, Number: tenant.Number, Home: tenant.Home, Plan: plan, PlanRevision: 1,
-			DenyUnmatched: tenant.NoPolicy == tenants.Deny, Redact: tenant.RedactValues,
+			DenyUnmatched: tenant.NoPolicy == tenants.Deny, Redact: tenant.RedactValues, NoTrace: tenant.NoTrace,
+		}
+		if len(w.excepted) > 0 {
+			subjects[i].Exceptions = excepted(t, plan, w.excepted)
 		}
 	}
 	limiter := inprocess.New(inprocess.Config{Now: c.Micros})
@@ -245,4 +249,18 @@ func limit(text string) enforcement.Limit {
 		l.Anchor = enforcement.Clock
 	}
 	return l
+}
+
+// excepted compiles overrides for the plan.
+func excepted(t testing.TB, plan *enforcement.Plan, list []*enforcement.Override) *enforcement.Exceptions {
+	t.Helper()
+	var spec enforcement.ExceptionSpec
+	for _, o := range list {
+		spec.Overrides = append(spec.Overrides, *o)
+	}
+	x, faults := enforcement.CompileExceptions(spec, plan, 1)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	return x
 }

@@ -1,0 +1,321 @@
+package preview
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/tenants"
+)
+
+// A keyTally has the decisions of a replay about the requests of one key of one policy.
+type keyTally struct {
+	requests, published, draft int64
+	// settled is the number of requests since the key was idle for so long that its counters were
+	// as new. settledDraft is the number of those that the draft would deny.
+	settled, settledDraft int64
+	isSettled             bool
+	last                  int64 // time of the last request in microseconds; 0 if there is none
+	// differs is set if the replay of the published version decides otherwise than it did.
+	differs bool
+	// mixed is set if a limit of another policy, whose keys are not replayed, may deny requests.
+	mixed bool
+}
+
+// tallies are by index of a traced policy, and by key.
+type tallies []map[uint64]*keyTally
+
+// tally counts the decisions of the replays.
+func (t *tracedTenant) tally(r *run) tallies {
+	list := make(tallies, len(t.policies))
+	memory := make([]int64, len(t.policies))
+	t.counted = make([]int64, len(t.policies))
+	for i := range t.policies {
+		list[i] = make(map[uint64]*keyTally)
+		limits := t.limits(i)
+		if slices.ContainsFunc(limits, func(l enforcement.Limit) bool {
+			return l.Algorithm != enforcement.FixedWindow || l.Anchor != enforcement.Clock
+		}) {
+			memory[i] = int64(warmUp(limits)) * time.Minute.Microseconds()
+		} // otherwise all counters are new at the start of each window
+		t.counted[i] = t.countsFrom(r, t.policies[i].Slug, limits).UnixMicro()
+	}
+	for i := range t.requests {
+		q := &t.requests[i]
+		mixed := t.mixed(i)
+		for k := range q.Keys {
+			key := &q.Keys[k]
+			if t.sides[asPublished].rules[key.Policy] < 0 || !t.usable(key) || t.skips(i) {
+				continue
+			}
+			one := list[key.Policy][key.Hash]
+			if one == nil {
+				one = &keyTally{last: max(t.from.UnixMicro(), r.cuts[t.policies[key.Policy].Slug].at.UnixMicro())}
+				list[key.Policy][key.Hash] = one
+			}
+			one.isSettled = one.isSettled || q.At-one.last >= memory[key.Policy]
+			one.last = q.At
+			if q.At < t.counted[key.Policy] {
+				continue
+			}
+			one.mixed = one.mixed || mixed
+			one.add(t, i, k, q.At >= r.since.UnixMicro())
+		}
+	}
+	return list
+}
+
+// skips reports whether neither side replays request i.
+func (t *tracedTenant) skips(i int) bool {
+	return t.sides[asPublished].owner[i] == skipped && t.sides[asDraft].owner[i] == skipped
+}
+
+// add counts key k of request i. compared says whether the published version decided it.
+func (one *keyTally) add(t *tracedTenant, i, k int, compared bool) {
+	key := &t.requests[i].Keys[k]
+	one.requests++
+	published, draft := &t.sides[asPublished], &t.sides[asDraft]
+	if published.denied(t, i, k) {
+		one.published++
+	}
+	denied := draft.denied(t, i, k)
+	if denied {
+		one.draft++
+	}
+	if one.isSettled {
+		one.settled++
+		if denied {
+			one.settledDraft++
+		}
+	}
+	if place := published.places[published.rules[key.Policy]]; place >= 0 && published.owner[i] > another {
+		one.differs = one.differs || compared && published.over[t.first[i]+k] != key.Over
+	}
+}
+
+// denied reports whether the policy of key k denies request i, or, in a mode that denies nothing,
+// whether the request is over its limits.
+func (s *tracedSide) denied(t *tracedTenant, i, k int) bool {
+	at := s.rules[t.requests[i].Keys[k].Policy]
+	switch {
+	case at < 0 || s.owner[i] <= another:
+		return false
+	case s.document.policies[at].Mode.Denies():
+		return int(s.owner[i]) == at
+	}
+	return s.owner[i] == nobody && s.over[t.first[i]+k]
+}
+
+// limits returns the limits of a traced policy in the published version and in the draft.
+func (t *tracedTenant) limits(policy int) (list []enforcement.Limit) {
+	for i := range t.sides {
+		if at := t.sides[i].rules[policy]; at >= 0 {
+			list = append(list, t.sides[i].document.policies[at].Limits...)
+		}
+	}
+	return list
+}
+
+// mixed reports whether an enforced policy applied to request i that is not replayed for its key.
+func (t *tracedTenant) mixed(i int) bool {
+	for k := range t.requests[i].Keys {
+		key := &t.requests[i].Keys[k]
+		for s := range t.sides {
+			side := &t.sides[s]
+			at := side.rules[key.Policy]
+			if at >= 0 && side.document.policies[at].Mode.Denies() && len(side.document.policies[at].Limits) > 0 &&
+				(side.places[at] < 0 || !t.usable(key)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A known is what the trace of a tenant says about a policy of the draft, apart from keys whose
+// counters were not known: requests of its source, and how many of them the draft would deny.
+type known struct{ requests, refused int64 }
+
+// settle adds the tenant to the replay of the preview and of its policies.
+func (t *tracedTenant) settle(r *run) {
+	list := t.tally(r)
+	if r.preview.Replay == nil {
+		r.preview.Replay = newReplay(&r.preview)
+		r.replays = make(map[string]*PolicyReplay)
+	}
+	all := r.preview.Replay
+	all.Tenants++
+	all.All = all.All && t.level == 0
+	if all.From.IsZero() || t.from.Before(all.From) {
+		all.From = maxTime(t.from, r.preview.From)
+	}
+	all.To = maxTime(all.To, t.to)
+	t.member.known = make([]known, len(r.draft.policies))
+	for i := range t.policies {
+		at, to := t.sides[asPublished].rules[i], t.sides[asDraft].rules[i]
+		if at < 0 {
+			continue
+		}
+		slug := t.policies[i].Slug
+		if to >= 0 {
+			slug = r.draft.policies[to].Slug
+		}
+		p := r.replays[slug]
+		if p == nil {
+			p = &PolicyReplay{All: true}
+			r.replays[slug] = p
+		}
+		p.All = p.All && t.level == 0
+		p.LeftOut += int64(len(t.leftOut[i]))
+		for _, one := range list[i] {
+			switch {
+			case one.differs:
+				p.LeftOut++
+			case one.requests > 0:
+				p.add(one)
+				if to >= 0 && !one.mixed {
+					t.member.known[to].requests += one.settled
+					t.member.known[to].refused += one.settledDraft
+				}
+			}
+		}
+	}
+	t.draw(r, list)
+}
+
+func (p *PolicyReplay) add(one *keyTally) {
+	p.Keys++
+	p.Requests += one.requests
+	p.Published += one.published
+	p.Draft += one.draft
+	p.Mixed = p.Mixed || one.mixed
+}
+
+func newReplay(p *Preview) *Replay {
+	length := p.To.Sub(p.From)
+	step := (length/replayPoints + time.Minute - 1).Truncate(time.Minute)
+	out := &Replay{All: true, Step: max(step, time.Minute)}
+	for at := p.From; at.Before(p.To); at = at.Add(out.Step) {
+		out.Points = append(out.Points, ReplayPoint{At: at})
+	}
+	return out
+}
+
+// draw adds the requests of t to the totals and to the points of the replay.
+func (t *tracedTenant) draw(r *run, list tallies) {
+	out := r.preview.Replay
+	for i := range t.requests {
+		q := &t.requests[i]
+		if q.At < r.preview.From.UnixMicro() || !t.drawn(i, list) {
+			continue
+		}
+		at := int((q.At - r.preview.From.UnixMicro()) / out.Step.Microseconds())
+		if at >= len(out.Points) {
+			continue
+		}
+		point := &out.Points[at]
+		out.Requests++
+		point.Requests++
+		if o := t.sides[asPublished].owner[i]; o >= 0 || o == another {
+			out.Published++
+			point.Published++
+		}
+		if o := t.sides[asDraft].owner[i]; o >= 0 || o == another {
+			out.Draft++
+			point.Draft++
+		}
+	}
+}
+
+// drawn reports whether a key of request i is counted, and none is left out because the replay decides
+// it otherwise.
+func (t *tracedTenant) drawn(i int, list tallies) bool {
+	if t.skips(i) {
+		return false
+	}
+	found := false
+	for k := range t.requests[i].Keys {
+		key := &t.requests[i].Keys[k]
+		one := list[key.Policy][key.Hash]
+		if one == nil || one.requests == 0 {
+			continue
+		}
+		if one.differs {
+			return false
+		}
+		found = found || t.requests[i].At >= t.counted[key.Policy]
+	}
+	return found
+}
+
+// finishReplay narrows the bounds of each member by what the traces say, and replaces verdicts that
+// need shadow if nearly all requests are replayed.
+func (r *run) finishReplay() {
+	if r.preview.Replay == nil {
+		return
+	}
+	for i := range r.verdicts {
+		v := &r.verdicts[i]
+		if v.traced < 0 || !r.rivalsTraced(i) {
+			continue
+		}
+		if v.how == howNone && !r.trust(i) {
+			continue
+		}
+		if v.how != howReplayed {
+			continue
+		}
+		for _, m := range r.members {
+			if m.known == nil || m.NoPolicy == tenants.Deny && !r.draft.policies[i].Mode.Denies() {
+				continue
+			}
+			m.parts[i].narrow(m.known[i])
+		}
+	}
+}
+
+// rivalsTraced reports whether the replay contains every enforced policy of the draft that applies to
+// some of the same requests as policy i.
+func (r *run) rivalsTraced(i int) bool {
+	for _, k := range append([]int{i}, r.verdicts[i].rivals...) {
+		p := &r.draft.policies[k]
+		if p.Mode.Counts() && len(p.Limits) > 0 && (r.verdicts[k].traced < 0 || !replayable(p)) {
+			return false
+		}
+	}
+	return true
+}
+
+// trust replaces the verdict of policy i, which needs shadow, if the counters of at least nine in ten
+// of its requests are replayed.
+func (r *run) trust(i int) bool {
+	v := &r.verdicts[i]
+	slug := r.published.policies[v.traced].Slug
+	var all, replayed int64
+	for _, m := range r.members {
+		all += m.counts(slug).Requests
+		if m.known != nil {
+			replayed += m.known[i].requests
+		}
+	}
+	if all == 0 || replayed < all-all/10 {
+		return false
+	}
+	v.certainty, v.how, v.source = Estimated, howReplayed, v.traced
+	v.why = "The requests of its keys were traced: the limiter decided them again, one by one."
+	for _, m := range r.members {
+		c := m.counts(slug)
+		m.parts[i] = part{requests: c.Requests, high: c.Requests}
+	}
+	return true
+}
+
+// narrow narrows the bounds of a part to what is known, and moves the estimate between them.
+func (p *part) narrow(k known) {
+	p.low, p.floor = max(p.low, k.refused), max(p.floor, k.refused)
+	p.high = max(p.low, min(p.high, k.refused+max(0, p.requests-k.requests)))
+	p.refused = min(max(p.refused, p.low), p.high)
+	if 10*(p.high-p.low) <= p.requests {
+		p.unread = ""
+	}
+}
