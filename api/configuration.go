@@ -49,7 +49,7 @@ func showConfiguredTenant(t configuration.Tenant) ConfiguredTenant {
 	return ConfiguredTenant{
 		Name: d.Name, Status: d.Status, Plan: d.Plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay, NoPolicy: d.NoPolicy,
 		RedactValues: d.RedactValues, RequireRoute: d.RequireRoute, MaxKeys: d.MaxKeys,
-		SampleAllowed: d.SampleAllowed, Overrides: &overrides, Lists: &entries,
+		SampleAllowed: d.SampleAllowed, NoTrace: d.NoTrace, Overrides: &overrides, Lists: &entries,
 	}
 }
 
@@ -119,7 +119,7 @@ func readConfiguredTenant(c ConfiguredTenant) (t configuration.Tenant, err error
 	t.Document = tenantDocument(TenantDocument{
 		Name: c.Name, Status: c.Status, Plan: c.Plan, TimeZone: c.TimeZone, BillingAnchorDay: c.BillingAnchorDay, NoPolicy: c.NoPolicy,
 		RedactValues: c.RedactValues, RequireRoute: c.RequireRoute, MaxKeys: c.MaxKeys,
-		SampleAllowed: c.SampleAllowed,
+		SampleAllowed: c.SampleAllowed, NoTrace: c.NoTrace,
 	})
 	var f problem.Fields
 	if c.Overrides != nil {
@@ -146,7 +146,8 @@ func showPreview(p preview.Preview) PlanPreview {
 	out := PlanPreview{
 		Plan: p.Plan.Slug, From: Instant{p.From}, To: Instant{p.To}, Clipped: p.Clipped, Tenants: p.Tenants,
 		Requests: p.Requests, Denied: p.Refused,
-		LeftOut: p.Left, Joined: p.Joined, Policies: make([]PolicyPreview, len(p.Policies)),
+		LeftOut: p.Left, Joined: p.Joined, WouldDenyAtLeast: p.AtLeast, Replay: showReplay(p.Replay),
+		Policies: make([]PolicyPreview, len(p.Policies)),
 	}
 	if p.Total != nil {
 		out.WouldDeny = &DenialBounds{Low: p.Total.Low, High: p.Total.High}
@@ -154,7 +155,15 @@ func showPreview(p preview.Preview) PlanPreview {
 	for i, policy := range p.Policies {
 		row := PolicyPreview{
 			Policy: policy.Slug, Change: PolicyPreviewChange(policy.Change), Certainty: PolicyPreviewCertainty(policy.Certainty),
-			Why: policy.Why, Requests: policy.Requests,
+			Why: policy.Why, Requests: policy.Requests, Notes: policy.Notes,
+		}
+		if !policy.From.Equal(p.From) {
+			row.From = Instant{policy.From}
+		}
+		if q := policy.Replay; q != nil {
+			row.Replay = &PolicyReplay{
+				Keys: q.Keys, Requests: q.Requests, LeftOut: q.LeftOut, All: q.All, Denied: q.Published, WouldDeny: q.Draft, Text: q.String(),
+			}
 		}
 		if policy.Published != nil {
 			row.Denied = &policy.Published.Refused
@@ -163,6 +172,20 @@ func showPreview(p preview.Preview) PlanPreview {
 			row.WouldDeny = &DenialBounds{Low: policy.Draft.Low, High: policy.Draft.High}
 		}
 		out.Policies[i] = row
+	}
+	return out
+}
+
+func showReplay(r *preview.Replay) *PreviewReplay {
+	if r == nil {
+		return nil
+	}
+	out := &PreviewReplay{
+		From: Instant{r.From}, To: Instant{r.To}, Tenants: r.Tenants, All: r.All, Requests: r.Requests, Denied: r.Published, WouldDeny: r.Draft,
+		Points: make([]ReplayPoint, len(r.Points)),
+	}
+	for i, p := range r.Points {
+		out.Points[i] = ReplayPoint{At: Instant{p.At}, Requests: p.Requests, Denied: p.Published, WouldDeny: p.Draft}
 	}
 	return out
 }

@@ -1597,6 +1597,9 @@ type ConfiguredTenant struct {
 	// NoPolicy The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
 	NoPolicy NoPolicy `json:"no_policy,omitempty,omitzero"`
 
+	// NoTrace No requests are traced for previews of drafts. Default: false.
+	NoTrace bool `json:"no_trace,omitempty,omitzero"`
+
 	// Overrides All overrides. If several apply to a key, the last one has precedence. Left out: overrides are not managed.
 	Overrides *[]ConfiguredOverride `json:"overrides,omitempty"`
 
@@ -2665,6 +2668,9 @@ type NewTenantDocument struct {
 	// NoPolicy The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
 	NoPolicy NoPolicy `json:"no_policy,omitempty,omitzero"`
 
+	// NoTrace No requests are traced for previews of drafts. A trace has hashes of keys, times and costs, and no attribute values. Default: false.
+	NoTrace bool `json:"no_trace,omitempty,omitzero"`
+
 	// Plan Slug of a published plan. `null`: no plan, so that no policy matches.
 	Plan PlanReference `json:"plan,omitempty,omitzero"`
 
@@ -2980,6 +2986,10 @@ type PlanPreview struct {
 	// Policies The policies of the document, then removed ones.
 	Policies []PolicyPreview `json:"policies"`
 
+	// Replay Requests that were traced, decided again one by one with the published version and with the draft. A trace has a sample of the keys of
+	// a tenant, each with all of its requests.
+	Replay *PreviewReplay `json:"replay,omitempty"`
+
 	// Requests The number of their requests.
 	Requests int64 `json:"requests"`
 
@@ -2991,6 +3001,9 @@ type PlanPreview struct {
 
 	// WouldDeny Bounds of a number of denials. They are equal if the number is exact.
 	WouldDeny *DenialBounds `json:"would_deny,omitempty"`
+
+	// WouldDenyAtLeast At least this many would be denied, whatever the policies deny of which it is not known.
+	WouldDenyAtLeast int64 `json:"would_deny_at_least"`
 }
 
 // PlanReference Slug of a published plan. `null`: no plan, so that no policy matches.
@@ -3073,8 +3086,17 @@ type PolicyPreview struct {
 	// Denied How many it denied. Absent if it is not published or not enforced.
 	Denied *int64 `json:"denied,omitempty"`
 
+	// From The start of the time whose counts are used. Absent if it is that of the range.
+	From Instant `json:"from,omitempty,omitzero"`
+
+	// Notes What the figures leave out, and what they assume.
+	Notes []string `json:"notes,omitempty,omitzero"`
+
 	// Policy Its slug.
 	Policy string `json:"policy"`
+
+	// Replay The replayed requests of one policy.
+	Replay *PolicyReplay `json:"replay,omitempty"`
 
 	// Requests The number of requests to which it applied.
 	Requests int64 `json:"requests"`
@@ -3102,6 +3124,30 @@ type PolicyRemaining struct {
 
 	// Policy Its slug.
 	Policy string `json:"policy"`
+}
+
+// PolicyReplay The replayed requests of one policy.
+type PolicyReplay struct {
+	// All Whether these are all keys, and not a sample.
+	All bool `json:"all"`
+
+	// Denied How many of the requests the published policy denies.
+	Denied int64 `json:"denied"`
+
+	// Keys The number of keys whose requests are replayed, each with all of its requests.
+	Keys int64 `json:"keys"`
+
+	// LeftOut The number of keys that are left out: they have an override, or a replay cannot repeat their decisions.
+	LeftOut int64 `json:"left_out"`
+
+	// Requests The number of their requests.
+	Requests int64 `json:"requests"`
+
+	// Text The result in words.
+	Text string `json:"text"`
+
+	// WouldDeny How many of the requests the policy of the draft denies.
+	WouldDeny int64 `json:"would_deny"`
 }
 
 // PolicyTraffic Decisions by policy.
@@ -3145,6 +3191,34 @@ type PolicyUsage struct {
 
 // PolicyUsageMode What the policy does with requests over its limits. Later versions may add values.
 type PolicyUsageMode string
+
+// PreviewReplay Requests that were traced, decided again one by one with the published version and with the draft. A trace has a sample of the keys of
+// a tenant, each with all of its requests.
+type PreviewReplay struct {
+	// All Whether these are all of their requests, and not only those of a sample of keys.
+	All bool `json:"all"`
+
+	// Denied How many of them the published version denies.
+	Denied int64 `json:"denied"`
+
+	// From The start of the traced time, included.
+	From Instant `json:"from"`
+
+	// Points The same numbers over time, one for each step of the range.
+	Points []ReplayPoint `json:"points"`
+
+	// Requests The number of replayed requests.
+	Requests int64 `json:"requests"`
+
+	// Tenants The number of tenants whose requests are replayed.
+	Tenants int `json:"tenants"`
+
+	// To The end of the traced time, excluded.
+	To Instant `json:"to"`
+
+	// WouldDeny How many of them the draft denies.
+	WouldDeny int64 `json:"would_deny"`
+}
 
 // Publish Which version to publish.
 type Publish struct {
@@ -3262,6 +3336,21 @@ type Remaining struct {
 
 	// To The end of the range, excluded.
 	To Instant `json:"to"`
+}
+
+// ReplayPoint One step of a replay.
+type ReplayPoint struct {
+	// At The start of the step.
+	At Instant `json:"at"`
+
+	// Denied How many of them the published version denies.
+	Denied int64 `json:"denied"`
+
+	// Requests The number of replayed requests.
+	Requests int64 `json:"requests"`
+
+	// WouldDeny How many of them the draft denies.
+	WouldDeny int64 `json:"would_deny"`
 }
 
 // Reservation An estimate that is charged until it is settled, given back, or ends.
@@ -3517,6 +3606,9 @@ type TenantDocument struct {
 
 	// NoPolicy The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
 	NoPolicy NoPolicy `json:"no_policy,omitempty,omitzero"`
+
+	// NoTrace No requests are traced for previews of drafts. A trace has hashes of keys, times and costs, and no attribute values. Default: false.
+	NoTrace bool `json:"no_trace,omitempty,omitzero"`
 
 	// Plan Slug of a published plan. `null`: no plan, so that no policy matches.
 	Plan PlanReference `json:"plan"`

@@ -42,7 +42,7 @@ func showTenantDocument(d tenants.Document) TenantDocument {
 	return TenantDocument{
 		Name: d.Name, Status: TenantStatus(d.Status), Plan: plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay,
 		NoPolicy: NoPolicy(d.NoPolicy), RedactValues: &redact, RequireRoute: &route, MaxKeys: d.MaxKeys,
-		SampleAllowed: int64(d.SampleAllowed),
+		SampleAllowed: int64(d.SampleAllowed), NoTrace: d.NoTrace,
 	}
 }
 
@@ -56,6 +56,7 @@ func tenantDocument(d TenantDocument) tenants.Document {
 		Name: d.Name, Status: tenants.Status(d.Status), Plan: plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay,
 		NoPolicy: tenants.NoPolicy(d.NoPolicy), RedactValues: d.RedactValues != nil && *d.RedactValues,
 		RouteOptional: d.RequireRoute != nil && !*d.RequireRoute, MaxKeys: d.MaxKeys, SampleAllowed: sampleOf(d.SampleAllowed),
+		NoTrace: d.NoTrace,
 	}
 }
 

@@ -522,7 +522,14 @@ func TestPreviewPage(t *testing.T) {
 	if got := now.Draft.Policies()[4].Mode; got != enforcement.PolicyShadow {
 		t.Errorf("its mode is %s", got)
 	}
-	// The page shows the part of the time range that is left, and not the selected range.
+	// The page shows the part of the time range that is left, and not the selected range, if a publication
+	// changes what every policy counts.
+	d = now.Draft.Content()
+	for i := range d.Policies {
+		d.Policies[i].Match.Methods = []string{"PATCH"}
+	}
+	now, err = w.plans.SaveDraft(t.Context(), "pro", plans.New(d), now.DraftRevision)
+	must(t, err)
 	_, _, err = w.plans.Publish(t.Context(), "pro", plans.Publish{IfRevision: now.DraftRevision})
 	must(t, err)
 	says(t, "cut", w.get("/plans/pro/preview", "editor"), 200, []string{"UTC: the part of the last 24 hours that has counts"}, "The last 24 hours, ")

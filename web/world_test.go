@@ -342,7 +342,7 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 		},
 		plans: planpages.Config{
 			Plans: w.plans, Nodes: nodes.NewService(w.store), Audit: w.store,
-			Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock}),
+			Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock, NewLimiter: freshLimiter}),
 		},
 		tenants: tenantpages.Config{
 			Tenants: w.tenants, Plans: w.plans, Filters: w.filters, Exceptions: w.exceptions, Analytics: analytics, Usage: usages, Snapshot: w.watcher.Current,

@@ -63,9 +63,12 @@ type planPreview struct {
 	From, To, Clipped string
 	Requests, Denied  int64
 	WouldDeny         *bounds `json:"would_deny"`
+	AtLeast           int64   `json:"would_deny_at_least"`
 	Policies          []struct {
 		Policy, Change, Certainty, Why string
 		WouldDeny                      *bounds `json:"would_deny"`
+		Notes                          []string
+		Replay                         *struct{ Text string }
 	}
 }
 
@@ -209,15 +212,26 @@ func (is applied) write(w io.Writer) error {
 		fmt.Fprintf(w, "? %s is not in the files\n", plain(c.Pointer))
 	}
 	for _, p := range is.Previews {
+		would := p.WouldDeny.String()
+		if p.WouldDeny == nil {
+			would = fmt.Sprintf("at least %d", p.AtLeast)
+		}
 		fmt.Fprintf(w, "plan %s, %s to %s: %d requests, %d denied; would deny %s\n",
-			plain(p.Plan), p.From, p.To, p.Requests, p.Denied, p.WouldDeny)
+			plain(p.Plan), p.From, p.To, p.Requests, p.Denied, would)
 		if p.Clipped != "" {
 			fmt.Fprintf(w, "  %s\n", plain(p.Clipped))
 		}
 		for _, policy := range p.Policies {
-			if policy.Change != "same" {
-				fmt.Fprintf(w, "  policy %s (%s): would deny %s, %s: %s\n",
-					plain(policy.Policy), policy.Change, policy.WouldDeny, policy.Certainty, plain(policy.Why))
+			if policy.Change == "same" {
+				continue
+			}
+			fmt.Fprintf(w, "  policy %s (%s): would deny %s, %s: %s\n",
+				plain(policy.Policy), policy.Change, policy.WouldDeny, policy.Certainty, plain(policy.Why))
+			if policy.Replay != nil {
+				fmt.Fprintf(w, "    %s\n", plain(policy.Replay.Text))
+			}
+			for _, n := range policy.Notes {
+				fmt.Fprintf(w, "    %s\n", plain(n))
 			}
 		}
 	}

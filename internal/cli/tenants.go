@@ -86,6 +86,7 @@ type tenantFields struct {
 	RedactValues     *bool   `setting:"false" negatable:"" help:"Do not store attribute values of denied checks."`
 	MaxKeys          int64   `setting:"false" help:"Bound of live counters in Redis."`
 	SampleAllowed    *int64  `setting:"false" placeholder:"N" help:"Record one in N allowed requests with its explanation; 0: none."`
+	Trace            *bool   `setting:"false" negatable:"" help:"Trace requests for previews of drafts. Default: they are traced."`
 }
 
 // apply sets the fields for which a flag was given in the document of a tenant.
@@ -112,6 +113,9 @@ func (f tenantFields) apply(document map[string]any) {
 	}
 	if f.SampleAllowed != nil {
 		o["sample_allowed"] = *f.SampleAllowed
+	}
+	if f.Trace != nil {
+		o["no_trace"] = !*f.Trace
 	}
 }
 

@@ -47,10 +47,15 @@ func (w *pages) previewPlan(c echo.Context, p plans.Plan) error {
 	v.Refused = views.Count(made.Refused)
 	v.RefusedRate = views.Percent(made.Refused, made.Requests)
 	v.Tiles = previewTiles(made)
+	v.Replay = drawReplay(made)
+	affected := 0 // policies that do not change, but may deny other requests because others change
 	for i := range made.Policies {
 		drawn := drawPreviewed(c, p, made, &made.Policies[i])
-		if head.Differs && made.Policies[i].Change == preview.Same && made.Policies[i].Certainty == preview.Exact {
+		if head.Differs && made.Policies[i].Change == preview.Same {
 			v.Same = append(v.Same, drawn)
+			if made.Policies[i].Certainty != preview.Exact {
+				affected++
+			}
 		} else {
 			v.Policies = append(v.Policies, drawn)
 		}
@@ -58,7 +63,10 @@ func (w *pages) previewPlan(c echo.Context, p plans.Plan) error {
 			v.InShadow = append(v.InShadow, drawShadow(s))
 		}
 	}
-	return w.Render(c, http.StatusOK, views.PlanPreviewPage(w.planPage(c, made.Plan, "Preview"), v))
+	page := w.planPage(c, made.Plan, "Preview")
+	page.Charts = v.Replay != nil
+	v.Folded = foldedWords(len(v.Same), affected)
+	return w.Render(c, http.StatusOK, views.PlanPreviewPage(page, v))
 }
 
 // previewSpan returns English words for the time range of the figures. If the counts cover only a
@@ -97,22 +105,66 @@ func previewTiles(p preview.Preview) []views.Tile {
 			Note: views.Percent(p.Refused, p.Requests).Text + " of requests",
 		},
 	}
-	would := views.Tile{
-		Label: "Denied by the draft", Value: views.Number{Text: "unknown", Exact: "a policy needs shadow"},
-		Note: "an enforced policy of the draft needs shadow",
-	}
+	would := views.Tile{Label: "Denied by the draft"}
 	switch {
 	case p.Total != nil && p.Total.Low == p.Total.High:
 		would.Value, would.Note = views.Count(p.Total.High), views.Percent(p.Total.High, p.Requests).Text+" of requests"
 	case p.Total != nil:
 		would.Value = views.Count(p.Estimate)
-		would.Note = "estimated, between " + views.Count(p.Total.Low).Exact + " and " + views.Count(p.Total.High).Exact
-	case p.AtLeast > 0:
+		would.Note = "estimated, at least " + views.Count(p.Total.Low).Exact + ", at most " + views.Count(p.Total.High).Exact
+	default:
 		would.Value = views.Count(p.AtLeast)
 		would.Value.Text = "at least " + would.Value.Text
-		would.Note = "without an enforced policy of the draft that needs shadow"
+		would.Note = views.Count(p.Estimate).Exact + " estimated, without what " + unknownWords(p) + " would deny"
 	}
 	return append(tiles, would)
+}
+
+// foldedWords is the summary of the policies that the draft does not change.
+func foldedWords(same, affected int) string {
+	words := views.Quantity(int64(same), "policy does", "policies do") + " not change"
+	if affected > 0 {
+		words += ". Changes of other policies can affect " + strconv.Itoa(affected)
+	}
+	return words
+}
+
+// drawReplay returns the chart of the replayed requests, or nil if there are none.
+func drawReplay(p preview.Preview) *views.PreviewReplay {
+	r := p.Replay
+	if r == nil || r.Requests == 0 {
+		return nil
+	}
+	c := views.Chart{
+		ID: "replay", Title: "Published against draft", Kind: "line", Axis: "denied requests " + views.PerStep(r.Step), Step: r.Step,
+		Series: []views.Series{{Name: "Denied as published", Color: "bad"}, {Name: "Denied by the draft", Color: "accent"}},
+		Summary: "Of " + views.Quantity(r.Requests, "replayed request", "replayed requests") + ", the published version denies " +
+			views.Count(r.Published).Exact + ", and the draft " + views.Count(r.Draft).Exact + ".",
+	}
+	for i := range r.Points {
+		point := &r.Points[i]
+		c.Points = append(c.Points, views.ChartPoint{
+			At: point.At, Values: []float64{float64(point.Published), float64(point.Draft)}, Gap: point.Requests == 0,
+			Unfinished: point.At.Add(r.Step).After(p.To),
+		})
+	}
+	return &views.PreviewReplay{Summary: r.String(), Chart: c}
+}
+
+// unknownWords names the enforced policies of which not all denials are known.
+func unknownWords(p preview.Preview) string {
+	var slugs []string
+	for i := range p.Policies {
+		of := &p.Policies[i]
+		if of.Mode.Denies() && of.Change != preview.Removed && (of.Certainty == preview.NeedsShadow || !of.From.Equal(p.From)) {
+			slugs = append(slugs, of.Slug)
+		}
+	}
+	const named = 3
+	if more := len(slugs) - named; more > 0 {
+		slugs = append(slugs[:named], views.Count(int64(more)).Text+" more")
+	}
+	return web.ListWords(slugs)
 }
 
 var certainties = map[preview.Certainty]views.ModeBadge{
@@ -130,6 +182,9 @@ func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *pre
 	}
 	for _, n := range p.Notes {
 		v.Notes = append(v.Notes, web.Sentence(n))
+	}
+	if p.Replay != nil {
+		v.Replayed = p.Replay.String()
 	}
 	if p.Published != nil {
 		v.Figures = append(v.Figures, drawFigure("Denied as published", p.Requests, p.Published))

@@ -51,7 +51,7 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 
 		web.Get(settings, write, w.tenantSettings),
 		web.PostForm(settings, write, w.saveTenant, "name", "time_zone", "billing_anchor_day", "no_policy", "require_route",
-			"redact_values", "max_keys", "sample_allowed", "version"),
+			"redact_values", "max_keys", "sample_allowed", "trace", "version"),
 		web.Get(settings+"/plan", write, w.comparePlans),
 		web.PostForm(settings+"/plan", write, w.changePlan, "plan", "version"),
 		web.Get(settings+"/suspend", write, w.suspendForm),

@@ -64,6 +64,24 @@ func sampleInput(oneIn uint32) views.Input {
 		"Denials shows them beside the denied ones, with their attributes, for 24 hours. 100 records 1%. Empty: none.")
 }
 
+// traceChoice returns the form field that says whether requests are traced for previews of drafts.
+func traceChoice(no bool) views.Choice {
+	c := views.Choice{
+		Name: "trace", Label: "Trace of requests", Value: "keep",
+		Options: []views.Option{
+			{
+				Value: "keep", Label: "Keep for two days",
+				Hint: "Previews of a draft replay the requests of some keys exactly. The trace has hashes of keys, times, and costs, and no values.",
+			},
+			{Value: "none", Label: "Keep none", Hint: "Previews estimate from counts per minute. What is stored stays until it expires."},
+		},
+	}
+	if no {
+		c.Value = "none"
+	}
+	return c
+}
+
 // zoneInput returns the form field for the time zone of the tenant's calendar windows.
 func zoneInput(zone string) views.Input {
 	return views.TextInput("time_zone", "Time zone", zone,
@@ -125,7 +143,7 @@ func (w *pages) settingsView(c echo.Context) (views.TenantSettings, error) {
 		Created: views.NewMoment(t.CreatedAt, now), Updated: views.NewMoment(t.UpdatedAt, now), Revision: strconv.FormatInt(t.Revision, 10),
 		Name: views.TextInput("name", "Name", t.Name, ""), NoPolicy: noPolicyChoice(t.NoPolicy), Route: routeChoice(t.RouteOptional),
 		Redact:  redactChoice(t.RedactValues),
-		MaxKeys: maxKeysInput(t.MaxKeys), Sample: sampleInput(t.SampleAllowed),
+		MaxKeys: maxKeysInput(t.MaxKeys), Sample: sampleInput(t.SampleAllowed), Trace: traceChoice(t.NoTrace),
 		Zone: zoneInput(t.TimeZone), BillingDay: billingDayInput(t.BillingAnchorDay),
 		Plan: t.Plan, PlanURL: web.PlanURL(t.Plan), PlanForm: plan, Suspended: t.Status == tenants.Suspended,
 		Confirm: views.TextInput("confirm", "Type the slug "+t.Slug+" to confirm", "", ""),
@@ -181,6 +199,9 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	if f.Has("sample_allowed") { // forms of the previous release do not have this field
 		d.SampleAllowed = sampleOf(f)
 	}
+	if f.Has("trace") { // forms of the previous release do not have this field
+		d.NoTrace = f.Get("trace") == "none"
+	}
 	if f.Has("time_zone") { // forms of the previous release do not have these fields
 		d.TimeZone, d.BillingAnchorDay = strings.TrimSpace(f.Get("time_zone")), billingDayOf(f)
 	}
@@ -198,6 +219,7 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 		v.Redact.Choose(f.Get("redact_values"))
 		v.MaxKeys.Value, v.Zone.Value, v.BillingDay.Value = f.Get("max_keys"), f.Get("time_zone"), f.Get("billing_anchor_day")
 		v.Sample.Value = f.Get("sample_allowed")
+		v.Trace.Choose(f.Get("trace"))
 		return &v.Faults
 	})
 }
@@ -228,6 +250,7 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 			"sample_allowed", "Record one in this many allowed requests", boundText(int64(yours.SampleAllowed)),
 			boundText(int64(stored.SampleAllowed)),
 		},
+		{"trace", "Trace of requests", traceChoice(yours.NoTrace).Value, traceChoice(stored.NoTrace).Value},
 	} {
 		if field.yours == field.stored {
 			v.Same = append(v.Same, views.Hidden{Name: field.name, Value: field.stored})
@@ -243,7 +266,7 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 
 // optionWords returns the label of a value of a settings field.
 func optionWords(field, value string) string {
-	for _, k := range []views.Choice{noPolicyChoice(""), routeChoice(false), redactChoice(false)} {
+	for _, k := range []views.Choice{noPolicyChoice(""), routeChoice(false), redactChoice(false), traceChoice(false)} {
 		if i := slices.IndexFunc(k.Options, func(o views.Option) bool { return o.Value == value }); k.Name == field && i >= 0 {
 			return k.Options[i].Label
 		}

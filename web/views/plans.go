@@ -303,11 +303,20 @@ type PlanPreview struct {
 	Tiles    []Tile
 	Policies []PreviewPolicy
 	Same     []PreviewPolicy // those that the draft does not change, if it changes others
+	Folded   string          // summary of Same
 	InShadow []PreviewPolicy // those that are published in shadow
 	// Refused is the number of requests that the published version denied. RefusedRate is this
 	// number as a percentage of all requests.
 	Refused, RefusedRate Number
 	Empty                bool
+	// Replay compares traced requests, if there are any.
+	Replay *PreviewReplay
+}
+
+// A PreviewReplay compares requests that were traced: what the published version and the draft decide.
+type PreviewReplay struct {
+	Summary string
+	Chart   Chart
 }
 
 // A PreviewPolicy is the number of requests that one policy denied or would deny.
@@ -318,6 +327,7 @@ type PreviewPolicy struct {
 	Certainty ModeBadge
 	Why       string
 	Notes     []string
+	Replayed  string // sentence about traced requests; "" if there are none
 	Figures   []Figure
 	ShadowURL string // puts the policy in shadow mode; "" if that is useless or the visitor must not
 	Revision  string

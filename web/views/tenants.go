@@ -103,6 +103,7 @@ type TenantSettings struct {
 	Redact   Choice
 	MaxKeys  Input
 	Sample   Input
+	Trace    Choice
 	Zone     Input
 	// BillingDay is the day on which months of limits begin.
 	BillingDay Input

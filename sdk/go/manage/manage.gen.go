@@ -729,6 +729,9 @@ type TenantDocument struct {
 	// N: one in N allowed requests is recorded with its explanation and its attribute values, like a
 	// denial. Default: 0, none.
 	SampleAllowed *int64 `json:"sample_allowed,omitzero"`
+	// No requests are traced for previews of drafts. A trace has hashes of keys, times and costs, and
+	// no attribute values. Default: false.
+	NoTrace *bool `json:"no_trace,omitzero"`
 }
 
 // NewTenantDocument: The document of a new tenant.
@@ -757,6 +760,9 @@ type NewTenantDocument struct {
 	// N: one in N allowed requests is recorded with its explanation and its attribute values, like a
 	// denial. Default: 0, none.
 	SampleAllowed *int64 `json:"sample_allowed,omitzero"`
+	// No requests are traced for previews of drafts. A trace has hashes of keys, times and costs, and
+	// no attribute values. Default: false.
+	NoTrace *bool `json:"no_trace,omitzero"`
 }
 
 // TenantPatch: Members of a tenant's document to change.
@@ -784,6 +790,9 @@ type TenantPatch struct {
 	// N: one in N allowed requests is recorded with its explanation and its attribute values, like a
 	// denial. Default: 0, none.
 	SampleAllowed Nullable[int64] `json:"sample_allowed,omitzero"`
+	// No requests are traced for previews of drafts. A trace has hashes of keys, times and costs, and
+	// no attribute values. Default: false.
+	NoTrace Nullable[bool] `json:"no_trace,omitzero"`
 }
 
 // NoPolicy: The decision for a request that matches no policy. Default: `allow`. Later versions may
@@ -1302,6 +1311,8 @@ type ConfiguredTenant struct {
 	MaxKeys *int64 `json:"max_keys,omitzero"`
 	// One in this many allowed requests is recorded. Default: 0, none.
 	SampleAllowed *int64 `json:"sample_allowed,omitzero"`
+	// No requests are traced for previews of drafts. Default: false.
+	NoTrace *bool `json:"no_trace,omitzero"`
 	// All overrides. If several apply to a key, the last one has precedence. Left out: overrides are
 	// not managed.
 	Overrides []ConfiguredOverride `json:"overrides,omitzero"`
@@ -1429,10 +1440,67 @@ type PlanPreview struct {
 	Requests int64 `json:"requests"`
 	// How many of them limits denied.
 	Denied int64 `json:"denied"`
-	// How many the enforced policies would deny. Absent if a policy needs the mode shadow first.
+	// How many the enforced policies would deny. Absent if this is not known of a policy, or only for
+	// a part of the range.
 	WouldDeny *DenialBounds `json:"would_deny,omitzero"`
+	// At least this many would be denied, whatever the policies deny of which it is not known.
+	WouldDenyAtLeast int64 `json:"would_deny_at_least"`
+	// Requests that were traced and decided again. Absent if there are none.
+	Replay *PreviewReplay `json:"replay,omitzero"`
 	// The policies of the document, then removed ones.
 	Policies []PolicyPreview `json:"policies"`
+}
+
+// PreviewReplay: Requests that were traced, decided again one by one with the published version and
+// with the draft. A trace has a sample of the keys of a tenant, each with all of its requests.
+type PreviewReplay struct {
+	// The start of the traced time, included.
+	From string `json:"from"`
+	// The end of the traced time, excluded.
+	To string `json:"to"`
+	// The number of tenants whose requests are replayed.
+	Tenants int64 `json:"tenants"`
+	// Whether these are all of their requests, and not only those of a sample of keys.
+	All bool `json:"all"`
+	// The number of replayed requests.
+	Requests int64 `json:"requests"`
+	// How many of them the published version denies.
+	Denied int64 `json:"denied"`
+	// How many of them the draft denies.
+	WouldDeny int64 `json:"would_deny"`
+	// The same numbers over time, one for each step of the range.
+	Points []ReplayPoint `json:"points"`
+}
+
+// ReplayPoint: One step of a replay.
+type ReplayPoint struct {
+	// The start of the step.
+	At string `json:"at"`
+	// The number of replayed requests.
+	Requests int64 `json:"requests"`
+	// How many of them the published version denies.
+	Denied int64 `json:"denied"`
+	// How many of them the draft denies.
+	WouldDeny int64 `json:"would_deny"`
+}
+
+// PolicyReplay: The replayed requests of one policy.
+type PolicyReplay struct {
+	// The number of keys whose requests are replayed, each with all of its requests.
+	Keys int64 `json:"keys"`
+	// The number of their requests.
+	Requests int64 `json:"requests"`
+	// The number of keys that are left out: they have an override, or a replay cannot repeat their
+	// decisions.
+	LeftOut int64 `json:"left_out"`
+	// Whether these are all keys, and not a sample.
+	All bool `json:"all"`
+	// How many of the requests the published policy denies.
+	Denied int64 `json:"denied"`
+	// How many of the requests the policy of the draft denies.
+	WouldDeny int64 `json:"would_deny"`
+	// The result in words.
+	Text string `json:"text"`
 }
 
 // DenialBounds: Bounds of a number of denials. They are equal if the number is exact.
@@ -1460,6 +1528,12 @@ type PolicyPreview struct {
 	// How many it would deny, or in another mode than `enforce`, how many would be over its limits.
 	// Absent if it needs the mode shadow first.
 	WouldDeny *DenialBounds `json:"would_deny,omitzero"`
+	// The start of the time whose counts are used. Absent if it is that of the range.
+	From string `json:"from,omitzero"`
+	// What the figures leave out, and what they assume.
+	Notes []string `json:"notes,omitzero"`
+	// Its requests that were traced and decided again. Absent if there are none.
+	Replay *PolicyReplay `json:"replay,omitzero"`
 }
 
 // Actor: The actor of a change.

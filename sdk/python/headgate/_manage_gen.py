@@ -393,6 +393,7 @@ class TenantDocument(TypedDict):
     require_route: NotRequired[bool]
     max_keys: NotRequired[int]
     sample_allowed: NotRequired[int]
+    no_trace: NotRequired[bool]
 
 
 class NewTenantDocument(TypedDict):
@@ -408,6 +409,7 @@ class NewTenantDocument(TypedDict):
     require_route: NotRequired[bool]
     max_keys: NotRequired[int]
     sample_allowed: NotRequired[int]
+    no_trace: NotRequired[bool]
 
 
 class TenantPatch(TypedDict):
@@ -423,6 +425,7 @@ class TenantPatch(TypedDict):
     require_route: NotRequired[Optional[bool]]
     max_keys: NotRequired[Optional[int]]
     sample_allowed: NotRequired[Optional[int]]
+    no_trace: NotRequired[Optional[bool]]
 
 
 # The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
@@ -749,6 +752,7 @@ class ConfiguredTenant(TypedDict):
     require_route: NotRequired[bool]
     max_keys: NotRequired[int]
     sample_allowed: NotRequired[int]
+    no_trace: NotRequired[bool]
     overrides: NotRequired[List[ConfiguredOverride]]
     lists: NotRequired[List[ConfiguredListEntry]]
 
@@ -833,9 +837,48 @@ PlanPreview = TypedDict(
         "requests": "int",
         "denied": "int",
         "would_deny": "NotRequired[DenialBounds]",
+        "would_deny_at_least": "int",
+        "replay": "NotRequired[PreviewReplay]",
         "policies": "List[PolicyPreview]",
     },
 )
+
+
+# Requests that were traced, decided again one by one with the published version and with the draft. A trace has a sample of the keys of a tenant, each with all of its requests.
+PreviewReplay = TypedDict(
+    "PreviewReplay",
+    {
+        "from": "str",
+        "to": "str",
+        "tenants": "int",
+        "all": "bool",
+        "requests": "int",
+        "denied": "int",
+        "would_deny": "int",
+        "points": "List[ReplayPoint]",
+    },
+)
+
+
+class ReplayPoint(TypedDict):
+    """One step of a replay."""
+
+    at: str
+    requests: int
+    denied: int
+    would_deny: int
+
+
+class PolicyReplay(TypedDict):
+    """The replayed requests of one policy."""
+
+    keys: int
+    requests: int
+    left_out: int
+    all: bool
+    denied: int
+    would_deny: int
+    text: str
 
 
 class DenialBounds(TypedDict):
@@ -845,16 +888,22 @@ class DenialBounds(TypedDict):
     high: int
 
 
-class PolicyPreview(TypedDict):
-    """What one policy would have denied."""
-
-    policy: str
-    change: str
-    certainty: str
-    why: str
-    requests: int
-    denied: NotRequired[int]
-    would_deny: NotRequired[DenialBounds]
+# What one policy would have denied.
+PolicyPreview = TypedDict(
+    "PolicyPreview",
+    {
+        "policy": "str",
+        "change": "str",
+        "certainty": "str",
+        "why": "str",
+        "requests": "int",
+        "denied": "NotRequired[int]",
+        "would_deny": "NotRequired[DenialBounds]",
+        "from": "NotRequired[str]",
+        "notes": "NotRequired[List[str]]",
+        "replay": "NotRequired[PolicyReplay]",
+    },
+)
 
 
 class Actor(TypedDict):

@@ -524,6 +524,8 @@ export interface TenantDocument {
   max_keys?: number;
   /** N: one in N allowed requests is recorded with its explanation and its attribute values, like a denial. Default: 0, none. */
   sample_allowed?: number;
+  /** No requests are traced for previews of drafts. A trace has hashes of keys, times and costs, and no attribute values. Default: false. */
+  no_trace?: boolean;
 }
 
 /** The document of a new tenant. */
@@ -548,6 +550,8 @@ export interface NewTenantDocument {
   max_keys?: number;
   /** N: one in N allowed requests is recorded with its explanation and its attribute values, like a denial. Default: 0, none. */
   sample_allowed?: number;
+  /** No requests are traced for previews of drafts. A trace has hashes of keys, times and costs, and no attribute values. Default: false. */
+  no_trace?: boolean;
 }
 
 /** Members of a tenant's document to change. */
@@ -572,6 +576,8 @@ export interface TenantPatch {
   max_keys?: number | null;
   /** N: one in N allowed requests is recorded with its explanation and its attribute values, like a denial. Default: 0, none. */
   sample_allowed?: number | null;
+  /** No requests are traced for previews of drafts. A trace has hashes of keys, times and costs, and no attribute values. Default: false. */
+  no_trace?: boolean | null;
 }
 
 /** The decision for a request that matches no policy. Default: `allow`. Later versions may add values. */
@@ -1004,6 +1010,8 @@ export interface ConfiguredTenant {
   max_keys?: number;
   /** One in this many allowed requests is recorded. Default: 0, none. */
   sample_allowed?: number;
+  /** No requests are traced for previews of drafts. Default: false. */
+  no_trace?: boolean;
   /** All overrides. If several apply to a key, the last one has precedence. Left out: overrides are not managed. */
   overrides?: ConfiguredOverride[];
   /** All entries of both lists. Left out: lists are not managed. */
@@ -1126,10 +1134,64 @@ export interface PlanPreview {
   requests: number;
   /** How many of them limits denied. */
   denied: number;
-  /** How many the enforced policies would deny. Absent if a policy needs the mode shadow first. */
+  /** How many the enforced policies would deny. Absent if this is not known of a policy, or only for a part of the range. */
   would_deny?: DenialBounds;
+  /** At least this many would be denied, whatever the policies deny of which it is not known. */
+  would_deny_at_least: number;
+  /** Requests that were traced and decided again. Absent if there are none. */
+  replay?: PreviewReplay;
   /** The policies of the document, then removed ones. */
   policies: PolicyPreview[];
+}
+
+/** Requests that were traced, decided again one by one with the published version and with the draft. A trace has a sample of the keys of a tenant, each with all of its requests. */
+export interface PreviewReplay {
+  /** The start of the traced time, included. */
+  from: string;
+  /** The end of the traced time, excluded. */
+  to: string;
+  /** The number of tenants whose requests are replayed. */
+  tenants: number;
+  /** Whether these are all of their requests, and not only those of a sample of keys. */
+  all: boolean;
+  /** The number of replayed requests. */
+  requests: number;
+  /** How many of them the published version denies. */
+  denied: number;
+  /** How many of them the draft denies. */
+  would_deny: number;
+  /** The same numbers over time, one for each step of the range. */
+  points: ReplayPoint[];
+}
+
+/** One step of a replay. */
+export interface ReplayPoint {
+  /** The start of the step. */
+  at: string;
+  /** The number of replayed requests. */
+  requests: number;
+  /** How many of them the published version denies. */
+  denied: number;
+  /** How many of them the draft denies. */
+  would_deny: number;
+}
+
+/** The replayed requests of one policy. */
+export interface PolicyReplay {
+  /** The number of keys whose requests are replayed, each with all of its requests. */
+  keys: number;
+  /** The number of their requests. */
+  requests: number;
+  /** The number of keys that are left out: they have an override, or a replay cannot repeat their decisions. */
+  left_out: number;
+  /** Whether these are all keys, and not a sample. */
+  all: boolean;
+  /** How many of the requests the published policy denies. */
+  denied: number;
+  /** How many of the requests the policy of the draft denies. */
+  would_deny: number;
+  /** The result in words. */
+  text: string;
 }
 
 /** Bounds of a number of denials. They are equal if the number is exact. */
@@ -1156,6 +1218,12 @@ export interface PolicyPreview {
   denied?: number;
   /** How many it would deny, or in another mode than `enforce`, how many would be over its limits. Absent if it needs the mode shadow first. */
   would_deny?: DenialBounds;
+  /** The start of the time whose counts are used. Absent if it is that of the range. */
+  from?: string;
+  /** What the figures leave out, and what they assume. */
+  notes?: string[];
+  /** Its requests that were traced and decided again. Absent if there are none. */
+  replay?: PolicyReplay;
 }
 
 /** The actor of a change. */
