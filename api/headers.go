@@ -23,8 +23,8 @@ const (
 	// XRateLimit stands for X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset. The
 	// last one is a number of seconds from now.
 	XRateLimit
-	// NearLimit stands for X-RateLimit-Near-Limit, which lists the limits of policies in force that
-	// have reached a threshold.
+	// NearLimit stands for X-RateLimit-Near-Limit. It lists the limits in force whose use has reached one of
+	// their warn_at thresholds.
 	NearLimit
 )
 

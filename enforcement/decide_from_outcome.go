@@ -37,9 +37,9 @@ func (e *Engine) answerEach(ctx context.Context, w *call) {
 // answer fills in the decisions of the items that one outcome decides: a single item, or all
 // items of an atomic batch. base is the index in w.charges of the first charge of the outcome.
 //
-// If an item is blocked, the request was a peek. Then RetryAfter is the time until the blocks
-// have ended and the limits allow all items. The decisions list no limits, because the states
-// of a peek include charges that were not made.
+// A blocked item charges nothing: its request is a peek. Its RetryAfter is the time until the blocks have
+// ended and the limits allow all items. Its decision lists no limits, because the states of a peek include
+// charges that were not made.
 func (e *Engine) answer(ctx context.Context, w *call, items []item, o *Outcome, base int) {
 	blocked := false
 	for i := range items {

@@ -3,7 +3,7 @@ package enforcement
 import "context"
 
 // A Subject is a tenant with its compiled plan and exceptions. The snapshot has one for
-// each tenant. It is immutable.
+// each tenant. A Subject is immutable.
 type Subject struct {
 	TenantID  string // UUID
 	Tenant    string // slug

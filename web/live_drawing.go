@@ -56,7 +56,8 @@ func (s *streams) view(key string) *viewer {
 	return &viewer{drawing: d}
 }
 
-// unview removes a viewer from its drawing, and deletes the drawing after the last viewer.
+// unview removes a viewer from the live page that it shares with other viewers, and deletes that page after
+// the last viewer.
 func (s *streams) unview(v *viewer) {
 	s.mu.Lock()
 	if v.viewers--; v.viewers == 0 {

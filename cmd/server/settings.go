@@ -547,8 +547,8 @@ func namedError(model *kong.Application, err error) error {
 	return err
 }
 
-// helpWithVariable returns the help text of a flag with its environment variable. It adds the
-// default if a placeholder replaces it in the help.
+// helpWithVariable returns the help text of a flag with its environment variable. kong shows a flag's
+// placeholder instead of its default; then the text also has the default.
 func helpWithVariable(value *kong.Value) string {
 	help := value.Help
 	if value.Flag == nil {

@@ -9,7 +9,7 @@
 // shared by all requests. Take does not wait for a store, and no deadline fails it.
 //
 //	limiter.go              Take: locks the shards, decides, and stores the changed counters
-//	counter_writes.go       charges, refunds and resets of one counter
+//	apply_charges.go        charges, refunds and resets of one counter
 //	counter_table.go        a shard: its lock, and cells without pointers, found by a seeded hash
 //	log_entries.go          the entries of sliding logs, which are not in the cells
 //	reservations.go         reservations

@@ -144,8 +144,8 @@ func (c *Config) credentials(context.Context) (user, password string, err error)
 	return o.Username, o.Password, nil
 }
 
-// drawConnections is the number of connections for draws, in addition to those for
-// calls of the lanes.
+// drawConnections is the number of connections that take leases from Redis, in addition to those that
+// decide checks (see lane).
 const drawConnections = 4
 
 // callOptions returns the options of the client that sends checks and draws. On a

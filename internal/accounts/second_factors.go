@@ -40,7 +40,7 @@ func (p *People) mayChange(u User, s Session) error {
 }
 
 // Confirm records that the person of a session has typed the password, and a code if the person
-// has a second factor. For ConfirmedFor, the session may then change second factors. The error
+// has a second factor. The session may then change second factors for the duration ConfirmedFor. The error
 // is problem.Invalid at /password or /code, a *LimitedError, or problem.Unavailable. Failed
 // attempts are counted for the session only.
 func (p *People) Confirm(ctx context.Context, u User, s Session, password, code string) error {

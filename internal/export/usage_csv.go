@@ -24,12 +24,13 @@ var UsageColumns = []Column{
 }
 
 // Usage returns a file with one row for each policy of a tenant and each step in which the policy
-// decided requests. Its other parameters are:
+// decided requests. The other parameters are:
 //
+//   - from: what reads the counts.
 //   - slug: the slug of the tenant, for the name of the file.
 //   - q: the internal number of the tenant, the time range, and the step. An empty step means metrics.Hour.
-//   - policies: the slugs of the policies in the tenant's plan. Usage adds up to 100 policies that are not in
-//     the plan but decided requests in the time range.
+//   - policies: the slugs of the policies in the tenant's plan. The file also has at most 100 policies that are
+//     not in the plan but decided requests in the time range.
 func Usage(
 	ctx context.Context, from *metrics.Analytics, slug string, q metrics.Query, policies []string, zone *time.Location,
 ) (File, error) {

@@ -161,7 +161,7 @@ func (c *conn) read(fd uintptr, b []byte) (n int, wait bool) {
 }
 
 // answerAll answers all complete requests in the buffer, and prepares the connection to wait
-// for more bytes. It returns true if nothing more must be read from the connection.
+// for more bytes. It returns true if the connection must not be read any further.
 func (c *conn) answerAll(fd uintptr) (done bool) {
 	began := c.state == part
 	for c.state = c.next(); c.state == usual; c.state = c.next() {

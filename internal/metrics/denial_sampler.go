@@ -216,7 +216,7 @@ func refusalPolicies(s *enforcement.Subject, c *enforcement.Check, at int64) []R
 // millisecondsOf returns the time in a UUIDv7, in milliseconds since the epoch.
 func millisecondsOf(id [16]byte) int64 { return int64(binary.BigEndian.Uint64(id[:8]) >> 16) }
 
-// cut shortens a text to at most most bytes. A shortened text ends with "…".
+// cut shortens a text to a maximum of most bytes. A shortened text ends with "…".
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

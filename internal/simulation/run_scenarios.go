@@ -200,9 +200,9 @@ func unreadable(text []byte, id string, idKnown bool, err error) line {
 	return failed(id, idKnown, err)
 }
 
-// RunOne plays one scenario from a client over the network. It bounds the size of the scenario
-// and the work for it. It always returns a line of JSON. If RunOne also returns an error, the
-// line is an error line, and the error is a *problem.Problem, or an error of ctx or NewLimiter.
+// RunOne plays one scenario that a client has sent. It bounds the size of the scenario and the work for it.
+// It always returns a line of JSON. If RunOne also returns an error, the line is an error line, and the error
+// is a *problem.Problem, or an error of ctx or NewLimiter.
 func RunOne(ctx context.Context, text []byte, cfg Config) ([]byte, error) {
 	if len(text) > MaxOneBytes {
 		err := problem.New(problem.TooLarge, "a scenario may have at most %d bytes", MaxOneBytes)

@@ -37,9 +37,9 @@ type attributeForm struct{ name, value string }
 // A limitForm has the texts that the visitor typed for one limit, by the names in limitFields.
 type limitForm map[string]string
 
-// policyFields are the fields of a policy with a single value. The field was has the slug that
-// the policy had when the form was rendered; with it, references to a renamed policy are
-// updated. other_methods and other_replaces have more values, separated by spaces or commas.
+// policyFields are the form fields of a policy with a single value. "was" has the slug that the policy had
+// when the form was rendered; with it, references to a renamed policy are updated. "other_methods" and
+// "other_replaces" are lists, separated by spaces or commas.
 var policyFields = func() []string {
 	list := []string{
 		"was", "slug", "description", "path", "other_methods", "other_replaces", "cost", "cost_from", "delay_ms",
