@@ -116,7 +116,7 @@ func TestRecipes(t *testing.T) {
 			url := g.serve(t, headgate, upstream, key)
 			body := strings.Repeat("x", 1<<20)
 			for i := range 5 {
-				a, text := send(t, url+"/v1/login", body, "RateLimit", "forged")
+				a, text := send(t, url+"/v1/login", body, "RateLimit", "forged", "Idempotency-Key", "the same", "X-Lease", "the same")
 				limit, policy := g.limits(a)
 				if a.StatusCode != 200 || text != "POST 1048576" || !strings.Contains(limit, ";r=") || !strings.Contains(policy, ";q=") {
 					t.Fatalf("%d: %d %q %v", i, a.StatusCode, text, a.Header)
@@ -129,6 +129,7 @@ func TestRecipes(t *testing.T) {
 				{"X-Original-Method", "GET", "X-Original-URI", "/v1/items"},
 				{"Authorization", "Bearer x"},
 				{"X-Headgate-Tenant", "other", "X-Cost", "0", "X-Mode", "peek"},
+				{"Idempotency-Key", "the same", "X-Request-Key", "the same", "X-Lease", "the same"},
 			} {
 				a, text := send(t, url+"/v1/login?deny_status=403&cost=0&tenant=other", "", header...)
 				if a.StatusCode != 429 || a.Header.Get("Retry-After") == "" || a.Header.Get("RateLimit") == "" ||
