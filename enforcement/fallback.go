@@ -208,7 +208,7 @@ func (e *Engine) takeLocal(ctx context.Context, w *call, request Request, items 
 		slices.SortStableFunc(d.Limits, func(a, b LimitState) int { return cmp.Compare(a.Rule.Index, b.Rule.Index) })
 		w.keepMade(&items[i], &request, o, part)
 		if !denied || forced {
-			d.nameLease(&request.Lease)
+			d.nameLease(&items[i].lease) // markRepeated sets it to that of the first decision
 		} else {
 			anyDenied = true
 			d.denyByLimit(retry)

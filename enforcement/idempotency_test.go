@@ -344,6 +344,22 @@ func TestIdempotentFallback(t *testing.T) {
 	}
 }
 
+// While the shared limiter is unavailable, a repetition has the lease of the first decision, which holds
+// the places.
+func TestIdempotentFallbackOfALease(t *testing.T) {
+	t.Parallel()
+	w := newIdempotent(t, enforcement.Config{})
+	w.s = subject(t, enforcement.RuleSpec{
+		Policy: "p", Path: "/a", OnFailure: enforcement.OnFailureLocal, Limits: []enforcement.RuleLimit{places(1, 2)},
+	})
+	w.shared.down = true
+	first := decide(w.engine, w.s, keyed("k", asked("", "/a")))
+	again := decide(w.engine, w.s, keyed("k", asked("", "/a")))
+	if first.Lease == "" || again.Idempotency != enforcement.Replayed || again.Lease != first.Lease || again.ID != first.ID {
+		t.Errorf("the first decision has the lease %q, the repetition %q", first.Lease, again.Lease)
+	}
+}
+
 // An atomic batch has the key of its first check.
 func TestIdempotentAtomicBatch(t *testing.T) {
 	t.Parallel()

@@ -128,6 +128,8 @@ var fixedChecks = []wireCheck{
 	{method: "POST", path: "/v1/jobs", user: "u6", cost: -1, lease: "job-1"}, // renews the lease
 	{method: "POST", path: "/v1/jobs", user: "u6", cost: 2, lease: "job-2"},
 	{method: "POST", path: "/v1/jobs", user: "u6", cost: -1, lease: "job-3"}, // finds no place
+	{method: "POST", path: "/v1/jobs", user: "u7", cost: -1, once: "job"},
+	{method: "POST", path: "/v1/jobs", user: "u7", cost: -1, once: "job"}, // has the lease of the one before
 	{method: "POST", path: "/v1/other", ip: "203.0.113.9", cost: 1, refundable: true},
 }
 
