@@ -131,6 +131,9 @@ func newWorldOf(t testing.TB, f fixture, change ...func(*api.Config)) *world {
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	previews := preview.NewService(preview.Config{
 		Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock,
+		NewLimiter: func(now func() int64) (enforcement.Limiter, func(), error) {
+			return inprocess.New(inprocess.Config{Now: now}), func() {}, nil
+		},
 	})
 	links := sharing.NewService(w.store, sharing.Config{Now: w.clock})
 	links.DrawnBy(sharing.Denials, func(context.Context, sharing.Link) ([]byte, error) { return []byte("a page"), nil }) // the pages do it

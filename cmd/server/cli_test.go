@@ -181,6 +181,8 @@ func TestCLISession(t *testing.T) {
 		{args: "tenants set acme --time-zone Europe/Berlin"},
 		{args: "tenants set acme --no-require-route -o json"},
 		{args: "tenants set acme --require-route -o yaml"},
+		{args: "tenants set acme --no-trace -o json"},
+		{args: "tenants set acme --trace"},
 		{args: "tenants get acme -o yaml"},
 		{args: "tenants create none --name None --plan ''"},
 		{args: "tenants set none --name 'No plan' -o json"},

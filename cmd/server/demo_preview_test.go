@@ -44,12 +44,16 @@ func TestThePreviewOfTheDemoHasFigures(t *testing.T) {
 	must(err)
 	previews := preview.NewService(preview.Config{
 		Plans: drafts, Tenants: of, Exceptions: set, Audit: s, Now: clock, Analytics: metrics.NewAnalytics(s, metrics.AnalyticsConfig{Now: clock}),
+		NewLimiter: inProcessLimiter,
 	})
 
 	p, err := previews.Draft(ctx, "demo-pro", now.Add(-3*time.Hour), now)
 	must(err)
 	if p.Clipped != "" || p.Joined != 0 || p.Active != 1 || p.Requests < 1000 || p.Refused == 0 {
 		t.Errorf("of the last hours: clipped %q, %d joined, %d active, %d requests, %d refused", p.Clipped, p.Joined, p.Active, p.Requests, p.Refused)
+	}
+	if r := p.Replay; r == nil || r.Requests < p.Requests/4 || r.Published == 0 || r.Draft == 0 || r.Tenants != 1 {
+		t.Errorf("of %d requests the replay has %+v", p.Requests, r)
 	}
 	refused := map[preview.Certainty]int64{preview.Exact: 0, preview.Estimated: 0}
 	asked, shadow := false, int64(0)

@@ -29,7 +29,9 @@ func (r *run) show(ctx context.Context) error {
 	}
 	for i := range r.preview.Policies {
 		p := &r.preview.Policies[i]
-		p.Replay = r.replays[p.Slug]
+		if q := r.replays[p.Slug]; q != nil && q.Requests > 0 {
+			p.Replay = q
+		}
 	}
 	r.showTotal()
 	return nil

@@ -185,7 +185,7 @@ func (p *PolicyReplay) String() string {
 			number(int(p.LeftOut), "key is", "keys are"))
 	}
 	if p.Mixed {
-		text += " Policies that count by other keys deny what they denied."
+		text += " Other policies deny what they denied where their key is left out or not in the sample."
 	}
 	return text
 }
@@ -214,8 +214,8 @@ type PolicyReplay struct {
 	// Published and Draft are the numbers of requests that the policy denies in the published version
 	// and in the draft. In a mode that denies nothing, they are those over its limits.
 	Published, Draft int64
-	// Mixed is set if policies by other keys apply to some of the requests. They deny what they
-	// denied.
+	// Mixed is set if other policies apply to some of the requests with keys that are not replayed.
+	// They deny what they denied.
 	Mixed bool
 }
 

@@ -210,3 +210,23 @@ func (l loses) AddCounts(ctx context.Context, b metrics.Batch) error {
 	b.Sketches = slices.DeleteFunc(slices.Clone(b.Sketches), func(r metrics.SketchRow) bool { return r.Name == metrics.SketchTrace && r.At == l.at })
 	return l.Store.AddCounts(ctx, b)
 }
+
+// If a new policy leaves the bounds open, the estimate is what the replay says, and not what counts by
+// minute suggest.
+func TestTheEstimateIsThatOfTheReplay(t *testing.T) {
+	t.Parallel()
+	var requests []request
+	for i := range 200 { // 20 requests in the first second of each minute
+		at := noon.Add(time.Duration(i/20)*time.Minute + time.Duration(i%20)*10*time.Millisecond)
+		requests = append(requests, request{at: at, check: enforcement.Check{
+			Method: "GET", Path: "/a/x", Cost: 1, Attributes: []enforcement.Attribute{{Name: "user", Value: "u"}},
+		}})
+	}
+	published := document(onePolicy("users", "100/1m gcra 100", byUser))
+	w, _ := traced(t, published, requests)
+	draft := document(onePolicy("users", "60/1m gcra 2", byUser), onePolicy("new", "5/1m gcra", func(p *plans.Policy) { p.CountBy = []string{"ip"} }))
+	p := w.look(t, draft).Policies[0]
+	if p.Replay == nil || p.Replay.Draft != 180 || p.Draft.Refused != 180 || p.Draft.Low > 180 || p.Draft.High < 180 {
+		t.Errorf("%+v, %+v", p.Draft, p.Replay)
+	}
+}

@@ -133,8 +133,9 @@ func (t *tracedTenant) mixed(i int) bool {
 }
 
 // A known is what the trace of a tenant says about a policy of the draft, apart from keys whose
-// counters were not known: requests of its source, and how many of them the draft would deny.
-type known struct{ requests, refused int64 }
+// counters were not known: requests of its source, and how many of them the draft would deny. replayed
+// and guess are the same numbers with those keys.
+type known struct{ requests, refused, replayed, guess int64 }
 
 // settle adds the tenant to the replay of the preview and of its policies.
 func (t *tracedTenant) settle(r *run) {
@@ -173,6 +174,10 @@ func (t *tracedTenant) settle(r *run) {
 				p.LeftOut++
 			case one.requests > 0:
 				p.add(one)
+				if to >= 0 {
+					t.member.known[to].replayed += one.requests
+					t.member.known[to].guess += one.draft
+				}
 				if to >= 0 && !one.mixed {
 					t.member.known[to].requests += one.settled
 					t.member.known[to].refused += one.settledDraft
@@ -256,20 +261,21 @@ func (r *run) finishReplay() {
 	}
 	for i := range r.verdicts {
 		v := &r.verdicts[i]
-		if v.traced < 0 || !r.rivalsTraced(i) {
+		if v.traced < 0 {
 			continue
 		}
-		if v.how == howNone && !r.trust(i) {
-			continue
-		}
-		if v.how != howReplayed {
+		all := r.rivalsTraced(i)
+		if v.how == howNone && (!all || !r.trust(i)) || v.how != howReplayed && v.how != howNone {
 			continue
 		}
 		for _, m := range r.members {
 			if m.known == nil || m.NoPolicy == tenants.Deny && !r.draft.policies[i].Mode.Denies() {
 				continue
 			}
-			m.parts[i].narrow(m.known[i])
+			m.parts[i].estimate(m.known[i])
+			if all {
+				m.parts[i].narrow(m.known[i])
+			}
 		}
 	}
 }
@@ -308,6 +314,13 @@ func (r *run) trust(i int) bool {
 		m.parts[i] = part{requests: c.Requests, high: c.Requests}
 	}
 	return true
+}
+
+// estimate sets the estimate of a part to the result of a replay, if nearly all requests are replayed.
+func (p *part) estimate(k known) {
+	if k.replayed >= p.requests-p.requests/10 {
+		p.refused = min(max(k.guess, p.low), p.high)
+	}
 }
 
 // narrow narrows the bounds of a part to what is known, and moves the estimate between them.
