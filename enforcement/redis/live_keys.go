@@ -20,7 +20,7 @@ import (
 
 const (
 	liveParts  = 8       // the life of a key is divided into this number of time intervals
-	leastPart  = 1 << 20 // least length of an interval, in microseconds
+	leastPart  = 1 << 20 // least length of an interval, in microseconds; see partWidth
 	pushAfter  = 256     // a limit is reported to Redis after this number of changes
 	mostPushed = 128     // largest number of limits in one report to Redis
 	fullFor    = 5 * time.Second
@@ -112,6 +112,9 @@ func (c *call) expiry(i int) int64 {
 
 // partWidth returns the length in microseconds of the intervals by which keys of a meter are
 // counted, according to the time at which they expire. 0 means that they do not expire.
+//
+// A key counts until the end of the interval in which it expires. An interval is not shorter than
+// leastPart, because Redis keeps each key for one second longer than its counter is used.
 func partWidth(m *enforcement.Meter) int64 {
 	life := float64(m.Life())
 	if m.Algorithm.Bucket() {
@@ -505,7 +508,7 @@ func (l *Limiter) KeysOf(ctx context.Context, home string, tenant uint32, cells 
 		text, _ := values[2*i].(string)
 		found.Full = found.Full || values[2*i+1] != nil
 		n, weight := liveIn(text, now)
-		unsent, latest := l.live.unsent(limitID{tenant, cell})
+		unsent, latest := l.live.unsent(limitID{tenant, cell}, now)
 		n = max(n+unsent, 0)
 		found.Live += n
 		bytes += n * cmp.Or(latest, weight, keyBytes)
@@ -536,14 +539,16 @@ func liveIn(value string, now int64) (n, weight int64) {
 	return n, weight
 }
 
-// unsent returns the change of the number of a limit's keys since this node's last report, and
-// the bytes of one key. If this node does not know the limit, both are 0.
-func (v *live) unsent(id limitID) (n, weight int64) {
+// unsent returns the change of the number of a limit's keys that live at the time now since this
+// node's last report, and the bytes of one key. If this node does not know the limit, both are 0.
+func (v *live) unsent(id limitID, now int64) (n, weight int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if k := v.limits[id]; k != nil {
-		for _, change := range k.changes {
-			n += change
+		for part, change := range k.changes {
+			if part >= now/k.width {
+				n += change
+			}
 		}
 		weight = k.weight
 	}
