@@ -32,6 +32,7 @@ type program struct {
 	environ        func() []string // all variables as NAME=value; if it is nil, misspelled variables are not reported
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	logClock       logging.Clock // of the log of a node; only tests set it
 }
 
 // commands defines the subcommands of the command line.

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/logging"
 )
 
 // patience is the timeout of every wait in these tests. It only ends tests that hang.
@@ -43,13 +45,19 @@ func start(t testing.TB, settings map[string]string) *running {
 // launchInProcess is like start, but does not wait.
 func launchInProcess(t testing.TB, settings map[string]string) *running {
 	t.Helper()
+	return launchWithLogClock(t, settings, logging.Clock{})
+}
+
+// launchWithLogClock is launchInProcess with a clock for the log.
+func launchWithLogClock(t testing.TB, settings map[string]string, clock logging.Clock) *running {
+	t.Helper()
 	environment := map[string]string{"HEADGATE_ADDR": "127.0.0.1:0", "HEADGATE_SNAPSHOT_FILE": "off", "HEADGATE_METRICS_PUBLIC": "true"}
 	for name, value := range settings {
 		environment[name] = value
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{t: t, out: newOutput(), logs: newOutput(), stop: cancel, stopped: make(chan error, 1)}
-	p := program{getenv: func(name string) string { return environment[name] }, stdin: strings.NewReader(""), stdout: r.out, stderr: r.logs}
+	p := program{getenv: func(name string) string { return environment[name] }, stdin: strings.NewReader(""), stdout: r.out, stderr: r.logs, logClock: clock}
 	go func() { r.stopped <- p.run(ctx, []string{"serve"}) }()
 	t.Cleanup(func() { r.end() })
 	return r

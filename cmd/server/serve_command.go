@@ -49,7 +49,7 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	// If the reader of a pipe has ended, a write to standard output or standard error would end the
 	// process. Ignoring the signal prevents that.
 	signal.Ignore(syscall.SIGPIPE)
-	s.log = s.openLog(p.stderr)
+	s.log = s.openLog(p.stderr, p.logClock)
 	// Close has a timeout, so that the process ends even if a write to the log blocks.
 	defer func() { _ = s.log.Close(logTimeout) }()
 	// If nobody reads standard output, a write to it can block. It must not block the node, so

@@ -563,13 +563,14 @@ func helpWithVariable(value *kong.Value) string {
 	return help + " [" + settingName(value.Name) + "]"
 }
 
-// openLog opens the log of a node. The caller must close it.
-func (s *logSettings) openLog(stderr io.Writer) *logging.Log {
+// openLog opens the log of a node, which folds repeated lines by the given clock. The caller must
+// close it.
+func (s *logSettings) openLog(stderr io.Writer, clock logging.Clock) *logging.Log {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // kong has checked the value
 	options := &slog.HandlerOptions{Level: level}
 	if s.LogFormat == "text" || (s.LogFormat == "auto" && isTerminal(stderr)) {
-		return logging.New(stderr, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, options) })
+		return logging.New(stderr, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, options) }, clock)
 	}
-	return logging.New(stderr, func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, options) })
+	return logging.New(stderr, func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, options) }, clock)
 }

@@ -68,6 +68,16 @@ func errorCode(text string) string {
 	return ""
 }
 
+// A failedCall is the error of a call that Redis did not execute, or that was not answered.
+type failedCall struct{ error }
+
+// Unwrap returns the error of the call.
+func (f failedCall) Unwrap() error { return f.error }
+
+// CommonCause returns a text that is the same for all calls. Package logging writes one line for
+// all warnings with the same common cause.
+func (failedCall) CommonCause() string { return "calls to redis fail" }
+
 // classify returns the verdict and the error for the requests of a call that failed
 // with err. sent reports whether the call was written to a connection: if not, nothing
 // was charged.
@@ -76,16 +86,16 @@ func classify(err error, sent bool) (enforcement.Verdict, error) {
 	switch {
 	case errors.As(err, &reply):
 		if code := errorCode(reply.Error()); code != "" {
-			return enforcement.Failed, fmt.Errorf("redis: %s: %w", notDone[code], err)
+			return enforcement.Failed, failedCall{fmt.Errorf("redis: %s: %w", notDone[code], err)}
 		}
 		if !sent {
-			return enforcement.Failed, fmt.Errorf("redis: connect: %w", err)
+			return enforcement.Failed, failedCall{fmt.Errorf("redis: connect: %w", err)}
 		}
-		return enforcement.Unknown, fmt.Errorf("redis: take: %w", err)
+		return enforcement.Unknown, failedCall{fmt.Errorf("redis: take: %w", err)}
 	case !sent:
-		return enforcement.Failed, fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, err)
+		return enforcement.Failed, failedCall{fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, err)}
 	}
-	return enforcement.Unknown, fmt.Errorf("redis: sent and not answered: %w", err)
+	return enforcement.Unknown, failedCall{fmt.Errorf("redis: sent and not answered: %w", err)}
 }
 
 // isReply reports whether err is an error reply of Redis.

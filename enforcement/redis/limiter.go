@@ -115,7 +115,7 @@ func (l *Limiter) admit(ctx context.Context) error {
 	if l.health.closed.Load() || l.tryAgain(ctx) {
 		return nil
 	}
-	return fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, l.health.lastError())
+	return failedCall{fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, l.health.lastError())}
 }
 
 // selectForCall returns the indexes of the requests that Redis must decide; nil means all of

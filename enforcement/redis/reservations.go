@@ -169,7 +169,7 @@ func (l *Limiter) Due(ctx context.Context, most int) (due []enforcement.Reservat
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("redis: claim the end of reservations: %w", err)
+		return nil, failedCall{fmt.Errorf("redis: claim the end of reservations: %w", err)}
 	}
 	commands := make([]*redis.ZSliceCmd, l.config.Tags)
 	_, _ = l.probe.Pipelined(ctx, func(p redis.Pipeliner) error {

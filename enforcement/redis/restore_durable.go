@@ -100,6 +100,12 @@ func (l *Limiter) restoreLost(ctx context.Context, j enforcement.Journal) error 
 		return fmt.Errorf("flush the journal: %w", err)
 	}
 	l.pulse(ctx) // begins the new epoch, which is part of the marker
+	restored := 0
+	defer func() {
+		if restored > 0 { // one line for all homes, of which there can be hundreds
+			l.log.Info("redis has the states of durable limits again", "homes", restored)
+		}
+	}()
 	for _, home := range l.durable.known(nil) {
 		if !l.durable.isLost(home) {
 			continue
@@ -113,7 +119,7 @@ func (l *Limiter) restoreLost(ctx context.Context, j enforcement.Journal) error 
 		}
 		if marked {
 			l.durable.regain(home)
-			l.log.Info("the durable limits are restored", "home", home)
+			restored++
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func (l *Limiter) AddRevoked(ctx context.Context, ends map[string]time.Time, all
 	n, err := l.probe.Eval(ctx, revokedScript.text, []string{l.revokedKey()}, args...).Int()
 	switch {
 	case err != nil:
-		return fmt.Errorf("redis: add to the list of revoked keys: %w", err)
+		return failedCall{fmt.Errorf("redis: add to the list of revoked keys: %w", err)}
 	case n < 0:
 		return errNoList
 	}

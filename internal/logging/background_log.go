@@ -15,9 +15,16 @@ type Log struct {
 	writer  *Writer
 }
 
+// A Clock measures the periods in which repeated lines are folded. The zero value is the clock of
+// the system.
+type Clock struct {
+	Now       func() time.Time                // default: time.Now
+	AfterFunc func(d time.Duration, f func()) // calls f after d; default: time.AfterFunc
+}
+
 // New returns a Log that writes to target. format returns a handler that formats lines:
 // slog.NewTextHandler or slog.NewJSONHandler. The caller must call Close before the process ends.
-func New(target io.Writer, format func(io.Writer) slog.Handler) *Log {
+func New(target io.Writer, format func(io.Writer) slog.Handler, clock Clock) *Log {
 	notice := func(dropped int64) []byte {
 		var line bytes.Buffer
 		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log lines dropped: the log target was blocked or returned errors", 0)
@@ -26,7 +33,7 @@ func New(target io.Writer, format func(io.Writer) slog.Handler) *Log {
 		return line.Bytes()
 	}
 	w := NewWriter(target, notice)
-	h := newHandler(format(w))
+	h := newHandler(format(w), clock)
 	return &Log{Logger: slog.New(h), handler: h, writer: w}
 }
 

@@ -22,8 +22,12 @@ const (
 )
 
 // ignoredInFold has the names of the attributes whose values may differ in equal warnings. Their
-// values contain ports, durations, and counters.
-var ignoredInFold = map[string]bool{"error": true, "err": true, "request_id": true, "addr": true}
+// values contain ports, durations, and counters, or say what the error says.
+var ignoredInFold = map[string]bool{"error": true, "err": true, "request_id": true, "addr": true, "verdict": true}
+
+// recovered is the end of the messages of level Info that report the end of a fault, like "counts
+// are written again".
+const recovered = " again"
 
 // A causer is an error whose cause, such as a database that cannot be reached, makes many
 // operations fail. CommonCause returns the cause, or "" if there is none of that kind.
@@ -38,11 +42,12 @@ type causer interface {
 // attributes in ignoredInFold are ignored. The first of several equal records is passed on at once, and
 // a period begins. When the period ends, the last of the equal records is passed on with the
 // attribute repeated, which is the number of equal records after the first. Records below the level
-// of a warning are passed on unchanged.
+// of a warning are passed on unchanged, except for those that report the end of a fault.
 //
-// Two records are also equal if their errors have the same common cause. Otherwise one outage of
-// the database would write a line for each operation that needs it. The record at the end of the
-// period then has the attribute also with the messages of the other operations.
+// Two records are also equal if their errors have the same common cause, or if both report the end of a fault.
+// Otherwise one outage of the database would write a line for each operation that needs it, and another one for
+// each when it ends. The record at the end of the period then has the attribute also with the messages of the
+// other operations.
 type handler struct {
 	next   slog.Handler
 	prefix string // text of the attributes and groups that WithAttrs and WithGroup added
@@ -52,8 +57,7 @@ type handler struct {
 // folds is the state that a handler shares with the handlers that its methods WithAttrs and
 // WithGroup return.
 type folds struct {
-	now    func() time.Time
-	after  func(time.Duration, func()) // time.AfterFunc
+	clock  Clock
 	folded atomic.Int64
 
 	mu   sync.Mutex
@@ -70,11 +74,11 @@ type fold struct {
 }
 
 // newHandler returns a handler that passes records to next.
-func newHandler(next slog.Handler) *handler {
-	return &handler{next: next, folds: &folds{
-		now: time.Now, after: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
-		open: map[string]*fold{},
-	}}
+func newHandler(next slog.Handler, clock Clock) *handler {
+	if clock.Now == nil {
+		clock = Clock{Now: time.Now, AfterFunc: func(d time.Duration, f func()) { time.AfterFunc(d, f) }}
+	}
+	return &handler{next: next, folds: &folds{clock: clock, open: map[string]*fold{}}}
 }
 
 // Folded returns the number of records that were not passed on, because an equal one was.
@@ -101,7 +105,8 @@ func (h *handler) WithGroup(name string) slog.Handler {
 
 // Handle implements slog.Handler.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= slog.LevelWarn && h.folds.fold(h.next, h.key(r), r) {
+	ends := r.Level == slog.LevelInfo && strings.HasSuffix(r.Message, recovered)
+	if (ends || r.Level >= slog.LevelWarn) && h.folds.fold(h.next, h.key(r), r) {
 		return nil
 	}
 	return h.next.Handle(ctx, r)
@@ -109,6 +114,9 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 
 // key returns a text that is the same for two records if they are equal.
 func (h *handler) key(r slog.Record) string {
+	if r.Level < slog.LevelWarn {
+		return recovered
+	}
 	key, cause := r.Level.String()+"\x00"+r.Message+h.prefix, ""
 	r.Attrs(func(a slog.Attr) bool {
 		key += identity(a)
@@ -150,8 +158,8 @@ func (f *folds) fold(next slog.Handler, key string, r slog.Record) bool {
 	if len(f.open) >= maxFolds {
 		f.closeOldest()
 	}
-	f.open[key] = &fold{ends: f.now().Add(foldPeriod)}
-	f.after(foldPeriod, func() { f.close(key) })
+	f.open[key] = &fold{ends: f.clock.Now().Add(foldPeriod)}
+	f.clock.AfterFunc(foldPeriod, func() { f.close(key) })
 	return false
 }
 
@@ -161,7 +169,7 @@ func (f *folds) close(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	open := f.open[key]
-	if open == nil || open.ends.After(f.now()) {
+	if open == nil || open.ends.After(f.clock.Now()) {
 		return // closeOldest has ended this period, and a new one started
 	}
 	if open.repeated == 0 {
@@ -169,8 +177,8 @@ func (f *folds) close(key string) {
 		return
 	}
 	open.write()
-	open.repeated, open.messages, open.ends = 0, nil, f.now().Add(foldPeriod)
-	f.after(foldPeriod, func() { f.close(key) })
+	open.repeated, open.messages, open.ends = 0, nil, f.clock.Now().Add(foldPeriod)
+	f.clock.AfterFunc(foldPeriod, func() { f.close(key) })
 }
 
 // closeOldest ends the period that began first.

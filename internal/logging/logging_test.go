@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,7 +52,7 @@ func jsonLines(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) }
 func TestBlockedTargetBlocksNobody(t *testing.T) {
 	t.Parallel()
 	target := newBlocked()
-	log := New(target, jsonLines)
+	log := New(target, jsonLines, Clock{})
 	log.Info("first")
 	<-target.entered // the goroutine holds the first line; the queue is empty
 	const lines = maxQueued + 500
@@ -113,9 +114,10 @@ type timer struct {
 
 func newFolding() *folding {
 	f := &folding{clock: time.Unix(1_000_000, 0)}
-	f.handler = newHandler(jsonLines(&f.out))
-	f.handler.folds.now = func() time.Time { return f.clock }
-	f.handler.folds.after = func(d time.Duration, do func()) { f.timers = append(f.timers, timer{f.clock.Add(d), do}) }
+	f.handler = newHandler(jsonLines(&f.out), Clock{
+		Now:       func() time.Time { return f.clock },
+		AfterFunc: func(d time.Duration, do func()) { f.timers = append(f.timers, timer{f.clock.Add(d), do}) },
+	})
 	f.Logger = slog.New(f.handler)
 	return f
 }
@@ -222,6 +224,28 @@ func TestWarningsOfOneCauseAreFolded(t *testing.T) {
 	}
 }
 
+// A fault that comes and goes is one line of its beginnings and one of its ends.
+func TestEndsOfFaultsAreFolded(t *testing.T) {
+	t.Parallel()
+	f := newFolding()
+	for i := range 5 {
+		f.Warn("counts wait", "error", outage("the database is away"), "verdict", fmt.Sprint(i))
+		f.Info("counts are written again", "failed", i)
+		f.Info("alert rules are evaluated again")
+		f.Info("snapshot: swapped")
+		f.Debug("written again")
+	}
+	if got := fmt.Sprint(f.lines(t)); got != "[counts wait counts are written again"+strings.Repeat(" snapshot: swapped", 5)+"]" {
+		t.Fatal(got)
+	}
+	f.pass(foldPeriod)
+	got := f.lines(t)
+	slices.Sort(got)
+	if want := "[alert rules are evaluated again repeated=9 also=counts are written again counts wait repeated=4]"; fmt.Sprint(got) != want {
+		t.Errorf("at the end of the period: %s", got)
+	}
+}
+
 func TestFoldedWarningsAreBoundedAndFlushed(t *testing.T) {
 	t.Parallel()
 	f := newFolding()
@@ -261,7 +285,7 @@ func (f *failing) Write(p []byte) (int, error) {
 func TestLinesOfFailingTargetAreCounted(t *testing.T) {
 	t.Parallel()
 	var target failing
-	log := New(&target, jsonLines)
+	log := New(&target, jsonLines, Clock{})
 	for range 3 {
 		log.Info("lost")
 	}

@@ -142,7 +142,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	if c.r.cfg.Log != nil {
 		state := c.r.cfg.Log()
 		s.counter("log_lines_dropped_total", "Log lines that were dropped because the log target was blocked or returned errors.", state.Dropped)
-		s.counter("log_lines_folded_total", "Warnings and errors that repeat another of the same minute and were folded into one line.",
+		s.counter("log_lines_folded_total", "Lines that repeat another of the same minute and were folded into one line.",
 			state.Folded)
 	}
 	s.gauge("build_info", "Always 1; the labels name the running build.",
