@@ -90,7 +90,10 @@ type original struct {
 	read   func(*scratch) error          // sets the method and the path
 }
 
-// authForwarded decides the check of a forwarded request and writes the response.
+// authForwarded decides the check of a forwarded request and writes the response. If the node is
+// overloaded, it closes the connection without a response: a gateway takes every response for a
+// decision, but it treats a closed connection like that of a node that is gone. So the failure mode
+// of the gateway decides, as with Envoy's gRPC services and the SDKs.
 func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, form answerForm, o original) error {
 	if a.cfg.TrustedProxy == nil || !a.cfg.TrustedProxy(r) {
 		return errUntrustedProxy
@@ -106,7 +109,12 @@ func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, 
 	default:
 		return malformedAt("body", "must be always or denied")
 	}
-	return a.decideForwarded(r, Caller{who}, enforcement.WireForwardAuth, o, func(s *scratch) { a.writeDecision(w, s, form) })
+	return a.decideForwarded(r, Caller{who}, enforcement.WireForwardAuth, o, func(s *scratch) {
+		if s.decision.Reason == enforcement.ReasonOverloaded {
+			panic(http.ErrAbortHandler)
+		}
+		a.writeDecision(w, s, form)
+	})
 }
 
 // decideForwarded decides the check of a forwarded request and calls use with it. If the node

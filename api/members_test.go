@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -291,6 +292,53 @@ func TestResetSecondFactor(t *testing.T) {
 		must(t, err)
 		if len(factors) != 0 || codes != 0 || len(lines) != 1 || lines[0].Object != p.first || lines[0].Actor.Kind != p.actor {
 			t.Errorf("%s: %d factors, %d codes; %+v", p.path, len(factors), codes, lines)
+		}
+	}
+}
+
+// A key of a tenant gets the same answers about an invitation of an address without an account, of one with an account of
+// the operator, and of one with an account of another tenant: when it creates, lists, repeats, and withdraws the
+// invitation. Their e-mails and audit lines are alike too.
+func TestInvitationsAreAlike(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.populatePeople()
+	w.user("gina", "globex", accounts.TenantAdmin)
+	perInvitation := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|"(token|link)":"[^"]+"|[a-z]+@example\.com|\d{4}-\d{2}-\d{2}T[0-9:.]+Z`)
+	var first []string
+	for _, email := range []string{"nobody@example.com", "olga@example.com", "gina@example.com"} {
+		var said []string
+		ask := func(method, path, body string) answer {
+			t.Helper()
+			a := w.hasNoSecrets(w.do(call{method: method, path: "/v1/tenants/acme" + path, key: w.acme, body: body}))
+			said = append(said, fmt.Sprint(method, path, " ", a.status, perInvitation.ReplaceAllString(a.body, "…")))
+			return a
+		}
+		ids := []string{}
+		for range 2 {
+			var made struct{ Invitation struct{ ID string } }
+			must(t, json.Unmarshal([]byte(ask("POST", "/members", `{"email":"`+email+`","role":"tenant_viewer"}`).body), &made))
+			ids = append(ids, made.Invitation.ID)
+		}
+		ask("GET", "/invitations", "")
+		ask("GET", "/members", "")
+		for _, id := range ids {
+			if a := w.do(call{method: "DELETE", path: "/v1/tenants/acme/invitations/" + id, key: w.acme}); a.status != http.StatusNoContent {
+				t.Errorf("%s: withdraw: %d %s", email, a.status, a.body)
+			}
+		}
+		lines, err := w.store.AuditEntries(t.Context(), audit.Filter{Limit: 4})
+		must(t, err)
+		for _, l := range lines {
+			said = append(said, perInvitation.ReplaceAllString(fmt.Sprint(l.Action, l.Actor.Kind, string(l.Before), string(l.After)), "…"))
+		}
+		if first == nil {
+			first = said
+		}
+		for i := range said {
+			if said[i] != first[i] {
+				t.Errorf("%s differs from nobody@example.com:\n%s\n%s", email, said[i], first[i])
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -110,6 +111,47 @@ func TestOverloaded(t *testing.T) {
 			t.Errorf("at the end: %+v", s)
 		}
 	})
+}
+
+// A node that is overloaded closes the connections of forward authentication, so that gateways take
+// it for a node that is gone. It answers /v1/check with 503, and charges nothing.
+func TestOverloadedNodeIsGoneForGateways(t *testing.T) {
+	t.Parallel()
+	gate := admission.New(admission.Config{Slots: 1, Waiting: -1})
+	w := newWorld(t, func(c *api.Config) { c.Admission = gate })
+	forwarded := []call{
+		{method: "GET", path: "/v1/forward-auth", key: w.acmeCheck, header: map[string]string{"X-Forwarded-Method": "POST", "X-Forwarded-Uri": "/v1/login"}},
+		{method: "GET", path: "/v1/forward-auth?deny_status=403", key: w.acmeCheck, header: map[string]string{"X-Forwarded-Method": "POST", "X-Forwarded-Uri": "/v1/login"}},
+		{method: "POST", path: "/v1/forward-auth/v1/login", key: w.acmeCheck},
+	}
+	must(t, gate.Enter(t.Context(), 0, 1))
+	for _, c := range forwarded {
+		rec := httptest.NewRecorder()
+		func() {
+			defer func() {
+				if cause, _ := recover().(error); !errors.Is(cause, http.ErrAbortHandler) {
+					t.Errorf("%s %s ended with %v", c.method, c.path, cause)
+				}
+			}()
+			w.api.ServeHTTP(rec, w.request(c))
+		}()
+		if rec.Body.Len() > 0 {
+			t.Errorf("%s %s: %s", c.method, c.path, rec.Body)
+		}
+	}
+	if a := w.do(call{method: "POST", path: "/v1/check", key: w.acmeCheck, body: `{}`}); a.status != http.StatusServiceUnavailable {
+		t.Errorf("/v1/check: %d %s", a.status, a.body)
+	}
+	if n := w.counter.asked.Load(); n != 0 {
+		t.Errorf("the limiter was asked %d times", n)
+	}
+	gate.Leave(1)
+	for _, c := range forwarded {
+		rec := httptest.NewRecorder()
+		if w.api.ServeHTTP(rec, w.request(c)); rec.Code != http.StatusOK {
+			t.Errorf("%s %s afterwards: %d %s", c.method, c.path, rec.Code, rec.Body)
+		}
+	}
 }
 
 // If the client disconnects while its check is in the queue, the check is removed without a

@@ -92,6 +92,34 @@ func TestRecipesWhileHeadgateStarts(t *testing.T) {
 	}
 }
 
+// For a gateway, an overloaded node is gone: it is ready, and closes the connection of each check. nginx asks another
+// node. The gRPC services answer UNAVAILABLE, as those of a node that starts.
+func TestRecipesWhileHeadgateIsOverloaded(t *testing.T) {
+	overloaded := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" { // a gateway with health checks calls it
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	t.Cleanup(overloaded.Close)
+	headgate, upstream := overloaded.Listener.Addr().String(), upstreamOf(t)
+	for _, g := range gateways {
+		if g.GRPC {
+			continue
+		}
+		t.Run(g.Name, func(t *testing.T) {
+			t.Parallel()
+			if g.closing != nil {
+				if a, text := send(t, g.serve(t, headgate, upstream, "key")+"/v1/login", "x"); a.StatusCode != 200 || text != "POST 1" {
+					t.Errorf("open: %d %q", a.StatusCode, text)
+				}
+			}
+			if a, text := send(t, g.serve(t, headgate, upstream, "key", g.closing...)+"/v1/login", "x"); a.StatusCode != g.closed {
+				t.Errorf("closed: %d %q, want %d", a.StatusCode, text, g.closed)
+			}
+		})
+	}
+}
+
 // startWaitingHeadgate starts a Headgate that waits for its database until the test ends.
 func startWaitingHeadgate(t *testing.T, address, services string) {
 	t.Helper()
