@@ -354,6 +354,12 @@ func (w *world) listen(t *testing.T, path, by string) <-chan event {
 	t.Helper()
 	server := httptest.NewServer(w.handler)
 	t.Cleanup(server.Close)
+	return w.listenAt(t, server, path, by)
+}
+
+// listenAt is listen on a server.
+func (w *world) listenAt(t *testing.T, server *httptest.Server, path, by string) <-chan event {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, http.NoBody)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -47,6 +48,17 @@ func (w *Shell) Streams() int {
 	w.streams.mu.Lock()
 	defer w.streams.mu.Unlock()
 	return w.streams.open
+}
+
+// Drawings returns the number of streams of each drawing, in ascending order.
+func (w *Shell) Drawings() (viewers []int) {
+	w.streams.mu.Lock()
+	defer w.streams.mu.Unlock()
+	for _, d := range w.streams.drawings {
+		viewers = append(viewers, d.viewers)
+	}
+	slices.Sort(viewers)
+	return viewers
 }
 
 // SetStreamsOf sets the number of open streams of one person.
