@@ -125,10 +125,14 @@ func (f *faultTable) write(page string) error {
 		}
 	}
 	delete(rows, faultHead[0])
+	runs := f.machine()
+	if former, _, found := strings.Cut(old, "\n| "+faultHead[0]); found && len(f.rows) < len(rows)/2 { // most rows are of a run before
+		runs = strings.TrimSpace(former) + "\n\n" + strings.Replace(runs, "Last run: ", "Then, "+strings.Join(slices.Sorted(maps.Keys(f.rows)), ", ")+": ", 1)
+	}
 	maps.Copy(rows, f.rows)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n%s\n\n| %s |\n|%s\n", faultsBegin, f.machine(), strings.Join(faultHead, " | "), strings.Repeat("---|", len(faultHead)))
-	for _, s := range slices.Concat(redisFaults, controlFaults, nodeFaults, clockFaults, timeFaults) {
+	fmt.Fprintf(&b, "%s\n\n%s\n\n| %s |\n|%s\n", faultsBegin, runs, strings.Join(faultHead, " | "), strings.Repeat("---|", len(faultHead)))
+	for _, s := range allFaults() {
 		if row, ok := rows[s.goal]; ok {
 			b.WriteString(row + "\n")
 		}

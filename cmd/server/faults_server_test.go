@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,11 +48,13 @@ type faultScenario struct {
 	// if the fields below describe the scenario.
 	run func(t *testing.T) faultRow
 
-	lasts        time.Duration     // of the fault; default 6 s
-	redisArgs    []string          // of redis-server
-	settings     map[string]string // of the nodes
-	direct       bool              // the nodes reach Redis without a proxy
-	ownPostgres  bool              // a private server, so that the fault can stop it
+	lasts        time.Duration       // of the fault; default 6 s
+	redisArgs    []string            // of redis-server
+	settings     map[string]string   // of the nodes
+	direct       bool                // the nodes reach Redis without a proxy
+	fullLog      bool                // the nodes write their log to a full pipe that nobody reads
+	ownPostgres  bool                // a private server, so that the fault can stop it
+	prepare      func(b *faultBench) // before the load; may be nil
 	begin        func(b *faultBench)
 	end          func(b *faultBench)
 	seen         []string      // what /readyz?verbose or /metrics of a node must contain while the fault lasts
@@ -138,9 +142,14 @@ func (m *faultMeasure) miss(format string, args ...any) {
 	m.failed = append(m.failed, fmt.Sprintf(format, args...))
 }
 
+// allFaults returns all scenarios in the order of the table.
+func allFaults() []faultScenario {
+	return slices.Concat(redisFaults, controlFaults, nodeFaults, clockFaults, timeFaults, tenantFaults)
+}
+
 func TestFaults(t *testing.T) {
 	table := newFaultTable(t)
-	for _, s := range slices.Concat(redisFaults, controlFaults, nodeFaults, clockFaults, timeFaults) {
+	for _, s := range allFaults() {
 		t.Run(s.goal, func(t *testing.T) {
 			if !s.short && !fullFaults {
 				t.Skip("a scenario of the full run: make test-faults")
@@ -188,8 +197,13 @@ func newFaultBench(t *testing.T, s *faultScenario) *faultBench {
 			b.proxies = append(b.proxies, servertest.StartProxy(t, b.redis.URL()))
 			node["HEADGATE_REDIS_URL"] = b.proxies[i].URL()
 		}
+		node["HEADGATE_SNAPSHOT_FILE"] = filepath.Join(t.TempDir(), "snapshot") // a node that starts again has it
 		b.settings = append(b.settings, node)
-		b.cluster.nodes = append(b.cluster.nodes, launch(t, node))
+		var log io.Writer
+		if s.fullLog {
+			log = fullPipe(t)
+		}
+		b.cluster.nodes = append(b.cluster.nodes, launchLogging(t, node, log))
 	}
 	for _, node := range b.cluster.nodes {
 		node.serving()
@@ -218,6 +232,9 @@ func (s *faultScenario) underLoad(t *testing.T) faultRow {
 	}
 	people := newBrowser(t, origins[0])
 	people.signIn("ann@example.com", ownerPassword).want(t, 303)
+	if s.prepare != nil {
+		s.prepare(b)
+	}
 	m := &faultMeasure{over: map[string]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -417,7 +434,7 @@ var faultSeries = map[string]string{
 	"headgate_snapshot_problems": "0", "headgate_overloaded_total": "0", "headgate_log_lines_dropped_total": "0",
 }
 
-var instants = regexp.MustCompile(`\d{4}-\d{2}-\d{2}T[0-9:.]+Z|[0-9.]+(ms|s)\b|127\.0\.0\.1:\d+`)
+var instants = regexp.MustCompile(`\d+( rows)? wait\b|\babout \d+|\d{4}-\d{2}-\d{2}T[0-9:.]+Z|[0-9.]+(ms|s)\b|127\.0\.0\.1:\d+`)
 
 // cause is the error in a warning, of which there are many forms.
 var cause = regexp.MustCompile(` \([^)]*\)$`)

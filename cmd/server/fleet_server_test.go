@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -53,6 +54,16 @@ func launch(t testing.TB, settings map[string]string) *process {
 	return launchIn(t, "", settings, "serve")
 }
 
+// launchLogging is launch with another standard error. If log is nil, it is launch.
+func launchLogging(t testing.TB, settings map[string]string, log io.Writer) *process {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return launchProgram(t, path, "", settings, log, "serve")
+}
+
 // launchIn starts the built binary in a folder.
 func launchIn(t testing.TB, folder string, settings map[string]string, args ...string) *process {
 	t.Helper()
@@ -66,6 +77,11 @@ func launchIn(t testing.TB, folder string, settings map[string]string, args ...s
 // launchBinary starts a binary of this or of another release.
 func launchBinary(t testing.TB, path, folder string, settings map[string]string, args ...string) *process {
 	t.Helper()
+	return launchProgram(t, path, folder, settings, nil, args...)
+}
+
+func launchProgram(t testing.TB, path, folder string, settings map[string]string, log io.Writer, args ...string) *process {
+	t.Helper()
 	r := &running{t: t, out: newOutput(), logs: newOutput(), stopped: make(chan error, 1)}
 	p := &process{running: r, command: exec.Command(path, args...), ended: make(chan struct{})}
 	p.command.Dir = folder
@@ -77,6 +93,9 @@ func launchBinary(t testing.TB, path, folder string, settings map[string]string,
 		p.command.Env = append(p.command.Env, name+"="+value)
 	}
 	p.command.Stdout, p.command.Stderr = r.out, r.logs
+	if log != nil {
+		p.command.Stderr = log
+	}
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.command.Start(); err != nil {
 		t.Fatal(err)
