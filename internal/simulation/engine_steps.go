@@ -131,16 +131,33 @@ func (p *policy) engineSubject(number uint32) (*enforcement.Subject, error) {
 	return s, nil
 }
 
-// endReservations ends the reservations whose time has passed, as each node does in the background.
+// endReservations ends the reservations whose time has passed. A read of a reservation that is due ends
+// it at once, and not some time later, as the nodes do in the background.
 func (s *runner) endReservations(ctx context.Context, p *policy) error {
-	if !p.reserved {
-		return nil
+	for id, until := range p.outstanding {
+		if s.now.Load() < until {
+			continue
+		}
+		subject, err := p.engineSubject(s.tenant)
+		if err != nil {
+			return err
+		}
+		if _, err := s.engine.Reservation(ctx, subject, id); err != nil && !problem.Is(err, problem.NotFound) {
+			return err
+		}
+		delete(p.outstanding, id)
 	}
-	subject, err := p.engineSubject(s.tenant)
-	if err != nil {
-		return err
+	return nil
+}
+
+// keep notes the end of a reservation, so that endReservations ends it.
+func (p *policy) keep(r *enforcement.Reserved) {
+	if p.outstanding == nil {
+		p.outstanding = map[string]int64{}
 	}
-	return s.engine.EndReservations(ctx, func(number uint32) (*enforcement.Subject, bool) { return subject, number == s.tenant })
+	if p.outstanding[r.ID] = r.ExpiresAt; r.State != enforcement.ReservationActive {
+		delete(p.outstanding, r.ID)
+	}
 }
 
 // engineStep plays one step with the engine.
@@ -181,6 +198,7 @@ func (s *runner) engineStep(ctx context.Context, p *policy, step *step) (answer,
 		a.allowedCount, a.problem = 0, messageOf(err)
 	} else {
 		a.state = string(changed.State)
+		p.keep(changed)
 	}
 	return a, nil
 }
@@ -226,7 +244,6 @@ func (s *runner) decide(ctx context.Context, p *policy, subject *enforcement.Sub
 		check.Mode, check.LeaseTTL = modes[step.op], time.Duration(step.ttl)*time.Millisecond
 	} else {
 		check.Reservation = &enforcement.CheckReservation{ID: step.reservation, Life: time.Duration(step.ttl) * time.Millisecond}
-		p.reserved = true
 	}
 	a := answer{at: step.at, mode: p.mode}
 	var d enforcement.Decision
@@ -240,6 +257,9 @@ func (s *runner) decide(ctx context.Context, p *policy, subject *enforcement.Sub
 			return a, errUndecided
 		}
 		a.add(&check, &d)
+		if d.Reservation != nil {
+			p.keep(d.Reservation)
+		}
 	}
 	a.describe(p, &d)
 	return a, nil

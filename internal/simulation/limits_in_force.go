@@ -11,16 +11,16 @@ const maxFormers = 4
 // A policy contains the limits that are in force in a scenario, and a counter for each limit
 // that was in force since the start of the scenario.
 type policy struct {
-	revision int64
-	counters map[identity]*counter
-	limits   []*counter // in force, in the order of the scenario
-	calendar *enforcement.Calendar
-	mode     enforcement.PolicyMode
-	delay    int64 // in milliseconds, of requests over the limits in mode delay
-	expiry   enforcement.ReservationExpiry
-	grants   []enforcement.Grant
-	subject  *enforcement.Subject // made by engineSubject; nil after the limits or the grants changed
-	reserved bool                 // a step has made a reservation
+	revision    int64
+	counters    map[identity]*counter
+	limits      []*counter // in force, in the order of the scenario
+	calendar    *enforcement.Calendar
+	mode        enforcement.PolicyMode
+	delay       int64 // in milliseconds, of requests over the limits in mode delay
+	expiry      enforcement.ReservationExpiry
+	grants      []enforcement.Grant
+	subject     *enforcement.Subject // made by engineSubject; nil after the limits or the grants changed
+	outstanding map[string]int64     // the ends of reservations by their IDs, in microseconds since the epoch
 }
 
 // An identity says which counter a limit uses. If only the quota, the window or the burst of a

@@ -104,3 +104,21 @@ func TestRedisGivesTheSameBytes(t *testing.T) {
 		}
 	}
 }
+
+// Reservations, idempotent checks and grants have the same answers on Redis and in process, also where a
+// reservation ends between two steps.
+func TestEngineStepsOnRedis(t *testing.T) {
+	t.Parallel()
+	const limits = `"limits":[{"name":"q","algorithm":"fixed_window","quota":10,"window":"1h","warn_at":[50]},{"name":"b","algorithm":"token_bucket","quota":10,"window":"1h"}]`
+	const steps = `"steps":[{"at_ms":0,"op":"reserve","reservation":"a","cost":6,"ttl_ms":60000},{"at_ms":59999,"op":"peek","cost":0},{"at_ms":60000,"op":"peek","cost":0},
+		{"at_ms":60000,"op":"settle","reservation":"a","cost":1},{"at_ms":61000,"op":"reserve","reservation":"b","cost":5,"ttl_ms":60000},
+		{"at_ms":62000,"op":"extend","reservation":"b","ttl_ms":90000},{"at_ms":150000,"op":"give_back","reservation":"b"},
+		{"at_ms":150000,"cost":3,"repeat":2,"idempotency_key":"k"},{"at_ms":150000,"op":"grant","units":4,"ttl_ms":1000},{"at_ms":150000,"op":"take_up_to","cost":50},{"at_ms":151000,"op":"peek"}]`
+	for _, expiry := range []string{"keep", "refund"} {
+		line := strings.ReplaceAll(`{"id":"a","reservation_expiry":"`+expiry+`",`+limits+`,`+steps+`}`, "\n", "")
+		here, there := run(t, Config{}, line), run(t, Config{NewLimiter: onRedis(t)}, line)
+		if here[0] != there[0] || strings.Contains(here[0], `"error"`) {
+			t.Errorf("%s: in process\n%s\non Redis\n%s", expiry, here[0], there[0])
+		}
+	}
+}
