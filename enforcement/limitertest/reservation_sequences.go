@@ -17,48 +17,94 @@ func ReservationSequences(t *testing.T, factory Factory, n int, seed uint64) {
 	playEach(t, factory, n, seed, playReservations)
 }
 
-// An outstanding reservation of a sequence. after has, for each charge, a copy of the
-// counter in the model after the charge. It is nil if the group was not charged.
+// An outstanding is a reservation of a sequence. It is outstanding from its grant to its end.
 type outstanding struct {
 	reserved
-	ask   ask
+	ask ask
+	n   byte // its number
+	key byte // the number of its idempotency key; 0 stands for the key of the reservation
+	// first is the outcome that granted it. after has, for each charge, a copy of the counter in
+	// the model after the charge. It is nil if the group was not charged.
+	first *record
 	after []*counter
 }
 
-// playReservations plays a sequence. After each move, it creates or changes a reservation.
+// A part is one request of a call. verify compares its outcome with the model. It is called
+// in the order of the requests.
+type part struct {
+	request enforcement.Request
+	verify  func(o *enforcement.Outcome) error
+}
+
+// A reserver is a player that also has reservations.
+type reserver struct {
+	*player
+	s   *sequence
+	all []*outstanding // also those that were denied or have ended
+}
+
+const (
+	mostOutstanding  = 5  // the bound of the tenant
+	mostReservations = 90 // of a sequence, so that each of them and each key has a number
+	// forever is the life of a reservation, longer than a sequence. A time after it is below 1<<53.
+	forever = 1 << 52
+)
+
+// playReservations plays a sequence. After each move, it makes one call with random requests:
+// new reservations, repetitions and conflicts of earlier ones, changes, and checks.
 func playReservations(w *harness, r *rand.Rand, s *sequence) error {
-	p := s.player(w)
+	p := &reserver{player: s.player(w), s: s}
 	p.grants = nil // grantTests have reservations with grants
-	var open []*outstanding
 	for i := range s.steps {
 		if err := p.move(&s.steps[i]); err != nil {
 			return fmt.Errorf("step %d, %s: %w", i, &s.steps[i], err)
 		}
-		if len(open) < 4 && i < 200 {
-			made, err := p.reserve(byte(i+1), s.randomAsk(r, s.limits))
-			if err != nil {
-				return fmt.Errorf("step %d: reserve: %w", i, err)
-			}
-			if made != nil {
-				open = append(open, made)
-			}
+		p.end()
+		var parts []part
+		for range 1 + r.IntN(4) {
+			parts = append(parts, p.parts(r)...)
 		}
-		if len(open) > 0 && r.IntN(3) == 0 {
-			k := r.IntN(len(open))
-			if err := p.change(r, open[k]); err != nil {
-				return fmt.Errorf("step %d: change: %w", i, err)
-			}
-			if !open[k].record.Open {
-				open = slices.Delete(open, k, k+1)
+		requests := make([]enforcement.Request, len(parts))
+		for k := range parts {
+			requests[k] = parts[k].request
+		}
+		outcomes := w.ask(requests...)
+		for k := range parts {
+			if err := parts[k].verify(&outcomes[k]); err != nil {
+				return fmt.Errorf("step %d, request %d of %d: %w", i, k, len(parts), err)
 			}
 		}
 	}
 	return nil
 }
 
-// reserve creates a reservation with the charges of a. All its charges have different keys.
-// It returns nil if the reservation is denied.
-func (p *player) reserve(n byte, a ask) (*outstanding, error) {
+// parts returns one or two random requests.
+func (p *reserver) parts(r *rand.Rand) []part {
+	if len(p.all) == 0 || len(p.all) < mostReservations && r.IntN(4) == 0 {
+		v := p.add(p.s.randomAsk(r, p.s.limits))
+		if r.IntN(4) > 0 {
+			return []part{p.reserve(v, 1)}
+		}
+		other := p.add(v.ask)
+		v.key, other.key = 255-v.n, 255-v.n
+		return []part{p.reserve(v, 1), p.reserve(other, byte(1+r.IntN(4)/3))}
+	}
+	v := p.all[r.IntN(len(p.all))]
+	switch what := r.IntN(8); {
+	case what < 2 && v.key == 0: // otherwise the record of its key may have ended
+		return []part{p.reserve(v, byte(1+what))}
+	case what < 5 && v.first != nil:
+		return []part{p.change(r, v)}
+	case what == 5:
+		return []part{p.read(v)}
+	}
+	a := p.s.randomAsk(r, p.s.limits)
+	request := p.request(&a)
+	return []part{{request, func(o *enforcement.Outcome) error { return p.verify(&request, o) }}}
+}
+
+// add adds a reservation with the charges of a. All its charges have different keys.
+func (p *reserver) add(a ask) *outstanding {
 	if a.mode != force {
 		a.mode = enforce
 	}
@@ -70,48 +116,107 @@ func (p *player) reserve(n byte, a ask) (*outstanding, error) {
 		used[key] = true
 		return twice
 	})
-	request := p.w.idempotent(p.request(&a), n, 1)
-	request.Idempotency.Key.Cell = enforcement.ReservationCell
+	v := &outstanding{ask: a, n: byte(len(p.all) + 1)}
+	p.all = append(p.all, v)
+	return v
+}
+
+// reserve returns a request that creates the reservation v. If it exists, the request is a
+// repetition, or with another what, a conflict.
+func (p *reserver) reserve(v *outstanding, what byte) part {
+	request := p.w.idempotent(p.request(&v.ask), v.n, what)
 	request.Reservation = &enforcement.Reservation{
-		Key: request.Idempotency.Key, Most: 100, Life: 1 << 55, Kept: 1 << 50, Data: []byte{n},
+		Key: p.w.key(enforcement.ReservationCell, v.n), Most: mostOutstanding, Life: forever, Kept: forever, Data: []byte{v.n, what},
 	}
-	idempotency := request.Idempotency
-	request.Idempotency = nil // take must not expect a record of an idempotent check
-	modeled := p.model.Take(&request, p.w.clock.Now())
-	states := p.reference.take(&request, &modeled, p.w.clock.Now())
-	request.Idempotency = idempotency
-	o := p.w.ask(request)[0]
-	if err := check(&request, &o, p.w.clock.Now()); err != nil {
-		return nil, err
+	request.Idempotency.Key, request.Idempotency.Charges = request.Reservation.Key, hashOf(request.Charges)
+	if v.key != 0 {
+		request.Idempotency.Key = p.w.key(enforcement.IdempotencyCell, v.key)
 	}
-	if o.Verdict != modeled.Verdict {
-		return nil, fmt.Errorf("%s, the model says %s", o.Verdict, modeled.Verdict)
-	}
-	made := &outstanding{ask: a, after: make([]*counter, len(request.Charges))}
-	for j := range request.Charges {
-		if err := compare(&request, &o, j, &modeled.Charges[j], &states[j]); err != nil {
-			return nil, fmt.Errorf("charge %d: %w", j, err)
+	return part{request, func(o *enforcement.Outcome) error { return p.reserved(v, &request, o) }}
+}
+
+// reserved compares the outcome of a request to create the reservation v.
+func (p *reserver) reserved(v *outstanding, request *enforcement.Request, o *enforcement.Outcome) error {
+	switch {
+	case v.first != nil && v.first.Request != request.Idempotency.Request:
+		return refused(o, enforcement.Reused)
+	case v.first != nil:
+		if err := v.sameRecord(o); err != nil {
+			return err
 		}
+		return v.first.repeatedBy(request, o)
 	}
-	if o.Verdict != enforcement.Granted {
-		return nil, nil
+	if known, err := p.repeats(request, o); known || err != nil {
+		return err
 	}
+	if p.open() >= mostOutstanding {
+		return refused(o, enforcement.Full)
+	}
+	plain := *request
+	plain.Idempotency = nil // the model has no records
+	modeled, err := p.decided(&plain, o)
+	if err != nil || o.Verdict != enforcement.Granted {
+		return err
+	}
+	v.first = &record{*request.Idempotency, *o, request.ID}
+	if v.key != 0 {
+		p.records[request.Idempotency.Key] = *v.first
+	}
+	v.reserved = reserved{w: p.w, record: *o.Record, charges: request.Charges, most: mostOutstanding}
+	v.after = make([]*counter, len(request.Charges))
 	for from, to := range groups(request.Charges) {
 		charged := true
 		for j := from; j < to; j++ {
-			charged = charged && (o.Charges[j].Fits || a.mode == force)
+			charged = charged && (o.Charges[j].Fits || v.ask.mode == force)
 		}
 		for j := from; j < to && charged; j++ {
-			made.after[j] = modeled.Charges[j].counter
+			v.after[j] = modeled.Charges[j].counter
 		}
 	}
-	made.reserved = reserved{w: p.w, record: *o.Record, charges: request.Charges, most: 100}
-	return made, nil
+	return nil
 }
 
-// change settles or extends a reservation with random costs.
-func (p *player) change(r *rand.Rand, v *outstanding) error {
-	now, ends := p.w.clock.Now(), r.IntN(4) > 0
+// open returns the number of outstanding reservations.
+func (p *reserver) open() (n int) {
+	for _, v := range p.all {
+		if v.first != nil && v.record.Open {
+			n++
+		}
+	}
+	return n
+}
+
+// refused returns an error unless the outcome has the verdict, and nothing else.
+func refused(o *enforcement.Outcome, want enforcement.Verdict) error {
+	if o.Verdict != want || o.Err != nil || o.Record != nil || len(o.Charges) != 0 {
+		return fmt.Errorf("verdict %s, record %v, %d charges, error %w; want %s alone", o.Verdict, o.Record, len(o.Charges), o.Err, want)
+	}
+	return nil
+}
+
+// sameRecord returns an error unless the outcome has the record of v.
+func (v *outstanding) sameRecord(o *enforcement.Outcome) error {
+	if o.Verdict != enforcement.Granted || o.Record == nil || fmt.Sprint(*o.Record) != fmt.Sprint(v.record) {
+		return fmt.Errorf("verdict %s, record %+v, error %w; want %+v", o.Verdict, o.Record, o.Err, v.record)
+	}
+	return nil
+}
+
+// read returns a request that reads the record of v.
+func (p *reserver) read(v *outstanding) part {
+	request := p.w.request(peek)
+	request.Reservation = &enforcement.Reservation{Key: p.w.key(enforcement.ReservationCell, v.n)}
+	return part{request, func(o *enforcement.Outcome) error {
+		if v.first == nil {
+			return refused(o, enforcement.Stale)
+		}
+		return v.sameRecord(o)
+	}}
+}
+
+// change returns a request that settles or extends the reservation v with random costs.
+func (p *reserver) change(r *rand.Rand, v *outstanding) part {
+	ends := r.IntN(4) > 0
 	again := p.request(&v.ask) // with the numbers in force now
 	costs := make([]int64, len(v.charges))
 	for i := range costs {
@@ -121,7 +226,7 @@ func (p *player) change(r *rand.Rand, v *outstanding) error {
 		}
 	}
 	request := v.reserved.change(ends, costs...)
-	request.Reservation.Life, request.Reservation.Kept = 1<<55, 1<<50
+	request.Reservation.Life, request.Reservation.Kept = forever, forever
 	request.Lease = again.Lease
 	var kept []enforcement.Charge
 	for i := range request.Charges {
@@ -131,8 +236,16 @@ func (p *player) change(r *rand.Rand, v *outstanding) error {
 		}
 	}
 	request.Charges = kept
-	o := p.w.ask(request)[0]
-	if err := check(&request, &o, now); err != nil {
+	return part{request, func(o *enforcement.Outcome) error { return p.changed(v, &request, o) }}
+}
+
+// changed compares the outcome of a request that changes the reservation v.
+func (p *reserver) changed(v *outstanding, request *enforcement.Request, o *enforcement.Outcome) error {
+	if !v.record.Open || v.record.Version != request.Reservation.Version {
+		return refused(o, enforcement.Stale)
+	}
+	now := p.w.clock.Now()
+	if err := check(request, o, now); err != nil {
 		return err
 	}
 	for i := range request.Charges {
@@ -150,7 +263,7 @@ func (p *player) change(r *rand.Rand, v *outstanding) error {
 			return fmt.Errorf("charge %d: %w", i, err)
 		}
 	}
-	v.record = *v.record.After(&request, &o)
+	v.record = *v.record.After(request, o)
 	return nil
 }
 

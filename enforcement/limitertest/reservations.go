@@ -444,6 +444,10 @@ var reservationTests = []test{
 		r := &reserved{w: w, record: *o[1].Record, charges: ask(2).Charges, most: 3}
 		r.settle(1)
 		w.same(w.take(ask(5))[0].Verdict, enforcement.Granted, "one has ended")
+		r = &reserved{w: w, record: *o[0].Record, charges: ask(1).Charges, most: 3}
+		o = w.ask(r.change(true, 1), ask(7), ask(8))
+		w.same([]enforcement.Verdict{o[0].Verdict, o[1].Verdict, o[2].Verdict}, []enforcement.Verdict{granted, granted, enforcement.Full},
+			"one ends in the same call")
 		w.clock.Advance(life)
 		w.same(w.take(ask(6))[0].Verdict, enforcement.Granted, "their time has passed")
 	}},
@@ -506,6 +510,57 @@ var reservationTests = []test{
 			w.same(left, []int64{69, 89, 84, 83, 82}, limit.Algorithm.String())
 			w.same(w.left(m, w.key(1, 0)), 82, limit.Algorithm.String())
 			w.same(w.listed(), []byte{2}, "outstanding")
+		}
+	}},
+	// A request that its record or a bound decides does not change the decisions of the other
+	// requests of the call, which may be those of another tenant.
+	{"AmongOthers", func(w *harness) {
+		for _, limit := range each(100, minute) {
+			w.renew()
+			m := limit.Compile(1)
+			made := w.reserve(1, w.on(m, w.key(1, 0), 30, 0))
+			mine, others := w.key(2, 0), w.key(2, 0)
+			others.Tenant += 64 // with the same home
+			keyed := func(n, what byte) enforcement.Request {
+				r := w.reservation(n, 100, w.on(m, w.key(1, 0), 7, 0))
+				r.Idempotency.Key, r.Idempotency.Request[0] = w.key(enforcement.IdempotencyCell, 9), what
+				return r
+			}
+			w.take(keyed(2, 1))
+			again, conflict := w.reservation(1, 100, made.charges...), w.reservation(1, 100, made.charges...)
+			conflict.Idempotency.Request[0], conflict.Reservation.Life = 2, 2*life.Microseconds()
+			stale := made.change(true, 20)
+			stale.Reservation.Version++
+			read, unknown := w.request(peek), w.request(peek)
+			read.Reservation = &enforcement.Reservation{Key: w.key(enforcement.ReservationCell, 1)}
+			unknown.Reservation = &enforcement.Reservation{Key: w.key(enforcement.ReservationCell, 7)}
+			granted, stays := enforcement.Granted, int64(63)
+			for i, c := range []struct {
+				request enforcement.Request
+				want    enforcement.Verdict
+				what    string
+			}{
+				{again, granted, "repeated"},
+				{conflict, enforcement.Reused, "another request with its ID"},
+				{keyed(3, 1), granted, "its idempotency key repeated"},
+				{keyed(4, 2), enforcement.Reused, "another request with its idempotency key"},
+				{read, granted, "read"},
+				{unknown, enforcement.Stale, "read, but unknown"},
+				{stale, enforcement.Stale, "changed with an old version"},
+				{w.reservation(5, 100, w.on(m, w.key(1, 0), 101, 0)), enforcement.Refused, "denied"},
+				{w.reservation(6, 2, w.on(m, w.key(1, 0), 1, 0)), enforcement.Full, "one too many"},
+			} {
+				what := fmt.Sprintf("%s: %s", limit.Algorithm, c.what)
+				one := func(key enforcement.Key) enforcement.Request { return w.request(enforce, w.on(m, key, 1, 0)) }
+				o := w.ask(one(mine), c.request, one(others), one(mine), c.request, one(others))
+				var verdicts []enforcement.Verdict
+				for k := range o {
+					verdicts = append(verdicts, o[k].Verdict)
+				}
+				w.same(verdicts, []enforcement.Verdict{granted, c.want, granted, granted, c.want, granted}, what)
+				left := int64(100 - 2*(i+1))
+				w.same([]int64{w.left(m, mine), w.left(m, others), w.left(m, w.key(1, 0))}, []int64{left, left, stays}, what)
+			}
 		}
 	}},
 }

@@ -431,35 +431,47 @@ func hashOf(charges []enforcement.Charge) [16]byte {
 // results.
 func (p *player) take(requests []enforcement.Request) ([]enforcement.Outcome, error) {
 	p.end()
-	now := p.w.clock.Now()
 	outcomes := make([]enforcement.Outcome, len(requests))
 	p.w.limiter.Take(context.Background(), requests, outcomes)
 	for i := range requests {
-		r, o := &requests[i], &outcomes[i]
-		if known, err := p.repeats(r, o); known || err != nil {
-			if err != nil {
-				return nil, fmt.Errorf("request %d: %w", i, err)
-			}
-			continue
-		}
-		answer := p.model.Take(r, now)
-		states := p.reference.take(r, &answer, now)
-		if err := check(r, o, now); err != nil {
+		if err := p.verify(&requests[i], &outcomes[i]); err != nil {
 			return nil, fmt.Errorf("request %d: %w", i, err)
-		}
-		if o.Verdict != answer.Verdict || o.Units != answer.Units {
-			return nil, fmt.Errorf("request %d: %s, %d units; the model says %s, %d", i, o.Verdict, o.Units, answer.Verdict, answer.Units)
-		}
-		for j := range r.Charges {
-			if err := compare(r, o, j, &answer.Charges[j], &states[j]); err != nil {
-				return nil, fmt.Errorf("request %d, charge %d: %w", i, j, err)
-			}
-		}
-		if r.Idempotent() && r.Mode != enforcement.Peek && o.Verdict == enforcement.Granted {
-			p.records[r.Idempotency.Key] = record{*r.Idempotency, *o, r.ID}
 		}
 	}
 	return outcomes, nil
+}
+
+// verify compares an outcome with the model and the reference, which then have the request.
+func (p *player) verify(r *enforcement.Request, o *enforcement.Outcome) error {
+	if known, err := p.repeats(r, o); known || err != nil {
+		return err
+	}
+	if _, err := p.decided(r, o); err != nil {
+		return err
+	}
+	if r.Idempotent() && r.Mode != enforcement.Peek && o.Verdict == enforcement.Granted {
+		p.records[r.Idempotency.Key] = record{*r.Idempotency, *o, r.ID}
+	}
+	return nil
+}
+
+// decided is verify for a request that no record decides. It returns the answer of the model.
+func (p *player) decided(r *enforcement.Request, o *enforcement.Outcome) (*answer, error) {
+	now := p.w.clock.Now()
+	modeled := p.model.Take(r, now)
+	states := p.reference.take(r, &modeled, now)
+	if err := check(r, o, now); err != nil {
+		return nil, err
+	}
+	if o.Verdict != modeled.Verdict || o.Units != modeled.Units {
+		return nil, fmt.Errorf("%s, %d units; the model says %s, %d", o.Verdict, o.Units, modeled.Verdict, modeled.Units)
+	}
+	for j := range r.Charges {
+		if err := compare(r, o, j, &modeled.Charges[j], &states[j]); err != nil {
+			return nil, fmt.Errorf("charge %d: %w", j, err)
+		}
+	}
+	return &modeled, nil
 }
 
 // repeats reports whether the idempotency key of a request has a record. It returns an

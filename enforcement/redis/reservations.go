@@ -66,6 +66,7 @@ func (c *call) adjust(s *span, now int64) {
 // appendReservation appends the fields of a reservation to ARGV. repeats is the value of
 // span.repeats.
 func appendReservation(b []byte, v *enforcement.Reservation, repeats int) []byte {
+	b = binary.LittleEndian.AppendUint32(b, v.Key.Tenant)
 	b = binary.LittleEndian.AppendUint32(b, v.Version)
 	b = append(b, boolByte(v.Ends)|boolByte(v.Due)<<1)
 	b = appendInts(b, v.Life, v.Kept, v.Most)

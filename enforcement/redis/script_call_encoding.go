@@ -156,9 +156,6 @@ func (c *call) appendTake(b []byte, plain int, markers byte) []byte {
 				b = binary.LittleEndian.AppendUint32(b, uint32(r.Index))
 			}
 		}
-		if r := s.request; r.Reservation != nil && r.Mode != enforcement.Peek {
-			b = binary.LittleEndian.AppendUint32(b, r.Reservation.Key.Tenant)
-		}
 	}
 	return b
 }

@@ -121,12 +121,13 @@ local function take_from_grants(charges)
 end
 
 local number = 0 -- of the last reservation in the call
-local added = {} -- by list: reservations that this call adds
+local added = {} -- by list: reservations that this call adds, less those that it ends
 
--- reserve decides the decision at pos, which has n charges and a reservation.
+-- reserve decides the decision at pos, which has n charges and a reservation. It returns the
+-- verdict and the position of the next decision.
 reserve = function(mode, n, lease, record, identity)
-  local version, flags, life, kept, most, first, size
-  version, flags, life, kept, most, first, size, pos = read('<I4Bi8i8i8I2I4', arg, pos)
+  local tenant, version, flags, life, kept, most, first, size
+  tenant, version, flags, life, kept, most, first, size, pos = read('<I4I4Bi8i8i8I2I4', arg, pos)
   local data = sub(arg, pos, pos + size - 1)
   pos = pos + size
   number = number + 1
@@ -134,29 +135,26 @@ reserve = function(mode, n, lease, record, identity)
   local ends, due = flags % 2 == 1, flags >= 2
   local member = sub(KEYS[cell_count + record], -16)
   local known = reserved(records[record])
-  local skip = pos + (mode == ADJUST and 66 or 14) * n
+  local after = pos + (mode == ADJUST and 66 or 14) * n
 
   if mode == PEEK or known and mode ~= ADJUST then
-    pos = skip
     if not known then
-      return '\5'
+      return '\5', after
     end
     if mode ~= PEEK and sub(known.value, 2, 17) ~= sub(identity, 1, 16) then
-      return '\4'
+      return '\4', after
     end
     repeats[#repeats + 1] = pack('<I4', #known.value) .. known.value
-    return '\3'
+    return '\3', after
   end
 
-  local tenant = read('<I4', arg, skip)
   local value
   if mode == ADJUST then
     if not known or known.open == 0 or known.version ~= version or due ~= (now >= known.till) then
-      pos = skip + 4
       if due and not (known and known.open == 1) then
         list_changes[#list_changes + 1] = { of_tenant, of_home, member, tenant }
       end
-      return '\5'
+      return '\5', after
     end
     local applied, charges = {}, {}
     for i = 1, known.charges do
@@ -183,18 +181,20 @@ reserve = function(mode, n, lease, record, identity)
       end
     end
     local till = ends and known.till or now + life
+    if ends and not due then
+      added[of_tenant] = (added[of_tenant] or 0) - 1
+    end
     value = sub(known.value, 1, known.head - 1)
       .. pack(HEAD_FORM, (version + 1) % 4294967296, ends and 0 or 1, till, now, kept)
       .. table.concat(applied) .. data
   else
     local earlier = first > 0 and recorded(first)
     if earlier then
-      pos = skip + 4
       if sub(earlier, 2, 17) ~= sub(identity, 1, 16) then
-        return '\4'
+        return '\4', after
       end
       repeats[#repeats + 1] = pack('<I4', #earlier) .. earlier
-      return '\3'
+      return '\3', after
     end
     if most > 0 then
       local count = redis.pcall('ZCOUNT', of_tenant, string.format('(%.0f', now), '+inf')
@@ -202,15 +202,13 @@ reserve = function(mode, n, lease, record, identity)
         count = 0
       end
       if count + (added[of_tenant] or 0) >= most then
-        pos = skip + 4
-        return '\6'
+        return '\6', after
       end
     end
     first = first > 0 and first or record
     local verdict = decide(mode, n, lease, first, identity)
     if verdict ~= '\1' then
-      pos = skip + 4
-      return verdict
+      return verdict, after
     end
     value = '\5' .. sub(new_records[first], 2) .. pack(HEAD_FORM, 1, 1, now + life, now, kept)
       .. (spent and pack('<' .. string.rep('i8', n), unpack(spent, 1, n)) or string.rep('\0', 8 * n)) .. data
@@ -218,13 +216,12 @@ reserve = function(mode, n, lease, record, identity)
       added[of_tenant] = (added[of_tenant] or 0) + 1
     end
   end
-  pos = skip + 4
   records[record], new_records[record] = value, value
   lifes[record] = ((ends and 0 or life) + kept) / 1000
   if most > 0 then
     list_changes[#list_changes + 1] = { of_tenant, of_home, member, tenant, not ends and now + life }
   end
-  return '\1'
+  return '\1', after
 end
 
 -- change_lists adds, moves and removes the members of the lists. A list of another type is

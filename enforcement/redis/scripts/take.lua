@@ -22,16 +22,15 @@
 --                       window); if it
 --                       has a record: its number u2, and three fields of 16 bytes: the
 --                       hash of the request, the hash of the charges, and the ID of the
---                       request; if it has a reservation: version u4, flags u1 (1 ends, 2
---                       due), life i8, kept i8, most i8, the number of the record of the
+--                       request; if it has a reservation: tenant u4, version u4, flags u1
+--                       (1 ends, 2 due), life i8, kept i8, most i8, the number of the record of the
 --                       idempotent request u2 (from 1; 0: that of the reservation), size of
 --                       the data u4, the data;
 --                       for each charge, in ascending order of group: cell
 --                       u2, parameter u2, group u2, cost i8, and for ADJUST the receipt: cost
 --                       i8, rev i8, a i8, b i8, t i8, capacity i8, index u4. A group
 --                       lists a cell once, except those of grants, which follow the charge
---                       of their window with the cost 0. After the charges of a reservation that is
---                       created or changed, the tenant u4.
+--                       of their window with the cost 0.
 --
 --   reply    done u1 (0: the deadline has passed, the script did nothing; 3: the marker is
 --            absent, the script did nothing), clock of Redis i8; if done: one byte for each
@@ -1045,7 +1044,7 @@ for d = 1, decision_count do
     local identity, known = sub(arg, pos + 2, pos + 49), recorded(record)
     pos = pos + 50
     if reserves then
-      verdicts[d] = reserve(mode, n, id, record, identity)
+      verdicts[d], pos = reserve(mode, n, id, record, identity)
     elseif not known then
       verdicts[d] = decide(mode, n, id, record, identity)
     else
