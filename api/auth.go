@@ -228,7 +228,8 @@ func (c caller) tenantSubject(tenantID string) *enforcement.Subject {
 }
 
 // within returns an error if the bounds of the caller's key do not allow a check: if the key
-// may only peek, or if the cost is higher than its maximum.
+// may only peek, or if the cost is higher than its maximum. check can also have the real cost
+// of a reservation.
 func (c caller) within(s *enforcement.Subject, check *enforcement.Check) error {
 	b := &c.key.Bounds
 	switch {

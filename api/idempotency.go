@@ -25,8 +25,6 @@ const (
 	// replayedHeader is the name of a header that is true if the response repeats the first
 	// response.
 	replayedHeader = "Idempotent-Replayed"
-	// maxIdempotencyKey is the maximum length of an Idempotency-Key in bytes.
-	maxIdempotencyKey = 255
 )
 
 // once returns a copy of the route that accepts an Idempotency-Key. A repeated request gets the
@@ -55,7 +53,7 @@ func (w *answerWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
 
 // errKeyReused is the error for a check whose Idempotency-Key was used for another check.
 var errKeyReused = problem.WithCode(problem.Conflict, "idempotency_key_reused",
-	"this Idempotency-Key belongs to another check of the last 10 minutes: send a new key for a new check; nothing was charged")
+	"this Idempotency-Key belongs to another check of the last 10 minutes: send a new key for a new check; this check was not charged")
 
 // keyRefused returns the error for a check that was not decided because of its Idempotency-Key. If
 // it was decided, keyRefused returns nil.
@@ -69,7 +67,7 @@ func keyRefused(d *enforcement.Decision) error {
 			code, what = "too_many_refundable_checks", "made too many refundable checks, or used too many new Idempotency-Keys,"
 		}
 		p := problem.WithCode(problem.Unavailable, code,
-			"the tenant has %s in the last 10 minutes; this check was not decided, and nothing was charged", what)
+			"the tenant has %s in the last 10 minutes; this check was not decided and not charged", what)
 		p.RetryAfter = seconds(d.RetryAfter)
 		return p
 	}
@@ -103,8 +101,7 @@ var errKeyForm = malformedAt(idempotencyKeyHeader, "must be one value of 1 to 25
 
 // validKey returns an error unless key has the form of an Idempotency-Key.
 func validKey(key string) error {
-	visible := strings.Trim(key, "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~") == ""
-	if len(key) > maxIdempotencyKey || !visible {
+	if !enforcement.ValidIdempotencyKey(key) {
 		return errKeyForm
 	}
 	return nil

@@ -137,13 +137,19 @@ func ValidIdempotencyKey(key string) error { return validKey(key) }
 func KeyRefused(d *enforcement.Decision) error { return keyRefused(d) }
 
 // ChangeReservation settles, extends or releases a reservation, as the operations of
-// /v1/reservations/{reservation} do. Its errors are those of Engine.ChangeReservation.
+// /v1/reservations/{reservation} do. Its errors are those of Engine.ChangeReservation. An attribute that
+// is not the cost of a policy is an error too, because it can be a misspelt option.
 func (a *API) ChangeReservation(ctx context.Context, who Caller, tenant string, change *enforcement.ReservationChange) (
 	r *enforcement.Reserved, replayed bool, err error,
 ) {
 	s, err := who.ownerOfReservations(a, tenant)
 	if err != nil {
 		return nil, false, err
+	}
+	for i := range change.Attributes {
+		if name := change.Attributes[i].Name; !s.CostsBy(name) {
+			return nil, false, malformedAt("/attributes/"+problem.Escape(name), "is not the cost of a policy of the tenant's plan")
+		}
 	}
 	return a.change(ctx, who.caller, s, change)
 }

@@ -239,10 +239,14 @@ func (a *API) changeReservation(ctx context.Context, tenant string, change *enfo
 func (a *API) change(ctx context.Context, who caller, s *enforcement.Subject, change *enforcement.ReservationChange) (
 	r *enforcement.Reserved, replayed bool, err error,
 ) {
-	if who.key.Bounds.PeekOnly {
-		return nil, false, errPeekOnly
+	real := enforcement.Check{Attributes: change.Attributes}
+	if change.Cost != nil {
+		real.Cost = *change.Cost
 	}
-	if name, fault := s.CostFault(&enforcement.Check{Attributes: change.Attributes}); name != "" {
+	if err := who.within(s, &real); err != nil {
+		return nil, false, err
+	}
+	if name, fault := s.CostFault(&real); name != "" {
 		return nil, false, malformedAt("/attributes/"+problem.Escape(name), fault)
 	}
 	return a.cfg.Reservations.ChangeReservation(ctx, s, change)

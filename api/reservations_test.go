@@ -236,6 +236,11 @@ func TestReservationsOfBoundedKeys(t *testing.T) {
 		is(t, w.do(call{method: "POST", path: path, body: body, key: peeks}), 403, `"key_peek_only"`)
 	}
 	is(t, w.do(call{method: "DELETE", path: "/v1/reservations/job-1", key: peeks}), 403, `"key_peek_only"`)
+	made = w.do(call{method: "POST", path: "/v1/tenants/acme/keys", body: `{"name":"cheap","scopes":["check"],"max_cost":2}`, key: w.operator})
+	is(t, made, 201)
+	cheap := textBetween(made.body, `"token":"`, `"`)
+	is(t, w.do(call{method: "POST", path: "/v1/reservations/job-1/settle", body: `{"cost":3}`, key: cheap}), 403, `"key_max_cost"`)
 	is(t, w.do(call{method: "GET", path: "/v1/reservations/job-1", key: w.acme}), 200, `"state":"active"`)
+	is(t, w.do(call{method: "POST", path: "/v1/reservations/job-1/settle", body: `{"cost":2}`, key: cheap}), 200, `"state":"settled"`)
 	is(t, w.do(call{method: "POST", path: "/v1/reservations?deny_status=200", body: reserveBody(""), key: w.acme}), 400, `"pointer":"deny_status"`)
 }

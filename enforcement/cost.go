@@ -76,6 +76,11 @@ func (s *Subject) CostFault(c *Check) (attribute, message string) {
 	return "", ""
 }
 
+// CostsBy reports whether a policy of the tenant's plan has the attribute as cost_from.
+func (s *Subject) CostsBy(attribute string) bool {
+	return s.Plan != nil && slices.Contains(s.Plan.costFrom, attribute)
+}
+
 // SentCost returns the largest cost that the caller chose: the cost of the check, or the value
 // of an attribute that a policy of the tenant's plan has as cost_from.
 func (s *Subject) SentCost(c *Check) int64 {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -92,6 +93,8 @@ func idempotency(items []item, charges []Charge) *Idempotency {
 	if len(charges) > 0 {
 		charges[0].Cost = int64(len(charges)-1+chargesPerKey-1) / chargesPerKey
 		switch {
+		case first.Check.Mode == Peek: // which leaves no record
+			charges[0].Cost = 0
 		case first.refundable():
 			charges[0].Cost *= recordPeriods(charges)
 		case first.Check.Mode == TakeUpTo: // Outcome.Units is in units of the largest cost, which must be that of a limit
@@ -120,6 +123,14 @@ func idempotency(items []item, charges []Charge) *Idempotency {
 	return id
 }
 
+// MaxIdempotencyKey is the largest length of an idempotency key in bytes.
+const MaxIdempotencyKey = 255
+
+// ValidIdempotencyKey reports whether a key, or "", has only visible ASCII characters, and not too many.
+func ValidIdempotencyKey(key string) bool {
+	return len(key) <= MaxIdempotencyKey && !strings.ContainsFunc(key, func(r rune) bool { return r < '!' || r > '~' })
+}
+
 // appendCheck appends an encoding of everything that the caller sent. Different checks have
 // different encodings. The order of the attributes does not matter.
 func appendCheck(b []byte, c *Check) []byte {
@@ -133,6 +144,10 @@ func appendCheck(b []byte, c *Check) []byte {
 	b = append(b, byte(len(attributes)))
 	for _, a := range attributes {
 		b = appendText(appendText(b, a.Name), a.Value)
+	}
+	if sent := c.SentLimit; sent != (SentLimit{}) {
+		b = binary.LittleEndian.AppendUint64(b, uint64(sent.Quota))
+		b = binary.LittleEndian.AppendUint64(b, uint64(sent.Window))
 	}
 	return b
 }

@@ -134,10 +134,16 @@ func TestIdempotencyKeyReused(t *testing.T) {
 		"cost":         func(c *enforcement.Check) { c.Cost = 2 },
 		"default cost": func(c *enforcement.Check) { c.DefaultCost = true },
 		"mode":         func(c *enforcement.Check) { c.Mode = enforcement.Force },
-		"value":        func(c *enforcement.Check) { c.Attributes = attributes("user", "v", "ip", "192.0.2.1") },
-		"name":         func(c *enforcement.Check) { c.Attributes = attributes("uses", "u", "ip", "192.0.2.1") },
-		"one less":     func(c *enforcement.Check) { c.Attributes = attributes("user", "u") },
-		"one more":     func(c *enforcement.Check) { c.Attributes = attributes("user", "u", "ip", "192.0.2.1", "x", "") },
+		"lease":        func(c *enforcement.Check) { c.Lease = "job-1" },
+		"lease ttl":    func(c *enforcement.Check) { c.LeaseTTL = time.Minute },
+		"refundable":   func(c *enforcement.Check) { c.Refundable = true },
+		"sent limit": func(c *enforcement.Check) {
+			c.SentLimit = enforcement.SentLimit{Quota: 9, Window: time.Minute}
+		},
+		"value":    func(c *enforcement.Check) { c.Attributes = attributes("user", "v", "ip", "192.0.2.1") },
+		"name":     func(c *enforcement.Check) { c.Attributes = attributes("uses", "u", "ip", "192.0.2.1") },
+		"one less": func(c *enforcement.Check) { c.Attributes = attributes("user", "u") },
+		"one more": func(c *enforcement.Check) { c.Attributes = attributes("user", "u", "ip", "192.0.2.1", "x", "") },
 	} {
 		c := first
 		change(&c)
@@ -206,6 +212,9 @@ func TestIdempotencyKeysAreBounded(t *testing.T) {
 	}
 	if d := decide(w.engine, w.s, asked("", "/a", "user", "u")); !d.Allowed {
 		t.Errorf("no key: %s", result(d))
+	}
+	if d := decide(w.engine, w.s, peek(check("7"))); !d.Allowed || d.Idempotency != enforcement.NotRepeated || len(d.Limits) == 0 {
+		t.Errorf("a peek, which needs no record: %s", result(d))
 	}
 	forced := check("4")
 	forced.Mode = enforcement.Force

@@ -31,6 +31,20 @@ type authorization struct {
 // optionPrefix is the beginning of the names of options in the metadata of a call.
 const optionPrefix = "headgate-"
 
+// optionNames has the options of /v1/forward-auth that Check has.
+var optionNames = []string{"attributes", "jwt", "cost", "tenant", "idempotency", "lease", "lease_ttl_ms", "refundable"}
+
+// optionFault returns an error if the name of metadata of a call is that of an option that does not exist. A
+// context extension has no prefix, so an unknown one can be for another filter, and is ignored.
+func optionFault(name string) error {
+	option, prefixed := strings.CutPrefix(name, optionPrefix)
+	if !prefixed || slices.Contains(optionNames, option) {
+		return nil
+	}
+	return status.Errorf(codes.InvalidArgument, "%.64q is not an option: after %s, the name must be one of %s",
+		name, optionPrefix, strings.Join(optionNames, ", "))
+}
+
 // Check decides the check of a request. The options are those of /v1/forward-auth, such as attributes, cost and tenant. They
 // are in the context extensions of the route, or in the metadata of the call with the prefix headgate-. Both come from
 // the configuration of Envoy, and never from the client.
@@ -40,6 +54,12 @@ func (s *authorization) Check(ctx context.Context, r *authv3.CheckRequest) (*aut
 	decider, who, err := s.caller(ctx)
 	if err != nil {
 		return nil, err
+	}
+	sent, _ := metadata.FromIncomingContext(ctx)
+	for name := range sent {
+		if err := optionFault(name); err != nil {
+			return nil, err
+		}
 	}
 	return s.decide(ctx, decider, who, r, func(name string) []string { return metadata.ValueFromIncomingContext(ctx, name) })
 }
@@ -51,6 +71,9 @@ func (s *authorization) serve(ctx context.Context, sent []*http2.Call) {
 	var r authv3.CheckRequest
 	if err == nil {
 		err = decode(c, &r)
+	}
+	for i := 0; i < len(c.Header) && err == nil; i++ {
+		err = optionFault(c.Header[i].Name)
 	}
 	var response *authv3.CheckResponse
 	if err == nil {

@@ -105,6 +105,10 @@ func (c *call) metadata(tightest *enforcement.Decision, delay int64, serveCheap 
 	if tightest.Lease != "" {
 		m = appendMember(m, "lease", appendBytes(value, valueString, tightest.Lease))
 	}
+	if percentage := tightest.NearLimit(); percentage > 0 {
+		m = appendMember(m, "near_limit", protowire.AppendFixed64(
+			protowire.AppendTag(value, valueNumber, protowire.Fixed64Type), math.Float64bits(float64(percentage))))
+	}
 	if plan := tightest.Subject.Plan; plan != nil {
 		m = appendMember(m, "plan", appendBytes(value, valueString, plan.Slug))
 	}

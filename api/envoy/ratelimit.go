@@ -133,7 +133,12 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLim
 func (c *call) undecided() error {
 	for i, d := range c.descriptors[:c.used] {
 		if err := api.KeyRefused(&d.decision); err != nil {
-			return statusOf(err, fmt.Sprintf("descriptors[%d]", i))
+			err = statusOf(err, fmt.Sprintf("descriptors[%d]", i))
+			if c.used > 1 {
+				s := status.Convert(err)
+				err = status.Error(s.Code(), s.Message()+"; the other descriptors were decided, and each one that passed was charged")
+			}
+			return err
 		}
 	}
 	return nil
@@ -309,6 +314,10 @@ func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.Ra
 	}
 	d.tenant = tenancy.Tenant
 	for k, e := range sent.GetEntries() {
+		same := func(o *descriptorv3.RateLimitDescriptor_Entry) bool { return o.GetKey() == e.GetKey() }
+		if slices.ContainsFunc(sent.GetEntries()[:k], same) {
+			return fmt.Errorf("entries[%d]: %.64q %w", k, e.GetKey(), errSentTwice)
+		}
 		if err := d.entry(e.GetKey(), e.GetValue(), tenancy); err != nil {
 			return fmt.Errorf("entries[%d]: %.64q %w", k, e.GetKey(), err)
 		}
@@ -323,6 +332,8 @@ func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.Ra
 	}
 	return nil
 }
+
+var errSentTwice = errors.New("is sent twice: give the actions different values of descriptor_key")
 
 // windows has the window for each unit of a limit that Envoy sends, as in envoyproxy/ratelimit.
 var windows = map[typev3.RateLimitUnit]time.Duration{
@@ -378,7 +389,7 @@ func (d *descriptor) entry(key, value string, tenancy Tenancy) error {
 		key = "ip"
 	}
 	if slices.ContainsFunc(d.check.Attributes, func(a enforcement.Attribute) bool { return a.Name == key }) {
-		return errors.New("is sent twice: give the actions different values of descriptor_key")
+		return errSentTwice
 	}
 	return d.check.AddAttribute(key, value)
 }

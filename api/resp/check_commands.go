@@ -3,6 +3,7 @@ package resp
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -130,7 +131,11 @@ func (c *conn) decideBatch(b *batch) error {
 // An option reads the value of an option of a command into p.
 type option func(p *pending, value string) error
 
-// The options of HEADGATE.CHECK. An attribute cannot have the name of an option in upper case.
+// optionNames has the options of all commands. No attribute can have such a name in upper case, so that
+// an option that a command does not take is an error.
+var optionNames = []string{"METHOD", "COST", "MODE", "IDEMPOTENCY", "LEASE", "TTL", "REFUNDABLE", "ID"}
+
+// The options of HEADGATE.CHECK.
 var checkOptions = map[string]option{
 	"METHOD": (*pending).setMethod, "COST": (*pending).setCost, "MODE": (*pending).setMode, "IDEMPOTENCY": (*pending).setKey,
 	"LEASE": (*pending).setLease, "TTL": (*pending).setLeaseTTL, "REFUNDABLE": (*pending).setRefundable,
@@ -168,13 +173,24 @@ func tenantOf(name string) string {
 
 // pairs reads attributes and options.
 func (p *pending) pairs(rest []string, options map[string]option) error {
+	given := 0 // the options of optionNames that were read, by their bits
 	for ; len(rest) > 0; rest = rest[2:] {
-		set := options[rest[0]]
-		if set == nil {
+		bit := slices.Index(optionNames, rest[0])
+		if bit < 0 {
 			if err := p.attribute(rest[0], rest[1]); err != nil {
 				return err
 			}
-		} else if err := set(p, rest[1]); err != nil {
+			continue
+		}
+		set := options[rest[0]]
+		switch {
+		case set == nil:
+			return fmt.Errorf("%s is not an option of this command, and attributes cannot have this name", rest[0])
+		case given&(1<<bit) != 0:
+			return fmt.Errorf("%s is given twice", rest[0])
+		}
+		given |= 1 << bit
+		if err := set(p, rest[1]); err != nil {
 			return fmt.Errorf("%s %w", rest[0], err)
 		}
 	}

@@ -151,6 +151,9 @@ func (c *conn) selectDatabase(args []string) {
 func errorText(p *problem.Problem) string {
 	text := p.Message
 	for _, f := range p.Fields {
+		if f.Message == p.Message {
+			continue
+		}
 		text += "; " + strings.TrimPrefix(f.Pointer, "/") + " " + f.Message
 	}
 	switch p.Kind {

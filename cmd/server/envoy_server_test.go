@@ -38,7 +38,7 @@ var envoyAddr = regexp.MustCompile(`serving the gRPC services of Envoy".*"addr":
 
 // envoyPolicies has a policy of REST routes, and policies of descriptors as headgate import envoy writes them.
 const envoyPolicies = `[
-	{"slug": "login", "match": {"path": "/v1/login", "methods": ["POST"]}, "count_by": ["ip"], "limits": [{"algorithm": "fixed_window", "quota": 3, "window": "1h"}]},
+	{"slug": "login", "match": {"path": "/v1/login", "methods": ["POST"]}, "count_by": ["ip"], "limits": [{"algorithm": "fixed_window", "quota": 3, "window": "1h", "warn_at": [60]}]},
 	{"slug": "address", "match": {"path": "/ratelimit/*"}, "count_by": ["ip"], "missing": "skip", "limits": [{"algorithm": "fixed_window", "quota": 5, "window": "2m"}]},
 	{"slug": "number", "match": {"attributes": {"message_type": "marketing"}}, "count_by": ["to_number"], "missing": "skip",
 	 "limits": [{"name": "day", "algorithm": "fixed_window", "quota": 4, "window": "1d", "anchor": "clock"}]},
@@ -126,6 +126,9 @@ func TestEnvoyRateLimits(t *testing.T) {
 			l.GetDurationUntilReset().AsDuration() <= 0 || l.GetDurationUntilReset().AsDuration() > time.Hour {
 			t.Fatalf("call %d: %v", i, a)
 		}
+		if near := a.GetDynamicMetadata().AsMap()["near_limit"]; (near != nil) != (i == 1) || i == 1 && near != float64(60) {
+			t.Errorf("call %d: near_limit %v", i, near)
+		}
 		h := headersOf(a.GetResponseHeadersToAdd())
 		if h["RateLimit-Policy"] != `"login";q=3;w=3600` || !strings.HasPrefix(h["RateLimit"], fmt.Sprintf(`"login";r=%d;t=`, 2-i)) || len(h) != 2 || len(a.GetRawBody()) != 0 {
 			t.Fatalf("call %d: headers %v", i, h)
@@ -198,7 +201,8 @@ func TestEnvoyRepeatedDescriptors(t *testing.T) {
 			t.Errorf("call %d: %v", i, a)
 		}
 	}
-	if _, err := ask("2001:db8::2"); status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "descriptors[1]: this Idempotency-Key belongs to another check") {
+	if _, err := ask("2001:db8::2"); status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "descriptors[1]: this Idempotency-Key belongs to another check") ||
+		!strings.HasSuffix(err.Error(), "this check was not charged; the other descriptors were decided, and each one that passed was charged") {
 		t.Errorf("another address with the key: %v", err)
 	}
 }
@@ -293,6 +297,9 @@ func TestEnvoyRefuses(t *testing.T) {
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries("remote_address", "nonsense")}, `descriptors[1].entries[0]: "remote_address"`},
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries("", "x")}, `descriptors[1].entries[0]: "" has a name that is empty`},
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries("a", "1", "a", "2")}, `descriptors[1].entries[1]: "a" is sent twice`},
+		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries(":path", "/a", ":path", "/b")}, `descriptors[1].entries[1]: ":path" is sent twice`},
+		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries(":idempotency-key", "a", ":idempotency-key", "a")}, `":idempotency-key" is sent twice`},
+		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries("ip", "192.0.2.1", "remote_address", "192.0.2.1")}, `"remote_address" is sent twice`},
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries(":path", "nonsense")}, `descriptors[1].entries[0]: ":path"`},
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries(":method", "get")}, `descriptors[1].entries[0]: ":method"`},
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries("a", strings.Repeat("x", 2000))}, `descriptors[1].entries[0]: "a" must be at most 1024`},
@@ -329,6 +336,7 @@ func TestEnvoyRefuses(t *testing.T) {
 		{httpRequest("GET", "nonsense"), with(t.Context(), node.key), "path"},
 		{httpRequest("GET", "/v1/items"), with(t.Context(), node.key, "headgate-attributes", "user"), "attributes"},
 		{httpRequest("GET", "/v1/items"), with(t.Context(), node.key, "headgate-cost", "-1"), "cost"},
+		{httpRequest("GET", "/v1/items"), with(t.Context(), node.key, "headgate-lease-ttl-ms", "5000"), `"headgate-lease-ttl-ms" is not an option`},
 		{httpRequest("GET", "/v1/items"), with(t.Context(), bootstrap), "tenant is required"},
 		{httpRequest("GET", "/v1/items"), with(t.Context(), bootstrap, "headgate-tenant", "header:X-Tenant"), "X-Tenant is required once"},
 	} {

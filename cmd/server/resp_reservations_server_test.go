@@ -205,6 +205,16 @@ func (c respCaller) mistakes(operator respCaller) {
 	c.fails("HEADGATE.SETTLE - r9 COST 1", "NOTFOUND", "no such reservation")
 	c.fails("HEADGATE.SETTLE - r9 COST", "ERR", "use HEADGATE.SETTLE tenant id")
 	c.fails("HEADGATE.SETTLE - r9 COST -1", "ERR", "COST must be a whole number")
+	c.fails("HEADGATE.SETTLE - r9 cost 10", "ERR", "attributes/cost is not the cost of a policy")
+	c.fails("HEADGATE.SETTLE - r9 COST 1 COST 2", "ERR", "COST is given twice")
+	for _, option := range []string{"METHOD POST", "MODE force", "IDEMPOTENCY k1", "TTL 5000", "LEASE j", "REFUNDABLE 1", "ID r2"} {
+		c.fails("HEADGATE.SETTLE - r9 COST 1 "+option, "ERR", strings.Fields(option)[0]+" is not an option of this command")
+	}
+	for _, option := range []string{"REFUNDABLE 1", "LEASE job-1"} {
+		c.fails("HEADGATE.RESERVE - /v1/tokens TTL 60000 METHOD POST "+option, "ERR", strings.Fields(option)[0]+" is not an option of this command")
+	}
+	c.fails("HEADGATE.RESERVE - /v1/tokens TTL 60000 METHOD POST TTL 60000", "ERR", "TTL is given twice")
+	c.fails("HEADGATE.RELEASE - /v1/tokens METHOD POST LEASE j COST 1", "ERR", "COST is not an option of this command")
 	c.fails("HEADGATE.EXTEND - r9 1", "ERR", "the time must be a whole number from 1000")
 	c.fails("HEADGATE.EXTEND - r9 60000", "NOTFOUND", "no such reservation")
 	c.fails("HEADGATE.EXTEND - r9 60000 KEY k", "ERR", "the only option is IDEMPOTENCY")
@@ -217,7 +227,10 @@ func (c respCaller) mistakes(operator respCaller) {
 	c.fails("HEADGATE.CHECK - /v1/tokens METHOD POST REFUNDABLE 1 MODE peek", "ERR", "refundable must be false")
 	operator.fails("HEADGATE.RESERVE - /v1/tokens TTL 60000 METHOD POST", "ERR", "tenant is required")
 	operator.fails("HEADGATE.SETTLE globex r1 COST 1", "NOTFOUND", "no such reservation")
-	operator.fails("HEADGATE.SETTLE nobody r1", "NOTFOUND", "no such tenant")
+	operator.fails("HEADGATE.SETTLE nobody r1", "NOTFOUND", "NOTFOUND no such tenant")
+	if err := operator.client.Do(c.Context(), "HEADGATE.SETTLE", "nobody", "r1").Err(); strings.Contains(err.Error(), ";") {
+		c.Errorf("said twice: %v", err)
+	}
 	if got := c.does("HEADGATE.CHECK - /v1/tokens user u9 METHOD POST COST 0"); got[2] != int64(100) {
 		c.Errorf("after the mistakes: %v", got)
 	}

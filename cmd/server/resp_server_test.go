@@ -175,6 +175,11 @@ func TestRESPMistakes(t *testing.T) {
 	fails(c, "COST must be a whole number from 0 to 2147483647", "HEADGATE.CHECK", "acme", "/v1/tokens", "METHOD", "POST", "COST", "-1")
 	fails(c, "MODE must be enforce, peek, force or take_up_to", "HEADGATE.CHECK", "acme", "/v1/tokens", "METHOD", "POST", "MODE", "free")
 	fails(c, `attribute "user" is given twice`, "HEADGATE.CHECK", "acme", "/v1/tokens", "user", "a", "user", "b")
+	for _, option := range [][]any{{"COST", "1"}, {"METHOD", "POST"}, {"MODE", "peek"}, {"IDEMPOTENCY", "a1"}, {"LEASE", "j"}, {"TTL", "5"}, {"REFUNDABLE", "0"}} {
+		twice := append([]any{"HEADGATE.CHECK", "acme", "/v1/tokens"}, append(option, option...)...)
+		fails(c, fmt.Sprint(option[0], " is given twice"), twice...)
+	}
+	fails(c, "ID is not an option of this command", "HEADGATE.CHECK", "acme", "/v1/tokens", "METHOD", "POST", "ID", "r1")
 	fails(c, "path ", "HEADGATE.CHECK", "acme", "v1/tokens", "METHOD", "POST")
 	fails(c, "NOPERM ", "HEADGATE.CHECK", "globex", "/v1/tokens", "METHOD", "POST")
 	fails(c, "NOPERM ", "HEADGATE.CHECK", "none", "/v1/tokens", "METHOD", "POST")

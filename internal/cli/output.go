@@ -187,14 +187,16 @@ func cell(v any) string {
 	case bool:
 		return strconv.FormatBool(v)
 	case []any:
-		parts := make([]string, len(v))
+		parts, between := make([]string, len(v)), ","
 		for i := range v {
-			parts[i] = cell(v[i])
+			if parts[i] = cell(v[i]); strings.Contains(parts[i], ",") {
+				between = "; "
+			}
 		}
 		if len(parts) == 0 {
 			return "-"
 		}
-		return strings.Join(parts, ",")
+		return strings.Join(parts, between)
 	case map[string]any:
 		var parts []string
 		for _, name := range slices.Sorted(maps.Keys(v)) {

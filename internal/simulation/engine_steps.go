@@ -33,8 +33,8 @@ func attributeOf(key string) string { return "=" + key }
 func (s *step) readEngineMember(d *strictjson.Decoder, name string) {
 	switch name {
 	case "idempotency_key":
-		if s.idempotencyKey = d.Text(); s.idempotencyKey == "" || len(s.idempotencyKey) > maxIdempotencyKey {
-			d.Fail("must be 1 to %d bytes", maxIdempotencyKey)
+		if s.idempotencyKey = d.Text(); s.idempotencyKey == "" || !enforcement.ValidIdempotencyKey(s.idempotencyKey) {
+			d.Fail("must be 1 to %d visible ASCII characters", enforcement.MaxIdempotencyKey)
 		}
 	case "reservation":
 		if s.reservation = d.Text(); s.reservation == "" || len(s.reservation) > enforcement.MaxReservationID {
@@ -50,9 +50,6 @@ func (s *step) readEngineMember(d *strictjson.Decoder, name string) {
 		d.Unknown()
 	}
 }
-
-// maxIdempotencyKey is the maximum length of an idempotency key in bytes, as in the API.
-const maxIdempotencyKey = 255
 
 // validateEngineMembers reports members of reservations, idempotent checks and grants that do not fit
 // the operation of the step. at is the pointer of the step.
@@ -219,7 +216,11 @@ func (p *policy) topUp(step *step, now int64) answer {
 		return (step.limit == "" || c.name == step.limit) && c.limit.Grantable() && c.limit.Quota > 0
 	})
 	if i < 0 || !p.mode.Denies() {
-		a.problem = "no limit with this name can have grants: only a fixed_window with a quota above 0, in mode enforce, can"
+		what := "no limit with this name"
+		if step.limit == "" {
+			what = "no limit of the scenario"
+		}
+		a.problem = what + " can have grants: only a fixed_window with a quota above 0, in mode enforce, can"
 		return a
 	}
 	g := enforcement.Grant{

@@ -120,6 +120,8 @@ func TestIdempotencyKeysAndGrants(t *testing.T) {
 		"ok granted=0 remaining=0…",
 		"no granted=0 problem=no limit with this name can have grants…",
 	)
+	sameSteps(t, playedSteps(t, `"limits":[{"algorithm":"token_bucket","quota":10,"window":"1h"}],"steps":[{"at_ms":0,"op":"grant","units":2,"ttl_ms":60000}]`),
+		"no granted=0 problem=no limit of the scenario can have grants…")
 }
 
 // A change between token_bucket and gcra keeps the counter, and a change to another algorithm does not.
@@ -150,6 +152,7 @@ func TestEngineMembers(t *testing.T) {
 		`"op":"extend","reservation":"a"`:            "steps[0].ttl_ms",
 		`"reservation":"a"`:                          "steps[0].reservation",
 		`"idempotency_key":""`:                       "steps[0].idempotency_key",
+		`"idempotency_key":"a b"`:                    "steps[0].idempotency_key",
 		`"op":"refund","idempotency_key":"k"`:        "steps[0].idempotency_key",
 		`"op":"grant","units":1`:                     "steps[0].ttl_ms",
 		`"op":"grant","ttl_ms":1`:                    "steps[0].units",
