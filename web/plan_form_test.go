@@ -221,13 +221,20 @@ func TestDraftsComeBackAsTheyAre(t *testing.T) {
 	})
 }
 
-// Every button changes only what it names, and keeps all entered values.
+// The first path with a literal segment has a hint: if the back end folds case or ignores what follows a semicolon,
+// callers can avoid the policy. It is in the page of the editor, and follows what is typed.
 func TestSpellingsOfAPath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
 	must(t, err)
-	_, typed := filled(t, w.get("/plans/gold/edit", "editor").tree(t), "draft", "save")
+	page := w.get("/plans/gold/edit", "editor")
+	first := byID(page.tree(t), "policies.0.path")
+	if first == nil || !strings.Contains(attr(first, "aria-describedby"), "policies.0.path-hint") ||
+		!strings.Contains(text(byID(page.tree(t), "policies.0.path-hint")), "if your back end serves /LOGIN or /login;x like /login") {
+		t.Errorf("the editor of a saved plan has no hint at the first path: %v", first)
+	}
+	_, typed := filled(t, page.tree(t), "draft", "save")
 	for paths, want := range map[string]int{
 		"/v1/login /a/* /b": 0, "* /a/{x} /b": 1, "/{x} /{x}/* /v1": 2, "* /{x} ": -1, "/a* {b /c": 2,
 	} {
@@ -299,6 +306,7 @@ func TestCalendarQuotaInTheEditor(t *testing.T) {
 	}
 }
 
+// Every button changes only what it names, and keeps all entered values.
 func TestDraftButtons(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -103,6 +104,16 @@ func fullPipe(t *testing.T) *os.File {
 	t.Cleanup(func() { _, _ = reader.Close(), writer.Close() })
 	fill(t, writer)
 	return writer
+}
+
+// launchLogging is launch with another standard error. If log is nil, it is launch.
+func launchLogging(t testing.TB, settings map[string]string, log io.Writer) *process {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return launchProgram(t, path, "", settings, log, "serve")
 }
 
 // snapshotsAreSaved waits until each node has the tenant of the load in the snapshot on its disk.

@@ -54,16 +54,6 @@ func launch(t testing.TB, settings map[string]string) *process {
 	return launchIn(t, "", settings, "serve")
 }
 
-// launchLogging is launch with another standard error. If log is nil, it is launch.
-func launchLogging(t testing.TB, settings map[string]string, log io.Writer) *process {
-	t.Helper()
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return launchProgram(t, path, "", settings, log, "serve")
-}
-
 // launchIn starts the built binary in a folder.
 func launchIn(t testing.TB, folder string, settings map[string]string, args ...string) *process {
 	t.Helper()
