@@ -163,6 +163,7 @@ func showPreview(p preview.Preview) PlanPreview {
 		if q := policy.Replay; q != nil {
 			row.Replay = &PolicyReplay{
 				Keys: q.Keys, Requests: q.Requests, LeftOut: q.LeftOut, All: q.All, Denied: q.Published, WouldDeny: q.Draft, Text: q.String(),
+				Without: q.Without,
 			}
 		}
 		if policy.Published != nil {
@@ -182,7 +183,7 @@ func showReplay(r *preview.Replay) *PreviewReplay {
 	}
 	out := &PreviewReplay{
 		From: Instant{r.From}, To: Instant{r.To}, Tenants: r.Tenants, All: r.All, Requests: r.Requests, Denied: r.Published, WouldDeny: r.Draft,
-		Points: make([]ReplayPoint, len(r.Points)),
+		Without: r.Without, Points: make([]ReplayPoint, len(r.Points)),
 	}
 	for i, p := range r.Points {
 		out.Points[i] = ReplayPoint{At: Instant{p.At}, Requests: p.Requests, Denied: p.Published, WouldDeny: p.Draft}

@@ -3146,7 +3146,10 @@ type PolicyReplay struct {
 	// Text The result in words.
 	Text string `json:"text"`
 
-	// WouldDeny How many of the requests the policy of the draft denies.
+	// Without Enforced policies of the draft that may deny some of the requests first and cannot be replayed. Absent if there are none.
+	Without []string `json:"without,omitempty,omitzero"`
+
+	// WouldDeny How many of the requests the policy of the draft denies, without the policies in `without`.
 	WouldDeny int64 `json:"would_deny"`
 }
 
@@ -3216,7 +3219,10 @@ type PreviewReplay struct {
 	// To The end of the traced time, excluded.
 	To Instant `json:"to"`
 
-	// WouldDeny How many of them the draft denies.
+	// Without Enforced policies of the draft that cannot be replayed, because the trace does not have their requests or keys. Absent if there are none.
+	Without []string `json:"without,omitempty,omitzero"`
+
+	// WouldDeny How many of them the draft denies, without the policies in `without`.
 	WouldDeny int64 `json:"would_deny"`
 }
 

@@ -3,6 +3,7 @@ package preview
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
@@ -152,6 +153,9 @@ type Replay struct {
 	// of their requests, and not only those of a sample of their keys.
 	Tenants int
 	All     bool
+	// Without are the slugs of enforced policies of the draft that are not in the replay, because the
+	// trace does not have their requests or keys. Draft is then what the others would deny without them.
+	Without []string
 	// Requests is the number of replayed requests. Published and Draft are the numbers of those that
 	// enforced policies deny.
 	Requests, Published, Draft int64
@@ -166,9 +170,13 @@ func (r *Replay) String() string {
 	if !r.All {
 		of = "the requests of a sample of the keys"
 	}
-	return fmt.Sprintf("The limiter decided %s of %s from %s to %s again, one by one, with the published version and with the draft. "+
+	text := fmt.Sprintf("The limiter decided %s of %s from %s to %s again, one by one, with the published version and with the draft. "+
 		"Keys with an override are left out.", of, number(r.Tenants, "tenant", "tenants"),
 		r.From.UTC().Format("2 January 15:04"), r.To.UTC().Format("2 January 15:04 MST"))
+	if len(r.Without) > 0 {
+		text += " Not in the replay: " + strings.Join(r.Without, ", ") + ". So it does not say how many requests the whole draft denies."
+	}
+	return text
 }
 
 // String returns a sentence with the result, such as "Of 412 sampled keys, all their 31,204 requests
@@ -178,8 +186,12 @@ func (p *PolicyReplay) String() string {
 	if p.All {
 		keys = number(int(p.Keys), "key", "keys")
 	}
-	text := fmt.Sprintf("Of %s, all their %s were decided again: %s denied as published, %s with the draft.",
-		keys, number(int(p.Requests), "request", "requests"), thousands(p.Published), thousands(p.Draft))
+	with := "with the draft"
+	if len(p.Without) > 0 {
+		with += " as if it did not have " + strings.Join(p.Without, ", ")
+	}
+	text := fmt.Sprintf("Of %s, all their %s were decided again: %s denied as published, %s %s.",
+		keys, number(int(p.Requests), "request", "requests"), thousands(p.Published), thousands(p.Draft), with)
 	if p.LeftOut > 0 {
 		text += fmt.Sprintf(" %s left out, because of an override, or because a replay cannot repeat their decisions.",
 			number(int(p.LeftOut), "key is", "keys are"))
@@ -214,6 +226,9 @@ type PolicyReplay struct {
 	// Published and Draft are the numbers of requests that the policy denies in the published version
 	// and in the draft. In a mode that denies nothing, they are those over its limits.
 	Published, Draft int64
+	// Without are the slugs of enforced policies of the draft that may deny some of the requests first and
+	// are not in the replay. Draft is then the number without them.
+	Without []string
 	// Mixed is set if other policies apply to some of the requests with keys that are not replayed.
 	// They deny what they denied.
 	Mixed bool

@@ -384,12 +384,17 @@ func (m *member) counts(policy string) *metrics.Counts {
 	return new(metrics.Counts)
 }
 
-// reconsider checks each verdict with moved set. If limits did not cause all denials of some
+// reconsider replaces the verdict of policies that need shadow if they had no requests. It then checks
+// each verdict with moved set. If limits did not cause all denials of some
 // tenant, it replaces the verdict. The new verdict estimates the policy by a replay, or has the
 // certainty NeedsShadow.
 func (r *run) reconsider() {
 	for i := range r.verdicts {
 		v := &r.verdicts[i]
+		if v.how == howNone && v.traced >= 0 && r.idle(v.traced) {
+			v.certainty, v.how, v.source = Exact, howZero, v.traced
+			v.why = "The policy applied to no request in this time, so it denies nothing."
+		}
 		if !v.moved {
 			continue
 		}
@@ -404,6 +409,13 @@ func (r *run) reconsider() {
 			}
 		}
 	}
+}
+
+// idle reports whether a published policy applied to no request in the whole time range.
+func (r *run) idle(at int) bool {
+	slug := r.published.policies[at].Slug
+	return !r.countsFrom(slug).After(r.preview.From) &&
+		!slices.ContainsFunc(r.members, func(m *member) bool { return m.counts(slug).Requests > 0 })
 }
 
 // replayTenants computes for each tenant the part of each policy of the draft. It starts with

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -45,7 +46,7 @@ func (t *tracedTenant) tally(r *run) tallies {
 		mixed := t.mixed(i)
 		for k := range q.Keys {
 			key := &q.Keys[k]
-			if t.sides[asPublished].rules[key.Policy] < 0 || !t.usable(key) || t.skips(i) {
+			if t.unused(key.Policy) || !t.usable(key) || t.skips(i) {
 				continue
 			}
 			one := list[key.Policy][key.Hash]
@@ -62,7 +63,19 @@ func (t *tracedTenant) tally(r *run) tallies {
 			one.add(t, i, k, q.At >= r.since.UnixMicro())
 		}
 	}
+	for i, of := range t.copyOf {
+		for hash, one := range list[i] {
+			if other := list[of][hash]; other != nil {
+				one.differs = other.differs
+			}
+		}
+	}
 	return list
+}
+
+// unused reports whether neither document has a policy for the requests of a traced policy.
+func (t *tracedTenant) unused(policy int) bool {
+	return t.sides[asPublished].rules[policy] < 0 && t.sides[asDraft].rules[policy] < 0
 }
 
 // skips reports whether neither side replays request i.
@@ -88,7 +101,7 @@ func (one *keyTally) add(t *tracedTenant, i, k int, compared bool) {
 			one.settledDraft++
 		}
 	}
-	if place := published.places[published.rules[key.Policy]]; place >= 0 && published.owner[i] > another {
+	if at := published.rules[key.Policy]; at >= 0 && published.places[at] >= 0 && published.owner[i] > another {
 		one.differs = one.differs || compared && published.over[t.first[i]+k] != key.Over
 	}
 }
@@ -142,6 +155,9 @@ func (t *tracedTenant) settle(r *run) {
 	list := t.tally(r)
 	if r.preview.Replay == nil {
 		r.preview.Replay = newReplay(&r.preview)
+		for i := range r.draft.policies {
+			r.preview.Replay.Without = append(r.preview.Replay.Without, r.notReplayed([]int{i})...)
+		}
 		r.replays = make(map[string]*PolicyReplay)
 	}
 	all := r.preview.Replay
@@ -153,19 +169,11 @@ func (t *tracedTenant) settle(r *run) {
 	all.To = maxTime(all.To, t.to)
 	t.member.known = make([]known, len(r.draft.policies))
 	for i := range t.policies {
-		at, to := t.sides[asPublished].rules[i], t.sides[asDraft].rules[i]
-		if at < 0 {
+		to := t.sides[asDraft].rules[i]
+		if t.unused(i) {
 			continue
 		}
-		slug := t.policies[i].Slug
-		if to >= 0 {
-			slug = r.draft.policies[to].Slug
-		}
-		p := r.replays[slug]
-		if p == nil {
-			p = &PolicyReplay{All: true}
-			r.replays[slug] = p
-		}
+		p := r.replayOf(t.policies[i].Slug, t.sides[asPublished].rules[i], to)
 		p.All = p.All && t.level == 0
 		p.LeftOut += int64(len(t.leftOut[i]))
 		for _, one := range list[i] {
@@ -187,6 +195,46 @@ func (t *tracedTenant) settle(r *run) {
 	}
 	t.draw(r, list)
 }
+
+// replayOf returns the replay of policy to of the draft, or, if to is -1, of the published policy slug,
+// whose index is at. If the trace does not show what one of them denies, the result is not part of the
+// preview.
+func (r *run) replayOf(slug string, at, to int) *PolicyReplay {
+	other := r.draft.place(slug)
+	switch {
+	case at >= 0 && limits(&r.published.policies[at]) && !replayable(&r.published.policies[at]),
+		to >= 0 && limits(&r.draft.policies[to]) && !replayable(&r.draft.policies[to]),
+		to < 0 && other >= 0 && limits(&r.draft.policies[other]):
+		return new(PolicyReplay)
+	case to >= 0:
+		slug = r.draft.policies[to].Slug
+	}
+	p := r.replays[slug]
+	if p == nil {
+		p = &PolicyReplay{All: true}
+		r.replays[slug] = p
+		if to >= 0 {
+			p.Without = r.notReplayed(r.verdicts[to].rivals)
+		}
+	}
+	return p
+}
+
+// notReplayed returns the slugs of those policies of the draft that can deny requests and that no
+// replay has.
+func (r *run) notReplayed(of []int) (slugs []string) {
+	for _, i := range of {
+		p := &r.draft.policies[i]
+		if !p.Mode.Denies() || !limits(p) || r.verdicts[i].traced >= 0 && (replayable(p) || r.verdicts[i].how == howCounted) {
+			continue
+		}
+		slugs = append(slugs, p.Slug)
+	}
+	return slugs
+}
+
+// limits reports whether a policy has limits that count requests.
+func limits(p *plans.Policy) bool { return p.Mode.Counts() && len(p.Limits) > 0 }
 
 func (p *PolicyReplay) add(one *keyTally) {
 	p.Keys++
@@ -285,7 +333,7 @@ func (r *run) finishReplay() {
 func (r *run) rivalsTraced(i int) bool {
 	for _, k := range append([]int{i}, r.verdicts[i].rivals...) {
 		p := &r.draft.policies[k]
-		if p.Mode.Counts() && len(p.Limits) > 0 && (r.verdicts[k].traced < 0 || !replayable(p)) {
+		if limits(p) && (r.verdicts[k].traced < 0 || !replayable(p)) {
 			return false
 		}
 	}

@@ -67,6 +67,9 @@ type tracedTenant struct {
 	from, to time.Time               // the run of minutes
 	leftOut  []map[uint64]bool       // by index in policies: keys that cannot be replayed
 	sides    [2]tracedSide           // published and draft
+	// drafted is the index in the draft, by index in policies, or -1. The last policies are copies of
+	// others, for new policies of the draft; copyOf is the index of the first, by index in policies.
+	drafted, copyOf []int
 }
 
 const (
@@ -228,13 +231,14 @@ func (t *tracedTenant) usable(k *metrics.TracedKey) bool {
 
 // replay decides the requests with the published version and with the draft.
 func (t *tracedTenant) replay(ctx context.Context, r *run) error {
+	t.addDrafted(r)
 	for i, s := range []*side{&r.published, &r.draft} {
 		of := &t.sides[i]
 		of.document = s
 		of.owner, of.over = make([]int16, len(t.requests)), make([]bool, t.keys)
 		of.rules = make([]int, len(t.policies))
 		for k := range t.policies {
-			of.rules[k] = r.ruleOf(i, &t.policies[k])
+			of.rules[k] = t.ruleOf(r, i, k)
 		}
 		if err := of.compile(); err != nil {
 			return err
@@ -246,23 +250,61 @@ func (t *tracedTenant) replay(ctx context.Context, r *run) error {
 	return nil
 }
 
-// ruleOf returns the index of the policy of a document that applies to the traced requests of a
-// policy, or -1.
-func (r *run) ruleOf(which int, p *metrics.TracedPolicy) int {
-	at := r.published.place(p.Slug)
-	if at < 0 || !slices.Equal(r.published.policies[at].CountBy, p.CountBy) {
-		return -1
+// addDrafted finds the policies of the draft that apply to the traced requests of each policy. If there
+// are several, it adds a copy of the policy for each of them but one.
+func (t *tracedTenant) addDrafted(r *run) {
+	copies := make([][]int, len(t.policies)) // by index of a traced policy: the indexes of its copies
+	for i := range copies {
+		t.drafted, t.copyOf = append(t.drafted, -1), append(t.copyOf, i)
 	}
-	if which == asPublished {
-		return at
-	}
-	best := -1
-	for i := range r.verdicts {
-		if r.verdicts[i].traced == at && (best < 0 || r.draft.policies[i].Slug == p.Slug) {
-			best = i
+	for i := range copies {
+		at := r.published.place(t.policies[i].Slug)
+		if at < 0 || !slices.Equal(r.published.policies[at].CountBy, t.policies[i].CountBy) {
+			continue
+		}
+		for k := range r.verdicts {
+			switch {
+			case r.verdicts[k].traced != at:
+			case t.drafted[i] < 0:
+				t.drafted[i] = k
+			default:
+				copies[i] = append(copies[i], len(t.policies))
+				t.policies = append(t.policies, t.policies[i])
+				t.drafted, t.copyOf = append(t.drafted, k), append(t.copyOf, i)
+			}
 		}
 	}
-	return best
+	if len(t.policies) == len(copies) {
+		return
+	}
+	for i := range t.requests {
+		keys := slices.Clip(t.requests[i].Keys)
+		for _, k := range keys {
+			for _, c := range copies[k.Policy] {
+				keys = append(keys, metrics.TracedKey{Policy: c, Hash: k.Hash, Cost: k.Cost, Overridden: k.Overridden})
+			}
+		}
+		t.requests[i].Keys = keys
+	}
+	t.index()
+}
+
+// ruleOf returns the index of the policy of a document that applies to the requests of the traced
+// policy k, or -1.
+func (t *tracedTenant) ruleOf(r *run, which, k int) int {
+	switch {
+	case t.drafted[k] < 0 && which == asDraft:
+		return -1
+	case which == asDraft:
+		return t.drafted[k]
+	case t.copyOf[k] != k:
+		return -1
+	}
+	at := r.published.place(t.policies[k].Slug)
+	if at < 0 || !slices.Equal(r.published.policies[at].CountBy, t.policies[k].CountBy) {
+		return -1
+	}
+	return at
 }
 
 // replayable reports whether the engine can replay the policy from a trace. It is not recorded how

@@ -141,11 +141,20 @@ func drawReplay(p preview.Preview) *views.PreviewReplay {
 		Summary: "Of " + views.Quantity(r.Requests, "replayed request", "replayed requests") + ", the published version denies " +
 			views.Count(r.Published).Exact + ", and the draft " + views.Count(r.Draft).Exact + ".",
 	}
+	whole := len(r.Without) == 0
+	if !whole { // what the other policies deny is not what the draft denies
+		c.Title, c.Series = "Denied as published", c.Series[:1]
+		c.Summary = "Of " + views.Quantity(r.Requests, "replayed request", "replayed requests") + ", the published version denies " +
+			views.Count(r.Published).Exact + ". The replay does not have " + web.ListWords(shortened(r.Without)) + " of the draft."
+	}
 	for i := range r.Points {
 		point := &r.Points[i]
+		values := []float64{float64(point.Published), float64(point.Draft)}
+		if !whole {
+			values = values[:1]
+		}
 		c.Points = append(c.Points, views.ChartPoint{
-			At: point.At, Values: []float64{float64(point.Published), float64(point.Draft)}, Gap: point.Requests == 0,
-			Unfinished: point.At.Add(r.Step).After(p.To),
+			At: point.At, Values: values, Gap: point.Requests == 0, Unfinished: point.At.Add(r.Step).After(p.To),
 		})
 	}
 	return &views.PreviewReplay{Summary: r.String(), Chart: c}
@@ -160,11 +169,16 @@ func unknownWords(p preview.Preview) string {
 			slugs = append(slugs, of.Slug)
 		}
 	}
+	return web.ListWords(shortened(slugs))
+}
+
+// shortened returns the first slugs of a list, and the number of the others in words.
+func shortened(slugs []string) []string {
 	const named = 3
 	if more := len(slugs) - named; more > 0 {
-		slugs = append(slugs[:named], views.Count(int64(more)).Text+" more")
+		return append(slugs[:named:named], views.Count(int64(more)).Text+" more")
 	}
-	return web.ListWords(slugs)
+	return slugs
 }
 
 var certainties = map[preview.Certainty]views.ModeBadge{

@@ -1466,8 +1466,11 @@ type PreviewReplay struct {
 	Requests int64 `json:"requests"`
 	// How many of them the published version denies.
 	Denied int64 `json:"denied"`
-	// How many of them the draft denies.
+	// How many of them the draft denies, without the policies in `without`.
 	WouldDeny int64 `json:"would_deny"`
+	// Enforced policies of the draft that cannot be replayed, because the trace does not have their
+	// requests or keys. Absent if there are none.
+	Without []string `json:"without,omitzero"`
 	// The same numbers over time, one for each step of the range.
 	Points []ReplayPoint `json:"points"`
 }
@@ -1497,8 +1500,11 @@ type PolicyReplay struct {
 	All bool `json:"all"`
 	// How many of the requests the published policy denies.
 	Denied int64 `json:"denied"`
-	// How many of the requests the policy of the draft denies.
+	// How many of the requests the policy of the draft denies, without the policies in `without`.
 	WouldDeny int64 `json:"would_deny"`
+	// Enforced policies of the draft that may deny some of the requests first and cannot be replayed.
+	// Absent if there are none.
+	Without []string `json:"without,omitzero"`
 	// The result in words.
 	Text string `json:"text"`
 }

@@ -855,6 +855,7 @@ PreviewReplay = TypedDict(
         "requests": "int",
         "denied": "int",
         "would_deny": "int",
+        "without": "NotRequired[List[str]]",
         "points": "List[ReplayPoint]",
     },
 )
@@ -878,6 +879,7 @@ class PolicyReplay(TypedDict):
     all: bool
     denied: int
     would_deny: int
+    without: NotRequired[List[str]]
     text: str
 
 

@@ -1158,8 +1158,10 @@ export interface PreviewReplay {
   requests: number;
   /** How many of them the published version denies. */
   denied: number;
-  /** How many of them the draft denies. */
+  /** How many of them the draft denies, without the policies in `without`. */
   would_deny: number;
+  /** Enforced policies of the draft that cannot be replayed, because the trace does not have their requests or keys. Absent if there are none. */
+  without?: string[];
   /** The same numbers over time, one for each step of the range. */
   points: ReplayPoint[];
 }
@@ -1188,8 +1190,10 @@ export interface PolicyReplay {
   all: boolean;
   /** How many of the requests the published policy denies. */
   denied: number;
-  /** How many of the requests the policy of the draft denies. */
+  /** How many of the requests the policy of the draft denies, without the policies in `without`. */
   would_deny: number;
+  /** Enforced policies of the draft that may deny some of the requests first and cannot be replayed. Absent if there are none. */
+  without?: string[];
   /** The result in words. */
   text: string;
 }
