@@ -142,9 +142,7 @@ func readPlayForm(params url.Values) *playForm {
 		g.faults.Add("/mode", "must be enforce, degrade or delay")
 	}
 	g.delay = g.number("delay_ms", 1, enforcement.MaxPolicyDelay)
-	if g.grant > 0 && (g.mode != enforcement.PolicyEnforce || g.quota == 0) {
-		g.faults.Add("/grant", "must be empty, unless requests over a quota above 0 are denied")
-	}
+	g.checkUnused()
 	if g.pattern = g.text["pattern"]; !slices.ContainsFunc(patterns, func(o views.Option) bool { return o.Value == g.pattern }) {
 		g.faults.Add("/pattern", "must be one of the list")
 	}
@@ -157,6 +155,23 @@ func readPlayForm(params url.Values) *playForm {
 		g.arrive()
 	}
 	return g
+}
+
+// checkUnused adds a fault for each optional field that no selected algorithm uses.
+func (g *playForm) checkUnused() {
+	uses := func(a enforcement.Algorithm) bool { return slices.Contains(g.chosen, a) }
+	switch {
+	case g.grant > 0 && (g.mode != enforcement.PolicyEnforce || g.quota == 0):
+		g.faults.Add("/grant", "must be empty, unless requests over a quota above 0 are denied")
+	case g.grant > 0 && !uses(enforcement.FixedWindow):
+		g.faults.Add("/grant", "must be empty, unless the fixed window is selected: only its limits can have grants")
+	}
+	if g.rollover > 0 && (g.period == enforcement.NoPeriod || !uses(enforcement.FixedWindow)) {
+		g.faults.Add("/max_rollover", "must be empty, unless the fixed window is selected, with the window day, week, month, quarter or year")
+	}
+	if g.hold > 0 && !uses(enforcement.Concurrency) {
+		g.faults.Add("/hold", "must be empty, unless concurrency is selected")
+	}
 }
 
 func (g *playForm) readAlgorithms(names []string) {

@@ -141,7 +141,11 @@ func TestPlayedLimitFitsAPlan(t *testing.T) {
 // for the fixed window, and a time to hold a place for concurrency.
 func TestPlayedCalendarWindowsGrantsAndPlaces(t *testing.T) {
 	t.Parallel()
-	g := readPlayForm(playing("window", "month", "max_rollover", "5", "grant", "7", "hold", "5s", "pattern", "steady", "every", "1d", "duration", "40d"))
+	q := playing("window", "month", "max_rollover", "5", "grant", "7", "hold", "5s", "pattern", "steady", "every", "1d", "duration", "40d")
+	for _, l := range lanes {
+		q.Add("algorithm", l.algorithm.String())
+	}
+	g := readPlayForm(q)
 	if err := g.faults.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -176,6 +180,8 @@ func TestPlayedCalendarWindowsGrantsAndPlaces(t *testing.T) {
 	}
 	for _, bad := range []url.Values{
 		playing("grant", "0"), playing("grant", "5", "mode", "degrade"), playing("grant", "5", "quota", "0"), playing("hold", "month"), playing("max_rollover", "x"),
+		playing("max_rollover", "5"), playing("hold", "5s"), playing("grant", "5", "algorithm", "token_bucket"),
+		playing("max_rollover", "5", "window", "month", "duration", "40d", "algorithm", "token_bucket"),
 	} {
 		if readPlayForm(bad).faults.Err() == nil {
 			t.Errorf("%v has no error", bad)
