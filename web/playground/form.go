@@ -63,12 +63,6 @@ var lanes = []struct {
 	{enforcement.Concurrency, false, "Concurrency (each request holds its place for the window)"},
 }
 
-// firstWindows has the length of the first window of each period after epoch, which begins a year.
-var firstWindows = map[enforcement.Period]time.Duration{
-	enforcement.Day: 24 * time.Hour, enforcement.Week: 7 * 24 * time.Hour, enforcement.Month: 31 * 24 * time.Hour,
-	enforcement.Quarter: 90 * 24 * time.Hour, enforcement.Year: 365 * 24 * time.Hour,
-}
-
 // An arrival is a number of requests that come at the same time.
 type arrival struct {
 	at int64 // milliseconds from the start
@@ -81,7 +75,10 @@ type playForm struct {
 	chosen   []enforcement.Algorithm
 	quota    int64
 	period   enforcement.Period // of the fixed window, if it is a calendar window
+	zone     string             // of a calendar window; "" is UTC
+	day      int64              // on which calendar months begin
 	window   time.Duration      // of a calendar window: the length of its first window
+	start    int64              // of the scenario, in milliseconds since 1970; also the start of a window
 	rollover int64
 	burst    int64
 	hold     time.Duration // how long a request holds its places of a concurrency limit; 0: for the window
@@ -102,7 +99,7 @@ type playForm struct {
 // playDefaults are the default values of the form. They show the differences between the
 // algorithms.
 var playDefaults = map[string]string{
-	"quota": "10", "window": "1m", "max_rollover": "", "burst": "", "hold": "", "grant": "", "anchor": "clock",
+	"quota": "10", "window": "1m", "time_zone": "", "billing_anchor_day": "1", "max_rollover": "", "burst": "", "hold": "", "grant": "", "anchor": "clock",
 	"pattern": "edge", "requests": "10", "every": "1m",
 	"mode": "enforce", "delay_ms": "1000",
 	"seed": "1", "times": "", "cost": "1", "duration": "2m",
@@ -123,11 +120,7 @@ func readPlayForm(params url.Values) *playForm {
 	}
 	g.readAlgorithms(params["algorithm"])
 	g.quota = g.number("quota", 0, enforcement.MaxQuota)
-	if period, calendar := enforcement.ParsePeriod(g.text["window"]); calendar {
-		g.period, g.window = period, firstWindows[period]
-	} else {
-		g.window = g.length("window")
-	}
+	g.readWindow()
 	g.rollover = g.optional("max_rollover", enforcement.MaxRollover)
 	g.burst = g.optional("burst", enforcement.MaxQuota)
 	if g.text["hold"] != "" {
@@ -157,6 +150,30 @@ func readPlayForm(params url.Values) *playForm {
 	return g
 }
 
+// readWindow reads the window. It selects the first window that starts at or after the epoch.
+func (g *playForm) readWindow() {
+	g.zone, g.day = g.text["time_zone"], g.number("billing_anchor_day", 1, 31)
+	var calendar bool
+	if g.period, calendar = enforcement.ParsePeriod(g.text["window"]); !calendar {
+		g.window = g.length("window")
+		if window := g.window.Milliseconds(); window > 0 {
+			g.start = (epoch + window - 1) / window * window
+		}
+		return
+	}
+	c, err := enforcement.NewCalendar(g.zone, int(g.day))
+	if err != nil {
+		g.faults.Add("/time_zone", "must be the name of an IANA time zone, like Europe/Berlin or UTC")
+		return
+	}
+	from := time.UnixMilli(epoch)
+	start, end := c.Window(g.period, time.Monday, from)
+	if start.Before(from) {
+		start, end = c.Window(g.period, time.Monday, end)
+	}
+	g.start, g.window = start.UnixMilli(), end.Sub(start)
+}
+
 // checkUnused adds a fault for each optional field that no selected algorithm uses.
 func (g *playForm) checkUnused() {
 	uses := func(a enforcement.Algorithm) bool { return slices.Contains(g.chosen, a) }
@@ -168,6 +185,13 @@ func (g *playForm) checkUnused() {
 	}
 	if g.rollover > 0 && (g.period == enforcement.NoPeriod || !uses(enforcement.FixedWindow)) {
 		g.faults.Add("/max_rollover", "must be empty, unless the fixed window is selected, with the window day, week, month, quarter or year")
+	}
+	if g.period == enforcement.NoPeriod || !uses(enforcement.FixedWindow) {
+		for _, field := range []string{"time_zone", "billing_anchor_day"} {
+			if g.text[field] != playDefaults[field] {
+				g.faults.Add("/"+field, "is for the fixed window with the window day, week, month, quarter or year")
+			}
+		}
 	}
 	if g.hold > 0 && !uses(enforcement.Concurrency) {
 		g.faults.Add("/hold", "must be empty, unless concurrency is selected")
@@ -335,17 +359,6 @@ func (g *playForm) limit(a enforcement.Algorithm) enforcement.Limit {
 	return l
 }
 
-// start returns the start of the scenario, in milliseconds since 1970. It is the start of a window.
-func (g *playForm) start() int64 {
-	switch window := g.window.Milliseconds(); g.period {
-	case enforcement.NoPeriod:
-		return (epoch + window - 1) / window * window
-	case enforcement.Week:
-		return epoch + 4*24*time.Hour.Milliseconds() // the first Monday
-	}
-	return epoch
-}
-
 // values returns the content of the form as the parameters of an address.
 func (g *playForm) values() url.Values {
 	v := url.Values{}
@@ -368,6 +381,8 @@ func (g *playForm) form() views.Playground {
 	v := views.Playground{
 		Quota: in("quota", "Quota", ""), Window: in("window", "Window", "like 1s, 1m, 24h; a fixed window also day, week, month, quarter, year"),
 		Rollover: in("max_rollover", "Rolls over at most", "For a window by the calendar. Empty: nothing."),
+		Zone:     in("time_zone", "Time zone", "For a window by the calendar, like Europe/Berlin. Empty: UTC."),
+		Day:      in("billing_anchor_day", "Months begin on day", "For a window by the calendar: 1 to 31."),
 		Hold:     in("hold", "A place is held for", "For concurrency, like 5s. Empty: the window."),
 		Grant:    in("grant", "Granted units", "For the fixed window, once, from the start. Empty: none."),
 		Burst:    in("burst", "Burst", "For buckets. Empty: the quota."),

@@ -2,6 +2,7 @@ package playground
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -166,20 +167,42 @@ func TestPlayedCalendarWindowsGrantsAndPlaces(t *testing.T) {
 			t.Errorf("%s: window %s, want %s; start %d", l.title, got, want, s.Start)
 		}
 	}
-	for period, first := range firstWindows {
-		calendar, err := enforcement.NewCalendar("", 1)
+	for _, c := range []struct{ window, zone, day, start, length string }{
+		{"day", "", "1", "2026-01-01T00:00:00Z", "24h0m0s"},
+		{"week", "", "1", "2026-01-05T00:00:00Z", "168h0m0s"},
+		{"month", "", "1", "2026-01-01T00:00:00Z", "744h0m0s"},
+		{"quarter", "", "1", "2026-01-01T00:00:00Z", "2160h0m0s"},
+		{"year", "", "1", "2026-01-01T00:00:00Z", "8760h0m0s"},
+		{"day", "Europe/Berlin", "1", "2026-01-01T23:00:00Z", "24h0m0s"},
+		{"month", "America/Los_Angeles", "15", "2026-01-15T08:00:00Z", "744h0m0s"},
+		{"quarter", "Europe/Berlin", "1", "2026-03-31T22:00:00Z", "2184h0m0s"},
+	} {
+		day, err := strconv.Atoi(c.day)
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := readPlayForm(playing("window", period.String(), "pattern", "own", "times", "0", "duration", "366d"))
-		m := g.limit(enforcement.FixedWindow).Compile(1).In(calendar, g.start()*1000)
-		i := slices.Index(m.Edges[:2], g.start()*1000)
-		if i < 0 || m.Edges[i+1]-m.Edges[i] != first.Microseconds() {
-			t.Errorf("a window of a %s does not begin at %d, or is not %s long: %v", period, g.start(), first, m.Edges)
+		calendar, err := enforcement.NewCalendar(c.zone, day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := readPlayForm(playing("window", c.window, "time_zone", c.zone, "billing_anchor_day", c.day, "pattern", "own", "times", "0", "duration", "366d"))
+		s := g.scenario(enforcement.FixedWindow, false)
+		if got := time.UnixMilli(s.Start).UTC().Format(time.RFC3339); got != c.start || g.window.String() != c.length || s.Zone != c.zone || fmt.Sprint(s.Day) != c.day {
+			t.Errorf("%v: start %s, a window of %s, scenario %+v, faults %v", c, got, g.window, s, g.faults)
+		}
+		m := s.Limits[0].Compile(1).In(calendar, s.Start*1000)
+		i := slices.Index(m.Edges[:2], s.Start*1000)
+		if i < 0 || m.Edges[i+1]-m.Edges[i] != g.window.Microseconds() {
+			t.Errorf("%v: no window begins at %d, or it is not %s long: %v", c, s.Start, g.window, m.Edges)
+		}
+		if other := g.scenario(enforcement.TokenBucket, false); other.Zone != "" || other.Day != 0 {
+			t.Errorf("%v: a token bucket has %+v", c, other)
 		}
 	}
 	for _, bad := range []url.Values{
 		playing("grant", "0"), playing("grant", "5", "mode", "degrade"), playing("grant", "5", "quota", "0"), playing("hold", "month"), playing("max_rollover", "x"),
+		playing("window", "month", "time_zone", "Mars/Base", "duration", "40d"), playing("time_zone", "Europe/Berlin"), playing("billing_anchor_day", "2"),
+		playing("window", "month", "billing_anchor_day", "32", "duration", "40d"), playing("window", "month", "time_zone", "Local", "duration", "40d"),
 		playing("max_rollover", "5"), playing("hold", "5s"), playing("grant", "5", "algorithm", "token_bucket"),
 		playing("max_rollover", "5", "window", "month", "duration", "40d", "algorithm", "token_bucket"),
 	} {

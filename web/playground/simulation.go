@@ -30,6 +30,8 @@ type wireStep struct {
 type wireScenario struct {
 	ID     string              `json:"id"`
 	Start  int64               `json:"start_ms"`
+	Zone   string              `json:"time_zone,omitempty"`
+	Day    int64               `json:"billing_anchor_day,omitempty"`
 	Mode   string              `json:"mode,omitempty"`
 	Delay  int64               `json:"delay_ms,omitempty"`
 	Limits []enforcement.Limit `json:"limits"`
@@ -39,7 +41,10 @@ type wireScenario struct {
 // scenario returns the input of headgate simulate for one algorithm. If withLooks is true, it
 // has peeks between the requests. With them, the page draws the line of the remaining units.
 func (g *playForm) scenario(a enforcement.Algorithm, withLooks bool) wireScenario {
-	s := wireScenario{ID: a.String(), Start: g.start(), Limits: []enforcement.Limit{g.limit(a)}}
+	s := wireScenario{ID: a.String(), Start: g.start, Limits: []enforcement.Limit{g.limit(a)}}
+	if s.Limits[0].Period != enforcement.NoPeriod {
+		s.Zone, s.Day = g.zone, g.day
+	}
 	if g.mode.Soft() {
 		s.Mode = string(g.mode)
 	}

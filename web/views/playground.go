@@ -12,6 +12,7 @@ type Playground struct {
 	// The limit.
 	Quota, Window, Burst  Input
 	Rollover, Hold, Grant Input
+	Zone, Day             Input // of calendar windows
 	Anchor, Mode          Select
 	Delay                 Input // of requests over the limit
 	Algorithms            []PlayedAlgorithm
