@@ -99,7 +99,8 @@ type playForm struct {
 // playDefaults are the default values of the form. They show the differences between the
 // algorithms.
 var playDefaults = map[string]string{
-	"quota": "10", "window": "1m", "time_zone": "", "billing_anchor_day": "1", "max_rollover": "", "burst": "", "hold": "", "grant": "", "anchor": "clock",
+	"quota": "10", "window": "1m", "time_zone": "", "billing_anchor_day": "1",
+	"max_rollover": "", "burst": "", "hold": "", "grant": "", "anchor": "clock",
 	"pattern": "edge", "requests": "10", "every": "1m",
 	"mode": "enforce", "delay_ms": "1000",
 	"seed": "1", "times": "", "cost": "1", "duration": "2m",
