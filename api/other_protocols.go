@@ -212,6 +212,13 @@ func (a *API) AppendBody(b []byte, d *enforcement.Decision) []byte {
 	return a.appendDecision(b, d, a.decisionStatus(d, 0), false, "")
 }
 
+// Rejection returns the status, the headers, and the body with which POST /v1/check answers a request that is wrong.
+func (a *API) Rejection(err error) (status int, header http.Header, body []byte) {
+	p := asProblem(err)
+	id := string(appendUUID(nil, uuidV7()))
+	return a.types.of(p).status, http.Header{"Content-Type": typeProblem, "Cache-Control": noStore}, a.appendProblem(nil, p, id, "")
+}
+
 // Problem returns the problem that an error of the API means, with a message that may be shown to the caller.
 func Problem(err error) *problem.Problem { return asProblem(err) }
 

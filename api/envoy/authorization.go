@@ -15,11 +15,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/http2"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // authorization is the gRPC service Authorization, which Envoy's filter ext_authz calls.
@@ -79,11 +79,7 @@ func (s *authorization) serve(ctx context.Context, sent []*http2.Call) {
 	if err == nil {
 		response, err = s.decide(ctx, decider, who, &r, c.Values)
 	}
-	if err != nil {
-		fail(c, err)
-		return
-	}
-	c.Answer(func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, response) })
+	answerOrFail(c, response, err)
 }
 
 // decide decides the check of a request. values returns the values of metadata of the call.
@@ -104,10 +100,26 @@ func (*authorization) decide(
 	var response *authv3.CheckResponse
 	var failed error
 	use := func(d *enforcement.Decision) { response, failed = respond(decider, d) }
-	if err := decider.DecideForwarded(original, who, option, use); err != nil {
-		return nil, statusOf(err, "")
+	switch err := decider.DecideForwarded(original, who, option, use); {
+	case err == nil:
+		return response, failed
+	case api.Problem(err).Kind == problem.Unavailable, api.Problem(err).Kind == problem.Internal:
+		return nil, statusOf(err, "") // the filter applies failure_mode_allow
+	default:
+		code, header, body := decider.Rejection(err)
+		return denied(code, header, body), nil
 	}
-	return response, failed
+}
+
+// denied returns the response that makes Envoy answer a request itself. A request that is wrong gets one too: after an error of the call,
+// the filter would apply failure_mode_allow, and a client could pass its limits with a value that no check can have.
+func denied(code int, header http.Header, body []byte) *authv3.CheckResponse {
+	return &authv3.CheckResponse{
+		Status: status.New(codes.PermissionDenied, "").Proto(),
+		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: &authv3.DeniedHttpResponse{
+			Status: &typev3.HttpStatus{Code: typev3.StatusCode(code)}, Headers: headerOptions(header), Body: string(body),
+		}},
+	}
 }
 
 // originalRequest returns the request that a client sent to Envoy.
@@ -145,9 +157,6 @@ func respond(decider *api.API, d *enforcement.Decision) (*authv3.CheckResponse, 
 	code, header := decider.Answer(d)
 	body := decider.AppendBody(nil, d)
 	response := &authv3.CheckResponse{Status: status.New(codes.OK, "").Proto()}
-	if err := setMetadata(response, body); err != nil {
-		return nil, err
-	}
 	if d.Allowed {
 		header.Del("Content-Type")
 		header.Del("Cache-Control")
@@ -155,13 +164,10 @@ func respond(decider *api.API, d *enforcement.Decision) (*authv3.CheckResponse, 
 		response.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{
 			Headers: headerOptions(upstream), HeadersToRemove: client, ResponseHeadersToAdd: headerOptions(header),
 		}}
-		return response, nil
+	} else {
+		response = denied(code, header, body)
 	}
-	response.Status.Code = int32(codes.PermissionDenied)
-	response.HttpResponse = &authv3.CheckResponse_DeniedResponse{DeniedResponse: &authv3.DeniedHttpResponse{
-		Status: &typev3.HttpStatus{Code: typev3.StatusCode(code)}, Headers: headerOptions(header), Body: string(body),
-	}}
-	return response, nil
+	return response, setMetadata(response, body)
 }
 
 // setMetadata sets the dynamic metadata of a response to a JSON object. The field is added in its wire format, as a

@@ -116,7 +116,7 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLim
 	c := calls.Get().(*call)
 	defer c.release()
 	if err := s.read(c, who, r); err != nil {
-		return nil, err
+		return refused(decider, c, err)
 	}
 	if err := decider.Decide(ctx, c.items, false); err != nil {
 		return nil, statusOf(err, "")
@@ -155,13 +155,15 @@ func (s *rateLimits) serve(ctx context.Context, sent []*http2.Call) {
 		if err == nil {
 			err = decode(from, &r)
 		}
-		c := calls.Get().(*call)
-		if err == nil {
-			err = s.read(c, who, &r)
-		}
 		if err != nil {
-			c.release()
 			fail(from, err)
+			continue
+		}
+		c := calls.Get().(*call)
+		if err = s.read(c, who, &r); err != nil {
+			response, err := refused(decider, c, err)
+			c.release()
+			answerOrFail(from, response, err)
 			continue
 		}
 		c.from, c.decider = from, decider
@@ -263,13 +265,15 @@ func (s *rateLimits) read(c *call, who api.Caller, r *ratelimitv3.RateLimitReque
 	for i, sent := range r.GetDescriptors() {
 		d := c.next()
 		if err := d.read(r, sent, tenancy, c.path); err != nil {
-			return status.Errorf(codes.InvalidArgument, "descriptors[%d].%v", i, err)
+			return fmt.Errorf("descriptors[%d].%w", i, err)
 		}
 		if d.check.IdempotencyKey != "" { // several descriptors may have the same entry
 			d.check.IdempotencyKey += "\n" + strconv.Itoa(i)
 		}
 		subject, err := s.subject(who, d, tenancy)
 		switch {
+		case err != nil && tenancy.Key != "" && api.Problem(err).Kind == problem.NotFound: // the entry may be a header of a client
+			return &valueError{fmt.Errorf("descriptors[%d]: %w", i, err)}
 		case err != nil:
 			return statusOf(err, fmt.Sprintf("descriptors[%d]", i))
 		case d.unlimited:
@@ -279,6 +283,37 @@ func (s *rateLimits) read(c *call, who api.Caller, r *ratelimitv3.RateLimitReque
 		}
 	}
 	return nil
+}
+
+// A valueError is the error of a value that can come from a client of Envoy, through the actions of a route. The call is then answered
+// OVER_LIMIT: after an error, the filter would apply failure_mode_deny, which is usually false, and a client could pass its limits with a
+// value that no check can have.
+type valueError struct{ error }
+
+// Unwrap returns the cause.
+func (e *valueError) Unwrap() error { return e.error }
+
+// refused returns the answer to a call whose descriptors cannot be checked. Nothing is charged.
+func refused(decider *api.API, c *call, err error) (*ratelimitv3.RateLimitResponse, error) {
+	var value *valueError
+	if !errors.As(err, &value) {
+		if _, is := status.FromError(err); !is {
+			err = status.Error(codes.InvalidArgument, err.Error())
+		}
+		return nil, err
+	}
+	_, header, body := decider.Rejection(problem.New(problem.Malformed, "%s", err.Error()))
+	r := &ratelimitv3.RateLimitResponse{
+		OverallCode: ratelimitv3.RateLimitResponse_OVER_LIMIT, RawBody: body, ResponseHeadersToAdd: headerValues(header),
+	}
+	for i := range c.used { // the last one has the value
+		code := ratelimitv3.RateLimitResponse_OK
+		if i == c.used-1 {
+			code = ratelimitv3.RateLimitResponse_OVER_LIMIT
+		}
+		r.Statuses = append(r.Statuses, &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: code})
+	}
+	return r, nil
 }
 
 // subject returns the tenant of a descriptor. With a tenant key, it is the tenant of the key,
@@ -319,7 +354,11 @@ func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.Ra
 			return fmt.Errorf("entries[%d]: %.64q %w", k, e.GetKey(), errSentTwice)
 		}
 		if err := d.entry(e.GetKey(), e.GetValue(), tenancy); err != nil {
-			return fmt.Errorf("entries[%d]: %.64q %w", k, e.GetKey(), err)
+			err = fmt.Errorf("entries[%d]: %.64q %w", k, e.GetKey(), err)
+			if errors.Is(err, errSentTwice) { // by the configuration of Envoy
+				return err
+			}
+			return &valueError{err}
 		}
 	}
 	if d.check.Method == "" {
@@ -365,7 +404,7 @@ func (d *descriptor) cost(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.Ra
 		return nil
 	}
 	if hits > enforcement.MaxCost {
-		return fmt.Errorf("hits_addend: must be at most %d", enforcement.MaxCost)
+		return &valueError{fmt.Errorf("hits_addend: must be at most %d", enforcement.MaxCost)}
 	}
 	d.check.Cost, d.check.DefaultCost = int64(hits), false
 	return nil

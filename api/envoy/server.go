@@ -25,6 +25,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -84,6 +86,15 @@ func New(cfg Config) *Server {
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
 	s.http2 = &http2.Server{
 		Handler: s.grpc, TLS: cfg.TLS, Logger: cfg.Logger,
+		Streams: []string{
+			quotav3.RateLimitQuotaService_StreamRateLimitQuotas_FullMethodName,
+			reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName,
+			reflectionv1alpha.ServerReflection_ServerReflectionInfo_FullMethodName,
+		},
+		Known: func(c *http2.Call) bool {
+			_, _, err := s.callerOf(c)
+			return err == nil
+		},
 		Methods: []http2.Method{
 			{Path: ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, Together: true, Serve: limits.serve},
 			{Path: authv3.Authorization_Check_FullMethodName, Serve: authorizer.serve},
@@ -221,6 +232,15 @@ func decode(c *http2.Call, m proto.Message) error {
 		return status.Errorf(codes.InvalidArgument, "the message is no %s: %v", m.ProtoReflect().Descriptor().Name(), err)
 	}
 	return nil
+}
+
+// answerOrFail ends a call with a message, or with the status that is err if it is not nil.
+func answerOrFail(c *http2.Call, m proto.Message, err error) {
+	if err != nil {
+		fail(c, err)
+		return
+	}
+	c.Answer(func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, m) })
 }
 
 // fail ends a call with the status that is err.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -222,7 +223,6 @@ func TestEnvoyDomains(t *testing.T) {
 		{bootstrap, "acme", nil, "acme", codes.OK},
 		{bootstrap, "edge", nil, "globex", codes.OK},
 		{bootstrap, "gateway", []string{"customer", "globex"}, "globex", codes.OK},
-		{bootstrap, "gateway", []string{"customer", "unknown"}, "", codes.NotFound},
 		{bootstrap, "gateway", nil, "", codes.OK},
 		{bootstrap, "unknown", nil, "", codes.OK},
 		{node.key, "globex", nil, "acme", codes.OK},
@@ -238,6 +238,13 @@ func TestEnvoyDomains(t *testing.T) {
 		if limited := len(a.GetStatuses()) == 1 && a.GetStatuses()[0].GetCurrentLimit() != nil; limited != (c.tenant != "") {
 			t.Errorf("%s %v: %v", c.domain, c.pairs, a)
 		}
+	}
+	// The value of the entry can come from a client.
+	a, err := service.ShouldRateLimit(with(t.Context(), bootstrap), &ratelimitv3.RateLimitRequest{
+		Domain: "gateway", Descriptors: []*descriptorv3.RateLimitDescriptor{entries("customer", "unknown")},
+	})
+	if err != nil || a.GetOverallCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT || !strings.Contains(string(a.GetRawBody()), "no such tenant") {
+		t.Errorf("an unknown tenant: %v, %v", a, err)
 	}
 }
 
@@ -311,9 +318,24 @@ func TestEnvoyRefuses(t *testing.T) {
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries(":lease-ttl-ms", "1m")}, `descriptors[1].entries[0]: ":lease-ttl-ms" must be a whole number`},
 		{"acme", []*descriptorv3.RateLimitDescriptor{good, entries(":refundable", "yes")}, `descriptors[1].entries[0]: ":refundable" must be true`},
 	} {
-		_, err := service.ShouldRateLimit(with(t.Context(), node.key), &ratelimitv3.RateLimitRequest{Domain: c.domain, Descriptors: c.descriptors})
-		if status.Code(err) != codes.InvalidArgument || !strings.Contains(status.Convert(err).Message(), c.want) {
-			t.Errorf("%v, want %q", err, c.want)
+		a, err := service.ShouldRateLimit(with(t.Context(), node.key), &ratelimitv3.RateLimitRequest{Domain: c.domain, Descriptors: c.descriptors})
+		ofClient := strings.Contains(c.want, ".entries[") && !strings.Contains(c.want, "is sent twice") || strings.Contains(c.want, "hits_addend")
+		if !ofClient {
+			if status.Code(err) != codes.InvalidArgument || !strings.Contains(status.Convert(err).Message(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			continue
+		}
+		// A client of Envoy can send such a value. An error would make Envoy apply its failure mode.
+		var body struct{ Detail string }
+		faulty := a.GetStatuses()
+		if len(faulty) != 2 {
+			t.Errorf("%v, %v, want %q", err, a, c.want)
+			continue
+		}
+		if err := errors.Join(err, json.Unmarshal(a.GetRawBody(), &body)); err != nil || a.GetOverallCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT ||
+			faulty[1].GetCode() != ratelimitv3.RateLimitResponse_OVER_LIMIT || !strings.Contains(body.Detail, c.want) {
+			t.Errorf("%v, %v, want %q", err, a, c.want)
 		}
 	}
 	for _, ctx := range []context.Context{
@@ -337,12 +359,16 @@ func TestEnvoyRefuses(t *testing.T) {
 		{httpRequest("GET", "/v1/items"), with(t.Context(), node.key, "headgate-attributes", "user"), "attributes"},
 		{httpRequest("GET", "/v1/items"), with(t.Context(), node.key, "headgate-cost", "-1"), "cost"},
 		{httpRequest("GET", "/v1/items"), with(t.Context(), node.key, "headgate-lease-ttl-ms", "5000"), `"headgate-lease-ttl-ms" is not an option`},
-		{httpRequest("GET", "/v1/items"), with(t.Context(), bootstrap), "tenant is required"},
-		{httpRequest("GET", "/v1/items"), with(t.Context(), bootstrap, "headgate-tenant", "header:X-Tenant"), "X-Tenant is required once"},
+		{httpRequest("GET", "/v1/items"), with(t.Context(), bootstrap), "is required with an operator key"},
+		{httpRequest("GET", "/v1/items"), with(t.Context(), bootstrap, "headgate-tenant", "header:X-Tenant"), `"X-Tenant","detail":"is required once`},
 	} {
-		_, err := auth.Check(c.ctx, c.request)
-		if status.Code(err) != codes.InvalidArgument || !strings.Contains(status.Convert(err).Message(), c.want) {
-			t.Errorf("%v, want %q", err, c.want)
+		a, err := auth.Check(c.ctx, c.request)
+		if c.request.GetAttributes() == nil || strings.HasSuffix(c.want, "is not an option") { // of the configuration of Envoy
+			if status.Code(err) != codes.InvalidArgument || !strings.Contains(status.Convert(err).Message(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		} else if d := a.GetDeniedResponse(); err != nil || d.GetStatus().GetCode() != 400 || !strings.Contains(d.GetBody(), c.want) {
+			t.Errorf("%v, %v, want %q", a, err, c.want)
 		}
 	}
 	a, err := service.ShouldRateLimit(with(t.Context(), node.key), &ratelimitv3.RateLimitRequest{Domain: "acme", Descriptors: []*descriptorv3.RateLimitDescriptor{good}})
@@ -422,8 +448,9 @@ func TestEnvoyAuthorization(t *testing.T) {
 	if left := remaining(ask(ctx, r)); left != float64(5) {
 		t.Errorf("%v are left, want 5", left)
 	}
-	if _, err := service.Check(ctx, httpRequest("GET", "/v1/items", "x-tenant", "unknown")); status.Code(err) != codes.NotFound {
-		t.Errorf("an unknown tenant: %v", err)
+	a, err := service.Check(ctx, httpRequest("GET", "/v1/items", "x-tenant", "unknown"))
+	if err != nil || a.GetDeniedResponse().GetStatus().GetCode() != 404 {
+		t.Errorf("an unknown tenant: %v, %v", a, err)
 	}
 }
 

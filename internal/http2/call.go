@@ -80,12 +80,14 @@ type stream struct {
 	declared int64     // the header content-length; -1 without it
 	body     int64     // bytes that have arrived
 	part     []byte    // those of them that nobody has read
-	held     int       // the size of part that the Server counts
+	held     int       // how many bytes of part hold has counted, in room
+	room     *held     // nil before the first
 	received bool      // the client has ended its request
 	answered bool      // the last frame of the answer is in out, or the stream was reset
 	decided  bool      // the answer is ready, but a part of it waits for the client's window
-	blocked  time.Time // since when the answer waits for the client's window
+	ready    time.Time // since when the answer is ready; zero before
 	sent     int       // bytes of answer that are in out
+	waits    bool      // the stream is in waiting of its conn
 }
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
@@ -154,11 +156,10 @@ func (c *conn) collect(s *stream, f *http2.DataFrame) bool {
 		return false
 	}
 	if !f.StreamEnded() {
-		if !c.server.parts.take(len(b), c.server.Limits.Parts) {
+		if !c.hold(s, len(b)) {
 			c.abort(s, errParts)
 			return false
 		}
-		s.held += len(b)
 	}
 	s.part = append(s.part, b...)
 	if len(s.part) >= prefixSize && length(s.part) > c.server.Limits.Message {
@@ -178,7 +179,7 @@ func (c *conn) complete(s *stream) error {
 		s.changed.Broadcast()
 		return nil
 	}
-	c.unhold(s)
+	c.unhold(s, s.held)
 	switch {
 	case len(s.part) < prefixSize || length(s.part) > len(s.part)-prefixSize:
 		c.abort(s, errNoMessage)
@@ -194,11 +195,32 @@ func (c *conn) complete(s *stream) error {
 	return nil
 }
 
-// unhold returns the bytes of an incomplete message to the Server.
-func (c *conn) unhold(s *stream) {
-	if s.held > 0 {
-		c.server.parts.release(s.held)
-		s.held = 0
+// hold counts n bytes of an incomplete message. It returns false if there is no room for them.
+func (c *conn) hold(s *stream, n int) bool {
+	most := c.server.Limits.Parts
+	if s.room == nil {
+		s.room = &c.server.unknown
+		if c.server.Known(&s.Call) {
+			s.room = &c.server.known
+		}
+	}
+	if s.room == &c.server.unknown {
+		most /= 16
+	}
+	if c.held+n > c.server.Limits.Parts/2 || !s.room.take(n, most) {
+		return false
+	}
+	s.held += n
+	c.held += n
+	return true
+}
+
+// unhold is called when n bytes that hold has counted are gone.
+func (c *conn) unhold(s *stream, n int) {
+	if n = min(n, s.held); n > 0 {
+		s.room.release(n)
+		s.held -= n
+		c.held -= n
 	}
 }
 
@@ -332,8 +354,11 @@ func (c *conn) answer(s *stream) {
 		c.trailersOnly(s, failure{s.code, s.reason})
 		c.finish(s)
 	default:
-		s.decided, s.sent = true, 0
-		_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: s.id, BlockFragment: okHeaders, EndHeaders: true})
+		s.decided, s.sent, s.ready = true, 0, time.Now()
+		if cap(s.part) > maxKept { // the answer may wait for the client
+			s.part, s.Message = nil, nil
+		}
+		_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: s.id, BlockFragment: c.first(okHeaders), EndHeaders: true})
 		c.resume(s)
 	}
 }
@@ -341,7 +366,7 @@ func (c *conn) answer(s *stream) {
 // resume sends what is left of an answer, as far as the client's window allows, or wakes the Handler that waits for it.
 func (c *conn) resume(s *stream) {
 	if s.method == nil {
-		s.changed.Broadcast()
+		c.opened.Broadcast()
 		return
 	}
 	if !s.decided {
@@ -350,8 +375,9 @@ func (c *conn) resume(s *stream) {
 	for s.sent < len(s.Call.answer) {
 		n := int(min(int64(len(s.Call.answer)-s.sent), c.window, s.window, int64(c.frame)))
 		if n <= 0 {
-			if s.blocked.IsZero() {
-				s.blocked = time.Now()
+			if c.window <= 0 && !s.waits {
+				s.waits = true
+				c.waiting = append(c.waiting, s.id)
 			}
 			return
 		}
@@ -359,7 +385,6 @@ func (c *conn) resume(s *stream) {
 		s.sent += n
 		s.window -= int64(n)
 		c.window -= int64(n)
-		s.blocked = time.Time{}
 	}
 	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: s.id, BlockFragment: okTrailers, EndHeaders: true, EndStream: true})
 	s.answered = true
@@ -384,6 +409,10 @@ func (c *conn) trailersOnly(s *stream, f failure) {
 	s.answered = true
 	if !s.received { // RFC 9113, 8.1: the client need not send the rest
 		_ = c.framer.WriteRSTStream(s.id, http2.ErrCodeNo)
+		if c.aborted == nil || len(c.aborted) > maxAborted {
+			c.aborted = map[uint32]bool{}
+		}
+		c.aborted[s.id] = true
 	}
 }
 
@@ -398,12 +427,13 @@ func (c *conn) reset(id uint32, code http2.ErrCode) {
 // drop ends a stream that the client has reset, or whose connection has ended.
 func (c *conn) drop(s *stream) {
 	s.answered = true
-	c.unhold(s)
+	c.unhold(s, s.held)
 	delete(c.streams, s.id)
 	switch {
 	case s.method == nil:
 		s.stop()
 		s.changed.Broadcast()
+		c.opened.Broadcast()
 	case s.decided || !s.received: // otherwise a group has it, which calls finish
 		c.finish(s)
 	}
@@ -411,7 +441,7 @@ func (c *conn) drop(s *stream) {
 
 // finish forgets a call that is answered and that no Method has.
 func (c *conn) finish(s *stream) {
-	c.unhold(s)
+	c.unhold(s, s.held)
 	delete(c.streams, s.id)
 	c.running--
 	header, part, answer := s.Header, s.part, s.Call.answer
@@ -432,7 +462,18 @@ func (c *conn) encode(fields ...hpack.HeaderField) []byte {
 	for _, f := range fields {
 		_ = c.encoder.WriteField(f)
 	}
-	return c.block.b
+	return c.first(c.block.b)
+}
+
+// first returns a block of headers as it is sent. The first block of a connection begins with the update of the size of the dynamic table
+// to 0, as RFC 7541, 4.2, requires if the client has a smaller table than the default.
+func (c *conn) first(block []byte) []byte {
+	if c.encoded {
+		return block
+	}
+	c.encoded = true
+	const sizeUpdate = 0x20
+	return append([]byte{sizeUpdate}, block...)
 }
 
 // The headers and the trailers of answers that are OK.

@@ -27,14 +27,17 @@ const (
 	// maxUnsent is the maximum number of bytes that wait until the client reads. The bytes of messages do not count: they
 	// have the flow control of HTTP/2.
 	maxUnsent = 1 << 20
-	// maxNoise is the maximum number of frames without a complete call between them that carry no part of a call, such as PING and
-	// SETTINGS, and calls that the client resets.
+	// maxNoise is the maximum number of frames that carry no part of a call, such as PING, SETTINGS and WINDOW_UPDATE, and of calls that
+	// the client resets. A complete call sets the count to 0, and a tenth of it is forgotten in each sweep.
 	maxNoise = 10_000
 	// maxWorkers is the maximum number of groups of calls of one connection that are decided at the same time. The next group is
 	// decided by the goroutine that reads, so that the connection reads no more calls meanwhile.
 	maxWorkers = 8
 	maxWindow  = 1<<31 - 1
-	allStreams = 1<<31 - 1 // in a GOAWAY frame: all open streams will be served
+	maxAborted = 1000
+	// drainTimeout is how long a connection that drains waits for the answer to its ping.
+	drainTimeout = time.Second
+	allStreams   = 1<<31 - 1 // in a GOAWAY frame: all open streams will be served
 )
 
 // A conn is one connection.
@@ -52,17 +55,19 @@ type conn struct {
 	reader *bufio.Reader
 	ready  []*group // the complete calls that have not been passed to their Methods
 	last   uint32   // the highest id of a stream
-	noise  int
-	unread int // bytes of DATA frames that were not added to the client's window again
+	unread int      // bytes of DATA frames that were not added to the client's window again
 
 	workers atomic.Int32 // the groups of calls that are decided now
 
 	mu       sync.Mutex
 	room     sync.Cond     // signals that out has become shorter
+	opened   sync.Cond     // signals that a window of the client has become larger, or that a stream has ended
+	waiting  []uint32      // ids of the streams whose answers wait for the window of the connection, first come first
 	framer   *http2.Framer // its reading side belongs to serve; it writes to out
 	out      output
 	encoder  *hpack.Encoder
 	block    output
+	encoded  bool               // a block of headers was sent
 	streams  map[uint32]*stream // the open streams
 	running  uint32             // the calls that are not answered, and those that still run after a reset
 	window   int64              // bytes that the client accepts on the connection
@@ -70,7 +75,11 @@ type conn struct {
 	frame    int                // maximum size of a frame that the client accepts
 	goAway   uint32
 	open     bool // the settings are in out
+	noise    int
+	held     int             // bytes of messages of which a part has arrived
+	aborted  map[uint32]bool // calls that failed before their messages had arrived; the client may still send parts of these
 	draining bool
+	drained  time.Time // when it began to drain
 	closed   bool
 	heard    bool      // a frame has arrived since the last sweep
 	reads    time.Time // the last sweep at which heard was set
@@ -84,7 +93,7 @@ func newConn(s *Server, accepted net.Conn) *conn {
 		Conn: accepted, server: s, socket: accepted, streams: map[uint32]*stream{}, window: 65535, initial: 65535, frame: maxFrame,
 		goAway: allStreams, reads: now, calls: now,
 	}
-	c.room.L = &c.mu
+	c.room.L, c.opened.L = &c.mu, &c.mu
 	c.tracker, _ = accepted.(idleTracker)
 	c.from, _ = addrOf(accepted.RemoteAddr())
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -166,7 +175,7 @@ func (c *conn) begin() bool {
 func newEncoder(to *output) *hpack.Encoder {
 	e := hpack.NewEncoder(to)
 	e.SetMaxDynamicTableSize(0)
-	_ = e.WriteField(hpack.HeaderField{Name: "x"}) // with the change of the size, which the default of the client allows to omit
+	_ = e.WriteField(hpack.HeaderField{Name: "x"}) // with the change of the size, which conn.first writes
 	to.b = to.b[:0]
 	return e
 }
@@ -248,17 +257,16 @@ func (c *conn) rest() bool {
 	return !c.closed && !c.done()
 }
 
-// done reports whether the connection drains and has no open call.
+// done reports whether the connection drains, has no open call, and has sent all answers.
 func (c *conn) done() bool {
-	return c.draining && c.goAway != allStreams && c.running == 0
+	return c.draining && c.goAway != allStreams && c.running == 0 && len(c.out.b) == 0 && !c.out.writing
 }
 
 // idle is called after calls have ended. It closes a connection that drains.
 func (c *conn) idle() {
 	switch {
 	case c.done():
-		c.closed = true
-		_ = c.Conn.Close() // ends serve
+		_ = c.socket.SetReadDeadline(past) // ends serve
 	case c.running == 0 && c.tracker != nil:
 		c.tracker.Idle()
 	}
@@ -276,12 +284,33 @@ func (c *conn) drain() {
 	if c.draining {
 		return
 	}
-	c.draining = true
+	c.beginDrain(time.Now())
+	go c.flush() // a client that does not read must not hold up the others
+}
+
+// beginDrain announces the end of the connection. The caller holds c.mu.
+func (c *conn) beginDrain(now time.Time) {
+	c.draining, c.drained = true, now
 	_ = c.framer.WriteGoAway(allStreams, http2.ErrCodeNo, nil)
 	_ = c.framer.WritePing(false, drainPing)
-	c.pinged = time.Now()
-	c.write()
 }
+
+// endDrain tells the client which calls are the last. The requests that the Handler serves end.
+func (c *conn) endDrain() {
+	if c.goAway != allStreams {
+		return
+	}
+	c.goAway = c.last
+	_ = c.framer.WriteGoAway(c.last, http2.ErrCodeNo, nil)
+	for _, s := range c.streams {
+		if s.method == nil {
+			s.stop()
+		}
+	}
+}
+
+// past is a time in the past. A deadline with this time ends a read at once.
+var past = time.Unix(1, 0)
 
 // The data of pings.
 var (
@@ -296,9 +325,13 @@ func (c *conn) receive(frame http2.Frame) error {
 	case *http2.MetaHeadersFrame:
 		return c.headers(f)
 	case *http2.DataFrame:
-		return c.data(f)
+		if err := c.data(f); err != nil || len(f.Data()) > 0 || f.StreamEnded() {
+			return err
+		}
 	case *http2.WindowUpdateFrame:
-		return c.windowUpdate(f)
+		if err := c.windowUpdate(f); err != nil {
+			return err
+		}
 	case *http2.RSTStreamFrame:
 		if f.StreamID > c.last {
 			return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -307,18 +340,15 @@ func (c *conn) receive(frame http2.Frame) error {
 			c.drop(s)
 		}
 	case *http2.SettingsFrame:
-		if f.IsAck() {
-			return nil
-		}
-		if err := f.ForeachSetting(c.set); err != nil {
+		if err := c.settings(f); err != nil {
 			return err
 		}
-		_ = c.framer.WriteSettingsAck()
 	case *http2.PingFrame:
 		if f.IsAck() {
-			return c.pong(f)
+			c.pong(f)
+		} else {
+			_ = c.framer.WritePing(true, f.Data)
 		}
-		_ = c.framer.WritePing(true, f.Data)
 	case *http2.PriorityFrame:
 		if f.StreamDep == f.StreamID {
 			return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
@@ -334,13 +364,11 @@ func (c *conn) receive(frame http2.Frame) error {
 }
 
 // pong handles the answer to a ping.
-func (c *conn) pong(f *http2.PingFrame) error {
+func (c *conn) pong(f *http2.PingFrame) {
 	c.pinged = time.Time{}
-	if f.Data == drainPing && c.draining && c.goAway == allStreams {
-		c.goAway = c.last
-		_ = c.framer.WriteGoAway(c.last, http2.ErrCodeNo, nil)
+	if f.Data == drainPing && c.draining {
+		c.endDrain()
 	}
-	return nil
 }
 
 // headers opens a stream, or ends the request of an open one.
@@ -416,13 +444,12 @@ func (c *conn) data(f *http2.DataFrame) error {
 	switch {
 	case s == nil && f.StreamID > c.last:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
+	case s == nil && c.aborted[f.StreamID]:
+		return nil
 	case s == nil || s.received: // without a stream: frames that were on the way when it ended
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}
 	}
 	s.body += int64(len(f.Data()))
-	if len(f.Data()) == 0 && !f.StreamEnded() {
-		c.noise++
-	}
 	if s.method == nil {
 		if err := c.pass(s, f); err != nil {
 			return err
@@ -436,27 +463,38 @@ func (c *conn) data(f *http2.DataFrame) error {
 	return nil
 }
 
+// sweepStreams ends the calls whose messages do not arrive in time. It reports whether the client does not read an answer.
+func (c *conn) sweepStreams(now time.Time) (stalled bool) {
+	limits := &c.server.Limits
+	for _, s := range c.streams {
+		if s.method == nil {
+			if !s.received && !s.streams && now.Sub(s.began) > limits.Complete {
+				c.reset(s.id, http2.ErrCodeCancel)
+			}
+			continue
+		}
+		if !s.received && now.Sub(s.began) > limits.Complete {
+			c.abort(s, errIncomplete)
+			continue
+		}
+		stalled = stalled || !s.ready.IsZero() && now.Sub(s.ready) > limits.Stall
+	}
+	return stalled
+}
+
 // sweep applies the limits of time.
 func (c *conn) sweep(now time.Time) {
 	limits := &c.server.Limits
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	stalled := !c.pinged.IsZero() && now.Sub(c.pinged) > limits.Stall
-	for _, s := range c.streams {
-		if s.method == nil {
-			continue
-		}
-		if !s.received && now.Sub(s.began) > limits.Complete {
-			c.abort(s, errIncomplete)
-		}
-		stalled = stalled || !s.blocked.IsZero() && now.Sub(s.blocked) > limits.Stall
-	}
+	stalled := c.sweepStreams(now) || !c.pinged.IsZero() && now.Sub(c.pinged) > limits.Stall
 	if c.running > 0 {
 		c.calls = now
 	}
 	if c.heard {
 		c.heard, c.reads = false, now
 	}
+	c.noise = max(0, c.noise-maxNoise/10)
 	switch {
 	case !c.open: // begin has its own deadline
 		return
@@ -465,14 +503,14 @@ func (c *conn) sweep(now time.Time) {
 		_ = c.socket.Close()
 		return
 	case !c.draining && now.Sub(c.calls) > limits.Idle:
-		c.draining = true
-		_ = c.framer.WriteGoAway(allStreams, http2.ErrCodeNo, nil)
-		_ = c.framer.WritePing(false, drainPing)
-		c.pinged = now
+		c.beginDrain(now)
+	case c.draining && now.Sub(c.drained) > drainTimeout:
+		c.endDrain()
 	case c.pinged.IsZero() && now.Sub(c.reads) > limits.Ping:
 		_ = c.framer.WritePing(false, idlePing)
 		c.pinged = now
 	}
+	c.idle()
 	if len(c.out.b) > 0 && !c.out.writing {
 		go c.flush() // a client that does not read must not stop the sweep
 	}

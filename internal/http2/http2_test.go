@@ -65,6 +65,12 @@ func start(t testing.TB, s *fast.Server) (address string) {
 	if s.Limits.Message == 0 {
 		s.Limits = limits
 	}
+	if s.Known == nil {
+		s.Known = func(*fast.Call) bool { return true }
+	}
+	if s.Streams == nil {
+		s.Streams = []string{"/stream"}
+	}
 	s.Logger = slog.New(slog.DiscardHandler)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,6 +101,7 @@ type client struct {
 	all        map[uint32]outcome
 	ended      int // streams
 	pongs      int
+	next       uint32 // id of the next call of hold, plus 1
 	lastServed uint32 // of GOAWAY
 }
 
@@ -223,7 +230,7 @@ func TestClientOfGRPCGo(t *testing.T) {
 	for i := range 200 {
 		callers.Go(func() {
 			path := []string{echo, alone}[i%2]
-			text := strings.Repeat(strconv.Itoa(i), []int{0, 1, 100, 20_000, 300_000}[i%5])
+			text := strings.Repeat(strconv.Itoa(i), []int{0, 1, 100, 20_000, 100_000}[i%5])
 			var got string
 			if err := conn.Invoke(ctx, path, &text, &got); err != nil || got != text {
 				t.Errorf("%d: %d bytes of %d, %v", i, len(got), len(text), err)
@@ -357,6 +364,9 @@ func TestShutdown(t *testing.T) {
 	}}}}
 	address := start(t, s)
 	c, idle := connect(t, address), connect(t, address)
+	_ = idle.WritePing(false, [8]byte{})
+	idle.send()
+	idle.read(func() bool { return idle.pongs == 1 })
 	c.call(1, alone, "x")
 	c.send()
 	<-entered
@@ -413,8 +423,8 @@ func TestHandler(t *testing.T) {
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
-	body := strings.Repeat("0123456789", 500_000)
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+address+"/path", strings.NewReader(body))
+	body := strings.Repeat(string(message(strings.Repeat("0123456789", 1_000))), 500)
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+address+"/stream", strings.NewReader(body))
 	r.Header.Set("X-Own", "1")
 	response, err := transport.RoundTrip(r)
 	if err != nil {

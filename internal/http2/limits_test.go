@@ -93,39 +93,156 @@ func TestLimitsOfTime(t *testing.T) {
 	}
 }
 
-// Parts of messages are bounded for all connections together. Complete messages are not affected.
+// Parts of messages are bounded for a connection, for all connections together, and for all clients without a key. Complete messages are not
+// affected.
 func TestPartsAreBounded(t *testing.T) {
 	t.Parallel()
 	few := limits
-	few.Parts = 100_000
-	address := start(t, &fast.Server{Limits: few})
-	a, b := connect(t, address), connect(t, address)
+	few.Parts = 160_000
+	s := &fast.Server{Limits: few, Known: func(c *fast.Call) bool {
+		_, n := c.Value("authorization")
+		return n == 1
+	}}
+	address := start(t, s)
 	part := append([]byte{0, 0, 0x0f, 0, 0}, make([]byte, 9_995)...)
-	for id := uint32(1); id < 20; id += 2 {
-		a.open(id, echo)
-		_ = a.WriteData(id, false, part)
+	// hold sends parts of n calls, and returns how many of them failed.
+	hold := func(c *client, n int, more ...string) (failed int) {
+		before := c.ended
+		for range n {
+			c.next += 2
+			c.open(c.next-1, echo, more...)
+			_ = c.WriteData(c.next-1, false, part)
+		}
+		pongs := c.pongs + 1
+		_ = c.WritePing(false, [8]byte{})
+		c.send()
+		c.read(func() bool { return c.pongs == pongs })
+		return c.ended - before
 	}
-	_ = a.WritePing(false, [8]byte{})
-	a.send()
-	a.read(func() bool { return a.pongs == 1 })
-	b.open(1, echo)
-	_ = b.WriteData(1, false, part)
-	b.call(3, echo, strings.Repeat("x", 10_000))
-	b.send()
-	if got := b.until(2); !strings.HasPrefix(got[1].status, "8 ") || got[3].status != "0" {
-		t.Errorf("while parts take all room: %q, %q", got[1].status, got[3].status)
+	a, b, other, stranger := connect(t, address), connect(t, address), connect(t, address), connect(t, address)
+	if n := hold(a, 9, "authorization", "key"); n != 1 {
+		t.Errorf("%d of 9 calls failed on a connection that may hold 8", n)
+	}
+	if n := hold(b, 8, "authorization", "key"); n != 0 {
+		t.Errorf("%d calls of a second connection failed", n)
+	}
+	if n := hold(other, 1, "authorization", "key"); n != 1 {
+		t.Errorf("%d calls failed while parts take all room", n)
+	}
+	if n := hold(stranger, 3); n != 2 {
+		t.Errorf("%d of 3 calls without a key failed, which may hold 1 together", n)
+	}
+	for _, c := range []*client{other, stranger} {
+		c.next += 2
+		c.call(c.next-1, echo, strings.Repeat("x", 10_000))
+		c.send()
+		if got := c.until(c.ended + 1)[c.next-1]; got.status != "0" {
+			t.Errorf("a complete message: %+v", got)
+		}
 	}
 	_ = a.Conn.Close()
-	for id := uint32(5); ; id += 2 { // until the server has seen the end of a
-		b.open(id, echo)
-		_ = b.WriteData(id, false, part)
-		_ = b.WritePing(false, [8]byte{})
-		b.send()
-		pongs := b.pongs + 1
-		if got := b.read(func() bool { return b.pongs == pongs }); got[id].status == "" {
-			break
-		}
+	for hold(other, 1, "authorization", "key") == 1 { // until the server has seen the end of a
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// A request of the Handler gets its body when it is complete, and a stream gets each message when it is. A body that does not arrive in time
+// is reset.
+func TestBodiesArriveWhole(t *testing.T) {
+	t.Parallel()
+	short := limits
+	short.Complete = 50 * time.Millisecond
+	got := make(chan string, 10)
+	s := &fast.Server{Limits: short, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b := make([]byte, 100)
+		n, err := io.ReadAtLeast(r.Body, b, 1)
+		got <- r.URL.Path + " " + string(b[:max(n-5, 0)+5][min(n, 5):n])
+		_ = err
+	})}
+	c := connect(t, start(t, s))
+	c.open(1, "/stream")
+	_ = c.WriteData(1, false, message("hello")[:7])
+	c.open(3, "/whole")
+	_ = c.WriteData(3, false, message("world")[:7])
+	_ = c.WriteData(3, true, message("world")[7:])
+	c.send()
+	if first := <-got; first != "/whole world" {
+		t.Errorf("the first body is %q", first)
+	}
+	_ = c.WriteData(1, false, message("hello")[7:])
+	c.send()
+	if second := <-got; second != "/stream hello" {
+		t.Errorf("the second body is %q", second)
+	}
+	c.open(5, "/whole")
+	_ = c.WriteData(5, false, message("never")[:7])
+	c.send()
+	if o := c.read(func() bool { return c.all[5].status != "" })[5]; o.status != "CANCEL" {
+		t.Errorf("a body that does not arrive: %+v", o)
+	}
+}
+
+// A client whose decoder has no dynamic table reads all answers.
+func TestClientWithoutADynamicTable(t *testing.T) {
+	t.Parallel()
+	c := connect(t, start(t, &fast.Server{}), http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0})
+	c.ReadMetaHeaders.SetAllowedMaxDynamicTableSize(0)
+	c.call(1, echo, "x")
+	c.call(3, echo, "x", "fail", "no")
+	c.call(5, "/handler", "x")
+	c.send()
+	raw := http2.NewFramer(nil, c.Conn)
+	for {
+		frame, err := raw.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f, ok := frame.(*http2.HeadersFrame); ok {
+			if b := f.HeaderBlockFragment(); len(b) == 0 || b[0] != 0x20 {
+				t.Errorf("the first headers are %x, want the update of the size to 0 first", b)
+			}
+			return
+		}
+	}
+}
+
+// A connection that drains ends only after all answers are sent, also if the client reads them late.
+func TestDrainSendsAllAnswers(t *testing.T) {
+	t.Parallel()
+	const calls = 6
+	hold, entered := make(chan struct{}), make(chan struct{}, calls)
+	s := &fast.Server{Methods: []fast.Method{{Path: alone, Serve: func(ctx context.Context, calls []*fast.Call) {
+		entered <- struct{}{}
+		<-hold
+		serveEcho(ctx, calls)
+	}}}}
+	c := connect(t, start(t, s), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 2 << 20})
+	_ = c.WriteWindowUpdate(0, 1<<30)
+	text := strings.Repeat("x", 1_000_000)
+	for id := uint32(1); id < 2*calls; id += 2 {
+		c.open(id, alone)
+		for rest := message(text); len(rest) > 0; {
+			n := min(len(rest), 16<<10)
+			_ = c.WriteData(id, n == len(rest), rest[:n])
+			rest = rest[n:]
+		}
+		c.send()
+	}
+	for range calls {
+		<-entered
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Shutdown(context.Background()) }()
+	c.read(func() bool { return c.lastServed == 2*calls-1 })
+	close(hold)
+	got := c.read(func() bool { return false })
+	for id := uint32(1); id < 2*calls; id += 2 {
+		if got[id] != (outcome{string(message(text)), "0"}) {
+			t.Errorf("call %d: %d bytes, %q", id, len(got[id].text), got[id].status)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

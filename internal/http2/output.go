@@ -15,6 +15,20 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// settings applies the settings of the client.
+func (c *conn) settings(f *http2.SettingsFrame) error {
+	if f.IsAck() {
+		return nil
+	}
+	if f.NumSettings() > 100 {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	if err := f.ForeachSetting(c.set); err != nil {
+		return err
+	}
+	return c.framer.WriteSettingsAck()
+}
+
 // set applies a setting of the client.
 func (c *conn) set(setting http2.Setting) error {
 	if err := setting.Valid(); err != nil {
@@ -41,11 +55,14 @@ func (c *conn) windowUpdate(f *http2.WindowUpdateFrame) error {
 		if c.window += int64(f.Increment); c.window > maxWindow {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
 		}
-		for _, s := range c.streams {
-			if c.window <= 0 {
-				break
+		c.opened.Broadcast()
+		for len(c.waiting) > 0 && c.window > 0 {
+			s := c.streams[c.waiting[0]]
+			c.waiting = c.waiting[1:]
+			if s != nil {
+				s.waits = false
+				c.resume(s)
 			}
-			c.resume(s)
 		}
 		return nil
 	}
@@ -90,8 +107,11 @@ func (c *conn) write() {
 		c.room.Broadcast()
 		if err != nil {
 			c.closed = true
-			_ = c.Conn.Close() // ends serve
+			_ = c.socket.Close() // ends serve
 		}
 	}
 	c.out.writing = false
+	if c.draining {
+		c.idle()
+	}
 }

@@ -13,14 +13,19 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
 )
 
 // A request is the part of a stream that the Handler serves.
 type request struct {
-	changed  *sync.Cond // signals bytes, the end of the request, room in the client's window, and the end of the stream
+	changed  *sync.Cond // signals bytes, the end of the request, and the end of the stream
+	streams  bool       // the client may send several messages
+	handed   time.Time  // when the Handler last got a part of the body
+	whole    int        // bytes of part that belong to complete messages
 	stop     context.CancelFunc
 	unread   int // bytes of the body that the Handler has read and that were not added to the client's window again
 	header   http.Header
@@ -33,6 +38,7 @@ type request struct {
 func (c *conn) request(s *stream, f *http2.MetaHeadersFrame) {
 	s.changed = sync.NewCond(&c.mu)
 	s.header = http.Header{}
+	s.streams = slices.Contains(c.server.Streams, f.PseudoValue("path"))
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(c.ctx)
 	r := &http.Request{
@@ -67,7 +73,7 @@ func (s *stream) serve(r *http.Request) {
 		s.answered = true
 		delete(c.streams, s.id)
 	}
-	c.unhold(s)
+	c.unhold(s, s.held)
 	c.running--
 	c.write()
 	c.idle()
@@ -86,9 +92,14 @@ func (s *stream) trailer() {
 			}
 		}
 	}
-	if len(fields) == 0 {
+	switch {
+	case len(fields) == 0 && c.draining:
+		c.writeHeaders(s.id, true, []hpack.HeaderField{
+			{Name: "grpc-status", Value: strconv.Itoa(int(codes.Unavailable))}, {Name: "grpc-message", Value: "the node shuts down"},
+		})
+	case len(fields) == 0:
 		_ = c.framer.WriteData(s.id, true, nil)
-	} else {
+	default:
 		c.writeHeaders(s.id, true, fields)
 	}
 	if !s.received {
@@ -119,39 +130,55 @@ func (c *conn) pass(s *stream, f *http2.DataFrame) error {
 	if len(s.part)+s.unread+int(f.Length) > c.server.Limits.Message+prefixSize {
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeFlowControl}
 	}
-	if !c.server.parts.take(len(b), c.server.Limits.Parts) {
+	if !c.hold(s, len(b)) {
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeEnhanceYourCalm}
 	}
-	s.held += len(b)
 	s.unread += int(f.Length) - len(b)
 	s.part = append(s.part, b...)
-	s.changed.Broadcast()
+	if len(s.part)-s.whole >= prefixSize && length(s.part[s.whole:]) > c.server.Limits.Message {
+		s.whole = len(s.part) // grpc-go answers that the message is too large
+		s.changed.Broadcast()
+	}
+	for s.streams && len(s.part)-s.whole >= prefixSize && len(s.part)-s.whole-prefixSize >= length(s.part[s.whole:]) {
+		s.whole += prefixSize + length(s.part[s.whole:])
+		s.changed.Broadcast()
+	}
 	return nil
 }
 
 // A requestBody is the body of a request that the Handler serves.
 type requestBody struct{ *stream }
 
-// Read waits until a part of the body has arrived.
+// Read waits until the body is complete, or, if the client may send several messages, until one of them is. grpc-go reads without a bound
+// and takes 16 KiB for each call of Read. So it gets no part of a message, and on a stream the next messages once in pause.
 func (s requestBody) Read(b []byte) (int, error) {
+	const pause = 5 * time.Millisecond
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(s.part) == 0 {
+	if since := time.Since(s.handed); s.streams && s.whole == 0 && since < pause {
+		c.mu.Unlock()
+		time.Sleep(pause - since)
+		c.mu.Lock()
+	}
+	for s.whole == 0 {
 		switch {
 		case s.answered, s.request.closed:
 			return 0, errReset
 		case s.received:
-			return 0, io.EOF
+			if s.whole = len(s.part); s.whole == 0 {
+				return 0, io.EOF
+			}
+			continue
 		}
 		s.changed.Wait()
 	}
-	n := copy(b, s.part)
-	s.part = append(s.part[:0], s.part[n:]...)
-	if n = min(n, s.held); n > 0 {
-		c.server.parts.release(n)
-		s.held -= n
+	n := copy(b, s.part[:s.whole])
+	if s.part, s.whole = s.part[n:], s.whole-n; len(s.part) == 0 {
+		s.part = nil // frees what the Handler has read
 	}
+	s.handed = time.Now()
+	c.unhold(s.stream, n)
 	if s.unread += n; s.unread > c.server.Limits.Message/2 && !s.received && !s.answered {
 		_ = c.framer.WriteWindowUpdate(s.id, uint32(s.unread)) //nolint:gosec // at most Limits.Message
 		s.unread = 0
@@ -166,8 +193,8 @@ func (s requestBody) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.request.closed = true
-	c.unhold(s.stream)
-	s.part = nil
+	c.unhold(s.stream, s.held)
+	s.part, s.whole = nil, 0
 	s.changed.Broadcast()
 	return nil
 }
@@ -235,7 +262,7 @@ func (s responseWriter) Write(b []byte) (int, error) {
 			case len(c.out.b) > maxUnsent: // another goroutine writes
 				c.room.Wait()
 			case min(c.window, s.window) <= 0:
-				s.changed.Wait()
+				c.opened.Wait()
 			}
 			continue
 		}

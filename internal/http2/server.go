@@ -21,6 +21,11 @@ type Server struct {
 	Handler http.Handler
 	// TLS, if it is not nil, encrypts the connections. The Server sets its NextProtos. Clients must agree on h2 with ALPN.
 	TLS *tls.Config
+	// Streams are the paths of the methods of Handler whose clients send more than one message. All other requests get a body only when
+	// it is complete.
+	Streams []string
+	// Known reports whether the metadata of a call has a valid API key. The Server asks only for calls whose message arrives in parts.
+	Known func(*Call) bool
 	// Logger logs panics.
 	Logger *slog.Logger
 	// Limits bound what clients can hold.
@@ -33,13 +38,16 @@ type Server struct {
 	secure   *tls.Config    // TLS with the protocol h2, or nil
 	stopped  chan struct{}  // closed by the first Shutdown
 	running  sync.WaitGroup // the goroutines of the connections, and sweep
-	parts    held           // bytes of messages of which a part has arrived
+	known    held           // bytes of messages of which a part has arrived, of calls that Known accepts
+	unknown  held           // those of all other requests
 }
 
 // Limits bound what clients can hold. All are required.
 type Limits struct {
-	Message  int           // maximum size of a message in bytes
-	Parts    int           // maximum number of bytes of all messages of which only a part has arrived, for all connections
+	Message int // maximum size of a message in bytes
+	// Parts is the maximum number of bytes of all messages of which only a part has arrived. One connection may have a half. Requests
+	// that Known does not accept have a further sixteenth for themselves.
+	Parts    int
 	Streams  uint32        // maximum number of open calls on a connection, and of those that still run after their client has reset them
 	Complete time.Duration // time in which a message must arrive, from the headers of its call
 	Begin    time.Duration // time in which a connection must complete the handshake of TLS and the preface
@@ -158,7 +166,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	for _, c := range conns {
-		_ = c.Close()
+		_ = c.socket.Close()
 	}
 	<-done
 	return ctx.Err()
