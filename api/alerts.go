@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +26,8 @@ func (a *API) alertOwner(ctx context.Context, tenant string) (string, error) {
 // alertDocument converts the JSON form of a rule in the API to an alerts.Document.
 func alertDocument(b *AlertRuleDocument) (alerts.Document, error) {
 	d := alerts.Document{
-		Name: b.Name, Metric: alerts.Metric(b.Metric), Tenant: b.Tenant, Policy: b.Policy, MinRequests: b.MinRequests, Disabled: b.Disabled,
-		MutedUntil: b.MutedUntil.UTC(), Channels: b.Channels,
+		Name: b.Name, Metric: alerts.Metric(b.Metric), Tenant: b.Tenant, EachTenant: b.EachTenant, Policy: b.Policy, MinRequests: b.MinRequests,
+		Disabled: b.Disabled, MutedUntil: b.MutedUntil.UTC(), Channels: b.Channels,
 	}
 	var f problem.Fields
 	for _, field := range []struct {
@@ -57,8 +58,9 @@ func alertDocument(b *AlertRuleDocument) (alerts.Document, error) {
 // showAlertDocument converts an alerts.Document to the JSON form of a rule in the API.
 func showAlertDocument(d *alerts.Document) AlertRuleDocument {
 	out := AlertRuleDocument{
-		Name: d.Name, Metric: AlertMetric(d.Metric), Tenant: d.Tenant, Policy: d.Policy, Threshold: alertNumber(d.Threshold),
-		Recovery: alertNumber(d.Recovery), MinRequests: d.MinRequests, Disabled: d.Disabled, MutedUntil: Instant{d.MutedUntil},
+		Name: d.Name, Metric: AlertMetric(d.Metric), Tenant: d.Tenant, EachTenant: d.EachTenant, Policy: d.Policy,
+		Threshold: alertNumber(d.Threshold), Recovery: alertNumber(d.Recovery), MinRequests: d.MinRequests,
+		Disabled: d.Disabled, MutedUntil: Instant{d.MutedUntil},
 		Channels: d.Channels,
 	}
 	if d.Window > 0 {
@@ -98,6 +100,12 @@ func showAlertRule(w alerts.Watched) (AlertRule, error) {
 	}
 	if s.Phase == "" {
 		state.Phase = AlertPhase(alerts.OK)
+	}
+	for _, slug := range slices.Sorted(maps.Keys(s.Tenants)) {
+		t := s.Tenants[slug]
+		state.Tenants = append(state.Tenants, AlertTenantState{
+			Tenant: slug, Phase: AlertPhase(t.Phase), Since: Instant{t.Since}, Value: t.Value, At: Instant{t.At}, Detail: t.Detail, Error: t.Err,
+		})
 	}
 	return AlertRule{
 		Id: id[0], TenantId: id[1], Version: w.Version, Rule: showAlertDocument(&w.Document), State: state, CreatedAt: Instant{w.CreatedAt},
@@ -372,7 +380,11 @@ func (a *API) ListAlertTemplates(ctx context.Context, r ListAlertTemplatesReques
 	}
 	var out AlertTemplateList
 	for _, t := range alerts.Templates(owner == "") {
-		out.Data = append(out.Data, AlertTemplate{Slug: t.Slug, Summary: t.Summary, Rule: showAlertDocument(&t.Document)})
+		template := AlertTemplate{Slug: t.Slug, Summary: t.Summary, Rule: showAlertDocument(&t.Document)}
+		if t.NeedsPolicy {
+			template.Needs = []string{"policy"}
+		}
+		out.Data = append(out.Data, template)
 	}
 	return ListAlertTemplates200JSONResponse(out), nil
 }

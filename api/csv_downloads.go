@@ -92,7 +92,7 @@ func (a *API) DownloadUsage(ctx context.Context, r DownloadUsageRequestObject) (
 				policies = append(policies, r.Policy)
 			}
 		}
-		return export.Usage(ctx, a.cfg.Analytics, s.Tenant, q, policies, time.UTC)
+		return export.Usage(ctx, a.cfg.Analytics, s.Tenant, q, 0, policies, time.UTC)
 	})
 	return download{file, a.cfg.Logger}, err
 }

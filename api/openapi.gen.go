@@ -139,6 +139,7 @@ const (
 	AlertMetricDenials        AlertMetric = "denials"
 	AlertMetricExhaustedIn    AlertMetric = "exhausted_in"
 	AlertMetricLimiterLatency AlertMetric = "limiter_latency"
+	AlertMetricNearLimit      AlertMetric = "near_limit"
 	AlertMetricNodeAlarms     AlertMetric = "node_alarms"
 	AlertMetricQuotaUsed      AlertMetric = "quota_used"
 	AlertMetricSilentNodes    AlertMetric = "silent_nodes"
@@ -157,6 +158,8 @@ func (e AlertMetric) Valid() bool {
 	case AlertMetricExhaustedIn:
 		return true
 	case AlertMetricLimiterLatency:
+		return true
+	case AlertMetricNearLimit:
 		return true
 	case AlertMetricNodeAlarms:
 		return true
@@ -1241,7 +1244,7 @@ type AlertMaintenancePage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// AlertMetric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values.
+// AlertMetric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `near_limit`: the highest threshold of `warn_at` that a known key has reached, in percent; 0 if there is none. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used`, `near_limit` and `exhausted_in`. Later versions may add values.
 type AlertMetric string
 
 // AlertPage A page of alerts.
@@ -1291,10 +1294,13 @@ type AlertRuleDocument struct {
 	// Disabled Whether the rule is not evaluated.
 	Disabled bool `json:"disabled,omitempty,omitzero"`
 
+	// EachTenant Whether the rule measures each tenant. Each tenant that reaches the threshold then has an alert of its own, whose rule has the `tenant`. Not together with `tenant`, and not for a rule that a tenant owns.
+	EachTenant bool `json:"each_tenant,omitempty,omitzero"`
+
 	// For How long the figure must stay there before the alert begins or ends, up to `1d`. Absent: no time.
 	For string `json:"for,omitempty,omitzero"`
 
-	// Metric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values.
+	// Metric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `near_limit`: the highest threshold of `warn_at` that a known key has reached, in percent; 0 if there is none. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used`, `near_limit` and `exhausted_in`. Later versions may add values.
 	Metric AlertMetric `json:"metric"`
 
 	// MinRequests The number of requests in the window below which a rate counts as 0.
@@ -1351,12 +1357,18 @@ type AlertState struct {
 	// Since When the phase began.
 	Since Instant `json:"since,omitempty,omitzero"`
 
+	// Tenants For a rule with `each_tenant`: the tenants whose phase is not `ok`, by slug. The other members are then a summary: the highest phase, and the worst figure of the last evaluation.
+	Tenants []AlertTenantState `json:"tenants,omitempty,omitzero"`
+
 	// Value The figure. It is stored once a minute while the phase stays.
 	Value float64 `json:"value"`
 }
 
 // AlertTemplate A rule to begin with.
 type AlertTemplate struct {
+	// Needs Members that must be added to the rule: `policy`. Absent: none.
+	Needs []string `json:"needs,omitempty,omitzero"`
+
 	// Rule What a rule compares, and who gets the messages.
 	Rule AlertRuleDocument `json:"rule"`
 
@@ -1371,6 +1383,30 @@ type AlertTemplate struct {
 type AlertTemplateList struct {
 	// Data The templates.
 	Data []AlertTemplate `json:"data"`
+}
+
+// AlertTenantState What the last evaluation of a rule with `each_tenant` found about one tenant.
+type AlertTenantState struct {
+	// At When the figure was measured.
+	At Instant `json:"at,omitempty,omitzero"`
+
+	// Detail A sentence about the figure.
+	Detail string `json:"detail,omitempty,omitzero"`
+
+	// Error Why the figure is not known. The phase stays meanwhile.
+	Error string `json:"error,omitempty,omitzero"`
+
+	// Phase `pending`: at or above the threshold, but not yet for the time `for`. Later versions may add values.
+	Phase AlertPhase `json:"phase"`
+
+	// Since When the phase began.
+	Since Instant `json:"since,omitempty,omitzero"`
+
+	// Tenant Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Tenant Slug `json:"tenant"`
+
+	// Value The figure. It is stored once a minute while the phase stays.
+	Value float64 `json:"value"`
 }
 
 // Algorithm The algorithm of the limit. With `leaky_bucket`, a request that passes waits in a queue, for the `delay_ms` of the answer; `burst` is the length of the queue in units, the first one included, and so bounds the delay, which may be at most 366 days. With `concurrency`, the quota is a number of places, at most 1,000, and the window is the time to live of a lease, unless the check states another. Later versions may add values.

@@ -99,7 +99,7 @@ func (w *world) populateAlerts(n neighbour) {
 				body: `{"name":"` + tenant + `","metric":"denials","window":"5m","threshold":1}`,
 			})
 			incident := alerts.Incident{ID: audit.NewID(), TenantID: t.ID, RuleID: n.ids[":rule"], Rule: alerts.Document{Name: tenant, Metric: alerts.Denials, Threshold: 1}, BeganAt: w.clock()}
-			_, err := w.store.Advance(w.t.Context(), alerts.Advance{RuleID: n.ids[":rule"], Seq: 1, Began: &incident})
+			_, err := w.store.Advance(w.t.Context(), alerts.Advance{RuleID: n.ids[":rule"], Seq: 1, Began: []alerts.Incident{incident}})
 			must(w.t, err)
 			n.ids[":alert"] = incident.ID
 			n.ids[":maintenance"] = w.made(call{

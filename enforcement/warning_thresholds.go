@@ -67,9 +67,9 @@ func (w WarnAt) valid() bool {
 	return true
 }
 
-// reached returns the largest threshold that used has reached, as a part of capacity; 0 if there is
+// Reached returns the largest threshold that used has reached, as a part of capacity; 0 if there is
 // none. Both numbers are at most MaxQuota + MaxRollover, so the products do not overflow.
-func (w *WarnAt) reached(used, capacity int64) (largest int) {
+func (w *WarnAt) Reached(used, capacity int64) (largest int) {
 	for _, p := range w {
 		if p != 0 && used*100 >= int64(p)*capacity {
 			largest = int(p)
@@ -86,7 +86,7 @@ func (l *LimitState) NearLimit() int {
 	if l.Limit.WarnAt[0] == 0 || !l.Shared || capacity == 0 {
 		return 0
 	}
-	return l.Limit.WarnAt.reached(capacity-max(l.Remaining, 0), capacity)
+	return l.Limit.WarnAt.Reached(capacity-max(l.Remaining, 0), capacity)
 }
 
 // NearLimit returns the largest threshold, in percent, that a limit of a policy in force has

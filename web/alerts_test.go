@@ -127,7 +127,7 @@ func TestRecommendedAlertRules(t *testing.T) {
 		}
 		f := url.Values{"channel-" + w.ids[owner.tenant+":channel"]: {"on"}}
 		for _, template := range alerts.Templates(owner.tenant == "") {
-			if template.Complete(owner.tenant == "") {
+			if !template.NeedsPolicy {
 				f.Set("template-"+template.Slug, "on")
 			}
 		}

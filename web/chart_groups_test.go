@@ -17,6 +17,15 @@ func TestChartsAreGrouped(t *testing.T) {
 	w.decide("acme", enforcement.Check{Method: "GET", Path: "/v1/search", Attributes: attributes("user", "u1"), Cost: 1},
 		enforcement.Check{Method: "GET", Path: "/v1/none", Cost: 1})
 	w.flushNow()
+	for path, want := range map[string]string{
+		"/overview?by=route":                        "Time (UTC) /v1/login (none) /v1/search; 21 Nov 09:00 (unfinished) 37.5% 0% 0%",
+		"/overview?by=policy&tenant=acme&compare=1": "Time (UTC) login-per-ip search-per-user 429 rate of all before; 21 Nov 09:00 (unfinished) 37.5% 0% –",
+		"/overview": "Time (UTC) 429 rate; 21 Nov 09:00 (unfinished) 30%",
+	} {
+		if rate := strings.Join(chartRows(t, w.get(path, "viewer"), "rate"), "; "); rate != want {
+			t.Errorf("%s: the 429 rate is %q, want %q", path, rate, want)
+		}
+	}
 	for _, test := range []struct{ path, by, requests, denied string }{
 		{"/overview?by=tenant", "viewer", "Time (UTC) acme; 21 Nov 09:00 (unfinished) 10", "Time (UTC) acme; 21 Nov 09:00 (unfinished) 3"},
 		{"/overview?by=route", "viewer", "Time (UTC) /v1/login (none) /v1/search; 21 Nov 09:00 (unfinished) 8 1 1", "Time (UTC) /v1/login; 21 Nov 09:00 (unfinished) 3"},

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/web/views"
 )
@@ -37,11 +39,13 @@ func LifetimeOptions(lives []Lifetime) []views.Option {
 
 // EndingField returns the form field with which the visitor chooses an expiry time. optional is
 // the label of the choice "no expiry"; if it is "", there is no such choice. chosen is the
-// preselected choice.
-func EndingField(optional, chosen string, lives ...Lifetime) views.Ending {
+// preselected choice. The visitor enters a time in the time zone of the page.
+func EndingField(c echo.Context, optional, chosen string, lives ...Lifetime) views.Ending {
+	zone := views.Zone(c.Request().Context())
 	e := views.Ending{
 		Life:  views.Select{Name: "life", Label: "Ends", Value: chosen, Options: LifetimeOptions(lives)},
-		Until: views.OptionalInput("until", "At (UTC)", "", "Used if Ends is “at a time”."),
+		Until: views.OptionalInput("until", "At ("+zone.String()+")", "", "Used if Ends is “at a time”."),
+		Zone:  zone,
 	}
 	e.Until.Type, e.Until.Autocomplete = "datetime-local", ""
 	if optional != "" {
@@ -64,9 +68,9 @@ func ParseEnding(f url.Values, e *views.Ending, now time.Time, lives []Lifetime)
 	if e.Life.Value != "at" {
 		return time.Time{}, nil
 	}
-	at, err := time.Parse(RangeForm, e.Until.Value)
+	at, err := parseFormTime(e.Until.Value, e.Zone)
 	if err != nil {
-		return time.Time{}, problem.At("/until", "must be a time like 2026-11-21T09:30, in UTC")
+		return time.Time{}, problem.At("/until", "must be a time like 2026-11-21T09:30, in %s", e.Zone)
 	}
 	return at, nil
 }

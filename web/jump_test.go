@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/enforcement"
 )
 
 // Issue 13, 3: the palette finds keys, policies, decisions, people and settings, and to a tenant's own people only theirs.
@@ -53,6 +55,41 @@ func TestThePaletteFinds(t *testing.T) {
 	}
 	if page := w.get("/overview", "viewer"); !strings.Contains(page.body, "Keyboard shortcuts") {
 		t.Error("there is no list of shortcuts")
+	}
+}
+
+// Issue 13, 3: the palette finds a counted key by its bare value: of all tenants, or to a tenant's own people only theirs. It also
+// finds keys that are in no ranking.
+func TestThePaletteFindsKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("busy", busyPlan(), "acme")
+	w.login("acme", "10.0.0.7", 6)
+	w.decide("acme", enforcement.Check{Method: "GET", Path: "/v1/reports", Attributes: attributes("user", "user-17"), Cost: 1})
+	w.flushNow()
+	w.login("acme", "10.0.0.8", 1) // its counts are not written yet
+	const acme = "/tenants/acme/usage/"
+	for _, test := range []struct{ by, query, links string }{
+		{"viewer", "10.0.0.7", acme + "login-per-ip?k.ip=10.0.0.7"},
+		{"acme-viewer", "10.0.0.7", acme + "login-per-ip?k.ip=10.0.0.7"},
+		{"globex-admin", "10.0.0.7", ""},
+		{"acme-viewer", "user-17", acme + "reports-per-user?k.user=user-17"},
+		{"viewer", "user-1", acme + "reports-per-user?k.user=user-17"},
+		{"globex-admin", "user-17", ""},
+		{"acme-viewer", "10.0.0.8", acme + "login-per-ip?k.ip=10.0.0.8"},
+		{"viewer", "10.0.0.8", acme + "login-per-ip?k.ip=10.0.0.8"},
+		{"viewer", "10.0.0.9", ""},
+	} {
+		page := w.get("/jump/found?q="+test.query, test.by)
+		links := hrefs(page.tree(t))
+		if got := strings.Join(links, " "); page.Code != http.StatusOK || got != test.links {
+			t.Errorf("%s finds %q for %q, want %q", test.by, got, test.query, test.links)
+		}
+		for _, link := range links {
+			if key := w.get(link, test.by); key.Code != http.StatusOK {
+				t.Errorf("%s: %d", link, key.Code)
+			}
+		}
 	}
 }
 

@@ -306,6 +306,51 @@ func TestCalendarQuotaInTheEditor(t *testing.T) {
 	}
 }
 
+// Issue 13, 1.2: with 100 policies, the next one is added without the others: the script sends their slugs, and gets the
+// fields of one policy.
+func TestNewPolicyOfAHundred(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := plans.Content{Name: "Large"}
+	for i := range 100 {
+		d.Policies = append(d.Policies, plans.Policy{
+			Slug: "p" + strconv.Itoa(i), Match: plans.Match{Path: fmt.Sprintf("/v1/%d/*", i)},
+			Limits: []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 1, Window: time.Minute}},
+		})
+	}
+	p, err := w.plans.CreatePlan(t.Context(), "large", plans.New(d))
+	must(t, err)
+	f := url.Values{"revision": {strconv.FormatInt(p.DraftRevision, 10)}, "do": {"new-policy"}}
+	for i := range d.Policies {
+		f.Set(fmt.Sprintf("policies.%d.slug", i), d.Policies[i].Slug)
+	}
+	got := w.post("/plans/large/edit", "editor", f)
+	tree := got.tree(t)
+	var names []string
+	for n := range tree.Descendants() {
+		if name := attr(n, "name"); strings.HasPrefix(name, "policies.") {
+			names = append(names, name)
+		}
+		if has(n, "autofocus") && attr(n, "name") != "policies.100.slug" {
+			t.Errorf("%s has the focus", attr(n, "name"))
+		}
+	}
+	if got.Code != http.StatusOK || len(names) < 20 || len(f.Encode()) > 4_000 || len(got.body) > 40_000 {
+		t.Errorf("%d: %d bytes sent, %d bytes with %d fields returned", got.Code, len(f.Encode()), len(got.body), len(names))
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, "policies.100.") {
+			t.Errorf("the field %s is of another policy", name)
+		}
+	}
+	for i := 100; i <= plans.MaxPolicies; i++ {
+		f.Set(fmt.Sprintf("policies.%d.slug", i), fmt.Sprintf("p%d", i))
+	}
+	if full := w.post("/plans/large/edit", "editor", f); full.Code != http.StatusBadRequest {
+		t.Errorf("a policy too many: %d", full.Code)
+	}
+}
+
 // Every button changes only what it names, and keeps all entered values.
 func TestDraftButtons(t *testing.T) {
 	t.Parallel()

@@ -238,11 +238,21 @@ func TestEditorAddsAndReadsAloud(t *testing.T) {
 	browser.Evaluate[bool](e.Browser, `(document.getElementById("policies.0").dataset.same = "yes") === "yes"`)
 	const inView = `((f) => { const r = f.getBoundingClientRect(), bar = document.querySelector(".editor-bar").getBoundingClientRect();
 		return document.activeElement === f && r.top >= bar.bottom && r.bottom <= innerHeight })`
+	const sends = `(() => { const send = XMLHttpRequest.prototype.send; XMLHttpRequest.prototype.send = function (body) {
+		(window.sent = new URLSearchParams(body.toString())), this.addEventListener("load", () => (window.came = this.response.length)); send.call(this, body) };
+		return true })()`
+	browser.Evaluate[bool](e.Browser, sends)
+	whole := browser.Evaluate[int](e.Browser, `document.documentElement.outerHTML.length`)
 	browser.Evaluate[bool](e.Browser, `document.getElementById("do-add-policy").click() === undefined`)
 	wait("a new policy", `document.getElementById("policies.3.slug") !== null && `+inView+`(document.getElementById("policies.3.slug"))`)
 	if !browser.Evaluate[bool](e.Browser, `document.getElementById("policies.0").dataset.same === "yes"`) {
 		t.Error("the other policies are drawn again")
 	}
+	names := browser.Evaluate[string](e.Browser, `[...window.sent.keys()].sort().join(" ")`)
+	if came := browser.Evaluate[int](e.Browser, `window.came`); names != "do policies.0.slug policies.1.slug policies.2.slug revision" || came > whole/3 {
+		t.Errorf("the button sent %s, and %d bytes of %d came back", names, came, whole)
+	}
+	wait("the new policy is kept", `sessionStorage.getItem(Object.keys(sessionStorage).find((k) => k.startsWith("draft:"))).includes("policies.3.slug")`)
 	e.state("with a new policy", true, false, "1234")
 	browser.Evaluate[bool](e.Browser, `document.getElementById("do-policies.0.add-limit").click() === undefined`)
 	wait("a new limit", `document.getElementById("policies.0.limits.1.quota") !== null && `+inView+`(document.getElementById("policies.0.limits.1.quota"))`)

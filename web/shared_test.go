@@ -162,7 +162,7 @@ func TestSharedPageOfATenantShowsWhatMembersSee(t *testing.T) {
 	rule, err := w.alerts.CreateRule(t.Context(), "", alerts.Document{Name: "Secret of the operator", Metric: alerts.Denials, Window: time.Minute, Threshold: 1})
 	must(t, err)
 	began := alerts.Incident{ID: audit.NewID(), RuleID: rule.ID, Rule: rule.Document, BeganAt: w.clock().Add(-time.Minute)}
-	_, err = w.store.Advance(t.Context(), alerts.Advance{RuleID: rule.ID, Seq: 1, Began: &began})
+	_, err = w.store.Advance(t.Context(), alerts.Advance{RuleID: rule.ID, Seq: 1, Began: []alerts.Incident{began}})
 	must(t, err)
 	if got := w.get("/tenants/acme", "owner"); !strings.Contains(got.body, rule.Name) {
 		t.Fatal("the page of the owner does not mark the alert")

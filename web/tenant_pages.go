@@ -44,7 +44,7 @@ var TenantPages = []struct {
 	{"Members", "/members"},
 	{"Audit", "/audit"},
 	{"Shared links", "/links"},
-	{"Settings", "/settings"},
+	{"Tenant settings", "/settings"},
 }
 
 // TenantOf returns the tenant of the path.

@@ -437,16 +437,21 @@ func TestCountedKey(t *testing.T) {
 	}
 }
 
-// The file has a row for every policy and hour. Text that could be a formula is escaped.
+// The file has a row for every policy and step of the charts. Text that could be a formula is escaped.
 func TestUsageCSV(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
 	w.decide("acme", enforcement.Check{Path: "/v1/search", Attributes: attributes("user", "u1"), Cost: 2}, enforcement.Check{Path: "/v1/search", Attributes: attributes("user", "u1"), Cost: 4})
 	w.flush()
 	got := w.get(acme+"/usage.csv", "acme-viewer")
-	want := "policy,at,step,requests,allowed,limited,cost,time_zone\ntotal,2026-11-21T09:00:00Z,hour,2,1,0,2,UTC\nper-user,2026-11-21T09:00:00Z,hour,2,1,1,2,UTC\n"
+	want := "policy,at,step,requests,allowed,limited,cost,time_zone\ntotal,2026-11-21T09:00:00Z,minute,2,1,0,2,UTC\nper-user,2026-11-21T09:00:00Z,minute,2,1,1,2,UTC\n"
 	if got.body != want || got.Header().Get("Content-Type") != "text/csv; charset=utf-8; header=present" || !strings.Contains(got.Header().Get("Content-Disposition"), "attachment") {
 		t.Errorf("%q %v", got.body, got.Header())
+	}
+	for length, want := range map[string]string{"6h": "09:00:00Z,2 minutes,", "24h": "09:00:00Z,10 minutes,", "7d": "09:00:00Z,hour,", "30d": "06:00:00Z,6 hours,"} {
+		if file := w.get(acme+"/usage.csv?range="+length, "acme-viewer").body; strings.Count(file, "T"+want) != 2 {
+			t.Errorf("%s: %q has no %s", length, file, want)
+		}
 	}
 	if bad := w.get(acme+"/usage.csv?from=x&to=y", "acme-viewer"); bad.Code != http.StatusUnprocessableEntity {
 		t.Errorf("%d", bad.Code)

@@ -90,7 +90,7 @@ func TestTimesInTheZoneOfThePage(t *testing.T) {
 		}
 	}
 	file := w.send(http.MethodGet, "/tenants/acme/usage.csv?from=2026-11-21T14:00&to=2026-11-21T15:30&tz=Asia/Kolkata", "owner", nil)
-	if !strings.Contains(file.body, "cost,time_zone\n") || !strings.Contains(file.body, "2026-11-21T14:30:00+05:30,hour,6,5,1,5,Asia/Kolkata\n") {
+	if !strings.Contains(file.body, "cost,time_zone\n") || !strings.Contains(file.body, "2026-11-21T14:30:00+05:30,minute,6,5,1,5,Asia/Kolkata\n") {
 		t.Errorf("the file is\n%s", file.body)
 	}
 }

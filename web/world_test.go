@@ -86,6 +86,7 @@ type world struct {
 
 // A config is the configuration of the shell and of each page group.
 type config struct {
+	noMail    bool // no mail server is set
 	shell     web.Config
 	signin    signin.Config
 	traffic   trafficpages.Config
@@ -249,9 +250,9 @@ func (w *world) populateAlerts(ctx context.Context, owner string) error {
 	open := past
 	open.ID, open.BeganAt, past.EndedAt = audit.NewID(), start.Add(-time.Minute), start.Add(-50*time.Minute)
 	for seq, a := range []alerts.Advance{
-		{Began: &past},
-		{Ended: &past},
-		{Began: &open, State: alerts.State{Phase: alerts.Firing, Since: open.BeganAt, Value: 25, Peak: 41, At: start, Incident: open.ID, Announced: true}},
+		{Began: []alerts.Incident{past}},
+		{Ended: []alerts.Incident{past}},
+		{Began: []alerts.Incident{open}, State: alerts.State{Phase: alerts.Firing, Since: open.BeganAt, Value: 25, Peak: 41, At: start, Incident: open.ID, Announced: true}},
 	} {
 		a.RuleID, a.Seq = r.ID, int64(seq+1)
 		if _, err := w.store.Advance(ctx, a); err != nil {
@@ -355,6 +356,9 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	for _, c := range change {
 		c(&cfg)
 	}
+	if cfg.noMail {
+		w.alerts = alerts.NewService(w.store, alerts.Config{Now: w.clock})
+	}
 	var err error
 	w.shell, err = web.New(cfg.shell)
 	must(t, err)
@@ -367,7 +371,8 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})
 		}}),
 		palette.Routes(w.shell, palette.Config{
-			People: w.people, Tenants: w.tenants, Plans: w.plans, Filters: w.filters, Sharing: w.sharing, Snapshot: w.watcher.Current,
+			People: w.people, Tenants: w.tenants, Plans: w.plans, Filters: w.filters, Sharing: w.sharing, Usage: usages,
+			Snapshot: w.watcher.Current,
 		}), tenantpages.Routes(w.shell, cfg.tenants),
 		alertpages.Routes(w.shell, alertpages.Config{Alerts: w.alerts}), admin.Routes(w.shell, cfg.admin),
 		savedpages.New(w.shell, w.filters).Routes())

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/admin"
@@ -78,7 +79,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		signin.Routes(shell, signin.Config{People: n.people, Tenants: n.tenants, Provider: provider, ProviderName: s.OIDCName}),
 		trafficpages.Routes(shell, trafficpages.Config{
 			Tenants: n.tenants, Exceptions: n.exceptions, Sharing: n.sharing, Filters: n.filters, Analytics: n.analytics, Usage: n.usage,
-			Events: n.store, Alerts: n.alerts, Nodes: n.fleet, Snapshot: n.watcher.Current,
+			Events: n.store, Alerts: n.alerts, Nodes: n.fleet, Snapshot: n.watcher.Current, Embedded: n.limiterKind == nodes.LimiterInProcess,
 		}),
 		decisionpages.Routes(shell, decisionpages.Config{
 			Tenants: n.tenants, Sharing: n.sharing, Filters: n.filters, Analytics: n.analytics,
@@ -87,7 +88,8 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		planpages.Routes(shell, planpages.Config{Plans: n.plans, Preview: n.preview, Nodes: n.fleet, Audit: n.store}),
 		playground.Routes(shell, playground.Config{Simulate: simulateOne}),
 		palette.Routes(shell, palette.Config{
-			People: n.people, Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Sharing: n.sharing, Snapshot: n.watcher.Current,
+			People: n.people, Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Sharing: n.sharing, Usage: n.usage,
+			Snapshot: n.watcher.Current,
 		}),
 		tenantpages.Routes(shell, tenantpages.Config{
 			Tenants: n.tenants, Plans: n.plans, Filters: n.filters, Exceptions: n.exceptions,

@@ -259,7 +259,7 @@ func (n *node) watchAlerts(work context.Context, tasks *errgroup.Group, s *serve
 				return 0, false
 			}
 			return subject.Number, true
-		}},
+		}, Tenants: func() []string { return n.watcher.Current().Slugs() }},
 	})
 	sending := alerts.SenderConfig{Store: n.store, Networks: networks, Member: n.isMember, UserAgent: "Headgate/" + version, Logger: log}
 	if mailer != nil {

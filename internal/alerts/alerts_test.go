@@ -35,7 +35,8 @@ type site struct {
 	*testing.T
 	*store.Store
 	service *alerts.Service
-	tenant  tenants.Tenant
+	tenant  tenants.Tenant   // acme
+	all     []tenants.Tenant // in the order of their slugs
 	mu      sync.Mutex
 	clock   time.Time
 	batches int64
@@ -52,8 +53,12 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(func() { _ = s.Store.Close() })
 	s.must(s.Migrate(t.Context()))
 	s.service = alerts.NewService(s.Store, alerts.Config{Networks: loopback, Now: s.now})
-	s.tenant, err = tenants.NewService(s.Store, tenants.Config{}).CreateTenant(t.Context(), "acme", tenants.Document{Name: "Acme"})
-	s.must(err)
+	for _, slug := range []string{"acme", "globex", "initech"} {
+		tenant, err := tenants.NewService(s.Store, tenants.Config{}).CreateTenant(t.Context(), slug, tenants.Document{Name: slug})
+		s.must(err)
+		s.all = append(s.all, tenant)
+	}
+	s.tenant = s.all[0]
 	return s
 }
 
@@ -79,9 +84,16 @@ func (s *site) pass(d time.Duration) {
 // count adds requests of the present minute.
 func (s *site) count(requests, denied int64) {
 	s.Helper()
+	s.countOf(metrics.CountKey{Tenant: s.tenant.Number, Kind: metrics.KindTotal}, requests, denied)
+}
+
+// countOf adds requests of the present minute to a key.
+func (s *site) countOf(key metrics.CountKey, requests, denied int64) {
+	s.Helper()
 	s.batches++
+	key.At = s.now().Truncate(time.Minute).Unix()
 	row := metrics.CountRow{
-		CountKey: metrics.CountKey{At: s.now().Truncate(time.Minute).Unix(), Tenant: s.tenant.Number, Kind: metrics.KindTotal},
+		CountKey: key,
 		Counts:   metrics.Counts{Requests: requests, OK: requests - denied, OverLimit: denied},
 	}
 	s.must(s.AddCounts(s.Context(), metrics.Batch{Node: "n", Seq: s.batches, Counts: []metrics.CountRow{row}}))
@@ -93,7 +105,20 @@ func (s *site) evaluator(node string) *alerts.Evaluator {
 		Store: s.Store, Holder: node, Now: s.now,
 		Figures: alerts.Figures{
 			Analytics: metrics.NewAnalytics(s.Store, metrics.AnalyticsConfig{Now: s.now}), Nodes: nodes.NewService(s.Store),
-			Tenant: func(name string) (uint32, bool) { return s.tenant.Number, name == "acme" || name == s.tenant.ID },
+			Tenant: func(name string) (uint32, bool) {
+				for _, t := range s.all {
+					if name == t.Slug || name == t.ID {
+						return t.Number, true
+					}
+				}
+				return 0, false
+			},
+			Tenants: func() (slugs []string) {
+				for _, t := range s.all {
+					slugs = append(slugs, t.Slug)
+				}
+				return slugs
+			},
 		},
 	})
 }

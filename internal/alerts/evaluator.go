@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/retry"
 )
 
@@ -44,6 +46,7 @@ type Evaluator struct {
 	holds   bool // set if the last evaluation had the lease
 	failing bool
 	pruned  time.Time
+	last    string // the slug of the last tenant that nextTurn returned
 }
 
 // NewEvaluator returns an Evaluator.
@@ -97,7 +100,7 @@ func (e *Evaluator) Evaluate(ctx context.Context) error {
 		return err
 	}
 	now := e.cfg.Now().UTC().Truncate(time.Millisecond)
-	m := measurement{Figures: &e.cfg.Figures, now: now, windows: windows}
+	m := measurement{Figures: &e.cfg.Figures, now: now, windows: windows, turn: sync.OnceValue(e.nextTurn)}
 	renewed := now
 	var errs []error
 	for i := range rules {
@@ -125,31 +128,57 @@ func (e *Evaluator) lease(ctx context.Context) (bool, error) {
 	return e.cfg.Store.TakeLease(ctx, evaluationLease, e.cfg.Holder, evaluationLeaseLife)
 }
 
-// evaluate computes and stores the next state of one rule. If the figure cannot be measured, it
-// changes only State.Err.
+// evaluate computes and stores the next state of one rule.
 func (e *Evaluator) evaluate(ctx context.Context, m *measurement, w *Watched) error {
-	value, detail, err := float64(0), "", error(nil)
-	if !w.Disabled {
-		value, detail, err = m.measure(ctx, &w.Rule)
-	}
-	a := Advance{RuleID: w.ID, Seq: w.Seq, State: w.State}
-	if err != nil {
-		if ctx.Err() != nil {
-			return err
+	a := Advance{RuleID: w.ID, Seq: w.Seq}
+	own, each := w.State, w.State.Tenants
+	own.Tenants = nil
+	var err error
+	switch {
+	case w.EachTenant:
+		a.State, err = e.stepEach(ctx, m, &w.Rule, own, each, &a)
+	case len(each) > 0: // the rule watched each tenant before it was changed
+		for slug, before := range each {
+			err = errors.Join(err, e.end(ctx, m, ofTenant(&w.Rule, slug), before, &a))
 		}
-		a.State.Err = err.Error()
-	} else {
-		var change Change
-		a.State, change = w.Step(w.State, value, m.now)
-		a.State.Detail = detail
-		if err := e.change(ctx, w, &a, change, m); err != nil {
-			return err
-		}
+	default:
+		a.State, err = e.step(ctx, m, &w.Rule, own, &a)
 	}
-	if !a.State.worthWriting(&w.State) {
-		return nil
+	if err != nil || !a.State.worthWriting(&w.State) {
+		return err
 	}
 	_, err = e.cfg.Store.Advance(ctx, a) // false means that the rule was changed, or that another node has evaluated it
+	return err
+}
+
+// step returns the state of a rule after the state before, and adds the incidents and the
+// messages of the change to a. If the figure cannot be measured, it changes only State.Err. For a
+// tenant without the figure, of a rule that watches each tenant, it returns the zero State.
+func (e *Evaluator) step(ctx context.Context, m *measurement, r *Rule, before State, a *Advance) (State, error) {
+	value, detail := float64(0), ""
+	if !r.Disabled {
+		var err error
+		value, detail, err = m.measure(ctx, r)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return before, err
+		case r.EachTenant && (errors.Is(err, errNoTenant) || problem.Is(err, problem.NotFound)):
+			return State{}, e.end(ctx, m, *r, before, a) // the tenant is gone, or its plan lacks the policy
+		default:
+			before.Err = err.Error()
+			return before, nil
+		}
+	}
+	after, change := r.Step(before, value, m.now)
+	after.Detail = detail
+	return after, e.change(ctx, m, r, before, &after, change, a)
+}
+
+// end ends the alert of a rule that is not measured any more.
+func (e *Evaluator) end(ctx context.Context, m *measurement, r Rule, before State, a *Advance) error {
+	r.Disabled = true
+	_, err := e.step(ctx, m, &r, before, a)
 	return err
 }
 
@@ -157,38 +186,37 @@ func (e *Evaluator) evaluate(ctx context.Context, m *measurement, w *Watched) er
 // maintenance window, change does not announce the begin of the alert. The first evaluation
 // after that announces it if the alert still fires. change announces the end only if the begin
 // was announced, even if the rule is muted then.
-func (e *Evaluator) change(ctx context.Context, w *Watched, a *Advance, change Change, m *measurement) error {
+func (e *Evaluator) change(ctx context.Context, m *measurement, r *Rule, before State, s *State, change Change, a *Advance) error {
 	now := m.now
 	i := Incident{
-		ID: a.State.Incident, TenantID: w.TenantID, RuleID: w.ID, Rule: w.Document, BeganAt: a.State.Since,
-		Value: a.State.Value, Peak: a.State.Peak, Detail: a.State.Detail,
+		ID: s.Incident, TenantID: r.TenantID, RuleID: r.ID, Rule: r.Document, BeganAt: s.Since, Value: s.Value, Peak: s.Peak, Detail: s.Detail,
 	}
 	switch change {
 	case Nothing:
 	case Began:
 		i.ID, i.BeganAt = audit.NewID(), now
-		a.State.Incident, a.State.Announced, a.Began = i.ID, false, &i
+		s.Incident, s.Announced, a.Began = i.ID, false, append(a.Began, i)
 	case Resolved:
-		i.ID, i.BeganAt, i.EndedAt = w.State.Incident, w.State.Since, now
-		announced := a.State.Announced
-		a.State.Incident, a.State.Announced, a.State.Peak, a.Ended = "", false, 0, &i
+		i.ID, i.BeganAt, i.EndedAt = before.Incident, before.Since, now
+		announced := s.Announced
+		s.Incident, s.Announced, s.Peak, a.Ended = "", false, 0, append(a.Ended, i)
 		if announced {
-			return e.announce(ctx, w, a, EventResolved, &i, now)
+			return e.announce(ctx, r, s, a, EventResolved, &i, now)
 		}
 		return nil
 	}
-	if a.State.Phase != Firing || a.State.Announced || m.silent(&w.Rule) {
+	if s.Phase != Firing || s.Announced || m.silent(r) {
 		return nil
 	}
-	a.State.Announced = true
-	return e.announce(ctx, w, a, EventBegan, &i, now)
+	s.Announced = true
+	return e.announce(ctx, r, s, a, EventBegan, &i, now)
 }
 
 // announce adds a message about the incident of to a, one for each channel of the rule. It
 // skips channels that were deleted.
-func (e *Evaluator) announce(ctx context.Context, w *Watched, a *Advance, event Event, of *Incident, now time.Time) error {
-	for _, id := range w.Channels {
-		c, err := e.cfg.Store.Channel(ctx, w.TenantID, id)
+func (e *Evaluator) announce(ctx context.Context, r *Rule, s *State, a *Advance, event Event, of *Incident, now time.Time) error {
+	for _, id := range r.Channels {
+		c, err := e.cfg.Store.Channel(ctx, r.TenantID, id)
 		if err != nil {
 			if !isNotFound(err) {
 				return err
@@ -196,8 +224,8 @@ func (e *Evaluator) announce(ctx context.Context, w *Watched, a *Advance, event 
 			continue // the channel was deleted
 		}
 		a.Deliveries = append(a.Deliveries, Delivery{
-			ID: audit.NewID(), TenantID: w.TenantID, ChannelID: id, IncidentID: of.ID, Event: event,
-			Body: e.cfg.Messenger.Body(c.Kind, event, of, a.State.Value, now), CreatedAt: now, DueAt: now, Status: Waiting,
+			ID: audit.NewID(), TenantID: r.TenantID, ChannelID: id, IncidentID: of.ID, Event: event,
+			Body: e.cfg.Messenger.Body(c.Kind, event, of, s.Value, now), CreatedAt: now, DueAt: now, Status: Waiting,
 		})
 	}
 	return nil

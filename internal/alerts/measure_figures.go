@@ -19,15 +19,25 @@ type Figures struct {
 	Usage     *usage.Service
 	// Tenant returns the number of a tenant by its ID or slug; false if it is unknown.
 	Tenant func(idOrSlug string) (number uint32, found bool)
+	// Tenants returns the slugs of all tenants in ascending order. Default: none; rules then
+	// watch no tenant each.
+	Tenants func() []string
 }
 
 // A measurement contains the data that all rules of one evaluation share. It reads the reports
-// of the nodes only once.
+// of the nodes, and the usage of a tenant, only once.
 type measurement struct {
 	*Figures
 	now     time.Time
 	nodes   *nodes.Overview
-	windows []Maintenance // maintenance windows of all owners
+	usage   map[[2]string]usageRead // by tenant and policy
+	windows []Maintenance           // maintenance windows of all owners
+	turn    func() []string         // the tenants that this evaluation measures for rules that watch each tenant
+}
+
+type usageRead struct {
+	usage usage.Usage
+	err   error
 }
 
 // silent reports whether the rule announces no alerts now, because it is muted or in a
@@ -48,6 +58,8 @@ func (m *measurement) measure(ctx context.Context, r *Rule) (value float64, deta
 		return value, "", err
 	case QuotaUsed:
 		return m.quotaUsed(ctx, r)
+	case NearLimit:
+		return m.nearLimit(ctx, r)
 	case ExhaustedIn:
 		return m.exhaustedIn(ctx, r)
 	case LimiterLatency:
@@ -137,12 +149,23 @@ func (m *measurement) ofNodes(ctx context.Context, metric Metric) (float64, erro
 // highest part among the known keys and limits. detail says when this quota is used up at the
 // current pace.
 func (m *measurement) quotaUsed(ctx context.Context, r *Rule) (value float64, detail string, err error) {
-	err = m.eachLimit(ctx, r, func(policy string, l *usage.LimitUsage, at time.Time) {
+	err = m.eachLimit(ctx, r, func(u *usage.Usage, p *usage.PolicyUsage, l *usage.LimitUsage) {
 		if l.Capacity <= 0 {
 			return
 		}
 		if v := min(100, 100*float64(l.Used)/float64(l.Capacity)); v > value {
-			value, detail = v, forecast(policy, l, at)
+			value, detail = v, forecast(u, p.Policy, l)
+		}
+	})
+	return value, detail, err
+}
+
+// nearLimit returns the highest warning threshold that a key of the tenant has reached, in
+// percent: the largest near_limit of the decisions for the known keys.
+func (m *measurement) nearLimit(ctx context.Context, r *Rule) (value float64, detail string, err error) {
+	err = m.eachLimit(ctx, r, func(u *usage.Usage, p *usage.PolicyUsage, l *usage.LimitUsage) {
+		if v := float64(l.NearLimit()); p.Mode.InForce() && v > value {
+			value, detail = v, forecast(u, p.Policy, l)
 		}
 	})
 	return value, detail, err
@@ -157,12 +180,12 @@ const minForecast = time.Hour
 // returns maxHours.
 func (m *measurement) exhaustedIn(ctx context.Context, r *Rule) (value float64, detail string, err error) {
 	value = maxHours
-	err = m.eachLimit(ctx, r, func(policy string, l *usage.LimitUsage, at time.Time) {
+	err = m.eachLimit(ctx, r, func(u *usage.Usage, p *usage.PolicyUsage, l *usage.LimitUsage) {
 		if l.Window < minForecast || l.ExhaustedAfter == nil {
 			return
 		}
 		if v := l.ExhaustedAfter.Hours(); v < value {
-			value, detail = v, forecast(policy, l, at)
+			value, detail = v, forecast(u, p.Policy, l)
 		}
 	})
 	return value, detail, err
@@ -171,28 +194,43 @@ func (m *measurement) exhaustedIn(ctx context.Context, r *Rule) (value float64, 
 // eachLimit calls do for each limit of each key with counts. The keys are those of the watched
 // tenant: a rule watches one tenant. If the rule names a policy, eachLimit calls do only for the
 // limits of that policy.
-func (m *measurement) eachLimit(ctx context.Context, r *Rule, do func(policy string, l *usage.LimitUsage, at time.Time)) error {
-	var u usage.Usage
-	var err error
-	if r.Policy != "" {
-		u, err = m.Usage.Policy(ctx, r.watched(), r.Policy)
-	} else {
-		u, err = m.Usage.Tenant(ctx, r.watched())
-	}
+func (m *measurement) eachLimit(ctx context.Context, r *Rule, do func(*usage.Usage, *usage.PolicyUsage, *usage.LimitUsage)) error {
+	read := m.usageOf(ctx, r)
+	u := &read.usage
 	for i := range u.Policies {
 		p := &u.Policies[i]
 		for k := range p.Keys {
 			for j := range p.Keys[k].Limits {
-				do(p.Policy, &p.Keys[k].Limits[j], u.At)
+				do(u, p, &p.Keys[k].Limits[j])
 			}
 		}
 	}
-	return err
+	return read.err
+}
+
+// usageOf returns the usage of the tenant that the rule watches, or of the policy that it names.
+// Rules about the same tenant and policy share it.
+func (m *measurement) usageOf(ctx context.Context, r *Rule) usageRead {
+	key := [2]string{r.watched(), r.Policy}
+	read, found := m.usage[key]
+	if found {
+		return read
+	}
+	if r.Policy != "" {
+		read.usage, read.err = m.Usage.Policy(ctx, r.watched(), r.Policy)
+	} else {
+		read.usage, read.err = m.Usage.Tenant(ctx, r.watched())
+	}
+	if m.usage == nil {
+		m.usage = make(map[[2]string]usageRead)
+	}
+	m.usage[key] = read
+	return read
 }
 
 // forecast returns a sentence that says how much of a limit is left, and when it is used up at
-// the current pace.
-func forecast(policy string, l *usage.LimitUsage, now time.Time) string {
+// the current pace. The time is in the zone of the tenant, which the sentence names.
+func forecast(u *usage.Usage, policy string, l *usage.LimitUsage) string {
 	text := fmt.Sprintf("Limit %s of policy %s has %d of %d left", l.Limit.Name, policy, l.Remaining, l.Capacity)
 	switch {
 	case l.ExhaustedAfter == nil:
@@ -200,6 +238,6 @@ func forecast(policy string, l *usage.LimitUsage, now time.Time) string {
 	case *l.ExhaustedAfter == 0:
 		return text + " and denies requests now."
 	}
-	at := now.Add(*l.ExhaustedAfter).UTC()
-	return text + "; at this pace it is used up on " + at.Format("Monday 2 January, 15:04 MST") + "."
+	at := u.At.Add(*l.ExhaustedAfter).In(u.Zone)
+	return text + "; at this pace it is used up on " + at.Format("Monday 2 January, 15:04 ") + u.Zone.String() + "."
 }

@@ -176,6 +176,7 @@ func (i *Incident) Summary(e Event, value float64) string {
 var metricWords = map[Metric]string{
 	DenialRate: "The 429 rate", Denials: "The number of denied requests", DegradedShare: "The share of degraded decisions",
 	LimiterLatency: "The p99 latency of the limiter", QuotaUsed: "The used quota", ExhaustedIn: "The time until the exhaustion of a quota",
+	NearLimit:   "The highest reached warning threshold",
 	SilentNodes: "The number of silent nodes",
 	NodeAlarms:  "The number of alarms of nodes", SnapshotsHeld: "The number of nodes that hold back a snapshot",
 }
@@ -191,8 +192,11 @@ func (d *Document) subject() string {
 	if d.Policy != "" {
 		text += " of policy " + d.Policy
 	}
-	if d.Tenant != "" {
+	switch {
+	case d.Tenant != "":
 		text += " of tenant " + d.Tenant
+	case d.EachTenant:
+		text += " of each tenant"
 	}
 	if d.Window > 0 {
 		text += " in the last " + length(d.Window)

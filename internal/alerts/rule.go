@@ -19,8 +19,9 @@ const (
 	DegradedShare  Metric = "degraded_share"  // requests decided without the shared limiter, in percent of all requests
 	LimiterLatency Metric = "limiter_latency" // 99th percentile of the duration of limiter calls on all nodes, in milliseconds
 	QuotaUsed      Metric = "quota_used"      // the highest used part of a quota among the known keys, in percent
+	NearLimit      Metric = "near_limit"      // the highest warning threshold of a limit that a known key has reached, in percent
 	ExhaustedIn    Metric = "exhausted_in"    // hours until the first of the known keys has used up a quota at the current pace
-	SilentNodes    Metric = "silent_nodes"    // number of nodes that stopped reporting less than an hour ago
+	SilentNodes    Metric = "silent_nodes"    // number of nodes that stopped reporting; see nodes.Keep
 	NodeAlarms     Metric = "node_alarms"     // number of alarms on the System page; each silent node counts as an alarm
 	SnapshotsHeld  Metric = "snapshots_held"  // number of nodes that hold back a suspicious snapshot
 )
@@ -32,7 +33,7 @@ type metricTrait struct {
 	most     float64 // the largest threshold
 	window   bool    // set if a rule has a window
 	tenant   need    // whether a rule of the operator names a tenant; a rule of a tenant watches that tenant
-	policy   bool    // set if a rule that watches one tenant can name a policy
+	policy   bool    // set if a rule can name a policy
 	operator bool    // set if only rules of the operator can have the metric
 	below    bool    // set if the alert begins when the figure is at most the threshold
 }
@@ -51,6 +52,7 @@ var metricTraits = []metricTrait{
 	{metric: DegradedShare, unit: "%", most: 100, window: true, tenant: optional, operator: true},
 	{metric: LimiterLatency, unit: " ms", most: 60_000, window: true, operator: true},
 	{metric: QuotaUsed, unit: "%", most: 100, tenant: required, policy: true},
+	{metric: NearLimit, unit: "%", most: 100, tenant: required, policy: true},
 	{metric: ExhaustedIn, unit: " h", most: maxHours, tenant: required, policy: true, below: true},
 	{metric: SilentNodes, most: 1000, operator: true},
 	{metric: NodeAlarms, most: 1000, operator: true},
@@ -73,8 +75,8 @@ func (m Metric) HasWindow() bool { t, _ := m.trait(); return t.window }
 // rules can have MinRequests.
 func (m Metric) IsRate() bool { return m == DenialRate || m == DegradedShare }
 
-// WatchesTenants reports whether a rule of the operator can name a tenant, and whether it must
-// name one. WatchesPolicies reports whether a rule can name a policy.
+// WatchesTenants reports whether a rule of the operator can name a tenant or watch each tenant,
+// and whether it must do one of them. WatchesPolicies reports whether a rule can name a policy.
 func (m Metric) WatchesTenants() (can, must bool) {
 	t, _ := m.trait()
 	return t.tenant != never, t.tenant == required
@@ -130,10 +132,13 @@ type Document struct {
 	Name   string `json:"name"`
 	Metric Metric `json:"metric"`
 	// Tenant is the slug of the tenant that the rule watches. If it is "", a rule of the
-	// operator watches all tenants together. A rule of a tenant watches that tenant; its Tenant
-	// is "".
+	// operator watches all tenants: together, or each of them if EachTenant is set. A rule of a
+	// tenant watches that tenant; its Tenant is "".
 	Tenant string `json:"tenant,omitempty"`
-	Policy string `json:"policy,omitempty"` // slug; "" for all policies
+	// EachTenant says that a rule of the operator measures each tenant. Each tenant that reaches
+	// the threshold then has an incident of its own, whose document has the Tenant.
+	EachTenant bool   `json:"each_tenant,omitempty"`
+	Policy     string `json:"policy,omitempty"` // slug; "" for all policies
 	// Window is the length of the time that the figure covers; the current minute is added to
 	// it. It is 0 for metrics without a window.
 	Window time.Duration `json:"window_ns,omitempty"`
@@ -205,17 +210,21 @@ func (d *Document) validateScope(f *problem.Fields, t metricTrait, operator bool
 	switch {
 	case !operator && d.Tenant != "":
 		f.Add("/tenant", "must be left out: the rule watches its own tenant")
-	case operator && t.tenant == never && d.Tenant != "":
+	case !operator && d.EachTenant:
+		f.Add("/each_tenant", "must be left out: the rule watches its own tenant")
+	case t.tenant == never && d.Tenant != "":
 		f.Add("/tenant", "%s is not of one tenant; leave it out", d.Metric)
-	case operator && t.tenant == required && d.Tenant == "":
-		f.Add("/tenant", "is required for %s", d.Metric)
+	case t.tenant == never && d.EachTenant:
+		f.Add("/each_tenant", "%s is not of one tenant; leave it out", d.Metric)
+	case d.EachTenant && d.Tenant != "":
+		f.Add("/tenant", "must be left out: the rule watches each tenant")
+	case operator && t.tenant == required && d.Tenant == "" && !d.EachTenant:
+		f.Add("/tenant", "is required for %s, unless the rule watches each tenant", d.Metric)
 	}
 	switch {
 	case d.Policy == "":
 	case !t.policy:
 		f.Add("/policy", "%s is not of one policy; leave it out", d.Metric)
-	case operator && d.Tenant == "":
-		f.Add("/policy", "needs a tenant")
 	default:
 		f.Slug("/policy", d.Policy)
 	}

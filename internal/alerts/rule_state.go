@@ -1,6 +1,9 @@
 package alerts
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // A Phase says whether the alert of a rule is firing.
 type Phase string
@@ -35,6 +38,20 @@ type State struct {
 	Err string `json:"err,omitempty"`
 	// Detail is a sentence about the figure, such as when the quota is used up.
 	Detail string `json:"detail,omitempty"`
+	// Tenants has the states of the tenants of a rule with EachTenant, by slug. A tenant whose
+	// phase is OK is missing. The other fields are then a summary: the highest phase, and the
+	// worst figure of the last evaluation.
+	Tenants map[string]State `json:"tenants,omitempty"`
+}
+
+// Firing returns the number of tenants whose alert is firing.
+func (s *State) Firing() (n int) {
+	for _, t := range s.Tenants {
+		if t.Phase == Firing {
+			n++
+		}
+	}
+	return n
 }
 
 // A Change says how one evaluation changes the incident of a rule.
@@ -129,6 +146,12 @@ func (s State) worthWriting(before *State) bool {
 	if s.At.Sub(before.At) >= writeEvery {
 		return true
 	}
-	s.Value, s.At, s.Detail = before.Value, before.At, before.Detail
-	return s != *before
+	return !s.same(before)
+}
+
+// same reports whether two states are equal, except for the figure and its time.
+func (s State) same(b *State) bool {
+	return s.Phase == b.Phase && s.Since.Equal(b.Since) && s.ClearSince.Equal(b.ClearSince) && s.Peak == b.Peak &&
+		s.Incident == b.Incident && s.Announced == b.Announced && s.Err == b.Err &&
+		maps.EqualFunc(s.Tenants, b.Tenants, func(s, b State) bool { return s.same(&b) })
 }

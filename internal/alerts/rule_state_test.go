@@ -112,14 +112,14 @@ func TestStepBelow(t *testing.T) {
 	}
 }
 
-// Every template is a valid rule, once it has a tenant where its metric needs one.
+// Every template is a valid rule, once it has a policy where it needs one.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
 	for _, operator := range []bool{true, false} {
 		for _, template := range Templates(operator) {
 			d := template.Document
-			if !template.Complete(operator) {
-				d.Tenant = "acme"
+			if template.NeedsPolicy {
+				d.Policy = "logins"
 			}
 			var f problem.Fields
 			if d.validate(&f, operator); f.Err() != nil {

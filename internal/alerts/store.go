@@ -31,9 +31,9 @@ type Advance struct {
 	RuleID string
 	Seq    int64 // Watched.Seq when the evaluation read the rule
 	State  State
-	// Began is the incident of an alert that begins, Ended the incident of an alert that ends.
-	// At most one of them is set.
-	Began, Ended *Incident
+	// Began has the incidents of alerts that begin, Ended the incidents of alerts that end. Only
+	// a rule that watches each tenant can have several.
+	Began, Ended []Incident
 	Deliveries   []Delivery
 }
 
@@ -82,7 +82,7 @@ type Store interface {
 	Watched(ctx context.Context) ([]Watched, error)
 	// AllMaintenances returns the maintenance windows of all owners.
 	AllMaintenances(ctx context.Context) ([]Maintenance, error)
-	// Advance writes the result of an evaluation in one transaction: the state, the incident
+	// Advance writes the result of an evaluation in one transaction: the state, the incidents
 	// and the deliveries. It returns false and writes nothing if the stored Seq of the rule is
 	// not a.Seq.
 	Advance(ctx context.Context, a Advance) (bool, error)

@@ -74,6 +74,7 @@ var ruleColumns = []Column{
 	{"NAME", "rule.name"},
 	{"METRIC", "rule.metric"},
 	{"WATCHED", "rule.tenant"},
+	{"EACH TENANT", "rule.each_tenant"},
 	{"POLICY", "rule.policy"},
 	{"THRESHOLD", "rule.threshold"},
 	{"STATE", "state.phase"},
@@ -134,6 +135,7 @@ var documentColumns = []Column{
 	{"NAME", "name"},
 	{"METRIC", "metric"},
 	{"TENANT", "tenant"},
+	{"EACH TENANT", "each_tenant"},
 	{"POLICY", "policy"},
 	{"WINDOW", "window"},
 	{"THRESHOLD", "threshold"},
@@ -159,7 +161,7 @@ func (r alertRulesTemplates) Run(ctx context.Context, t Terminal) error {
 		return err
 	}
 	return c.output.rows(t, a.body, "data", Column{"TEMPLATE", "slug"}, Column{"METRIC", "rule.metric"}, Column{"THRESHOLD", "rule.threshold"},
-		Column{"BEGINS WHEN", "summary"})
+		Column{"NEEDS", "needs"}, Column{"BEGINS WHEN", "summary"})
 }
 
 // ruleFields has the flags for the fields of an alert rule.
@@ -167,7 +169,8 @@ type ruleFields struct {
 	Name        string    `setting:"false" help:"Name for people."`
 	Metric      string    `setting:"false" help:"The figure, such as denial_rate or quota_used; docs/alerts.md lists all."`
 	Watch       *string   `setting:"false" placeholder:"SLUG" help:"The tenant that a rule of the operator watches; empty for all tenants."`
-	Policy      *string   `setting:"false" placeholder:"SLUG" help:"Only this policy of the watched tenant; empty for all."`
+	EachTenant  *bool     `setting:"false" negatable:"" help:"A rule of the operator watches each tenant, with an alert for each."`
+	Policy      *string   `setting:"false" placeholder:"SLUG" help:"Only this policy; empty for all."`
 	Window      *string   `setting:"false" placeholder:"5m" help:"The time that is measured, from 1m to 1d."`
 	Threshold   string    `setting:"false" placeholder:"N" help:"The figure at which the alert begins."`
 	Recovery    *string   `setting:"false" placeholder:"N" help:"The figure below which the alert ends. Default: the threshold."`
@@ -187,6 +190,12 @@ func (f ruleFields) patch() (object, error) {
 			o[name] = nil
 			o.set(name, *value)
 		}
+	}
+	switch {
+	case f.EachTenant != nil:
+		o["each_tenant"] = *f.EachTenant
+	case f.Watch != nil && *f.Watch != "":
+		o["each_tenant"] = nil // templates have it
 	}
 	if err := o.number("threshold", f.Threshold); err != nil {
 		return nil, err
@@ -242,12 +251,12 @@ func (n alertRulesCreate) Run(ctx context.Context, t Terminal) error {
 	if err != nil {
 		return err
 	}
-	document := object{}
+	document, needs := object{}, []string(nil)
 	switch {
 	case n.File != "":
 		document, err = readObject(t, n.File)
 	case n.Template != "":
-		document, err = c.template(ctx, n.path("alert-templates"), n.Template)
+		document, needs, err = c.template(ctx, n.path("alert-templates"), n.Template)
 	}
 	if err != nil {
 		return err
@@ -262,33 +271,40 @@ func (n alertRulesCreate) Run(ctx context.Context, t Terminal) error {
 			delete(document, name)
 		}
 	}
+	for _, member := range needs {
+		if document[member] == nil {
+			return usage("--template %s needs --%s", n.Template, member)
+		}
+	}
 	if len(document) == 0 {
 		return usage("a rule needs --name, --metric and --threshold, or begin with --template or -f")
 	}
 	return c.create(ctx, n.path("alert-rules"), document, ruleColumns...)
 }
 
-// template returns the alert rule of the template with the given slug.
-func (c *client) template(ctx context.Context, path, slug string) (object, error) {
+// template returns the alert rule of the template with the given slug, and the members that must be
+// added to it.
+func (c *client) template(ctx context.Context, path, slug string) (rule object, needs []string, err error) {
 	a, err := c.get(ctx, path, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var is struct {
 		Data []struct {
-			Slug string
-			Rule object
+			Slug  string
+			Rule  object
+			Needs []string
 		}
 	}
 	if err := json.Unmarshal(a.body, &is); err != nil {
-		return nil, fmt.Errorf("read the templates: %w", err)
+		return nil, nil, fmt.Errorf("read the templates: %w", err)
 	}
 	for _, template := range is.Data {
 		if template.Slug == slug {
-			return template.Rule, nil
+			return template.Rule, template.Needs, nil
 		}
 	}
-	return nil, usage("--template: there is no template %q; headgate alerts rules templates lists them", slug)
+	return nil, nil, usage("--template: there is no template %q; headgate alerts rules templates lists them", slug)
 }
 
 // readObject reads a JSON or YAML document that is an object.

@@ -103,12 +103,11 @@ type TopKey struct {
 	Redacted bool
 	Count    int64
 	Error    int64
-	// Allowed is a lower bound of the number of allowed requests of the key; -1 if it is
-	// unknown. Trend divides the span into equal parts and has the count of each part, oldest
-	// first. Only LimitedAndAllowed sets these fields, and only for the keys in its result
-	// limited.
-	Allowed int64
-	Trend   []int64
+	// The number of allowed requests of the key is at least Allowed and at most AllowedMost. Trend
+	// divides the span into equal parts and has the count of each part, oldest first. Only
+	// LimitedAndAllowed sets these fields, and only for the keys in its result limited.
+	Allowed, AllowedMost int64
+	Trend                []int64
 }
 
 // TopKeys lists the keys with the highest counts. Floor is an upper bound of the count of each

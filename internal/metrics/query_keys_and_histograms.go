@@ -115,7 +115,7 @@ func (u *union) topOf(q Query, s Span) TopKeys {
 const trendParts, leastTrend = 24, 6
 
 // LimitedAndAllowed returns the results of Keys for LimitedKeys and for AllowedKeys. For each
-// key in limited, it also sets Allowed and Trend.
+// key in limited, it also sets Allowed, AllowedMost and Trend.
 func (a *Analytics) LimitedAndAllowed(ctx context.Context, q Query) (limited, allowed TopKeys, err error) {
 	if q.Route != "" {
 		return limited, allowed, notHere("route")
@@ -133,15 +133,15 @@ func (a *Analytics) LimitedAndAllowed(ctx context.Context, q Query) (limited, al
 	}
 	var rows []row
 	denials, passes := newUnion(), newUnion()
-	group, ctx := errgroup.WithContext(ctx)
+	group, reads := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return a.lists(ctx, r, q.Tenant, SketchLimitedKeys, func(at int64, t *topList) {
+		return a.lists(reads, r, q.Tenant, SketchLimitedKeys, func(at int64, t *topList) {
 			denials.add(t)
 			rows = append(rows, row{at, t})
 		})
 	})
 	group.Go(func() error {
-		return a.lists(ctx, r, q.Tenant, SketchAllowedKeys, func(_ int64, t *topList) { passes.add(t) })
+		return a.lists(reads, r, q.Tenant, SketchAllowedKeys, func(_ int64, t *topList) { passes.add(t) })
 	})
 	if err := group.Wait(); err != nil {
 		return limited, allowed, err
@@ -153,12 +153,10 @@ func (a *Analytics) LimitedAndAllowed(ctx context.Context, q Query) (limited, al
 		k := &limited.Keys[i]
 		text := k.text()
 		mark := text.mark()
-		if passes.floor > 0 || len(k.Names) == 0 {
-			k.Allowed = -1
-		}
+		k.AllowedMost = passes.floor
 		if place, known := passes.places[mark]; known {
 			sum := &passes.keys[place]
-			k.Allowed = max(0, sum.count-sum.error)
+			k.Allowed, k.AllowedMost = max(0, sum.count-sum.error), sum.count
 		}
 		k.Trend = make([]int64, parts)
 		for _, row := range rows {
@@ -167,7 +165,31 @@ func (a *Analytics) LimitedAndAllowed(ctx context.Context, q Query) (limited, al
 			}
 		}
 	}
-	return limited, allowed, nil
+	return limited, allowed, a.setAllowedOfTenants(ctx, r, limited.Keys)
+}
+
+// setAllowedOfTenants sets Allowed and AllowedMost of keys that count a whole tenant. Rankings of
+// allowed keys do not have them, but all requests of the policy have the key.
+func (a *Analytics) setAllowedOfTenants(ctx context.Context, r reading, keys []TopKey) error {
+	for i := range keys {
+		k := &keys[i]
+		if len(k.Names) > 0 {
+			continue
+		}
+		var sum Counts
+		for _, p := range r.parts {
+			rows, err := a.store.SumCounts(ctx, p.query(CountQuery{Tenant: k.Tenant, Kind: KindPolicy, Names: []string{k.Policy}}))
+			if err != nil {
+				return err
+			}
+			for j := range rows {
+				sum.Add(&rows[j].Counts)
+			}
+		}
+		k.Allowed = sum.Allowed()
+		k.AllowedMost = k.Allowed
+	}
+	return nil
 }
 
 // trend returns the number of parts of TopKey.Trend: at most trendParts, and so few that no

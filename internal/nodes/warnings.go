@@ -55,8 +55,8 @@ const (
 	// skewed is the largest normal difference of two clocks. The write of a report may take up
 	// to putTimeout, and this time looks like clock skew.
 	skewed = putTimeout
-	// missed is how long a silent node, or a loss of data in Redis, counts as an alarm. After
-	// this time, it is only a note.
+	// missed is how long a loss of data in Redis counts as an alarm. After this time, it is only a
+	// note. A silent node is an alarm until it reports again, or for the time Keep.
 	missed = time.Hour
 	// nearlyFull is the part of a maximum from which on a warning is given.
 	nearlyFull = 0.8
@@ -105,9 +105,6 @@ func silence(r *Report) Verdict {
 	}
 	if n := r.Counts.WaitingRows; n > 0 && r.Counts.Waiting > waitingAfter {
 		text += "; " + plural(n, "row", "rows") + " of counts were not in the database"
-	}
-	if r.SilentFor > missed {
-		return Verdict{Note, "silent", text}
 	}
 	return Verdict{Alarm, "silent", text}
 }

@@ -60,7 +60,7 @@ func TestVerdicts(t *testing.T) {
 			n.Counts = Counts{WaitingRows: 12_000, Waiting: time.Minute}
 		}, 0, []string{"alarm silent: silent for 40 s; 12,000 rows of counts were not in the database"}},
 		{"silent while it stopped", func(n *Node) { n.SeenAt, n.Draining = moment.Add(-seconds(200)), true }, 0, []string{"alarm silent: silent for 3 min, since it began to stop"}},
-		{"silent for long", func(n *Node) { n.SeenAt = moment.Add(-5 * time.Hour) }, 0, []string{"note silent: silent for 5 h"}},
+		{"silent for long", func(n *Node) { n.SeenAt = moment.Add(-5 * time.Hour) }, 0, []string{"alarm silent: silent for 5 h"}},
 		{"silent and all else wrong", func(n *Node) {
 			n.SeenAt, n.Redis.Reachable, n.Snapshot.Listening, n.Snapshot.Held = moment.Add(-seconds(16)), false, false, "x"
 		}, 0, []string{"alarm silent: silent for 16 s"}},

@@ -161,6 +161,16 @@ func (s *Snapshot) SubjectByNumber(number uint32) (*enforcement.Subject, bool) {
 	return t.subject, true
 }
 
+// Slugs returns the slugs of all usable tenants in ascending order.
+func (s *Snapshot) Slugs() []string {
+	slugs := make([]string, 0, s.slugs.Len())
+	for slug := range s.slugs.All {
+		slugs = append(slugs, slug)
+	}
+	slices.Sort(slugs)
+	return slugs
+}
+
 // Plans yields every plan that has a usable version, in no order.
 func (s *Snapshot) Plans() iter.Seq[*enforcement.Plan] {
 	return func(yield func(*enforcement.Plan) bool) {

@@ -299,8 +299,8 @@ func (s *Store) Incident(ctx context.Context, tenantID, id string) (alerts.Incid
 	return i, s.fail(err, "load alert %s", id)
 }
 
-// Advance writes the result of one evaluation of a rule: the new state, the incident that
-// began, changed or ended, and the deliveries. It returns false and writes nothing if the rule
+// Advance writes the result of one evaluation of a rule: the new state, the incidents that
+// began or ended, and the deliveries. It returns false and writes nothing if the rule
 // was changed or evaluated by another node since this evaluation began, so that the stored seq
 // is not a.Seq.
 func (s *Store) Advance(ctx context.Context, a alerts.Advance) (bool, error) {
@@ -315,7 +315,7 @@ func (s *Store) Advance(ctx context.Context, a alerts.Advance) (bool, error) {
 		if mine = err == nil && n == 1; !mine {
 			return err
 		}
-		if i := a.Began; i != nil {
+		for _, i := range a.Began {
 			doc, err := writeJSON(i.Rule)
 			if err != nil {
 				return err
@@ -327,7 +327,7 @@ func (s *Store) Advance(ctx context.Context, a alerts.Advance) (bool, error) {
 				return err
 			}
 		}
-		if i := a.Ended; i != nil {
+		for _, i := range a.Ended {
 			if _, err := execIn(ctx, tx, `
 				UPDATE alert_incidents SET ended_at = $1, peak = $2 WHERE id = $3`, stored(i.EndedAt), i.Peak, i.ID); err != nil {
 				return err

@@ -47,6 +47,15 @@ func (l *LimitUsage) exhausted() time.Duration {
 	return *l.ExhaustedAfter
 }
 
+// NearLimit returns the largest warning threshold of the limit that its used units have reached,
+// in percent; 0 if there is none. Decisions have the same number as near_limit.
+func (l *LimitUsage) NearLimit() int {
+	if l.Capacity == 0 {
+		return 0
+	}
+	return l.Limit.WarnAt.Reached(l.Capacity-l.Remaining, l.Capacity)
+}
+
 // Share returns the used fraction of the limit: from 0 to 1, or above 1 after a forced charge.
 func (l *LimitUsage) Share() float64 {
 	return float64(l.Capacity-l.Remaining) / float64(max(l.Capacity, 1))

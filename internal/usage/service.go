@@ -163,11 +163,14 @@ func (s *Service) rule(tenant, policy string) (*enforcement.Subject, *enforcemen
 
 // header returns the Usage of a tenant with an empty list of policies.
 func (s *Service) header(subject *enforcement.Subject) Usage {
-	u := Usage{At: s.cfg.Now().UTC(), Policies: []PolicyUsage{}}
+	u := Usage{At: s.cfg.Now().UTC(), Zone: time.UTC, Policies: []PolicyUsage{}}
 	if subject == nil {
 		return u
 	}
 	u.TenantID, u.Tenant = subject.TenantID, subject.Tenant
+	if subject.Calendar != nil {
+		u.Zone = subject.Calendar.Zone
+	}
 	if subject.Plan != nil {
 		u.Plan, u.PlanVersion = subject.Plan.Slug, subject.Plan.Version
 	}

@@ -16,6 +16,8 @@ type Usage struct {
 	// At is the time of the result, by the clock of the limiter. If no counter was read, it is
 	// by the clock of this node.
 	At time.Time
+	// Zone is the time zone of the tenant. It is never nil.
+	Zone *time.Location
 	// Policies contains the policies of the plan in their order, or only the requested policy.
 	Policies []PolicyUsage
 	// Counters contains the number of live counters of the tenant. It is nil if the result is

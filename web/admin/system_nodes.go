@@ -120,7 +120,8 @@ func (w *pages) nodeView(ctx context.Context, r *nodes.Report, o *nodes.Overview
 	}
 	add("Version", word(r.Version), r.GoVersion, tone)
 	if r.Silent {
-		add("Last seen", views.Number{Text: seen.Text + " ago", Exact: seen.Exact}, "", "bad")
+		note := fmt.Sprintf("listed, and an alarm, until it reports again, or for %d h", nodes.Keep/time.Hour)
+		add("Last seen", views.Number{Text: seen.Text + " ago", Exact: seen.Exact}, note, "bad")
 		add("Was up", views.Duration(r.Up.Truncate(time.Second)), "", "")
 		add("Revision", word(strconv.FormatInt(r.Snapshot.Revision, 10)), "in its last report", "")
 		return n

@@ -228,10 +228,10 @@ func (k *keyring) row(key tenants.Key, now time.Time) views.APIKey {
 	return r
 }
 
-func (k *keyring) form() views.KeyForm {
+func (k *keyring) form(c echo.Context) views.KeyForm {
 	v := views.KeyForm{
 		Head: k.head, Title: k.newTitle, Action: k.base, Back: k.base, Name: views.TextInput("name", "Name", "", k.nameHint),
-		Scopes: views.Checks{Name: "scopes", Label: "Scopes"}, End: web.EndingField("never", k.life, web.KeyLives...),
+		Scopes: views.Checks{Name: "scopes", Label: "Scopes"}, End: web.EndingField(c, "never", k.life, web.KeyLives...),
 	}
 	v.MaxCost = views.OptionalInput("max_cost", "Largest cost of one check", "",
 		"So that the holder of the key cannot spend a quota with one check. Empty: no bound.")
@@ -254,13 +254,13 @@ func (k *keyring) form() views.KeyForm {
 
 func (w *pages) newKeyForm(c echo.Context) error {
 	k := w.keyring(c)
-	return w.Render(c, http.StatusOK, views.KeyFormPage(w.keyPage(c, k, k.newTitle), k.form()))
+	return w.Render(c, http.StatusOK, views.KeyFormPage(w.keyPage(c, k, k.newTitle), k.form(c)))
 }
 
 // createKey creates a key and redirects to the page that shows its token once.
 func (w *pages) createKey(c echo.Context, f url.Values) error {
 	ctx, k := c.Request().Context(), w.keyring(c)
-	v := k.form()
+	v := k.form(c)
 	v.Name.Value = f.Get("name")
 	n := tenants.NewKey{Name: strings.TrimSpace(f.Get("name")), Token: strings.TrimSpace(f.Get("token"))}
 	v.MaxCost.Value, v.AllowedIPs.Value = f.Get("max_cost"), f.Get("allowed_ips")

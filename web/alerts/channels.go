@@ -86,6 +86,14 @@ func (w *pages) channelForm(c echo.Context) views.AlertChannelForm {
 			hint = "Begins with https://. For e-mail: the address of a member."
 		}
 		v.Kind.Options = append(v.Kind.Options, mail)
+	} else {
+		v.NoMail = "E-mail is not offered: this server has no mail server."
+		if s.operator() {
+			v.NoMail += " Set HEADGATE_SMTP_ADDR and HEADGATE_SMTP_FROM, and restart the server."
+		} else {
+			v.NoMail += " Ask the operator of the server."
+		}
+		v.MailGuide = "/docs/guides/alerts#e-mail"
 	}
 	v.Fields = []views.Input{views.TextInput("name", "Name", "", "For people: “on call”."), views.TextInput("url", "Address", "", hint)}
 	return v

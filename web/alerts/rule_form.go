@@ -23,9 +23,12 @@ var metricWords = map[alerts.Metric]string{
 	alerts.DegradedShare:  "The share of decisions that nodes make without the shared limiter.",
 	alerts.LimiterLatency: "The p99 latency of the limiter on all nodes, in milliseconds.",
 	alerts.QuotaUsed:      "The used quota of the fullest known key, in percent.",
+	alerts.NearLimit: "The highest warning threshold (warn_at) of a limit that a known key has reached, in percent. " +
+		"It is 0 if no key has reached one.",
 	alerts.ExhaustedIn: "The hours until the first known key has used up a quota, at the pace of the last minutes. " +
 		"Only limits with a window of an hour or more count.",
-	alerts.SilentNodes:   "The number of nodes that stopped reporting within the last hour.",
+	alerts.SilentNodes: "The number of nodes that stopped reporting. " +
+		"A node counts until it reports again, or until 24 hours after its last report.",
 	alerts.NodeAlarms:    "The number of alarms on the System page.",
 	alerts.SnapshotsHeld: "The number of nodes that hold back a suspicious snapshot of tenants and plans.",
 }
@@ -56,6 +59,10 @@ func readRule(f url.Values, v *views.AlertRuleForm, d alerts.Document) (alerts.D
 	for i := range v.Channels.Options {
 		v.Channels.Options[i].Checked = f.Has(v.Channels.Options[i].Name)
 	}
+	if len(v.Each.Options) > 0 {
+		d.EachTenant = f.Get(eachField) == "on"
+		v.Each.Options[0].Checked = d.EachTenant
+	}
 	d.Disabled, d.Channels = !v.Enabled.Options[0].Checked, checkedIDs(f, channelField)
 	var faults problem.Fields
 	for i := range v.Fields {
@@ -66,7 +73,9 @@ func readRule(f url.Values, v *views.AlertRuleForm, d alerts.Document) (alerts.D
 		case "tenant":
 			d.Tenant = text
 		case "policy":
-			d.Policy = text
+			if d.Policy = text; text == "" && !v.Fields[i].Optional {
+				faults.Add("/policy", "is required: this rule counts one policy")
+			}
 		case "window":
 			d.Window = readLength(&faults, name, text)
 		case "for":

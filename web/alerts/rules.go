@@ -81,6 +81,8 @@ func statusWords(r *alerts.Watched) (status, tone string) {
 	switch {
 	case r.Disabled:
 		return "Disabled", ""
+	case r.State.Phase == alerts.Firing && r.EachTenant:
+		return "Firing for " + views.Quantity(int64(r.State.Firing()), "tenant", "tenants"), "bad"
 	case r.State.Phase == alerts.Firing:
 		return "Firing", "bad"
 	case r.State.Err != "":
@@ -117,7 +119,11 @@ func (w *pages) newRule(c echo.Context) error {
 	if i < 0 {
 		return w.showTemplates(c, http.StatusOK, nil, nil)
 	}
-	f, err := w.ruleForm(c, s, list[i].Document)
+	d := list[i].Document
+	if c.QueryParam("tenant") != "" {
+		d.EachTenant = false
+	}
+	f, err := w.ruleForm(c, s, d, list[i].NeedsPolicy)
 	if err != nil {
 		return err
 	}
@@ -143,7 +149,7 @@ func (w *pages) showTemplates(c echo.Context, status int, form url.Values, fault
 		v.Templates = append(v.Templates, views.AlertTemplate{
 			Name: t.Name, Summary: t.Summary, Begins: beginsWords(&t.Document), URL: s.base + "/rules/new?from=" + t.Slug,
 		})
-		if t.Complete(s.operator()) && t.Metric != alerts.Denials {
+		if !t.NeedsPolicy {
 			v.Rules.Options = append(v.Rules.Options, views.CheckBox{
 				Name: templateField + t.Slug, Label: t.Name, Hint: t.Summary, Checked: form == nil || form.Has(templateField+t.Slug),
 			})
@@ -223,8 +229,36 @@ func (w *pages) addRecommended(c echo.Context) error {
 	return web.Retry(err, &v, &faults, nil, func(status int) error { return w.showTemplates(c, status, f, faults) })
 }
 
-// ruleForm returns the form of a rule. It has the fields that the metric needs.
-func (w *pages) ruleForm(c echo.Context, s scope, d alerts.Document) (views.AlertRuleForm, error) {
+// eachField is the field of the check box with which a rule watches each tenant.
+const eachField = "each_tenant"
+
+// scopeFields adds the fields that say what the rule watches. onePolicy says that the rule must
+// name a policy.
+func scopeFields(v *views.AlertRuleForm, s scope, d *alerts.Document, onePolicy bool) {
+	if can, must := d.Metric.WatchesTenants(); can && s.operator() {
+		hint := "The slug of one tenant. Empty: all tenants together, unless each tenant is watched."
+		if must {
+			hint = "The slug of one tenant. Empty if each tenant is watched."
+		}
+		v.Fields = append(v.Fields, views.OptionalInput("tenant", "Tenant", d.Tenant, hint))
+		v.Each = views.Checks{Name: "each", Label: "Tenants", Options: []views.CheckBox{{
+			Name: eachField, Label: "Watch each tenant", Checked: d.EachTenant,
+			Hint: "Each tenant that reaches the threshold has an alert of its own.",
+		}}}
+	}
+	if !d.Metric.WatchesPolicies() {
+		return
+	}
+	i := views.OptionalInput("policy", "Policy", d.Policy, "The slug of one policy. Empty: all policies.")
+	if i.Optional = !onePolicy; onePolicy {
+		i.Hint = "The slug of the policy that is counted."
+	}
+	v.Fields = append(v.Fields, i)
+}
+
+// ruleForm returns the form of a rule. It has the fields that the metric needs. onePolicy says
+// that the rule must name a policy.
+func (w *pages) ruleForm(c echo.Context, s scope, d alerts.Document, onePolicy bool) (views.AlertRuleForm, error) {
 	v := views.AlertRuleForm{
 		AlertHead: w.head(c, "/rules"), Title: "New rule", Button: "Create the rule", Action: s.base + "/rules", Back: s.base + "/rules",
 		Metric: string(d.Metric), Figure: metricWords[d.Metric], NewChannelURL: s.base + "/channels/new",
@@ -234,22 +268,7 @@ func (w *pages) ruleForm(c echo.Context, s scope, d alerts.Document) (views.Aler
 	}
 	add := func(i views.Input) { v.Fields = append(v.Fields, i) }
 	add(views.TextInput("name", "Name", d.Name, "Messages begin with it."))
-	if can, must := d.Metric.WatchesTenants(); can && s.operator() {
-		hint := "The slug of one tenant. Empty: all tenants together."
-		if must {
-			hint = "The slug of the tenant."
-		}
-		i := views.OptionalInput("tenant", "Tenant", d.Tenant, hint)
-		i.Optional = !must
-		add(i)
-	}
-	if d.Metric.WatchesPolicies() {
-		hint := "The slug of one policy of the plan. Empty: all."
-		if s.operator() {
-			hint = "The slug of one policy of the tenant's plan. Empty: all."
-		}
-		add(views.OptionalInput("policy", "Policy", d.Policy, hint))
-	}
+	scopeFields(&v, s, &d, onePolicy)
 	if d.Metric.HasWindow() {
 		add(views.TextInput("window", "Window", length(d.Window), "The time that is measured, in whole minutes: 5m, 1h."))
 	}
@@ -280,14 +299,17 @@ func (w *pages) showRuleForm(c echo.Context, status int, v views.AlertRuleForm) 
 }
 
 var ruleFields = []string{
-	"name", "metric", "from", "tenant", "policy", "window", "threshold", "recovery", "for", "min_requests", "enabled", "version",
+	"name", "metric", "from", "tenant", eachField, "policy", "window", "threshold", "recovery", "for", "min_requests", "enabled", "version",
 }
 
 // ruleFormValues reads the fields of the form of a rule. The form of a tenant has no field for
 // the tenant.
 func ruleFormValues(c echo.Context, s scope) (url.Values, error) {
 	return web.WideForm(c, func(name string) bool {
-		return slices.Contains(ruleFields, name) && (name != "tenant" || s.operator()) || strings.HasPrefix(name, channelField)
+		if strings.HasPrefix(name, channelField) {
+			return true
+		}
+		return slices.Contains(ruleFields, name) && (s.operator() || name != "tenant" && name != eachField)
 	})
 }
 
@@ -299,7 +321,9 @@ func (w *pages) createRule(c echo.Context) error {
 		return err
 	}
 	d := alerts.Document{Metric: alerts.Metric(f.Get("metric"))}
-	v, err := w.ruleForm(c, s, d)
+	v, err := w.ruleForm(c, s, d, slices.ContainsFunc(alerts.Templates(s.operator()), func(t alerts.Template) bool {
+		return t.Slug == f.Get("from") && t.NeedsPolicy
+	}))
 	if err != nil {
 		return err
 	}
@@ -342,7 +366,7 @@ func (w *pages) changeForm(c echo.Context, s scope, r *alerts.Watched) (views.Al
 	if d.Channels == nil {
 		d.Channels = []string{}
 	}
-	v, err := w.ruleForm(c, s, d)
+	v, err := w.ruleForm(c, s, d, false)
 	if err != nil {
 		return v, err
 	}
@@ -357,7 +381,7 @@ func (w *pages) changeForm(c echo.Context, s scope, r *alerts.Watched) (views.Al
 	}
 	v.Title, v.Button, v.Action, v.Version = r.Name, "Save the rule", s.base+"/rules/"+r.ID, number(float64(r.Version))
 	v.Exists, v.MayWrite, v.Notice, v.Row = true, s.write, web.Notice(c), w.ruleRow(s, r, names)
-	v.Mute = web.EndingField("", "1h", web.ShortLifetimes...)
+	v.Mute = web.EndingField(c, "", "1h", web.ShortLifetimes...)
 	return v, err
 }
 

@@ -1,5 +1,5 @@
 // Package palette serves the command palette: it finds pages, tenants, plans,
-// policies, people, settings, saved filters, shared links, decisions and keys by name.
+// policies, people, settings, saved filters, shared links, decisions and keys by name, and counted keys by their values.
 package palette
 
 import (
@@ -12,10 +12,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/savedfilters"
 	"github.com/headgate/headgate/internal/sharing"
 	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
@@ -32,6 +34,7 @@ type Config struct {
 	Plans   *plans.Service
 	Filters *savedfilters.Service // the saved filters
 	Sharing *sharing.Service      // the shared links
+	Usage   *usage.Service        // the counted keys
 	// Snapshot returns the compiled plans and tenants that this node uses. The palette searches
 	// its policies.
 	Snapshot func() *snapshot.Snapshot
@@ -121,6 +124,7 @@ func (w *pages) named(ctx context.Context, v web.Visitor, q string) ([]views.Jum
 	}{
 		{w.decisionNamed, lower},
 		{w.keyNamed, q},
+		{w.countedKeys, q},
 		{w.tenantsNamed, lower},
 		{w.tenantPagesNamed, lower},
 		{w.plansNamed, lower},
@@ -223,6 +227,39 @@ func (w *pages) keyNamed(_ context.Context, v web.Visitor, q string) (views.Jump
 		{Text: "Explain a request with " + name + "=" + value, URL: web.AppendQuery(trafficPath(v, "/explain"), key)},
 	}}, nil
 }
+
+// countedKeys returns the pages of counted keys with q in their values: of all tenants, or of the
+// visitor's own tenant.
+func (w *pages) countedKeys(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
+	g := views.JumpGroup{Title: "Counted keys", Icon: "chart-line"}
+	if len(q) < minKeyText || !w.Opens(v, web.TenantPath+"/usage/:policy") {
+		return g, nil
+	}
+	list, err := w.cfg.Usage.FindKeys(ctx, v.User.TenantID, q, jumpFound)
+	for _, k := range list {
+		text, page := "", url.Values{}
+		for _, part := range k.Key {
+			if part.Missing {
+				page.Add("missing", part.Name)
+				text += "no " + part.Name + ", "
+				continue
+			}
+			text += part.Name + " " + part.Value + ", "
+			page.Set(web.KeyFieldPrefix+enforcement.CountedAttribute(part.Name), part.Value)
+		}
+		text = strings.TrimSuffix(text, ", ") + " · " + k.Policy
+		if v.User.TenantID == "" {
+			text += " of " + k.Tenant
+		}
+		g.Links = append(g.Links, views.Link{
+			Text: text, URL: web.AppendQuery(web.RouteForTenant(web.TenantPath+"/usage/", k.Tenant)+url.PathEscape(k.Policy), page),
+		})
+	}
+	return g, err
+}
+
+// minKeyText is the least number of bytes with which countedKeys finds keys.
+const minKeyText = 2
 
 func (w *pages) tenantsNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	g := views.JumpGroup{Title: "Tenants", Icon: "building-2"}

@@ -65,6 +65,8 @@ func (w *pages) changeDraft(c echo.Context, p plans.Plan, f url.Values, revision
 		r = e.form.read()
 	case "redraw": // the script restores values that were not saved
 		return w.showEditor(c, http.StatusOK, e)
+	case "new-policy": // the script adds it to the form
+		return w.showNewPolicy(c, e)
 	default:
 		if e.form.removed, err = removedPolicy(f); err != nil {
 			return errNoButton
@@ -86,6 +88,28 @@ func (w *pages) changeDraft(c echo.Context, p plans.Plan, f url.Values, revision
 		return err
 	}
 	return w.showText(c, http.StatusOK, p, revision, text, nil, true)
+}
+
+// showNewPolicy shows the fields of a new policy. Of the other policies, the form needs only the
+// slugs.
+func (w *pages) showNewPolicy(c echo.Context, e editor) error {
+	var known bool
+	if e.next, e.open, known = e.form.do("add-policy"); !known {
+		return errNoButton
+	}
+	m := marker{next: e.next, literal: firstLiteral(e.form.policies), saved: slugsOf(e.plan.Draft)}
+	f := m.policy(&e.form, e.open, e.form.read().document.Policies())
+	f.Open = true
+	return w.Render(c, http.StatusOK, views.NewPolicyFields(views.DraftForm{Action: planPath(e.plan) + "/edit"}, f))
+}
+
+// slugsOf returns the slugs of the policies of a document.
+func slugsOf(d plans.Document) map[string]bool {
+	slugs := map[string]bool{}
+	for _, p := range d.Policies() {
+		slugs[p.Slug] = true
+	}
+	return slugs
 }
 
 // removedPolicy returns the form fields of the policy that the pressed button deletes. If the
@@ -203,7 +227,10 @@ func (w *pages) showEditor(c echo.Context, status int, e editor) error {
 		v.RemovedName = cmp.Or(removed.policies[0].fields["slug"], "without a slug")
 	}
 	r := e.form.read()
-	m := marker{errors: map[string]string{}, notes: map[string]string{}, next: e.next, literal: firstLiteral(e.form.policies)}
+	m := marker{
+		errors: map[string]string{}, notes: map[string]string{}, next: e.next, literal: firstLiteral(e.form.policies),
+		saved: slugsOf(e.plan.Draft),
+	}
 	for _, f := range e.faults {
 		field := r.field(f.Pointer)
 		if _, twice := m.errors[field]; !twice {

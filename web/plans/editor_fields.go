@@ -18,6 +18,8 @@ type marker struct {
 	errors map[string]string // by field
 	notes  map[string]string // warnings by field
 	next   string            // the field that gets the focus
+	// saved has the slugs of the policies of the saved draft. A policy that is not in it is new.
+	saved map[string]bool
 	// literal is the index of the first policy whose path has a literal segment. Only the path of
 	// this policy shows the warning of pathHint.
 	literal int
@@ -101,6 +103,10 @@ func (m *marker) policy(f *draftForm, i int, policies []plans.Policy) views.Poli
 	for _, c := range new(plans.Policy).Choices() {
 		s := m.choose(id+"."+c.Field, fieldName(c.Field), p.fields[c.Field], choiceOptions(c))
 		if s.Hint = m.hint(s.Name, choiceFields[c.Field].hint); c.Field == "mode" {
+			if s.Value == string(enforcement.PolicyShadow) && !m.saved[slug] {
+				s.Hint = m.hint(s.Name,
+					"A new policy starts in shadow, so that you see its effect first: it denies nothing. Choose Enforce to deny requests.")
+			}
 			v.ModeField = s
 		} else {
 			v.Choices = append(v.Choices, s)
@@ -221,7 +227,7 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 		ID: id, Number: strconv.Itoa(k + 1),
 		Quota: m.input(id+".quota", "Requests", l["quota"], ""),
 		Window: m.input(id+".window", "Per", l["window"],
-			"A number and a unit: 10s, 1m, 1h, 1d, 30d. Or by the calendar: day, week, month, quarter, year."),
+			"A number and a unit: 10s, 1m, 1h, 1d, 30d. Or by the calendar, with Fixed window: day, week, month, quarter, year."),
 		Algorithm: m.choose(id+".algorithm", "Algorithm", l["algorithm"], withoutHints(algorithmOptions)),
 		Burst:     m.input(id+".burst", "Burst", l["burst"], "Empty: the quota."),
 		Anchor:    m.choose(id+".anchor", "Windows start", l["anchor"], anchorOptions),
@@ -245,7 +251,18 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 			v.Aloud = "not readable yet: requests " + fault
 		} else if _, fault := wholeNumber(l["burst"]); fault != "" && strings.TrimSpace(l["burst"]) != "" {
 			v.Aloud = "not readable yet: burst " + fault
+		} else if fault := limitFault(known); fault != "" {
+			v.Aloud = "not valid yet: " + fault
 		}
 	}
 	return v
+}
+
+// limitFault returns the first fault of a limit, or "". A limit without a name gets one later.
+func limitFault(l enforcement.Limit) string {
+	l.Name = cmp.Or(l.Name, "l1")
+	if faults := l.Validate(); len(faults) > 0 {
+		return faults[0].Message
+	}
+	return ""
 }

@@ -132,7 +132,7 @@ func (w *Sharer) shareView(c echo.Context, s *Shareable, query string) views.Sha
 			Value: string(sharing.Snapshot), Label: "A snapshot",
 			Hint: fmt.Sprintf("A copy of the page as it is now. It does not change. At most %d days.", sharing.MaxSnapshotLife/web.Day),
 		}}},
-		End: web.EndingField("", "7d", shareLives...),
+		End: web.EndingField(c, "", "7d", shareLives...),
 	}
 	if query != "" {
 		v.Back += "?" + query

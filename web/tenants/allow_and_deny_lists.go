@@ -60,7 +60,7 @@ func (w *pages) entryForm(c echo.Context, q url.Values) views.EntryForm {
 		Attribute: views.TextInput("attribute", "Attribute", q.Get("attribute"), "As requests send it: ip, user, api_key."),
 		Value:     views.TextInput("value", "Value", q.Get("value"), "For ip, also a network such as 203.0.113.0/24."),
 		Reason:    reasonInput(q, true),
-		End:       web.EndingField("never", "never", web.ShortLifetimes...),
+		End:       web.EndingField(c, "never", "never", web.ShortLifetimes...),
 	}
 	v.List.Choose(q.Get("list"))
 	return v

@@ -53,7 +53,7 @@ func (w *pages) showPlanChange(c echo.Context, status int, to string, list []vie
 	if left != "" {
 		v.Notes = append(v.Notes, left)
 	}
-	page := w.TenantPage(c, "Change plan", views.Link{Text: "Settings", URL: web.SettingsURL(t)})
+	page := w.TenantPage(c, "Change plan", views.Link{Text: "Tenant settings", URL: web.SettingsURL(t)})
 	return w.Render(c, status, views.PlanChangePage(page, v))
 }
 

@@ -74,7 +74,7 @@ func (w *pages) grantForm(c echo.Context, p plans.Policy, q url.Values) views.Bo
 		Title: "New grant", Lead: "Checks spend the units when the window has nothing left. What is left when the grant ends is lost.",
 		Action: web.TenantURL(t, "/grants"), Back: web.TenantURL(t, "/grants"), PickURL: web.TenantURL(t, "/grants/new"),
 		Units:  views.TextInput("units", "Units", q.Get("units"), "How many units beyond the quota."),
-		Reason: reasonInput(q, false), HasEnd: true, End: web.EndingField("", "30d", grantLifetimes...), Button: "Create the grant",
+		Reason: reasonInput(q, false), HasEnd: true, End: web.EndingField(c, "", "30d", grantLifetimes...), Button: "Create the grant",
 	}
 	for i := range v.Keys {
 		v.Keys[i].Hint = "Empty in all fields: every key of the policy shares the units."

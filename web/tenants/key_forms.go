@@ -62,7 +62,8 @@ func (w *pages) blockForm(c echo.Context, p plans.Policy, q url.Values) views.Bo
 		Head: w.TenantHead(c, "/blocks"), Policy: p.Slug, Applies: web.AppliesWords(p), Keys: keyInputs(q, p), List: "Blocks",
 		Title: "Block a key", Lead: "The policy denies every request of this key until the block ends, also below the limits.",
 		Action: web.TenantURL(t, "/blocks"), Back: web.TenantURL(t, "/blocks"), PickURL: web.TenantURL(t, "/blocks/new"),
-		Reason: reasonInput(q, false), HasEnd: true, End: web.EndingField("", "24h", web.ShortLifetimes...), Button: "Block the key", Bad: true,
+		Reason: reasonInput(q, false), HasEnd: true, End: web.EndingField(c, "", "24h", web.ShortLifetimes...),
+		Button: "Block the key", Bad: true,
 	}
 }
 

@@ -40,7 +40,7 @@ func (w *pages) overrideForm(c echo.Context, p plans.Policy, q url.Values) views
 		}},
 		Factor: views.OptionalInput("factor", "Factor", q.Get("factor"), "2 doubles the numbers, 0.5 halves them."),
 		Reason: reasonInput(q, false),
-		End:    web.EndingField("", "7d", web.ShortLifetimes...),
+		End:    web.EndingField(c, "", "7d", web.ShortLifetimes...),
 	}
 	if v.From != "" {
 		v.Back = w.Back(v.From)

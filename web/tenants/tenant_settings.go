@@ -159,7 +159,7 @@ func (w *pages) tenantSettings(c echo.Context) error {
 }
 
 func (w *pages) showSettings(c echo.Context, status int, v views.TenantSettings) error {
-	return w.Render(c, status, views.TenantSettingsPage(w.TenantPage(c, "Settings"), v))
+	return w.Render(c, status, views.TenantSettingsPage(w.TenantPage(c, "Tenant settings"), v))
 }
 
 // retrySettings shows the settings form again after the error err. change stores the entered
@@ -261,7 +261,7 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 			Yours: optionWords(field.name, field.yours), Stored: optionWords(field.name, field.stored),
 		})
 	}
-	return w.Render(c, http.StatusConflict, views.StalePage(w.TenantPage(c, "Settings"), v))
+	return w.Render(c, http.StatusConflict, views.StalePage(w.TenantPage(c, "Tenant settings"), v))
 }
 
 // optionWords returns the label of a value of a settings field.
@@ -290,7 +290,7 @@ func (w *pages) suspendForm(c echo.Context) error {
 		},
 		Action: web.SettingsURL(t) + "/suspend", Back: web.SettingsURL(t),
 	}
-	return w.Render(c, http.StatusOK, views.ConfirmPage(w.TenantPage(c, "Suspend", views.Link{Text: "Settings", URL: v.Back}), v))
+	return w.Render(c, http.StatusOK, views.ConfirmPage(w.TenantPage(c, "Suspend", views.Link{Text: "Tenant settings", URL: v.Back}), v))
 }
 
 // setStatus returns a handler that changes the status of a tenant. It does not compare

@@ -39,6 +39,50 @@ func (d *drawing) requestsGrouped() views.Chart {
 	return c
 }
 
+// rateGrouped returns the chart of the 429 rate by tenant, policy or route: a line for each of the
+// groups with the most requests.
+func (d *drawing) rateGrouped() views.Chart {
+	all := d.o.groups
+	largest := d.largest(func(n *metrics.Counts) int64 { return n.Requests })
+	points, step := grouped(all.Total.Points, all.Step.Duration(), chartPoints)
+	c := views.Chart{
+		ID: "rate", Events: &d.marked, Title: "429 rate by " + string(d.by), Kind: "line", Unit: "%", Axis: "% of requests", Step: step,
+		Zoom: d.zoom(), Summary: "Limits denied no requests.",
+	}
+	for i := range points {
+		at := points[i].At
+		c.Points = append(c.Points, views.ChartPoint{At: at, Gap: len(largest) == 0, Unfinished: at.Add(step).After(d.end)})
+	}
+	worst, highest := "", 0.0
+	for i := range largest {
+		g := &largest[i]
+		c.Series = append(c.Series, views.Series{Name: d.groupName(g), Color: groupColors[i]})
+		own, _ := grouped(g.Points, all.Step.Duration(), chartPoints)
+		for at := range own {
+			c.Points[at].Values = append(c.Points[at].Values, rateOrNone(&own[at]))
+		}
+		if rate := rateOf(&metrics.Point{Counts: g.Total}); rate > highest {
+			highest, worst = rate, d.groupName(g)+" has the highest rate: "+views.Percent(g.Total.Limited(), g.Total.Requests).Text+"."
+		}
+	}
+	if worst != "" {
+		c.Summary = worst
+	}
+	if step == d.step {
+		c.Summary += d.compared()
+		d.compare(&c, "429 rate of all before", "quiet", rateOrNone)
+	}
+	return c
+}
+
+// largest returns the groups with the highest totals, at most groupsShown. It leaves out groups
+// with the total 0.
+func (d *drawing) largest(total func(*metrics.Counts) int64) []metrics.Group {
+	list := slices.Clone(d.o.groups.Groups)
+	slices.SortStableFunc(list, func(a, b metrics.Group) int { return cmp.Compare(total(&b.Total), total(&a.Total)) })
+	return slices.DeleteFunc(list[:min(groupsShown, len(list))], func(g metrics.Group) bool { return total(&g.Total) == 0 })
+}
+
 // deniedGrouped returns the chart of requests that limits denied, by tenant, policy or route.
 func (d *drawing) deniedGrouped() *views.Chart {
 	c := d.grouped("denied", "Denied by limits", "denied requests", limitedOf, (*metrics.Counts).Limited)
@@ -49,9 +93,7 @@ func (d *drawing) deniedGrouped() *views.Chart {
 // number selects the value of one point, total the value of the whole time range.
 func (d *drawing) grouped(id, title, axis string, number func(*metrics.Point) float64, total func(*metrics.Counts) int64) views.Chart {
 	all := d.o.groups
-	largest := slices.Clone(all.Groups)
-	slices.SortStableFunc(largest, func(a, b metrics.Group) int { return cmp.Compare(total(&b.Total), total(&a.Total)) })
-	largest = slices.DeleteFunc(largest[:min(groupsShown, len(largest))], func(g metrics.Group) bool { return total(&g.Total) == 0 })
+	largest := d.largest(total)
 	points, step := grouped(all.Total.Points, all.Step.Duration(), chartPoints)
 	c := views.Chart{
 		ID: id, Title: title + " by " + string(d.by), Kind: "area", Axis: axis + " " + views.PerStep(step), Step: step, Zoom: d.zoom(),

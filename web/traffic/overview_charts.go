@@ -56,7 +56,7 @@ func (d *drawing) traffic() views.Traffic {
 	whole := also.Get("policy") == "" && also.Get("route") == ""
 	t := views.Traffic{Tiles: d.tiles(whole), Requests: d.requests(quiet), Rate: d.rate(), Split: d.split(quiet), Events: d.marked}
 	if d.by != "" && o.groups != nil {
-		t.Requests, t.Denied = d.requestsGrouped(), d.deniedGrouped()
+		t.Requests, t.Denied, t.Rate = d.requestsGrouped(), d.deniedGrouped(), d.rateGrouped()
 	}
 	if also.Get("route") == "" {
 		t.Limited = d.keys("limited", "Top limited keys", "Denied", "bad", &o.Limited)
@@ -247,13 +247,21 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 	tile := views.Tile{
 		Label: "Degraded", Value: views.Percent(now.Degraded, now.Requests),
 		Change: sharesChange(now.Degraded, now.Requests, before.Degraded, before.Requests, -1), URL: d.denials(url.Values{"degraded": {"1"}}),
-		Note: "The shared limiter made all decisions",
+		Note: d.w.limiterName() + " made all decisions",
 	}
 	if now.Degraded > 0 {
 		tile.Tone = "warn"
 		tile.Note = views.Count(now.Local).Text + " decided locally · " + views.Count(now.Degraded-now.Local).Text + " by failure mode"
 	}
 	return append(list, tile)
+}
+
+// limiterName returns the name of the limiter that decides if nothing fails.
+func (w *pages) limiterName() string {
+	if w.cfg.Embedded {
+		return "The limiter of this node"
+	}
+	return "The shared limiter"
 }
 
 // maximum returns the index of the point with the highest number, or -1 if all numbers are 0.
@@ -410,7 +418,7 @@ func (d *drawing) split(quiet int) views.Chart {
 		ID: "split", Title: "Decided by", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
 		Events: &d.marked,
 		Series: []views.Series{
-			{Name: "Shared limiter", Color: "accent"},
+			{Name: d.w.limiterName(), Color: "accent"},
 			{Name: "Local share", Color: "violet"},
 			{Name: "Failure mode", Color: "warn"},
 		},
@@ -424,7 +432,7 @@ func (d *drawing) split(quiet int) views.Chart {
 	}
 	t := &d.o.Traffic.Total
 	if t.Degraded == 0 {
-		c.Summary = "The shared limiter made all decisions."
+		c.Summary = d.w.limiterName() + " made all decisions."
 		return c
 	}
 	c.Summary = fmt.Sprintf("While the shared limiter was unavailable, nodes decided %s with their local share, and failure modes %s.",

@@ -92,15 +92,24 @@ func keyWords(k *views.KeyRow) string {
 	return text
 }
 
+// shareOfKey returns which part of the requests of a key was denied. If the number of its allowed
+// requests is not known exactly, it returns the smallest and the largest part.
+func shareOfKey(k *metrics.TopKey) views.Number {
+	most := views.Percent(k.Count, k.Count+k.Allowed)
+	least := views.Percent(k.Count-k.Error, k.Count-k.Error+k.AllowedMost)
+	if k.Count == k.Error || least.Text == most.Text {
+		return most
+	}
+	return views.Number{Text: least.Text + " to " + most.Text, Exact: "at least " + least.Exact + ", at most " + most.Exact}
+}
+
 func (d *drawing) keyRow(id string, k *metrics.TopKey) views.KeyRow {
 	row := views.KeyRow{Policy: k.Policy, Redacted: k.Redacted, N: k.Count, Count: views.Count(k.Count)}
 	row.Count.Exact = views.Between(k.Count-k.Error, k.Count)
 	if id == "limited" {
 		row.Limit = d.w.limitWords(k.Tenant, k.Policy)
 		row.Trend = views.Spark{Label: "Denied over time", Values: k.Trend}
-		if k.Allowed >= 0 {
-			row.Share = views.Percent(k.Count, k.Count+k.Allowed)
-		}
+		row.Share = shareOfKey(k)
 	}
 	identity, page := []string{strconv.Itoa(int(k.Tenant)), k.Policy}, url.Values{}
 	for i, name := range k.Names {

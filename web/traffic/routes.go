@@ -22,7 +22,7 @@ import (
 	"github.com/headgate/headgate/web/share"
 )
 
-// Config has what the pages need. Every field is required.
+// Config has what the pages need. Every field except Embedded is required.
 type Config struct {
 	Tenants    *tenants.Service
 	Exceptions *exceptions.Service
@@ -37,6 +37,8 @@ type Config struct {
 	Nodes  *nodes.Service
 	// Snapshot returns the compiled plans and tenants that this node uses.
 	Snapshot func() *snapshot.Snapshot
+	// Embedded says that this node counts in its own memory, and not in Redis.
+	Embedded bool
 }
 
 type pages struct {

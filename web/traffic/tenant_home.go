@@ -398,7 +398,7 @@ func inForce(ends []time.Time, now time.Time) (n int, next time.Time) {
 }
 
 // tenantCSV is GET /tenants/{tenant}/usage.csv. The file has the counts of every policy in
-// every hour.
+// every step of the charts.
 func (w *pages) tenantCSV(c echo.Context) error {
 	ctx, t := c.Request().Context(), web.TenantOf(c)
 	s := w.TimeRange(c)
@@ -413,7 +413,14 @@ func (w *pages) tenantCSV(c echo.Context) error {
 	for _, p := range d.Policies() {
 		policies = append(policies, p.Slug)
 	}
-	file, err := export.Usage(ctx, w.cfg.Analytics, t.Slug, s.Query(t.Number), policies, s.In(s.From).Location())
+	shown, err := w.overview(ctx, trafficQuery(s, t.Number, nil))
+	if err != nil {
+		return err
+	}
+	q := s.Query(t.Number)
+	q.From, q.Step = shown.Traffic.From, shown.Traffic.Step
+	_, step := grouped(shown.Traffic.Points, q.Step.Duration(), chartPoints)
+	file, err := export.Usage(ctx, w.cfg.Analytics, t.Slug, q, step, policies, s.In(s.From).Location())
 	if err != nil {
 		return err
 	}

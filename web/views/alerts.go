@@ -78,6 +78,7 @@ type AlertRuleForm struct {
 	Action, Back          string
 	Metric, From, Version string // hidden fields
 	Fields                []Input
+	Each                  Checks // whether the rule watches each tenant; without options: the rule cannot
 	Channels              Checks
 	NewChannelURL         string
 	Enabled               Checks
@@ -119,6 +120,7 @@ type AlertChannelForm struct {
 	Faults            []Fault
 	Action, Back      string
 	Version           string
+	NoMail, MailGuide string // why e-mail is not offered, and the address of the guide; or ""
 	Kind              Choice
 	Fields            []Input
 	Exists, MayWrite  bool

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/a-h/templ"
 )
 
 // A Tile shows one number at the top of a page.
@@ -161,30 +163,40 @@ type Bar struct {
 	URL   string // the requests of the bar; "": none
 }
 
-// most returns the number of the highest bar.
-func (b Bars) most() int64 {
-	var most int64
+// scale returns the numbers beside the axis, from the highest to 0. They are multiples of 1, 2 or
+// 5 times a power of ten, and the highest is at least as high as every bar.
+func (b Bars) scale() []int64 {
+	most, step := int64(1), int64(1)
 	for _, bar := range b.Bars {
 		most = max(most, bar.Count)
 	}
-	return most
+	for i := 0; step*4 < most; i++ {
+		step = step * []int64{2, 5, 10}[i%3] / []int64{1, 2, 5}[i%3]
+	}
+	var list []int64
+	for n := (most + step - 1) / step * step; n >= 0; n -= step {
+		list = append(list, n)
+	}
+	return list
 }
 
-// height returns the height of a bar in percent. A bar that is not empty is high enough to be
-// visible.
-func (b Bars) height(bar Bar) string {
-	if bar.Count == 0 {
-		return "0"
+// rect returns the distance from the top of the chart to the top of a bar, and the height of the
+// bar, in percent. A bar that is not empty is high enough to be visible.
+func (b Bars) rect(bar Bar) templ.Attributes {
+	height := 0.0
+	if bar.Count > 0 {
+		height = max(2, 100*float64(bar.Count)/float64(b.scale()[0]))
 	}
-	return fixed(max(2, 100*float64(bar.Count)/float64(b.most())))
+	return templ.Attributes{"y": fixed(100 - height), "height": fixed(height)}
 }
 
-// top returns the distance from the top of the chart to the top of a bar, in percent.
-func (b Bars) top(bar Bar) string {
-	if bar.Count == 0 {
-		return "100"
+// lines returns the path of the lines behind the bars, one for each number beside the axis but 0.
+func (b Bars) lines() string {
+	path, scale := "", b.scale()
+	for _, n := range scale[:len(scale)-1] {
+		path += "M0 " + fixed(100-100*float64(n)/float64(scale[0])) + "H10"
 	}
-	return fixed(100 - max(2, 100*float64(bar.Count)/float64(b.most())))
+	return path
 }
 
 func fixed(f float64) string { return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0") }

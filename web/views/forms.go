@@ -3,6 +3,7 @@ package views
 import (
 	"reflect"
 	"strings"
+	"time"
 )
 
 // An Input is a field of one line.
@@ -78,6 +79,7 @@ func (t Text) inside() string { return when(strings.HasPrefix(t.Value, "\n"), "\
 type Ending struct {
 	Life  Select
 	Until Input
+	Zone  *time.Location // the time zone of Until
 }
 
 // Hidden is a hidden field of a form.

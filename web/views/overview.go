@@ -89,8 +89,8 @@ type KeyRow struct {
 	URL, DenialsURL string
 	Count           Number // Exact has the bounds of the true number
 	N, Most         int64  // for the bar
-	// Share is the percentage of this key's requests that were denied. Its Text is "" if that
-	// is unknown. Limit describes the limits of the policy, or is "". Trend shows the count
+	// Share is the percentage of this key's requests that were denied, or a range. Its Text is ""
+	// in the table of allowed keys. Limit describes the limits of the policy, or is "". Trend shows the count
 	// over time.
 	Share Number
 	Limit string

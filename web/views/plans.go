@@ -142,10 +142,10 @@ func keepsPlaces(do string) bool {
 // redraws returns the HTML attributes of a button that changes the form without saving the
 // draft. The server renders the form again.
 func redraws(action, at, do string) templ.Attributes {
-	if do == "add-policy" { // the others stay: a plan may have a hundred
+	if do == "add-policy" { // the others stay: a plan may have a hundred. The script sends only their slugs.
 		return templ.Attributes{
 			"id": "do-" + do, "formaction": action + at, "hx-post": action, "hx-target": "#" + do,
-			"hx-select": "#policies > .policy-fields:last-of-type", "hx-swap": "beforebegin show:none",
+			"hx-vals": `{"do": "new-policy"}`, "hx-swap": "beforebegin show:none",
 		}
 	}
 	return templ.Attributes{

@@ -226,7 +226,7 @@ func testAlertAdvance(s *suite) {
 		began.ID = audit.NewID()
 		state.Incident, d.IncidentID = began.ID, began.ID
 		group.Go(func() {
-			mine, err := store.Advance(s.ctx, alerts.Advance{RuleID: r.ID, Seq: 1, State: state, Began: &began, Deliveries: []alerts.Delivery{d}})
+			mine, err := store.Advance(s.ctx, alerts.Advance{RuleID: r.ID, Seq: 1, State: state, Began: []alerts.Incident{began}, Deliveries: []alerts.Delivery{d}})
 			if err != nil {
 				s.Error(err)
 			}
@@ -257,7 +257,7 @@ func testAlertAdvance(s *suite) {
 	gone.ChannelID = audit.NewID()
 	incident.EndedAt, incident.Peak = at.Add(time.Minute), 40
 	mine, err := s.Store.Advance(s.ctx, alerts.Advance{
-		RuleID: r.ID, Seq: w.Seq, State: alerts.State{Phase: alerts.OK}, Ended: &incident,
+		RuleID: r.ID, Seq: w.Seq, State: alerts.State{Phase: alerts.OK}, Ended: []alerts.Incident{incident},
 		Deliveries: []alerts.Delivery{gone, message(alerts.EventResolved)},
 	})
 	s.must(err)
@@ -364,7 +364,7 @@ func testAlertPrune(s *suite) {
 	for n := range 3 {
 		s.queued(c.ID)
 		incident := alerts.Incident{ID: audit.NewID(), RuleID: r.ID, Rule: alerts.Document{Name: fmt.Sprint(n)}, BeganAt: s.Clock.stored()}
-		_, err := s.Store.Advance(s.ctx, alerts.Advance{RuleID: r.ID, Seq: int64(2*n + 1), Began: &incident})
+		_, err := s.Store.Advance(s.ctx, alerts.Advance{RuleID: r.ID, Seq: int64(2*n + 1), Began: []alerts.Incident{incident}})
 		s.must(err)
 		if n == 2 {
 			break // waiting and open
@@ -376,7 +376,7 @@ func testAlertPrune(s *suite) {
 		d.Status, d.DueAt, d.EndAt = alerts.Delivered, time.Time{}, s.Clock.stored()
 		s.must(s.Store.EndAttempt(s.ctx, d, s.Clock.stored()))
 		incident.EndedAt = s.Clock.stored()
-		_, err = s.Store.Advance(s.ctx, alerts.Advance{RuleID: r.ID, Seq: int64(2*n + 2), Ended: &incident})
+		_, err = s.Store.Advance(s.ctx, alerts.Advance{RuleID: r.ID, Seq: int64(2*n + 2), Ended: []alerts.Incident{incident}})
 		s.must(err)
 		s.Clock.Add(time.Hour)
 	}

@@ -91,7 +91,7 @@ func (s *suite) walled() walled {
 	w.window, w.shared = s.maintenance(w.own.ID), s.sharedLink(w.own.ID, nil)
 	w.filter = s.savedFilter(w.own.ID, w.member.ID, "x", true)
 	w.incident = alerts.Incident{ID: audit.NewID(), TenantID: w.own.ID, RuleID: w.rule.ID, Rule: w.rule.Document, BeganAt: s.Clock.stored()}
-	_, err = s.Store.Advance(s.ctx, alerts.Advance{RuleID: w.rule.ID, Seq: 1, Began: &w.incident})
+	_, err = s.Store.Advance(s.ctx, alerts.Advance{RuleID: w.rule.ID, Seq: 1, Began: []alerts.Incident{w.incident}})
 	s.must(err)
 	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{
 		Node: "a", Seq: 1, Counts: []metrics.CountRow{count(midday, w.own.Number, 10)},

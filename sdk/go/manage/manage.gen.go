@@ -1607,10 +1607,12 @@ type VersionPage struct {
 // AlertMetric: The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their
 // number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`:
 // p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in
-// percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an
-// hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`,
-// `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have
-// `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values.
+// percent. `near_limit`: the highest threshold of `warn_at` that a known key has reached, in
+// percent; 0 if there is none. `exhausted_in`: hours until the first known key has used up a quota
+// with a window of an hour or more at the present pace; the alert begins when this figure is small.
+// `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant
+// can have `denial_rate`, `denials`, `quota_used`, `near_limit` and `exhausted_in`. Later versions
+// may add values.
 type AlertMetric string
 
 const (
@@ -1619,6 +1621,7 @@ const (
 	AlertMetricDegradedShare  AlertMetric = "degraded_share"
 	AlertMetricLimiterLatency AlertMetric = "limiter_latency"
 	AlertMetricQuotaUsed      AlertMetric = "quota_used"
+	AlertMetricNearLimit      AlertMetric = "near_limit"
 	AlertMetricExhaustedIn    AlertMetric = "exhausted_in"
 	AlertMetricSilentNodes    AlertMetric = "silent_nodes"
 	AlertMetricNodeAlarms     AlertMetric = "node_alarms"
@@ -1632,15 +1635,22 @@ type AlertRuleDocument struct {
 	// The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number.
 	// `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of
 	// the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent.
-	// `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or
-	// more at the present pace; the alert begins when this figure is small. `silent_nodes`,
-	// `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have
-	// `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values.
+	// `near_limit`: the highest threshold of `warn_at` that a known key has reached, in percent; 0 if
+	// there is none. `exhausted_in`: hours until the first known key has used up a quota with a window
+	// of an hour or more at the present pace; the alert begins when this figure is small.
+	// `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant
+	// can have `denial_rate`, `denials`, `quota_used`, `near_limit` and `exhausted_in`. Later versions
+	// may add values.
 	Metric AlertMetric `json:"metric"`
-	// The tenant that is watched, by slug. Without it, all tenants together. Required for `quota_used`
-	// and `exhausted_in`; not for a rule that a tenant owns.
+	// The tenant that is watched, by slug. Without it, all tenants: together, or each of them with
+	// `each_tenant`. `quota_used`, `near_limit` and `exhausted_in` need one of both. Not for a rule
+	// that a tenant owns.
 	Tenant Slug `json:"tenant,omitzero"`
-	// Only this policy of the tenant, by slug.
+	// Whether the rule measures each tenant. Each tenant that reaches the threshold then has an alert
+	// of its own, whose rule has the `tenant`. Not together with `tenant`, and not for a rule that a
+	// tenant owns.
+	EachTenant *bool `json:"each_tenant,omitzero"`
+	// Only this policy, by slug: of the tenant, or of all tenants.
 	Policy Slug `json:"policy,omitzero"`
 	// The time that is measured, in whole minutes from `1m` to `1d`. The present minute is added to
 	// it. Required for metrics of requests and of latency, absent for others.
@@ -1671,10 +1681,15 @@ type AlertRulePatch struct {
 	Name string `json:"name,omitzero"`
 	// The figure.
 	Metric string `json:"metric,omitzero"`
-	// The tenant that is watched, by slug. Without it, all tenants together. Required for `quota_used`
-	// and `exhausted_in`; not for a rule that a tenant owns.
+	// The tenant that is watched, by slug. Without it, all tenants: together, or each of them with
+	// `each_tenant`. `quota_used`, `near_limit` and `exhausted_in` need one of both. Not for a rule
+	// that a tenant owns.
 	Tenant Nullable[string] `json:"tenant,omitzero"`
-	// Only this policy of the tenant, by slug.
+	// Whether the rule measures each tenant. Each tenant that reaches the threshold then has an alert
+	// of its own, whose rule has the `tenant`. Not together with `tenant`, and not for a rule that a
+	// tenant owns.
+	EachTenant Nullable[bool] `json:"each_tenant,omitzero"`
+	// Only this policy, by slug: of the tenant, or of all tenants.
 	Policy Nullable[string] `json:"policy,omitzero"`
 	// The time that is measured, in whole minutes from `1m` to `1d`. The present minute is added to
 	// it. Required for metrics of requests and of latency, absent for others.
@@ -1721,6 +1736,28 @@ type AlertState struct {
 	// When the figure was measured.
 	At string `json:"at,omitzero"`
 	// A sentence about the figure, such as when the quota is used up at this pace.
+	Detail string `json:"detail,omitzero"`
+	// Why the figure is not known. The phase stays meanwhile.
+	Error string `json:"error,omitzero"`
+	// For a rule with `each_tenant`: the tenants whose phase is not `ok`, by slug. The other members
+	// are then a summary: the highest phase, and the worst figure of the last evaluation.
+	Tenants []AlertTenantState `json:"tenants,omitzero"`
+}
+
+// AlertTenantState: What the last evaluation of a rule with `each_tenant` found about one tenant.
+type AlertTenantState struct {
+	// The tenant.
+	Tenant Slug `json:"tenant"`
+	// `pending`: at or above the threshold, but not yet for the time `for`. Later versions may add
+	// values.
+	Phase AlertPhase `json:"phase"`
+	// When the phase began.
+	Since string `json:"since,omitzero"`
+	// The figure. It is stored once a minute while the phase stays.
+	Value float64 `json:"value"`
+	// When the figure was measured.
+	At string `json:"at,omitzero"`
+	// A sentence about the figure.
 	Detail string `json:"detail,omitzero"`
 	// Why the figure is not known. The phase stays meanwhile.
 	Error string `json:"error,omitzero"`
@@ -1894,6 +1931,8 @@ type AlertTemplate struct {
 	Summary string `json:"summary"`
 	// What a rule compares, and who gets the messages.
 	Rule AlertRuleDocument `json:"rule"`
+	// Members that must be added to the rule: `policy`. Absent: none.
+	Needs []string `json:"needs,omitzero"`
 }
 
 // AlertTemplateList: All templates.

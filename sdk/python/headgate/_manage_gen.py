@@ -954,8 +954,8 @@ class VersionPage(TypedDict):
     next_cursor: NotRequired[str]
 
 
-# The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values.
-AlertMetric = Literal["denial_rate", "denials", "degraded_share", "limiter_latency", "quota_used", "exhausted_in", "silent_nodes", "node_alarms", "snapshots_held"]
+# The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `near_limit`: the highest threshold of `warn_at` that a known key has reached, in percent; 0 if there is none. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used`, `near_limit` and `exhausted_in`. Later versions may add values.
+AlertMetric = Literal["denial_rate", "denials", "degraded_share", "limiter_latency", "quota_used", "near_limit", "exhausted_in", "silent_nodes", "node_alarms", "snapshots_held"]
 
 
 # What a rule compares, and who gets the messages.
@@ -965,6 +965,7 @@ AlertRuleDocument = TypedDict(
         "name": "str",
         "metric": "AlertMetric",
         "tenant": "NotRequired[Slug]",
+        "each_tenant": "NotRequired[bool]",
         "policy": "NotRequired[Slug]",
         "window": "NotRequired[str]",
         "threshold": "float",
@@ -985,6 +986,7 @@ AlertRulePatch = TypedDict(
         "name": "NotRequired[str]",
         "metric": "NotRequired[str]",
         "tenant": "NotRequired[Optional[str]]",
+        "each_tenant": "NotRequired[Optional[bool]]",
         "policy": "NotRequired[Optional[str]]",
         "window": "NotRequired[Optional[str]]",
         "threshold": "NotRequired[float]",
@@ -1005,6 +1007,19 @@ AlertPhase = str
 class AlertState(TypedDict):
     """What the last evaluation found."""
 
+    phase: AlertPhase
+    since: NotRequired[str]
+    value: float
+    at: NotRequired[str]
+    detail: NotRequired[str]
+    error: NotRequired[str]
+    tenants: NotRequired[List[AlertTenantState]]
+
+
+class AlertTenantState(TypedDict):
+    """What the last evaluation of a rule with `each_tenant` found about one tenant."""
+
+    tenant: Slug
     phase: AlertPhase
     since: NotRequired[str]
     value: float
@@ -1115,6 +1130,7 @@ class AlertTemplate(TypedDict):
     slug: str
     summary: str
     rule: AlertRuleDocument
+    needs: NotRequired[List[str]]
 
 
 class AlertTemplateList(TypedDict):

@@ -1292,18 +1292,20 @@ export interface VersionPage {
   next_cursor?: string;
 }
 
-/** The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values. */
-export type AlertMetric = "denial_rate" | "denials" | "degraded_share" | "limiter_latency" | "quota_used" | "exhausted_in" | "silent_nodes" | "node_alarms" | "snapshots_held";
+/** The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `near_limit`: the highest threshold of `warn_at` that a known key has reached, in percent; 0 if there is none. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used`, `near_limit` and `exhausted_in`. Later versions may add values. */
+export type AlertMetric = "denial_rate" | "denials" | "degraded_share" | "limiter_latency" | "quota_used" | "near_limit" | "exhausted_in" | "silent_nodes" | "node_alarms" | "snapshots_held";
 
 /** What a rule compares, and who gets the messages. */
 export interface AlertRuleDocument {
   /** A name for people. */
   name: string;
-  /** The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used` and `exhausted_in`. Later versions may add values. */
+  /** The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `near_limit`: the highest threshold of `warn_at` that a known key has reached, in percent; 0 if there is none. `exhausted_in`: hours until the first known key has used up a quota with a window of an hour or more at the present pace; the alert begins when this figure is small. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials`, `quota_used`, `near_limit` and `exhausted_in`. Later versions may add values. */
   metric: AlertMetric;
-  /** The tenant that is watched, by slug. Without it, all tenants together. Required for `quota_used` and `exhausted_in`; not for a rule that a tenant owns. */
+  /** The tenant that is watched, by slug. Without it, all tenants: together, or each of them with `each_tenant`. `quota_used`, `near_limit` and `exhausted_in` need one of both. Not for a rule that a tenant owns. */
   tenant?: Slug;
-  /** Only this policy of the tenant, by slug. */
+  /** Whether the rule measures each tenant. Each tenant that reaches the threshold then has an alert of its own, whose rule has the `tenant`. Not together with `tenant`, and not for a rule that a tenant owns. */
+  each_tenant?: boolean;
+  /** Only this policy, by slug: of the tenant, or of all tenants. */
   policy?: Slug;
   /** The time that is measured, in whole minutes from `1m` to `1d`. The present minute is added to it. Required for metrics of requests and of latency, absent for others. */
   window?: string;
@@ -1329,9 +1331,11 @@ export interface AlertRulePatch {
   name?: string;
   /** The figure. */
   metric?: string;
-  /** The tenant that is watched, by slug. Without it, all tenants together. Required for `quota_used` and `exhausted_in`; not for a rule that a tenant owns. */
+  /** The tenant that is watched, by slug. Without it, all tenants: together, or each of them with `each_tenant`. `quota_used`, `near_limit` and `exhausted_in` need one of both. Not for a rule that a tenant owns. */
   tenant?: string | null;
-  /** Only this policy of the tenant, by slug. */
+  /** Whether the rule measures each tenant. Each tenant that reaches the threshold then has an alert of its own, whose rule has the `tenant`. Not together with `tenant`, and not for a rule that a tenant owns. */
+  each_tenant?: boolean | null;
+  /** Only this policy, by slug: of the tenant, or of all tenants. */
   policy?: string | null;
   /** The time that is measured, in whole minutes from `1m` to `1d`. The present minute is added to it. Required for metrics of requests and of latency, absent for others. */
   window?: string | null;
@@ -1365,6 +1369,26 @@ export interface AlertState {
   /** When the figure was measured. */
   at?: string;
   /** A sentence about the figure, such as when the quota is used up at this pace. */
+  detail?: string;
+  /** Why the figure is not known. The phase stays meanwhile. */
+  error?: string;
+  /** For a rule with `each_tenant`: the tenants whose phase is not `ok`, by slug. The other members are then a summary: the highest phase, and the worst figure of the last evaluation. */
+  tenants?: AlertTenantState[];
+}
+
+/** What the last evaluation of a rule with `each_tenant` found about one tenant. */
+export interface AlertTenantState {
+  /** The tenant. */
+  tenant: Slug;
+  /** `pending`: at or above the threshold, but not yet for the time `for`. Later versions may add values. */
+  phase: AlertPhase;
+  /** When the phase began. */
+  since?: string;
+  /** The figure. It is stored once a minute while the phase stays. */
+  value: number;
+  /** When the figure was measured. */
+  at?: string;
+  /** A sentence about the figure. */
   detail?: string;
   /** Why the figure is not known. The phase stays meanwhile. */
   error?: string;
@@ -1507,6 +1531,8 @@ export interface AlertTemplate {
   summary: string;
   /** What a rule compares, and who gets the messages. */
   rule: AlertRuleDocument;
+  /** Members that must be added to the rule: `policy`. Absent: none. */
+  needs?: string[];
 }
 
 /** All templates. */

@@ -45,7 +45,7 @@
   }
 
   // The dashes of the lines of a chart, in the order of its series.
-  const dashes = [undefined, [6, 3], [2, 3]];
+  const dashes = [undefined, [6, 3], [2, 3], [12, 4], [10, 3, 2, 3], [4, 8]];
 
   // Returns the numbers of a table: an array of times, and one array for each
   // series, in which null is a gap.

@@ -81,16 +81,25 @@
   });
   open();
   addEventListener("pageshow", open);
-  // A button changed the form. The field that it leads to gets the focus, away from the sticky bar.
+  // A button changed the form. The field that it leads to gets the focus, away from the sticky bar. A form of a hundred
+  // policies has thousands of fields, so it is kept after the focus.
   document.addEventListener("htmx:afterSettle", () => {
     leaves = false;
     if (!draft()) return;
-    keep();
+    one("[data-unsaved]", draft()).hidden = false;
+    setTimeout(() => draft() && keep());
     const field = one("[autofocus]", draft());
     if (!field) return;
     field.removeAttribute("autofocus");
     field.focus({ preventScroll: true });
     field.scrollIntoView({ block: "center", behavior: "instant" });
+  });
+  // A new policy needs only the slugs of the others, and only its own fields come back.
+  document.addEventListener("htmx:configRequest", ({ detail }) => {
+    if (detail.elt.id !== "do-add-policy") return;
+    for (const name of new Set(detail.formData.keys())) {
+      if (name !== "revision" && name !== "do" && !/^policies\.\d+\.slug$/.test(name)) detail.formData.delete(name);
+    }
   });
 
   // The answer to such a button replaces the whole form. Typing since the request, and a click whose button
@@ -103,7 +112,7 @@
     addEventListener(name, () => (pressed = name === "pointerdown"), true);
   }
   document.addEventListener("htmx:beforeRequest", ({ detail, target }) => {
-    if (target.form && target.form === draft()) sent.set(detail.xhr, content());
+    if (target.form && target.form === draft() && detail.target === draft()) sent.set(detail.xhr, content());
   });
   document.addEventListener("htmx:beforeSwap", ({ detail }) => {
     if (detail.target !== draft() || !sent.has(detail.xhr)) return;

@@ -243,20 +243,32 @@
   // The stream replaces live parts of the page. It waits while a mouse button or
   // finger presses on a part, because the click would be lost. A list with data-hold
   // also waits while it is read: while the pointer or the focus is on it or on its button, or
-  // the page is scrolled. Opened elements stay open, and the focused element keeps the focus.
+  // the page is scrolled. It waits too while more than pace rows come in span milliseconds,
+  // because nobody can read rows that move away so fast. While a list waits, the page does not
+  // say that it is live. Opened elements stay open, and the focused element keeps the focus.
   const held = new Map();
   const places = new WeakMap();
   const reads = ({ parentElement: list }) => list.matches(":hover") || list.contains(document.activeElement) || scrollY > 8;
-  const busy = (place) => place.matches(":active") || (place.hasAttribute("data-hold") && reads(place));
+  const pace = 10;
+  const span = 10000;
+  const arrivals = new Map();
+  const recent = (place) => (arrivals.get(place) ?? []).filter((at) => Date.now() - at < span);
+  const fast = (place) => rowsOf(place).length > 0 && recent(place).length > pace;
+  const busy = (place) => place.matches(":active") || (place.hasAttribute("data-hold") && (reads(place) || fast(place)));
+  const showHeld = () => document.documentElement.toggleAttribute("data-held", [...held.keys()].some((place) => place.hasAttribute("data-hold")));
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
     const place = event.target;
+    const rows = place.hasAttribute("data-hold") ? rowsOf(new DOMParser().parseFromString(event.detail.data, "text/html")) : [];
+    arrive(place, rows);
     if (busy(place)) {
       held.set(place, event.detail.data);
-      count(place, event.detail.data);
+      count(place, rows);
+      showHeld();
       event.preventDefault();
       return;
     }
     held.delete(place);
+    showHeld();
     countAgain(place);
     remember(place);
   });
@@ -264,11 +276,15 @@
   // The rows of a list with data-hold that came while it waited.
   const news = new Map();
   const rowsOf = (root) => all("tbody tr[id]", root).map((row) => row.id);
-  function count(place, data) {
+  function arrive(place, rows) {
+    const seen = news.get(place)?.seen ?? new Set(rowsOf(place));
+    const now = Date.now();
+    arrivals.set(place, [...recent(place), ...rows.filter((id) => !seen.has(id)).map(() => now)]);
+  }
+  function count(place, rows) {
     if (!place.hasAttribute("data-hold")) return;
     const state = news.get(place) ?? { seen: new Set(rowsOf(place)), fresh: 0, more: false };
     news.set(place, state);
-    const rows = rowsOf(new DOMParser().parseFromString(data, "text/html"));
     const fresh = rows.filter((id) => !state.seen.has(id));
     state.more ||= rows.length > 0 && fresh.length === rows.length;
     state.fresh += fresh.length;
@@ -298,6 +314,7 @@
     for (const [place, data] of held) {
       if (!every && busy(place)) continue;
       held.delete(place);
+      showHeld();
       countAgain(place);
       remember(place);
       window.htmx.swap(place, data, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 20 });
