@@ -2050,7 +2050,7 @@ func AlertChannelFormPage(p Page, f AlertChannelForm) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						if f.NoMail != "" {
-							templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 144, "<p class=\"hint\">")
+							templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 144, "<p class=\"quiet\">")
 							if templ_7745c5c3_Err != nil {
 								return templ_7745c5c3_Err
 							}
