@@ -108,23 +108,29 @@ func (w *waiting) absorb(key SketchKey, s sketch, now time.Time) {
 }
 
 // boundTraces raises the levels of the traces of each minute that is not over until they have at most
-// nodeTraceRequests requests together: first those of the largest traces, and then all.
+// nodeTraceRequests requests together: always those of the largest traces first. So a busy tenant does not
+// take the room of others. Among traces of one size, the tenants that were created first keep theirs.
 func (w *waiting) boundTraces() {
-	minutes := make(map[int64][]*waitingSketch)
+	type boundedTrace struct {
+		tenant uint32
+		*waitingSketch
+		trace *trace
+	}
+	minutes := make(map[int64][]boundedTrace)
 	totals := make(map[int64]int)
 	for key, s := range w.sketches {
 		if t, is := s.sketch.(*trace); is && s.changed && len(t.requests) > 0 {
-			minutes[key.At] = append(minutes[key.At], s)
+			minutes[key.At] = append(minutes[key.At], boundedTrace{key.Tenant, s, t})
 			totals[key.At] += len(t.requests)
 		}
 	}
 	for at, list := range minutes {
+		slices.SortFunc(list, func(a, b boundedTrace) int { return cmp.Compare(b.tenant, a.tenant) })
 		for most := traceRequests; totals[at] > nodeTraceRequests; most = most * 3 / 4 {
-			totals[at] = 0
-			for _, s := range list {
-				t := s.sketch.(*trace)
-				t.bound(most)
-				totals[at] += len(t.requests)
+			for i := 0; i < len(list) && totals[at] > nodeTraceRequests; i++ {
+				before := len(list[i].trace.requests)
+				list[i].trace.bound(most)
+				totals[at] -= before - len(list[i].trace.requests)
 			}
 		}
 		for _, s := range list {

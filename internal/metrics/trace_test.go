@@ -150,6 +150,21 @@ func TestTracesOfANodeAreBounded(t *testing.T) {
 	if total > nodeTraceRequests || total < nodeTraceRequests/4 {
 		t.Errorf("%d requests", total)
 	}
+	// Many tenants with one request each lose no more than the bound requires.
+	for tenant := range uint32(nodeTraceRequests + 100) {
+		s := &enforcement.Subject{Number: tenant + 1, Plan: plan}
+		r.Record(decide(e, s, enforcement.Enforce, "/u/1", 1, "user", "u1"))
+	}
+	w, total = newWaiting(), 0
+	w.take(r.drain(), at)
+	for key, s := range w.sketches {
+		if key.Name == SketchTrace {
+			total += len(s.sketch.(*trace).requests)
+		}
+	}
+	if total != nodeTraceRequests {
+		t.Errorf("%d requests of as many tenants, not %d", total, nodeTraceRequests)
+	}
 	empty := &trace{level: 3, policies: []TracedPolicy{{Slug: "user", CountBy: []string{"user"}}}, seen: []int64{4}}
 	w = newWaiting()
 	w.absorb(SketchKey{At: minute, Tenant: 1, Name: SketchTrace}, empty, at)

@@ -181,6 +181,9 @@ func (r *run) doubt(out *Policy, i int) {
 			fmt.Sprintf("%s with %s of the requests have requests with a cost other than 1: the estimate for them is the number of earlier denials.",
 				number(n, "tenant", "tenants"), share(requests[unreadCost])))
 	}
+	if !slices.ContainsFunc(r.members, func(m *member) bool { return m.parts[i].low != m.parts[i].high }) {
+		return
+	}
 	source := r.published.policies[r.verdicts[i].source].Slug
 	if warm := int(r.countsFrom(source).Sub(maxTime(r.data, r.cuts[source].at)).Minutes()); warm < warmUp(r.draft.policies[i].Limits) {
 		out.Notes = append(out.Notes, "The recorded counts start less than one window before the span, so counters may have been used up at its "+

@@ -153,6 +153,9 @@ type Replay struct {
 	// of their requests, and not only those of a sample of their keys.
 	Tenants int
 	All     bool
+	// Parts is the number of these tenants of which only a part of the time range is replayed. Skipped is
+	// the number of other tenants with requests. None of theirs are replayed.
+	Parts, Skipped int
 	// Without are the slugs of enforced policies of the draft that are not in the replay, because the
 	// trace does not have their requests or keys. Draft is then what the others would deny without them.
 	Without []string
@@ -173,6 +176,12 @@ func (r *Replay) String() string {
 	text := fmt.Sprintf("The limiter decided %s of %s from %s to %s again, one by one, with the published version and with the draft. "+
 		"Keys with an override are left out.", of, number(r.Tenants, "tenant", "tenants"),
 		r.From.UTC().Format("2 January 15:04"), r.To.UTC().Format("2 January 15:04 MST"))
+	if r.Parts > 0 {
+		text += fmt.Sprintf(" Of %s, only a part of this time is replayed.", number(r.Parts, "tenant", "tenants"))
+	}
+	if r.Skipped > 0 {
+		text += fmt.Sprintf(" %s not in the replay.", number(r.Skipped, "other tenant with requests is", "other tenants with requests are"))
+	}
 	if len(r.Without) > 0 {
 		text += " Not in the replay: " + strings.Join(r.Without, ", ") + ". So it does not say how many requests the whole draft denies."
 	}

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/preview"
 	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
 )
 
 // byIP counts a policy by another attribute than byUser.
@@ -83,3 +85,24 @@ func TestAPolicyWithoutRequestsDeniesNothing(t *testing.T) {
 	}
 }
 
+// What the replay proves of a part of the keys is the least of the total, even if the policy needs shadow.
+func TestAReplayOfAPartIsTheLeastOfTheTotal(t *testing.T) {
+	t.Parallel()
+	published, draft := document(onePolicy("users", "6/10s fixed_window", byUser)), document(onePolicy("users", "1/10s fixed_window", byUser))
+	w := newWorld(t, replaying)
+	w.publish(t, "p", published)
+	who := []tenants.Tenant{w.tenant(t, "acme", "p", tenants.Allow)}
+	requests := slices.DeleteFunc(asks(1200, 3, "/a/x"), func(r request) bool { // after three idle minutes, all counters are as new
+		return !r.at.Before(noon.Add(8*time.Minute)) && r.at.Before(noon.Add(11*time.Minute))
+	})
+	w.decide(t, loses{w.store, noon.Add(5 * time.Minute).Unix()}, published, who, 1, requests)
+	w.set(noon.Add(2 * time.Hour))
+	got := w.look(t, draft)
+	p := got.Policies[0]
+	if p.Certainty != preview.NeedsShadow || p.Replay == nil || p.Replay.Draft == 0 || got.Total != nil || got.AtLeast < p.Replay.Draft/2 || got.AtLeast > p.Replay.Draft {
+		t.Errorf("%s, %+v, in all %+v, at least %d", p.Certainty, p.Replay, got.Total, got.AtLeast)
+	}
+	if r := got.Replay; r.Parts != 1 || !strings.Contains(r.String(), "only a part of this time") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -163,6 +163,9 @@ func (t *tracedTenant) settle(r *run) {
 	all := r.preview.Replay
 	all.Tenants++
 	all.All = all.All && t.level == 0
+	if t.from.After(r.preview.From) || t.to.Before(r.preview.To.Add(-unfinished)) {
+		all.Parts++
+	}
 	if all.From.IsZero() || t.from.Before(all.From) {
 		all.From = maxTime(t.from, r.preview.From)
 	}
@@ -301,6 +304,9 @@ func (t *tracedTenant) drawn(i int, list tallies) bool {
 	return found
 }
 
+// unfinished is the longest time at the end of the range whose trace may not be written yet.
+const unfinished = 2 * time.Minute
+
 // finishReplay narrows the bounds of each member by what the traces say, and replaces verdicts that
 // need shadow if nearly all requests are replayed.
 func (r *run) finishReplay() {
@@ -313,7 +319,11 @@ func (r *run) finishReplay() {
 			continue
 		}
 		all := r.rivalsTraced(i)
-		if v.how == howNone && (!all || !r.trust(i)) || v.how != howReplayed && v.how != howNone {
+		switch {
+		case v.how == howNone && !all, v.how != howReplayed && v.how != howNone:
+			continue
+		case v.how == howNone && !r.trust(i):
+			r.setFloor(i)
 			continue
 		}
 		for _, m := range r.members {
@@ -325,6 +335,18 @@ func (r *run) finishReplay() {
 				m.parts[i].narrow(m.known[i])
 			}
 		}
+	}
+}
+
+// setFloor sets the part of each member for policy i, which needs shadow, to the denials that the replay
+// proves: the least of what the policy would deny.
+func (r *run) setFloor(i int) {
+	for _, m := range r.members {
+		if m.known == nil || m.NoPolicy == tenants.Deny && !r.draft.policies[i].Mode.Denies() {
+			continue
+		}
+		m.parts[i] = counted(m.known[i].refused, m.known[i].refused)
+		m.parts[i].floor = m.known[i].refused
 	}
 }
 

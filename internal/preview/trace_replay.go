@@ -29,8 +29,13 @@ func (r *run) replayTraces(ctx context.Context, order []*member) error {
 		return nil
 	}
 	rows, left := r.service.c.Traces, maxReplayed
+	skipped := 0
 	for _, m := range order {
-		if m.total.Requests == 0 || m.NoTrace || rows <= 0 || left <= 0 {
+		if m.total.Requests == 0 {
+			continue
+		}
+		if m.NoTrace || rows <= 0 || left <= 0 {
+			skipped++
 			continue
 		}
 		t, read, err := r.readTrace(ctx, m, rows)
@@ -39,6 +44,7 @@ func (r *run) replayTraces(ctx context.Context, order []*member) error {
 		}
 		rows -= read
 		if t == nil {
+			skipped++
 			continue
 		}
 		for t.size() > left {
@@ -50,6 +56,9 @@ func (r *run) replayTraces(ctx context.Context, order []*member) error {
 			return err
 		}
 		t.settle(r)
+	}
+	if r.preview.Replay != nil {
+		r.preview.Replay.Skipped = skipped
 	}
 	r.finishReplay()
 	return nil
