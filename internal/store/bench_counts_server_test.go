@@ -84,10 +84,10 @@ func (w countedWorld) checkOverview(t *testing.T, s *store.Store) {
 		for _, n := range k.Trend {
 			sum += n
 		}
-		if len(k.Trend) == 0 || sum > k.Count || sum < k.Count-k.Error || k.Allowed < 0 {
-			t.Errorf("key %d: %d requests, a trend of %v, %d allowed", i, k.Count, k.Trend, k.Allowed)
+		if len(k.Trend) == 0 || sum > k.Count || sum < k.Count-k.Error || k.Allowed < 0 || k.AllowedMost < k.Allowed {
+			t.Errorf("key %d: %d requests, a trend of %v, %d to %d allowed", i, k.Count, k.Trend, k.Allowed, k.AllowedMost)
 		}
-		k.Trend, k.Allowed = nil, 0
+		k.Trend, k.Allowed, k.AllowedMost = nil, 0, 0
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the Overview differs from its answers (-want +got):\n%s", diff)
