@@ -226,7 +226,9 @@ func testAlertAdvance(s *suite) {
 		began.ID = audit.NewID()
 		state.Incident, d.IncidentID = began.ID, began.ID
 		group.Go(func() {
-			mine, err := store.Advance(s.ctx, alerts.Advance{RuleID: r.ID, Seq: 1, State: state, Began: []alerts.Incident{began}, Deliveries: []alerts.Delivery{d}})
+			mine, err := store.Advance(s.ctx, alerts.Advance{
+				RuleID: r.ID, Seq: 1, State: state, Began: []alerts.Incident{began}, Deliveries: []alerts.Delivery{d},
+			})
 			if err != nil {
 				s.Error(err)
 			}
