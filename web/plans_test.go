@@ -351,7 +351,7 @@ func TestDiffAndPublish(t *testing.T) {
 	says(t, "diff", page, 200, []string{
 		"From version 1 to the draft", "tenant-total removed", "per-ip added", "Limit l1 120 per minute, sliding 60 per minute, sliding, new numbers: proportional",
 		"Limit l1, quota 120 60", "Attribute a/b – x", "Limit l1, algorithm token_bucket gcra",
-		"api-per-user, l1 the used share of the limit stays", "search-per-user, l1 counters start at zero: algorithm changed", "tenant-total, l1 no longer counted", "per-ip, l1 counters start at zero",
+		"api-per-user, l1 the used share of the limit stays", "search-per-user, l1 counters keep their values", "tenant-total, l1 no longer counted", "per-ip, l1 counters start at zero",
 		`- /policies/api-per-user/limits/l1/quota: 120`, `+ /policies/api-per-user/limits/l1/quota: 60`,
 	}, "Publish…")
 	strict(t, "diff", page.tree(t))

@@ -304,7 +304,7 @@ func TestTenantsTabsByRole(t *testing.T) {
 			}
 			continue
 		}
-		if strings.HasSuffix(got, " Settings") != settings || !strings.HasPrefix(got, "Usage ") || !strings.Contains(got, " API keys Overrides Lists Blocks Grants Reservations Members") {
+		if strings.HasSuffix(got, " Tenant settings") != settings || !strings.HasPrefix(got, "Usage ") || !strings.Contains(got, " API keys Overrides Lists Blocks Grants Reservations Members") {
 			t.Errorf("%s: %s", caller, got)
 		}
 	}

@@ -409,11 +409,16 @@ func (c *conn) trailersOnly(s *stream, f failure) {
 	s.answered = true
 	if !s.received { // RFC 9113, 8.1: the client need not send the rest
 		_ = c.framer.WriteRSTStream(s.id, http2.ErrCodeNo)
-		if c.aborted == nil || len(c.aborted) > maxAborted {
-			c.aborted = map[uint32]bool{}
-		}
-		c.aborted[s.id] = true
+		c.ignore(s.id)
 	}
+}
+
+// ignore records that the client may still send the message of a call that has ended, or that was never accepted.
+func (c *conn) ignore(id uint32) {
+	if c.aborted == nil || len(c.aborted) > maxAborted {
+		c.aborted = map[uint32]bool{}
+	}
+	c.aborted[id] = true
 }
 
 // reset ends a stream with an error.

@@ -77,7 +77,7 @@ type conn struct {
 	open     bool // the settings are in out
 	noise    int
 	held     int             // bytes of messages of which a part has arrived
-	aborted  map[uint32]bool // calls that failed before their messages had arrived; the client may still send parts of these
+	aborted  map[uint32]bool // calls whose messages the client may still send; see ignore
 	draining bool
 	drained  time.Time // when it began to drain
 	closed   bool
@@ -391,7 +391,8 @@ func (c *conn) headers(f *http2.MetaHeadersFrame) error {
 	case !wellFormed(f):
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
 	case f.StreamID > c.goAway:
-		return nil // the client opens it again on another connection
+		c.ignore(f.StreamID) // the client opens it again on another connection
+		return nil
 	case f.Truncated:
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeEnhanceYourCalm}
 	case c.running >= c.server.Limits.Streams:
