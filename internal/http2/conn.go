@@ -272,8 +272,8 @@ func (c *conn) idle() {
 	}
 }
 
-// drain tells the client to open no further calls. First it announces this, and sends a ping. The answer shows which calls the client
-// had opened before it knew.
+// drain tells the client not to open new calls, and sends a ping. When the client answers the ping, it has opened all calls that it opened
+// before it knew. A connection that has not sent its settings is closed.
 func (c *conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -474,7 +474,7 @@ func FuzzFrames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
-			t.Skip(err)
+			t.Fatal(err)
 		}
 		defer conn.Close()
 		_ = conn.SetDeadline(time.Now().Add(time.Minute))

@@ -140,8 +140,8 @@ func (s *Server) remove(c *conn) {
 	s.running.Done()
 }
 
-// Shutdown stops accepting connections, tells the clients to open no further calls, and waits until the open calls are
-// answered. If ctx ends before that, it closes the connections and returns the error of ctx.
+// Shutdown stops accepting connections. It tells the clients not to open new calls, and waits until the open calls are
+// answered. If ctx ends first, Shutdown closes the connections and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.init()
