@@ -95,16 +95,11 @@ func newConn(s *Server, accepted net.Conn) *conn {
 	}
 	c.room.L, c.opened.L = &c.mu, &c.mu
 	c.tracker, _ = accepted.(idleTracker)
-	c.from, _ = addrOf(accepted.RemoteAddr())
+	if at, ok := accepted.RemoteAddr().(*net.TCPAddr); ok {
+		c.from = at.AddrPort().Addr()
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
-}
-
-func addrOf(a net.Addr) (netip.Addr, bool) {
-	if at, ok := a.(*net.TCPAddr); ok {
-		return at.AddrPort().Addr(), true
-	}
-	return netip.Addr{}, false
 }
 
 // serve reads from the connection until it ends.
@@ -515,13 +510,6 @@ func (c *conn) sweep(now time.Time) {
 	if len(c.out.b) > 0 && !c.out.writing {
 		go c.flush() // a client that does not read must not stop the sweep
 	}
-}
-
-// Left reports whether the connection has ended. Then nobody reads the answers to its calls.
-func (c *conn) Left() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
 }
 
 // add adds the stream of new headers.

@@ -75,8 +75,6 @@ func (c *conn) windowUpdate(f *http2.WindowUpdateFrame) error {
 		c.resume(s)
 	case f.StreamID > c.last:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
-	default: // the stream has ended
-		c.noise++
 	}
 	return nil
 }
