@@ -98,6 +98,20 @@ func (t *trace) export(at int64, all *trace) TraceMinute {
 			At: r.at, Forced: r.flags&flagForced != 0, Other: r.flags&flagOther != 0, Keys: t.keys[r.first : r.first+uint32(r.n)],
 		}
 	}
-	slices.SortStableFunc(m.Requests, func(a, b TracedRequest) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(m.Requests, func(a, b TracedRequest) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.over(), b.over()))
+	})
 	return m
+}
+
+// over returns the number of keys whose limits did not allow the request. One script call decides many
+// requests at the same microsecond, and processors count them in any order. Counters only fill up in
+// that time, so a replay that decides the allowed ones first repeats the decisions.
+func (q *TracedRequest) over() (n int) {
+	for i := range q.Keys {
+		if q.Keys[i].Over {
+			n++
+		}
+	}
+	return n
 }

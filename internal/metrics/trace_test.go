@@ -94,6 +94,32 @@ func TestATraceHasAllRequestsOfItsKeys(t *testing.T) {
 	}
 }
 
+// One script call decides many requests at one microsecond, and their counts arrive in any order. A
+// replay has to decide the allowed ones first.
+func TestATraceHasAllowedRequestsOfOneInstantFirst(t *testing.T) {
+	t.Parallel()
+	plan := compile(t, spec("user", "/u/*", "", []string{"user"}, 3))
+	s := &enforcement.Subject{Tenant: "acme", Number: 7, Plan: plan}
+	e, r := engineOf(fixedLimiter(), nil, nil), NewRecorder(Config{})
+	var list []*enforcement.Decision
+	for range 5 {
+		d := decide(e, s, enforcement.Enforce, "/u/1", 1, "user", "u")
+		d.At = 1_700_000_000_000_000
+		list = append(list, d)
+	}
+	for _, i := range []int{4, 0, 3, 2, 1} {
+		r.Record(list[i])
+	}
+	m := r.drain().give(t, 7).export(1_700_000_000, &trace{})
+	over := make([]bool, len(m.Requests))
+	for i := range m.Requests {
+		over[i] = m.Requests[i].Keys[0].Over
+	}
+	if !slices.Equal(over, []bool{false, false, false, true, true}) {
+		t.Errorf("over their limit: %v", over)
+	}
+}
+
 // What a replay cannot repeat is marked, and tenants can opt out.
 func TestWhatIsTraced(t *testing.T) {
 	t.Parallel()
