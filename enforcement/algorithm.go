@@ -44,7 +44,7 @@ func (m *Meter) Spend(s *State, rev, now, cost int64) (fits, write bool) {
 
 // settle is Settle without a copy: it changes the state s itself.
 func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
-	if s.Rev == 0 || s.A < 0 && !m.Algorithm.Bucket() { // invalid: the count of a window or a log is never negative
+	if s.Rev == 0 || s.A < 0 && !m.Algorithm.Bucket() { // invalid: a window or a log never has a count below 0
 		*s = m.fresh(rev, now)
 		return false
 	}
@@ -99,7 +99,8 @@ func (m *Meter) expire(s *State, now int64) {
 	s.B -= int64(gone)
 }
 
-// settleBucket converts a bucket to the numbers in force and refills it up to now.
+// settleBucket converts the state of a bucket to the quota, window and burst in force, and refills
+// the bucket up to now.
 func (m *Meter) settleBucket(s *State, rev, now int64) {
 	if s.Rev != rev || s.A >= m.Capacity { // otherwise the state needs no conversion
 		*s = m.convert(*s, rev, now)
@@ -112,12 +113,12 @@ func (m *Meter) settleBucket(s *State, rev, now int64) {
 		s.T = now
 	}
 	if s.Rev > rev {
-		s.B = 0 // the denominator of the fraction is this Q; a caller with the later revision must not use it
+		s.B = 0 // the fraction now has the denominator of this m.Q, but s.Rev names later numbers with another Q
 	}
 }
 
-// fresh returns the settled state of a counter that has no stored state: a full bucket,
-// or for windows and logs the zero State.
+// fresh returns the settled state of a counter that has no stored state. For a bucket, that is a
+// full bucket. For a window or a log, it is the zero State.
 func (m *Meter) fresh(rev, now int64) State {
 	switch {
 	case m.Period == grantPeriod && now >= m.Edges[1]:
@@ -137,15 +138,15 @@ func (m *Meter) horizon() int64 {
 	return m.flow(m.Burst(), 0)
 }
 
-// flow returns the time in microseconds in which a bucket refills need units, if
-// b/Q of a unit has refilled already: ceil((need*Q - b) / P), at most maxForever.
+// flow returns the time in microseconds until a bucket has refilled need units, if it has already
+// refilled b/Q of a unit: ceil((need*Q - b) / P), at most maxForever.
 func (m *Meter) flow(need, b int64) int64 {
 	// need*Q = quo*P + rem.
 	quo, rem, ok := mulAddDiv(need, m.Q, 0, m.P)
 	if !ok || quo >= maxForever {
 		return maxForever
 	}
-	// (quo*P + rem - b) / P, rounded up, in two steps to avoid an overflow.
+	// back is (quo*P + rem - b) / P, rounded up. It is computed in two steps to avoid an overflow.
 	back := b - rem
 	if back > 0 {
 		return quo - back/m.P
@@ -153,9 +154,9 @@ func (m *Meter) flow(need, b int64) int64 {
 	return quo + (-back+m.P-1)/m.P
 }
 
-// refill adds the units of elapsed microseconds to a bucket, up to its capacity. A level
-// above the capacity, of later numbers, stays. The fraction of a unit is kept as a
-// numerator over Q, so that the rate does not drift.
+// refill adds the units that a bucket gains in elapsed microseconds, up to its capacity. A level
+// above the capacity does not change, because it was stored with a later, larger capacity. The
+// fraction of a unit is kept as a numerator over Q, so that the rate does not drift.
 func refill(a, b, elapsed int64, n *Numbers) (int64, int64) {
 	if n.P == 0 {
 		return a, b
@@ -170,11 +171,11 @@ func refill(a, b, elapsed int64, n *Numbers) (int64, int64) {
 	return a + units, fraction
 }
 
-// convert converts the state of a bucket that was stored with other numbers, for
-// example before a change of the quota. The bucket refills at each former rate while
-// that rate was in force, and is carried over at the end of that time. A fraction of a
-// unit with an unknown denominator is dropped. If the state has a later revision than
-// rev, only its fraction is dropped: its level may be above this capacity.
+// convert converts the state of a bucket that was stored with another quota, window or burst
+// (Numbers). For each change since then, it refills the bucket at the former rate up to the time of
+// the change, and then carries the level over as Former.CarryOver says. It drops a fraction of a
+// unit whose denominator is unknown. If the state has a later revision than rev, it only drops the
+// fraction, because the level may be above the capacity of m.
 func (m *Meter) convert(s State, rev, now int64) State {
 	denominator := s.Rev // the revision whose Q is the denominator of the fraction
 	charged := s.T
@@ -202,8 +203,8 @@ func (m *Meter) convert(s State, rev, now int64) State {
 	return s
 }
 
-// cut sets the time of a state that is in the future to now. The count or the level
-// stays the same, and leases live as long as before.
+// cut sets the time of a state that is in the future to now. It does not change the count or the
+// level. Leases end as long after now as they ended after the former time.
 func (m *Meter) cut(s *State, now int64) {
 	if m.Algorithm == Concurrency {
 		s.B -= s.T - now
@@ -227,7 +228,7 @@ func (m *Meter) cut(s *State, now int64) {
 // published.
 func (m *Meter) Left(s State, now int64) int64 { return m.left(&s, now) }
 
-// left is Left for a pointer, which avoids a copy of the state.
+// left does the same as Left. It takes a pointer, which avoids a copy of the state.
 func (m *Meter) left(s *State, now int64) int64 {
 	if m.Algorithm.Bucket() {
 		return min(s.A, m.Capacity) + m.Queue // later numbers may have a larger capacity
@@ -244,8 +245,8 @@ func (m *Meter) left(s *State, now int64) int64 {
 	return m.Quota - s.A
 }
 
-// faded returns the units of the previous window that still count: floor(previous *
-// (window - elapsed) / window).
+// faded returns the units of the previous window that a sliding counter still counts:
+// floor(previous * (window - elapsed) / window).
 func (m *Meter) faded(s *State, now int64) int64 {
 	if s.B == 0 {
 		return 0
@@ -255,7 +256,8 @@ func (m *Meter) faded(s *State, now int64) int64 {
 	return weight
 }
 
-// Admits reports whether cost fits. A quota of 0 admits nothing, not even cost 0.
+// Admits reports whether a cost fits when left units are left. A quota of 0 admits nothing, not
+// even cost 0.
 func (m *Meter) Admits(left, cost int64) bool { return m.Quota > 0 && cost <= left }
 
 // Possible reports whether cost can ever fit.
@@ -373,8 +375,8 @@ func (m *Meter) Refund(s State, cost int64) State {
 	return s
 }
 
-// Remaining returns the number of units that are left, at least 0. A bucket's fraction
-// of a unit does not count.
+// Remaining returns the number of whole units that are left, at least 0. A bucket's fraction of a
+// unit is not included.
 func (m *Meter) Remaining(s State, now int64) int64 {
 	if m.Quota == 0 {
 		return 0
@@ -382,9 +384,9 @@ func (m *Meter) Remaining(s State, now int64) int64 {
 	return max(m.Left(s, now), 0)
 }
 
-// ResetAfter returns the time in microseconds from now until the counter is as if
-// unused: its window has ended, its log is empty, or its bucket is full. What was left of the
-// window may be rolled over then; see UnusedAfter.
+// ResetAfter returns the time in microseconds from now until the counter is as if unused: its
+// window has ended, its log is empty, or its bucket is full. With Rollover, the next window may
+// then have more than its quota; see UnusedAfter.
 func (m *Meter) ResetAfter(s State, now int64) int64 {
 	var at int64
 	switch {
@@ -405,9 +407,8 @@ func (m *Meter) ResetAfter(s State, now int64) int64 {
 	return min(at-now, maxForever)
 }
 
-// ResetBy reports whether the counter is as if unused at the time at, without further
-// charges. It gives the same result as ResetAfter, but without the division for a
-// bucket.
+// ResetBy reports whether the counter will be as if unused at the time at, if it is not charged
+// before. It gives the same result as ResetAfter, but avoids the division for a bucket.
 func (m *Meter) ResetBy(s *State, at int64) bool {
 	switch {
 	case !m.Algorithm.Bucket():
@@ -417,7 +418,8 @@ func (m *Meter) ResetBy(s *State, at int64) bool {
 	case at < s.T:
 		return false
 	}
-	// (Capacity-A) units minus B/Q of a unit have refilled if need*Q - B <= elapsed*P.
+	// The missing (Capacity-A) units have refilled if need*Q - B <= elapsed*P, because B/Q of a unit
+	// has refilled already.
 	needHi, needLo := bits.Mul64(uint64(m.Capacity-s.A), uint64(m.Q))
 	flowHi, flowLo := bits.Mul64(uint64(at-s.T), uint64(m.P))
 	flowLo, carry := bits.Add64(flowLo, uint64(s.B), 0)
@@ -425,8 +427,8 @@ func (m *Meter) ResetBy(s *State, at int64) bool {
 	return flowHi > needHi || flowHi == needHi && flowLo >= needLo
 }
 
-// RetryAfter returns the time in microseconds from now until cost fits, if no other
-// request comes: 0 if it fits now. ok is false if it never fits.
+// RetryAfter returns the time in microseconds from now until cost fits, if no other request comes.
+// It is 0 if cost fits now. ok is false if cost never fits.
 func (m *Meter) RetryAfter(s State, now, cost int64) (micros int64, ok bool) {
 	if !m.Possible(cost) {
 		return 0, false
@@ -460,14 +462,13 @@ func (m *Meter) RetryAfter(s State, now, cost int64) (micros int64, ok bool) {
 	return min(at-now, maxForever), true
 }
 
-// untilFaded returns the time from the start of the state's window until cost fits a
-// sliding counter.
+// untilFaded returns the time from the start of the state's window until cost fits a sliding
+// counter. W is the length of the window, and P the count of the previous window.
 //
-// If current + cost is within the quota, cost fits in this window, once the previous
-// count P has faded to A = quota - cost - current. That is the least e with
-// floor(P*(W-e)/W) <= A, or P*(W-e) <= (A+1)*W - 1. Otherwise cost fits in the next
-// window, where the current count has become the previous one. docs/algorithms.md
-// derives this.
+// If current + cost is within the quota, cost fits in this window, once P has faded to at most A =
+// quota - cost - current. That is at the least time e after the start for which floor(P*(W-e)/W) <=
+// A, or P*(W-e) <= (A+1)*W - 1. Otherwise cost fits in the next window, in which the current count
+// is the previous one. docs/algorithms.md derives this.
 func (m *Meter) untilFaded(s State, cost int64) int64 {
 	w := m.Window
 	if room := m.Quota - cost - s.A; room >= 0 {
@@ -480,8 +481,8 @@ func (m *Meter) untilFaded(s State, cost int64) int64 {
 	return 2*w - fadesTo(room, s.A, w)
 }
 
-// fadesTo returns floor(((room+1)*w - 1) / count). That is the longest remaining time
-// of a window in which at most room units of the previous count still count.
+// fadesTo returns floor(((room+1)*w - 1) / count), for a previous window with count units. If at
+// most that much time of the current window is left, at most room of the units still count.
 func fadesTo(room, count, w int64) int64 {
 	quo, rem, _ := mulAddDiv(room+1, w, 0, count)
 	if rem == 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // A Period is the length of a calendar window, such as a day or a month. A calendar window begins
-// and ends with days of the calendar of the tenant. Other windows have a fixed length.
+// and ends at the start of a day in the calendar of the tenant. Other windows have a fixed length.
 type Period uint8
 
 // The periods. NoPeriod stands for a window of a fixed length.
@@ -46,9 +46,9 @@ func ParsePeriod(name string) (Period, bool) {
 // than the nominal length, because clocks are set back and a time zone can repeat a day.
 const periodSlack = 24 * time.Hour
 
-// Longest returns a length that no window of the period exceeds. Limit.Window has it for a calendar
-// window. The limiter uses it for the expiry of keys and to compare windows. No response contains
-// it.
+// Longest returns a length that no window of the period exceeds. For a calendar window,
+// Limit.Window holds this length. The limiter uses it for the expiry of keys and to compare
+// windows. No response contains it.
 func (p Period) Longest() time.Duration {
 	days := [...]time.Duration{0, 1, 7, 31, 92, 366}
 	if p == NoPeriod || int(p) >= len(days) {
@@ -108,8 +108,8 @@ func NewCalendar(zone string, anchorDay int) (*Calendar, error) {
 // never empty, even if the zone skips or repeats a day. weekday is the first day of a week.
 func (c *Calendar) Window(p Period, weekday time.Weekday, at time.Time) (start, end time.Time) {
 	k := c.number(p, weekday, at.In(c.Zone))
-	// The clock of the zone may have been set back across the start of a window. Then the date of
-	// the instant is up to one day before or after the right one.
+	// The clock of the zone may have been set back across the start of a window. The local date of the
+	// instant is then up to one day too early or too late for its window.
 	for start, end = c.edge(p, weekday, k), c.edge(p, weekday, k+1); !at.Before(end); k++ {
 		start, end = end, c.edge(p, weekday, k+2)
 	}
@@ -120,7 +120,7 @@ func (c *Calendar) Window(p Period, weekday time.Weekday, at time.Time) (start, 
 }
 
 // number returns the number k of the window that contains a date. It assumes that months begin on
-// day 1 and not on the anchor day, so the result may be too high by one.
+// day 1 instead of the anchor day, so the result may be too high by one.
 func (c *Calendar) number(p Period, weekday time.Weekday, local time.Time) int {
 	year, month, day := local.Date()
 	switch p {
@@ -139,12 +139,12 @@ func (c *Calendar) number(p Period, weekday time.Weekday, local time.Time) int {
 	return year
 }
 
-// firstWeek returns how many days after 1 January 1970, a Thursday, the first given weekday is.
+// firstWeek returns the number of days from Thursday, 1 January 1970 to the first weekday given.
 func firstWeek(weekday time.Weekday) int {
 	return (int(weekday-time.Thursday) + 7) % 7
 }
 
-// edge returns the start of window number k.
+// edge returns the instant at which the window with number k begins.
 func (c *Calendar) edge(p Period, weekday time.Weekday, k int) time.Time {
 	months := k
 	switch p {
@@ -162,9 +162,9 @@ func (c *Calendar) edge(p Period, weekday time.Weekday, k int) time.Time {
 	return c.dayStart(year, month, min(c.AnchorDay, last))
 }
 
-// dayStart returns the first instant of a day in the zone. If the zone skips the day, it is the
-// first instant of the next one. It is 00:00, unless the zone skips this hour. dayStart does not
-// use time.ZoneBounds, which returns wrong results on the last day of a leap year.
+// dayStart returns the first instant of a day in the zone. That is 00:00, unless the zone skips
+// this hour. If the zone skips the whole day, it is the first instant of the next day. dayStart
+// does not use time.ZoneBounds, which returns wrong results on the last day of a leap year.
 func (c *Calendar) dayStart(year int, month time.Month, day int) time.Time {
 	midnight := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix()
 	offset := func(at int64) int64 {
@@ -181,8 +181,8 @@ func (c *Calendar) dayStart(year int, month time.Month, day int) time.Time {
 			from = at
 		}
 	}
-	// If the clock was set back across the start of this day, the day began twice. Its start is the
-	// first of the two instants.
+	// If the clock was set back across the start of this day, the day began twice. The first of these
+	// two instants is its start.
 	if first := midnight - offset(to-3*3600); first < to && begun(first) {
 		to = first
 	}
@@ -194,9 +194,9 @@ func (c *Calendar) dayStart(year int, month time.Month, day int) time.Time {
 // its own clock.
 type Edges [3]int64
 
-// edgesAt returns two windows: the one that contains now, and the nearer one of its two
-// neighbors. Therefore the clock of the limiter may differ from the caller's clock by half a
-// window. The result is valid for all times from from until until.
+// edgesAt returns two windows: the one that contains now, and its nearer neighbor. With both, the
+// clock of the limiter may differ from the caller's clock by half a window. The result is valid
+// from the time from up to the time until.
 func (c *Calendar) edgesAt(p Period, weekday time.Weekday, now int64) (e Edges, from, until int64) {
 	at := time.UnixMicro(now)
 	start, end := c.Window(p, weekday, at)
@@ -210,9 +210,9 @@ func (c *Calendar) edgesAt(p Period, weekday time.Weekday, now int64) (e Edges, 
 
 func middle(a, b time.Time) int64 { return a.UnixMicro() + (b.UnixMicro()-a.UnixMicro())/2 }
 
-// window returns the start and the length of the window that contains the time at. Outside of the
-// two known windows, it assumes that earlier windows are as long as the first one, and later
-// windows as long as the second one.
+// window returns the start and the length of the window that contains the time at. e has two
+// windows. For a time outside of them, window assumes that all earlier windows are as long as the
+// first one, and all later windows as long as the second one.
 func (e *Edges) window(at int64) (start, length int64) {
 	if at < e[1] {
 		length = e[1] - e[0]
@@ -222,13 +222,15 @@ func (e *Edges) window(at int64) (start, length int64) {
 	return at - floorMod(at-e[1], length), length
 }
 
-// settleCalendar is settle for calendar windows. If the window of the state has ended, the state
-// becomes the zero State, or with Rollover, the current window with what was left. Otherwise its
-// window becomes the current one.
+// settleCalendar does the work of settle for calendar windows. If the window of the state has
+// ended, the state becomes the zero State. With Rollover, it becomes an unused current window, to
+// which the units that were left are rolled over. If the window has not ended, the current window
+// replaces it.
 //
-// The two can differ after a change of the time zone, the anchor day, the period, or the rules of a
-// zone. Then the used units count in the window that contains the middle of the former window. So
-// the result does not depend on which requests came in between.
+// The current window can begin or end at another time than the stored one after a change of the
+// time zone, the anchor day, the period, or the rules of a zone. The used units then count in the
+// window that contains the middle of the stored window. So the result does not depend on which
+// requests came between the change and now.
 func (m *Meter) settleCalendar(s *State, rev, now int64) (clamped bool) {
 	if m.Period == grantPeriod {
 		m.settleGrant(s, rev, now)
@@ -247,7 +249,7 @@ func (m *Meter) settleCalendar(s *State, rev, now int64) (clamped bool) {
 	}
 	if start > now+m.Window {
 		start, length = m.Edges.window(now)
-		clamped, w.idle = true, 0 // the scripts do not store idle with a clamped state
+		clamped, w.idle = true, 0 // the Redis scripts do not store w.idle with a clamped state either
 	}
 	w.length = length
 	s.T, s.Rev = start, max(s.Rev, rev)
@@ -282,12 +284,13 @@ func (m *Meter) end(s *State) int64 {
 	return s.T + length
 }
 
-// A calendarMeters caches the meters of a limit, one for each calendar.
+// A calendarMeters caches the meters that In made from the meter of one limit, one for each
+// calendar.
 type calendarMeters struct {
 	by sync.Map // *Calendar to *atomic.Pointer[calendarMeter]
 }
 
-// A calendarMeter is a meter with the Edges of one calendar. It is valid from the time from until
+// A calendarMeter is a meter with the Edges of one calendar. It is valid from the time from up to
 // the time until.
 type calendarMeter struct {
 	Meter
@@ -295,9 +298,11 @@ type calendarMeter struct {
 }
 
 // In returns the meter for the counters of tenants with the calendar c. now is the clock of the
-// caller, in microseconds since the epoch. For a limit without calendar windows, In returns m.
-// Until the middle of a window has passed, all calls with the same calendar return the same meter,
-// so In usually allocates nothing. A nil calendar stands for UTC with the anchor day 1.
+// caller, in microseconds since the epoch. If the limit has no calendar window, In returns m. A nil
+// calendar stands for UTC with the anchor day 1.
+//
+// In usually allocates nothing: it returns the same meter to all calls with one calendar, until the
+// middle of a window has passed.
 func (m *Meter) In(c *Calendar, now int64) *Meter {
 	if m.Period == NoPeriod || m.Period == grantPeriod {
 		return m

@@ -6,17 +6,16 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A CarryOver determines what happens to the counters of a limit when a published version of the
-// plan changes the quota, the window or the burst of the limit. The value of the version that
-// becomes the published one applies.
+// A CarryOver determines what happens to the counters of a limit when a new version of the plan changes the quota,
+// the window or the burst of the limit. The CarryOver in the new version applies.
 //
-// A counter is carried over once for each change: when a limiter first settles its state with the
-// new numbers. The state then has the revision of the change. A caller with the former numbers
-// uses it as it is.
+// A counter is carried over once for each change: when a limiter first settles its state with the new numbers. The
+// state then has the revision of the change. A node that still has the former numbers does not convert such a
+// state.
 type CarryOver uint8
 
-// The ways to carry a counter over. In the formulas, "limit" is the quota of a window or a log, and
-// the burst of a bucket. All results are rounded against the caller.
+// The ways to carry a counter over. In the formulas, "limit" is the quota of a window or a log, and the burst of a
+// bucket. All results are rounded so that the caller has less left, not more.
 const (
 	// CarryKeep keeps the count of a window, the entries of a log, and the units left in a bucket,
 	// at most the new burst.
@@ -26,22 +25,23 @@ const (
 	// last charged at most resetWithin after the change.
 	CarryReset
 	// CarryProportional keeps the used share of the limit: used units become ceil(used * new limit / former limit). A
-	// fraction of a unit that a bucket has is lost. What was charged after the change is not scaled: CarryReset says
-	// what that is. If one of the limits is 0, it is CarryKeep.
+	// fraction of a unit in a bucket is lost. Charges after the change are not scaled; CarryReset defines which ones
+	// these are. If one of the limits is 0, CarryProportional is the same as CarryKeep.
 	CarryProportional
-	// CarryAdditive keeps what was left, plus the difference of the limits: the used units stay.
-	// A bucket can have less than 0 units then. For windows and logs, this is CarryKeep. If one of
-	// the limits is 0, it is CarryKeep.
+	// CarryAdditive adds the difference of the limits to what was left, so that the used units stay. The result can
+	// be below 0 for a bucket. For windows and logs, or if one of the limits is 0, CarryAdditive is the same as
+	// CarryKeep.
 	CarryAdditive
 )
 
 var carryOverNames = [...]string{"keep", "reset", "proportional", "additive"}
 
-// resetWithin is the time in microseconds after a change within which a bucket can be reset. The
-// state of a bucket does not say whether it is older than the change: a node that does not have the
-// change yet may have charged it since. Redis and the in-process limiter store an unused bucket for
-// at least this time, so that a bucket that was reset cannot expire, and be created again by such
-// a node, early enough for a second reset.
+// resetWithin is the time in microseconds after a change within which a bucket can be reset.
+//
+// The state of a bucket does not say whether the bucket was charged before or after the change. A node that does
+// not have the change yet may charge it after the change. To reset each bucket only once, Redis and the in-process
+// limiter store an unused bucket for at least this time. Otherwise a bucket could be reset, expire, be created
+// again by such a node, and be reset a second time.
 const resetWithin = 1_000_000
 
 // String returns the value of carry_over in the API, for example "keep".
@@ -52,8 +52,7 @@ func (c CarryOver) String() string {
 	return carryOverNames[CarryKeep]
 }
 
-// ParseCarryOver returns the carry-over that has this name in the API. The result is false if there
-// is none.
+// ParseCarryOver returns the carry-over that has this name in the API. It returns false if there is none.
 func ParseCarryOver(name string) (CarryOver, bool) {
 	i := slices.Index(carryOverNames[:], name)
 	return CarryOver(max(i, 0)), i >= 0
@@ -73,9 +72,9 @@ func (l Limit) validateCarryOver() (f problem.Fields) {
 	return f
 }
 
-// changes calls change for each change of the numbers since a state with the revision stored, the
-// oldest first. former has the numbers before the change, next those after it, and nextRev is their
-// revision. rev is that of the caller.
+// changes calls change for each change of a limit's Numbers after the revision stored, the oldest first. former
+// has the numbers before the change, next has the numbers after it, and nextRev is the revision of next. rev is
+// the revision of the caller. If the caller does not have the revision of m, changes does nothing.
 func (m *Meter) changes(stored, rev int64, change func(former *Former, next *Numbers, nextRev int64)) {
 	if stored >= rev || rev != m.Rev {
 		return
@@ -97,10 +96,9 @@ func (m *Meter) Carries() bool {
 	return slices.ContainsFunc(m.Formers, func(f Former) bool { return f.CarryOver == CarryReset || f.CarryOver == CarryProportional })
 }
 
-// Carried reports whether a change since the revision stored can have changed the count of a window,
-// the entries of a log, or the level of a bucket in a way that does not keep the used units. Then
-// charges from before the change must not be returned: the counter may no longer have them, or only
-// a part of them.
+// Carried reports whether a change after the revision stored can have reset or scaled the count of a window, the
+// entries of a log, or the level of a bucket. Charges from before the change must then not be returned: the
+// counter may no longer have them, or only a part of them.
 func (m *Meter) Carried(stored, rev int64) (carried bool) {
 	m.changes(stored, rev, func(f *Former, _ *Numbers, _ int64) {
 		carried = carried || f.CarryOver == CarryReset || f.CarryOver == CarryProportional
@@ -108,8 +106,8 @@ func (m *Meter) Carried(stored, rev int64) (carried bool) {
 	return carried
 }
 
-// carryCounts carries the state of a window or a log over to the numbers in force. It returns false
-// if nothing is left in it: then it is the zero State. convert does the same for buckets.
+// carryCounts carries the state of a window or a log over to the numbers in force. It returns false if the state
+// has become the zero State, because no units are left in it. For buckets, convert does this.
 func (m *Meter) carryCounts(s *State, rev int64) bool {
 	if len(m.Formers) == 0 || m.Algorithm.Bucket() {
 		return true
@@ -137,7 +135,7 @@ func (m *Meter) carryCounts(s *State, rev int64) bool {
 	return s.Rev != 0
 }
 
-// carry returns the count of a window after the change from f to next.
+// carry returns the count that a window has after the change from f to next, if it had units before.
 func (f *Former) carry(units int64, next *Numbers) int64 {
 	switch {
 	case f.CarryOver == CarryReset:
@@ -157,10 +155,10 @@ func proportional(units, to, from int64) int64 {
 	return min(quo, maxCount)
 }
 
-// carryLog carries over the entries that are older than until. share returns how many units become
-// of a number of units. It is applied to the units from each entry to the newest one that is older
-// than until. So the log never has fewer units than the share of those that still count, however
-// many entries have left the window.
+// carryLog carries over the log entries that are older than until. share converts a number of units. carryLog does
+// not convert each entry on its own: it goes from the newest of these entries to the oldest, and converts the sum
+// of their units so far. When the older entries have left the window, the log therefore still has the converted
+// sum of the others, and never less.
 func carryLog(s *State, until int64, share func(int64) int64) {
 	older := len(s.Log)
 	for older > 0 && s.Log[older-1].T >= until {
@@ -187,8 +185,8 @@ func carryLog(s *State, until int64, share func(int64) int64) {
 	s.Log, s.A, s.B, s.T = entries, shared+newer, int64(len(entries)), entries[len(entries)-1].T
 }
 
-// carryLevel carries the level of a bucket over to the numbers next. It was last charged at the time
-// at.
+// carryLevel carries the level of a bucket over to the numbers next. at is the time of the last charge to the
+// bucket.
 func (f *Former) carryLevel(s *State, next *Numbers, at int64) {
 	used := f.Capacity - s.A
 	switch {

@@ -17,15 +17,14 @@ func (p *Plan) route(matching []uint16) string {
 	return best.pattern.String()
 }
 
-// apply selects the rules to charge from the rules that match a check. A rule does not
-// apply if it is off, if the check lacks an attribute and the rule skips such checks,
-// or if another rule replaces it. Only rules that are in force replace other rules; they
-// do so even if they are replaced themselves.
+// apply selects the rules to charge from the rules that match a check. A rule does not apply if it is
+// off, if the check lacks an attribute and the rule skips such checks, or if another rule replaces it.
+// Only rules in force (not shadow policies) replace other rules; they do so even if another rule replaces
+// them.
 //
-// classes has the classes of all rules that apply, also of those that another rule replaces. If
-// no class is in force, Subject.DenyUnmatched decides the check. Therefore shadow policies do not
-// change decisions, and a caller cannot bypass DenyUnmatched by leaving out an
-// attribute.
+// classes has the classes of all rules that apply, including those that another rule replaces. If none of
+// these classes is in force, Subject.DenyUnmatched decides the check. So a shadow policy does not count
+// as a match, and a caller cannot bypass DenyUnmatched by leaving out an attribute.
 func (p *Plan) apply(matching []uint16, c *Check, to []uint16) (applying []uint16, classes classSet) {
 	var space [64]uint16 // a check rarely has more replaced rules
 	applying, replaced := to, space[:0]
@@ -47,15 +46,15 @@ func (p *Plan) apply(matching []uint16, c *Check, to []uint16) (applying []uint1
 	return applying, classes
 }
 
-// skips reports whether the rule does not apply to a check that lacks one of its
-// attributes. That includes a shadow policy that would deny such checks, because it
-// then has nothing to charge.
+// skips reports whether the rule does not apply to a check that lacks one of its attributes. This is the
+// case for missing: skip. It is also the case for a shadow policy with missing: deny, because a shadow
+// policy denies nothing and such a check has no key to charge.
 func (r *Rule) skips() bool {
 	return r.Missing == MissingSkip || r.Missing == MissingDeny && !r.Mode.InForce()
 }
 
-// requestEach creates one request to the limiter for each item that has charges or an
-// idempotency key.
+// requestEach creates a separate request to the limiter for each item that has charges or an idempotency
+// key.
 func (w *call) requestEach(e *Engine) {
 	for i := range w.items {
 		it := &w.items[i]
@@ -66,8 +65,7 @@ func (w *call) requestEach(e *Engine) {
 		it.soft = w.charge(e, it, chargedSeparately, &groups)
 		it.shadow = w.charge(e, it, chargedInShadow, &groups)
 	}
-	// w.charges is complete now, so its memory no longer moves and requests can refer
-	// to parts of it.
+	// w.charges is complete now. Its memory no longer moves, so requests can refer to parts of it.
 	for i := range w.items {
 		if it := &w.items[i]; it.asks() {
 			it.request = len(w.requests)
@@ -76,9 +74,8 @@ func (w *call) requestEach(e *Engine) {
 	}
 }
 
-// requestTogether creates one request to the limiter for an atomic batch. It has the
-// charges of all items, or none if one of them is denied. The enforced charges of all
-// items are group 0.
+// requestTogether creates one request to the limiter for an atomic batch. The request has the charges of
+// all items. It has none if an item is denied already. The enforced charges of all items are group 0.
 func (w *call) requestTogether(e *Engine, denied bool) {
 	groups, blocked, limits := newGroups(), false, 0
 	for i := range w.items {
@@ -107,10 +104,9 @@ func (w *call) requestTogether(e *Engine, denied bool) {
 	}
 }
 
-// request appends a request to the limiter that decides items. If an item is blocked, the
-// request is a peek, because only the time until the limits allow the check is needed.
-// Without charges, it is a peek, because it only looks for the record of its idempotency
-// key.
+// request appends a request to the limiter that decides items. The request is a peek in two cases. If an
+// item is blocked, only the time until the limits allow the check is needed. If there are no charges, the
+// request only looks for the record of its idempotency key.
 func (w *call) request(e *Engine, items []item, charges []Charge, blocked bool) {
 	it := &items[0]
 	mode := it.Check.Mode
@@ -118,7 +114,7 @@ func (w *call) request(e *Engine, items []item, charges []Charge, blocked bool) 
 	case blocked || len(charges) == 0 && !it.reserves():
 		mode = Peek
 	case mode == TakeUpTo && it.enforced.len() > 0 && LargestCost(w.charges[it.enforced.from:it.enforced.to]) == 0:
-		mode = Enforce // attributes with the cost 0, which take nothing
+		mode = Enforce // all costs are 0, for example from a cost_from attribute, so there is nothing to take
 	}
 	var id *Idempotency
 	refundable := len(charges) > 0 && it.refundable()
@@ -144,17 +140,17 @@ func (w *call) request(e *Engine, items []item, charges []Charge, blocked bool) 
 // are those of soft policies.
 const FirstShadowGroup = 1 << 15
 
-// groups has the highest Charge.Group in use for each class of rules. All charges of enforced
+// groups has, for each class of rules, the highest Charge.Group that is in use. All charges of enforced
 // rules have group 0. Each rule of another class gets its own group number.
 type groups [chargeClasses]uint16
 
 func newGroups() groups { return groups{chargedInShadow: FirstShadowGroup - 1} }
 
-// inForce reports whether the charge is that of a policy in force, and not of a shadow policy.
+// inForce reports whether the charge belongs to an enforced or a soft policy, and not to a shadow policy.
 func (c *Charge) inForce() bool { return c.Group < FirstShadowGroup }
 
-// charge appends the charges of those rules of an item that have the given class. It
-// returns their range in w.charges.
+// charge appends the charges of one item for the rules of one class. It returns the range of these
+// charges in w.charges.
 func (w *call) charge(e *Engine, it *item, class chargeClass, groups *groups) span {
 	from, position := len(w.charges), 0
 	if it.denied || class != chargedTogether && !it.classes.has(class) {
@@ -164,7 +160,7 @@ func (w *call) charge(e *Engine, it *item, class chargeClass, groups *groups) sp
 	s, c, d := it.Subject, it.Check, it.Decision
 	for _, i := range d.applied {
 		r := s.Plan.Rules[i]
-		end := position // after the limits of the rule: one if the check's SentLimit replaces them
+		end := position // becomes the end of the rule's limits in d.Limits
 		for end < len(d.Limits) && d.Limits[end].Rule == r {
 			end++
 		}
@@ -205,10 +201,10 @@ func (w *call) charge(e *Engine, it *item, class chargeClass, groups *groups) sp
 	return span{from, len(w.charges)}
 }
 
-// chargeGrants appends charges on the counters of the grants of a limit, after the charge of the limit. A
-// limit with grants is not leased, because a node that spends quota ahead does not know when
-// the shared window has nothing left. An override can set the quota to 0, which denies everything: then
-// Force spends no grant either.
+// chargeGrants appends charges on the counters of the grants of a limit, after the charge of the limit.
+// It turns leasing off for this charge, because a node that spends leased quota does not know when the
+// shared window has nothing left. If an override sets the quota to 0, chargeGrants appends nothing: such
+// a limit denies everything, and even a check in mode Force spends no grant.
 func (w *call) chargeGrants(it *item, l *LimitState, position int) {
 	if l.Limit.Quota == 0 {
 		return

@@ -11,7 +11,7 @@ import (
 type Check struct {
 	Method string // in upper case; "" if the caller sent none
 	Path   string // normalized by NormalizePath; "" if the caller sent none
-	// Attributes has at most MaxAttributes attributes. The value of ip is in canonical
+	// Attributes has at most MaxAttributes attributes. The attribute ip has its value in canonical
 	// form, and IP has the parsed address.
 	Attributes []Attribute
 	IP         netip.Addr // invalid if the caller sent no ip
@@ -22,8 +22,8 @@ type Check struct {
 	// Mode is Enforce, Peek, Force or TakeUpTo. TakeUpTo is not for reservations, refundable checks
 	// and atomic batches.
 	Mode Mode
-	// Requests is the number of equal requests that the check stands for, at most MaxCost. Each
-	// policy charges its cost that many times, at most MaxCost. 0 means 1.
+	// Requests is the number of equal requests that the check stands for, at most MaxCost. 0 means
+	// 1. Each policy charges the cost of one request as often, in total at most MaxCost.
 	Requests int64
 	// IdempotencyKey is the caller's key, or "". If an earlier check with the same key was
 	// charged, this check gets the decision of that check and charges nothing. In an atomic
@@ -32,11 +32,11 @@ type Check struct {
 	// SentLimit is a limit that the caller sends instead of the plan's. The API accepts it only
 	// with an operator key.
 	SentLimit SentLimit
-	// Reservation is set if the check makes a reservation. Its mode is then Enforce or Force,
-	// and it has no IdempotencyKey. It is not for batches.
+	// Reservation is set if the check makes a reservation. The Mode of such a check is Enforce or
+	// Force, and its IdempotencyKey is "". Checks in a batch cannot make reservations.
 	Reservation *CheckReservation
-	// Refundable is set if RefundCheck may later give back what the check charges. The engine
-	// ignores it for a check with a Reservation. It is not for atomic batches.
+	// Refundable is set if RefundCheck may later return what the check charges. The engine ignores
+	// it for a check with a Reservation. Checks in an atomic batch cannot be refundable.
 	Refundable bool
 	// Lease is the caller's ID for the lease that holds the places of concurrency limits. ""
 	// stands for the ID of the decision. LeaseTTL is the time to live of the lease; 0 stands

@@ -6,11 +6,12 @@ import "slices"
 // the largest quota of such a limit.
 const MaxLeases = 1_000
 
-// A Lease is what a request says about the places that it takes on concurrency limits: under
-// which ID, and for how long. A request with cost n takes n places.
+// A Lease is the part of a request that describes the places which it takes on concurrency
+// limits. It says under which ID the request holds the places, and for how long. A request with
+// cost n takes n places.
 type Lease struct {
-	// ID identifies the lease on each counter. A request with the ID of a lease that has
-	// not ended renews that lease: it replaces its places and its end.
+	// ID identifies the lease on each counter. If a lease with this ID exists and has not ended,
+	// the request renews it: the cost and the TTL of the request replace its places and its end.
 	ID [16]byte
 	// TTL is the time to live in microseconds, from the decision on. 0 stands for the window
 	// of the limit.
@@ -25,9 +26,9 @@ type Holder struct {
 }
 
 // LeftFor returns the largest cost that a request with this lease can be charged now. It
-// differs from Left only for a concurrency limit on which the lease already holds places. These
-// places count as free, because the request keeps them instead of taking others. It may keep
-// them even if more places are held than the quota now allows.
+// differs from Left only for a concurrency limit on which the lease already holds places. Those
+// places count as free, because the request keeps them instead of taking others. The request
+// may keep them even if more places are held than the quota now allows.
 func (m *Meter) LeftFor(s *State, now int64, l *Lease) int64 {
 	left := m.left(s, now)
 	if m.Algorithm != Concurrency {
@@ -39,9 +40,10 @@ func (m *Meter) LeftFor(s *State, now int64, l *Lease) int64 {
 	return left
 }
 
-// ChargeFor is Charge for a request with a lease. The lease only has an effect on a concurrency
-// limit: it then holds cost places. If the counter already has MaxLeases other leases, the
-// state does not change. Only forced charges can lead to so many leases.
+// ChargeFor is Charge for a request with a lease. Only a concurrency limit uses the lease:
+// after the charge, the lease holds as many places as the cost. If the counter already has
+// MaxLeases other leases, the state does not change. Only forced charges can lead to so many
+// leases.
 func (m *Meter) ChargeFor(s State, rev, now, cost int64, l *Lease) State {
 	if m.Algorithm != Concurrency {
 		return m.Charge(s, rev, now, cost)
@@ -68,8 +70,8 @@ func (m *Meter) ChargeFor(s State, rev, now, cost int64, l *Lease) State {
 	return s
 }
 
-// Release ends a lease on a counter. units is the number of places that it held, or 0 if
-// it does not exist. For other algorithms than concurrency, Release changes nothing.
+// Release ends a lease on a counter. units is the number of places that the lease held, or 0 if
+// there is no such lease. For algorithms other than concurrency, Release changes nothing.
 func (m *Meter) Release(s State, id [16]byte) (released State, units int64) {
 	if m.Algorithm != Concurrency {
 		return s, 0
@@ -85,7 +87,7 @@ func (m *Meter) Release(s State, id [16]byte) (released State, units int64) {
 	return s, units
 }
 
-// RefundFor is Refund for a request with a lease. For concurrency, it returns up to cost
+// RefundFor is Refund for a request with a lease. For a concurrency limit, it frees up to cost
 // places of the lease.
 func (m *Meter) RefundFor(s State, cost int64, l *Lease) State {
 	if m.Algorithm != Concurrency {
@@ -106,9 +108,9 @@ func (m *Meter) RefundFor(s State, cost int64, l *Lease) State {
 	return s
 }
 
-// RetryAfterFor is RetryAfter for a request with a lease. For a concurrency limit, it is the
-// time until enough leases have expired. That is an upper bound, because leases may be released
-// earlier.
+// RetryAfterFor is RetryAfter for a request with a lease. For a concurrency limit, it returns
+// the time until enough leases have expired. That is the longest possible wait, because leases
+// may be released earlier.
 func (m *Meter) RetryAfterFor(s State, now, cost int64, l *Lease) (micros int64, ok bool) {
 	if m.Algorithm != Concurrency {
 		return m.RetryAfter(s, now, cost)
@@ -122,9 +124,9 @@ func (m *Meter) RetryAfterFor(s State, now, cost int64, l *Lease) (micros int64,
 	return s.freed(now, s.A-s.unitsOf(l.ID)+cost-m.Quota, l), true
 }
 
-// freed returns the time in microseconds from now until enough leases have expired that missing
-// places are free. The lease l is not counted, because its places are free for the request; it
-// may be nil.
+// freed returns the time in microseconds from now until so many leases have expired that the
+// missing number of places is free. It skips the lease l of the request, because the request
+// already counts the places of l as free. l may be nil.
 func (s *State) freed(now, missing int64, l *Lease) int64 {
 	at := s.B
 	for _, h := range s.Holders {
@@ -139,8 +141,8 @@ func (s *State) freed(now, missing int64, l *Lease) int64 {
 	return min(at-now, maxForever)
 }
 
-// endLeases removes the leases that have expired. If the state has no Holders, all its places
-// are held until the last lease expires.
+// endLeases removes the leases that have expired. A state without Holders does not say which
+// leases it has. All its places then stay held until s.B, the end of the last lease.
 func (s *State) endLeases(now int64) {
 	seen, ended := max(now, s.T), 0
 	for ended < len(s.Holders) && s.Holders[ended].Until <= seen {
@@ -152,8 +154,8 @@ func (s *State) endLeases(now int64) {
 	}
 }
 
-// holdMore returns the state with units more places held until the given time. They belong to
-// the lease whose ID is zero. If units is below 1, the state does not change.
+// holdMore returns the state with units more places held until the given time. It adds the
+// places to the lease whose ID is zero. If units is below 1, the state does not change.
 func (s State) holdMore(units, until int64) State {
 	if units < 1 {
 		return s
@@ -178,7 +180,7 @@ func insertHolder(list []Holder, h Holder) []Holder {
 	return slices.Insert(list, at, h)
 }
 
-// unitsOf returns the number of places that a lease holds, or 0.
+// unitsOf returns the number of places that the lease with this ID holds, or 0.
 func (s *State) unitsOf(id [16]byte) int64 {
 	for i := range s.Holders {
 		if s.Holders[i].ID == id {
@@ -188,7 +190,7 @@ func (s *State) unitsOf(id [16]byte) int64 {
 	return 0
 }
 
-// withoutHolder returns a copy of the leases without one of them.
+// withoutHolder returns a copy of the leases without the lease that has this ID.
 func (s *State) withoutHolder(id [16]byte) []Holder {
 	holders := make([]Holder, 0, len(s.Holders)+1)
 	for _, h := range s.Holders {

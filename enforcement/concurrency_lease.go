@@ -29,8 +29,9 @@ func (c *Check) SetLeaseID(id string) error {
 	return nil
 }
 
-// lease returns the lease of a request for the check. decision is the ID of the decision. A
-// reservation holds places under its own ID, until its end.
+// lease returns the lease that the request for the check uses. decision is the ID of the
+// decision. A check with a reservation holds places under the ID of the reservation, until the
+// reservation ends.
 func (c *Check) lease(decision [16]byte) Lease {
 	l := Lease{ID: decision, TTL: c.LeaseTTL.Microseconds()}
 	if name := c.leaseName(); name != "" {
@@ -42,8 +43,8 @@ func (c *Check) lease(decision [16]byte) Lease {
 	return l
 }
 
-// leaseName returns the ID under which a check holds places, as its caller wrote it: the ID of
-// the reservation, or of the lease. It returns "" if the check has neither.
+// leaseName returns the ID under which a check holds places, in the form in which the caller
+// sent it: the ID of the reservation, or of the lease. It returns "" if the check has neither.
 func (c *Check) leaseName() string {
 	if c.Reservation != nil {
 		return c.Reservation.ID
@@ -81,8 +82,9 @@ const (
 	shortLease = 15   // bytes
 )
 
-// LeaseText returns the ID of a lease as text: the text that the caller wrote, or, if that was
-// longer than shortLease, a text in the form of a UUID. LeaseID returns the same ID for both.
+// LeaseText returns the ID of a lease as text. That is the text that the caller wrote. If this
+// text was longer than shortLease, LeaseText returns a text in the form of a UUID instead.
+// LeaseID returns the same ID for both texts.
 func LeaseText(id [16]byte) string {
 	n := int(id[markedByte]) - shortMark
 	if n < 1 {
@@ -119,14 +121,14 @@ func parseUUID(text string) (id [16]byte, ok bool) {
 	return id, uuidText(id) == text
 }
 
-// Release ends the lease of a check on the counters of all concurrency limits of the
-// policies that match the check, whatever their mode, in one call of the limiter. units is
-// the number of places that the lease held on all counters together. It is 0 if the lease
-// does not exist, for example because it has ended. Release records no decision.
+// Release ends the lease of a check on the counters of all concurrency limits of the policies
+// that match the check, in any mode. It calls the limiter once. units is the number of places
+// that the lease held on all counters together. It is 0 if the lease does not exist, for example
+// because it has ended. Release records no decision.
 //
-// If the limiter of this node decided checks while the shared limiter was unavailable, the
-// lease is released there too. Release returns an error if the shared limiter does not
-// answer and this node has no such lease.
+// If this node decided checks while the shared limiter was unavailable, Release also releases
+// the lease in the limiter and the journal of this node. It returns an error if the shared
+// limiter does not answer and this node has no such lease.
 func (e *Engine) Release(ctx context.Context, s *Subject, c *Check) (units int64, err error) {
 	if s.Plan == nil {
 		return 0, nil
@@ -200,7 +202,7 @@ func (c *leaseCounters) held(d *Decision) {
 	}
 }
 
-// ended adds 1 to counter if a released or revoked lease held places.
+// ended adds 1 to counter if a lease that was released or revoked held places.
 func (*leaseCounters) ended(counter *atomic.Int64, units int64) {
 	if units > 0 {
 		counter.Add(1)

@@ -8,13 +8,14 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// defaultCost is the cost of a check for a policy if neither states one.
+// defaultCost is the cost of a check for a policy if neither the check nor the policy states a
+// cost.
 const defaultCost = 1
 
 var costRange = fmt.Sprintf("must be a whole number from 0 to %d", int64(MaxCost))
 
-// ParseCost returns the cost that a text states: a decimal number from 0 to MaxCost,
-// without a sign or leading zeros. The result is false if the text is not a cost.
+// ParseCost parses a cost: a decimal number from 0 to MaxCost, without a sign or leading
+// zeros. It returns false if the text is not a cost.
 func ParseCost(text string) (int64, bool) {
 	if text == "" || len(text) > len("2147483647") || text[0] == '0' && text != "0" {
 		return 0, false
@@ -58,10 +59,10 @@ func (r *Rule) costOfOne(c *Check) int64 {
 	return c.Cost
 }
 
-// CostFault returns the name of an attribute that a policy of the tenant's plan has as
-// cost_from, if its value in the check is not a cost. message says what is wrong with the
-// value. Both are "" if there is no such attribute. The caller must reject such a check,
-// because its cost is unknown.
+// CostFault finds an attribute of the check whose value must be a cost, because a policy of
+// the tenant's plan names it in cost_from, but is not one. It returns the name of the
+// attribute, and a message that says what is wrong with the value. Both are "" if there is no
+// such attribute. The caller must reject such a check, because its cost is unknown.
 func (s *Subject) CostFault(c *Check) (attribute, message string) {
 	if s.Plan == nil {
 		return "", ""
@@ -76,13 +77,14 @@ func (s *Subject) CostFault(c *Check) (attribute, message string) {
 	return "", ""
 }
 
-// CostsBy reports whether a policy of the tenant's plan has the attribute as cost_from.
+// CostsBy reports whether a policy of the tenant's plan names the attribute in cost_from, so
+// that its value is the cost.
 func (s *Subject) CostsBy(attribute string) bool {
 	return s.Plan != nil && slices.Contains(s.Plan.costFrom, attribute)
 }
 
-// SentCost returns the largest cost that the caller chose: the cost of the check, or the value
-// of an attribute that a policy of the tenant's plan has as cost_from.
+// SentCost returns the largest cost that the caller sent. That is the cost of the check, or
+// the value of an attribute that a policy of the tenant's plan names in cost_from.
 func (s *Subject) SentCost(c *Check) int64 {
 	largest := c.Cost
 	if s.Plan == nil {
@@ -117,9 +119,9 @@ func (p *Policy) validateCost() (f problem.Fields) {
 	return f
 }
 
-// costSentence says why the rule charges its cost for a check. It is part of a sentence of
-// Because. It is "" if the caller sent the cost, if the cost is the default, and if the check
-// is nil.
+// costSentence returns the part of a Because sentence that says why the rule charges its own
+// cost for a check. It returns "" if the caller sent the cost, if the cost is the default, or
+// if the check is nil.
 func (r *Rule) costSentence(c *Check) string {
 	if c == nil {
 		return ""

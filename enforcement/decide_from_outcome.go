@@ -30,7 +30,7 @@ func (e *Engine) answerEach(ctx context.Context, w *call) {
 		if it.Check.Mode == TakeUpTo && it.Decision.Allowed && it.enforced.len() == 0 {
 			it.Decision.Taken = it.Subject.SentCost(it.Check)
 		}
-		setNumbersUntil(one) // also of an item without charges, which blocks deny
+		setNumbersUntil(one) // a blocked item may have no charges, but the end of its block counts
 	}
 }
 
@@ -96,10 +96,9 @@ func (e *Engine) undecided(ctx context.Context, w *call, items []item, o *Outcom
 	}
 }
 
-// fillLimits fills in the limits of an item's decision from an outcome. base is the
-// index in w.charges of the first charge of the outcome. denied reports whether an
-// enforced limit denies the item. retry is the longest RetryAfter of the denying
-// limits.
+// fillLimits fills in the limits of an item's decision from an outcome. base is the index in w.charges of the first
+// charge of the outcome. denied reports whether an enforced limit denies the item. retry is the longest RetryAfter of
+// the limits that deny it.
 func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry int64) {
 	d, mode := it.Decision, it.Check.Mode
 	forced := mode == Force
@@ -146,15 +145,16 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 	return denied, retry
 }
 
-// fillGrants adds to a limit what the grants after its charge i have left. to is the end of the charges of its class.
+// fillGrants adds to the limit of charge i what its grants have left. The charges on the grants follow charge i; to
+// is the end of the charges of its class.
 func (w *call) fillGrants(l *LimitState, o *Outcome, base, i, to int, mode Mode) {
 	if n := GrantsAfter(w.charges, i, to); n > 0 {
 		l.fillGrants(w.charges[i:i+n+1], o.Charges[i-base:i-base+n+1], o.At, mode)
 	}
 }
 
-// soften sets what a limit of a soft policy changes in an allowed decision, if the request is
-// over the limit.
+// soften applies a limit of a soft policy to an allowed decision: if the request is over the limit, it sets
+// ServeCheap of the decision or Delay of the limit.
 func (d *Decision) soften(l *LimitState) {
 	switch {
 	case l.Allowed || !d.Allowed:
@@ -165,8 +165,8 @@ func (d *Decision) soften(l *LimitState) {
 	}
 }
 
-// forgets reports whether an enforced limit of an item no longer allows the cost when retry
-// milliseconds have passed, because what was rolled over has ended by then.
+// forgets reports whether waiting retry milliseconds is too long for an enforced limit of an item. This happens if
+// the cost only fits with units that were rolled over, and these units have ended by then.
 func (w *call) forgets(it *item, retry int64) bool {
 	for _, position := range w.positions[it.enforced.from:it.enforced.to] {
 		if until := it.Decision.Limits[position].until; until > 0 && retry >= until {
@@ -176,8 +176,8 @@ func (w *call) forgets(it *item, retry int64) bool {
 	return false
 }
 
-// retryOfGrants returns the time in milliseconds, at least retry, at which the limits of an item that have grants
-// allow it too. base is the index in w.charges of the first charge of the outcome.
+// retryOfGrants returns the time in milliseconds at which all limits of an item allow it, including those with
+// grants. The result is at least retry. base is the index in w.charges of the first charge of the outcome.
 func (w *call) retryOfGrants(it *item, o *Outcome, base int, retry int64) int64 {
 	from, to := it.enforced.from-base, it.enforced.to-base
 	micros, ok := RetryOfAll(w.charges[it.enforced.from:it.enforced.to], o.Charges[from:to], o.At, retry*1000)
@@ -187,8 +187,7 @@ func (w *call) retryOfGrants(it *item, o *Outcome, base int, retry int64) int64 
 	return Milliseconds(micros)
 }
 
-// nameLease sets Lease and LeaseTTL if a concurrency limit is among the limits of an allowed
-// decision.
+// nameLease sets Lease and LeaseTTL of an allowed decision if one of its limits is a concurrency limit.
 func (d *Decision) nameLease(l *Lease) {
 	if !d.Allowed {
 		return
@@ -250,8 +249,8 @@ func (d *Decision) denyByLimit(retry int64) {
 	}
 }
 
-// dropLimits removes the limits from the decisions of items that something other than
-// limits decided.
+// dropLimits removes the limits from the decisions of items that were decided by something other than limits, such as
+// a block.
 func dropLimits(items []item) {
 	for i := range items {
 		items[i].Decision.Limits = items[i].Decision.Limits[:0]

@@ -10,7 +10,8 @@ type Subject struct {
 	Number    uint32 // Key.Tenant
 	Home      string // Request.Home
 	Suspended bool
-	// DenyUnmatched denies requests that no policy in force applies to; see PolicyMode.InForce.
+	// DenyUnmatched is set if requests are denied to which no policy in force applies; see
+	// PolicyMode.InForce.
 	DenyUnmatched bool
 	// PlanRevision is the control-plane revision at which the tenant was assigned its
 	// plan.
@@ -20,24 +21,23 @@ type Subject struct {
 	// Exceptions holds the tenant's overrides, list entries and blocks. It is nil
 	// if there are none.
 	Exceptions *Exceptions
-	// Redact is set if attribute values must not be stored for display.
+	// Redact is set if attribute values of the tenant's requests must not be stored for display.
 	Redact bool
 	// SampleAllowed is N if one in N allowed requests is recorded with its explanation, and
 	// 0 if none is.
 	SampleAllowed uint32
 	// NoTrace is set if no requests of the tenant are traced for previews of drafts.
 	NoTrace bool
-	// Calendar determines the calendar windows of the tenant; nil: UTC, from day 1.
+	// Calendar determines the calendar windows of the tenant. nil stands for UTC with the anchor day 1.
 	Calendar *Calendar
 	// RequireRoute is set if a check must have a method and a path. The API rejects
 	// other checks; the Engine does not read it.
 	RequireRoute bool
-	// MaxKeys is Request.MaxKeys for requests of this tenant.
+	// MaxKeys is the value of Request.MaxKeys for requests of this tenant.
 	MaxKeys int64
 }
 
-// A Decision is the result of one Check: allowed or denied, why, and the state of each
-// limit.
+// A Decision is the result of one Check: whether it is allowed, why, and the state of each limit.
 type Decision struct {
 	ID      [16]byte // UUIDv7
 	Subject *Subject
@@ -49,9 +49,9 @@ type Decision struct {
 	// It covers all denying enforced limits and the blocks of the key. It is 0 if
 	// the request is allowed, and Never if waiting does not help.
 	RetryAfter int64
-	// NumbersUntil is set if an override in force or a block ends before RetryAfter has passed. It is
-	// the first such end, in microseconds since the epoch by this node's clock. From then on,
-	// RetryAfter or the reason may be different. Otherwise it is 0.
+	// NumbersUntil is set if an override in force or a block ends before RetryAfter has passed, and 0
+	// otherwise. It is the earliest of these ends, in microseconds since the epoch by this node's clock. From
+	// then on, RetryAfter or the reason may be different.
 	NumbersUntil int64
 	// Delay is the time from At, in milliseconds, that the caller waits before it serves the
 	// request, if the request is allowed. It is the longest Delay of the limits of policies in
@@ -65,9 +65,9 @@ type Decision struct {
 	// Idempotency says what the check's IdempotencyKey did. With KeyReused and TooManyKeys,
 	// the check was not decided.
 	Idempotency IdempotencyResult
-	// Taken is the number of units that a check in mode TakeUpTo was charged, on the enforced
-	// limit with the largest cost. The Cost of each limit is its share of the units. If no limit
-	// applies, or if failure modes allow everything, Taken is the whole cost.
+	// Taken is the number of units that a check in mode TakeUpTo was charged, on the enforced limit with the
+	// largest cost. The Cost of each other limit is the share of that limit. If no limit applies, or if
+	// failure modes allow everything, Taken is the whole cost.
 	Taken int64
 	// Reservation is the reservation that the check made or repeated, or nil.
 	Reservation *Reserved
@@ -80,15 +80,13 @@ type Decision struct {
 	// Refundable charged. It is in microseconds since the epoch by the limiter's clock. It is 0
 	// if there is nothing to return.
 	RefundableUntil int64
-	// Missing is the name of the missing attribute, with ReasonMissingAttribute. Policy
-	// is the slug of the policy that denied the request for a missing attribute, or
-	// whose key is blocked.
+	// Missing is the name of the missing attribute if Reason is ReasonMissingAttribute. Policy is the slug of
+	// the policy that denied the request: for the missing attribute, or because its key is blocked.
 	Missing, Policy string
-	// List is the list entry that decided the check, with ReasonAllowedByList and
-	// ReasonDeniedByList. Otherwise it is nil.
+	// List is the list entry that decided the check if Reason is ReasonAllowedByList or ReasonDeniedByList.
+	// Otherwise it is nil.
 	List *ListEntry
-	// Block is the block that denied the check, with ReasonBlocked. Otherwise it is
-	// nil.
+	// Block is the block that denied the check if Reason is ReasonBlocked. Otherwise it is nil.
 	Block *Block
 	// Route is the pattern of the most specific matching policy, or "(none)".
 	// Counts are grouped by it.
@@ -107,10 +105,9 @@ type Decision struct {
 // Reset clears d, but keeps the memory of its slices for the next decision.
 func (d *Decision) Reset() { *d = Decision{Limits: d.Limits[:0], applied: d.applied[:0]} }
 
-// Applied calls yield with each policy that applied, in the order of the plan. That
-// includes policies without limits, and policies of a check that was denied before the
-// limiter was called. It calls yield for no policy if a list or the tenant's status
-// decided the check.
+// Applied calls yield with each policy that applied, in the order of the plan. That includes policies
+// without limits. It also includes the policies of a check that was denied before the limiter was called.
+// If a list or the tenant's status decided the check, Applied does not call yield.
 func (d *Decision) Applied(yield func(*Rule) bool) {
 	for _, i := range d.applied {
 		if !yield(d.Subject.Plan.Rules[i]) {
@@ -122,16 +119,15 @@ func (d *Decision) Applied(yield func(*Rule) bool) {
 // A LimitState is one limit of a Decision, with its state after the decision.
 type LimitState struct {
 	Rule *Rule
-	// Limit has the quota, burst and window in force: those of the plan, or of
-	// Override.
+	// Limit has the quota, burst and window in force. They come from the plan, or from Override.
 	Limit    *RuleLimit
 	Override *Override
 	// Partition is the partition in the Key of the counter. It is zero if no counter
 	// was read.
 	Partition [16]byte
-	// Cost is the cost of the check. If a check in mode TakeUpTo was allowed, it is the share of the
-	// units that were taken. An enforced limit was charged this share, and a soft or shadow policy as much of
-	// it as it had left.
+	// Cost is the cost of the check. In mode TakeUpTo, it is the share of the limit in the units that an
+	// allowed check took. An enforced limit was charged exactly this share. The limit of a soft or shadow
+	// policy was charged at most this share, if it had less left.
 	Cost int64
 	// Remaining is the number of units left, after the charge if it was made.
 	Remaining int64
@@ -140,8 +136,8 @@ type LimitState struct {
 	RolledOver int64
 	// ResetAfter and RetryAfter are in milliseconds, rounded up. RetryAfter may be Never.
 	ResetAfter, RetryAfter int64
-	// Delay is the time in milliseconds for which a request that was charged to a leaky bucket
-	// waits, or that is over the limit of a policy in mode delay. Otherwise it is 0.
+	// Delay is the time in milliseconds for which the request waits: after a charge to a leaky bucket, or
+	// because it is over the limit of a policy in mode delay. Otherwise it is 0.
 	Delay   int64
 	Allowed bool
 	// Shared is set if the shared limiter decided this limit, and not a failure mode.
@@ -150,8 +146,8 @@ type LimitState struct {
 	position uint16    // index of the limit in its rule
 	override *override // compiled form of Override, or of Check.SentLimit
 	rev      int64     // Charge.Rev
-	window   int64     // of a calendar window: the length of the current one, in milliseconds
-	until    int64     // Meter.forgotten of the counter, in milliseconds from the decision; or 0
+	window   int64     // length of the current calendar window, in milliseconds; 0 for other windows
+	until    int64     // time from the decision, in milliseconds, at which Meter.forgotten of the counter comes; 0: none
 }
 
 // WindowMS returns the length of the window in milliseconds. For a calendar window it is
@@ -199,17 +195,15 @@ type Recorder interface {
 
 // A Decider decides checks. Engine implements it.
 type Decider interface {
-	// Decide decides one check and stores the result in d. It reuses the slices of
-	// d. If ctx ends before the limiter has decided, d is a denial with
-	// ReasonLimiterUnavailable that is neither Degraded nor recorded. If ctx ended
-	// before the call, nothing is charged.
+	// Decide decides one check and stores the result in d. It reuses the slices of d. If ctx ends before the
+	// limiter has decided, the decision is a denial with ReasonLimiterUnavailable. Such a denial is not
+	// Degraded and not recorded. If ctx ended before the call, nothing is charged.
 	Decide(ctx context.Context, s *Subject, c *Check, d *Decision)
 	// DecideBatch decides checks in order, each as Decide does. With atomic, it charges
 	// either all checks or none. All checks must then have the same subject and mode.
 	DecideBatch(ctx context.Context, items []BatchItem, atomic bool)
-	// Explain stores in x the decision for a check now, and the reason why each policy
-	// applies or not. It reuses the slices of x. It charges and records nothing, and
-	// ignores the mode of c.
+	// Explain stores two things in x: the decision for a check now, and the reason why each policy applies or
+	// not. It reuses the slices of x. It charges and records nothing, and ignores the mode of c.
 	Explain(ctx context.Context, s *Subject, c *Check, x *Explanation)
 	// Reset deletes the counters of all limits of a policy for one partition. If it
 	// returns an error, the counters may or may not be deleted. The caller can try

@@ -1,6 +1,6 @@
 package enforcement
 
-// A KeyPart is one attribute of a key with its value, for pages.
+// A KeyPart is one attribute of a key with its value, as pages show it.
 type KeyPart struct {
 	Name    string // entry of count_by: ip, ip/64, or another attribute
 	Value   string // for ip/64, an IPv6 address becomes its /64 network
@@ -29,8 +29,8 @@ func (r *Rule) PartitionOf(c *Check) [16]byte {
 	return r.partition(withIP(c), new(Partition))
 }
 
-// withIP returns a copy of c with the field IP set from the attribute ip. It returns c itself if IP
-// is set already, or if the attribute is missing or invalid.
+// withIP returns a copy of c in which the field IP is set from the attribute ip. If IP is already
+// set, or if the attribute is missing or invalid, it returns c itself.
 func withIP(c *Check) *Check {
 	if value, ok := c.attribute(ipAttribute); ok && !c.IP.IsValid() {
 		if addr, _, err := CanonicalIP(value); err == nil {

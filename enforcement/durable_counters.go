@@ -12,7 +12,7 @@ import (
 // loses its data, or if a node without Redis restarts.
 type Durability uint8
 
-// The durabilities of a limit. With DurableByWindow, the limit is durable if it is a fixed
+// The durabilities of a limit. With DurableByWindow, a limit is durable if it is a fixed
 // window of at least durableWindow, or a calendar window.
 const (
 	DurableByWindow Durability = iota
@@ -61,11 +61,11 @@ type Stored struct {
 	Home string
 }
 
-// Newer reports whether the stored state is newer than the state that the limiter has. Of
-// two states of one window, or of one instant of a bucket, it counts the one with the later
-// revision as newer, because it was carried over, and of one revision the one with fewer
-// units left. A reset is newer than a state whose time is not after it.
-// scripts/restore.lua does the same.
+// Newer reports whether the stored state is newer than the state that the limiter has. If
+// both have one T (one window, or one instant of a bucket), the state with the later
+// revision is newer, because it was carried over. If they also have one revision, the state
+// with fewer units left is newer. A stored reset is newer than a state whose T is not after
+// the reset. scripts/restore.lua uses the same order.
 func (s *Stored) Newer(has *State) bool {
 	switch {
 	case has.Fresh():
@@ -82,8 +82,8 @@ func (s *Stored) Newer(has *State) bool {
 	return s.State.A > has.A
 }
 
-// Durable reports whether a charge of a policy in force is on a durable counter. A limiter
-// that has lost its data must not decide such a request.
+// Durable reports whether the request charges a durable counter for an enforced or a soft
+// policy. A limiter that has lost its data must not decide such a request.
 func (r *Request) Durable() bool {
 	for i := range r.Charges {
 		if c := &r.Charges[i]; c.inForce() && c.Meter.Durable {
@@ -96,11 +96,12 @@ func (r *Request) Durable() bool {
 // A Journal stores the states of durable counters. A Limiter that has lost its data is
 // restored from it. Package journal implements it.
 type Journal interface {
-	// Flush writes all states that the limiter returned to this node, including those of calls
-	// in flight, to the database.
+	// Flush writes all states that the limiter returned to this node to the database,
+	// including those of calls that are in flight.
 	Flush(ctx context.Context) error
-	// States calls use with all stored states of the tenants of a home, or of all tenants
-	// if home is "". It stops at the first error, and returns it.
+	// States calls use with all stored states of the tenants that have this home
+	// (Request.Home). If home is "", it does so for all tenants. It stops at the first error,
+	// and returns it.
 	States(ctx context.Context, home string, use func([]Stored) error) error
 	// Nodes returns the IDs of the nodes that run, according to their reports in the database.
 	Nodes(ctx context.Context) ([]string, error)

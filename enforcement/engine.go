@@ -22,8 +22,8 @@ type Config struct {
 	// is unavailable, the counters of Local start from these states. Default: none; the
 	// counters of Local then start full.
 	Memory ShareMemory
-	// Nodes is the number of nodes. Each node's Local allows the quota divided by
-	// Nodes. SetNodes changes it. Default: 1.
+	// Nodes is the number of nodes that share each quota while the shared limiter is unavailable. The Local of each node
+	// then allows the quota divided by Nodes. SetNodes changes the number. Default: 1.
 	Nodes int
 	// OutageJournalKeys is the maximum number of counters in the outage journal. The journal
 	// records what failure modes admitted, and charges it when the shared limiter is available
@@ -63,7 +63,7 @@ type Engine struct {
 	nodes    atomic.Int64
 	outage   *outageJournal // nil if it is disabled
 	recorder Recorder
-	keys     *Meter // of the counter of new records; see chargeKey
+	keys     *Meter // meter of the counter that bounds new records; see chargeKey
 	reserver Reserver
 	// mostReservations is Config.Reservations.
 	mostReservations int64
@@ -105,13 +105,14 @@ func NewEngine(limiter Limiter, cfg Config) *Engine {
 	return e
 }
 
-// SetNodes sets the number of nodes, of which each decides with its share while the shared
-// limiter is unavailable. A number below 1 counts as 1.
+// SetNodes sets the number of nodes. While the shared limiter is unavailable, each node decides with the quota divided by
+// this number. A number below 1 counts as 1.
 func (e *Engine) SetNodes(n int) { e.nodes.Store(int64(max(n, 1))) }
 
 func (e *Engine) nodeCount() int { return int(e.nodes.Load()) }
 
-// localClock returns the time by the clock of the states in Memory.
+// localClock returns the time by the clock that the states in Memory use. Without Memory, it returns the time of the
+// engine's clock.
 func (e *Engine) localClock() int64 {
 	if e.memory != nil {
 		return e.memory.Now()
@@ -155,8 +156,8 @@ type call struct {
 	grants    []*grant
 }
 
-// A hashedPartition is the partition of one check for all rules with the same count_by.
-// countedBy is the index of the first rule with that count_by.
+// A hashedPartition caches the partition of one check, which is the same for all rules with the same count_by. countedBy
+// is the index of the first rule with that count_by.
 type hashedPartition struct {
 	countedBy int
 	sum       [16]byte
@@ -167,17 +168,17 @@ type item struct {
 	BatchItem
 	enforced       span     // in call.charges
 	soft, shadow   span     // in call.charges
-	first          int      // index in call.charges of the first charge of the request
+	first          int      // index in call.charges of the first charge of the item's request
 	request        int      // index in call.requests; only valid if asks is true
 	lease          Lease    // of the request
-	now            int64    // copy of call.now; set only for a subject with exceptions
+	now            int64    // copy of call.now; set only if the subject has exceptions
 	overridesUntil int64    // the first end of the overrides in force on enforced limits; 0: none
 	denied         bool     // denied without the limiter: the item has no charges
 	classes        classSet // of the policies that may apply
 	blocked        bool     // the key is blocked; the limiter only computes RetryAfter
 	keyed          bool     // the check has an idempotency key
-	keyCharged     bool     // the first charge of the request is that for a new record
-	unrecorded     bool     // not a decision of its own: the caller left before, or the check has a used idempotency key
+	keyCharged     bool     // the first charge of the request is on the counter of new records; see chargeKey
+	unrecorded     bool     // the decision is not recorded: the caller left before, or the check repeats a used idempotency key
 }
 
 // A span is a range of indexes from from to to-1.
@@ -189,17 +190,16 @@ func (s span) len() int { return s.to - s.from }
 // charges of an item are adjacent in w.charges, except in an atomic batch.
 func (it *item) hasCharges() bool { return it.enforced.len()+it.soft.len()+it.shadow.len() > 0 }
 
-// asks reports whether the limiter gets a request for the item. That is the case if the item
-// has charges. It is also the case for a check with an idempotency key, because an earlier
-// check with the same key may have had charges, and for a reservation, because the limiter
-// stores it.
+// asks reports whether the limiter gets a request for the item. It does in three cases: the item has charges; the check
+// has an idempotency key, because an earlier check with the same key may have had charges; or the check makes a
+// reservation, which the limiter stores.
 func (it *item) asks() bool { return it.keyed || it.hasCharges() || it.reserves() }
 
 // reserves reports whether the item creates a reservation.
 func (it *item) reserves() bool { return it.Check.Reservation != nil && !it.denied && !it.blocked }
 
-// maxPooledCharges is the largest capacity of a call's slices for which the call
-// returns to the pool. Larger calls are left to the garbage collector.
+// maxPooledCharges is the largest capacity of a call's slices for which release puts the call into the pool. The garbage
+// collector frees larger calls.
 const maxPooledCharges = 4096
 
 // newCall returns a call with n empty items.
@@ -281,7 +281,7 @@ func (e *Engine) decideTogether(ctx context.Context, w *call) {
 	}
 }
 
-// take passes all requests of w to the shared limiter, unless the caller has left.
+// take passes all requests of w to the shared limiter, unless the caller has closed the connection.
 func (e *Engine) take(ctx context.Context, w *call) {
 	w.outcomes = resized(w.outcomes, len(w.requests))
 	if len(w.requests) == 0 {
@@ -378,7 +378,7 @@ func (e *Engine) open(w *call, it *item) {
 	}
 }
 
-// clock returns the time of this node's clock. One call reads the clock only once.
+// clock returns the time of this node's clock. It reads the clock only once for each call.
 func (w *call) clock(e *Engine) int64 {
 	if w.now == 0 {
 		w.now = e.now().UnixMicro()
@@ -394,7 +394,7 @@ func (w *call) newID(e *Engine) [16]byte {
 	return newUUIDv7(w.clock(e))
 }
 
-// newIDAt returns an ID for a request to the limiter that belongs to no decision.
+// newIDAt returns an ID for a request to the limiter that does not come from a decision.
 func (e *Engine) newIDAt(micros int64) [16]byte {
 	if e.newID != nil {
 		return e.newID()
@@ -432,10 +432,9 @@ func (it *item) denyWithoutCounters() bool {
 	return false
 }
 
-// block denies a check whose key is blocked. It sets RetryAfter to the time until the last of the
-// key's blocks ends. Later, answer raises it to the time until the limits allow the check, if
-// that is longer. For this purpose the engine calls the limiter also for a blocked check, without a
-// charge.
+// block denies a check whose key is blocked. It sets RetryAfter to the time until the last of the key's blocks ends. If
+// the limits allow the check only later, answer raises RetryAfter to that time. To compute it, the engine calls the
+// limiter for a blocked check too, without a charge.
 func (w *call) block(it *item) {
 	s, d := it.Subject, it.Decision
 	w.hashed = w.hashed[:0]
@@ -459,8 +458,8 @@ func (w *call) block(it *item) {
 // wait returns the time from now until an instant, in milliseconds, rounded up.
 func (it *item) wait(instant int64) int64 { return Milliseconds(instant - it.now) }
 
-// addLimits appends the limits of a rule to the decision, with the quotas in force for
-// the check. sent says that the check's SentLimit replaces the limits of the rule.
+// addLimits appends the limits of a rule to the decision, with the quotas in force for the check. If sent is true, the
+// check's SentLimit replaces the limits of the rule.
 func (it *item) addLimits(r *Rule, sent bool) {
 	if sent && it.addSentLimit(r) {
 		return
@@ -491,8 +490,8 @@ func (it *item) addLimits(r *Rule, sent bool) {
 	}
 }
 
-// addSentLimit appends the check's SentLimit to the decision, unless an override of the rule is in force. It reports whether
-// it did.
+// addSentLimit appends the check's SentLimit to the decision and returns true. If an override of the rule is in force, it
+// appends nothing and returns false.
 func (it *item) addSentLimit(r *Rule) bool {
 	n := it.Subject.numbers(r, it.Check, it.now)
 	if n.override != nil {

@@ -21,7 +21,7 @@ type several[T any] struct {
 	owner     *cow.Owner
 }
 
-// first returns the row of the group that has precedence over the others.
+// first returns the row of the group that comes before all others in effect.
 func (g group[T]) first() *T {
 	if g.several != nil {
 		return g.several.effective[0]
@@ -44,7 +44,7 @@ func (g group[T]) each(yield func(*T)) {
 // A groupable is a pointer to a type of rows that can be in a group.
 type groupable[T any] interface {
 	*T
-	// is reports whether both are the same row.
+	// is reports whether the receiver and o are the same row.
 	is(o *T) bool
 	// before compares two rows for sorting. The result is negative if the receiver comes before o.
 	before(o *T) int
@@ -53,10 +53,10 @@ type groupable[T any] interface {
 	effective(rows []*T) []*T
 }
 
-// change adds row to the group that m stores under key, or, if remove is set, removes it from this
-// group.
+// change adds row to the group that m stores under key. If remove is set, it removes row from the
+// group instead.
 //
-// If the group then has to be sorted, change appends a function that sorts it to sorts. The caller
+// If the group then has to be sorted, change appends a function to sorts that does so. The caller
 // makes all its changes first and then calls the functions in sorts.
 func change[K comparable, T any, P groupable[T]](
 	by *cow.Owner, sorts *[]func(), m *cow.Map[K, group[T]], key K, row *T, remove bool,
@@ -90,7 +90,7 @@ func change[K comparable, T any, P groupable[T]](
 }
 
 // sortGroup sorts the rows of a group and sets which of them can have an effect. If only one row is
-// left, sortGroup stores the group without a several.
+// left, sortGroup stores that row in the group itself, without a several.
 func sortGroup[K comparable, T any, P groupable[T]](by *cow.Owner, m *cow.Map[K, group[T]], key K, s *several[T]) {
 	if g, _ := m.Get(key); g.several != s {
 		return // the group was deleted or replaced after this change
@@ -110,7 +110,7 @@ type prefixes[K comparable, T any] struct {
 	lengths lengths
 }
 
-// changePrefix adds a row to the group of a prefix, or removes it, as change does. length is the
+// changePrefix adds a row to the group of a prefix, or removes the row; see change. length is the
 // length of the prefix: in bytes for a text, in bits for a network.
 func changePrefix[K comparable, T any, P groupable[T]](
 	by *cow.Owner, sorts *[]func(), p *prefixes[K, T], key K, length int, row *T, remove bool,
@@ -136,8 +136,8 @@ type lengths []lengthInUse
 
 type lengthInUse struct{ length, prefixes int }
 
-// with returns a copy of l after more prefixes of a length were added. more is negative if prefixes
-// were removed.
+// with returns a copy of l that counts more additional prefixes of a length. If prefixes were
+// removed, more is negative.
 func (l lengths) with(length, more int) lengths {
 	at, found := slices.BinarySearchFunc(l, length, func(x lengthInUse, length int) int { return length - x.length })
 	switch {

@@ -123,8 +123,8 @@ type Exceptions struct {
 
 // ruleExceptions has the blocks, overrides and grants of one rule.
 type ruleExceptions struct {
-	// rev is the latest of these revisions: at which an override of the rule began, changed or
-	// ended, and at which the tenant was assigned its plan. It never decreases.
+	// rev is the latest of several revisions: those at which an override of the rule began, changed or
+	// ended, and the one at which the tenant was assigned its plan. rev never decreases.
 	rev    int64
 	blocks cow.Map[[16]byte, group[Block]] // by partition
 	// overrides has the overrides by attribute, sorted. The attribute "" stands for overrides of
@@ -198,13 +198,13 @@ func (s *Exceptions) For(plan *Plan, planRevision int64) bool {
 	return s != nil && s.plan == plan && s.planRevision == planRevision
 }
 
-// Edit returns a copy of s with the added rows and without the removed rows. If no row can have an
-// effect, it returns nil. s does not change. The time depends only on the number of added and
-// removed rows.
+// Edit returns a copy of s with the added rows and without the removed rows. If no row of the copy can
+// have an effect, it returns nil. s does not change. The time that Edit takes depends only on the
+// number of added and removed rows.
 //
-// A row in removed is found by its pointer; Edit ignores rows that s does not have. changed is
-// ExceptionSpec.Changed as it is after the edit. Its revisions must never decrease, and the caller
-// must not change it after the call. The faults are about added rows only.
+// Edit finds a row in removed by its pointer, and ignores rows that s does not have. changed is
+// ExceptionSpec.Changed as it is after the edit. Its revisions must never decrease, and the caller must
+// not change it after the call. The faults are about added rows only.
 func (s *Exceptions) Edit(removed, added ExceptionRows, changed map[string]int64) (*Exceptions, []ExceptionFault) {
 	next := *s
 	next.changed, next.rules = changed, slices.Clone(s.rules)
@@ -225,7 +225,7 @@ func (s *Exceptions) Edit(removed, added ExceptionRows, changed map[string]int64
 	return &next, c.faults
 }
 
-// An exceptionsEdit has the new version of an Exceptions while Edit makes it.
+// An exceptionsEdit is the new version of an Exceptions, which Edit builds.
 type exceptionsEdit struct {
 	*Exceptions
 	by     *cow.Owner
@@ -251,8 +251,8 @@ func (c *exceptionsEdit) rows(rows ExceptionRows, remove bool) {
 	}
 }
 
-// fault records why an added row has no effect. If remove is true, the row is removed, and fault
-// ignores the error.
+// fault records err as the reason why an added row has no effect. If remove is true, the row is one
+// that Edit removes, and fault ignores err.
 func (c *exceptionsEdit) fault(id string, remove bool, err error) {
 	if err != nil && !remove {
 		c.faults = append(c.faults, ExceptionFault{ID: id, Err: err})
@@ -288,7 +288,7 @@ func (c *exceptionsEdit) writable(r *Rule) *ruleExceptions {
 	return of
 }
 
-// revisions sets ruleExceptions.rev of all rules of which an override has changed. Edit calls it
+// revisions raises ruleExceptions.rev of all rules of which an override has changed. Edit calls it
 // before it adds overrides, because the compiled form of an override depends on rev.
 func (c *exceptionsEdit) revisions(overrides []*Override) {
 	for policy, revision := range c.changed {
@@ -303,8 +303,8 @@ func (c *exceptionsEdit) revisions(overrides []*Override) {
 	}
 }
 
-// raise sets the revision of a rule's exceptions, if it is higher than before and higher than the
-// revision of a limit.
+// raise sets the revision of a rule's exceptions. It does so only if the revision is higher than the
+// one that is set, or, if the rule has no exceptions, higher than the revision of one of its limits.
 func (c *exceptionsEdit) raise(r *Rule, revision int64) {
 	if of := c.rules[r.Index]; of != nil && of.rev >= revision || of == nil && !c.raises(r, revision) {
 		return
@@ -318,9 +318,9 @@ func (c *exceptionsEdit) raises(r *Rule, revision int64) bool {
 	return slices.ContainsFunc(r.Limits, func(l RuleLimit) bool { return max(l.Meter.Rev, c.planRevision) < revision })
 }
 
-// prune removes the exceptions of rules that have neither blocks nor overrides. It keeps those
-// whose revision is higher than the revision of a limit in the plan, because counters may still
-// have to be converted.
+// prune removes the exceptions of rules that have no blocks, overrides or grants left. It keeps them if
+// their revision is higher than the revision of a limit in the plan, because counters may still have to
+// be converted.
 func (c *exceptionsEdit) prune() {
 	c.deny, c.allow = c.deny.prune(), c.allow.prune()
 	remaining := false
@@ -361,7 +361,7 @@ func (c *exceptionsEdit) block(b *Block, remove bool) error {
 
 func (b *Block) is(o *Block) bool { return b == o }
 
-// before sorts blocks by their end. The one that ends last comes first, and only this one has an
+// before sorts blocks by their end. The block that ends last comes first, and only this block has an
 // effect.
 func (b *Block) before(o *Block) int {
 	return cmp.Or(cmp.Compare(o.Until, b.Until), strings.Compare(b.ID, o.ID))
@@ -369,10 +369,10 @@ func (b *Block) before(o *Block) int {
 
 func (b *Block) effective(rows []*Block) []*Block { return rows[:1] }
 
-// beforePolicies decides a check by the status of the tenant, by the deny list, and by the allow
-// list, in this order. It returns the reason, or "" if policies decide. A check in mode Force is
-// never denied here. If the deny list has an entry for it, policies decide and charge it. If only
-// the allow list has an entry for it, the check is allowed without a charge.
+// beforePolicies decides a check by the status of the tenant, by the deny list, and by the allow list,
+// in this order. It returns the reason, or "" if policies decide. It never denies a check in mode
+// Force: if the deny list has an entry for such a check, policies decide and charge it. If only the
+// allow list has an entry for a check, the check is allowed without a charge.
 func (s *Subject) beforePolicies(c *Check, now int64) (reason Reason, entry *ListEntry) {
 	forced := c.Mode == Force
 	if s.Suspended && !forced {
@@ -399,7 +399,7 @@ type numbers struct {
 	limits   []RuleLimit
 	override *override
 	rev      int64 // the least Charge.Rev
-	ended    int64 // by how much the revision of charges is lower than rev; see revision
+	ended    int64 // what revision subtracts from the revision of charges
 }
 
 // numbers returns the limits of a rule that are in force for a check: those of an override, or
@@ -415,10 +415,10 @@ func (s *Subject) numbers(r *Rule, c *Check, now int64) numbers {
 	return n
 }
 
-// revision returns Charge.Rev for limit k. After an override has ended by the clock,
-// the snapshot keeps the revision of the override until its next update. Until then,
-// charges use a lower revision than the override did. Then a bucket's fraction of a
-// unit is dropped, because its denominator belongs to the rate of the override.
+// revision returns Charge.Rev for limit k. When an override ends by the clock, the snapshot keeps the
+// revision of the override until its next update. Until then, charges use a lower revision than the
+// override did. The limiter then drops a bucket's fraction of a unit, because its denominator belongs
+// to the rate of the override.
 func (n *numbers) revision(k int) int64 {
 	return max(max(n.limits[k].Meter.Rev, n.rev)-n.ended, 1)
 }

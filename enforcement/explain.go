@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An Explanation is the decision for a check now, without a charge, with the reason why
-// each policy of the plan applies or not.
+// An Explanation is the decision that a check would get now, without a charge. It also has the reason
+// why each policy of the plan applies or not.
 type Explanation struct {
 	// Decision is the decision that the check would have now. Its mode is Peek.
 	Decision Decision
@@ -54,8 +54,8 @@ type PolicyExplanation struct {
 	ReplacedBy string
 	Override   *Override // the override in force for this request; nil: the numbers of the plan apply
 	Block      *Block    // the block in force for the key of this request; nil: none
-	// Limits has the current state of each limit of a policy that matches. It is empty if the
-	// limiter is unavailable.
+	// Limits has the current state of each limit, if the policy matches. It is empty if the limiter is
+	// unavailable.
 	Limits []LimitNow
 }
 
@@ -68,19 +68,19 @@ type LimitNow struct {
 	RolledOver int64
 	// WindowMS is the length of the current window in milliseconds.
 	WindowMS int64
-	// LeasedElsewhere is the maximum number of units that other nodes may hold on lease. The limit
-	// may deny requests although that many units are unused. If it is 0, the limit is exact.
+	// LeasedElsewhere is the maximum number of units that other nodes may hold on lease. The limit may
+	// deny requests although up to this many units are unused. If it is 0, the limit is exact.
 	LeasedElsewhere int64
 	// Grants has the grants of the limit for this key that have not ended, in the order in which they are
-	// spent. Remaining includes what they have left.
+	// spent. Remaining includes the units that they have left.
 	Grants []GrantState
 
 	grants []*grant
 }
 
-// Explain stores the decision that a check would get now in x, and for each policy why it applies
-// or not. It calls the limiter once: with a peek for the check, and with a charge of 0 for each
-// limit of the policies that match, to read its state.
+// Explain stores in x the decision that a check would get now, and for each policy the reason why it
+// applies or not. It calls the limiter once, with two requests: a peek for the check, and a charge of
+// 0 for each limit of the policies that match, which reads the state of the limit.
 func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanation) {
 	peek := *c
 	peek.Mode = Peek
@@ -330,7 +330,7 @@ func has(what, value string) string {
 	return "has the " + what + " " + value
 }
 
-// decider returns the words for what decided a check before any policy did, such as a list.
+// decider returns the words for what decided a check before its policies, for example a list.
 func decider(r Reason) string {
 	switch r {
 	case ReasonDeniedByList:

@@ -11,8 +11,8 @@ import (
 // milliseconds.
 const unavailableRetry = 1000
 
-// fallBack decides one item, or an atomic batch, after the shared limiter did not. The
-// failure modes of the policies in force decide:
+// fallBack decides one item, or an atomic batch, if the shared limiter has not decided it. The failure modes of the
+// policies in force decide:
 //
 //   - closed: the policy denies the check. A soft policy treats it as over its limits.
 //   - local: the local limiter decides with this node's share of the quota. All such
@@ -23,10 +23,9 @@ const unavailableRetry = 1000
 //
 // Grants are not spent: neither the local limiter nor the outage journal charges them.
 //
-// The decision lists only limits that the local limiter decided. Shadow policies are
-// not charged. A check in mode Force is always allowed; its local policies are charged
-// in the local limiter. The journal gets the charges of admitted items. o is the outcome
-// of the shared limiter.
+// The decision lists only limits that the local limiter decided. Shadow policies are not charged. A check in mode Force
+// is always allowed; its local policies are charged in the local limiter. The outage journal gets the charges of
+// admitted items. o is the outcome of the shared limiter.
 func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome) {
 	first := &items[0]
 	request := Request{
@@ -70,8 +69,8 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 }
 
 // fallBackEnforced applies the failure modes of an item's enforced limits. It appends the charges that the local limiter
-// decides to the request, and only their limits stay in the decision. closed says whether an item before this one has a
-// policy that decides as with closed. The result also says this of the item.
+// has to decide to the request, and only their limits stay in the decision. closed says whether a policy of an earlier
+// item decides with failure mode closed. The result is true if that is so, or if a policy of this item does.
 func (e *Engine) fallBackEnforced(w *call, it *item, request *Request, closed bool) bool {
 	d, forced, nodes := it.Decision, request.Mode == Force, e.nodeCount()
 	kept := d.Limits[:0] // reuses the slice: positions ascend, so each limit is read before it is overwritten
@@ -101,10 +100,10 @@ func (e *Engine) fallBackEnforced(w *call, it *item, request *Request, closed bo
 	return closed
 }
 
-// shareAll sets Taken of an item's decision in mode TakeUpTo that failure modes made. It also replaces
-// the costs of all charges in force with their shares, which the outage journal records. taken
-// is the number of units that the local limiter charged, and most the largest cost of the enforced local
-// charges. Without such charges, the whole cost is taken.
+// shareAll sets Taken of a decision in mode TakeUpTo that failure modes made. It also reduces the costs of all enforced
+// and soft charges to the part that was taken, because the outage journal records these costs. taken is the number of
+// units that the local limiter charged. most is the largest cost among the enforced charges that it decided; it is 0 if
+// there are none, and then the whole cost is taken.
 func (w *call) shareAll(it *item, taken, most int64) {
 	d, all := it.Decision, LargestCost(w.charges[it.enforced.from:it.enforced.to])
 	if d.Taken = all; most > 0 {
@@ -116,18 +115,16 @@ func (w *call) shareAll(it *item, taken, most int64) {
 	}
 }
 
-// startShare sets the local counter to a share of the last known state of the shared counter.
-// local is the charge of the local counter, and shared that of the shared counter. The outage
-// journal starts from the same state.
+// startShare sets the local counter to a share of the last known state of the shared counter. local is the charge of the
+// local counter, and shared is the charge of the shared counter. The outage journal starts from the same state.
 func (e *Engine) startShare(s *Subject, local, shared *Charge, nodes int) {
 	if seen, first := e.memory.Start(local, shared.Meter, nodes); first && e.outage != nil && shared.Meter.Algorithm != Concurrency {
 		e.outage.start(s, shared, seen)
 	}
 }
 
-// localSpans has the ranges of the charges of one item in a request to the local limiter: first
-// those of enforced, then those of soft policies. The limits of the decision are in the same
-// order.
+// localSpans has the ranges of one item's charges in a request to the local limiter: the charges of enforced policies,
+// and after them those of soft policies. The limits of the decision are in the same order.
 type localSpans struct {
 	enforced, soft span
 	softLimits     []LimitState // of the item's charges in item.soft
@@ -141,10 +138,10 @@ func (w *call) softLimits(it *item) (list []LimitState) {
 	return list
 }
 
-// fallBackSoftly applies the failure modes of an item's soft policies. It appends the charges and
-// the limits that local decides to the request and to the decision. If local is nil, the policies
-// with failure mode local decide as with closed. The cost of a charge that must not be added to
-// the outage journal is set to 0.
+// fallBackSoftly applies the failure modes of an item's soft policies. If the limiter local must decide a limit,
+// fallBackSoftly appends its charge to the request and the limit to the decision. If local is nil, the policies with
+// failure mode local decide as with closed. If the outage journal must not get a charge, fallBackSoftly sets its cost to
+// 0.
 func (e *Engine) fallBackSoftly(w *call, it *item, request *Request, s *localSpans, local Limiter) {
 	d := it.Decision
 	s.soft.from = len(request.Charges)
@@ -208,7 +205,7 @@ func (e *Engine) takeLocal(ctx context.Context, w *call, request Request, items 
 		slices.SortStableFunc(d.Limits, func(a, b LimitState) int { return cmp.Compare(a.Rule.Index, b.Rule.Index) })
 		w.keepMade(&items[i], &request, o, part)
 		if !denied || forced {
-			d.nameLease(&items[i].lease) // markRepeated sets it to that of the first decision
+			d.nameLease(&items[i].lease) // for a repeated check, markRepeated then sets the lease of the first decision
 		} else {
 			anyDenied = true
 			d.denyByLimit(retry)
@@ -232,7 +229,7 @@ func (d *Decision) fillLocal(request *Request, o *Outcome, part *localSpans) (de
 		l, charge, charged := &d.Limits[k], &request.Charges[at], &o.Charges[at]
 		l.fill(charge.Meter, charged, o.At, request.Mode, &request.Lease)
 		if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
-			l.RetryAfter = unavailableRetry // the cost fits the limit, but is more than this node's share
+			l.RetryAfter = unavailableRetry // the cost fits the whole limit, but is more than this node's share
 		}
 		if request.Mode == TakeUpTo && o.Verdict == Granted {
 			l.Cost = TakenOf(request.Charges, o.Units).Of(l.Cost)
@@ -249,15 +246,15 @@ func (d *Decision) fillLocal(request *Request, o *Outcome, part *localSpans) (de
 	return denied, retry
 }
 
-// keepMade sets the costs of an item's soft charges that the local limiter did not make to 0, so
-// that they are not added to the outage journal.
+// keepMade sets the cost of each soft charge that the local limiter did not make to 0, so that the outage journal does
+// not get it.
 func (w *call) keepMade(it *item, request *Request, o *Outcome, s localSpans) {
 	at := s.soft.from
 	for k := it.soft.from; k < it.soft.to; k++ {
 		if s.softLimits[k-it.soft.from].Rule.OnFailure != OnFailureLocal {
 			continue
 		}
-		// The number of units that a soft policy took in mode TakeUpTo is not known.
+		// In mode TakeUpTo, the outcome does not say how many units a soft policy took.
 		if request.Mode == TakeUpTo || request.Mode != Force && !o.made(request.Charges, at) {
 			w.charges[k].Cost = 0
 		}
@@ -265,9 +262,9 @@ func (w *call) keepMade(it *item, request *Request, o *Outcome, s localSpans) {
 	}
 }
 
-// remember stores the states of the shared counters of an item's policies with failure
-// mode local. base is the index in w.charges of the first charge of o. It stores
-// nothing after a peek, because those states include charges that were not made.
+// remember stores the states of an item's shared counters, for policies with failure mode local. base is the index in
+// w.charges of the first charge of o. After a peek, remember stores nothing, because the states then include charges
+// that were not made.
 func (e *Engine) remember(w *call, it *item, o *Outcome, base int) {
 	if e.memory == nil || it.Check.Mode == Peek {
 		return
@@ -292,7 +289,7 @@ func (d *Decision) denyUnavailable() {
 	d.Delay, d.ServeCheap = 0, false
 }
 
-// share returns the meter for one node's share of the limit: with its quota divided by
+// share returns the meter for one node's share of the limit: a meter whose quota is the quota of the limit divided by
 // the number of nodes.
 func (l *LimitState) share(nodes int) *Meter {
 	if o := l.override; o != nil {
