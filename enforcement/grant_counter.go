@@ -6,16 +6,16 @@ import "math"
 // the ID of the grant. No limit has this number.
 const GrantCell = math.MaxUint32 - 2
 
-// grantPeriod is the Period of the counter of a grant. Such a counter has one window, from the start to
-// the end of the grant, and no later one. It is not a Period of limits.
+// grantPeriod is the Period of the counter of a grant. Such a counter has only one window, from the
+// start to the end of the grant. Limits do not use this Period.
 const grantPeriod Period = 255
 
-// GrantMeter returns the meter of the counter of a grant: a fixed window whose quota is the units of
-// the grant. The window begins at from and ends at until, in microseconds since the epoch. After
-// that, nothing is left. rev is the revision at which the grant was made.
+// GrantMeter returns the meter of the counter of a grant: a fixed window whose quota is the units of the
+// grant. The window begins at from and ends at until, in microseconds since the epoch. After that, no
+// units are left. rev is the revision at which the grant was made.
 //
-// The state of the counter is that of a calendar window: A has the units that were charged, T is from,
-// and B is until - from.
+// The state of the counter has the form of a calendar window: A has the units that were charged, T is
+// from, and B is until - from.
 func GrantMeter(units, from, until, rev int64) *Meter {
 	return &Meter{
 		Numbers:   Numbers{Quota: units, Window: until - from},
@@ -23,7 +23,7 @@ func GrantMeter(units, from, until, rev int64) *Meter {
 	}
 }
 
-// IsGrant reports whether the meter is that of a grant.
+// IsGrant reports whether the meter belongs to the counter of a grant.
 func (m *Meter) IsGrant() bool { return m.Period == grantPeriod }
 
 // spentGrant returns the state of a grant that has ended: all units are charged.
@@ -31,7 +31,7 @@ func (m *Meter) spentGrant(rev int64) State {
 	return State{Rev: rev, A: m.Quota, B: m.Edges[1] - m.Edges[0], T: m.Edges[0]}
 }
 
-// settleGrant is settle for the counter of a grant that was charged before.
+// settleGrant does the work of settle for the counter of a grant that was charged before.
 func (m *Meter) settleGrant(s *State, rev, now int64) {
 	s.Rev = max(s.Rev, rev)
 	if now >= m.Edges[1] {
@@ -39,9 +39,9 @@ func (m *Meter) settleGrant(s *State, rev, now int64) {
 	}
 }
 
-// WithGrants returns the number of units that a window and its grants can be charged together. left is
-// what the window has left, and granted what the grants have left. A window that is overrun takes
-// nothing from the grants.
+// WithGrants returns the number of units that can be charged to a window and its grants together. left
+// is what the window has left, and granted is what the grants have left. If left is below 0, the debt of
+// the window does not reduce what the grants have left.
 func WithGrants(left, granted int64) int64 {
 	if granted == 0 {
 		return left
@@ -49,8 +49,8 @@ func WithGrants(left, granted int64) int64 {
 	return max(left, 0) + granted
 }
 
-// GrantsAfter returns the number of charges that follow charges[i] and are on the counters of its
-// grants, before the index to.
+// GrantsAfter counts the charges that follow charges[i] and are on the counters of its grants. It stops
+// before the index to.
 func GrantsAfter(charges []Charge, i, to int) (n int) {
 	if charges[i].Grant {
 		return 0
@@ -61,7 +61,7 @@ func GrantsAfter(charges []Charge, i, to int) (n int) {
 	return n
 }
 
-// grantsLeft returns the number of units that grants have left at the time at, of those that have not
+// grantsLeft returns the number of units that grants have left at the time at. It skips grants that have
 // ended at the time then. charges are on the counters of the grants, and charged are their results.
 func grantsLeft(charges []Charge, charged []Charged, at, then int64) (left int64) {
 	for i := range charges {
@@ -72,13 +72,13 @@ func grantsLeft(charges []Charge, charged []Charged, at, then int64) (left int64
 	return left
 }
 
-// RetryWithGrants returns the time in microseconds from at until the window of charges[0] and its
-// grants together have cost units left, if no other request comes. The other charges are those on
-// the counters of the grants. charged has the results of the charges at the time at. ok is false if
-// the cost never fits. The result is at least from, which is also in microseconds from at.
+// RetryWithGrants returns the time in microseconds from at until the window of charges[0] and its grants
+// together have cost units left, if no other request comes. charges[1:] are on the counters of the
+// grants. charged has the results of the charges at the time at. ok is false if the cost never fits. The
+// result is at least from, which is also in microseconds from at.
 //
-// Grants only end. So what the window must have left for the cost rises, and the loop ends after the
-// last grant.
+// While time passes, grants end and none begin. The part of the cost that the window must have left
+// therefore only rises, and the loop stops at the latest after the end of the last grant.
 func RetryWithGrants(charges []Charge, charged []Charged, at, from, cost int64) (micros int64, ok bool) {
 	m, state := charges[0].Meter, charged[0].State
 	for micros = from; ; {
@@ -97,10 +97,13 @@ func RetryWithGrants(charges []Charge, charged []Charged, at, from, cost int64) 
 	}
 }
 
-// RetryOfAll returns a time in microseconds from at that is at least micros, at which all windows with
-// grants among charges, which are one group, have their costs left. It is a whole number of
-// milliseconds if micros is. If there is none, ok is false. A window without grants that fits once keeps
-// fitting, but grants end: a cost that fits now with a grant may not fit when another limit does.
+// RetryOfAll returns the time in microseconds from at, at least micros, at which all windows with grants
+// have their costs left together. charges are the charges of one group. If micros is a whole number of
+// milliseconds, the result is too. If there is no such time, ok is false.
+//
+// RetryOfAll repeats its search, because grants end: a cost that fits now with a grant may not fit any
+// more when another limit allows the request. Windows without grants need no search: once a cost fits
+// such a window, it still fits later.
 func RetryOfAll(charges []Charge, charged []Charged, at, micros int64) (later int64, ok bool) {
 	for again := true; again; {
 		again = false
@@ -121,11 +124,13 @@ func RetryOfAll(charges []Charge, charged []Charged, at, micros int64) (later in
 	return micros, true
 }
 
-// AdjustedCosts returns, for a request with mode Adjust that has charges on the counters of grants,
-// the cost to which each charge is changed. If the cost of a window rises, the window takes what it
-// has left, the grants after it take what they have left, in their order, and the window takes the
-// rest. left returns the units that the counter of a charge has left. Without charges on grants,
-// the result is nil: the costs are then those of the charges.
+// AdjustedCosts returns the cost to which a request with mode Adjust changes each charge, if the request
+// has charges on the counters of grants. Without such charges, it returns nil: each charge then changes
+// to its own Cost.
+//
+// If the cost of a window rises, the window takes what it has left. Then the grants that follow take
+// what they have left, in their order. The window takes the rest. left returns the units that the
+// counter of charge i has left.
 func AdjustedCosts(charges []Charge, left func(i int) int64) []int64 {
 	var costs []int64
 	for i := range charges {

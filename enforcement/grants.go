@@ -12,8 +12,8 @@ import (
 )
 
 // A Grant is a top-up of one limit of a tenant: units that can be spent once, until a time. A check is
-// charged to the window of the limit first. Grants are charged with what the window does not have
-// left, those that end first before the others.
+// charged to the window of the limit first. If the window does not have enough left, the grants are
+// charged with the rest. Grants that end first are charged first.
 type Grant struct {
 	ID     string // UUID
 	Policy string // slug
@@ -22,8 +22,8 @@ type Grant struct {
 	// share the units.
 	Key   []Attribute
 	Units int64
-	// Revision is the control-plane revision at which the grant was made. Of two grants with one
-	// end, the one with the lower revision is spent first.
+	// Revision is the control-plane revision at which the grant was made. If two grants have the same end,
+	// the grant with the lower revision is spent first.
 	Revision    int64
 	From, Until int64 // in microseconds since the epoch; Until is not included
 	Reason      string
@@ -33,8 +33,8 @@ type Grant struct {
 const (
 	// MaxGrantUnits is the maximum of Grant.Units.
 	MaxGrantUnits = MaxQuota
-	// MaxGrantsOfKey is the maximum number of grants for one key of a limit, and of those for all keys
-	// of it, that have not ended. It bounds the number of counters of a check.
+	// MaxGrantsOfKey bounds the grants of a limit that have not ended. At most so many are for one key, and
+	// at most so many are for all keys. It bounds the number of counters of a check.
 	MaxGrantsOfKey = 16
 )
 
@@ -45,7 +45,7 @@ type grant struct {
 	key   [16]byte // Key.Partition of the counter
 }
 
-// is reports whether both were compiled from the same Grant.
+// is reports whether g and o were compiled from the same Grant.
 func (g *grant) is(o *grant) bool { return g.Grant == o.Grant }
 
 // before sorts grants in the order in which they are spent.
@@ -120,8 +120,8 @@ func (c *exceptionsEdit) grant(g *Grant, remove bool) error {
 // Grantable reports whether the limit can have grants. A quota of 0 denies everything, also with a grant.
 func (l Limit) Grantable() bool { return l.Algorithm == FixedWindow && l.Quota > 0 }
 
-// grantsOf appends the grants of limit k of a rule for a key that have not ended at now to list, in the
-// order in which they are spent.
+// grantsOf appends to list the grants of limit k of a rule that apply to a key and have not ended at now.
+// They are in the order in which they are spent.
 func (s *ruleExceptions) grantsOf(k int, partition [16]byte, now int64, list []*grant) []*grant {
 	if s == nil || s.grants.Len() == 0 {
 		return list

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// IdempotencyPeriod is how long a Limiter keeps the record of an idempotent request.
+// IdempotencyPeriod is the time for which a Limiter keeps the record of an idempotent request.
 const IdempotencyPeriod = 10 * time.Minute
 
-// IdempotencyCell is the number in Key.Cell of the records of idempotent requests, and of
-// the counter that bounds their number. Limits have numbers from 1 on.
+// IdempotencyCell is the number in Key.Cell of two kinds of keys: the records of idempotent requests, and the
+// counter that bounds their number. The numbers of limits begin with 1.
 const IdempotencyCell = 0
 
 // Idempotency makes a request idempotent. If the request is granted and its mode is not
@@ -21,18 +21,18 @@ const IdempotencyCell = 0
 // for IdempotencyPeriod. While the record exists, a request with the same Key gets that
 // outcome and charges nothing.
 type Idempotency struct {
-	// Key is the key of the record. Its partition is a hash of the caller's key.
+	// Key is the key of the record. Its partition is a hash of the Idempotency-Key of the caller.
 	Key Key
-	// Request is a hash of everything that the caller sent. If the record has another hash, the
-	// verdict is Reused.
+	// Request is a hash of everything that the caller sent. If the record was stored with another hash, the verdict is
+	// Reused.
 	Request [16]byte
-	// Charges is a hash of the charges and their limits. If the record has another hash, for
-	// example because the plan changed, the outcome of a repetition has no charges.
+	// Charges is a hash of the charges and their limits. If the record was stored with another hash, for example
+	// because the plan has changed since, the outcome of a repetition has no charges.
 	Charges [16]byte
 }
 
-// Idempotent reports whether a record may decide the request. Refunds, resets, adjustments
-// and releases are not idempotent.
+// Idempotent reports whether the Limiter looks for a record that decides the request. It does not for refunds,
+// resets, adjustments and releases.
 func (r *Request) Idempotent() bool {
 	return r.Idempotency != nil && r.Mode != Refund && r.Mode != Reset && r.Mode != Adjust && r.Mode != Release
 }
@@ -64,13 +64,14 @@ func keyMeter(most int64) *Meter {
 	return l.Compile(1)
 }
 
-// chargesPerKey is the number of charges in a new record for which the counter of new records
-// is charged one unit. A record with more charges is charged more units, because it is larger.
+// chargesPerKey is the number of charges in a new record for which the counter of new records is charged one unit. A
+// larger record has more charges and costs more units.
 const chargesPerKey = 8
 
 // chargeKey appends a charge on the counter that bounds how many records a tenant creates. It does nothing if the
-// request charges no limit, or needs no record because it has no idempotency key and no refundable check. The charge
-// must be the first one of the request.
+// request charges no limit. It also does nothing if the request needs no record, because it has no idempotency key
+// and is not for refundable checks. The caller calls it before it appends other charges: the charge must be the
+// first one.
 func (w *call) chargeKey(e *Engine, it *item, charged bool) {
 	it.keyed = it.Check.IdempotencyKey != ""
 	it.keyCharged = charged && (it.keyed || it.refundable())
@@ -86,8 +87,8 @@ func (e *Engine) chargeOfKey(s *Subject) Charge {
 	return Charge{Key: Key{Tenant: s.Number, Cell: IdempotencyCell}, Meter: e.keys, Rev: e.keys.Rev}
 }
 
-// idempotency returns the Idempotency of a request with charges that decides items. It also
-// sets the cost of the first charge, which is on the counter of new records.
+// idempotency returns the Idempotency of a request that decides items and has these charges. It also sets the cost
+// of charges[0], which is on the counter of new records.
 func idempotency(items []item, charges []Charge) *Idempotency {
 	first := &items[0]
 	if len(charges) > 0 {
@@ -97,7 +98,7 @@ func idempotency(items []item, charges []Charge) *Idempotency {
 			charges[0].Cost = 0
 		case first.refundable():
 			charges[0].Cost *= recordPeriods(charges)
-		case first.Check.Mode == TakeUpTo: // Outcome.Units is in units of the largest cost, which must be that of a limit
+		case first.Check.Mode == TakeUpTo: // Outcome.Units counts in units of the largest cost, so a limit must have the largest cost
 			group := 1
 			for group < len(charges) && charges[group].Group == 0 {
 				group++
@@ -126,13 +127,14 @@ func idempotency(items []item, charges []Charge) *Idempotency {
 // MaxIdempotencyKey is the largest length of an idempotency key in bytes.
 const MaxIdempotencyKey = 255
 
-// ValidIdempotencyKey reports whether a key, or "", has only visible ASCII characters, and not too many.
+// ValidIdempotencyKey reports whether a key has only visible ASCII characters and at most MaxIdempotencyKey of them.
+// It accepts "", which means that the check has no key.
 func ValidIdempotencyKey(key string) bool {
 	return len(key) <= MaxIdempotencyKey && !strings.ContainsFunc(key, func(r rune) bool { return r < '!' || r > '~' })
 }
 
-// appendCheck appends an encoding of everything that the caller sent. Different checks have
-// different encodings. The order of the attributes does not matter.
+// appendCheck appends an encoding of everything that the caller sent. Different checks have different encodings. The
+// order of the attributes does not change the encoding.
 func appendCheck(b []byte, c *Check) []byte {
 	b = append(b, byte(c.Mode), boolByte(c.DefaultCost)|boolByte(c.Refundable)<<1)
 	b = binary.LittleEndian.AppendUint64(b, uint64(c.Cost))
@@ -210,8 +212,8 @@ func (w *call) repeated(items []item, o *Outcome, base int) bool {
 	return true
 }
 
-// markRepeated marks the items of an outcome whose idempotency key has a record. It
-// returns false if the key is new.
+// markRepeated marks the items of an outcome as repeated or, if the verdict is Reused, as not decided. It returns
+// false if the idempotency key of the items is new.
 func markRepeated(items []item, o *Outcome) bool {
 	if o.Verdict == Reused {
 		refuseKeys(items, KeyReused)
@@ -231,9 +233,8 @@ func markRepeated(items []item, o *Outcome) bool {
 	return true
 }
 
-// tooManyKeys reports whether items were denied only because the tenant has too many new
-// records. Then it also marks the items as not decided. base is the index in w.charges of the
-// first charge of the outcome.
+// tooManyKeys reports whether items were denied only because the tenant has too many new records. In this case it
+// also marks the items as not decided. base is the index in w.charges of the first charge of the outcome.
 func (w *call) tooManyKeys(items []item, o *Outcome, base int) bool {
 	if o.Verdict != Refused || !items[0].keyCharged || o.Charges[0].Fits {
 		return false
@@ -267,9 +268,9 @@ func refuseKeys(items []item, result IdempotencyResult) {
 	}
 }
 
-// followingID returns the ID of check i of an atomic batch with an idempotency key, whose
-// first check has the ID first. It is a UUIDv7 with the same time. Therefore a repetition
-// of the batch has the same IDs.
+// followingID returns the ID of check i, for i above 0, of an atomic batch with an idempotency key. first is the ID
+// of check 0. The result is a UUIDv7 with the time of first. It depends only on first and i, so a repetition of the
+// batch has the same IDs.
 func followingID(first [16]byte, i int) (id [16]byte) {
 	sum := sha256.Sum256(binary.LittleEndian.AppendUint32(first[:], uint32(i)))
 	copy(id[:6], first[:6])

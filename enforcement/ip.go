@@ -25,8 +25,8 @@ func CanonicalIP(value string) (netip.Addr, string, error) {
 	return addr, value, nil
 }
 
-// addPrefix adds the value of ip/64 for an address to a partition: for an IPv6 address its /64
-// network, for an IPv4 address the address itself.
+// addPrefix adds the value of the count_by entry ip/64 to a partition. For an IPv6 address, that is
+// its /64 network. For an IPv4 address, it is the address itself.
 func (p *Partition) addPrefix(addr netip.Addr) {
 	var room [64]byte
 	text := addr.AppendTo(room[:0])

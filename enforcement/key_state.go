@@ -18,8 +18,8 @@ type CountedKey struct {
 // A KeyState has the current counters of one key of one policy, and the exceptions for
 // the key.
 type KeyState struct {
-	// Override and Block are those in force for the key by the clock of this node; nil if there is
-	// none.
+	// Override and Block are the override and the block in force for the key, by the clock of this node. They
+	// are nil if there is none.
 	Override *Override
 	Block    *Block
 	// Limits has the limits in force, in the order of the policy, with their counters.
@@ -31,11 +31,11 @@ type CounterState struct {
 	Limit *RuleLimit
 	// Meter is Limit.Meter for the calendar of the tenant.
 	Meter *Meter
-	// State is the state of the counter, as of the time that KeyStates returns (see Meter.Settle). It must be
-	// used with Meter. For a log, State has all entries if the sum of the quotas of this log and of
-	// the logs before it is at most 20,000. Otherwise State may have no entries.
+	// State is the state of the counter at the time that KeyStates returns (see Meter.Settle). It must be
+	// used with Meter. For a log, State has all entries if the sum of the quotas of this log and of the logs
+	// before it is at most 20,000. Otherwise State may have no entries.
 	State State
-	// Shared is set if the counter counts other keys too; see Charged.
+	// Shared is set if the counter also counts other keys; see Charged.
 	Shared bool
 	// Grants has the grants of the limit for the key that have not ended, in the order in which they are
 	// spent.
@@ -45,15 +45,16 @@ type CounterState struct {
 }
 
 const (
-	maxReadCharges = 4000   // the most charges in one request, which every limiter decides in one step
+	maxReadCharges = 4000   // the most charges in one request; every limiter decides so many in one step
 	maxReadEntries = 20_000 // the most log entries in all states together: about 300 kB
 )
 
-// KeyStates returns the states of the counters of several keys of one tenant, even for policies
-// that are off or in shadow. at is the time of the states by the limiter's clock, in microseconds
-// since the epoch; it is 0 if the keys have no limits. KeyStates charges and records nothing. It
-// calls the limiter once, and reads up to 4000 counters in one step. If the limiter does not
-// answer, it returns an error.
+// KeyStates returns the states of the counters of several keys of one tenant. It includes policies that
+// are off or in shadow. It charges and records nothing. at is the time of the states by the limiter's
+// clock, in microseconds since the epoch; it is 0 if the keys have no limits.
+//
+// KeyStates calls the limiter once. The limiter reads up to 4000 counters in one step. If it does not
+// answer, KeyStates returns an error.
 func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (at int64, states []KeyState, err error) {
 	states = make([]KeyState, len(keys))
 	now, entries := e.now().UnixMicro(), int64(maxReadEntries)
@@ -98,12 +99,12 @@ func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (
 	return at, states, nil
 }
 
-// read sets the exceptions that are in force for a key, and appends a charge for each of its
-// limits, with which the limiter returns the state of the counter.
+// read sets the exceptions that are in force for a key. It also appends a charge for each limit of the
+// key; in the result of this charge, the limiter returns the state of the counter.
 //
-// The cost of a charge is 0, except for a log. For a log, a limiter returns only the entries that
-// must leave before the cost fits. With a cost of the whole quota, it returns all entries. entries
-// is the number of log entries that may still be requested in this call; read reduces it.
+// The cost of a charge is 0, except for a log. For a log, a limiter returns only the entries that must
+// leave before the cost fits. With a cost of the whole quota, it returns all entries. entries is the
+// number of log entries that may still be requested in this call; read reduces it.
 func (h *KeyState) read(charges []Charge, s *Subject, key *CountedKey, now int64, entries *int64) []Charge {
 	r := key.Rule
 	c := r.checkOf(key.Key)
@@ -139,8 +140,8 @@ func (h *KeyState) read(charges []Charge, s *Subject, key *CountedKey, now int64
 	return charges
 }
 
-// checkOf returns a check whose key for the rule is key. In place of a network, the check has the
-// first address of the network. Overrides that apply to the whole network apply to this address
+// checkOf returns a check that the rule counts under key. If the value of ip in key is a network, the
+// check has the first address of this network. An override of the whole network applies to this address
 // too.
 func (r *Rule) checkOf(key []Attribute) *Check {
 	c := &Check{Attributes: key}

@@ -40,8 +40,8 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// ParseAlgorithm returns the algorithm that has this name in the API. The result is false
-// if there is none.
+// ParseAlgorithm returns the algorithm that has this name in the API. It returns false if there is
+// none.
 func ParseAlgorithm(name string) (Algorithm, bool) {
 	for i, n := range algorithmNames {
 		if i > 0 && n == name {
@@ -64,8 +64,8 @@ func (a Algorithm) CountsAs() Algorithm {
 // a window.
 func (a Algorithm) Bucket() bool { return a == TokenBucket || a == GCRA || a == LeakyBucket }
 
-// Windowed reports whether the algorithm counts in windows, whose start an Anchor
-// determines.
+// Windowed reports whether the algorithm counts in windows. An Anchor determines where such windows
+// begin.
 func (a Algorithm) Windowed() bool { return a == FixedWindow || a == SlidingWindowCounter }
 
 // An Anchor determines when windows begin.
@@ -111,7 +111,7 @@ func (a Anchor) weekday() time.Weekday {
 	return time.Weekday(a-Monday+1) % 7
 }
 
-// DefaultAnchor returns the anchor of a limit that names none.
+// DefaultAnchor returns the anchor that a limit with this period has if it does not name one.
 func (p Period) DefaultAnchor() Anchor {
 	switch p {
 	case NoPeriod:
@@ -122,8 +122,7 @@ func (p Period) DefaultAnchor() Anchor {
 	return ByCalendar
 }
 
-// ParseAnchor returns the anchor that has this name in the API. The result is false if
-// there is none.
+// ParseAnchor returns the anchor that has this name in the API. It returns false if there is none.
 func ParseAnchor(name string) (Anchor, bool) {
 	for i, n := range anchorNames {
 		if n == name {
@@ -151,8 +150,8 @@ type Limit struct {
 	Name      string // unique in its policy
 	Algorithm Algorithm
 	Quota     int64         // units per window, 0 to MaxQuota; 0 denies every request
-	Window    time.Duration // MinWindow to MaxWindow, whole milliseconds; with a Period, Period.Longest
-	Period    Period        // of a calendar window, only for fixed windows
+	Window    time.Duration // MinWindow to MaxWindow, whole milliseconds; for a calendar window, Period.Longest
+	Period    Period        // day, month and so on for a calendar window; only fixed windows can have one
 	Burst     int64         // only for a bucket: the capacity, 1 to MaxQuota; 0 stands for Quota
 	Anchor    Anchor        // only for fixed windows and sliding counters
 	WarnAt    WarnAt        // percentages of the capacity; they decide nothing
@@ -204,8 +203,8 @@ func (l Limit) Validate() problem.Fields {
 	return f
 }
 
-// validateBurst adds the errors of the burst. known is false if the algorithm is
-// unknown; then any limit may have a burst.
+// validateBurst adds the errors of the burst. known is false if the algorithm is unknown. In this
+// case, validateBurst accepts a burst for any limit.
 func (l Limit) validateBurst(f *problem.Fields, known bool) {
 	if known && l.Burst != 0 && !l.Algorithm.Bucket() {
 		f.Add("/burst", burstMisplaced)
@@ -214,8 +213,8 @@ func (l Limit) validateBurst(f *problem.Fields, known bool) {
 	}
 }
 
-// validateAnchor adds the errors of the anchor. known is false if the algorithm is
-// unknown; then any limit may have an anchor.
+// validateAnchor adds the errors of the anchor. known is false if the algorithm is unknown. In this
+// case, validateAnchor accepts an anchor for any limit.
 func (l Limit) validateAnchor(f *problem.Fields, known bool) {
 	if known && !l.Algorithm.Windowed() && l.Anchor != l.Period.DefaultAnchor() {
 		f.Add("/anchor", anchorMisplaced)
@@ -274,21 +273,21 @@ func validateLimits(limits []Limit) problem.Fields {
 type Numbers struct {
 	Quota    int64 // units per window
 	Window   int64 // microseconds
-	Capacity int64 // of a bucket: the largest number of units in its state; 0 for a leaky bucket
-	P, Q     int64 // of a bucket: it refills P/Q units per microsecond; the fraction is reduced
-	// Queue is the burst of a leaky bucket, and 0 for other algorithms. The state of a leaky
-	// bucket is 0 if nothing waits, and falls to -Queue. So it does not depend on the burst: a
-	// request waits as long as before when the burst changes.
+	Capacity int64 // of a bucket: the largest A of its State; 0 for a leaky bucket
+	P, Q     int64 // a bucket refills P/Q units per microsecond; the fraction is reduced
+	// Queue is the burst of a leaky bucket, and 0 for other algorithms. State.A of a leaky bucket is 0
+	// if no units wait, and -Queue if the queue is full. So a change of the burst does not change
+	// State.A, and requests in the queue wait as long as before.
 	Queue int64
 }
 
-// A Former has the Numbers that a meter had in an earlier time. A bucket that was stored in
-// that time refills at the rate of these Numbers until the time Until.
+// A Former has Numbers that a meter had before its present ones. If a bucket was stored with these
+// Numbers, it refills at their rate until the time Until.
 type Former struct {
 	Numbers
 	Rev   int64 // the control-plane revision at which the Numbers came into force
 	Until int64 // the time at which they ended, in microseconds since the epoch
-	// CarryOver is how counters are carried over to the next numbers.
+	// CarryOver determines how counters are carried over to the next Numbers.
 	CarryOver CarryOver
 }
 
@@ -298,8 +297,8 @@ type Meter struct {
 	Numbers
 	Algorithm Algorithm
 	Anchor    Anchor
-	// Period is the period of a calendar window, or NoPeriod. Edges are the starts of its
-	// windows in Calendar; the method In sets both.
+	// Period is the period of a calendar window, or NoPeriod. Edges are the times at which its windows
+	// begin in Calendar. The method In sets Edges and Calendar.
 	Period   Period
 	Edges    Edges
 	Calendar *Calendar
@@ -328,8 +327,8 @@ func (l Limit) Compile(rev int64) *Meter {
 	return m
 }
 
-// Capacity returns the largest cost that the limit can ever allow at once. That is the
-// burst of a bucket, or the quota.
+// Capacity returns the largest cost that the limit can ever allow at once: the burst of a bucket, or
+// the quota.
 func (l Limit) Capacity() int64 {
 	if l.Algorithm.Bucket() && l.Burst != 0 {
 		return l.Burst
@@ -362,9 +361,8 @@ func gcd(a, b int64) int64 {
 	return max(a, 1)
 }
 
-// mulAddDiv returns floor((a*b + c) / m) and the remainder, for a, b, c >= 0 and m > 0.
-// Intermediate results have 128 bits. ok is false if the quotient needs more than 63
-// bits.
+// mulAddDiv returns floor((a*b + c) / m) and the remainder, for a, b, c >= 0 and m > 0. Intermediate
+// results have 128 bits. ok is false if the quotient does not fit into 63 bits.
 func mulAddDiv(a, b, c, m int64) (quo, rem int64, ok bool) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	lo, carry := bits.Add64(lo, uint64(c), 0)

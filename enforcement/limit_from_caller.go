@@ -7,18 +7,18 @@ import (
 )
 
 // A SentLimit is a limit that the caller of a check sends: Quota units in each Window. It replaces the limits of the most
-// specific enforced policy that applies, unless an override of the tenant is in force for the policy. The zero SentLimit
-// replaces nothing.
+// specific enforced policy that applies. If an override of the tenant is in force for this policy, it replaces nothing.
+// The zero SentLimit also replaces nothing.
 //
-// It is a fixed window that begins at multiples of its length since the epoch. It counts by the count_by of the policy,
-// in a counter of its own for each window, so that it never changes a counter of the plan. Checks with another quota and
-// the same window share the counter.
+// A SentLimit is a fixed window that begins at multiples of its length since the epoch. It counts by the count_by of the
+// policy that it replaces. It has its own counter for each length of a window, so it never changes a counter of the plan.
+// Checks with different quotas and the same window share a counter.
 type SentLimit struct {
 	Quota  int64
 	Window time.Duration // one of SentWindows
 }
 
-// SentWindows are the windows of sent limits. The position of a window is part of the keys of its counters.
+// SentWindows are the possible windows of sent limits. The index of a window is part of the keys of its counters.
 var SentWindows = [...]time.Duration{
 	time.Second, time.Minute, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour, 365 * 24 * time.Hour,
 }
@@ -26,14 +26,13 @@ var SentWindows = [...]time.Duration{
 const (
 	// maxCell is the largest Key.Cell of a limit of a plan.
 	maxCell = 1<<sentShift - 1
-	// sentCell is a bit that is set in the Key.Cell of a sent limit. The lower bits are the
-	// cell of the policy's first limit. The bits between are the position of the window in
-	// SentWindows.
+	// sentCell is a bit that is set in the Key.Cell of a sent limit. The bits below sentShift are the cell of the policy's
+	// first limit. The bits between them and sentCell are the index of the window in SentWindows.
 	sentCell  = 1 << 31
 	sentShift = 28
 )
 
-// mostSent is the maximum number of compiled sent limits that a rule keeps.
+// mostSent is the maximum number of compiled sent limits that the cache of a rule has.
 const mostSent = 64
 
 // A sentLimits caches the compiled sent limits of a rule. The same limit always gets the same
@@ -42,8 +41,8 @@ type sentLimits struct {
 	made atomic.Pointer[[]*override]
 }
 
-// sent returns the compiled form of a limit that the caller sent. It replaces the limits of the
-// rule, which must have at least one.
+// sent returns the compiled form of a limit that the caller sent. The sent limit replaces the limits of the rule. The
+// rule must have at least one limit.
 func (r *Rule) sent(l SentLimit) *override {
 	var known []*override
 	if made := r.sentLimits.made.Load(); made != nil {
@@ -63,7 +62,7 @@ func (r *Rule) sent(l SentLimit) *override {
 	return o
 }
 
-// compileSent compiles a sent limit for a rule with limits.
+// compileSent compiles a sent limit for a rule that has limits.
 func (r *Rule) compileSent(l SentLimit) RuleLimit {
 	first, window := &r.Limits[0], slices.Index(SentWindows[:], l.Window)
 	limit := Limit{

@@ -12,7 +12,7 @@ import (
 // A list is the compiled deny list or allow list of a tenant, sorted by attribute.
 type list []*listOf
 
-// A listOf has the entries of a list that are about one attribute.
+// A listOf has those entries of a list that name one attribute.
 type listOf struct {
 	attribute string
 	exact     cow.Map[string, group[ListEntry]]
@@ -20,8 +20,8 @@ type listOf struct {
 	owner     *cow.Owner
 }
 
-// entries returns the entries that are about an attribute, for a change by this edit. It copies
-// them, unless this edit has already done so.
+// entries returns the entries of l that name an attribute, in a copy that this edit may change. It
+// makes the copy only if this edit has not made it before.
 func (l *list) entries(by *cow.Owner, attribute string) *listOf {
 	at, found := slices.BinarySearchFunc(*l, attribute, func(of *listOf, name string) int { return strings.Compare(of.attribute, name) })
 	if !found {
@@ -55,7 +55,7 @@ func (c *exceptionsEdit) list(l *list, e *ListEntry, remove bool) error {
 	return nil
 }
 
-// prune returns the list without attributes that have no more entries.
+// prune returns the list without the attributes that have no entries left.
 func (l list) prune() list {
 	l = slices.DeleteFunc(slices.Clone(l), func(of *listOf) bool { return of.exact.Len() == 0 && of.networks.by.Len() == 0 })
 	if len(l) == 0 {
@@ -66,8 +66,8 @@ func (l list) prune() list {
 
 func (e *ListEntry) is(o *ListEntry) bool { return e == o }
 
-// before sorts entries with the same value by their end. The one that ends last comes first, and
-// only this one has an effect.
+// before sorts entries with the same value by their end. The entry that ends last comes first, and
+// only this entry has an effect.
 func (e *ListEntry) before(o *ListEntry) int {
 	if (e.Until == 0) != (o.Until == 0) {
 		if e.Until == 0 {

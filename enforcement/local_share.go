@@ -1,10 +1,10 @@
 package enforcement
 
-// A ShareMemory stores the last known states of shared counters. When the shared
-// limiter becomes unavailable, this node decides with its share of each quota. The
-// local counters then start from these states. Without them, they would start full,
-// although a part of the quota has been used. The in-process limiter in Config.Local
-// implements ShareMemory.
+// A ShareMemory stores the last known states of shared counters. When the shared limiter
+// becomes unavailable, this node decides with its share of each quota, and the local counters
+// start from these states. Without the states, the local counters would start full, although a
+// part of the quota has been used. The in-process limiter in Config.Local implements
+// ShareMemory.
 type ShareMemory interface {
 	// Now returns the time of the local limiter's clock, in microseconds since the epoch.
 	Now() int64
@@ -15,18 +15,18 @@ type ShareMemory interface {
 	// is older than the stored one. A state that is Fresh removes the stored one. If
 	// the memory is full, Remember ignores new keys.
 	Remember(c *Charge, state *State, at, now int64)
-	// Start sets the local counter of a charge to StartShare of the remembered state,
-	// and then deletes the remembered state. The Meter of the charge is that of this
-	// node's share; shared is the meter of the shared counter. If the local limiter
-	// already has the counter, Start sets it to the Stricter of both states. A second
-	// Start without a Remember in between changes nothing. Start returns the remembered
-	// state, with times by the clock of this ShareMemory, and whether there was one.
+	// Start sets the local counter of a charge to StartShare of the remembered state, and then
+	// deletes the remembered state. The Meter of the charge belongs to this node's share; shared
+	// is the meter of the shared counter. If the local limiter already has the counter, Start
+	// sets it to the Stricter of both states. If Start is called again before Remember, it
+	// changes nothing. found is true if there was a remembered state; seen is that state, with
+	// times by the clock of this ShareMemory.
 	Start(c *Charge, shared *Meter, nodes int) (seen State, found bool)
 }
 
 // wholeLog returns the remembered state of a log with all its units in Log. A ShareMemory does
-// not store the entries of a log. So wholeLog makes one entry with all units, at the time of
-// the newest entry.
+// not store the entries of a log. Therefore wholeLog makes one entry with all units, at the
+// time of the newest entry.
 func (m *Meter) wholeLog(seen State) State {
 	if m.Algorithm == SlidingWindowLog && seen.Rev != 0 && int64(len(seen.Log)) != seen.B {
 		seen.B, seen.Log = 1, []Entry{{T: seen.T, Units: seen.A}}
@@ -71,8 +71,8 @@ func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) 
 		}
 		s.A = max(left, -max(full, 1)) - share.Queue
 	case share.Algorithm == SlidingWindowCounter && seen.A == 0:
-		// Compute the least previous count B that still counts as at least A:
-		// floor(B*rest/W) >= A.
+		// A has to be counted, but only the previous count can be charged. Compute the least
+		// previous count B that still counts as at least A: floor(B*rest/W) >= A.
 		rest := m.Window - max(now-s.T, 0)
 		s.B, _, _ = mulAddDiv(s.A, m.Window, rest-1, rest)
 		s.A = 0
@@ -89,10 +89,10 @@ func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) 
 	return s
 }
 
-// Stricter combines two states, both settled at now, into one that has no more units
-// left than either. For buckets, it is the lower level. Otherwise it is the state that
-// ends later, with an additional charge if the other state has less left. For concurrency,
-// that is a lease without an ID, until the other state ends.
+// Stricter combines two states, both settled at now, into one that has no more units left than
+// each of them. For buckets, it takes the lower level. For windows and logs, it takes the
+// state that ends later, and charges more to it if the other state has less left. For
+// concurrency, it adds a lease without an ID instead, until the other state ends.
 func (m *Meter) Stricter(a, b State, rev, now int64) State {
 	switch {
 	case a.Fresh():

@@ -69,8 +69,8 @@ func normalize(path string, pattern bool) (string, error) {
 	return string(out), nil
 }
 
-// segmentNormal reports whether a segment is in canonical form. If it is, checkDecoded is the only
-// check that can still fail.
+// segmentNormal reports whether a segment is in canonical form. A canonical segment can still be
+// invalid, but only for checkDecoded.
 func segmentNormal(segment string, pattern bool) bool {
 	if segment == "" || segment == "." || segment == ".." {
 		return false
@@ -141,10 +141,10 @@ func appendSegment(out []byte, segment string, pattern bool) ([]byte, error) {
 	return out, checkDecoded(out[start+1:])
 }
 
-// checkDecoded returns an error if decoding a canonical segment repeatedly can result in a "." or
+// checkDecoded returns an error if repeated decoding of a canonical segment can result in a "." or
 // ".." segment, or in overlong UTF-8, which can hide such segments. It decodes each escape as soon
-// as it has read the last digit, so it takes linear time. Escapes do not overlap, so their order
-// does not matter.
+// as it has read its last digit, so it takes linear time. Escapes do not overlap, so the order in
+// which they are decoded does not matter.
 func checkDecoded[T string | []byte](segment T) error {
 	var room [128]byte
 	full := room[:0]
@@ -187,8 +187,8 @@ func overlong(first, second byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// Properties of bytes in a path, from RFC 3986. For an unreserved byte, the byte and its escape
-// mean the same. A plain byte may stand in a path without an escape.
+// Properties of bytes in a path, from RFC 3986. An unreserved byte means the same with and without
+// an escape. A plain byte may stand in a path without an escape.
 const (
 	kindUnreserved = 1 << iota
 	kindPlain

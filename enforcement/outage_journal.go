@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// An outageJournal has what the failure modes admitted while the shared limiter was unavailable.
-// When it is available again, the journal charges it there. It has only checks that were
-// not charged: a request that was sent and not answered may have been charged, so it is
-// not in the journal.
+// An outageJournal records what the failure modes admitted while the shared limiter was unavailable. When
+// the limiter is available again, the journal is charged to it. It records only checks that certainly were
+// not charged: if a request was sent and not answered, it may have been charged, so it is not in the
+// journal.
 //
-// For each counter, the journal has two states on the clock of this node: the last known
-// state of the shared counter, and that state with the admitted costs. The difference of
-// what both have left is still to be charged. It becomes 0 when the window ends, and as a
-// bucket refills, so only what still counts is charged.
+// For each counter, the journal has two states by the clock of this node: the last known state of the
+// shared counter, and the same state with the admitted costs. The difference between what these two states
+// have left must still be charged. It becomes smaller when a bucket refills, and 0 when a window ends, so
+// only what still counts is charged.
 type outageJournal struct {
 	most int // largest number of counters
 	now  func() int64
@@ -64,8 +64,8 @@ func newOutageJournal(most int, now func() int64) *outageJournal {
 	}
 }
 
-// entry returns the entry of a counter. It creates the entry, unless the journal is full;
-// then it returns nil. The caller holds j.mu.
+// entry returns the entry of a counter. If there is none, it creates one. If the journal is full, it
+// returns nil. The caller holds j.mu.
 func (j *outageJournal) entry(s *Subject, c *Charge) *outageEntry {
 	e := j.entries[c.Key]
 	if e == nil {
@@ -93,7 +93,7 @@ func (j *outageJournal) start(s *Subject, c *Charge, seen State) {
 	}
 }
 
-// admit adds the cost of an admitted charge to the journal. l is the lease of its request.
+// admit adds the cost of an admitted charge to the journal. l is the lease of the charge's request.
 func (j *outageJournal) admit(s *Subject, c *Charge, l *Lease) {
 	if c.Cost == 0 {
 		return
@@ -122,8 +122,8 @@ func (j *outageJournal) notify() {
 	}
 }
 
-// charge adds a cost to the state of an entry. In a long log, it merges the oldest two
-// entries, at the time of the later one.
+// charge adds a cost to the state of an entry. If the state is a log with more than outageLog entries,
+// charge merges the two oldest ones, at the time of the later one.
 func (e *outageEntry) charge(now, cost int64) {
 	e.state, _ = e.meter.Settle(e.state, e.rev, now)
 	e.state = e.meter.Charge(e.state, e.rev, now, cost)
@@ -140,9 +140,9 @@ func (e *outageEntry) owed(now int64) int64 {
 	return e.meter.Left(base, now) - e.meter.Left(state, now)
 }
 
-// take removes entries from the journal: up to outageCall entries with units that must still be
-// charged, and all entries without such units that it finds on the way. It returns the former,
-// with their units in owed.
+// take removes up to outageCall entries with units that must still be charged from the journal. It returns
+// these entries, and their units in owed. It also removes the entries without such units that it finds,
+// and does not return them.
 func (j *outageJournal) take() (keys []Key, entries []*outageEntry, owed []int64) {
 	now := j.now()
 	j.mu.Lock()
@@ -185,8 +185,8 @@ func (e *Engine) OutageJournal() OutageJournalState {
 	return OutageJournalState{Keys: e.outage.len(), Charged: e.outage.charged.Load(), Dropped: e.outage.dropped.Load()}
 }
 
-// RunOutageJournal charges what the failure modes admitted, as soon as the shared limiter is
-// available again. It returns nil when ctx ends, after a last attempt.
+// RunOutageJournal charges what the failure modes admitted to the shared limiter, as soon as the limiter
+// is available again. When ctx ends, it tries a last time and returns nil.
 func (e *Engine) RunOutageJournal(ctx context.Context) error {
 	if e.outage == nil {
 		return nil
@@ -242,12 +242,12 @@ func (e *Engine) chargeOutageJournal() bool {
 	}
 }
 
-// notCharged reports whether a request with an undecided verdict was not charged.
+// notCharged reports whether the verdict says that a request was certainly not charged.
 func (v Verdict) notCharged() bool { return v == Failed || v == Fenced || v == Lost }
 
-// recordAdmitted adds the charges of admitted items to the journal, except those of shadow
-// policies. o is the outcome of the shared limiter. A charge of a policy with failure mode closed is added
-// only for a check in mode Force.
+// recordAdmitted adds the charges of admitted items to the journal, except those of shadow policies. For a
+// policy with failure mode closed, it adds a charge only if the check has mode Force. o is the outcome of
+// the shared limiter.
 func (e *Engine) recordAdmitted(w *call, items []item, o *Outcome) {
 	if e.outage == nil || !o.Verdict.notCharged() || errors.Is(o.Err, ErrLeft) {
 		return

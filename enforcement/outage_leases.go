@@ -3,8 +3,8 @@ package enforcement
 import "context"
 
 // An outageLease is a lease that a failure mode granted while the shared limiter was
-// unavailable. When the shared limiter is available again, the lease is charged there under the
-// same ID. Then its holder can renew and release it.
+// unavailable. When the shared limiter is available again, the lease is charged to it under the
+// same ID. Then the holder of the lease can renew and release it.
 type outageLease struct {
 	home    string
 	maxKeys int64
@@ -46,7 +46,8 @@ func (j *outageJournal) forgetLease(charges []Charge, id [16]byte) {
 }
 
 // takeLeases removes up to outageCall leases from the journal and returns the requests that
-// charge them. It also removes the leases that it finds and that have ended.
+// charge them. It also removes the leases that it finds to have ended, and does not return
+// them.
 func (j *outageJournal) takeLeases(id func() [16]byte) (keys []leaseKey, leases []outageLease, requests []Request) {
 	now := j.now()
 	j.mu.Lock()
@@ -70,7 +71,7 @@ func (j *outageJournal) takeLeases(id func() [16]byte) (keys []leaseKey, leases 
 }
 
 // restoreLease puts a lease that could not be charged back into the journal. If the lease was
-// renewed meanwhile, the journal keeps the renewed one.
+// renewed in the meantime, the journal keeps the renewed lease.
 func (j *outageJournal) restoreLease(key leaseKey, l outageLease) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -79,8 +80,8 @@ func (j *outageJournal) restoreLease(key leaseKey, l outageLease) {
 	}
 }
 
-// chargeOutageLeases charges the leases of the journal in the shared limiter. It is like
-// chargeOutageJournal.
+// chargeOutageLeases charges the leases of the journal to the shared limiter. It stops and
+// returns as chargeOutageJournal does.
 func (e *Engine) chargeOutageLeases() bool {
 	j := e.outage
 	for {

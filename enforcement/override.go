@@ -22,7 +22,7 @@ type override struct {
 
 // An overridesOf has the overrides of a rule for one attribute.
 type overridesOf struct {
-	attribute string // "" for overrides of all keys, which are in exact under ""
+	attribute string // "" for overrides of all keys; exact has them under the value ""
 	exact     cow.Map[string, group[override]]
 	prefixes  prefixes[string, override]
 	networks  prefixes[netip.Prefix, override]
@@ -31,8 +31,7 @@ type overridesOf struct {
 
 func (x *overridesOf) empty() bool { return x.exact.Len()+x.prefixes.by.Len()+x.networks.by.Len() == 0 }
 
-// overridesOf returns the overrides of an attribute, in a copy that this edit may
-// change.
+// overridesOf returns the overrides of an attribute, in a copy that this edit may change.
 func (s *ruleExceptions) overridesOf(by *cow.Owner, attribute string) *overridesOf {
 	at, found := slices.BinarySearchFunc(s.overrides, attribute, func(x *overridesOf, name string) int {
 		return strings.Compare(x.attribute, name)
@@ -49,8 +48,8 @@ func (s *ruleExceptions) overridesOf(by *cow.Owner, attribute string) *overrides
 	return s.overrides[at]
 }
 
-// override adds an override, or removes it. If the override sets a limit that the policy
-// lacks, only that part of the override becomes a fault.
+// override adds an override, or removes it. If the override sets a limit that the policy does
+// not have, only this part of the override becomes a fault.
 func (c *exceptionsEdit) override(o *Override, remove bool) error {
 	r, err := c.rule(o.Policy)
 	if err != nil {
@@ -83,9 +82,9 @@ func (c *exceptionsEdit) override(o *Override, remove bool) error {
 	return nil
 }
 
-// overrideIP adds or removes an override of an address or a network. If the policy counts
-// by ip/64, all addresses of a /64 share one counter. Then an IPv6 network must be a /64
-// or larger, so that each counter has only one quota.
+// overrideIP adds or removes an override of an address or a network. If the policy counts by
+// ip/64, all addresses of a /64 share one counter. An IPv6 network must then be a /64 or
+// larger, so that each counter has only one quota.
 func (c *exceptionsEdit) overrideIP(r *Rule, o *override, remove bool) error {
 	network, canonical, err := ParseNetwork(cmp.Or(o.Value, o.Prefix))
 	if err != nil {
@@ -108,7 +107,7 @@ func (c *exceptionsEdit) overrideIP(r *Rule, o *override, remove bool) error {
 	return nil
 }
 
-// is reports whether both were compiled from the same Override.
+// is reports whether o and p were compiled from the same Override.
 func (o *override) is(p *override) bool { return o.Override == p.Override }
 
 // before sorts overrides by revision, the newest first.
@@ -179,8 +178,8 @@ func (l *RuleLimit) scale(factor int64) {
 	l.Burst = scaled(l.Burst, factor, MaxQuota)
 }
 
-// Overridden returns the limit with the numbers of an override, and whether the
-// override sets any for it.
+// Overridden returns the limit with the numbers that an override sets. It returns false if the
+// override sets none for this limit.
 func (l Limit) Overridden(factor int64, limits []OverrideLimit) (Limit, bool) {
 	r := RuleLimit{Limit: l}
 	r.scale(factor)
@@ -200,21 +199,21 @@ func scaled(n, factor, bound int64) int64 {
 	return min(max(n*factor/1000, 1), bound)
 }
 
-// Validate returns the errors in the numbers that n sets for a limit. planned is the
-// limit in the plan. If that is not known, it is the zero Limit, and Validate checks
-// only what does not depend on the algorithm. The JSON pointers in the errors are
-// relative to n, for example "/quota".
+// Validate returns the errors in the numbers that n sets for a limit. planned is the limit in
+// the plan. If this limit is not known, planned is the zero Limit, and Validate skips the
+// checks that depend on the algorithm. The JSON pointers in the errors are relative to n, for
+// example "/quota".
 func (n OverrideLimit) Validate(planned Limit) problem.Fields {
 	l := RuleLimit{Limit: planned}
 	l.set(n)
 	if n.Burst != Keep {
-		l.Burst = n.Burst // set even if the limit is no bucket, because Validate then reports an error
+		l.Burst = n.Burst // even for a limit without a burst, so that Validate reports an error
 	}
 	given := map[string]bool{"/quota": n.Quota != Keep, "/burst": n.Burst != Keep, "/window": n.Window != 0}
 	return slices.DeleteFunc(l.Limit.Validate(), func(f problem.Field) bool { return !given[f.Pointer] })
 }
 
-// set replaces the numbers of a limit by those that n sets.
+// set replaces the numbers of a limit with those numbers that n sets.
 func (l *RuleLimit) set(n OverrideLimit) {
 	if n.Quota != Keep {
 		l.Quota = n.Quota
@@ -227,15 +226,15 @@ func (l *RuleLimit) set(n OverrideLimit) {
 	}
 }
 
-// overrideMeter compiles a limit with the numbers of an override. The revision of the
-// meter is the one at which these numbers came into force. That is the latest of three:
-// the revision of the override, of the plan's numbers, and of the assignment of the
-// plan to the tenant.
+// overrideMeter compiles a limit with the numbers of an override. The revision of the meter is
+// the revision at which these numbers came into force for the tenant. That is the latest of
+// three revisions: that of the override, that of the plan's numbers, and that of the assignment
+// of the plan to the tenant.
 //
-// If the override is the latest, the numbers of the plan become former numbers: a
-// bucket that was stored with them refills at their rate until the override began. If
-// another override of the policy begins or ends later, charges have a later revision
-// than the meter. The former numbers then have no effect.
+// If the override is the latest of these, the numbers of the plan become former numbers: a
+// bucket that was stored with them refills at their rate until the override began. If another
+// override of the policy begins or ends later, charges have a later revision than the meter,
+// and the former numbers have no effect.
 func (c *exceptionsEdit) overrideMeter(l *RuleLimit, o *Override) *Meter {
 	plan := l.Meter
 	from := max(plan.Rev, c.planRevision)
@@ -288,9 +287,9 @@ func (s *ruleExceptions) candidates(c *Check, yield func(o *override, rank int))
 	}
 }
 
-// OverridesOf returns the overrides of a rule that apply to a key, in any order. The
-// result includes overrides that have ended. It excludes an override if a newer one for
-// the same values ends at the same time or later.
+// OverridesOf returns the overrides of a rule that apply to a key, in any order. The result
+// includes overrides that have ended. It excludes an override if a newer override for the same
+// values ends at the same time or later.
 func (s *Exceptions) OverridesOf(r *Rule, key []Attribute) []*Override {
 	var list []*Override
 	if of := s.of(r); of != nil {
@@ -299,11 +298,10 @@ func (s *Exceptions) OverridesOf(r *Rule, key []Attribute) []*Override {
 	return list
 }
 
-// choose returns the override in force for a check, or nil. An exact value has precedence
-// over prefixes, a longer prefix over a shorter one, and a prefix over an override of all
-// keys. Among equals, the newest has precedence. ended is the number of overrides that
-// have ended by the clock and would have precedence over best. The snapshot has not
-// removed them yet.
+// choose returns the override in force for a check, or nil. An exact value has precedence over
+// prefixes, a longer prefix over a shorter one, and a prefix over an override of all keys.
+// Among equals, the newest has precedence. ended counts the overrides with precedence over best
+// that have ended by the clock, but are still in the snapshot.
 func (s *ruleExceptions) choose(c *Check, now int64) (best *override, ended int64) {
 	rank, over := -1, false
 	before := func(o *override, r int) bool {

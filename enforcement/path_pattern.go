@@ -103,7 +103,7 @@ func cutSegment(path string) (segment, below string, ok bool) {
 	return path[1:], "", true
 }
 
-// Overlaps reports whether some path matches both patterns.
+// Overlaps reports whether there is a path that matches both patterns.
 func (p Pattern) Overlaps(q Pattern) bool {
 	if p.text == "" || q.text == "" {
 		return true

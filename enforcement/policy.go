@@ -28,8 +28,9 @@ type Policy struct {
 	Missing  Missing    `json:"missing"`
 	Replaces []string   `json:"replaces"` // slugs of policies of the same plan
 	Mode     PolicyMode `json:"mode"`
-	// DelayMS is how long a request that is over a limit waits in mode delay: 1 to MaxPolicyDelay
-	// milliseconds. 0 stands for DefaultPolicyDelay. In other modes it has no effect; see UselessDelay.
+	// DelayMS is how long a request that is over a limit waits, in milliseconds, if the mode is delay:
+	// 1 to MaxPolicyDelay. 0 stands for DefaultPolicyDelay. In other modes DelayMS has no effect; see
+	// UselessDelay.
 	DelayMS     int64       `json:"delay_ms,omitempty"`
 	OnFailure   OnFailure   `json:"on_failure"`
 	Consistency Consistency `json:"consistency"`
@@ -49,8 +50,8 @@ type Policy struct {
 	Limits              []Limit             `json:"limits"`
 }
 
-// A ReservationExpiry says what a policy does with the cost of a reservation that expires: it
-// was neither settled nor released before its end.
+// A ReservationExpiry says what a policy does with the cost of a reservation that expires. A
+// reservation expires if it is neither settled nor released before its end.
 type ReservationExpiry string
 
 // The values of reservation_expiry. KeepExpired is the default, and is stored as "".
@@ -66,7 +67,7 @@ type ReservationEstimate string
 // The values of reservation_estimate. DenyEstimate is the default, and is stored as "".
 const (
 	DenyEstimate  ReservationEstimate = "deny"
-	ClampEstimate ReservationEstimate = "clamp" // charges such a limit its quota or its burst
+	ClampEstimate ReservationEstimate = "clamp" // charges each such limit its quota or its burst instead
 )
 
 // validateReservations returns the errors of the fields for reservations.
@@ -124,8 +125,8 @@ type Match struct {
 type Missing string
 
 const (
-	// MissingShared counts all such requests together, as if missing were one more
-	// value.
+	// MissingShared counts all such requests together, as if missing were one more value of the
+	// attribute.
 	MissingShared Missing = "shared"
 	// MissingSkip does not apply the policy to such requests.
 	MissingSkip Missing = "skip"
@@ -147,8 +148,8 @@ const (
 	OnFailureClosed OnFailure = "closed"
 )
 
-// A Consistency says whether a policy counts each request in the shared store, or
-// leases quota for each node.
+// A Consistency says where a policy counts requests: each one in the shared store, or in quota that
+// each node leases.
 type Consistency string
 
 const (
@@ -491,9 +492,9 @@ func (p *Policy) validateReplaces(places map[string]int) problem.Fields {
 	return f
 }
 
-// validateCycles adds an error for each cycle of policies that replace one another. The
-// error is at the policy that closes the cycle in the order of the plan.
-// validateReplaces reports a policy that replaces itself.
+// validateCycles adds an error for each cycle of policies that replace one another. It follows
+// replaces from each policy, in the order of the plan, and reports the policy that closes the
+// cycle. A policy that replaces itself is not a cycle here; validateReplaces reports it.
 func validateCycles(f *problem.Fields, policies []Policy, places map[string]int) {
 	const open, done = 1, 2
 	state := make([]int, len(policies))

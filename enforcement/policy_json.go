@@ -10,15 +10,14 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// A Fault is called with an error message for an invalid value that a Policy cannot contain, such
-// as an unknown algorithm. pointer is the JSON pointer of the value.
+// A Fault is called with an error message for an invalid value that the type Policy cannot store, such as an unknown
+// algorithm. pointer is the JSON pointer of the value.
 type Fault func(pointer, message string)
 
 const emptyWord = "must not be empty; leave it out for the default"
 
-// ReadPolicy reads a policy from JSON. Unknown, duplicate and missing members are
-// errors of the decoder. Invalid values that a Policy cannot represent are reported to
-// fault. Policy.Validate reports all other invalid values.
+// ReadPolicy reads a policy from JSON. Unknown, duplicate and missing members are errors of the decoder. ReadPolicy
+// reports an invalid value to fault if a Policy cannot store it. Policy.Validate reports all other invalid values.
 func ReadPolicy(d *strictjson.Decoder, fault Fault) (p Policy) {
 	at, slug, limits := d.Pointer(), false, false
 	choices := p.Choices()
@@ -131,9 +130,8 @@ func (r *limitReader) read(d *strictjson.Decoder) (l Limit) {
 	case r.window && r.windowMS:
 		d.FailAt(at+"/window", "only one of window and window_ms is allowed")
 	}
-	// A Limit without a burst or rollover, or with the default anchor, is valid. So Validate cannot
-	// report a member burst, max_rollover or anchor with these values if it is not allowed. It is
-	// reported here.
+	// burst, max_rollover and anchor must not be present with certain values. In a Limit, these values look the same as a
+	// missing member, which is valid. So Validate cannot report such a member, and readLimit reports it here.
 	if r.burst && l.Burst == 0 {
 		r.fault(at+"/burst", burstRange)
 	} else if r.burst && l.Algorithm != 0 && !l.Algorithm.Bucket() {
@@ -201,8 +199,8 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 	}
 }
 
-// setWindow sets the window to ms milliseconds. The product could overflow if ms is out of range. Then the window stays 0,
-// which Validate rejects.
+// setWindow sets the window to ms milliseconds. If ms is out of range, the product could overflow. The window then stays
+// 0, and Validate rejects it.
 func (l *Limit) setWindow(ms int64) {
 	if ms > 0 && ms <= MaxWindow.Milliseconds() {
 		l.Window = time.Duration(ms) * time.Millisecond
@@ -238,7 +236,7 @@ func readTexts(d *strictjson.Decoder) []string {
 	return out
 }
 
-// requireMember reports an error if present is false: then the JSON object at the pointer at lacks
+// requireMember reports an error if present is false, which means that the JSON object at the pointer at does not have
 // the member.
 func requireMember(d *strictjson.Decoder, at, member string, present bool) {
 	if !present {

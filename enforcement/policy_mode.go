@@ -39,16 +39,16 @@ func (m PolicyMode) Denies() bool { return m == PolicyEnforce }
 // in the decision.
 func (m PolicyMode) Soft() bool { return m == PolicyDegrade || m == PolicyDelay }
 
-// InForce reports whether a policy in this mode affects decisions. Such a policy replaces others
-// and is a policy that applies. Its blocks deny, and so does its missing: deny.
+// InForce reports whether a policy in this mode affects decisions. Only such a policy replaces other
+// policies, counts as a match for DenyUnmatched, and denies because of a block or of missing: deny.
 func (m PolicyMode) InForce() bool { return m.Denies() || m.Soft() }
 
-// A chargeClass says how the charges of a policy are decided with those of other policies.
+// A chargeClass says in which step of a request the charges of a policy are decided.
 type chargeClass uint8
 
 const (
-	chargedTogether   chargeClass = iota // with those of all enforced policies: all or none
-	chargedSeparately                    // soft policies: after the enforced charges, each policy for itself
+	chargedTogether   chargeClass = iota // enforced policies: all their charges are made, or none
+	chargedSeparately                    // soft policies: after the enforced charges, for each policy separately
 	chargedInShadow                      // shadow policies: as soft ones
 	chargeClasses
 )
@@ -81,7 +81,7 @@ const (
 
 const policyDelayRange = "must be from 1 to 60000 milliseconds"
 
-// Delay returns how long a request that is over a limit of the policy waits, if the mode is delay.
+// Delay returns how long a request that is over a limit of the policy waits if the mode is delay.
 func (p *Policy) Delay() time.Duration {
 	return time.Duration(policyDelay(p.DelayMS)) * time.Millisecond
 }
@@ -94,8 +94,8 @@ func policyDelay(ms int64) int64 {
 	return ms
 }
 
-// UselessDelay reports whether the policy has a valid delay that its mode never uses. A policy in shadow, or
-// one that is off, may have the delay of the mode delay in which it will be.
+// UselessDelay reports whether the policy has a valid delay that its mode never uses. In the modes shadow
+// and off, a delay is not useless, because the policy may get the mode delay later.
 func (p *Policy) UselessDelay() bool {
 	return p.DelayMS != 0 && len(p.validateDelay()) == 0 && (p.Mode.Denies() || p.Mode == PolicyDegrade)
 }

@@ -2,22 +2,20 @@ package enforcement
 
 import "context"
 
-// A Drawer is a Limiter that leases quota to nodes. A node draws units, which are
-// charged to the shared counter at once. Later, checks on the node spend these units
-// without a call to the store.
+// A Drawer is a Limiter that leases quota to nodes. A node draws units, and the shared counter is charged with them
+// at once. Later, checks on the node spend these units without a call to the store.
 //
-// Units drawn from a window are charged to that window and expire with it. Units drawn
-// from a bucket are outstanding until the node reports them or they lapse. The bucket
-// keeps tokens + outstanding <= capacity, because refills stop at capacity -
-// outstanding. Therefore all nodes together spend at most as many units in any interval
-// as one exact bucket would allow.
+// Units drawn from a window are charged to that window and expire with it. Units drawn from a bucket are outstanding
+// until the node reports them or they lapse. The bucket keeps tokens + outstanding <= capacity, because refills stop
+// at capacity - outstanding. Therefore all nodes together spend at most as many units in any interval as one exact
+// bucket would allow.
 //
 // limitertest.Store is the reference implementation.
 type Drawer interface {
 	Limiter
-	// Draw performs each draw in one atomic step, and stores the result of draws[i] in drawn[i]. It
-	// sends no draw twice. If the result has an error, the draw was performed once or not at all;
-	// then the caller must neither spend its units nor report its lots again.
+	// Draw performs each draw in one atomic step, and stores the result of draws[i] in drawn[i]. It never sends a draw
+	// twice. If a result has an error, the draw was performed once or not at all. The caller must then neither spend
+	// its units nor report its lots again.
 	Draw(ctx context.Context, draws []Draw, drawn []Drawn)
 }
 
@@ -32,23 +30,23 @@ type Draw struct {
 	// It comes from the state that an allowed check returned, because a draw never opens a window.
 	// For buckets, it is 0.
 	Start int64
-	// Want is the maximum number of units to draw. The counter grants at most 1/Part of the units
-	// that are left. It grants nothing if that is less than Least, if the counter does not exist,
-	// or if the counter has another revision.
+	// Want is the maximum number of units to draw. The counter grants at most 1/Part of the units that are left. It
+	// grants nothing if that is less than Least, if the counter does not exist, or if the state of the counter has
+	// another revision than Rev.
 	Want, Least, Part int64
 	Lots              [2]Lot
 }
 
 // A Lot is the part of a Draw that reports the use of units from one earlier draw.
 type Lot struct {
-	// Until identifies the lot: it is the Until of the Drawn with which the units came.
+	// Until identifies the lot. It is the value of Drawn.Until in the result of the earlier draw.
 	Until int64
-	// Spent is the number of units that checks have used. A bucket subtracts them now. A window was
-	// already charged for them at the draw.
+	// Spent is the number of units that checks have used. A bucket subtracts them when they are reported. A window
+	// already subtracted them at the draw.
 	Spent int64
-	// Back is the number of units that the node returns unspent. A window that has ended accepts
-	// none, except that the next window of a sliding counter subtracts them from the previous
-	// count. Units of a lot that has lapsed cannot be returned.
+	// Back is the number of units that the node returns unspent. A window that has ended does not accept them. Only for
+	// a sliding counter, the next window subtracts them from its previous count. Units of a lot that has lapsed cannot
+	// be returned.
 	Back int64
 }
 
@@ -57,11 +55,10 @@ type Drawn struct {
 	Err error
 	// At is the time of the draw by the store's clock, in microseconds since the epoch.
 	At int64
-	// Units is the number of units that were drawn. The node may spend them until the time Until of
-	// the store's clock.
+	// Units is the number of units that were drawn. The node may spend them until the time Until by the store's clock.
 	Units, Until int64
-	// State is the state of the counter after the draw, as of At (see Meter.Settle). In it, units that were drawn
-	// and not returned count as charged. If the counter does not exist, it is the zero State.
+	// State is the state of the counter after the draw, as of At (see Meter.Settle). It counts all units that were
+	// drawn and not returned as charged. If the counter does not exist, it is the zero State.
 	State State
 }
 
@@ -75,12 +72,11 @@ const (
 	longEpoch   = 60_000_000 // microseconds
 )
 
-// LeaseBatch returns the maximum number of units of a limit that one node may hold on lease if
-// nodes nodes serve. It is chosen so that all nodes together lease at most a tenth of the quota or
-// capacity.
+// LeaseBatch returns the maximum number of units of a limit that one node may hold on lease, if there are that many
+// nodes. All nodes together then lease at most a tenth of the quota or capacity.
 //
-// LeaseBatch returns 0 for a limit that must not be leased: a log, a calendar window, or a limit
-// that is too small or too short. Then the shared limiter decides each check exactly.
+// LeaseBatch returns 0 for a limit that must not be leased: a log, a calendar window, or a limit that is too small
+// or too short. Then the shared limiter decides each check exactly.
 func (m *Meter) LeaseBatch(nodes int) int64 {
 	size := m.Quota
 	switch {
@@ -96,9 +92,8 @@ func (m *Meter) LeaseBatch(nodes int) int64 {
 	return batch
 }
 
-// LeaseEpoch returns the length in microseconds of the periods in which a node draws units of a bucket: an eighth of
-// the time in which the bucket fills, but at most a minute. Units that are drawn in one period lapse at the end of
-// the next one.
+// LeaseEpoch returns the length in microseconds of a lease epoch of a bucket: an eighth of the time in which the
+// bucket fills, but at most a minute. Units that a node draws in one epoch lapse at the end of the next epoch.
 func (m *Meter) LeaseEpoch() int64 {
 	if m.P == 0 {
 		return 0

@@ -31,8 +31,8 @@ const Never int64 = -1
 // sentence begins with a lower-case letter and has no full stop.
 func (r Reason) Sentence(d *Decision) string { return string(r.AppendSentence(nil, d)) }
 
-// AppendSentence appends the sentence of Sentence to b. For a denial by a limit, it allocates
-// memory only if b must grow.
+// AppendSentence appends to b what Sentence returns. For a denial by a limit, it allocates memory
+// only if b must grow.
 func (r Reason) AppendSentence(b []byte, d *Decision) []byte {
 	switch r {
 	case ReasonOverLimit:
@@ -61,7 +61,7 @@ func (r Reason) AppendSentence(b []byte, d *Decision) []byte {
 	return append(b, "denied"...)
 }
 
-// AppendDenyingNames appends the header names of the limits that deny the decision. quote is put
+// AppendDenyingNames appends the header names of the limits that deny the decision. It puts quote
 // before and after each name, and sep between two names. If never is true, it appends only limits
 // for which waiting does not help.
 func (d *Decision) AppendDenyingNames(b []byte, quote, sep string, never bool) []byte {
@@ -94,7 +94,7 @@ func (d *Decision) appendNumbersUntil(b []byte) []byte {
 func Milliseconds(micros int64) int64 { return (micros + 999) / 1000 }
 
 // Instant converts microseconds since the epoch to a time in UTC, rounded up to the millisecond.
-// Because it rounds up, an exception has really ended at the time that a page shows as its end.
+// It rounds up so that an exception has really ended at the time that a page shows as its end.
 func Instant(micros int64) time.Time { return time.UnixMilli(Milliseconds(micros)).UTC() }
 
 // InstantLayout is RFC 3339 with milliseconds.

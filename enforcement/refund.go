@@ -14,9 +14,9 @@ const (
 	// MaxRefundable is the longest time for which a check can be refunded.
 	MaxRefundable = 24 * time.Hour
 
-	// refundOverdue is how long the record of a refundable check is kept after its windows have
-	// ended. In this time, a refund fails with an error that says so. After a refund, the
-	// record is kept for ReservationKept.
+	// refundOverdue is how long the record of a refundable check is kept after its windows have ended.
+	// During this time, a refund fails with an error that says that they have ended. After a refund, the
+	// record is kept for ReservationKept instead.
 	refundOverdue = time.Minute
 )
 
@@ -39,7 +39,8 @@ func (w *call) keepForRefund(r *Request, it *item) {
 	}
 }
 
-// refundKey returns the key of the record of a refundable check. No reservation has such an ID.
+// refundKey returns the key of the record of a refundable check. It derives the key from an ID that no
+// reservation can have.
 func refundKey(s *Subject, decision [16]byte) Key {
 	return reservationKey(s, "refund "+string(decision[:]))
 }
@@ -60,23 +61,22 @@ func refundLife(charges []Charge) int64 {
 	return min(life, MaxRefundable.Microseconds())
 }
 
-// recordPeriods returns the number of units that a refundable check is charged on the counter
-// of new records: one for each IdempotencyPeriod in which its record is stored. Therefore the
-// number of such records of a tenant is bounded, whatever windows its plan has.
+// recordPeriods returns the number of units that a refundable check is charged on the counter of new
+// records: one for each IdempotencyPeriod for which its record is stored. This bounds the number of such
+// records of a tenant, whatever windows its plan has.
 func recordPeriods(charges []Charge) int64 {
 	period := IdempotencyPeriod.Microseconds()
 	return (refundLife(charges) + refundOverdue.Microseconds() + period - 1) / period
 }
 
-// returns reports whether adjusting the charge returns units to its counter. It does not for
-// shadow policies. It does not for a concurrency limit either, because ending the lease frees
-// its places.
+// returns reports whether the refund of the charge returns units to its counter. It does not for shadow
+// policies. It also does not for a concurrency limit, because the end of the lease frees its places.
 func (c *Charge) returns() bool {
 	return c.inForce() && c.Receipt.Cost > c.Cost && c.Meter.Algorithm != Concurrency
 }
 
 // openUntil returns the time at which the last window or grant of the charges ends, at most MaxRefundable
-// after at. It is 0 if no charge can be returned. at is the time at which the charges were made.
+// after at. at is the time at which the charges were made. The result is 0 if no charge can be returned.
 func openUntil(charges []Charge, at int64) (until int64) {
 	for i := range charges {
 		if c := &charges[i]; c.returns() {
@@ -90,7 +90,7 @@ func openUntil(charges []Charge, at int64) (until int64) {
 // setRefundable sets RefundableUntil from the outcome of the item's request.
 func (it *item) setRefundable(w *call, o *Outcome) {
 	var charges []Charge
-	var window *Receipt // of the last charge that is not on a grant
+	var window *Receipt // receipt of the last charge that is not on the counter of a grant
 	for i := it.enforced.from; i < it.soft.to && len(o.Charges) > 0; i++ {
 		made := it.Check.Mode == Force || o.made(w.charges[it.first:it.shadow.to], i-it.first)
 		c := w.charges[i]
@@ -126,12 +126,13 @@ type RefundedLimit struct {
 var ErrNotRefundable = problem.New(problem.NotFound, "no check with this decision id can be refunded: it is unknown, "+
 	"was not made with refundable: true, charged nothing, was answered with degraded: true, or its windows ended more than a minute ago")
 
-// RefundCheck returns what a refundable check charged to the windows that it charged. A check
-// can be refunded once. idempotencyKey is not "". replayed is set if an earlier call with the
-// same key refunded the check. Errors: problem.NotFound; problem.Conflict if the check was
-// already refunded or its windows have ended; problem.Unavailable if the limiter did not
-// answer. After the last one, the caller can repeat the call, because the refund is applied at
-// most once.
+// RefundCheck returns what a refundable check charged to the same windows that the check charged. A check
+// can be refunded only once. idempotencyKey must not be "". replayed is set if an earlier call with the
+// same key refunded the check.
+//
+// Errors: problem.NotFound; problem.Conflict if the check was already refunded or its windows have ended;
+// problem.Unavailable if the limiter did not answer. After problem.Unavailable, the caller can repeat the
+// call, because the refund is applied at most once.
 func (e *Engine) RefundCheck(
 	ctx context.Context, s *Subject, decision [16]byte, idempotencyKey string,
 ) (r *RefundedCheck, replayed bool, err error) {
@@ -166,7 +167,7 @@ func (e *Engine) RefundCheck(
 		switch {
 		case err != nil:
 			return nil, false, err
-		case o.Verdict == Granted && o.At >= end: // the windows ended meanwhile, so nothing was returned
+		case o.Verdict == Granted && o.At >= end: // the windows ended before the limiter made the refund, so nothing was returned
 			return nil, false, s.refundTooLate(decision, record, data, &request, o.At)
 		case o.Verdict == Granted:
 			e.reserved.refunded.Add(1)

@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// refundTooLate returns the error for a refund that returns nothing: everything that the check charged
-// has ended, or can no longer be changed. record and data are those of the check. request is the
-// refund, and at the time of the limiter at which it came too late.
+// refundTooLate returns the error for a refund that cannot return anything, because everything that the check charged
+// has ended or can no longer be changed. record and data belong to the check. request is the refund. at is the time by
+// the limiter's clock at which the refund was tried.
 func (s *Subject) refundTooLate(decision [16]byte, record *Record, data *reservationData, request *Request, at int64) error {
 	var why []string
 	add := func(text string) {
@@ -21,7 +21,7 @@ func (s *Subject) refundTooLate(decision [16]byte, record *Record, data *reserva
 	if end := min(openUntil(request.Charges, record.At), record.Until); ended(request.Charges) {
 		add("the windows that it charged ended at " + Instant(end).Format(InstantLayout))
 	}
-	limit := 0 // index of the charge on the limit whose grants follow
+	limit := 0 // index of the latest charge on a limit; the charges on its grants follow it
 	for i := range data.Charges {
 		c := &data.Charges[i]
 		switch {
@@ -45,12 +45,14 @@ func (s *Subject) refundTooLate(decision [16]byte, record *Record, data *reserva
 		uuidText(decision), strings.Join(why, ", and "))
 }
 
-// ended reports whether one of the charges of a refund that came too late would have returned units to a window.
+// ended reports whether the charges of a refund include one on a window, so that the end of a window is a reason why
+// the refund returns nothing.
 func ended(charges []Charge) bool {
 	return slices.ContainsFunc(charges, func(c Charge) bool { return c.returns() && !c.Grant })
 }
 
-// keeps returns why a limit keeps what the charge c charged to it although its window may be open, or "".
+// keeps returns the reason why charge c cannot be returned to its limit even if its window is still open. It returns ""
+// if there is no such reason.
 func (s *Subject) keeps(c *reservedCharge) string {
 	r, k := s.rule(c.Policy), -1
 	if r != nil {
@@ -77,8 +79,8 @@ func (s *Subject) rule(policy string) *Rule {
 	return r
 }
 
-// grantEnded returns why the units that the grant of c was charged cannot be returned to it. limit is the charge of its
-// limit, and state the state of the grant after the charge.
+// grantEnded returns why units cannot be returned to the grant that charge c took them from. limit is the charge of the
+// limit to which the grant belongs. state is the state of the grant's counter after charge c.
 func (s *Subject) grantEnded(limit, c *reservedCharge, units int64, state State, at int64) string {
 	text := fmt.Sprintf("grant %s, which it charged %d %s, ", uuidText([16]byte(c.Partition)), units, plural(units, "unit"))
 	fits := func(l RuleLimit) bool { return l.Cell == limit.Cell && l.Grantable() }

@@ -23,18 +23,18 @@ const (
 	// MaxReservationID is the largest length of an ID in bytes.
 	MaxReservationID = 64
 
-	// reservationOverdue is how long the record of a reservation is kept after its end if no
-	// node ends the reservation.
+	// reservationOverdue is how long the record of a reservation is kept after the reservation's time has
+	// passed, if no node ends the reservation.
 	reservationOverdue = 24 * time.Hour
 	// defaultReservations is the largest number of outstanding reservations of a tenant.
 	defaultReservations = 10_000
 )
 
-// A CheckReservation turns an allowed check into a reservation. The cost of the check is then
-// an estimate. Settling the reservation replaces it with the actual cost.
+// A CheckReservation turns an allowed check into a reservation. The cost of the check is then an estimate.
+// When the reservation is settled, the actual cost replaces the estimate.
 type CheckReservation struct {
-	// ID identifies the reservation within its tenant. "" stands for the ID of the decision.
-	// If a reservation with the ID exists, the decision is that of its check.
+	// ID identifies the reservation within its tenant. "" stands for the ID of the decision. If a reservation
+	// with the ID exists already, the check gets the decision of the check that made it.
 	ID string
 	// Life is the time until the reservation expires.
 	Life time.Duration
@@ -65,8 +65,8 @@ type Reserved struct {
 // A ReservedLimit is one limit that a reservation charged.
 type ReservedLimit struct {
 	Policy, Limit string
-	// Estimate is the cost that was charged. Cost is the cost that is charged now, in the
-	// window that was charged. It differs from the cost of a settle if that window has ended.
+	// Estimate is the cost that was charged first. Cost is the cost that is charged now, in the window that
+	// was charged first. If this window ended before the settle, Cost is not the cost of the settle.
 	Estimate, Cost int64
 }
 
@@ -74,13 +74,13 @@ type ReservedLimit struct {
 type reservationData struct {
 	ID    string           `json:"id"`
 	State ReservationState `json:"state"`
-	// Attributes are the attributes of the check from which the quotas and costs of its limits
-	// are computed.
+	// Attributes are the attributes of the check that are needed to compute the quotas and costs of its
+	// limits.
 	Attributes []Attribute `json:"attributes,omitempty"`
-	// Request is a hash of the settle that ended the reservation.
+	// Request is a hash of the settle or release that ended the reservation.
 	Request []byte `json:"request,omitempty"`
 	// Extension identifies the last extension by its idempotency key, and ExtendedBy is its Life in
-	// microseconds. Both are empty if it had no key.
+	// microseconds. Both are empty if this extension had no key.
 	Extension  []byte           `json:"extension,omitempty"`
 	ExtendedBy int64            `json:"extended_by,omitempty"`
 	Charges    []reservedCharge `json:"charges"`
@@ -97,8 +97,9 @@ type reservedCharge struct {
 	Capacity  int64  `json:"capacity,omitempty"`
 }
 
-// grant reports whether the charge is on the counter of a grant. Its cost is 0, and Record.Applied has what
-// the grant was charged. It follows the charge of its limit, whose Applied is reduced by as much.
+// grant reports whether the charge is on the counter of a grant. Such a charge follows the charge of its
+// limit. Its Cost is 0. Record.Applied has the units that the grant was charged, and for the charge of the
+// limit the same number below 0.
 func (c *reservedCharge) grant() bool { return c.Cell == GrantCell }
 
 // reservationKey returns the key of the record of a reservation.
@@ -127,8 +128,8 @@ func (w *call) reserve(e *Engine, r *Request, it *item) {
 	}
 }
 
-// reservationData returns Record.Data for the request of an item. The charge on the counter of
-// new records has no policy.
+// reservationData returns Record.Data for the request of an item. If the request has a charge on the
+// counter of new records, this charge has no policy in the data.
 func (w *call) reservationData(r *Request, it *item, id string) []byte {
 	data := reservationData{ID: id, State: ReservationActive, Charges: make([]reservedCharge, len(r.Charges))}
 	for k := range r.Charges {
@@ -154,13 +155,13 @@ func (w *call) reservationData(r *Request, it *item, id string) []byte {
 	}
 	text, err := json.Marshal(&data)
 	if err != nil {
-		panic(err) // the type has only fields that JSON can have
+		panic(err) // all fields of the type have a JSON form
 	}
 	return text
 }
 
-// clampEstimates reduces costs that are more than a limit can ever allow, for policies with
-// reservation_estimate clamp.
+// clampEstimates reduces each cost that is more than its limit can ever allow to the most that the limit
+// allows. It does so for policies with reservation_estimate clamp.
 func (d *Decision) clampEstimates() {
 	for i := range d.Limits {
 		if l := &d.Limits[i]; l.Rule.ReservationEstimate == ClampEstimate {
@@ -169,7 +170,7 @@ func (d *Decision) clampEstimates() {
 	}
 }
 
-// needs reports whether the value of an attribute affects the limits or the costs of the item.
+// needs reports whether the limits or the costs of the item depend on the value of an attribute.
 func (it *item) needs(name string) bool {
 	for i := range it.Decision.Limits {
 		r := it.Decision.Limits[i].Rule
@@ -230,8 +231,8 @@ func readReservation(r *Record) (*reservationData, error) {
 	return data, nil
 }
 
-// charged reports whether charge i of a reservation was made. The charges of enforced policies
-// were all made. The charges of one soft or shadow policy were made together or not at all.
+// charged reports whether charge i of a reservation was made. All charges of enforced policies were made.
+// The charges of one soft or shadow policy were made together or not at all.
 func (d *reservationData) charged(r *Record, i int) bool {
 	if d.Charges[i].Group == 0 {
 		return true
@@ -244,8 +245,8 @@ func (d *reservationData) charged(r *Record, i int) bool {
 	return true
 }
 
-// Reservations returns up to most outstanding reservations of a tenant, ordered by their ends.
-// after is the Place of the last one on the previous page, or "".
+// Reservations returns up to most outstanding reservations of a tenant, ordered by their ends. after is the
+// Place of the last reservation on the previous page, or "".
 func (e *Engine) Reservations(ctx context.Context, s *Subject, after string, most int) (list []ReservationPlace, err error) {
 	var until int64
 	var partition [16]byte

@@ -18,21 +18,21 @@ type ReservationChange struct {
 	// State is the state after the change: ReservationSettled, ReservationReleased, or
 	// ReservationActive to extend the reservation.
 	State ReservationState
-	// Cost is the actual cost, for settling; nil keeps the estimate. Attributes replace the
-	// attributes of the check, for policies with cost_from.
+	// Cost is the actual cost, for a settle; nil keeps the estimate. Attributes replace the attributes of the check, for
+	// policies with cost_from.
 	Cost       *int64
 	Attributes []Attribute
 	// Life is the time from now to the new end, for extending.
 	Life time.Duration
-	// IdempotencyKey is the caller's key of an extension, or "". If it is that of the last extension
-	// of the reservation, the end does not move again.
+	// IdempotencyKey is the caller's key of an extension, or "". If the last extension of the reservation had the same key,
+	// the end does not move again.
 	IdempotencyKey string
 
 	repeat []byte // result of hash, if it is set
 }
 
-// hash identifies a call that settles or releases a reservation. A repetition with the same
-// hash gets the first answer.
+// hash returns the hash of a call that settles or releases a reservation. A repeated call has the same hash, and gets the
+// first answer.
 func (c *ReservationChange) hash() []byte {
 	if c.repeat != nil {
 		return c.repeat
@@ -45,7 +45,7 @@ func (c *ReservationChange) hash() []byte {
 	return sum[:16]
 }
 
-// extension identifies an extension by its idempotency key. It is nil if the change has none.
+// extension returns what identifies an extension: a form of its idempotency key. It returns nil if the change has no key.
 func (c *ReservationChange) extension() []byte {
 	if c.State != ReservationActive || c.IdempotencyKey == "" {
 		return nil
@@ -54,8 +54,8 @@ func (c *ReservationChange) extension() []byte {
 	return sum[:16]
 }
 
-// cost returns the number of units that a rule charges after the change. estimate is the number
-// that it charged before.
+// cost returns the number of units that a rule charges after the change. estimate is the number that the rule charged
+// before.
 func (c *ReservationChange) cost(r *Rule, data *reservationData, estimate int64) int64 {
 	switch {
 	case c.State == ReservationReleased:
@@ -102,12 +102,13 @@ func (e *Engine) Reservation(ctx context.Context, s *Subject, id string) (*Reser
 	return showReservation(record), nil
 }
 
-// ChangeReservation settles, releases or extends a reservation in one atomic step. replayed is
-// set if an earlier equal call already ended the reservation, or if an earlier call with the same
-// idempotency key was the last to extend it. Errors: problem.NotFound; problem.Conflict if the
-// reservation has ended, or if the key belongs to an extension by another time; problem.Unavailable if the limiter did not
-// answer. After the last one, the caller can repeat the call, because the change is applied at
-// most once.
+// ChangeReservation settles, releases or extends a reservation in one atomic step. replayed is set if an earlier equal
+// call already ended the reservation, or if the last extension of the reservation was a call with the same idempotency
+// key.
+//
+// Errors: problem.NotFound; problem.Conflict if the reservation has ended, or if the key was used for an extension by
+// another time; problem.Unavailable if the limiter did not answer. After problem.Unavailable, the caller can repeat the
+// call, because the change is applied at most once.
 func (e *Engine) ChangeReservation(ctx context.Context, s *Subject, change *ReservationChange) (r *Reserved, replayed bool, err error) {
 	key := reservationKey(s, change.ID)
 	for range changeAttempts {
@@ -147,12 +148,12 @@ func (e *Engine) ChangeReservation(ctx context.Context, s *Subject, change *Rese
 	return nil, false, errChangedMeanwhile
 }
 
-// errExtensionKeyReused is the error for an extension by another time with the idempotency key of the
-// last one.
+// errExtensionKeyReused is the error for an extension that has the idempotency key of the last extension, but extends by
+// another time.
 var errExtensionKeyReused = problem.WithCode(problem.Conflict, "idempotency_key_reused",
 	"this Idempotency-Key belongs to an extension of the reservation with another ttl_ms: send a new key; the reservation was not changed")
 
-// errChangedMeanwhile is the error if other calls change the record each time after it was read.
+// errChangedMeanwhile is the error if, at each attempt, another call changed the record between the read and the change.
 var errChangedMeanwhile = &problem.Problem{
 	Kind: problem.Unavailable, RetryAfter: 1, Message: "other calls change this reservation or check at the same time: try again",
 }
@@ -172,8 +173,8 @@ func hasEnded(r *Reserved) error {
 	return problem.WithCode(problem.Conflict, "reservation_ended", "reservation %s %s", r.ID, what)
 }
 
-// expire ends a reservation whose time has passed. s is nil if its tenant was deleted; then no
-// cost is returned. If another node has ended the reservation, expire returns no error.
+// expire ends a reservation whose time has passed. s is nil if its tenant was deleted; in this case no cost is returned.
+// If another node has already ended the reservation, expire returns no error.
 func (e *Engine) expire(ctx context.Context, s *Subject, home string, key Key, record *Record, data *reservationData) error {
 	request := e.adjustment(s, home, key, record, data, &ReservationChange{State: ReservationExpired})
 	request.Reservation.Due = true
@@ -218,10 +219,10 @@ func (e *Engine) readRecord(ctx context.Context, s *Subject, key Key) (record *R
 	return o.Record, data, o.At, nil
 }
 
-// adjustment returns the request that changes a reservation. It uses the limits that are in
-// force now. If a limit is no longer in the tenant's plan, its charge does not change, because
-// no check reads its counter. The request releases the places of concurrency limits if the
-// reservation ends. If the reservation is extended, it holds them until the new end.
+// adjustment returns the request that changes a reservation. It uses the limits that are in force now. If a limit is no
+// longer in the tenant's plan, its charge does not change, because no check reads its counter. If the reservation ends,
+// the request releases the places of concurrency limits. If the reservation is extended, the request keeps them until the
+// new end.
 func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, data *reservationData, change *ReservationChange) Request {
 	now := e.now().UnixMicro()
 	after := *data
@@ -235,7 +236,7 @@ func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, da
 	}
 	text, err := json.Marshal(&after)
 	if err != nil {
-		panic(err) // the type has only fields that JSON can have
+		panic(err) // all fields of the type have a JSON form
 	}
 	request := Request{ID: e.newIDAt(now), Mode: Adjust, Home: home}
 	request.Reservation = &Reservation{
@@ -262,7 +263,7 @@ func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, da
 					charge.Cost = 0
 				}
 				if r.leasedBucket(charge.Meter) {
-					charge.Cost = max(charge.Cost, c.Cost) // units that other nodes hold could exceed the burst
+					charge.Cost = max(charge.Cost, c.Cost) // do not return units: with the units that other nodes hold, the bucket could exceed its burst
 				}
 				charge.Receipt = &Receipt{Cost: c.Cost, State: record.Charged[i].State, Capacity: c.Capacity, Index: uint16(i)}
 				request.Charges = append(request.Charges, charge)
@@ -275,10 +276,12 @@ func (e *Engine) adjustment(s *Subject, home string, key Key, record *Record, da
 	return request
 }
 
-// adjustGrants appends the charges on the counters of the grants that follow charge i of a reservation, and
-// divides the cost of the last charge in list, which is that of charge i, among them. Units are
-// returned to the grant that was charged last first, and to the window last. To a grant that is void or
-// has ended, nothing is returned. Additional units are in the cost of the window; see AdjustedCosts.
+// adjustGrants divides the cost of a changed charge between its limit and the grants of the limit. The last charge in
+// list is this charge; in the reservation, it is charge i, and the charges on the grants follow it. adjustGrants appends
+// their changed charges to list.
+//
+// Units are returned first to the grant that was charged last, and to the window last. A grant that is void or has ended
+// gets nothing back. Additional units are in the cost of the window; see AdjustedCosts.
 func (s *Subject) adjustGrants(list []Charge, r *Rule, record *Record, data *reservationData, i int, now int64) []Charge {
 	window := &list[len(list)-1]
 	window.Receipt.Cost += record.Applied[i]
@@ -312,9 +315,8 @@ func (s *Subject) adjustGrants(list []Charge, r *Rule, record *Record, data *res
 // leasedBucket reports whether other nodes can hold units of a bucket of the rule.
 func (r *Rule) leasedBucket(m *Meter) bool { return r.Consistency == Leased && m.Algorithm.Bucket() }
 
-// adjustedCharge returns a charge of a rule on the counter of an earlier charge. It has the
-// limit that is in force now, and no cost yet. ok is false if the rule no longer has this
-// limit.
+// adjustedCharge returns a charge of a rule on the counter of the earlier charge was. The charge has the limit that is in
+// force now, and no cost yet. ok is false if the rule no longer has this limit.
 func (s *Subject) adjustedCharge(r *Rule, c *Check, was *reservedCharge, now int64) (charge Charge, ok bool) {
 	n := s.numbers(r, c, now)
 	for k := range n.limits {

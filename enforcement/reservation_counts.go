@@ -2,14 +2,14 @@ package enforcement
 
 import "sync/atomic"
 
-// ReservationCounts has the number of outstanding reservations of all tenants on all nodes, and
-// what this node did since it started.
+// ReservationCounts has the number of outstanding reservations of all tenants on all nodes. Its
+// other numbers count what this node did since it started.
 type ReservationCounts struct {
-	// Outstanding is the number of outstanding reservations that this node read last.
+	// Outstanding is the last number of outstanding reservations that this node read.
 	// RunReservations reads it every 10 seconds.
 	Outstanding int64
-	// Created counts new reservations. Refused counts reservations that were not made, because
-	// the tenant had too many outstanding ones. Denials by limits are counted in neither.
+	// Created counts new reservations. Refused counts reservations that were not made because the
+	// tenant had too many outstanding ones. Neither counts denials by limits.
 	Created, Refused int64
 	// Settled, Released and Expired count reservations by how they ended.
 	Settled, Released, Expired int64
@@ -24,7 +24,7 @@ type reservationCounters struct {
 	outstanding, created, refused, settled, released, expired, refundable, refunded atomic.Int64
 }
 
-// made counts a request for a new reservation by its outcome.
+// made counts a request for a new reservation, by the outcome of the request.
 func (r *reservationCounters) made(o *Outcome) {
 	switch {
 	case o.Verdict == Full:

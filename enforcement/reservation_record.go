@@ -10,27 +10,27 @@ import (
 // this number.
 const ReservationCell = math.MaxUint32
 
-// A Reservation makes a request create, read or change the record of a reservation. The
-// limiter stores the record in the same atomic step as the charges.
+// A Reservation makes a request create, read or change the record of a reservation. The limiter stores
+// the record in the same atomic step as the charges.
 //
 // The mode of the request determines the operation:
 //
 //   - Enforce, Force: create the record, if the request is granted. The request has an
-//     Idempotency. If its Key is that of the reservation, and there is a record with the
-//     same Idempotency.Request, the outcome is that of the first request. If its Key is
-//     another one, the limiter also stores a record of an idempotent request under it, and
-//     a repetition gets the outcome of that record.
+//     Idempotency. If Idempotency.Key is the key of the reservation, and there is a record
+//     with the same Idempotency.Request, the request gets the outcome of the first request.
+//     If Idempotency.Key is another key, the limiter also stores a record of an idempotent
+//     request under that key, and a repetition gets the outcome of that record.
 //   - Peek, without charges: read the record.
 //   - Adjust: change each charge from Receipt.Cost to Cost, and change the record.
 //
-// If there is no record to read or to change, the verdict is Stale. The same holds if the
-// record has another version than Version, or if it has ended.
+// The verdict is Stale if there is no record to read or to change, if the record does not have the
+// version Version, or if the reservation has ended.
 type Reservation struct {
 	// Key is the key of the record. Its partition is a hash of the ID of the reservation.
 	Key Key
-	// Most is the largest number of outstanding reservations of the tenant. If there are
-	// as many, the verdict is Full. A reservation with Most 0 is not listed: Reserver does
-	// not return it, and it does not count.
+	// Most is the largest number of outstanding reservations of the tenant. If the tenant has as many, the
+	// verdict is Full. A reservation with Most 0 is not listed: Reserver does not return it, and it does
+	// not count.
 	Most int64
 	// Life is the time in microseconds from the request to the end of the reservation. Kept is the time in
 	// microseconds for which the record of the reservation is stored after that end.
@@ -41,8 +41,8 @@ type Reservation struct {
 	// returns for this record.
 	Version   uint32
 	Forgotten int64
-	// Ends says that Adjust ends the reservation. If Ends is false, Adjust extends the reservation:
-	// it then ends Life from now.
+	// Ends says that Adjust ends the reservation. If Ends is false, Adjust extends the reservation. The
+	// new end is then Life from now.
 	Ends bool
 	// Due says that Adjust ends a reservation whose time has passed. If Due is false, Adjust only
 	// changes a reservation whose time has not passed.
@@ -63,11 +63,11 @@ type Receipt struct {
 	// Capacity is the capacity of the bucket at the time of the charge. It is 0 for other
 	// algorithms.
 	Capacity int64
-	// Index is the index of the charge in the request that charged it.
+	// Index is the index of the earlier charge in the request that made it.
 	Index uint16
 }
 
-// A Record is what a Limiter stores of a reservation.
+// A Record is what a Limiter stores for a reservation.
 type Record struct {
 	ID      [16]byte // Request.ID of the request that created it
 	Request [16]byte // Idempotency.Request of that request
@@ -82,13 +82,13 @@ type Record struct {
 	// Charged has the result of each charge of the request that created the record, without
 	// its Cost and without the entries of logs.
 	Charged []Charged
-	// Applied has, for each charge, the number of units by which the counter was charged more (above 0) or
-	// less (below 0) than the cost of the request: by Adjust, and at first for what grants were charged
-	// in place of a window.
+	// Applied has, for each charge, how many units more (above 0) or less (below 0) the counter was
+	// charged than the cost of the request. It begins with what grants were charged in place of a window.
+	// Requests with mode Adjust change it.
 	Applied []int64
 }
 
-// NewRecord returns the record that a request creates, from its outcome.
+// NewRecord returns the record that a request creates. o is the outcome of the request.
 func NewRecord(r *Request, o *Outcome) *Record {
 	v := r.Reservation
 	record := &Record{
@@ -96,7 +96,7 @@ func NewRecord(r *Request, o *Outcome) *Record {
 		Version: 1, Open: true, Until: o.At + v.Life, Changed: o.At, Kept: v.Kept, Data: slices.Clone(v.Data),
 		Charged: slices.Clone(o.Charges), Applied: make([]int64, len(o.Charges)),
 	}
-	window := 0 // index of the charge whose cost the grants share
+	window := 0 // index of the latest charge on a limit, whose cost is divided with the grants that follow
 	for i := range record.Charged {
 		if r.Charges[i].Grant {
 			record.Applied[i] = o.Charges[i].Cost
@@ -109,7 +109,7 @@ func NewRecord(r *Request, o *Outcome) *Record {
 	return record
 }
 
-// After returns the record after a request with mode Adjust that was granted.
+// After returns the record as it is after a granted request with mode Adjust.
 func (r *Record) After(request *Request, o *Outcome) *Record {
 	v, after := request.Reservation, *r
 	after.Version, after.Open, after.Changed, after.Kept, after.Data = r.Version+1, !v.Ends, o.At, v.Kept, slices.Clone(v.Data)
@@ -128,7 +128,7 @@ func (r *Record) After(request *Request, o *Outcome) *Record {
 	return &after
 }
 
-// Forgotten returns the time from which the record has no effect.
+// Forgotten returns the time after which the record no longer has an effect.
 func (r *Record) Forgotten() int64 {
 	if r.Open {
 		return r.Until + r.Kept
@@ -146,21 +146,20 @@ type ReservationEntry struct {
 // A Reserver is a Limiter that lists reservations.
 type Reserver interface {
 	Limiter
-	// Due returns up to most listed reservations whose time has passed by the clock of the
-	// store and that have not ended.
+	// Due returns up to most listed reservations that have not ended, although their time has passed by
+	// the clock of the store.
 	Due(ctx context.Context, most int) ([]ReservationEntry, error)
-	// Outstanding returns up to most listed reservations of a tenant that have not ended,
-	// in the order of Until and the partition of their keys. The first one follows the
-	// position (until, partition).
+	// Outstanding returns up to most listed reservations of a tenant that have not ended, in the order of
+	// Until and the partition of their keys. It begins after the position (until, partition).
 	Outstanding(ctx context.Context, home string, tenant uint32, until int64, partition [16]byte, most int) ([]ReservationEntry, error)
 	// OutstandingTotal returns the number of listed reservations of all tenants that have not
 	// ended.
 	OutstandingTotal(ctx context.Context) (int64, error)
 }
 
-// RepeatKey returns the key of the idempotency record of a request that creates a reservation.
-// ok is false if the record of the reservation serves this purpose too, and for all other
-// requests.
+// RepeatKey returns the key of the idempotency record that a request creates in addition to the record
+// of a reservation. ok is false if the request creates no reservation, or if the record of the
+// reservation also serves as the idempotency record.
 func (r *Request) RepeatKey() (key Key, ok bool) {
 	if r.Reservation == nil || !r.Idempotent() || r.Idempotency.Key == r.Reservation.Key {
 		return Key{}, false
@@ -168,8 +167,8 @@ func (r *Request) RepeatKey() (key Key, ok bool) {
 	return r.Idempotency.Key, true
 }
 
-// RecordKey returns the key of the record that the request creates, reads or changes. ok is
-// false if it has none.
+// RecordKey returns the key of the record that the request creates, reads or changes. ok is false if
+// there is no such record.
 func (r *Request) RecordKey() (key Key, ok bool) {
 	switch {
 	case r.Reservation != nil:
@@ -180,21 +179,21 @@ func (r *Request) RecordKey() (key Key, ok bool) {
 	return Key{}, false
 }
 
-// Adjust changes what an earlier request charged to the counter from receipt.Cost to cost.
-// It changes only the window that was charged: if that window has ended, nothing. s is
+// Adjust changes what an earlier request charged to the counter from receipt.Cost to cost. It changes
+// only the window that this request charged. If that window has ended, it changes nothing. s is
 // settled. delta is the number of units by which the charge changed.
 //
-//   - A log changes the entry that the request made.
-//   - A bucket has no windows. Units that refilled since the charge are not returned a
-//     second time: at most the capacity minus the level is returned, where the level is what
-//     the bucket would now have without other charges. Additional units can put the bucket
-//     into debt.
-//   - If receipt.Cost is 0, there is no window. The cost is charged now.
-//   - If the counter was carried over since in a way that does not keep the used units, nothing
-//     is returned. If the caller has an older revision than the state, it does not know how the
-//     counter was carried over.
+//   - In a log, Adjust changes the entry that the request made.
+//   - A bucket has no windows. Some of the charged units may have refilled since, and must not
+//     be returned a second time. So Adjust computes the level that the bucket would now have
+//     without other charges, and returns at most the capacity minus this level. Additional
+//     units can put the bucket into debt.
+//   - If receipt.Cost is 0, the request charged no window. Adjust charges the cost now.
+//   - If the counter was reset or scaled since (CarryReset, CarryProportional), Adjust returns
+//     nothing. It also returns nothing if the caller has an older revision than the state,
+//     because the caller cannot say how the counter was carried over.
 //   - A concurrency limit has no windows. The lease of the request gets cost places and is
-//     renewed, or ends if cost is 0. If it has ended already, nothing changes.
+//     renewed. If cost is 0, the lease ends. If it has ended already, nothing changes.
 func (m *Meter) Adjust(s State, rev, now, cost int64, receipt *Receipt, lease *Lease) (after State, delta int64) {
 	delta = cost - receipt.Cost
 	switch {
@@ -242,13 +241,13 @@ func (m *Meter) adjustLease(s State, rev, now, cost int64, receipt *Receipt, lea
 	return after, after.unitsOf(lease.ID) - own
 }
 
-// charged returns the count of the window with the state receipt, or nil if that window no longer
-// has an effect.
+// charged returns the count in s of the window that an earlier request charged. receipt is the state
+// after that charge. The result is nil if that window no longer has an effect.
 func (m *Meter) charged(s, receipt *State) *int64 {
 	switch {
 	case m.Period != NoPeriod:
-		// The zone of the tenant may have changed, which moves windows. Settle also follows
-		// the middle.
+		// The zone of the tenant may have changed since, which moves windows. The charge then counts in the
+		// window that contains the middle of the former window, as in settleCalendar.
 		if middle := receipt.T + min(receipt.window().length, m.Window)/2; middle >= s.T && middle < m.end(s) {
 			return &s.A
 		}
@@ -260,7 +259,7 @@ func (m *Meter) charged(s, receipt *State) *int64 {
 	return nil
 }
 
-// adjustLog changes the entry of a log with the time at by delta units.
+// adjustLog changes the log entry with the time at by delta units.
 func adjustLog(s State, delta, at int64) (after State, changed int64) {
 	i := len(s.Log) - 1
 	for i >= 0 && s.Log[i].T != at {

@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	sweepReservations = time.Second // between two looks for reservations that are due
+	sweepReservations = time.Second // time between two searches for reservations whose time has passed
 	mostDue           = 500         // reservations that one look ends
-	looksPerCount     = 10          // looks for each count of the outstanding reservations
+	looksPerCount     = 10          // number of searches after which the outstanding reservations are counted
 )
 
-// RunReservations ends reservations whose time has passed, until ctx ends. A reservation is
-// ended within two seconds after its time. If the node that ends reservations stops, another
-// one does so within six seconds. If the limiter is unavailable, reservations end when it is
-// available again. subject returns the tenant with a number.
+// RunReservations ends reservations whose time has passed, until ctx ends. It ends a
+// reservation within two seconds after that time. If the node that ends reservations stops,
+// another node does so within six seconds. If the limiter is unavailable, reservations end
+// when it is available again. subject returns the tenant that has a number.
 func (e *Engine) RunReservations(ctx context.Context, subject func(number uint32) (*Subject, bool)) error {
 	ticker := time.NewTicker(sweepReservations)
 	defer ticker.Stop()
@@ -34,8 +34,8 @@ func (e *Engine) RunReservations(ctx context.Context, subject func(number uint32
 	}
 }
 
-// EndReservations ends the reservations whose time has passed. Each tenth call also reads the
-// number of outstanding reservations.
+// EndReservations ends the reservations whose time has passed. Every tenth call also reads
+// the number of outstanding reservations.
 func (e *Engine) EndReservations(ctx context.Context, subject func(number uint32) (*Subject, bool)) error {
 	if err := e.endAllDue(ctx, subject); err != nil {
 		return err
@@ -67,8 +67,8 @@ func (e *Engine) endAllDue(ctx context.Context, subject func(number uint32) (*Su
 	}
 }
 
-// endDue ends one reservation whose time has passed. If its record is gone, only its entry in
-// the list is removed.
+// endDue ends one reservation whose time has passed. If the record of the reservation is
+// gone, endDue only removes its entry from the list.
 func (e *Engine) endDue(ctx context.Context, due *ReservationEntry, subject func(number uint32) (*Subject, bool)) error {
 	s, _ := subject(due.Key.Tenant)
 	read := Request{Mode: Peek, Home: due.Home, Reservation: &Reservation{Key: due.Key}}

@@ -2,8 +2,8 @@ package enforcement
 
 import "context"
 
-// Reset deletes the counters of all limits of a policy for one partition, also those of sent limits, with one call of the
-// limiter. The policy may have any mode.
+// Reset deletes the counters of all limits of a policy for one partition, including the counters of sent limits. It calls
+// the limiter once. The policy may have any mode.
 func (e *Engine) Reset(ctx context.Context, s *Subject, r *Rule, partition [16]byte) error {
 	if len(r.Limits) == 0 {
 		return nil

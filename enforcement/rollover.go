@@ -6,22 +6,23 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// RolloverWindows is the number of windows for which a counter rolls over without a charge. A
-// counter that was last charged in one window is as if never used after the RolloverWindows
-// windows that follow it.
+// RolloverWindows is the number of windows for which a counter keeps rolled-over units without a
+// charge. If a counter is not charged for so many windows after the window of its last charge, it is
+// as if never used.
 const RolloverWindows = 12
 
 // MaxRollover is the largest Limit.MaxRollover.
 const MaxRollover = 100_000_000_000
 
-// State.B of a calendar window is the length of the window. If units were rolled over into the
-// window, or if it was not charged yet, B is
+// State.B of a calendar window has two forms. Usually it is the length of the window in
+// microseconds. If units were rolled over into the window, or if the window was not charged yet, B
+// is
 //
 //	rolledBase + (units*rolledDays + length in days)*rolledIdle + windows since the last charge
 //
-// rolledBase is longer than any window, so that both forms differ. rolledDays is more than the days
-// of any window, and rolledIdle is more than RolloverWindows. The largest B is below maxCount, which
-// is the bound of a valid state.
+// rolledBase is longer than any window, so that the two forms differ. rolledDays is more than the
+// days of any window, and rolledIdle is more than RolloverWindows. The largest B is below maxCount,
+// which is the bound of a valid state.
 const (
 	rolledBase = 40_000_000_000_000
 	rolledDays = 400
@@ -35,7 +36,7 @@ const rolloverRange = "must be 1 to 100000000000; leave it out if nothing rolls 
 func (l Limit) validateRollover() (f problem.Fields) {
 	switch {
 	case l.MaxRollover == 0:
-	case l.Period == NoPeriod && l.Window == 0: // the window is invalid, and has an error of its own
+	case l.Period == NoPeriod && l.Window == 0: // the window is invalid, and validate reports it
 	case l.Period == NoPeriod:
 		f.Add("/max_rollover", "needs a calendar window: use fixed_window with a window of day, week, month, quarter or year")
 	case l.MaxRollover < 0 || l.MaxRollover > MaxRollover:
@@ -44,11 +45,11 @@ func (l Limit) validateRollover() (f problem.Fields) {
 	return f
 }
 
-// A calendarWindow is what State.B says about a calendar window.
+// A calendarWindow is the decoded State.B of a calendar window.
 type calendarWindow struct {
-	length int64 // microseconds; whole days unless the other fields are 0
+	length int64 // in microseconds; rounded to whole days if rolled or idle is not 0
 	rolled int64 // units that were rolled over into the window
-	idle   int64 // number of windows since the one of the last charge
+	idle   int64 // number of windows since the window of the last charge
 }
 
 // window decodes B of the state of a calendar window.
@@ -69,7 +70,7 @@ func (s *State) setWindow(w calendarWindow) {
 	}
 }
 
-// chargeWindow notes in the settled state of a calendar window that it is charged.
+// chargeWindow sets B in the settled state of a calendar window to its form after a charge.
 func (m *Meter) chargeWindow(s *State) {
 	if s.B < rolledBase {
 		return
@@ -82,7 +83,7 @@ func (m *Meter) chargeWindow(s *State) {
 }
 
 // RolledOver returns the units that were rolled over into the window of a settled state, at most
-// Rollover. They are available in addition to the quota.
+// m.Rollover. They are available in addition to the quota.
 func (m *Meter) RolledOver(s *State) int64 {
 	if m.Rollover == 0 {
 		return 0
@@ -90,13 +91,15 @@ func (m *Meter) RolledOver(s *State) int64 {
 	return min(s.window().rolled, m.Rollover)
 }
 
-// rollOver replaces s, the state of a calendar window that has ended, by that of the window that
-// begins at start. middle is the middle of the window that has ended. What was left of it is rolled
-// over, and each window in between left its whole quota in addition. Without Rollover, or more than
-// RolloverWindows after the last charge, the counter becomes the zero State.
+// rollOver replaces s, the state of a calendar window that has ended, with the state of the window
+// that begins at start and has the length length. middle is the middle of the window that has ended.
+// The units that this window had left are rolled over. So is the whole quota of each window between
+// the two. The state becomes the zero State without Rollover, or if the last charge was more than
+// RolloverWindows windows ago.
 //
-// The number of windows from middle to start is computed from the nominal length of the period, so
-// that the scripts need no calendar. It is right for up to RolloverWindows windows of one calendar.
+// rollOver computes the number of windows from middle to start from the nominal length of the
+// period, so that the Redis scripts need no calendar. The number is right for up to RolloverWindows
+// windows of one calendar.
 func (m *Meter) rollOver(s *State, rev, middle, start, length int64) {
 	nominal := m.Window - periodSlack.Microseconds()
 	windows := (start - middle + nominal - 1) / nominal
@@ -110,8 +113,8 @@ func (m *Meter) rollOver(s *State, rev, middle, start, length int64) {
 	s.setWindow(calendarWindow{length, rolled, idle})
 }
 
-// SettleShared is Settle for an overflow counter, which many keys share. Nothing is rolled over to
-// it, so that it is unused again when its window has ended.
+// SettleShared is Settle for an overflow counter, which many keys share. It rolls over nothing, so
+// that the counter is unused again when its window has ended.
 func (m *Meter) SettleShared(s State, rev, now int64) (settled State, clamped bool) {
 	settled, clamped = m.Settle(s, rev, now)
 	if m.Rollover > 0 && settled.A == 0 {
@@ -121,8 +124,8 @@ func (m *Meter) SettleShared(s State, rev, now int64) (settled State, clamped bo
 }
 
 // UnusedAfter returns a time in microseconds from now after which the counter is as if it had never
-// been charged, so that its state need not be stored. It is ResetAfter, unless what is left of
-// the window is rolled over.
+// been charged, so that its state need not be stored. Without Rollover, it is the same as
+// ResetAfter. With Rollover, it is later, because units that were left are rolled over.
 func (m *Meter) UnusedAfter(s *State, now int64) int64 {
 	if m.Rollover == 0 || s.Rev == 0 {
 		return m.ResetAfter(*s, now)
@@ -130,8 +133,8 @@ func (m *Meter) UnusedAfter(s *State, now int64) int64 {
 	return s.T + m.Life() - now
 }
 
-// Life returns the longest time in microseconds from the start of a window after which the counter
-// of a window is as if it had never been charged, if it is not charged again.
+// Life returns a time in microseconds. If a window is charged and not charged again, its counter is
+// as if it had never been charged at the latest that time after the start of the window.
 func (m *Meter) Life() int64 {
 	switch {
 	case m.Algorithm == SlidingWindowCounter:
@@ -143,7 +146,7 @@ func (m *Meter) Life() int64 {
 }
 
 // retryRolled is RetryAfter for a limit with Rollover. left is less than cost. If cost is more than
-// the quota, it fits once enough units were rolled over.
+// the quota, it fits when enough units were rolled over.
 func (m *Meter) retryRolled(s *State, now, cost, left int64) (micros int64, ok bool) {
 	windows := int64(1)
 	if missing := cost - m.Quota - max(left, 0); missing > 0 {
@@ -155,7 +158,7 @@ func (m *Meter) retryRolled(s *State, now, cost, left int64) (micros int64, ok b
 	return m.startAfter(s, windows) - now, true
 }
 
-// startAfter returns the start of the nth window after that of a state, for n of at least 1.
+// startAfter returns the start of the nth window after the window of a state. n is at least 1.
 func (m *Meter) startAfter(s *State, n int64) int64 {
 	at := m.end(s)
 	for ; n > 1; n-- {
@@ -165,8 +168,9 @@ func (m *Meter) startAfter(s *State, n int64) int64 {
 	return at
 }
 
-// forgotten returns the time at which the counter is as if never used, if it is not charged before
-// that. It is 0 if cost does not depend on what is rolled over: then it fits an unused counter too.
+// forgotten returns the time at which rolled-over units end, if the counter is not charged before:
+// the counter is then as if never used. The result is 0 if cost does not need rolled-over units,
+// because it is at most the quota.
 func (m *Meter) forgotten(s *State, cost int64) int64 {
 	if m.Rollover == 0 || cost <= m.Quota || s.Rev == 0 {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// A Rule is a Policy in the form for fast decisions. A Plan has the rules of one version of a plan,
-// with an index. Both are immutable, and all tenants with the plan share them.
+// A Rule is a Policy that is compiled for fast decisions. A Plan has the rules of one version of a
+// plan, with an index. Both are immutable, and all tenants with the plan share them.
 
 // A RuleLimit is one limit of a rule, compiled.
 type RuleLimit struct {
@@ -36,9 +36,9 @@ type Rule struct {
 	countedBy  int         // index of the first rule of the plan with the same count_by
 	cost       int64       // RuleSpec.Cost with its default filled in
 	delay      int64       // RuleSpec.DelayMS with its default filled in
-	class      chargeClass // of Mode; of no use if the mode is off
+	class      chargeClass // class of Mode; has no meaning if the mode is off
 	replaces   []uint16    // indexes in the plan of the rules that this rule replaces, ascending
-	rank       int         // position among the rules of the plan by how specific they are; 0 is the most specific
+	rank       int         // 0 for the most specific rule of the plan, 1 for the next one, and so on
 	shares     shares
 	sentLimits sentLimits
 }
@@ -68,14 +68,13 @@ func (p *Plan) Rule(slug string) (*Rule, bool) {
 // rules are of type uint16.
 const MaxRules = 1_000
 
-// The attribute ip, and ip/64, the entry of count_by that counts IPv6 addresses by
-// their /64 network.
+// The attribute ip, and the count_by entry ip/64, which counts IPv6 addresses by their /64 network.
 const (
 	ipAttribute = "ip"
 	ipPrefix    = "ip/64"
 )
 
-// A slot is a compiled entry of count_by.
+// A slot is a compiled entry of count_by: an attribute, for ip/64 with prefix set.
 type slot struct {
 	name   string // of the attribute
 	prefix bool   // ip/64
@@ -173,8 +172,8 @@ func compileRule(spec RuleSpec, place int) (*Rule, error) {
 	return r, r.compileLimits()
 }
 
-// compileAttributes returns the attribute values that a check must have to match a policy, sorted
-// by name. The value of ip is in canonical form.
+// compileAttributes returns the attribute values that a check must have to match a policy. They are
+// sorted by name. The value of ip is in canonical form.
 func compileAttributes(match map[string]string) ([]Attribute, error) {
 	var list []Attribute
 	for name, value := range match {
@@ -214,8 +213,7 @@ func (r *Rule) compileLimits() error {
 	return nil
 }
 
-// check returns an error if the limit is invalid, or if its meter was compiled from another
-// limit.
+// check returns an error if the limit is invalid, or if its meter was not compiled from this limit.
 func (l *RuleLimit) check() error {
 	if faults := l.Validate(); len(faults) > 0 {
 		return fmt.Errorf("%s %s", faults[0].Pointer[1:], faults[0].Message)
@@ -254,9 +252,9 @@ func (r *Rule) compileReplaces(places map[string]int) error {
 	return nil
 }
 
-// claimCells adds the cell numbers of a rule's limits to cells, which has those of the earlier
-// rules. It returns an error if an earlier limit has the same cell, because both limits would then
-// use the same counters.
+// claimCells adds the cell numbers (Key.Cell) of a rule's limits to cells, which has the numbers of
+// the earlier rules. It returns an error if an earlier limit has the same number, because both
+// limits would then use the same counters.
 func claimCells(cells map[uint32]string, r *Rule) error {
 	for i := range r.Limits {
 		l := &r.Limits[i]
@@ -301,9 +299,9 @@ func findCycle(rules []*Rule) *Rule {
 	return nil
 }
 
-// rank sets Rule.rank. The most specific rule has the lowest rank. The rule with the most literal
-// segments is the most specific. Among equals, a rule with a list of methods is, and then the one
-// whose slug comes first.
+// rank sets Rule.rank. The most specific rule has the lowest rank. A rule with more literal
+// segments in its path is more specific. Among equals, a rule with a list of methods is more
+// specific. Among those, the rule whose slug comes first in the alphabet is more specific.
 func rank(rules []*Rule) {
 	order := slices.Clone(rules)
 	slices.SortFunc(order, func(a, b *Rule) int {
@@ -327,8 +325,8 @@ func (r *Rule) attributesMatch(c *Check) bool {
 	return true
 }
 
-// missing returns the name of the first attribute of count_by that the check does not have. If it
-// has all, missing returns "".
+// missing returns the name of the first attribute of count_by that the check does not have. If the
+// check has all of them, missing returns "".
 func (r *Rule) missing(c *Check) string {
 	for _, s := range r.slots {
 		if _, ok := c.attribute(s.name); !ok {
@@ -356,7 +354,7 @@ func (r *Rule) partition(c *Check, p *Partition) [16]byte {
 }
 
 // attribute returns the value of an attribute. It returns false if the check does not have the
-// attribute, or has it with an empty value.
+// attribute, or if its value is empty.
 func (c *Check) attribute(name string) (string, bool) {
 	for i := range c.Attributes {
 		if c.Attributes[i].Name == name {
@@ -366,7 +364,7 @@ func (c *Check) attribute(name string) (string, bool) {
 	return "", false
 }
 
-// A shares caches the meters of one node's share of a rule's limits.
+// A shares caches the meters for one node's share of a rule's limits.
 type shares struct{ made atomic.Pointer[sharesOf] }
 
 type sharesOf struct {
@@ -374,8 +372,9 @@ type sharesOf struct {
 	meters []*Meter
 }
 
-// of returns the meters of one node's share: those of limits with each quota divided by the number
-// of nodes. It keeps the result for the next call with the same number of nodes.
+// of returns the meters for one node's share of limits. In these, the quota, the burst and the
+// maximum rollover are divided by the number of nodes. It keeps the result for the next call with
+// the same number of nodes.
 func (s *shares) of(limits []RuleLimit, nodes int) []*Meter {
 	if made := s.made.Load(); made != nil && made.nodes == nodes {
 		return made.meters

@@ -4,11 +4,11 @@ import "slices"
 
 // An index finds the rules whose path pattern and method match a check. It is a tree with one level
 // for each segment of the patterns. A search follows the segments of the check's path, so it visits
-// only rules that match the path so far. Its time grows with the number of rules that match, not
-// with the number of all rules. It also grows with each segment that matches both a literal segment
-// and a {name}, because the search then follows both.
+// only rules that match the path so far. The time of a search grows with the number of rules that
+// match, not with the number of all rules. It also grows with each segment of the path that matches
+// both a literal segment and a {name}, because the search then follows both.
 type index struct {
-	everything ruleList // rules whose pattern matches all paths, and checks without a path
+	everything ruleList // rules whose pattern matches all paths; they also match checks without a path
 	root       *segmentNode
 }
 
@@ -17,7 +17,7 @@ type segmentNode struct {
 	literals map[string]*segmentNode // child nodes by the next literal segment
 	variable *segmentNode            // child node if the next segment is {name}; nil: none
 	ends     ruleList                // rules whose pattern ends here
-	rest     ruleList                // rules whose pattern ends here with *, so that they match all longer paths
+	rest     ruleList                // rules whose pattern ends here with *, so that they also match all longer paths
 }
 
 // A ruleList has an entry for each method of each rule. A rule that applies to all methods has an
@@ -123,7 +123,8 @@ func (n *segmentNode) find(path, method string, found []uint16) []uint16 {
 }
 
 // match returns the indexes of the rules whose method, path and attributes match a check, in the
-// order of the plan. It ignores the modes of the rules. found is empty; match uses its memory.
+// order of the plan. It ignores the modes of the rules. found must be empty; match reuses its
+// memory.
 func (p *Plan) match(c *Check, found []uint16) []uint16 {
 	found = p.index.find(c.Path, c.Method, found)
 	matching := found[:0]
@@ -136,7 +137,7 @@ func (p *Plan) match(c *Check, found []uint16) []uint16 {
 	return matching
 }
 
-// contains reports whether the sorted list places contains a rule index.
+// contains reports whether the sorted list places has the index place.
 func contains(places []uint16, place int) bool {
 	_, ok := slices.BinarySearch(places, uint16(place))
 	return ok

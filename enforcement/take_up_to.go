@@ -2,9 +2,8 @@ package enforcement
 
 import "math/bits"
 
-// UnitsFor returns the largest number of units n for which the share of a charge is at most
-// left. cost is the cost of the charge. n is at most most, the largest cost of the charge's
-// group.
+// UnitsFor returns the largest number of units n for which a charge's share of n units (ShareOf) is at most
+// left. cost is the cost of the charge. most is the largest cost of the charge's group, and n is at most most.
 func UnitsFor(left, cost, most int64) int64 {
 	switch {
 	case left >= cost:
@@ -17,7 +16,8 @@ func UnitsFor(left, cost, most int64) int64 {
 	return int64(n)
 }
 
-// ShareOf returns the share of a charge of n units: cost * n / most, rounded up.
+// ShareOf returns a charge's share of n units: cost * n / most, rounded up. most is the largest cost of the
+// charge's group.
 func ShareOf(cost, n, most int64) int64 {
 	if n >= most {
 		return cost
@@ -45,12 +45,12 @@ func LargestCost(charges []Charge) (most int64) {
 	return most
 }
 
-// A Taken is the part of the costs of a request with mode TakeUpTo that its group 0 took: Units of Most. The
-// groups after it charge only this part of their costs. The zero value stands for the whole.
+// A Taken is the part of the costs that group 0 of a request with mode TakeUpTo took: Units of Most. The later
+// groups charge only this part of their costs. The zero value stands for the whole costs.
 type Taken struct{ Units, Most int64 }
 
-// TakenOf returns the part of which the outcome of a granted request has units. If charges have no group 0, it
-// is the whole.
+// TakenOf returns the part of the costs that a granted request took. units is Outcome.Units. If charges have
+// no group 0, the result stands for the whole costs.
 func TakenOf(charges []Charge, units int64) Taken {
 	end := 0
 	for end < len(charges) && charges[end].Group == 0 {
@@ -59,7 +59,7 @@ func TakenOf(charges []Charge, units int64) Taken {
 	return Taken{units, LargestCost(charges[:end])}
 }
 
-// Of returns the part of a cost, rounded up.
+// Of returns this part of a cost, rounded up.
 func (t Taken) Of(cost int64) int64 {
 	if t.Units >= t.Most {
 		return cost

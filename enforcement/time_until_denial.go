@@ -46,7 +46,7 @@ func (m *Meter) DeniedAfter(s State, now, cost, every int64) (micros int64, ok b
 	if m.Algorithm.Bucket() {
 		return m.bucketEmpty(s, cost, every)
 	}
-	if every >= 2*m.Window { // each request leaves the window before the next one comes
+	if every >= 2*m.Window { // each request has left the window when the next one comes
 		return 0, false
 	}
 	if m.Algorithm == SlidingWindowLog {
@@ -55,11 +55,11 @@ func (m *Meter) DeniedAfter(s State, now, cost, every int64) (micros int64, ok b
 	return m.windowFull(s, now, cost, every)
 }
 
-// bucketEmpty is DeniedAfter for a bucket. The requests cost more than refills, so the
-// level only falls, and the capacity does not matter.
+// bucketEmpty is DeniedAfter for a bucket. If one interval refills less than the cost,
+// the level only falls, so the capacity does not matter.
 func (m *Meter) bucketEmpty(s State, cost, every int64) (int64, bool) {
 	product := func(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
-	loss := product(cost, m.Q) // the loss of one interval, in 1/Q of a unit
+	loss := product(cost, m.Q) // first the cost of one interval, then minus the refill: the loss, in 1/Q of a unit
 	if loss.Sub(loss, product(every, m.P)).Sign() <= 0 {
 		return 0, false
 	}
@@ -75,7 +75,7 @@ func (m *Meter) bucketEmpty(s State, cost, every int64) (int64, bool) {
 // windowFull is DeniedAfter for fixed windows and sliding counters. It simulates the
 // requests of one window after the other.
 func (m *Meter) windowFull(s State, now, cost, every int64) (int64, bool) {
-	k := int64(0) // number of the first request of the window that is simulated
+	k := int64(0) // number of the first request in the window that is simulated
 	for seen := range maxWindowsAhead {
 		if seen >= 2 && m.sustains(cost, every) {
 			return 0, false
@@ -92,7 +92,7 @@ func (m *Meter) windowFull(s State, now, cost, every int64) (int64, bool) {
 			return !m.Admits(m.Left(charged, at+j*every), cost)
 		}
 		inWindow := (m.end(&s) - at + every - 1) / every          // number of requests in this window
-		n := min(inWindow, (m.Quota+m.RolledOver(&s)-s.A)/cost+1) // if the n-th is not the window's last, it is denied
+		n := min(inWindow, (m.Quota+m.RolledOver(&s)-s.A)/cost+1) // requests to simulate; if below inWindow, the last is denied
 		switch {
 		case denied(0):
 			return k * every, true
@@ -108,23 +108,24 @@ func (m *Meter) windowFull(s State, now, cost, every int64) (int64, bool) {
 // sustains reports whether requests at this pace never use up a window, if this window
 // and the previous one have no other requests.
 //
-// A fixed window has at most ceil(window/every) requests. The usage of a sliding
-// counter is at most 1 + window/every requests. Proof: the previous window has p
-// requests, and the first request of this window comes at the time o after its start.
-// Then p = floor((window+o)/every), and at the m-th request the usage is m+1 +
-// p*(window-o-m*every)/window <= 1 + window/every.
+// In a fixed window, there are at most ceil(window/every) requests. In a sliding
+// counter, the usage is at most 1 + window/every requests. Proof: the previous window
+// has p requests, and the first request of this window comes at the time o after its
+// start. Then p = floor((window+o)/every), and at the m-th request (from 0) the usage
+// is m+1 + p*(window-o-m*every)/window <= 1 + window/every.
 func (m *Meter) sustains(cost, every int64) bool {
 	if m.Algorithm == FixedWindow {
 		return (m.Window+every-1)/every <= m.Quota/cost
 	}
-	// cost*(every+window) < (quota+1)*every: rounding removes less than one unit.
+	// The usage stays within the quota if cost*(every+window) < (quota+1)*every. The quota
+	// has 1 added, because rounding removes less than one unit.
 	usage := new(big.Int).Mul(big.NewInt(cost), big.NewInt(every+m.Window))
 	return usage.Cmp(new(big.Int).Mul(big.NewInt(m.Quota+1), big.NewInt(every))) < 0
 }
 
-// first returns the least number from 0 to n-1 for which a condition is true, by
-// bisection. The condition must be true for n-1. If it is true for a number, it must be
-// true for all larger numbers.
+// first searches the numbers from 0 to n-1 for the least number for which a condition
+// is true, by bisection. The condition must be true for n-1. If it is true for a
+// number, it must be true for all larger numbers.
 func first(n int64, condition func(int64) bool) int64 {
 	from, to := int64(0), n-1
 	for from < to {
@@ -137,10 +138,10 @@ func first(n int64, condition func(int64) bool) int64 {
 	return to
 }
 
-// logFull is DeniedAfter for a log. Between two times at which an entry leaves the
-// window, the units of the entries do not change.
+// logFull is DeniedAfter for a log. Between two times at which old entries leave the
+// window, the units of the old entries do not change.
 func (m *Meter) logFull(s State, now, cost, every int64) (int64, bool) {
-	n := (m.Window + every - 1) / every // request n comes when request 0 leaves the window
+	n := (m.Window + every - 1) / every // number of requests in one window: request n comes when request 0 leaves
 	older, from := s.A, int64(0)
 	for _, e := range m.leaving(&s, now) {
 		to := min((e.T+m.Window-now+every-1)/every, n)
@@ -155,12 +156,13 @@ func (m *Meter) logFull(s State, now, cost, every int64) (int64, bool) {
 	return 0, false
 }
 
-// spreadEntries is the number of entries with which leaving replaces all entries that
-// State.Log lacks.
+// spreadEntries is the maximum number of entries that leaving adds in place of the
+// entries that State.Log does not have.
 const spreadEntries = 64
 
 // leaving returns the entries of a log in the order in which they leave the window. If
-// State.Log lacks entries, spreadEntries evenly spaced entries replace them.
+// State.Log does not have all entries, leaving adds up to spreadEntries evenly spaced
+// entries in place of the missing ones.
 func (m *Meter) leaving(s *State, now int64) []Entry {
 	missing := s.B - int64(len(s.Log))
 	if missing <= 0 {

@@ -16,8 +16,8 @@ const MaxWarnAt = 4
 // units have reached. Thresholds never affect whether a check is allowed.
 type WarnAt [MaxWarnAt]uint8
 
-// NewWarnAt returns thresholds from percentages in any order. If they are not valid, fault is an
-// error message; otherwise it is "".
+// NewWarnAt returns thresholds from percentages in any order. If the percentages are not valid,
+// fault is an error message; otherwise it is "".
 func NewWarnAt(percentages []int64) (w WarnAt, fault string) {
 	percentages = slices.Sorted(slices.Values(percentages))
 	if len(percentages) > MaxWarnAt {
@@ -67,8 +67,9 @@ func (w WarnAt) valid() bool {
 	return true
 }
 
-// Reached returns the largest threshold that used has reached, as a part of capacity; 0 if there is
-// none. Both numbers are at most MaxQuota + MaxRollover, so the products do not overflow.
+// Reached returns the largest threshold that used, as a percentage of capacity, has reached; 0 if
+// there is none. used and capacity are at most MaxQuota + MaxRollover, so the products do not
+// overflow.
 func (w *WarnAt) Reached(used, capacity int64) (largest int) {
 	for _, p := range w {
 		if p != 0 && used*100 >= int64(p)*capacity {
@@ -89,7 +90,7 @@ func (l *LimitState) NearLimit() int {
 	return l.Limit.WarnAt.Reached(capacity-max(l.Remaining, 0), capacity)
 }
 
-// NearLimit returns the largest threshold, in percent, that a limit of a policy in force has
+// NearLimit returns the largest threshold, in percent, that any limit of a policy in force has
 // reached; 0 if there is none.
 func (d *Decision) NearLimit() (largest int) {
 	for i := range d.Limits {
