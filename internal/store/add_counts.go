@@ -19,23 +19,24 @@ import (
 // A transaction that adds counts does not raise the revision and writes no audit line. On Postgres,
 // edits do not wait for such transactions.
 
-// levels lists the steps of counts, the finest first. One row of counts covers one step: a
-// minute, an hour, or a day. A roll-up computes the rows of each step from the rows of the step
-// before it in this list.
+// levels lists the lengths of time that one row of counts can cover, the shortest first: a minute,
+// an hour, or a day. The code calls such a length a step. A roll-up computes the rows of hours from
+// the rows of minutes, and the rows of days from the rows of hours.
 var levels = [...]metrics.Step{metrics.Minute, metrics.Hour, metrics.Day}
 
 // tableOf returns the name of a table. For example, the prefix "counts" and the step Minute
 // give "counts_minutes".
 func tableOf(what string, s metrics.Step) string { return what + "_" + string(s) + "s" }
 
-// AddCounts writes a batch, at most once.
+// AddCounts writes a batch of counts, at most once.
 //
-// It first stores the number of the batch. If the node sends the batch again at the same time, the
-// second transaction waits for the first one, and then finds that the batch is already added.
+// AddCounts first stores the number of the batch. If the node sends the batch again at the same
+// time, the second transaction waits for the first one, and then finds that the batch is already
+// added.
 //
 // AddCounts marks each hour that it changes as due for a roll-up, even the current hour, and does
-// not look at a clock. RollUpsDue later decides with the clock of one node whether an hour is over.
-// So no counts are lost if the clocks of two nodes differ.
+// not read a clock. RollUpsDue decides later whether an hour is over. It compares all hours with
+// the clock of one node. Therefore no counts are lost if the clocks of two nodes differ.
 func (s *Store) AddCounts(ctx context.Context, b metrics.Batch) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		claimed, err := claim(ctx, tx, b.Node, b.Seq, s.now())
@@ -54,7 +55,7 @@ func (s *Store) AddCounts(ctx context.Context, b metrics.Batch) error {
 	return s.fail(err, "add batch %d of node %s to the counts", b.Seq, b.Node)
 }
 
-// change calls repeat, with the store's timeout for all attempts together.
+// change calls repeat. The store's timeout applies to all attempts together.
 func (s *Store) change(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -62,9 +63,9 @@ func (s *Store) change(ctx context.Context, fn func(context.Context, *sql.Tx) er
 }
 
 // repeat runs fn in one transaction. After a conflict with another transaction or a lost
-// connection, it runs fn again in a new transaction, up to maxTries times in total. If the
-// connection was lost during the commit, the database may have committed. So fn must have no
-// further effect when it runs again after a commit.
+// connection, repeat runs fn again in a new transaction, up to maxTries times in total. If the
+// connection was lost during the commit, the first transaction may be committed. Therefore fn must
+// have no further effect when it runs again after a commit.
 func (s *Store) repeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	for try := 1; ; try++ {
 		err := s.attempt(ctx, fn)
@@ -89,8 +90,8 @@ func (s *Store) attempt(ctx context.Context, fn func(context.Context, *sql.Tx) e
 	return tx.Commit()
 }
 
-// claim stores seq as the number of the node's last batch. It returns false and stores nothing if
-// the stored number is already seq or higher.
+// claim stores seq as the number of the last batch that the node added. It returns false and stores
+// nothing if the stored number is already seq or higher.
 func claim(ctx context.Context, tx *sql.Tx, node string, seq int64, now time.Time) (bool, error) {
 	n, err := execIn(ctx, tx, `
 		INSERT INTO flush_marks (node, seq, at)
@@ -112,9 +113,9 @@ func execIn(ctx context.Context, tx *sql.Tx, query string, args ...any) (int64, 
 	return result.RowsAffected()
 }
 
-// keptSince returns, for the steps Minute and Hour, the oldest time whose rows have not been
-// pruned. Counts of an earlier time are added to the rows of the next longer step instead. The
-// result has no entry for Day.
+// keptSince returns, for the steps Minute and Hour, the time before which rows are pruned. Counts
+// that belong to an earlier time are added to the rows of the next longer step instead. The result
+// has no entry for Day.
 func keptSince(ctx context.Context, tx *sql.Tx) (map[metrics.Step]int64, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT step, before FROM pruned`)
 	type mark struct {
@@ -139,8 +140,8 @@ func floor(at int64, s metrics.Step) int64 {
 	return at - at%length
 }
 
-// sorted contains the rows of a batch by table. Within a table, they are in the order in which
-// every node writes rows. If nodes locked rows in different orders, they could deadlock.
+// sorted contains the rows of a batch by table. Within a table, the rows are sorted, because every
+// node must lock rows in the same order. Otherwise, two transactions could deadlock.
 type sorted struct {
 	counts   map[metrics.Step][]metrics.CountRow
 	sketches []metrics.SketchRow
@@ -148,9 +149,9 @@ type sorted struct {
 	due      []metrics.RollUp
 }
 
-// sortOut assigns each row of a batch to a table. If the minute rows of a time have already
-// been pruned, it adds counts of that time to the row of the hour or the day that contains it,
-// and drops sketches of that time.
+// sortOut assigns each row of a batch to a table. Minute rows may already be pruned at the time of
+// a row. sortOut then adds the counts of this row to the hour or the day that contains the time,
+// and drops the sketches of the time.
 func sortOut(b metrics.Batch, kept map[metrics.Step]int64) sorted {
 	out := sorted{counts: make(map[metrics.Step][]metrics.CountRow), refusals: b.Refusals}
 	due := make(map[metrics.RollUp]bool)
@@ -183,7 +184,7 @@ func sortOut(b metrics.Batch, kept map[metrics.Step]int64) sorted {
 	return out
 }
 
-// mergeSorted sorts rows and adds up rows with the same key. The rows of tenant 0 come last: every
+// mergeSorted sorts rows and adds up rows with the same key. The rows of tenant 0 come last. Every
 // node writes these rows, so each transaction should lock them as late as possible.
 func mergeSorted(rows []metrics.CountRow) []metrics.CountRow {
 	slices.SortFunc(rows, func(a, b metrics.CountRow) int {
@@ -200,8 +201,8 @@ func mergeSorted(rows []metrics.CountRow) []metrics.CountRow {
 	return out
 }
 
-// aboveOf returns the step whose rows are computed from those of s: hours for minutes, days for
-// hours. It returns false for days.
+// aboveOf returns the next longer step, whose rows are computed from the rows of s: hours for
+// minutes, days for hours. It returns false for days.
 func aboveOf(s metrics.Step) (metrics.Step, bool) {
 	i := slices.Index(levels[:], s)
 	if i < 0 || i+1 == len(levels) {
@@ -247,8 +248,9 @@ func addBatch(ctx context.Context, tx *sql.Tx, b sorted) error {
 // record is a row of the table roll_ups_due. It stays locked until tx ends, so no roll-up deletes
 // it before the changed rows are visible.
 //
-// A new record gets a random number n. If it always started at 1, a roll-up could mistake a new
-// record for the one that it saw at its start, after another process deleted that one.
+// A roll-up compares the number n of the record with the number that it read at its start. A new
+// record gets a random n. If n always started at 1, a roll-up could not detect that another process
+// has deleted the record and then added a new record.
 func noteDue(ctx context.Context, tx *sql.Tx, r metrics.RollUp) error {
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO roll_ups_due (step, at, n)
@@ -260,8 +262,9 @@ func noteDue(ctx context.Context, tx *sql.Tx, r metrics.RollUp) error {
 	return nil
 }
 
-// Kept denials and kept allowed requests have a table each with the same columns, so that many
-// allowed requests neither displace denials nor slow down their queries.
+// Kept denials are in one table, and kept allowed requests are in another table with the same
+// columns. Therefore many allowed requests neither displace denials nor slow down the queries of
+// denials.
 const (
 	deniedTable  = "recent_refusals"
 	allowedTable = "recent_allowed"
@@ -331,8 +334,8 @@ func sketchesInto(s metrics.Step) upsert {
 
 var countColumns = append([]string{"at", "tenant", "kind", "name"}, metrics.Columns...)
 
-// countConflict returns the ON CONFLICT clause for rows of counts. becomes returns, for each
-// column, an SQL expression for the new value.
+// countConflict returns the ON CONFLICT clause for rows of counts. The function becomes returns an
+// SQL expression for the new value of a column.
 func countConflict(becomes func(column string) string) string {
 	set := make([]string, len(metrics.Columns))
 	for i, c := range metrics.Columns {
@@ -341,9 +344,9 @@ func countConflict(becomes func(column string) string) string {
 	return "ON CONFLICT (tenant, kind, at, name) DO UPDATE SET " + strings.Join(set, ", ")
 }
 
-// pieces are the numbers of rows that one statement may write: 16 rows, or one. There are only
-// two sizes, so that a transaction prepares only two statements. More rows per statement are
-// slower on SQLite and hardly faster on Postgres.
+// pieces are the two numbers of rows that one statement may write: 16 rows, or one row. With only
+// two numbers, a transaction prepares at most two statements. More rows per statement are slower on
+// SQLite and hardly faster on Postgres.
 var pieces = [...]int{16, 1}
 
 // run writes n rows. values returns the column values of the row with index i.
@@ -361,14 +364,14 @@ func (u upsert) run(ctx context.Context, tx *sql.Tx, n int, values func(i int) [
 	return nil
 }
 
-// runPieces writes the rows [from, to) with statements of size rows. It does not write the last
-// rows if they are fewer than size.
+// runPieces writes the rows [from, to) with statements of size rows. If the last rows are fewer
+// than size, runPieces does not write them.
 func (u upsert) runPieces(ctx context.Context, tx *sql.Tx, size, from, to int, values func(i int) []any) error {
 	statement, err := tx.PrepareContext(ctx, u.statement(size))
 	if err != nil {
 		return err
 	}
-	defer statement.Close() // the end of the transaction would close it too
+	defer statement.Close() // the end of the transaction would close the statement too
 	args := make([]any, 0, size*len(u.columns))
 	for ; to-from >= size; from += size {
 		args = args[:0]

@@ -14,9 +14,9 @@ import (
 
 var _ alerts.Store = (*Store)(nil)
 
-// Snapshots do not contain alerts, so changes of alert objects do not raise the revision (see
-// aside). Creations are the exception: they raise it, because only one such transaction runs at
-// a time. So roomFor counts the rows of an owner correctly.
+// Snapshots do not contain alerts, so most changes of alert objects do not raise the revision (see
+// aside). Creations do raise the revision. Only one transaction that raises the revision runs at a
+// time, so roomFor counts the rows of an owner correctly.
 
 const ruleColumns = `id, tenant_id, version, doc, state, seq, created_at, updated_at`
 
@@ -122,8 +122,8 @@ func (s *Store) CreateRule(ctx context.Context, r alerts.Rule, e audit.Entry) (a
 	return r, s.fail(err, "create an alert rule")
 }
 
-// ChangeRule replaces the document of a rule. It does not change the state of the rule. The
-// error is problem.Stale if the stored version is not match.
+// ChangeRule replaces the document of a rule. ChangeRule does not change the state of the rule. The
+// error is problem.Stale if match is not the stored version.
 func (s *Store) ChangeRule(ctx context.Context, r alerts.Rule, match int64, e audit.Entry) (alerts.Rule, error) {
 	doc, err := writeJSON(r.Document)
 	if err != nil {
@@ -233,8 +233,8 @@ func (s *Store) CreateChannel(ctx context.Context, c alerts.Channel, e audit.Ent
 	return c, s.fail(err, "create an alert channel")
 }
 
-// ChangeChannel replaces the document and the secrets of a channel. The error is problem.Stale
-// if the stored version is not match.
+// ChangeChannel replaces the document and the secrets of a channel. The error is problem.Stale if
+// match is not the stored version.
 func (s *Store) ChangeChannel(ctx context.Context, c alerts.Channel, match int64, e audit.Entry) (alerts.Channel, error) {
 	doc, err := writeJSON(c.ChannelDocument)
 	if err != nil {
@@ -299,10 +299,10 @@ func (s *Store) Incident(ctx context.Context, tenantID, id string) (alerts.Incid
 	return i, s.fail(err, "load alert %s", id)
 }
 
-// Advance writes the result of one evaluation of a rule: the new state, the incidents that
-// began or ended, and the deliveries. It returns false and writes nothing if the rule
-// was changed or evaluated by another node since this evaluation began, so that the stored seq
-// is not a.Seq.
+// Advance writes the result of one evaluation of a rule: the new state, the incidents that began or
+// ended, and the deliveries. a.Seq is the sequence number of the rule when this evaluation began.
+// If another node has changed or evaluated the rule since then, the stored number differs. Advance
+// then returns false and writes nothing.
 func (s *Store) Advance(ctx context.Context, a alerts.Advance) (bool, error) {
 	state, err := writeJSON(a.State)
 	if err != nil {
@@ -346,8 +346,8 @@ func (s *Store) Advance(ctx context.Context, a alerts.Advance) (bool, error) {
 const deliveryColumns = `id, tenant_id, channel_id, incident_id, invitation_id, event, body, status, attempts, answer,
 	created_at, due_at, ended_at`
 
-// addDelivery adds a delivery if its owner has the channel. It returns the number of rows
-// added: 1 or 0.
+// addDelivery adds a delivery, if its owner still has the channel. It returns the number of added
+// rows: 1 or 0.
 func addDelivery(ctx context.Context, tx *sql.Tx, d *alerts.Delivery) (int64, error) {
 	return execIn(ctx, tx, `
 		INSERT INTO alert_deliveries (`+deliveryColumns+`)
@@ -433,9 +433,9 @@ func (s *Store) RepeatDelivery(ctx context.Context, tenantID, id string, now tim
 	return d, s.fail(err, "repeat alert message %s", id)
 }
 
-// ClaimDeliveries returns at most limit deliveries that are due at now. It counts an attempt
-// for each of them and makes them due again at until, so that no other node claims them before
-// until.
+// ClaimDeliveries returns at most limit deliveries that are due at now. For each of them, it counts
+// an attempt and sets the time of the next attempt to until, so that no other node claims the
+// delivery before until.
 func (s *Store) ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) ([]alerts.Due, error) {
 	var list []alerts.Due
 	ids, err := queryAll(ctx, s, scanValue[string], `

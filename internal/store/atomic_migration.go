@@ -8,18 +8,20 @@ import (
 	"github.com/golang-migrate/migrate/v4/database"
 )
 
-// atomicMigrations is a migration driver that records the version of the schema in the
-// transaction of the migration. The driver that it wraps records a version as dirty, runs the
-// migration, and records the version as clean, in three transactions. A process that is killed
-// between them leaves a dirty version, which only an operator can repair.
+// atomicMigrations is a migration driver. It records the new version of the schema in the same
+// transaction as the migration. The driver that it wraps uses three transactions: it records the
+// version as dirty, runs the migration, and records the version as clean. A process that is killed
+// between these transactions leaves a dirty version, which only an operator can repair.
 type atomicMigrations struct {
 	database.Driver
-	// next is the version that the next call of Run records. recorded is true if Run recorded it.
+	// next is the version that the next call of Run records. recorded is true if Run has recorded
+	// it.
 	next     int
 	recorded bool
 }
 
-// SetVersion records a version. A dirty version is only remembered for Run.
+// SetVersion records a version. It does not write a dirty version to the database; Run records that
+// version later.
 func (a *atomicMigrations) SetVersion(version int, dirty bool) error {
 	if dirty {
 		a.next, a.recorded = version, false

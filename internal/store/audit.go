@@ -46,9 +46,8 @@ func (e *edit) writeLines(ctx context.Context) error {
 		return fmt.Errorf("take the head of the chain: %w", err)
 	}
 	if !e.raises {
-		// The revision is read after the row is locked. If it were read before, another edit
-		// could append its lines in between. The chain would then have the lower revision after
-		// the higher one.
+		// The revision is read after the row is locked. Otherwise another edit could append its
+		// lines between the two steps, and a lower revision would follow a higher one in the chain.
 		if err := e.tx.QueryRowContext(ctx, `SELECT n FROM revision WHERE id = 1`).Scan(&e.revision); err != nil {
 			return fmt.Errorf("read the revision: %w", err)
 		}
@@ -76,8 +75,8 @@ func (e *edit) writeLines(ctx context.Context) error {
 	return nil
 }
 
-// complete sets the ID, the time, and the other fields of an audit line that only the store knows.
-// If the line has no actor, complete sets the actor of ctx.
+// complete sets the ID, the time, and the other fields of an audit line whose values only the store
+// has. If the line has no actor, complete sets the actor of ctx.
 func (e *edit) complete(ctx context.Context, l *audit.Entry) (err error) {
 	l.ID = audit.NewID()
 	if l.Actor.Kind == "" {
@@ -92,7 +91,7 @@ func (e *edit) complete(ctx context.Context, l *audit.Entry) (err error) {
 	return nil
 }
 
-// WriteAudit adds an audit line about an event that changes no data of an edit, such as a failed
+// WriteAudit adds an audit line about an event that changes no stored object, such as a failed
 // sign-in.
 func (s *Store) WriteAudit(ctx context.Context, e audit.Entry) error {
 	err := s.aside(ctx, e, func(context.Context, *edit) error { return nil })
@@ -118,7 +117,8 @@ func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry
 	return list, s.fail(err, "list audit entries")
 }
 
-// eventActions is the condition of the indexes of events.
+// eventActions is an SQL condition that is true for events. It must be the same text as the
+// condition of the partial indexes of events.
 var eventActions = `action IN ('` + strings.Join(audit.EventActions[:], `', '`) + `')`
 
 // AuditEvents returns the events that match f, newest first.
@@ -144,7 +144,7 @@ func scanEvent(r row) (e audit.Event, err error) {
 	return e, err
 }
 
-// narrowed returns the filter f of audit lines as SQL conditions.
+// narrowed returns a WHERE clause with the conditions of the filter f.
 func narrowed(f audit.Filter) (where filter) {
 	for _, column := range []struct{ condition, value string }{
 		{`id = ?`, f.ID},
@@ -164,8 +164,8 @@ func narrowed(f audit.Filter) (where filter) {
 		where.and(`(object = ? OR object_name = ?)`, f.Named, f.Named)
 	}
 	if f.Actor != "" {
-		// lower() of SQLite changes only ASCII letters. The second LIKE compares other letters as
-		// they were written.
+		// SQLite's lower() changes only ASCII letters. Therefore the second LIKE compares the name
+		// with the search text as the user typed it.
 		where.and(`(actor_id = ? OR lower(actor_name) LIKE ? ESCAPE '\' OR actor_name LIKE ? ESCAPE '\')`,
 			f.Actor, contains(f.Actor), "%"+escaped(f.Actor)+"%")
 	}
@@ -182,7 +182,7 @@ func narrowed(f audit.Filter) (where filter) {
 const verifyPage = 1000
 
 // VerifyAudit verifies the hash chain of the audit log. It reads all lines in one transaction, so
-// that lines which are added meanwhile do not appear as faults.
+// that a line that is added meanwhile does not appear as a fault.
 func (s *Store) VerifyAudit(ctx context.Context, how audit.Verification) (audit.Verdict, error) {
 	v, err := s.verifyAudit(ctx, how)
 	return v, s.fail(err, "verify the audit log")

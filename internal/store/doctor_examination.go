@@ -7,7 +7,7 @@ import (
 
 // An Examination describes the database for headgate doctor.
 type Examination struct {
-	Version string // of the Postgres server, or of SQLite
+	Version string // version of the Postgres server, or of the SQLite library
 	Schema  MigrationStatus
 	// Ahead is the time by which the clock of the database is ahead of the clock of this process;
 	// negative if it is behind. It is wrong by at most RoundTrip.

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// form is the version number of the JSON form in which documents are written. Form 2 is the JSON
-// form of plans.Document. readDocument also reads form 1.
+// form is the version number of the JSON form that writeDocument writes. In form 2, the document is
+// the JSON of plans.Document. readDocument also reads form 1.
 const form = 2
 
 type storedDocument struct {
@@ -40,8 +40,8 @@ func writeDocument(d plans.Document) (string, error) {
 	return writeJSON(storedDocument{Form: form, Document: document})
 }
 
-// readDocument decodes the output of writeDocument. It returns an error for any other text. A
-// document that was decoded only in part must not be enforced.
+// readDocument decodes the output of writeDocument. It returns an error for any other text, because
+// a document that is decoded only in part must not be enforced.
 func readDocument(text string) (plans.Document, error) {
 	var in storedDocument
 	if err := readJSON(text, &in); err != nil {
@@ -209,8 +209,8 @@ func writeJSON(v any) (string, error) {
 
 func readJSON(text string, v any) error {
 	if err := strictjson.Check([]byte(text), strictjson.MaxDepth); err != nil {
-		// The new error contains only the message. The original one has the kind of a caller's
-		// error, but the caller did not send the invalid stored document.
+		// The new error contains only the message of err. The kind of err says that the caller sent
+		// invalid JSON, but this document came from the database.
 		return errors.New("the stored document is not strict JSON: " + err.Error())
 	}
 	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))

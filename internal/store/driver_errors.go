@@ -17,7 +17,7 @@ type fault uint8
 
 const (
 	faultOther     fault = iota // unknown error, reported as internal
-	faultAway                   // there is no connection, or it was lost
+	faultAway                   // no connection to the database, or the connection was lost
 	faultAgain                  // the transaction conflicted with another one: repeat it
 	faultBusy                   // a lock or a timeout: a later attempt may succeed
 	faultReadOnly               // the database is read-only
@@ -37,9 +37,9 @@ var taken = map[string]*problem.Problem{
 
 var slugTaken = &problem.Problem{Kind: problem.Conflict, Code: "slug_taken", Message: "the slug is taken"}
 
-// fail adds a description to err: doing and args say what the store was doing. If err belongs
-// to a known class of driver errors, the result is a Problem of the matching kind. If err
-// already contains a Problem, fail returns err unchanged.
+// fail adds a description to err. The format string doing and its arguments args say what the store
+// was doing. If err belongs to a known class of driver errors, fail returns a Problem of the
+// matching kind. If err already contains a Problem, fail returns err unchanged.
 func (s *Store) fail(err error, doing string, args ...any) error {
 	if err == nil {
 		return nil
@@ -85,12 +85,13 @@ func (f fault) problem(constraint string, cause error) error {
 	return p
 }
 
-// refusedFor is how long WriteRefusal reports that the database rejects writes, after the last
-// rejected write. On a full disk, small writes may succeed between larger ones that fail, so one
-// success does not end this state.
+// refusedFor is how long WriteRefusal keeps reporting that the database rejects writes, after the
+// last rejected write. On a full disk, a small write may succeed while larger writes fail, so one
+// successful write does not end this state.
 const refusedFor = 10 * time.Second
 
-// A refusal records since when the database has rejected writes, and the last rejected write.
+// A refusal records the time since which the database has rejected writes, and the time of the last
+// rejected write.
 type refusal struct {
 	mu   sync.Mutex
 	is   nodes.Refusal
@@ -126,8 +127,8 @@ func (s *Store) WriteRefusal() nodes.Refusal {
 	return s.refusal.is
 }
 
-// missing returns problem.NotFound in place of sql.ErrNoRows. what names the missing object. Other
-// errors are returned unchanged.
+// missing returns problem.NotFound if err is sql.ErrNoRows; the argument what names the missing
+// object. Other errors are returned unchanged.
 func missing(err error, what string) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return problem.New(problem.NotFound, "no such %s", what)

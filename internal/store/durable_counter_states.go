@@ -19,7 +19,7 @@ var durableInto = upsert{
 }
 
 // WriteJournal stores states of durable counters. A state replaces the stored state of the same
-// key, unless the stored one has a later time. WriteJournal does not store states of deleted
+// key, unless the stored state has a later time. WriteJournal does not store states of deleted
 // tenants. The states must be in the order of their keys.
 func (s *Store) WriteJournal(ctx context.Context, states []enforcement.Stored) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -56,13 +56,14 @@ func liveTenants(ctx context.Context, tx *sql.Tx, states []enforcement.Stored) (
 	return live, nil
 }
 
-// endedFor is how long ReadJournal still returns the state of a counter after the state has
-// ended, because the clocks of the limiter and of this node can differ.
+// endedFor is how long ReadJournal still returns the state of a counter after the end of that
+// state. The margin is necessary because the clock of the limiter and the clock of this node can
+// differ.
 const endedFor = time.Hour
 
-// ReadJournal returns at most limit states of durable counters, in the order of their keys,
-// beginning after the key after. It leaves out states that ended more than endedFor ago. home
-// selects the tenants of one home; "" selects all tenants.
+// ReadJournal returns at most limit states of durable counters, in the order of their keys. The
+// first key in the result is greater than after. ReadJournal leaves out states that ended more than
+// endedFor ago. If home is not "", it returns only states of tenants with this home.
 func (s *Store) ReadJournal(ctx context.Context, home string, after enforcement.Key, limit int) (list []enforcement.Stored, err error) {
 	err = s.read(ctx, func(ctx context.Context) error {
 		rows, err := s.reader.QueryContext(ctx, `
@@ -85,8 +86,8 @@ func scanDurable(r row) (s enforcement.Stored, err error) {
 		return s, err
 	}
 	copy(s.Key.Partition[:], part)
-	// a later release may have stored an algorithm that this one does not know; such a state is
-	// not a bucket
+	// A later release may have stored an algorithm that this release does not support. The state of
+	// such an algorithm is not the state of a bucket.
 	s.Algorithm, _ = enforcement.ParseAlgorithm(algorithm)
 	return s, nil
 }

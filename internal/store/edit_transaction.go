@@ -25,17 +25,18 @@ var errUnchanged = errors.New("unchanged")
 type edit struct {
 	tx     *sql.Tx
 	engine engine
-	// raises says whether this change raises the revision. It is false for an aside.
+	// raises says whether this change raises the revision. It is false if the method aside runs the
+	// change.
 	raises bool
-	// revision is the revision of this edit. If raises is false, it is the revision of the latest
-	// edit; it is set when the audit lines are written.
+	// revision is the revision of this edit. If raises is false, revision is the revision of the
+	// latest edit, and it is set when the audit lines are written.
 	revision int64
-	// at is the creation time of new objects. It equals now, unless the context has another time
-	// (see audit.Dated).
+	// at is the creation time of new objects. It equals now, unless the context contains another
+	// time (see audit.Dated).
 	at, now time.Time
-	// lines are the audit lines, which are written at the end of the edit. The first line describes
-	// the request, and the change function completes it. The change function may add further lines,
-	// for example for objects that it deletes too.
+	// lines are the audit lines that the transaction writes at its end. The first line describes
+	// the request, and the change function fills in its remaining fields. The change function may
+	// append further lines, for example for objects that it also deletes.
 	lines []audit.Entry
 }
 
@@ -55,9 +56,10 @@ func (s *Store) edit(ctx context.Context, e audit.Entry, change func(context.Con
 	return s.write(ctx, e, true, change)
 }
 
-// aside is like edit, for changes of objects that are in no snapshot, such as sessions, and for
-// audit lines without a change. It does not raise the revision. So it waits for no edit until it
-// locks the newest audit hash.
+// aside is like edit, but it does not raise the revision. It is for changes of objects that no
+// snapshot contains, such as sessions, and for audit lines without a change. Because aside does not
+// raise the revision, it runs at the same time as an edit. It waits only when it locks the newest
+// audit hash.
 func (s *Store) aside(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) error {
 	return s.write(ctx, e, false, change)
 }
@@ -120,8 +122,8 @@ func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change
 	}()
 	now := s.now()
 	ed := &edit{tx: tx, engine: s.engine, raises: raises, at: stored(audit.When(ctx, now)), now: stored(now), lines: []audit.Entry{e}}
-	// The revision is raised first, because this locks its row until the commit, so that only one
-	// edit runs at a time (see the package comment).
+	// The transaction raises the revision first. This locks the row of the revision until the
+	// commit, so that only one edit runs at a time (see the package comment).
 	if err := ed.raise(ctx); err != nil {
 		return false, fmt.Errorf("raise the revision: %w", err)
 	}
@@ -171,16 +173,16 @@ func (e *edit) bury(ctx context.Context, kind, id string) error {
 	return err
 }
 
-// numbers allocates count consecutive numbers of a kind, such as "tenant" or "cell", and returns
-// the last one. No number is allocated twice.
+// numbers allocates count consecutive numbers for objects of a kind, such as "tenant" or "cell",
+// and returns the last number. It never allocates a number twice.
 func (e *edit) numbers(ctx context.Context, kind string, count int) (last uint32, err error) {
 	err = e.tx.QueryRowContext(ctx, `
 		UPDATE counters SET n = n + $2 WHERE name = $1 RETURNING n`, kind, count).Scan(&last)
 	return last, err
 }
 
-// concerns sets the tenant, the object, and the name of the object in the first audit line. It
-// does not replace an object or a name that the line already has.
+// concerns sets the tenant, the object, and the name of the object in the first audit line. If the
+// line already has an object or a name, concerns keeps it.
 func (e *edit) concerns(tenantID, object, name string) {
 	l := &e.lines[0]
 	if tenantID != "" {

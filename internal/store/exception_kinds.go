@@ -191,9 +191,9 @@ var blocks = exceptionKind[exceptions.Block]{
 	},
 }
 
-// scanBlock scans a row with a block. If the key in the row cannot be decoded, the block gets a key
-// with an attribute that no policy counts by, so that it has no effect. With an empty key, it could
-// block requests.
+// scanBlock scans a row with a block. If the key in the row cannot be decoded, scanBlock gives the
+// block a key with an attribute that no policy counts by, so that the block has no effect. With an
+// empty key, the block could deny requests.
 func scanBlock(r row) (exceptions.Block, error) {
 	var b exceptions.Block
 	var key string

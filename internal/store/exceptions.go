@@ -13,17 +13,18 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// An exceptionKind stores the overrides, the list entries, the blocks, or the grants of tenants. Only overrides can be changed.
-// Rows are deleted by a person or after they expire, and leave a tombstone.
+// An exceptionKind stores one kind of exceptions of tenants: overrides, list entries, blocks, or
+// grants. Only overrides can be changed. A person deletes rows, or EndExpired deletes them after
+// they expire. Each deleted row leaves a tombstone.
 type exceptionKind[T any] struct {
 	table, columns string
-	written        string // further columns that create writes and that scan does not read
+	written        string // further columns, which create writes and scan does not read
 	conflict       string // ON CONFLICT clause of the INSERT; if it inserts no row, create returns taken
 	taken          error
 	kind           string // kind of the tombstones; also the prefix of audit actions
 	words, plural  string // names of one and of several objects, for error messages
 	most           int    // maximum number of rows of one tenant
-	code           string // problem code if a tenant has too many rows; default: "too_many_" and plural
+	code           string // problem code if a tenant has too many rows; default: "too_many_" followed by plural
 	scan           func(row) (T, error)
 	values         func(T) ([]any, error) // values for columns and written
 	stamps         func(*T) stamps
@@ -31,17 +32,17 @@ type exceptionKind[T any] struct {
 	changed        func(context.Context, *edit, exception) error // called after each creation and removal; may be nil
 }
 
-// stamps has pointers to the fields of a new object that create sets. create sets the ID (if it
-// is empty), the creation time and the revision, and rounds the expiry to the precision of the
-// database.
+// stamps has pointers to the fields of a new object that the method create sets. create sets the ID
+// (if it is empty), the creation time and the revision, and rounds the expiry to the precision of
+// the database.
 type stamps struct {
 	id                 *string
 	expiresAt, created *time.Time
 	revision           *int64
 }
 
-// An exception has the columns of an override, block or list entry that are written to the audit
-// log when the row changes, and to the table of deleted rows.
+// An exception has those columns of an override, block or list entry that an audit line contains.
+// The same columns are stored in the table of deleted rows.
 type exception struct {
 	id, tenantID string
 	name         string // in the audit log
@@ -71,8 +72,8 @@ func (k *exceptionKind[T]) list(ctx context.Context, s *Store, tenantID string, 
 	return list, s.fail(err, "list %s of tenant %s", k.plural, tenantID)
 }
 
-// create adds a row to a tenant. It calls before, unless it is nil, in the same transaction before
-// the INSERT.
+// create adds a row to a tenant. If before is not nil, create calls it in the same transaction,
+// before the INSERT.
 func (k *exceptionKind[T]) create(
 	ctx context.Context, s *Store, v T, e audit.Entry, before func(context.Context, *edit, T) error,
 ) (T, error) {
@@ -144,7 +145,7 @@ func (k *exceptionKind[T]) find(ctx context.Context, q querier, tenantID, id str
 	return v, missing(err, k.words)
 }
 
-// delete deletes one row of a tenant at the request of a person or a script, whose audit line is e.
+// delete deletes one row of a tenant. The audit line e describes the request.
 func (k *exceptionKind[T]) delete(ctx context.Context, s *Store, tenantID, id string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		v, err := k.find(ctx, ed.tx, tenantID, id)
@@ -282,9 +283,9 @@ func (s *Store) EndExpired(ctx context.Context, now time.Time, limit int) (int, 
 	return total, nil
 }
 
-// policyChanged stores the revision of this edit for a policy of a tenant, because the edit
-// adds, changes or removes an override of the policy. Snapshots read the stored revision to
-// know when the limits of the policy last changed for this tenant.
+// policyChanged stores the revision of this edit for a policy of a tenant. It is called when the
+// edit adds, changes or removes an override of the policy. From the stored revision, the compiler
+// of snapshots knows when the limits of the policy last changed for this tenant.
 func (e *edit) policyChanged(ctx context.Context, tenantID, policy string) error {
 	_, err := e.exec(ctx, `
 		INSERT INTO policy_changes (tenant_id, policy, revision)

@@ -29,8 +29,9 @@ var grants = exceptionKind[exceptions.Grant]{
 	},
 }
 
-// scanGrant scans a row with a grant. If the key in the row cannot be decoded, the grant gets a key with
-// an attribute that no policy counts by, so that it has no effect. With an empty key, all keys could spend it.
+// scanGrant scans a row with a grant. If the key in the row cannot be decoded, scanGrant gives the
+// grant a key with an attribute that no policy counts by, so that the grant has no effect. With an
+// empty key, requests with any key could spend the grant.
 func scanGrant(r row) (exceptions.Grant, error) {
 	var g exceptions.Grant
 	var key string
@@ -66,8 +67,8 @@ func (s *Store) DeleteGrant(ctx context.Context, tenantID, id string, e audit.En
 	return grants.delete(ctx, s, tenantID, id, e)
 }
 
-// roomForGrant returns a problem.Conflict if the limit and the key of g already have as many grants as one check can
-// spend from. Expired ones do not count.
+// roomForGrant returns a problem.Conflict if the limit and the key of g already have as many grants
+// as one check can spend from. Expired grants do not count.
 func roomForGrant(ctx context.Context, ed *edit, g exceptions.Grant) error {
 	key, err := writeKeyValues(g.Key)
 	if err != nil {

@@ -14,12 +14,11 @@ import (
 // answerKept is how long the stored response to a request with an Idempotency-Key is kept.
 const answerKept = 24 * time.Hour
 
-// An openEdit is an edit whose transaction stays open after the change is complete. Once then
-// stores the response in the same transaction and commits it.
+// An openEdit is an edit whose transaction stays open after the change is complete, until the
+// method Once has stored the response in the same transaction. Once then commits the transaction.
 type openEdit struct {
-	// ctx is the context with which the transaction begins. It must not be the context of the edit,
-	// because that one is canceled when the edit returns, and then the transaction would be rolled
-	// back.
+	// ctx is the context of the transaction. It is not the context of the edit: the latter is
+	// canceled when the edit returns, and the cancellation would roll back the transaction.
 	ctx context.Context
 	// tx is the transaction of the edit; nil until the edit is complete.
 	tx     *sql.Tx
@@ -34,8 +33,8 @@ func openEditOf(ctx context.Context) *openEdit {
 	return o
 }
 
-// Once returns the stored response to a request with an Idempotency-Key, if there is one;
-// repeated is then true. Otherwise Once calls answer and returns its result.
+// Once returns the stored response to a request with an Idempotency-Key, if there is one. In this
+// case, repeated is true. Otherwise Once calls answer and returns its result.
 func (s *Store) Once(ctx context.Context, id, body [32]byte, answer func(context.Context) ([]byte, error)) (first []byte, repeated bool,
 	err error,
 ) {
@@ -71,8 +70,8 @@ func (s *Store) Once(ctx context.Context, id, body [32]byte, answer func(context
 	return nil, false, err
 }
 
-// keepAnswer wraps errCommit if the commit failed in such a way that the transaction may have been
-// committed.
+// keepAnswer wraps errCommit if the commit returned an error and the transaction may be committed
+// nevertheless.
 var errCommit = errors.New("commit")
 
 // keepAnswer stores the response and commits the transaction. kept is false if another request has

@@ -48,8 +48,8 @@ func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e a
 	return made, s.fail(err, "create an invitation")
 }
 
-// MailInvitation stores the hash of a second link for an invitation, the link that the e-mail
-// contains. The first link stays valid. The error is problem.NotFound if the invitation has
+// MailInvitation stores the hash of a second link for an invitation. The e-mail contains this
+// second link; the first link stays valid. The error is problem.NotFound if the invitation has
 // expired.
 func (s *Store) MailInvitation(ctx context.Context, id string, hash [32]byte, now time.Time) (accounts.Invitation, error) {
 	var i accounts.Invitation
@@ -63,8 +63,9 @@ func (s *Store) MailInvitation(ctx context.Context, id string, hash [32]byte, no
 	return i, s.fail(err, "make the link of an e-mail")
 }
 
-// mayInvite returns an error unless the tenant and the user of an invitation exist, and the user is
-// a member of the tenant.
+// mayInvite returns an error if the tenant of an invitation does not exist. If the invitation is
+// for an existing user, it also returns an error if the user does not exist or belongs to another
+// tenant.
 func (e *edit) mayInvite(ctx context.Context, i accounts.Invitation) error {
 	if err := e.tenantIfAny(ctx, i.TenantID); err != nil || i.UserID == "" {
 		return err
@@ -115,11 +116,11 @@ func (s *Store) Invitations(ctx context.Context, f accounts.UserFilter) ([]accou
 	return list, s.fail(err, "list invitations")
 }
 
-// AcceptInvitation deletes the invitation whose link has the given hash. If the invitation is
-// for an existing user, AcceptInvitation sets the new password of this user. Otherwise it
-// creates the user u. The new user gets the role, the tenant and the e-mail address of the
-// invitation, not those of u. The invitation of the set-up link has no address; it creates a
-// user only if there are no users.
+// AcceptInvitation deletes the invitation whose link has the given hash. If the invitation is for
+// an existing user, AcceptInvitation sets the new password of this user. Otherwise it creates the
+// user u. The new user gets the role, the tenant and the e-mail address from the invitation, not
+// from u. The invitation of the set-up link has no address; AcceptInvitation accepts it only if no
+// user exists.
 func (s *Store) AcceptInvitation(ctx context.Context, hash [32]byte, now time.Time, u accounts.User, e audit.Entry) (accounts.User, error) {
 	var made accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -146,8 +147,8 @@ func (s *Store) AcceptInvitation(ctx context.Context, hash [32]byte, now time.Ti
 	return made, s.fail(err, "accept an invitation")
 }
 
-// renewUser sets the password of the user with this ID to that of u. If the user is disabled,
-// it changes nothing and returns problem.NotFound.
+// renewUser sets the password of the user with this ID to the password of u. If the user is
+// disabled, renewUser changes nothing and returns problem.NotFound.
 func (e *edit) renewUser(ctx context.Context, id string, u accounts.User) (accounts.User, error) {
 	before, err := e.user(ctx, id)
 	if err != nil {
@@ -178,8 +179,8 @@ func (s *Store) DeleteInvitation(ctx context.Context, tenantID, id string, e aud
 	return s.fail(err, "delete invitation %s", id)
 }
 
-// endLinksOf deletes the unused invitation links that an actor created. kind and id identify
-// the actor, which is an API key. Otherwise the holder of a revoked key could still use them.
+// endLinksOf deletes the unused invitation links that an API key created. kind and id identify this
+// key as the actor. Without the deletion, the holder of a revoked key could still use the links.
 func (e *edit) endLinksOf(ctx context.Context, kind, id string) error {
 	_, err := e.exec(ctx, `DELETE FROM invitations WHERE actor_kind = $1 AND actor_id = $2`, kind, id)
 	if err != nil {

@@ -81,9 +81,9 @@ func (s *Store) CreateKey(ctx context.Context, k tenants.Key, e audit.Entry) (te
 	return created, s.fail(err, "create a key of %s", ownerName(k.TenantID))
 }
 
-// RotateKey adds the key next and sets the end of the old key, which has the given ID, to
-// until. If the old key already ends before until, RotateKey keeps that end. If until is zero,
-// the old key ends now.
+// RotateKey adds the key next. It sets the end of the old key, which has the given ID, to until. If
+// until is zero, the old key ends now. If the old key already ends earlier, RotateKey keeps the
+// earlier end.
 func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.Time, next tenants.Key, e audit.Entry) (tenants.Key, error) {
 	var created tenants.Key
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -106,7 +106,7 @@ func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.T
 	return created, s.fail(err, "rotate key %s", id)
 }
 
-// RevokeKey sets the end of a key to at, unless the key ends earlier. It also deletes the
+// RevokeKey sets the end of a key to at, unless the key ends earlier. RevokeKey also deletes the
 // invitation links that the key created.
 func (s *Store) RevokeKey(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry) (tenants.Key, error) {
 	var k tenants.Key
@@ -125,7 +125,8 @@ func (s *Store) RevokeKey(ctx context.Context, tenantID, id string, at time.Time
 }
 
 // RevokeKeyAndCreated revokes a key like RevokeKey. It also revokes the valid keys that the key
-// created, directly or through other keys. entry returns the audit line for each of those.
+// created, directly or through other keys. The function entry returns the audit line for each of
+// these created keys.
 func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry,
 	entry func(tenants.Key) audit.Entry,
 ) (tenants.Key, error) {
@@ -141,7 +142,7 @@ func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at
 				return err
 			}
 		} else {
-			ed.lines = nil // the key had ended before, so the audit log gets lines only for the keys that it created
+			ed.lines = nil // the key ended earlier, so only the keys that it created get audit lines
 		}
 		created, err := keysCreatedBy(ctx, ed.tx, tenantID, id, at)
 		if err != nil {
@@ -165,10 +166,10 @@ func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at
 	return k, s.fail(err, "revoke key %s and the keys that it created", id)
 }
 
-// KeysCreatedBy returns the keys that the key with the given ID created, directly or through
-// other keys. It leaves out keys that are revoked or expired at the time at. The oldest come
-// first. If tenantID is "", the result includes keys of the operator and of all tenants,
-// otherwise only keys of this tenant.
+// KeysCreatedBy returns the keys that the key with the given ID created, directly or through other
+// keys. It leaves out keys that are revoked or expired at the time at. The oldest keys come first.
+// If tenantID is not "", the result contains only keys of this tenant; otherwise it contains keys
+// of the operator and of all tenants.
 func (s *Store) KeysCreatedBy(ctx context.Context, tenantID, id string, at time.Time) ([]tenants.Key, error) {
 	var list []tenants.Key
 	err := s.read(ctx, func(ctx context.Context) (err error) {
@@ -195,8 +196,9 @@ func keysCreatedBy(ctx context.Context, q querier, tenantID, id string, at time.
 // keyUsesTogether is the maximum number of keys that one statement of AddKeyUses updates.
 const keyUsesTogether = 500
 
-// AddKeyUses stores, for each key in uses, the time of its last use, unless a later time is
-// stored. It ignores keys that do not exist. It raises no revision and writes no audit line.
+// AddKeyUses stores the time of the last use of each key in uses, unless the database has a later
+// time. It ignores keys that do not exist. AddKeyUses does not raise the revision and writes no
+// audit line.
 func (s *Store) AddKeyUses(ctx context.Context, uses []tenants.KeyUse) error {
 	for some := range slices.Chunk(uses, keyUsesTogether) {
 		rows, args := make([]string, len(some)), make([]any, 0, 2*len(some))
@@ -218,7 +220,7 @@ func (s *Store) AddKeyUses(ctx context.Context, uses []tenants.KeyUse) error {
 	return nil
 }
 
-// revoke sets the end of a key and deletes the invitation links that it created.
+// revoke sets the end of the key k, and deletes the invitation links that k created.
 func (e *edit) revoke(ctx context.Context, k *tenants.Key, at time.Time) error {
 	if err := e.endKey(ctx, *k, at); err != nil {
 		return err
@@ -231,7 +233,7 @@ func (e *edit) revoke(ctx context.Context, k *tenants.Key, at time.Time) error {
 	return e.endLinksOf(ctx, actor, k.ID)
 }
 
-// ownerName returns how error messages name the owner of a key: "tenant" and its ID, or "the
+// ownerName returns the name of a key's owner for error messages: "tenant" and its ID, or "the
 // operator" if tenantID is "".
 func ownerName(tenantID string) string {
 	if tenantID == "" {
@@ -292,8 +294,8 @@ func (e *edit) endKey(ctx context.Context, k tenants.Key, at time.Time) error {
 	return err
 }
 
-// managersBeside reports whether the operator has a valid key with the scope manage other than
-// the key with this ID. A rotated key does not count, because it soon ends.
+// managersBeside reports whether the operator has another valid key with the scope manage than the
+// key with this ID. A rotated key does not count, because it soon ends.
 func (e *edit) managersBeside(ctx context.Context, id string) (bool, error) {
 	var left bool
 	err := e.tx.QueryRowContext(ctx, `
@@ -304,8 +306,9 @@ func (e *edit) managersBeside(ctx context.Context, id string) (bool, error) {
 	return left, err
 }
 
-// rotationEnd returns the end of a key that is rotated: until, or now if until is zero. revoked
-// is the end that the key already has, or zero. If it is earlier, rotationEnd returns revoked.
+// rotationEnd returns the time at which a rotated key ends: until, or now if until is zero. revoked
+// is the end that the key already has, or zero. If revoked is earlier than the new end, rotationEnd
+// returns revoked.
 func rotationEnd(revoked, until, now time.Time) time.Time {
 	if until.IsZero() {
 		until = now

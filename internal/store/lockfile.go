@@ -9,8 +9,8 @@ import (
 )
 
 // A lockFile is an advisory lock on a file in the folder of the database. The operating system
-// releases the lock when the process ends. The file is never deleted. If it were, one process
-// could hold the lock of the deleted file while another one locks a new file of the same name.
+// releases the lock when the process ends. The file is never deleted. Otherwise, one process could
+// hold the lock of the deleted file while another process locks a new file of the same name.
 type lockFile struct{ f *os.File }
 
 func openLockFile(path string) (*lockFile, error) {

@@ -17,15 +17,15 @@ import (
 // migrationWait is the maximum time for which Migrate waits while another process migrates.
 const migrationWait = 5 * time.Minute
 
-// A MigrationStatus says which migrations the database has and which ones this program
+// A MigrationStatus compares the migrations of the database with the migrations that this program
 // contains.
 type MigrationStatus struct {
-	// Version is the number of the last migration; 0 if there was none.
+	// Version is the number of the last migration that ran on the database; 0 if none ran.
 	Version int
 	// Latest is the number of the newest migration that this program contains.
 	Latest int
 	// Dirty means that an earlier build of this program started the migration Version and did not
-	// record its end. This build records no dirty version: see atomicMigrations.
+	// record its end. This build never records a dirty version (see atomicMigrations).
 	Dirty bool
 }
 
@@ -87,7 +87,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return err
 }
 
-// driverError returns the error of the driver in an error of golang-migrate, which does not wrap it.
+// driverError returns the error of the database driver from an error of golang-migrate. It is
+// needed because golang-migrate does not wrap the error of the driver.
 func driverError(err error) error {
 	var value database.Error
 	var pointer *database.Error
@@ -100,9 +101,9 @@ func driverError(err error) error {
 	return err
 }
 
-// MigrateDown reverts the newest migrations, as many as steps says, and so deletes the data in
-// their tables and columns. If steps is larger than the number of migrations, MigrateDown
-// reverts all.
+// MigrateDown reverts the newest migrations, and so deletes the data in their tables and columns.
+// steps is the number of migrations to revert. If steps is larger than the number of migrations,
+// MigrateDown reverts all.
 func (s *Store) MigrateDown(ctx context.Context, steps int) error {
 	if steps < 1 {
 		return errors.New("the number of migrations to revert must be at least 1")
@@ -139,7 +140,7 @@ func (s *Store) MigrateForce(ctx context.Context, version int) error {
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Force(version) })
 }
 
-// migrate calls fn while it holds the lock of migrations. If ctx ends, migrate stops after the
+// migrate holds the lock of migrations while it calls fn. If ctx ends, migrate stops after the
 // migration that is running.
 func (s *Store) migrate(ctx context.Context, fn func(*migrate.Migrate) error) (err error) {
 	waiting, cancel := context.WithTimeout(ctx, migrationWait)

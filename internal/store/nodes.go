@@ -25,8 +25,9 @@ func storeTimes(n *nodes.Node) {
 }
 
 // PutNode stores the report of a node and replaces the node's previous report. In the same
-// transaction, it deletes the reports of nodes that have not reported for nodes.Keep. It also
-// deletes those of silent nodes with the same name: they are earlier processes of this node.
+// transaction, PutNode deletes the reports of nodes that have not reported for nodes.Keep. It also
+// deletes the reports of silent nodes with the same name, because they are earlier processes of
+// this node.
 func (s *Store) PutNode(ctx context.Context, n nodes.Node) error {
 	storeTimes(&n)
 	doc, err := writeJSON(&n)
@@ -61,7 +62,7 @@ func (s *Store) RemoveNode(ctx context.Context, id string) error {
 }
 
 // Census returns the reports of all nodes, the newest revision, and the time of the database's
-// clock. It reads them in one transaction, so that they belong to the same moment.
+// clock. It reads all three in one transaction, so that they belong to the same moment.
 func (s *Store) Census(ctx context.Context) (nodes.Census, error) {
 	var c nodes.Census
 	err := s.read(ctx, func(ctx context.Context) error {
@@ -85,8 +86,8 @@ func census(ctx context.Context, tx *sql.Tx, clock string) (c nodes.Census, err 
 		return nodes.Census{}, fmt.Errorf("read the nodes: %w", err)
 	}
 	slices.SortFunc(c.Nodes, nodes.Compare)
-	// The database's clock is read after the reports. If it were read before, a report could
-	// have a later time than Census.At.
+	// The query reads the database's clock after the reports. Otherwise, a report could have a
+	// later time than Census.At.
 	var at int64
 	if err := tx.QueryRowContext(ctx, `SELECT n, `+clock+` FROM revision WHERE id = 1`).Scan(&c.Revision, &at); err != nil {
 		return nodes.Census{}, fmt.Errorf("read the revision and the time: %w", err)
@@ -96,8 +97,9 @@ func census(ctx context.Context, tx *sql.Tx, clock string) (c nodes.Census, err 
 }
 
 // scanNode scans a row with the report of a node. During an upgrade, nodes of two releases read
-// each other's reports, so scanNode ignores members that it does not know. If it cannot decode a
-// report, it returns a node with Unreadable set, so that this report does not hide the others.
+// each other's reports, so scanNode ignores JSON members that this release does not have. If
+// scanNode cannot decode a report, it returns a node with Unreadable set and no error, so that the
+// other reports can still be read.
 func scanNode(r row) (n nodes.Node, err error) {
 	var seen int64
 	var doc string

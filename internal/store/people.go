@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Users and invitations leave no tombstones when they are deleted, because they are in no snapshot.
+// Deleted users and invitations leave no tombstones, because no snapshot contains them.
 
 const userColumns = `u.id, u.tenant_id, u.email, u.name, u.role, u.password, u.issuer, u.subject, u.disabled,
 	u.created_at, u.updated_at, u.signed_in_at, u.revision,
@@ -87,9 +87,8 @@ func (s *Store) Users(ctx context.Context, f accounts.UserFilter) ([]accounts.Us
 	return list, s.fail(err, "list users")
 }
 
-// whose adds the conditions of f. The queried table must have the columns tenant_id, search and
-// id. prefix is written before these column names. It is "", or the name of the table and a
-// dot.
+// whose adds the conditions of f. The queried table must have the columns tenant_id, search and id.
+// prefix is the text before these column names: "", or the name of the table and a dot.
 func (w *filter) whose(f accounts.UserFilter, prefix string) {
 	switch {
 	case f.TenantID != "":
@@ -198,9 +197,9 @@ func (e *edit) user(ctx context.Context, id string) (accounts.User, error) {
 // is problem.Stale if the stored revision is not ifRevision. A user cannot move to another tenant:
 // if u.TenantID is not the stored tenant, the error is problem.NotFound.
 //
-// If the role, the password or the disabled state change, UpdateUser ends all sessions of the user
-// except the session keep. It also deletes the unused links with which the user could set a
-// password. If the user is now disabled, it ends the session keep too.
+// If the role, the password or the disabled state changes, UpdateUser ends all sessions of the user
+// except the session with the ID keep. It also deletes the unused links with which the user could
+// set a password. If the user is now disabled, UpdateUser ends the session keep too.
 func (s *Store) UpdateUser(ctx context.Context, u accounts.User, ifRevision int64, keep string, e audit.Entry) (accounts.User, error) {
 	var now accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -220,9 +219,9 @@ func (s *Store) UpdateUser(ctx context.Context, u accounts.User, ifRevision int6
 	return now, s.fail(err, "update user %s", u.ID)
 }
 
-// changeUser stores u. before is the stored user. If the role, the password or the disabled
-// state differ, changeUser ends the user's sessions and deletes the user's unused links. It
-// does not end the session with the ID keep, unless u is disabled.
+// changeUser stores u; before is the stored user. If the role, the password or the disabled state
+// differs, changeUser ends the user's sessions and deletes the user's unused links. It does not end
+// the session with the ID keep, unless u is disabled.
 func (e *edit) changeUser(ctx context.Context, before, u accounts.User, keep string) (accounts.User, error) {
 	_, err := e.exec(ctx, `
 		UPDATE users
@@ -232,7 +231,7 @@ func (e *edit) changeUser(ctx context.Context, before, u accounts.User, keep str
 		before.ID, u.Name, searchText(before.Email, u.Name), string(u.Role), u.Password, orNull(u.Issuer), orNull(u.Subject),
 		u.Disabled, e.at, e.revision)
 	if f, _ := e.engine.fault(err); f == faultUnique {
-		return u, linkTaken() // the provider identity is the only unique value that was written
+		return u, linkTaken() // the provider identity is the only unique value in this statement
 	}
 	if err != nil {
 		return u, err
@@ -262,8 +261,8 @@ func (e *edit) endSessions(ctx context.Context, userID, keep string) error {
 	return nil
 }
 
-// endAccess ends the sessions of a user except the session keep, and deletes the user's unused
-// links.
+// endAccess ends the sessions of a user, except the session with the ID keep, and deletes the
+// user's unused links.
 func (e *edit) endAccess(ctx context.Context, userID, keep string) error {
 	if err := e.endSessions(ctx, userID, keep); err != nil {
 		return err
@@ -274,9 +273,9 @@ func (e *edit) endAccess(ctx context.Context, userID, keep string) error {
 	return nil
 }
 
-// keepAnOwner returns a problem.Conflict if the user before was an owner who could sign in, and
-// no such owner is left. It runs after the change in the same transaction. Only one edit runs
-// at a time, so two owners cannot remove each other at the same time.
+// keepAnOwner returns a problem.Conflict if the change takes away the last owner who can sign in.
+// before is the user before the change. keepAnOwner runs after the change in the same transaction.
+// Only one edit runs at a time, so two owners cannot remove each other at the same time.
 func (e *edit) keepAnOwner(ctx context.Context, before accounts.User) error {
 	if before.Role != accounts.Owner || before.Disabled || before.Password == "" && before.Issuer == "" {
 		return nil
@@ -308,8 +307,8 @@ func (s *Store) DeleteUser(ctx context.Context, id string, e audit.Entry) error 
 	return s.fail(err, "delete user %s", id)
 }
 
-// ownerOf writes the user with this ID, and the user's tenant, into the first audit line.
-// Methods that change sessions or second factors of the user call it.
+// ownerOf writes the user with this ID, and the user's tenant, into the first audit line. Methods
+// that change sessions or second factors of the user call ownerOf.
 func (e *edit) ownerOf(ctx context.Context, userID string) error {
 	var email string
 	var tenantID sql.NullString

@@ -80,8 +80,8 @@ func (s *Store) CreatePlan(ctx context.Context, p plans.Plan, e audit.Entry) (pl
 	return made, s.fail(err, "create plan %s", p.Slug)
 }
 
-// SaveDraft replaces the draft of a plan. The error is problem.Stale if the draft was saved since
-// the caller read it: its revision is then not ifRevision.
+// SaveDraft replaces the draft of a plan. ifRevision is the revision of the draft that the caller
+// read. If the draft was saved since then, its revision differs, and the error is problem.Stale.
 func (s *Store) SaveDraft(ctx context.Context, planID string, d plans.Document, ifRevision int64, e audit.Entry) (plans.Plan, error) {
 	draft, err := writeDocument(d)
 	if err != nil {
@@ -107,9 +107,10 @@ func (s *Store) SaveDraft(ctx context.Context, planID string, d plans.Document, 
 	return p, s.fail(err, "save the draft of plan %s", planID)
 }
 
-// DeletePlan deletes a plan, its versions and its limits. The error is problem.Conflict if a
-// tenant uses the plan. The cells of the plan's limits stay in the database, so that no other
-// limit gets the number of such a cell and continues its counters.
+// DeletePlan deletes a plan, its versions and its limits. The error is problem.Conflict if a tenant
+// uses the plan. The cells of the plan's limits, which identify their counters, stay in the
+// database. Otherwise another limit could get the number of such a cell, and would continue the old
+// counters.
 func (s *Store) DeletePlan(ctx context.Context, planID string, ifRevision int64, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		slug, err := ed.planAt(ctx, planID, `revision`, ifRevision)
@@ -127,7 +128,7 @@ func (s *Store) DeletePlan(ctx context.Context, planID string, ifRevision int64,
 			return problem.WithCode(problem.Conflict, "plan_in_use", "the plan has tenants; move them to another plan first")
 		}
 		for _, statement := range []string{
-			`UPDATE plans SET published = NULL WHERE id = $1`, // the column refers to a version, which is deleted next
+			`UPDATE plans SET published = NULL WHERE id = $1`, // published refers to a version, and the next statement deletes the versions
 			`DELETE FROM plan_versions WHERE plan_id = $1`,
 			`DELETE FROM plan_limits WHERE plan_id = $1`,
 			`DELETE FROM plans WHERE id = $1`,
@@ -186,9 +187,9 @@ func (e *edit) plan(ctx context.Context, id string) (plans.Plan, error) {
 	return p, missing(err, "plan")
 }
 
-// planAt returns the slug of a plan. column names a column that contains a revision. If the
-// plan has another revision there, the error is problem.Stale. planAt does not read the draft.
-// So a draft that cannot be decoded can still be replaced or deleted.
+// planAt returns the slug of a plan. The argument column names a column that contains a revision.
+// If the revision in this column is not the argument revision, the error is problem.Stale. planAt
+// does not read the draft, so that a draft that cannot be decoded can still be replaced or deleted.
 func (e *edit) planAt(ctx context.Context, id, column string, revision int64) (slug string, err error) {
 	var now int64
 	err = e.tx.QueryRowContext(ctx, `SELECT slug, `+column+` FROM plans WHERE id = $1`, id).Scan(&slug, &now)

@@ -25,7 +25,7 @@ import (
 	"github.com/headgate/headgate/migrations"
 )
 
-// channel is the name of the LISTEN and NOTIFY channel on which each edit is announced.
+// channel is the name of the Postgres channel (LISTEN and NOTIFY) on which each edit is announced.
 const channel = "headgate_revision"
 
 // postgresEngine is the engine for Postgres.
@@ -40,13 +40,13 @@ type postgresEngine struct {
 func (s *Store) openPostgres(ctx context.Context, address string, reread func() (string, error)) error {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
-		// The original error may contain the password, so it is not included.
+		// The original error may contain the password, so the new error does not include it.
 		return errors.New("the database url cannot be read: it should be postgres://user:password@host:5432/database")
 	}
 	setDefault(config, "application_name", "headgate")
-	// lock_timeout is shorter than the timeout of the caller, so that the caller gets the error
-	// of Postgres about the lock. statement_timeout is longer; it ends statements whose client
-	// is gone.
+	// lock_timeout is shorter than the timeout of the caller, so that the caller gets Postgres's
+	// error about the lock. statement_timeout is longer. It ends statements whose client has
+	// disconnected.
 	setDefault(config, "lock_timeout", milliseconds(s.timeout*4/5))
 	setDefault(config, "statement_timeout", milliseconds(12*s.timeout))
 	setDefault(config, "idle_in_transaction_session_timeout", milliseconds(12*s.timeout))
@@ -72,8 +72,8 @@ func (s *Store) openPostgres(ctx context.Context, address string, reread func() 
 	return s.fail(err, "connect to %s:%d", config.ConnConfig.Host, config.ConnConfig.Port)
 }
 
-// setCredentials sets the user and password of a new connection to those in the URL that reread
-// returns.
+// setCredentials sets the user and the password of a new connection. It takes both from the URL
+// that reread returns.
 func setCredentials(c *pgx.ConnConfig, reread func() (string, error)) error {
 	address, err := reread()
 	if err != nil {
@@ -121,9 +121,9 @@ func (e *postgresEngine) announce(ctx context.Context, tx *sql.Tx, revision int6
 
 func (e *postgresEngine) announced() {}
 
-// notify listens for notifications on a separate connection, and connects again if the connection
-// is lost. It calls changed after each connect, because notifications may have been missed, and for
-// each notification.
+// notify listens for notifications on a separate connection, and connects again after a lost
+// connection. It calls changed for each notification. It also calls changed after each connect,
+// because notifications may have been missed before.
 func (e *postgresEngine) notify(ctx context.Context, changed func()) error {
 	retries := retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	for ctx.Err() == nil {
@@ -155,7 +155,7 @@ func (e *postgresEngine) listen(ctx context.Context, changed func()) error {
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = conn.Close(closing) // the connection is abandoned even if this fails
+		_ = conn.Close(closing) // the connection is not used again, even if Close returns an error
 	}()
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
@@ -183,8 +183,8 @@ func (e *postgresEngine) lockCounts(ctx context.Context, tx *sql.Tx, shared bool
 	return err
 }
 
-// sqlStates maps error codes of Postgres to faults. A key of two characters stands for all codes of
-// a class.
+// sqlStates maps error codes of Postgres to faults. A key of two characters stands for all codes
+// that begin with these characters.
 var sqlStates = map[string]fault{
 	"08":    faultAway,      // connection exception
 	"57P01": faultAway,      // admin shutdown
@@ -205,7 +205,7 @@ var sqlStates = map[string]fault{
 	"23001": faultReference, // restrict violation
 	"23514": faultCheck,     // check violation
 	"23502": faultCheck,     // not null violation
-	"22":    faultCheck,     // data exception: out of range, a NUL in text
+	"22":    faultCheck,     // data exceptions, such as a number out of range or a NUL in a text
 }
 
 func (e *postgresEngine) fault(err error) (fault, string) {

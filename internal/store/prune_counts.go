@@ -8,19 +8,19 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// pruneRows is the maximum number of rows that one call of Prune deletes from one table. While
-// rows are deleted, no other transaction can write to a SQLite file. With this maximum, a
+// pruneRows is the maximum number of rows that one call of Prune deletes from one table. While a
+// transaction deletes rows, no other transaction can write to a SQLite file. With this maximum, a
 // deletion takes less than about 100 milliseconds.
 const pruneRows = 2000
 
 // Prune deletes the rows that are older than r allows, in one transaction for each table. It
-// deletes at most pruneRows rows of a table. It returns true if there may be more rows to
-// delete.
+// deletes at most pruneRows rows of a table. It returns true if there may be more rows to delete.
 //
 // Before Prune deletes minutes or hours, it records the time before which it deletes them (see
-// giveUp). From then on, no batch adds to these rows, and no roll-up reads them. So they can be
-// deleted piece by piece, and the hours and days computed from them stay correct. Counts of
-// such an old time that arrive later are added to the row of their hour or day.
+// giveUp). From then on, no batch adds to these rows, and no roll-up reads them. Therefore Prune
+// can delete the rows in several transactions, and the hours and days that were computed from the
+// rows stay correct. If counts of such an old time arrive later, AddCounts adds them to the row of
+// their hour or day.
 func (s *Store) Prune(ctx context.Context, r metrics.Retention) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
 	defer cancel()
@@ -100,10 +100,10 @@ func (s *Store) pruneAllowedOfTenants(ctx context.Context) (more bool, err error
 	return more, nil
 }
 
-// giveUp raises the two recorded times before which rows of minutes and of hours are deleted.
-// The new times follow from the retention r, but are never later than rows that a roll-up has
-// not read yet. giveUp returns the new times. It waits for transactions that are adding counts.
-// Transactions that begin after it read the new times.
+// giveUp raises the two recorded times before which rows of minutes and of hours are deleted, and
+// returns the new times. The new times follow from the retention r. They are never later than rows
+// that a roll-up still has to read. giveUp waits for transactions that are adding counts.
+// Transactions that begin later read the new times.
 func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metrics.Step]int64, err error) {
 	minutes, hours := floor(r.Minutes, metrics.Hour), floor(r.Hours, metrics.Day)
 	err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -114,15 +114,15 @@ func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metri
 		if err := s.engine.lockCounts(ctx, tx, false); err != nil {
 			return err
 		}
-		if kept, err = keptSince(ctx, tx); err != nil { // another process may have raised them since they were read
+		if kept, err = keptSince(ctx, tx); err != nil { // another process may have raised the times since the first read
 			return err
 		}
 		kept[metrics.Minute], err = moveMark(ctx, tx, metrics.Minute, kept[metrics.Minute], minutes)
 		if err != nil {
 			return err
 		}
-		// While minutes of an hour are kept, the hour's row can still change, and with it the row
-		// of the day. Therefore hours are kept at least as long as minutes.
+		// As long as the minutes of an hour are kept, the row of the hour can change, and then the
+		// row of the day changes too. Therefore hours are kept at least as long as minutes.
 		most := min(hours, floor(kept[metrics.Minute], metrics.Day))
 		kept[metrics.Hour], err = moveMark(ctx, tx, metrics.Hour, kept[metrics.Hour], most)
 		return err
@@ -130,10 +130,10 @@ func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metri
 	return kept, err
 }
 
-// moveMark raises the recorded time before which rows of the step s are deleted. is is the
-// recorded time. The new time is wanted, or the oldest hour or day whose roll-up is due and
-// still has to read these rows, if that is earlier. moveMark returns the recorded time after
-// the change.
+// moveMark raises the recorded time before which rows of the step s are deleted, and returns the
+// recorded time after the change. The argument is is the time that is recorded now, and wanted is
+// the new time. A roll-up that is due may still have to read rows before wanted. The new time is
+// then the start of the oldest hour or day of such a roll-up.
 func moveMark(ctx context.Context, tx *sql.Tx, s metrics.Step, is, wanted int64) (int64, error) {
 	above, _ := aboveOf(s)
 	var due sql.NullInt64
@@ -152,8 +152,8 @@ func moveMark(ctx context.Context, tx *sql.Tx, s metrics.Step, is, wanted int64)
 }
 
 // refusalsBefore returns the time before which rows of a table of kept decisions are deleted, in
-// microseconds since the epoch. One such time follows from their maximum age, another from their maximum number
-// r.MaxRefusals. refusalsBefore returns the later one.
+// microseconds since the epoch. The maximum age of the rows gives one such time. Their maximum
+// number r.MaxRefusals gives another. refusalsBefore returns the later of the two.
 func (s *Store) refusalsBefore(ctx context.Context, table string, r metrics.Retention) (int64, error) {
 	before := r.Refusals * 1_000_000
 	if r.MaxRefusals <= 0 {
@@ -174,8 +174,8 @@ func (s *Store) refusalsBefore(ctx context.Context, table string, r metrics.Rete
 	return before, err
 }
 
-// A removal describes the rows to delete from a table: those whose column time is less than
-// before.
+// A removal describes the rows to delete from a table: the rows whose value in a time column is
+// less than before.
 type removal struct {
 	table, key, time string
 	before           int64

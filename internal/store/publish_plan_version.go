@@ -13,9 +13,9 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// Publish makes the draft of a plan its next version, and makes this version current. If the draft
-// equals the current version, Publish returns the current version and changes nothing. The error is
-// problem.Stale if the draft's revision is not ifRevision.
+// Publish creates the next version of a plan from its draft, and makes this version current. If the
+// draft equals the current version, Publish returns the current version and changes nothing. The
+// error is problem.Stale if the draft's revision is not ifRevision.
 func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e audit.Entry) (plans.Plan, plans.Version, error) {
 	var p plans.Plan
 	var v plans.Version
@@ -59,8 +59,9 @@ func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e 
 	return p, v, s.fail(err, "publish plan %s", planID)
 }
 
-// PublishVersion makes an existing version of a plan current. The error is problem.Stale if the current version is
-// not ifPublished, unless ifPublished is plans.AnyVersion.
+// PublishVersion makes an existing version of a plan current. The error is problem.Stale if the
+// current version is not the version ifPublished. If ifPublished is plans.AnyVersion,
+// PublishVersion does not compare the versions.
 func (s *Store) PublishVersion(ctx context.Context, planID string, number, ifPublished int, e audit.Entry) (plans.Plan, plans.Version,
 	error,
 ) {
@@ -109,10 +110,11 @@ func (e *edit) point(ctx context.Context, planID string, number int) (plans.Plan
 	return p, v, err
 }
 
-// putInForce stores the quota, window and burst of every limit of d, with the cell of the
-// limit. If these values differ from the stored ones, the limit gets the revision of this edit,
-// and the stored values are added to the former values of the limit. A plan may have thousands
-// of limits, so each statement writes many rows.
+// putInForce stores the quota, window and burst of every limit of d, and the cell of the limit: the
+// number that identifies its counters. If the new values differ from the stored values, putInForce
+// sets the revision of the limit to the revision of this edit, and adds the stored values to the
+// former values of the limit. A plan may have thousands of limits, so each statement writes many
+// rows.
 func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) error {
 	cells, err := e.cells(ctx, d)
 	if err != nil {
@@ -156,9 +158,10 @@ func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) 
 	return nil
 }
 
-// formers returns the JSON text of the former values of a limit, to which the values in old are
-// added, because this edit replaces them. The carry-over of l applies to the change. If l has the same values as old, differs is false and
-// text is "". known is false if the limit is new; then there are no former values.
+// formers returns the former values of a limit as JSON text, after the edit that replaces the
+// stored values in old. The result includes the values in old, with the carry-over of the new limit
+// l. If l has the same values as old, differs is false and text is "". known is false if the limit
+// is new and has no former values.
 func (e *edit) formers(old storedLimit, known bool, l enforcement.Limit) (text string, differs bool, err error) {
 	if !known {
 		return "[]", true, nil
@@ -212,9 +215,9 @@ func placeholders(rows, columns int) string {
 	return b.String()
 }
 
-// cellOf returns the cell of the limit l of the policy p; its number is not set. A cell
-// identifies the counters of a limit: as long as the cell is the same, the limit continues its
-// counters. Anchor is "" if the algorithm does not use an anchor.
+// cellOf returns the cell of the limit l of the policy p, without its number. A cell identifies the
+// counters of a limit: as long as the cell is the same, the limit continues its counters. The field
+// Anchor is "" if the algorithm does not use an anchor.
 func cellOf(p plans.Policy, l enforcement.Limit) plans.Cell {
 	c := plans.Cell{Policy: p.Slug, Limit: l.Name, Algorithm: l.Algorithm, CountBy: p.CountBy}
 	if l.Algorithm.Windowed() {
@@ -231,16 +234,17 @@ func countBy(attributes []string) (string, error) {
 	return writeJSON(attributes)
 }
 
-// identityOf returns what identifies the limit l of the policy p in the database: policy, limit, algorithm, count_by,
-// and anchor, as text.
+// identityOf returns the text values that identify the cell of the limit l of the policy p: policy,
+// limit, algorithm, count_by, and anchor.
 func identityOf(p plans.Policy, l enforcement.Limit) (identity, error) {
 	c := cellOf(p, l)
 	attributes, err := countBy(c.CountBy)
 	return identity{c.Policy, c.Limit, c.Algorithm.String(), attributes, c.Anchor.String()}, err
 }
 
-// cells returns the cell number of every limit of a document. It allocates numbers for cells that
-// are new. A limit whose algorithm changed between token_bucket and gcra keeps its cell. The result may also contain cells of other limits.
+// cells returns the cell number of every limit of a document. The number identifies the counters of
+// the limit. cells allocates numbers for new limits. A limit whose algorithm changed between
+// token_bucket and gcra keeps its number. The result may also contain numbers of other limits.
 func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32, error) {
 	found := make(map[identity]uint32)
 	if err := e.findCells(ctx, d.Policies(), found); err != nil {
@@ -278,8 +282,8 @@ func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32
 	return found, e.insert(ctx, `INSERT INTO cells (number, policy, limit_name, algorithm, count_by, anchor)`, 6, values, ``)
 }
 
-// findCells reads the cells of all current and former limits of the policies and adds their
-// numbers to found. It finds the policies by slug.
+// findCells reads the cells of all current and former limits of the policies, and adds the number
+// of each cell to found. It finds the policies by slug.
 func (e *edit) findCells(ctx context.Context, policies []plans.Policy, found map[identity]uint32) error {
 	for some := range slices.Chunk(policies, rowsAtOnce) {
 		slugs := make([]any, len(some))
@@ -304,9 +308,10 @@ func (e *edit) findCells(ctx context.Context, policies []plans.Policy, found map
 	return nil
 }
 
-// retire adds last to formers: the values that a limit has until this edit. If there are then
-// more than plans.MaxFormers, retire drops the oldest. The end of last is the time of this
-// edit, or the end of the former value before it, if that is later because the clock went back.
+// retire appends last to formers. last contains the values that a limit has until this edit. If
+// formers then has more than plans.MaxFormers elements, retire drops the oldest. The end of last is
+// the time of this edit. If the clock went back, the end of the previous former value can be later;
+// retire then uses that end.
 func (e *edit) retire(formers []enforcement.Former, last enforcement.Former) []enforcement.Former {
 	last.Until = e.at.UnixMicro()
 	if n := len(formers); n > 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Kept returns which rows of counts Prune has not given up, and which roll-ups are due on the
-// days of [from, to). One SQL query reads both, so that they belong to the same moment.
+// Kept says which rows of counts still exist, and which roll-ups are due on the days of [from, to).
+// One SQL query reads both facts, so that they belong to the same moment.
 func (s *Store) Kept(ctx context.Context, from, to int64) (metrics.Kept, error) {
 	type line struct {
 		due  bool
@@ -44,7 +44,8 @@ func (s *Store) Kept(ctx context.Context, from, to int64) (metrics.Kept, error) 
 	return k, s.fail(err, "read which counts are kept")
 }
 
-// dayAfter returns the first start of a day that is not before at. Both are Unix seconds.
+// dayAfter returns the first start of a day that is at or after the time at. Both times are Unix
+// seconds.
 func dayAfter(at int64) int64 {
 	return floor(at+int64(metrics.Day.Duration()/time.Second)-1, metrics.Day)
 }
@@ -73,8 +74,8 @@ func (s *Store) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.Cou
 	return s.countRows(ctx, query, where, q)
 }
 
-// SumCounts adds up the rows that match q. It returns one row for each tenant and name, where the
-// name is that of a policy or route, as q selects. The field At of each row is q.From.
+// SumCounts adds up the rows that match q. It returns one row for each pair of tenant and name. The
+// name is the name of a policy or of a route, as q selects. The field At of each row is q.From.
 func (s *Store) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
 	where, err := countsWhere(q)
 	if err != nil {
@@ -98,7 +99,7 @@ func (s *Store) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.
 	return s.countRows(ctx, query, where, q)
 }
 
-// countFields returns the names of the columns of counts that q asks for.
+// countFields returns the names of the columns of counts that q selects.
 func countFields(q metrics.CountQuery) []string {
 	if len(q.Fields) == 0 {
 		return metrics.Columns
@@ -179,7 +180,8 @@ func (s *Store) Sketches(ctx context.Context, q metrics.SketchQuery) ([]metrics.
 	return list, s.fail(err, "read sketches")
 }
 
-// refusalRow is a row with a kept denial. The document in it is not decoded yet.
+// A refusalRow is a row with a kept denial or a kept allowed request. The JSON document in the row
+// is not decoded yet.
 type refusalRow struct {
 	id     []byte
 	tenant uint32
@@ -191,7 +193,8 @@ const refusalColumns = "id, tenant, doc"
 func scanRefusal(r row) (f refusalRow, err error) { return f, r.Scan(&f.id, &f.tenant, &f.doc) }
 
 // refusal decodes the document of a kept denial. It returns an error if the document has members
-// that this release does not know, because an explanation without them might be wrong.
+// that this release does not know, because an explanation that ignores such a member might be
+// wrong.
 func (f *refusalRow) refusal() (r metrics.Refusal, err error) {
 	if err := readJSON(f.doc, &r); err != nil {
 		return metrics.Refusal{}, err
@@ -230,16 +233,16 @@ func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metric
 
 const (
 	refusalsUsual = 100
-	// refusalsLooked is the maximum number of rows that Refusals decodes for one call. It
-	// matters if the filter has a part that is not a column. Refusals must then decode each row
-	// to see whether the row matches.
+	// refusalsLooked is the maximum number of rows that one call of Refusals decodes. Refusals
+	// decodes many rows if the filter has a condition that is not on a column. It must then decode
+	// each row to check whether the row matches.
 	refusalsLooked = 5000
 	refusalsPiece  = 500
 )
 
 // Refusals returns the kept decisions that match f in descending order of their IDs, which is
-// newest first. It leaves out rows that it cannot decode, and logs one line about all of them
-// together.
+// newest first. Refusals leaves out rows that it cannot decode, and logs one line about all such
+// rows together.
 func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metrics.Refusal, error) {
 	if f.Limit <= 0 {
 		f.Limit = refusalsUsual
@@ -290,9 +293,9 @@ func concerns(r *metrics.Refusal, policy string) bool {
 	return slices.ContainsFunc(r.Policies, func(p metrics.RefusalPolicy) bool { return p.Policy == policy && p.Applies })
 }
 
-// refusalRows returns the newest rows that match those parts of f that are columns. It runs one
-// query for each table and reason, because the index has the rows of one reason in the order of
-// their IDs. One query for all reasons would have to sort every row.
+// refusalRows returns the newest rows that match the conditions of f on columns. It runs one query
+// for each table and reason. The index contains the rows of one reason in the order of their IDs,
+// so each query reads only the first rows. One query for all reasons would have to sort every row.
 func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit int) (list []refusalRow, err error) {
 	tables := []string{deniedTable}
 	switch f.Outcome {
@@ -342,8 +345,7 @@ func hasAttributes(r *metrics.Refusal, asked []enforcement.Attribute) bool {
 	return true
 }
 
-// within reports whether has is an IP address, and asked is an IP network that contains this
-// address.
+// within reports whether asked is an IP network, and has is an IP address in this network.
 func within(has, asked enforcement.Attribute) bool {
 	if has.Name != "ip" || asked.Name != "ip" || !strings.Contains(asked.Value, "/") {
 		return false
@@ -356,8 +358,8 @@ func within(has, asked enforcement.Attribute) bool {
 	return err == nil && network.Contains(address)
 }
 
-// refusalRowsFor returns the newest rows of a table that have the given reason and match those parts of f
-// that are columns. If the reason is "", rows of every reason match.
+// refusalRowsFor returns the newest rows of a table that have the given reason and match the
+// conditions of f on columns. If the reason is "", rows of every reason match.
 func (s *Store) refusalRowsFor(
 	ctx context.Context, table string, f metrics.RefusalFilter, reason enforcement.Reason, limit int,
 ) (list []refusalRow, err error) {
@@ -365,7 +367,7 @@ func (s *Store) refusalRowsFor(
 	if f.Tenant != 0 {
 		where.and(`tenant = ?`, int64(f.Tenant))
 	}
-	if f.Policy != "" && table == deniedTable { // allowed requests have a policy column for one of those that applied
+	if f.Policy != "" && table == deniedTable { // several policies apply to an allowed request, and the column contains only one of them
 		where.and(`policy = ?`, f.Policy)
 	}
 	if f.Route != "" {

@@ -31,16 +31,16 @@ func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]met
 // RollUp computes the rows of an hour or a day from the rows of the next finer step, if this
 // roll-up is due.
 //
-// The table roll_ups_due has one row for each roll-up that is due (see noteDue). This record
-// has a number n, which increases whenever counts are added. RollUp works in several short
-// transactions, so that it does not block other writers of a SQLite file for long. It adds up
-// the counts of a few tenants at a time, merges sketches outside of transactions, and writes
-// them in pieces.
+// The table roll_ups_due has one row for each roll-up that is due (see noteDue). This row has a
+// number n, which increases whenever counts are added to the time of the roll-up. RollUp works in
+// several short transactions, so that it does not block other writers of a SQLite file for long. It
+// adds up the counts of a few tenants at a time, merges sketches outside of transactions, and
+// writes them in pieces.
 //
-// Each transaction locks the record and checks n. If n has changed, counts were added: RollUp
-// stops, and the roll-up stays due. If the record is gone, another process has done the
-// roll-up, and RollUp stops too. While a roll-up is due, queries read the rows of the finer
-// step, so they never read a partial result.
+// Each transaction locks this row and checks n. If n has changed, counts were added. RollUp then
+// stops, and the roll-up stays due. If the row is gone, another process has done the roll-up, and
+// RollUp stops too. While a roll-up is due, queries read the rows of the finer step, so they never
+// read a partial result.
 func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
 	defer cancel()
@@ -74,8 +74,8 @@ func span(r metrics.RollUp) (from, to int64) {
 	return r.At, r.At + int64(r.Step.Duration()/time.Second)
 }
 
-// note returns the number n of the record that the roll-up r is due (see noteDue). If there is
-// no record, the error is errNotDue.
+// note returns the number n in the row of the table roll_ups_due that says that the roll-up r is
+// due (see noteDue). If there is no such row, the error is errNotDue.
 func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error) {
 	n, err = queryOne(ctx, s, "", scanValue[int64], `
 		SELECT n FROM roll_ups_due
@@ -136,9 +136,9 @@ func sumCounts(ctx context.Context, tx *sql.Tx, r metrics.RollUp, tenants []int6
 	return nil
 }
 
-// endRollUp deletes the record that the roll-up r is due, and records that the roll-up to the
-// next longer step is due. It does not record the latter if the rows of the finer step are
-// deleted, because then RollUp has changed nothing.
+// endRollUp deletes the record that the roll-up r is due. It then records that the roll-up to the
+// next longer step is due. It omits this record if the rows that r reads are pruned, because RollUp
+// has then changed nothing.
 func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	ended, err := execIn(ctx, tx, `
 		DELETE FROM roll_ups_due
@@ -160,10 +160,10 @@ func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error
 	return noteDue(ctx, tx, metrics.RollUp{Step: above, At: floor(r.At, above)})
 }
 
-// sumInto returns the statement that adds up the rows of one tenant to rows of the step s. Its
-// parameters are the start of the new row, the tenant, and the start and the end of the time to
-// add up. The statement names all kinds of rows, because otherwise the database does not use
-// the primary key.
+// sumInto returns the SQL statement that adds up rows of one tenant to one row of the step s for
+// each name. The parameters of the statement are the start of the new row, the tenant, and the
+// start and the end of the time to add up. The statement lists all values of the column kind,
+// because otherwise the database does not use the primary key.
 func sumInto(s metrics.Step) string {
 	sums := make([]string, len(metrics.Columns))
 	for i, c := range metrics.Columns {
@@ -177,7 +177,8 @@ func sumInto(s metrics.Step) string {
 		` + countConflict(func(c string) string { return "excluded." + c })
 }
 
-// A sketchID identifies all sketches of one tenant with one name, of all nodes and times.
+// A sketchID identifies the sketches that have the same tenant and the same name. It includes the
+// sketches of all nodes and times.
 type sketchID struct {
 	tenant uint32
 	name   string
@@ -237,8 +238,8 @@ func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketch
 	return rows, nil
 }
 
-// hold locks the record that the roll-up r is due. The error is errNotDue if the record is gone or
-// its number is no longer n.
+// hold locks the record that the roll-up r is due. The error is errNotDue if the record is gone, or
+// if n is no longer the number of the record.
 func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	held, err := execIn(ctx, tx, `
 		UPDATE roll_ups_due SET n = n
@@ -249,8 +250,8 @@ func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	return err
 }
 
-// rowsKept reports whether the rows of the finer step, from which the roll-up r is computed,
-// still exist. While r is due, they are never deleted.
+// rowsKept reports whether the rows from which the roll-up r is computed still exist. While r is
+// due, they are never deleted.
 func (s *Store) rowsKept(ctx context.Context, r metrics.RollUp) (bool, error) {
 	return queryOne(ctx, s, "", scanValue[bool], `
 		SELECT before <= $1 FROM pruned

@@ -33,7 +33,7 @@ func (s *Store) SavedFilters(ctx context.Context, p savedfilters.Place, userID s
 }
 
 // SavedFiltersOf lists the filters of all places that a person sees, ordered by name. If tenantID
-// is not "", it lists only those of the places of that tenant.
+// is not "", it lists only the filters of places of this tenant.
 func (s *Store) SavedFiltersOf(ctx context.Context, tenantID, userID string) ([]savedfilters.Filter, error) {
 	var where filter
 	if tenantID != "" {
@@ -64,8 +64,8 @@ func (s *Store) filterChange(ctx context.Context, e *audit.Entry, change func(ct
 // CreateSavedFilter adds a filter.
 func (s *Store) CreateSavedFilter(ctx context.Context, f savedfilters.Filter, e *audit.Entry) error {
 	err := s.filterChange(ctx, e, func(ctx context.Context, tx *sql.Tx) error {
-		// The row of the owner is locked, so that two requests of one person are counted one after
-		// the other.
+		// The statement locks the row of the owner, so that two requests of one person count the
+		// filters one after the other.
 		n, err := execIn(ctx, tx, `UPDATE users SET name = name WHERE id = $1`, f.OwnerID)
 		if err == nil && n == 0 {
 			err = missing(sql.ErrNoRows, "user")

@@ -45,9 +45,9 @@ func (e *edit) factors(ctx context.Context, userID string) (n int, err error) {
 	return n, err
 }
 
-// AddFactor adds a second factor and ends the user's sessions except the session with the ID
-// keep. If codes is not nil, it must be the first factor of the user, and codes are the hashes
-// of the new recovery codes.
+// AddFactor adds a second factor and ends the user's sessions except the session with the ID keep.
+// If codes is not nil, f must be the first factor of the user, and codes contains the hashes of the
+// new recovery codes.
 func (s *Store) AddFactor(ctx context.Context, f accounts.Factor, codes [][32]byte, keep string, e audit.Entry) (accounts.Factor, error) {
 	var made accounts.Factor
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -183,7 +183,7 @@ func (s *Store) ResealFactors(ctx context.Context, reseal func(accounts.Factor) 
 	return replaced, s.fail(err, "re-encrypt second factors")
 }
 
-// UseFactor stores what the use of a second factor changes.
+// UseFactor stores the fields of a second factor that its use changes.
 func (s *Store) UseFactor(ctx context.Context, f accounts.Factor) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		n, err := execIn(ctx, tx, `
@@ -241,8 +241,9 @@ func (s *Store) UseRecoveryCode(ctx context.Context, userID string, code [32]byt
 
 const pendingColumns = `p.id, p.hash, p.user_id, p.created_at, p.expires_at`
 
-// CreatePending adds a pending sign-in: the password is right, and the second factor is still
-// missing. If the user then has more than accounts.MaxPending, it deletes the oldest ones.
+// CreatePending adds a pending sign-in: the user has entered the right password, and the second
+// factor is still missing. If the user then has more than accounts.MaxPending pending sign-ins,
+// CreatePending deletes the oldest.
 func (s *Store) CreatePending(ctx context.Context, p accounts.PendingSignIn) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := execIn(ctx, tx, `
@@ -260,7 +261,7 @@ func (s *Store) CreatePending(ctx context.Context, p accounts.PendingSignIn) err
 }
 
 // Pending returns the pending sign-in with the given hash, and its user. The error is
-// problem.NotFound if it has expired or does not exist.
+// problem.NotFound if the sign-in has expired or does not exist.
 func (s *Store) Pending(ctx context.Context, hash [32]byte, now time.Time) (accounts.PendingSignIn, accounts.User, error) {
 	type found struct {
 		accounts.PendingSignIn
@@ -281,7 +282,7 @@ func (s *Store) Pending(ctx context.Context, hash [32]byte, now time.Time) (acco
 	return f.PendingSignIn, f.User, s.fail(err, "load a pending sign-in")
 }
 
-// FinishPending deletes a pending sign-in and adds the session n.
+// FinishPending deletes a pending sign-in and adds the session n in its place.
 func (s *Store) FinishPending(ctx context.Context, id string, n accounts.Session, e audit.Entry) (accounts.Session, error) {
 	var made accounts.Session
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -324,8 +325,8 @@ func (s *Store) PutChallenge(ctx context.Context, id string, data []byte, expire
 	return s.fail(err, "store a passkey challenge")
 }
 
-// TakeChallenge returns the passkey challenge of a session or a pending sign-in, and deletes
-// it. The error is problem.NotFound if it has expired or does not exist.
+// TakeChallenge returns the passkey challenge of a session or a pending sign-in, and deletes it.
+// The error is problem.NotFound if the challenge has expired or does not exist.
 func (s *Store) TakeChallenge(ctx context.Context, id string, now time.Time) ([]byte, error) {
 	var data []byte
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {

@@ -64,9 +64,9 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 	n.CreatedAt, n.SeenAt, n.ExpiresAt = stored(n.CreatedAt), stored(n.SeenAt), stored(n.ExpiresAt)
 	n.ConfirmedAt = instant(nullable(n.ConfirmedAt))
 	n.Address, n.Agent = audit.Clean(n.Address), audit.Clean(n.Agent)
-	// The row of the user is updated first, which locks it. An edit that disables the user then
-	// either waits for this transaction and ends the new session, or has committed before, and the
-	// user is not found here.
+	// The transaction first updates the row of the user, which locks the row. An edit that disables
+	// the user then has two possibilities. It waits for this transaction and ends the new session,
+	// or it has committed before and this statement finds no user.
 	found, err := e.exec(ctx, `UPDATE users SET signed_in_at = $2 WHERE id = $1 AND NOT disabled`, n.UserID, n.CreatedAt)
 	if err == nil && found == 0 {
 		err = missing(sql.ErrNoRows, "user")
@@ -88,14 +88,14 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 	return n, err
 }
 
-// idleSince returns the time that decides whether a session is idle at now. A session that was
-// last used before that time is idle.
+// idleSince returns the time that decides whether a session is idle at now. A session is idle if it
+// was last used before that time.
 func idleSince(now time.Time) time.Time { return stored(now.Add(-accounts.SessionIdle)) }
 
-// Session returns the session with the given hash and its user, read with one query. The error
-// is problem.NotFound if the session is expired or idle, or if the user is disabled. Session
-// then sets SeenAt with a second statement. It only logs an error of that statement, so that
-// people stay signed in while the database rejects writes.
+// Session returns the session with the given hash and its user, read with one query. The error is
+// problem.NotFound if the session is expired or idle, or if the user is disabled. A second
+// statement then sets SeenAt. If this statement fails, Session only logs the error, so that people
+// stay signed in while the database rejects writes.
 func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time) (accounts.Session, accounts.User, error) {
 	var n sessionRow
 	var u userRow
@@ -159,7 +159,7 @@ func (s *Store) Sessions(ctx context.Context, userID string, now time.Time) ([]a
 
 // EndSession deletes the session id of a user. If id is "", it deletes all sessions of the user
 // except the session keep. It returns the number of deleted sessions, and writes the audit line
-// only if there are any. The error is problem.NotFound if the user does not exist.
+// only if this number is not 0. The error is problem.NotFound if the user does not exist.
 func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit.Entry) (int, error) {
 	var ended int64
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -185,10 +185,10 @@ func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit
 // overRows is the maximum number of rows that one transaction of EndOverSessions deletes.
 const overRows = 1000
 
-// EndOverSessions deletes sessions that are expired or idle, pending sign-ins, passkey challenges
-// and shared links that have expired, and invitations that expired more than a week ago. Expired
-// invitations stay for a week so that people can see why a link no longer works. Each
-// transaction deletes at most overRows rows, so that sign-ins do not wait long.
+// EndOverSessions deletes expired and idle sessions. It also deletes expired pending sign-ins,
+// passkey challenges and shared links, and invitations that expired more than a week ago. Expired
+// invitations stay for a week so that people can see why a link no longer works. Each transaction
+// deletes at most overRows rows, so that sign-ins do not wait long.
 func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
 	for _, over := range []struct {
 		table, column string

@@ -7,19 +7,19 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// togetherKey is the key under which the context of work in Together holds the running edit.
+// togetherKey is the context key of the running edit of Together.
 type togetherKey struct{}
 
-// A together is a running edit of Together. Other methods of the same Store that get its
-// context make their changes a part of it.
+// A together is a running edit of Together. Methods of the same Store that are called with its
+// context add their changes to this edit.
 type together struct {
 	store *Store
 	edit  *edit
 }
 
-// Together runs work as one edit. All changes that work makes with its context are one transaction
-// with one revision, and reads with this context see these changes. If work returns an error,
-// nothing is changed. If work makes no change, the revision is not raised.
+// Together runs the function work as one edit. All changes that work makes with its context belong
+// to one transaction and one revision, and reads with this context see these changes. If work
+// returns an error, nothing is changed. If work makes no change, the revision is not raised.
 //
 // Other edits wait until work ends, which may take twelve times the timeout of other methods. work
 // must use its context in only one goroutine. Together calls work again if the transaction fails,
@@ -47,8 +47,8 @@ func (s *Store) running(ctx context.Context) *edit {
 	return nil
 }
 
-// join runs change as a part of the running edit e. If change succeeds, join adds the audit
-// lines of the part to those of e. The first line of the part is line.
+// join runs change as a part of the running edit e. line is the first audit line of this part. If
+// change succeeds, join adds the audit lines of the part to the audit lines of e.
 func (e *edit) join(ctx context.Context, line audit.Entry, change func(context.Context, *edit) error) error {
 	part := *e
 	part.lines = []audit.Entry{line}
@@ -62,8 +62,8 @@ func (e *edit) join(ctx context.Context, line audit.Entry, change func(context.C
 	return nil
 }
 
-// from returns where reads with ctx run: in the transaction of Together if ctx belongs to one,
-// otherwise in the pool of readers.
+// from returns the querier for reads with ctx. Within Together, it is the transaction of Together.
+// Otherwise it is the pool of readers.
 func (s *Store) from(ctx context.Context) querier {
 	if e := s.running(ctx); e != nil {
 		return e.tx

@@ -20,7 +20,8 @@ func scanSharedLink(r row) (sharing.Link, error) {
 	return l, err
 }
 
-// scanOpenedLink scans sharedLinkColumns, and then the column content if content is not nil.
+// scanOpenedLink scans a row with sharedLinkColumns. If content is not nil, it also scans the
+// column content, which comes last.
 func scanOpenedLink(r row, content *[]byte) (l sharing.Link, _ []byte, err error) {
 	var tenantID sql.NullString
 	var hash []byte
@@ -110,8 +111,9 @@ type openedLink struct {
 	content []byte
 }
 
-// OpenSharedLink returns the link with a hash if it is valid at now, and its content. Like
-// Session, it stores the time of the use with a second statement, whose error it only logs.
+// OpenSharedLink returns the link with the given hash, and its content, if the link is valid at
+// now. A second statement stores the time of the use. If this statement fails, OpenSharedLink only
+// logs the error.
 func (s *Store) OpenSharedLink(ctx context.Context, hash [32]byte, now time.Time) (sharing.Link, []byte, error) {
 	now = stored(now)
 	o, err := queryOne(ctx, s, "shared link", func(r row) (o openedLink, err error) {

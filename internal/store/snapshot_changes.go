@@ -26,11 +26,10 @@ func (s *Store) Empty(ctx context.Context) (bool, error) {
 	return empty, s.fail(err, "check whether the database is empty")
 }
 
-// Changes returns all objects that changed after the revision since, or all objects if since is
-// 0. It reads them in one transaction, so that they belong to the same moment. If a plan cannot
-// be decoded, its field Broken contains the error message. If an override or a block cannot be
-// decoded, the result contains invalid values in its place, which the compiler of the snapshot
-// rejects.
+// Changes returns all objects that changed after the revision since, or all objects if since is 0.
+// It reads them in one transaction, so that they belong to the same moment. If a plan cannot be
+// decoded, its field Broken contains the error message. If an override or a block cannot be
+// decoded, it has invalid values in the result, which the compiler of the snapshot rejects.
 func (s *Store) Changes(ctx context.Context, since int64) (snapshot.Changes, error) {
 	var c snapshot.Changes
 	err := s.readWithin(ctx, 12*s.timeout, func(ctx context.Context) error {
@@ -64,7 +63,7 @@ func changes(ctx context.Context, tx *sql.Tx, since int64) (c snapshot.Changes, 
 		return c, err
 	}
 	if since == 0 {
-		return c, nil // everything is loaded, so there is nothing to remove
+		return c, nil // this call loads all objects, so the caller has none to remove
 	}
 	rows, err = tx.QueryContext(ctx, `
 		SELECT kind, object_id FROM tombstones
@@ -154,12 +153,13 @@ func scanPublishedPlan(r row) (snapshot.PublishedPlan, error) {
 	return p, nil
 }
 
-// An identity has the five columns that identify a cell, as text. The cell itself has a number.
-// The keys of counters contain this number as the identity of the limit.
+// An identity has the five columns, as text, that identify a cell. Each cell also has a number. The
+// keys of a limit's counters contain this number.
 type identity struct{ policy, limit, algorithm, countBy, anchor string }
 
-// twin returns the identity under the other name of the algorithm, if it has two: token_bucket and gcra
-// have the same counters, and the cell has the name that was published first. Otherwise it returns id.
+// twin returns the identity with the other name of the algorithm. The algorithms token_bucket and
+// gcra have the same counters, so a limit keeps its cell if one of the two names replaces the
+// other. The cell has the name that was published first. For other algorithms, twin returns id.
 func (id identity) twin() identity {
 	switch id.algorithm {
 	case enforcement.TokenBucket.String():
@@ -212,7 +212,9 @@ func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Pub
 			if err != nil {
 				return nil, fmt.Errorf("limit %s of policy %s: %w", l.Name, p.Slug, err)
 			}
-			published.Limit.Period = l.Period // plan_limits has no column for the Period; the stored window has its length
+			// plan_limits has no column for Period, because the stored window already has the
+			// length of the period
+			published.Limit.Period = l.Period
 			list = append(list, published)
 		}
 	}

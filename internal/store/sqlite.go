@@ -31,7 +31,7 @@ type sqliteEngine struct {
 	serving        *lockFile // nil if this process does not serve checks
 
 	mu       sync.Mutex
-	watchers map[chan struct{}]bool // channels with room for one notification
+	watchers map[chan struct{}]bool // each channel has room for one notification
 }
 
 // openSQLite opens the database file. It creates the file and its folder if they do not exist.
@@ -46,7 +46,7 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 	e := &sqliteEngine{path: path, watchers: make(map[chan struct{}]bool)}
 	defer func() {
 		if err != nil {
-			_ = e.close() // the first error is more useful
+			_ = e.close() // err is more useful than an error of close
 		}
 	}()
 	if serve {
@@ -54,9 +54,9 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 			return err
 		}
 	}
-	// Switching a file to WAL mode needs exclusive access to the file. If another process uses
-	// the file, SQLite returns an error instead of waiting. Therefore only one process at a
-	// time switches it.
+	// To switch a file to WAL mode, SQLite needs exclusive access to the file. If another process
+	// uses the file, SQLite returns an error instead of waiting. Therefore this lock lets only one
+	// process at a time switch it.
 	unlock, err := e.lockMigrations(ctx)
 	if err != nil {
 		return err
@@ -81,8 +81,8 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 	return nil
 }
 
-// look runs a quick check of the file and returns an error if the file is damaged. Serving a
-// damaged file could increase the damage.
+// look runs a quick check of the file. It returns an error if the file is damaged, because serving
+// a damaged file could increase the damage.
 func (e *sqliteEngine) look(ctx context.Context) error {
 	var verdict string
 	if err := e.reader.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
@@ -160,8 +160,8 @@ func openFile(ctx context.Context, path string, busy time.Duration, options ...s
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	// This query reads the first page of the file, so that a file which is not a database causes an
-	// error now.
+	// This query reads the first page of the file. If the file is not a database, the query returns
+	// an error now, not later.
 	var tables int
 	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(&tables); err != nil {
 		db.Close()
@@ -193,8 +193,8 @@ func (e *sqliteEngine) clock() string {
 
 func (e *sqliteEngine) version() string { return `sqlite_version()` }
 
-// announce does nothing, because SQLite has no notifications. Instead, announced notifies this
-// process after the commit.
+// announce does nothing, because SQLite has no notifications between processes. The method
+// announced notifies this process after the commit.
 func (e *sqliteEngine) announce(context.Context, *sql.Tx, int64) error { return nil }
 
 func (e *sqliteEngine) announced() {
@@ -238,7 +238,7 @@ func (e *sqliteEngine) fault(err error) (fault, string) {
 	}
 	switch refused.Code() {
 	case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
-		return faultUnique, "" // SQLite does not report the constraint; statements that need it use ON CONFLICT
+		return faultUnique, "" // SQLite does not name the constraint; statements that need the name use ON CONFLICT
 	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY, sqlite3.SQLITE_CONSTRAINT_TRIGGER:
 		return faultReference, ""
 	case sqlite3.SQLITE_CONSTRAINT_CHECK, sqlite3.SQLITE_CONSTRAINT_NOTNULL:
@@ -273,9 +273,9 @@ func (e *sqliteEngine) migrations() (fs.FS, string, database.Driver, error) {
 	return migrations.SQLite, "sqlite", driver, nil
 }
 
-// lockMigrations locks a file. If another process holds the lock, it waits until the lock is
-// free or ctx ends. The lock of golang-migrate is not enough: for SQLite it excludes only
-// goroutines of the same process.
+// lockMigrations locks a file. If another process holds the lock, lockMigrations waits until the
+// lock is free or ctx ends. The lock of golang-migrate is not enough, because for SQLite it
+// excludes only goroutines of the same process.
 func (e *sqliteEngine) lockMigrations(ctx context.Context) (unlock func(), err error) {
 	f, err := openLockFile(e.path + ".migrate.lock")
 	if err != nil {

@@ -67,8 +67,8 @@ type Store struct {
 
 // An engine contains the differences between Postgres and SQLite.
 type engine interface {
-	// oneMoment returns the options of a read-only transaction in which all queries see the
-	// database at the same moment.
+	// oneMoment returns the options of a read-only transaction whose queries all see the same state
+	// of the database.
 	oneMoment() *sql.TxOptions
 	// clock returns an SQL expression for the current time of the database, in microseconds since the epoch.
 	clock() string
@@ -169,8 +169,8 @@ func instant(t sql.NullTime) time.Time {
 // A row is a row of a query result: a *sql.Row or the current row of a *sql.Rows.
 type row interface{ Scan(dest ...any) error }
 
-// collect scans all rows into a list and closes rows. err is the error of the query that
-// returned rows. If it is not nil, collect returns it.
+// collect scans all rows into a list and closes rows. err is the error of the query that returned
+// rows. If err is not nil, collect returns it.
 func collect[T any](rows *sql.Rows, err error, scan func(row) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -207,8 +207,8 @@ func queryAll[T any](ctx context.Context, s *Store, scan func(row) (T, error), q
 }
 
 // queryOne runs a query and returns its only row. Within Together, the query runs in the
-// transaction of Together. If there is no row, the error is problem.NotFound, whose message
-// names the missing object with the word what. If what is "", the error is sql.ErrNoRows
+// transaction of Together. If there is no row, the error is problem.NotFound, and its message
+// contains what as the name of the missing object. If what is "", the error is sql.ErrNoRows
 // instead.
 func queryOne[T any](ctx context.Context, s *Store, what string, scan func(row) (T, error), query string, args ...any) (T, error) {
 	var v T
@@ -222,8 +222,8 @@ func queryOne[T any](ctx context.Context, s *Store, what string, scan func(row) 
 	return v, err
 }
 
-// A page describes a list query: the columns, table, conditions and order, and the maximum number
-// of rows, or 0 for the default number.
+// A page describes a list query: columns, table, conditions, order, and the maximum number of rows.
+// The maximum 0 stands for the default number.
 type page struct {
 	columns, table string
 	where          filter
@@ -252,9 +252,9 @@ func (f *filter) and(condition string, args ...any) {
 	f.conditions = append(f.conditions, condition)
 }
 
-// tenant adds the condition that a row belongs to the tenant with the given ID, or to the
-// operator if id is "". The condition does not use the SQL operator IS NOT DISTINCT FROM,
-// because Postgres uses no index for it.
+// tenant adds the condition that a row belongs to the tenant with the given ID, or to the operator
+// if id is "". The condition does not use the SQL operator IS NOT DISTINCT FROM, because Postgres
+// does not use an index for this operator.
 func (f *filter) tenant(id string) {
 	if id == "" {
 		f.conditions = append(f.conditions, `tenant_id IS NULL`)

@@ -36,9 +36,9 @@ func (e *edit) putSetting(ctx context.Context, name, value string) error {
 	return err
 }
 
-// NoteSetting stores the value of a setting that every node computes by itself. If the stored
-// value is the same, NoteSetting does nothing. So only the first node writes an audit line.
-// NoteSetting writes no audit line if no value was stored before.
+// NoteSetting stores the value of a setting that every node computes by itself. If the stored value
+// is already the same, NoteSetting does nothing, so only the first node writes an audit line. If no
+// value was stored before, NoteSetting writes no audit line.
 func (s *Store) NoteSetting(ctx context.Context, name, value string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		var was string

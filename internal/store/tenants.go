@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// homes is the default number of different homes. The home of a tenant is the hash tag in its
-// Redis keys; many tenants share one. The number is large enough to spread tenants over the
+// homes is the default number of different homes. The home of a tenant is the hash tag in its Redis
+// keys, and many tenants have the same home. The number is large enough to spread tenants over the
 // nodes of a Redis cluster. It is small enough that one script call can often decide checks of
 // several tenants.
 const homes = 64
@@ -63,7 +63,8 @@ func (s *Store) Tenants(ctx context.Context, f tenants.Filter) ([]tenants.Tenant
 	return list, s.fail(err, "list tenants")
 }
 
-// CreateTenant adds a tenant. The tenant gets a number that no other tenant has or ever had.
+// CreateTenant adds a tenant. The tenant gets a number that no other tenant, existing or deleted,
+// has.
 func (s *Store) CreateTenant(ctx context.Context, t tenants.Tenant, e audit.Entry) (tenants.Tenant, error) {
 	var made tenants.Tenant
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -136,10 +137,10 @@ func (s *Store) UpdateTenant(ctx context.Context, t tenants.Tenant, ifRevision i
 // DeleteTenant deletes a tenant with its keys, members and exceptions. Its number is never used
 // again. The error is problem.Stale if the stored revision is not ifRevision.
 //
-// Each key leaves its own tombstone, because nodes look up keys without knowing the tenant.
-// Overrides, list entries, blocks and policy changes are deleted by ON DELETE CASCADE and leave
-// no tombstones, because a snapshot drops them with their tenant. Members, sessions and
-// invitations are deleted in the same way; snapshots do not contain them.
+// Each key gets a tombstone, because nodes look up keys without the tenant. Overrides, list
+// entries, blocks and policy changes are deleted by ON DELETE CASCADE and leave no tombstones,
+// because a snapshot drops them with their tenant. Members, sessions and invitations are deleted in
+// the same way; snapshots do not contain them.
 func (s *Store) DeleteTenant(ctx context.Context, id string, ifRevision int64, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		before, err := ed.tenantAt(ctx, id, ifRevision)
@@ -175,8 +176,8 @@ func (e *edit) tenant(ctx context.Context, id string) (tenants.Tenant, error) {
 	return t, missing(err, "tenant")
 }
 
-// tenantAt returns the tenant with the given ID. The error is problem.Stale if the stored
-// revision of the tenant is not revision.
+// tenantAt returns the tenant with the given ID. The error is problem.Stale if the argument
+// revision is not the stored revision of the tenant.
 func (e *edit) tenantAt(ctx context.Context, id string, revision int64) (tenants.Tenant, error) {
 	t, err := e.tenant(ctx, id)
 	if err == nil && t.Revision != revision {
