@@ -31,11 +31,12 @@ type authorization struct {
 // optionPrefix is the beginning of the names of options in the metadata of a call.
 const optionPrefix = "headgate-"
 
-// optionNames has the options of /v1/forward-auth that Check has.
+// optionNames has those options of /v1/forward-auth that Check accepts.
 var optionNames = []string{"attributes", "jwt", "cost", "tenant", "idempotency", "lease", "lease_ttl_ms", "refundable"}
 
-// optionFault returns an error if the name of metadata of a call is that of an option that does not exist. A
-// context extension has no prefix, so an unknown one can be for another filter, and is ignored.
+// optionFault returns an error if the name of a metadata value has the prefix of an option, but no option has this
+// name. Names of context extensions have no prefix, so optionFault is not called for them: an unknown extension can be
+// for another filter.
 func optionFault(name string) error {
 	option, prefixed := strings.CutPrefix(name, optionPrefix)
 	if !prefixed || slices.Contains(optionNames, option) {
@@ -45,11 +46,11 @@ func optionFault(name string) error {
 		name, optionPrefix, strings.Join(optionNames, ", "))
 }
 
-// Check decides the check of a request. The options are those of /v1/forward-auth, such as attributes, cost and tenant. They
-// are in the context extensions of the route, or in the metadata of the call with the prefix headgate-. Both come from
-// the configuration of Envoy, and never from the client.
+// Check decides one request, which Envoy describes in r. The options are those of /v1/forward-auth, such as attributes, cost and tenant.
+// Envoy sends them as context extensions of the route, or as metadata of the call with the prefix headgate-. Both come from the
+// configuration of Envoy, and never from the client.
 //
-// grpc-go calls it only for calls that package http2 does not serve, such as those with compressed messages.
+// grpc-go calls this method only for calls that package http2 does not serve, such as those with compressed messages.
 func (s *authorization) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.CheckResponse, error) {
 	decider, who, err := s.caller(ctx)
 	if err != nil {
@@ -82,7 +83,8 @@ func (s *authorization) serve(ctx context.Context, sent []*http2.Call) {
 	answerOrFail(c, response, err)
 }
 
-// decide decides the check of a request. values returns the values of metadata of the call.
+// decide decides the check of a request. values returns the values of the call's metadata with a
+// given name.
 func (*authorization) decide(
 	ctx context.Context, decider *api.API, who api.Caller, r *authv3.CheckRequest, values func(name string) []string,
 ) (*authv3.CheckResponse, error) {
@@ -111,8 +113,9 @@ func (*authorization) decide(
 	}
 }
 
-// denied returns the response that makes Envoy answer a request itself. A request that is wrong gets one too: after an error of the call,
-// the filter would apply failure_mode_allow, and a client could pass its limits with a value that no check can have.
+// denied returns a response that makes Envoy answer the client with this status and body. Invalid requests get such a response too. If
+// the call failed with an error instead, the filter would apply failure_mode_allow, and a client could bypass its limits by sending an
+// invalid value.
 func denied(code int, header http.Header, body []byte) *authv3.CheckResponse {
 	return &authv3.CheckResponse{
 		Status: status.New(codes.PermissionDenied, "").Proto(),
@@ -132,7 +135,7 @@ func originalRequest(ctx context.Context, a *authv3.AttributeContext) (*http.Req
 	for name, value := range sent.GetHeaders() {
 		header.Add(name, value)
 	}
-	for _, h := range sent.GetHeaderMap().GetHeaders() { // of encode_raw_headers, which does not join repeated headers
+	for _, h := range sent.GetHeaderMap().GetHeaders() { // set by Envoy's option encode_raw_headers, which does not join repeated headers
 		value := h.GetValue()
 		if len(h.GetRawValue()) > 0 {
 			value = string(h.GetRawValue())
@@ -147,8 +150,8 @@ func originalRequest(ctx context.Context, a *authv3.AttributeContext) (*http.Req
 	return r.WithContext(ctx), nil
 }
 
-// respond returns the response for a decision, with the status, the headers and the body that
-// POST /v1/check has. The dynamic metadata has the members of the body. If the node is
+// respond returns the response for a decision. Its status, headers and body are those of the
+// response to POST /v1/check. Its dynamic metadata has the members of the body. If the node is
 // overloaded, it returns an error, so that the filter applies failure_mode_allow.
 func respond(decider *api.API, d *enforcement.Decision) (*authv3.CheckResponse, error) {
 	if d.Reason == enforcement.ReasonOverloaded {
@@ -170,8 +173,8 @@ func respond(decider *api.API, d *enforcement.Decision) (*authv3.CheckResponse, 
 	return response, setMetadata(response, body)
 }
 
-// setMetadata sets the dynamic metadata of a response to a JSON object. The field is added in its wire format, as a
-// field that the message does not know is, so that it is not built as a structpb.Struct.
+// setMetadata sets the dynamic metadata of a response to a JSON object. It encodes the field itself and adds the bytes
+// as an unknown field of the message, because building a structpb.Struct would cost more time.
 func setMetadata(response *authv3.CheckResponse, object []byte) error {
 	fields, _, err := appendMessage(make([]byte, 0, 2*len(object)), string(object), metadataField, appendObject)
 	if err != nil {
@@ -184,9 +187,10 @@ func setMetadata(response *authv3.CheckResponse, object []byte) error {
 // metadataField is the number of the field dynamic_metadata of CheckResponse.
 var metadataField = (&authv3.CheckResponse{}).ProtoReflect().Descriptor().Fields().ByName("dynamic_metadata").Number()
 
-// softHeaders returns those headers of an allowed decision that also the service behind the proxy
-// reads: how long it waits, and whether it serves the cheap answer. A client must not set them, so
-// client has the names of the others of them, which the proxy removes from the request.
+// softHeaders selects two headers of an allowed decision for the service behind the proxy:
+// DelayHeader says how long to wait, and ServeHeader says to serve a cheap response. upstream holds
+// those that the decision has. client holds the names of those that it does not have. The proxy
+// removes these from the client's request, so that a client cannot set them.
 func softHeaders(header http.Header) (upstream http.Header, client []string) {
 	upstream = http.Header{}
 	for _, name := range [...]string{api.DelayHeader, api.ServeHeader} {
@@ -199,8 +203,8 @@ func softHeaders(header http.Header) (upstream http.Header, client []string) {
 	return upstream, client
 }
 
-// headerOptions converts headers to the form of Envoy. Each replaces the header with the same
-// name.
+// headerOptions converts headers to Envoy's type. Each header replaces an existing header with the
+// same name.
 func headerOptions(header http.Header) []*corev3.HeaderValueOption {
 	values := headerValues(header)
 	options := make([]*corev3.HeaderValueOption, len(values))

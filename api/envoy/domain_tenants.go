@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Domains has the tenancy of each domain of descriptors whose name is not the slug of its
-// tenant.
+// Domains maps a domain of descriptors to its Tenancy. A domain that has the name of its tenant
+// needs no entry.
 type Domains map[string]Tenancy
 
-// A Tenancy says how the descriptors of a domain name their tenant. Exactly one field is set.
+// A Tenancy says which tenant the descriptors of a domain belong to. Exactly one field is set.
 type Tenancy struct {
 	// Tenant is the slug or ID of the tenant of all descriptors.
 	Tenant string
@@ -18,7 +18,8 @@ type Tenancy struct {
 	Key string
 }
 
-// ParseDomains parses a list of domain=tenant and domain=@key, separated by commas. "" means none.
+// ParseDomains parses a list of domain=tenant and domain=@key, separated by commas. "" is the empty
+// list.
 func ParseDomains(text string) (Domains, error) {
 	domains := Domains{}
 	for item := range strings.SplitSeq(text, ",") {
@@ -41,8 +42,7 @@ func ParseDomains(text string) (Domains, error) {
 	return domains, nil
 }
 
-// of returns how the descriptors of a domain name their tenant: by the name of the domain, unless a setting says
-// otherwise.
+// of returns the Tenancy of a domain. A domain without an entry belongs to the tenant that has the name of the domain.
 func (d Domains) of(domain string) Tenancy {
 	if t, ok := d[domain]; ok {
 		return t

@@ -13,54 +13,54 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Durations of assignments. Envoy only counts whole seconds. Envoy 1.40 reports every 5 s,
-// whatever reporting_interval is.
+// Durations and sizes of assignments. Envoy counts the time of an assignment in whole seconds.
+// Envoy 1.40 reports every 5 s, even if reporting_interval has another value.
 const (
 	assignmentTTL = 20 * time.Second
-	// delivery is the maximum time from making an assignment to its arrival at Envoy.
+	// delivery is the maximum time between the making of an assignment and its arrival at Envoy.
 	delivery = time.Second
-	// unusedFor is how long the unused requests of an assignment are valid, unless a window
-	// ends earlier.
+	// unusedFor is how long the requests of an assignment can be used if no fixed window ends
+	// earlier.
 	unusedFor = 3 * assignmentTTL
-	// firstSize is the number of requests in the first assignment of a bucket, before its rate
-	// is known.
+	// firstSize is the size of an assignment for a bucket whose rate is low or not yet known,
+	// unless the maximum size is smaller.
 	firstSize = 16
-	// fewest is the smallest value of the maximum size of an assignment.
+	// fewest is the lower bound of the default maximum size of an assignment; see available.
 	fewest = 10
 )
 
 type bucketAction = quotav3.RateLimitQuotaResponse_BucketAction
 
-// A quotaPool is what the streams of this node share for equal buckets of one tenant. Each
-// charged request is part of an assignment, unused in the pool, or reported as allowed. If an
-// Envoy reports after its assignment ended, the requests that it did not use go to the pool,
-// for other assignments. If it never reports again, they stay charged, because it may have
-// allowed them.
+// A quotaPool connects the equal buckets of one tenant in all streams of this node. At any time,
+// each charged request is in one of three states: assigned to an Envoy, unused in the pool, or
+// reported as allowed. When an Envoy sends a report after its assignment has ended, the requests
+// that it did not use go to the pool, for other assignments. If an Envoy never reports again, its
+// requests stay charged, because it may have allowed them.
 type quotaPool struct {
 	mu      sync.Mutex
 	members int // number of buckets of open streams
 	unused  []unusedRequests
 }
 
-// unusedRequests are requests that are charged, but not assigned to an Envoy. They expire at
-// the time until.
+// unusedRequests is a number of requests that are charged, but not assigned to an Envoy. They
+// expire at the time until.
 type unusedRequests struct {
 	n     int64
 	until time.Time
 }
 
-// A strategy is what an Envoy does with the requests of a bucket.
+// A strategy says how an Envoy treats the requests of a bucket.
 type strategy uint8
 
 const (
-	unassigned strategy = iota // Envoy applies no_assignment_behavior, or what it does after an assignment expires
+	unassigned strategy = iota // no assignment: Envoy applies no_assignment_behavior or expired_assignment_behavior
 	limited                    // Envoy may allow held requests
 	unlimited
 	denying
 )
 
-// A quotaBucket is a bucket of one stream. The mutex of the pool protects the fields after
-// pool.
+// A quotaBucket is the state of one Envoy bucket in one stream. The mutex of pool protects the
+// fields below pool.
 type quotaBucket struct {
 	id         *quotav3.BucketId
 	descriptor *descriptor
@@ -69,19 +69,20 @@ type quotaBucket struct {
 	strategy strategy
 	// held is the maximum number of charged requests that Envoy may still allow.
 	held int64
-	// until is the time at which held expires, because a window ends in which the requests were
-	// charged.
+	// until is the time at which the requests in held expire, for example because the window ends
+	// in which they were charged.
 	until time.Time
-	// renew is the middle of the assignment's time. expires is the time by which Envoy has
-	// certainly noticed the end of the assignment.
+	// renew is the time at which half of the assignment's life is over. expires is a time by which
+	// the assignment has ended at Envoy, even if it arrived late.
 	renew, expires time.Time
-	// owed is the number of requests that Envoy allowed without an assignment, and that are not
-	// charged yet.
+	// owed is the number of requests that Envoy allowed without an assignment and that Headgate has
+	// not charged yet.
 	owed int64
 }
 
-// report records the number of requests that Envoy allowed, and returns how many of them are
-// not charged yet. If the assignment has expired, it also ends it.
+// report records the number of requests that Envoy allowed, and returns how many requests must
+// still be charged. If the assignment has expired, report ends it and moves its unused requests to
+// the pool.
 func (b *quotaBucket) report(allowed int64, now time.Time) (owed int64) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
@@ -100,8 +101,7 @@ func (b *quotaBucket) report(allowed int64, now time.Time) (owed int64) {
 	return min(owed, math.MaxInt32)
 }
 
-// owe adds n to the requests that must still be charged, because the node could not charge them
-// now.
+// owe adds n to owed. It is called when the node was too busy to charge n requests.
 func (b *quotaBucket) owe(n int64) {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
@@ -115,9 +115,10 @@ func (b *quotaBucket) ended() bool {
 	return b.strategy == unassigned
 }
 
-// asks reports whether the bucket needs another assignment. It does if it had requests, and if
-// the remaining requests do not last until the next report or soon expire. A bucket without
-// requests keeps its assignment until that ends.
+// asks reports whether the bucket needs another assignment. demand is the number of requests since
+// the last report. A bucket with requests needs an assignment if Envoy may not allow any of them
+// now, if the assigned requests may not last until the next report, or if half of the assignment's
+// life is over. A bucket without requests keeps its assignment until that ends.
 func (b *quotaBucket) asks(demand int64, now time.Time) bool {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
@@ -130,10 +131,11 @@ func (b *quotaBucket) asks(demand int64, now time.Time) bool {
 	return b.strategy != limited || 2*b.held < 3*demand || !now.Before(b.renew)
 }
 
-// size returns the number of requests to charge for the next assignment, in addition to those
-// that Envoy still has. It first moves unused requests from the pool to the bucket; found
-// reports whether there were any. state is the decision for one more request. most is the
-// maximum size of an assignment, or 0 for the default.
+// size returns the number of requests to charge for the next assignment, in addition to the
+// requests that Envoy still has. It first moves unused requests from the pool to the bucket; found
+// reports whether there were any. state is the decision of a peek for one request. demand is the
+// number of requests since the last report. most is the maximum size of an assignment, or 0 for the
+// default.
 func (b *quotaBucket) size(state *enforcement.Decision, demand, most int64, now time.Time) (n int64, found bool) {
 	left, largest, bounded := available(state)
 	if !bounded {
@@ -147,7 +149,7 @@ func (b *quotaBucket) size(state *enforcement.Decision, demand, most int64, now 
 	defer b.pool.mu.Unlock()
 	unused := b.pool.takeUnused(want-b.held, b, now)
 	b.held += unused
-	return max(min(want-b.held, (left+1)/2), 0), unused > 0 // half of what is left is for other Envoys, nodes and wires
+	return max(min(want-b.held, (left+1)/2), 0), unused > 0 // takes only half of the remaining quota, so that other callers get some
 }
 
 // available returns how many more requests the limits of a decision allow, and the default
@@ -169,9 +171,9 @@ func available(state *enforcement.Decision) (left, largest int64, bounded bool) 
 	return left, largest, left != math.MaxInt64
 }
 
-// assign returns the actions to send to Envoy after a decision. d is the decision that charged
-// n requests, or one that charged nothing if n is 0. found is the result of size. There is no
-// action if Envoy keeps its assignment.
+// assign returns the actions to send to Envoy after a decision. If n is above 0, d is the decision
+// that charged n requests; otherwise d charged nothing. found is the result of size. If Envoy can
+// keep its assignment, there is no action.
 func (b *quotaBucket) assign(d *enforcement.Decision, n int64, found bool, now time.Time) []*bucketAction {
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
@@ -200,23 +202,24 @@ func (b *quotaBucket) assign(d *enforcement.Decision, n int64, found bool, now t
 	return []*bucketAction{b.deny(ttl), b.tokens(ttl)}
 }
 
-// tokens returns the action that assigns what is held. Envoy starts a token bucket with the share of tokens that the
-// bucket before it had left, and keeps the bucket if both are equal. So another strategy must come before it, in the
-// same response, which Envoy applies as a whole. Envoy fills the bucket with a token in a year.
+// tokens returns the action that assigns the requests in held as a token bucket. If Envoy already has a token bucket
+// for this ID, it does not start the new one full: it keeps an equal bucket, and it starts a different one with the
+// share of tokens that the old one had left. So the caller must send an action with another strategy before this one,
+// in the same response. Envoy refills the bucket with one token a year, which is practically never.
 func (b *quotaBucket) tokens(ttl time.Duration) *bucketAction {
 	return b.action(ttl, &typev3.RateLimitStrategy{Strategy: &typev3.RateLimitStrategy_TokenBucket{TokenBucket: &typev3.TokenBucket{
 		MaxTokens: uint32(b.held), TokensPerFill: wrapperspb.UInt32(1), FillInterval: &durationpb.Duration{Seconds: 365 * 24 * 3600},
 	}}})
 }
 
-// begin records a new assignment that lasts for ttl. The caller must hold the lock.
+// begin records a new assignment that lasts for ttl. The caller must hold the mutex of the pool.
 func (b *quotaBucket) begin(s strategy, ttl time.Duration, now time.Time) {
 	b.strategy, b.renew, b.expires = s, now.Add(ttl/2), now.Add(ttl+delivery)
 }
 
-// validUntil returns when the requests of an assignment expire: at the end of the first fixed
-// window in which they are charged. If no limit has a fixed window, they expire after
-// unusedFor.
+// validUntil returns the time until which the requests that d charged can be used. That is the end
+// of the first fixed window in which they are charged. If no limit has a fixed window, it is
+// unusedFor from now.
 func validUntil(d *enforcement.Decision, now time.Time) time.Time {
 	until := now.Add(unusedFor)
 	windowed := false
@@ -267,8 +270,9 @@ func (b *quotaBucket) abandon() *bucketAction {
 	}}
 }
 
-// takeUnused moves at most n unused requests from the pool to a bucket, and returns their
-// number. The caller must hold the lock.
+// takeUnused removes at most n unused requests from the pool for the bucket b, and returns their
+// number. It lowers b.until if they expire earlier. It also removes expired requests. The caller
+// must hold the mutex of the pool.
 func (p *quotaPool) takeUnused(n int64, b *quotaBucket, now time.Time) (taken int64) {
 	kept := p.unused[:0]
 	for _, u := range p.unused {
@@ -288,8 +292,8 @@ func (p *quotaPool) takeUnused(n int64, b *quotaBucket, now time.Time) (taken in
 	return taken
 }
 
-// empty reports whether the pool has neither buckets nor unused requests. The caller must hold
-// the lock.
+// empty reports whether the pool has neither buckets nor unused requests. The caller must hold the
+// mutex of the pool.
 func (p *quotaPool) empty(now time.Time) bool {
 	p.takeUnused(0, nil, now)
 	return p.members == 0 && len(p.unused) == 0
@@ -322,7 +326,7 @@ func (b *quotaBucket) leave() {
 	b.pool.members--
 }
 
-// sweep removes empty pools. It does this at most once in assignmentTTL.
+// sweep removes empty pools. It does nothing if it ran less than assignmentTTL ago.
 func (q *quotas) sweep() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

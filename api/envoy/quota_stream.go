@@ -37,9 +37,9 @@ const (
 )
 
 // quotas is the gRPC service RateLimitQuotaService. For each bucket, Envoy reports how many
-// requests it has allowed, and receives an assignment: a number of requests that it may allow
-// without asking. A bucket is a check, like a descriptor of RateLimitService. An assignment is
-// charged before Envoy receives it.
+// requests it has allowed. In return, it receives an assignment: a number of requests that it may
+// allow before it reports again. A bucket stands for a check, like a descriptor of
+// RateLimitService. The requests of an assignment are charged before Envoy receives it.
 type quotas struct {
 	quotav3.UnimplementedRateLimitQuotaServiceServer
 	*Server
@@ -64,7 +64,7 @@ type quotaStream struct {
 	cost       int64 // cost of one request, if hasCost is set
 	hasCost    bool
 	buckets    map[string]*quotaBucket
-	full       bool // a bucket got no assignment, because the stream has too many
+	full       bool // set when a bucket got no assignment because there are too many buckets; see tooMany
 }
 
 // StreamRateLimitQuotas answers each report of an Envoy with the assignments that its buckets
@@ -109,9 +109,9 @@ func (s *quotaStream) leave() {
 	}
 }
 
-// receive reads the stream in the background. It returns a channel with the reports, and a
-// channel with the final error of the stream, which is nil if Envoy ends the stream. Both must
-// not be read after the stream's context ends.
+// receive reads the stream in the background. It returns a channel with the reports, and a channel
+// with the final error of the stream. That error is nil if Envoy ends the stream. The caller must
+// not read from either channel after the stream's context ends.
 func (s *quotaStream) receive(stream quotav3.RateLimitQuotaService_StreamRateLimitQuotasServer) (
 	<-chan *quotav3.RateLimitQuotaUsageReports, <-chan error,
 ) {
@@ -159,7 +159,7 @@ func (s *quotaStream) readOptions() error {
 	return nil
 }
 
-// A quotaAsk is the state of one bucket while a report is answered.
+// A quotaAsk holds the intermediate results for one bucket while its report is processed.
 type quotaAsk struct {
 	bucket  *quotaBucket
 	subject *enforcement.Subject
@@ -174,7 +174,7 @@ type quotaAsk struct {
 
 // report answers one report. If it returns an error, the stream ends.
 func (s *quotaStream) report(r *quotav3.RateLimitQuotaUsageReports) (*quotav3.RateLimitQuotaResponse, error) {
-	decider, who, err := s.caller(s.ctx) // again for each report, because the key can end
+	decider, who, err := s.caller(s.ctx) // authenticates each report, because the key can expire or be revoked
 	if err != nil {
 		return nil, err
 	}
@@ -227,8 +227,9 @@ func validUsage(u *quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage) error {
 	return nil
 }
 
-// settle records the reported usage of a bucket. It returns the checks that the bucket needs,
-// or an action that needs no decision, or neither.
+// settle records the reported usage of a bucket. If the bucket must be charged or needs an
+// assignment, it returns a quotaAsk with the checks for that. If Envoy can be answered without a
+// decision, it returns the action. Otherwise it returns neither.
 func (s *quotaStream) settle(who api.Caller, usage *quotav3.RateLimitQuotaUsageReports_BucketQuotaUsage) (*quotaAsk, *bucketAction) {
 	id := usage.GetBucketId()
 	name := bucketName(id)
@@ -272,15 +273,16 @@ func (s *quotaStream) settle(who api.Caller, usage *quotav3.RateLimitQuotaUsageR
 	return a, nil
 }
 
-// invalid logs why a bucket is not a valid check, and returns an action that makes Envoy deny
-// its requests. An error would end the stream. Then one client could take away the quota of all
-// others.
+// invalid logs why a bucket is not a valid check, and returns an action that makes Envoy deny the
+// bucket's requests. It does not return an error, because an error would end the stream, and one
+// client with an invalid value could take away the quota of all other clients.
 func (s *quotaStream) invalid(b *quotaBucket, err error) *bucketAction {
 	s.cfg.Logger.Warn("a bucket of Envoy is no check: Envoy denies its requests", "domain", s.domain, "error", err)
 	return b.deny(assignmentTTL)
 }
 
-// tooMany logs once that a bucket gets no assignment. Envoy then applies its no_assignment_behavior.
+// tooMany logs that a bucket gets no assignment, once for each stream. Envoy then applies its
+// no_assignment_behavior.
 func (s *quotaStream) tooMany() *quotaAsk {
 	if !s.full {
 		s.full = true
@@ -311,9 +313,9 @@ func (s *quotaStream) read(id *quotav3.BucketId) (*descriptor, error) {
 	return d, nil
 }
 
-// decide charges the requests that Envoy allowed without an assignment, and the new
-// assignments. If the node is overloaded, the buckets keep their assignments until the next
-// report.
+// decide charges two kinds of requests: those that Envoy allowed without an assignment, and those
+// of new assignments. It returns the new assignments. If the node is overloaded, the buckets keep
+// their assignments until the next report.
 func (s *quotaStream) decide(decider *api.API, asks []*quotaAsk) (actions []*bucketAction) {
 	var items []enforcement.BatchItem
 	for _, a := range asks {
@@ -339,7 +341,7 @@ func (s *quotaStream) decide(decider *api.API, asks []*quotaAsk) (actions []*buc
 		}
 		a.n, a.found = a.bucket.size(&a.state, a.demand, s.assignment, now)
 		if a.n > 0 || !a.state.Allowed && !a.found {
-			a.take.Requests = max(a.n, 1) // without requests left, the denial is recorded
+			a.take.Requests = max(a.n, 1) // if n is 0, one request is checked, so that its denial is recorded
 			items = append(items, enforcement.BatchItem{Subject: a.subject, Check: &a.take, Decision: &a.granted})
 		}
 	}
@@ -362,8 +364,8 @@ func (s *quotaStream) decide(decider *api.API, asks []*quotaAsk) (actions []*buc
 	return actions
 }
 
-// overloaded handles the error of a node that is too busy. Requests that Envoy allowed and that
-// are not charged yet are charged at the next report.
+// overloaded handles the error of a node that is too busy. It marks the uncharged requests that
+// Envoy allowed as owed, so that the next report charges them.
 func (s *quotaStream) overloaded(err error, asks []*quotaAsk) {
 	if api.Problem(err).Kind != problem.Unavailable {
 		s.cfg.Logger.Error("decide the quota of an Envoy", "error", err)

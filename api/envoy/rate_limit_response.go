@@ -27,15 +27,15 @@ type descriptorStatus struct {
 
 var serveCheap = []string{api.ServeCheap}
 
-// answer returns the response to a call whose descriptors are decided. Its headers and its body
-// describe the descriptor with the tightest decision.
+// answer returns the response to a call after all its descriptors are decided. The headers and the
+// body describe the descriptor with the tightest decision.
 func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 	r, all := new(ratelimitv3.RateLimitResponse), make([]descriptorStatus, c.used)
 	r.OverallCode = ratelimitv3.RateLimitResponse_OK
 	r.Statuses = make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, c.used)
 	var tightest *enforcement.Decision
 	var delay int64    // the longest of the descriptors
-	var serve []string // of a descriptor that is over a limit in mode degrade
+	var serve []string // set if a descriptor is over a limit in mode degrade
 	c.text = c.text[:0]
 	for i, d := range c.descriptors[:c.used] {
 		r.Statuses[i] = &all[i].RateLimitResponse_DescriptorStatus
@@ -85,8 +85,8 @@ func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
 	return r
 }
 
-// metadata returns the field dynamic_metadata of the response in its wire format, as setMetadata does: structpb makes a map, which took a
-// third of the time of a call. delay is in milliseconds. c.text has the IDs of the decisions.
+// metadata returns the encoded field dynamic_metadata of the response. It does not use structpb, because structpb builds a map, which
+// took a third of the time of a call. delay is in milliseconds. c.text holds the IDs of the decisions.
 func (c *call) metadata(tightest *enforcement.Decision, delay int64, serveCheap bool) []byte {
 	var scratch [128]byte
 	value := scratch[:0]
@@ -131,8 +131,9 @@ func (c *call) metadata(tightest *enforcement.Decision, delay int64, serveCheap 
 // rateLimitMetadata is the number of the field dynamic_metadata of RateLimitResponse.
 var rateLimitMetadata = (&ratelimitv3.RateLimitResponse{}).ProtoReflect().Descriptor().Fields().ByName("dynamic_metadata").Number()
 
-// tighter reports whether decision a restricts the client more than b. A denial is tighter than
-// an allowed check. Then the longer wait is tighter, and then fewer units left.
+// tighter reports whether decision a restricts the client more than decision b. A denial is tighter
+// than an allowed check. Of two equal outcomes, the one with the longer wait is tighter. Of two
+// equal waits, the one with fewer units left is tighter.
 func tighter(a, b *enforcement.Decision) bool {
 	switch {
 	case a.Allowed != b.Allowed:
@@ -144,8 +145,8 @@ func tighter(a, b *enforcement.Decision) bool {
 	return x != nil && (y == nil || x.Remaining < y.Remaining)
 }
 
-// set sets the status of a descriptor, with the tightest limit of its decision. If no limit
-// decided, the status has none.
+// set sets the status of a descriptor, with the tightest limit of its decision. If the decision has
+// no limit, the status has none.
 func (s *descriptorStatus) set(d *enforcement.Decision) {
 	s.Code = ratelimitv3.RateLimitResponse_OK
 	if !d.Allowed {
@@ -165,14 +166,14 @@ func (s *descriptorStatus) set(d *enforcement.Decision) {
 	}
 }
 
-// periods maps the periods of calendar windows to units of Envoy.
+// periods maps the periods of calendar windows to Envoy's units of time.
 var periods = map[enforcement.Period]ratelimitv3.RateLimitResponse_RateLimit_Unit{
 	enforcement.Day: ratelimitv3.RateLimitResponse_RateLimit_DAY, enforcement.Week: ratelimitv3.RateLimitResponse_RateLimit_WEEK,
 	enforcement.Month: ratelimitv3.RateLimitResponse_RateLimit_MONTH, enforcement.Year: ratelimitv3.RateLimitResponse_RateLimit_YEAR,
 }
 
-// units are the units of all other windows, longest first. A month and a year are missing,
-// because their length varies.
+// units has Envoy's units of time for all other windows, longest first. A month and a year are
+// missing, because their length varies.
 var units = []struct {
 	length time.Duration
 	unit   ratelimitv3.RateLimitResponse_RateLimit_Unit
@@ -184,9 +185,10 @@ var units = []struct {
 	{time.Second, ratelimitv3.RateLimitResponse_RateLimit_SECOND},
 }
 
-// unit returns the window of a limit as a number of the longest unit that divides it. If the
-// number is 1, it is nil. The unit is UNKNOWN if the window is not a whole number of seconds, or
-// if the limit is a concurrency limit, which counts no window.
+// unit expresses the window of a limit in Envoy's units of time. It returns the longest unit that
+// divides the window, and how many of this unit the window has. This number is nil if it is 1. The
+// unit is UNKNOWN if the window is not a whole number of seconds, or if the limit is a concurrency
+// limit, which has no window.
 func unit(l *enforcement.Limit) (ratelimitv3.RateLimitResponse_RateLimit_Unit, *wrapperspb.UInt32Value) {
 	if l.Algorithm == enforcement.Concurrency {
 		return ratelimitv3.RateLimitResponse_RateLimit_UNKNOWN, nil
@@ -209,7 +211,7 @@ func unit(l *enforcement.Limit) (ratelimitv3.RateLimitResponse_RateLimit_Unit, *
 	return ratelimitv3.RateLimitResponse_RateLimit_UNKNOWN, nil
 }
 
-// headerValues converts headers to the form of Envoy, ordered by name.
+// headerValues converts headers to Envoy's type, ordered by name.
 func headerValues(header http.Header) []*corev3.HeaderValue {
 	n := 0
 	for _, texts := range header {

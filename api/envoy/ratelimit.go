@@ -34,16 +34,17 @@ type rateLimits struct {
 // maxDescriptors is the maximum number of descriptors in one call.
 const maxDescriptors = 100
 
-// Keys of descriptor entries that are not attributes. The pseudo-headers :path and :method are
-// the route of the check. remote_address is the client's IP address, as in a configuration
-// imported from envoyproxy/ratelimit.
+// Keys of descriptor entries that are not attributes of the check. :path and :method set the route
+// of the check. remote_address is the client's IP address. Configurations for envoyproxy/ratelimit
+// use this key too.
 const (
 	pathKey   = ":path"
 	methodKey = ":method"
 	remoteKey = "remote_address"
 
-	// These set what POST /v1/check has as Idempotency-Key, lease and refundable. The configuration of
-	// Envoy chooses the keys of entries; a client cannot add one.
+	// These set the options of the check that POST /v1/check names Idempotency-Key, lease and
+	// refundable. A client cannot add an entry with such a key, because only the configuration of
+	// Envoy sets the keys of entries.
 	idempotencyKey = ":idempotency-key"
 	leaseKey       = ":lease"
 	leaseTTLKey    = ":lease-ttl-ms"
@@ -66,14 +67,14 @@ type descriptor struct {
 	unlimited  bool // no tenant has the domain
 }
 
-// A call has the descriptors of one gRPC call. Calls are pooled.
+// A call holds the descriptors of one gRPC call. Calls are pooled.
 type call struct {
-	descriptors []*descriptor // the first "used" descriptors belong to this call
+	descriptors []*descriptor // the first "used" of these belong to this call; the others are memory for later calls
 	used        int
 	items       []enforcement.BatchItem
-	path        string      // path of descriptors that have none
-	from        *http2.Call // nil for a call of grpc-go
-	decider     *api.API    // nil for a call of grpc-go
+	path        string      // the path of the check for a descriptor without an entry :path
+	from        *http2.Call // nil if grpc-go serves the call
+	decider     *api.API    // nil if grpc-go serves the call
 	header      http.Header // empty before answer
 	text        []byte      // IDs of the decisions; buffer for header values
 }
@@ -104,10 +105,10 @@ func (c *call) next() *descriptor {
 	return d
 }
 
-// ShouldRateLimit decides the descriptors in order. Each descriptor is a separate check, as in
-// envoyproxy/ratelimit: a denied descriptor is not charged, but the others are. If a descriptor
-// is invalid, the call fails, and nothing is charged. grpc-go calls it only for calls that package http2
-// does not serve, such as those with compressed messages.
+// ShouldRateLimit decides the descriptors in order. Each descriptor is a separate check, as in envoyproxy/ratelimit: if
+// one descriptor is denied, the others are still charged. If a descriptor is invalid, the call fails, and nothing is
+// charged. grpc-go calls this method only for calls that package http2 does not serve, such as those with compressed
+// messages.
 func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
 	decider, who, err := s.caller(ctx)
 	if err != nil {
@@ -127,9 +128,10 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLim
 	return answer(decider, c), nil
 }
 
-// undecided returns the error for a call with a descriptor that was not decided, because its
-// idempotency key belongs to another check, or because the tenant has too many records. The other
-// descriptors were decided: a repetition with their keys charges them once.
+// undecided returns an error if a descriptor of the call was not decided, because its idempotency
+// key belongs to another check, or because the tenant has too many records. The other descriptors
+// were decided and charged. If the call is repeated with the same idempotency keys, they are not
+// charged again.
 func (c *call) undecided() error {
 	for i, d := range c.descriptors[:c.used] {
 		if err := api.KeyRefused(&d.decision); err != nil {
@@ -144,8 +146,8 @@ func (c *call) undecided() error {
 	return nil
 }
 
-// serve answers the calls of a connection that have arrived. Their checks are decided together, like a batch. If other checks
-// wait on this node, the checks of each tenant wait apart, so that no tenant waits in the queue of another one.
+// serve answers all calls that have arrived on a connection. If the node has free slots, it decides the checks of all calls together,
+// like a batch. If other checks wait on this node, it groups the calls by tenant, and each group waits in the queue of its own tenant.
 func (s *rateLimits) serve(ctx context.Context, sent []*http2.Call) {
 	var r ratelimitv3.RateLimitRequest
 	t := turns.Get().(*turn)
@@ -211,7 +213,7 @@ func (s *rateLimits) wait(ctx context.Context, t *turn) {
 	t.answer(err)
 }
 
-// A turn has calls that are decided together. Turns are pooled.
+// A turn holds calls that are decided together. Turns are pooled.
 type turn struct {
 	calls []*call
 	items []enforcement.BatchItem
@@ -229,7 +231,7 @@ func (t *turn) release() {
 	turns.Put(t)
 }
 
-// answer answers the calls: with err if it is not nil.
+// answer sends the response to each call. If err is not nil, all calls fail with err.
 func (t *turn) answer(err error) {
 	for _, c := range t.calls {
 		failed := err
@@ -244,7 +246,8 @@ func (t *turn) answer(err error) {
 	}
 }
 
-// queue returns the number of the tenant in whose admission queue the call waits: that of its first check.
+// queue returns the number of the tenant in whose admission queue the call waits. It is the tenant of the call's first
+// check.
 func (c *call) queue() uint32 {
 	if len(c.items) == 0 {
 		return 0
@@ -267,12 +270,12 @@ func (s *rateLimits) read(c *call, who api.Caller, r *ratelimitv3.RateLimitReque
 		if err := d.read(r, sent, tenancy, c.path); err != nil {
 			return fmt.Errorf("descriptors[%d].%w", i, err)
 		}
-		if d.check.IdempotencyKey != "" { // several descriptors may have the same entry
+		if d.check.IdempotencyKey != "" { // the key of each descriptor must differ, even if their entries are equal
 			d.check.IdempotencyKey += "\n" + strconv.Itoa(i)
 		}
 		subject, err := s.subject(who, d, tenancy)
 		switch {
-		case err != nil && tenancy.Key != "" && api.Problem(err).Kind == problem.NotFound: // the entry may be a header of a client
+		case err != nil && tenancy.Key != "" && api.Problem(err).Kind == problem.NotFound: // a client may have sent this name
 			return &valueError{fmt.Errorf("descriptors[%d]: %w", i, err)}
 		case err != nil:
 			return statusOf(err, fmt.Sprintf("descriptors[%d]", i))
@@ -285,15 +288,16 @@ func (s *rateLimits) read(c *call, who api.Caller, r *ratelimitv3.RateLimitReque
 	return nil
 }
 
-// A valueError is the error of a value that can come from a client of Envoy, through the actions of a route. The call is then answered
-// OVER_LIMIT: after an error, the filter would apply failure_mode_deny, which is usually false, and a client could pass its limits with a
-// value that no check can have.
+// A valueError is the error for an invalid value that may come from a client of Envoy, through the actions of a route. The call then gets
+// the response OVER_LIMIT and no gRPC error. After a gRPC error, the filter would apply failure_mode_deny, which is usually false, and a
+// client could bypass its limits by sending an invalid value.
 type valueError struct{ error }
 
 // Unwrap returns the cause.
 func (e *valueError) Unwrap() error { return e.error }
 
-// refused returns the answer to a call whose descriptors cannot be checked. Nothing is charged.
+// refused returns the response to a call with an invalid descriptor: OVER_LIMIT for a valueError,
+// and a gRPC error otherwise. Nothing is charged.
 func refused(decider *api.API, c *call, err error) (*ratelimitv3.RateLimitResponse, error) {
 	var value *valueError
 	if !errors.As(err, &value) {
@@ -306,7 +310,7 @@ func refused(decider *api.API, c *call, err error) (*ratelimitv3.RateLimitRespon
 	r := &ratelimitv3.RateLimitResponse{
 		OverallCode: ratelimitv3.RateLimitResponse_OVER_LIMIT, RawBody: body, ResponseHeadersToAdd: headerValues(header),
 	}
-	for i := range c.used { // the last one has the value
+	for i := range c.used { // reading stops at the invalid descriptor, so the last one has the invalid value
 		code := ratelimitv3.RateLimitResponse_OK
 		if i == c.used-1 {
 			code = ratelimitv3.RateLimitResponse_OVER_LIMIT
@@ -335,8 +339,8 @@ func (s *Server) subject(who api.Caller, d *descriptor, tenancy Tenancy) (*enfor
 	return subject, err
 }
 
-// read converts a descriptor of Envoy to a check. path is the default path. An error begins
-// with the name of the invalid member.
+// read converts a descriptor of Envoy to a check. path is the path of a check whose descriptor has
+// none. An error begins with the name of the invalid member.
 func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.RateLimitDescriptor, tenancy Tenancy, path string) error {
 	if sent.GetIsNegativeHits() {
 		return errors.New("is_negative_hits: is not supported")
@@ -374,7 +378,7 @@ func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.Ra
 
 var errSentTwice = errors.New("is sent twice: give the actions different values of descriptor_key")
 
-// windows has the window for each unit of a limit that Envoy sends, as in envoyproxy/ratelimit.
+// windows maps the units of a limit that Envoy sends to their lengths, as in envoyproxy/ratelimit.
 var windows = map[typev3.RateLimitUnit]time.Duration{
 	typev3.RateLimitUnit_SECOND: time.Second, typev3.RateLimitUnit_MINUTE: time.Minute, typev3.RateLimitUnit_HOUR: time.Hour,
 	typev3.RateLimitUnit_DAY: 24 * time.Hour, typev3.RateLimitUnit_MONTH: 30 * 24 * time.Hour, typev3.RateLimitUnit_YEAR: 365 * 24 * time.Hour,
@@ -394,8 +398,8 @@ func (d *descriptor) limit(sent *descriptorv3.RateLimitDescriptor_RateLimitOverr
 	return nil
 }
 
-// cost sets the cost of the check: hits_addend of the descriptor, or else of the request. If
-// neither is set, each policy's own cost applies.
+// cost sets the cost of the check to the hits_addend of the descriptor. If the descriptor has none,
+// the hits_addend of the request is used. If neither is set, each policy uses its default cost.
 func (d *descriptor) cost(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.RateLimitDescriptor) error {
 	hits := uint64(r.GetHitsAddend())
 	if own := sent.GetHitsAddend(); own != nil {
@@ -413,7 +417,7 @@ func (d *descriptor) cost(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.Ra
 // entry adds one entry of the descriptor to the check.
 func (d *descriptor) entry(key, value string, tenancy Tenancy) error {
 	switch key {
-	case tenancy.Key: // not "", because then the next cases would be wrong
+	case tenancy.Key: // "" means that no entry names the tenant
 		if key != "" {
 			d.tenant = value
 			return nil
@@ -433,7 +437,8 @@ func (d *descriptor) entry(key, value string, tenancy Tenancy) error {
 	return d.check.AddAttribute(key, value)
 }
 
-// repetition sets the idempotency key, the lease, or whether the check can be refunded.
+// repetition sets the option of the check that one of the keys beginning with a colon names: the
+// idempotency key, the lease, its time to live, or whether the check can be refunded.
 func (d *descriptor) repetition(key, value string) error {
 	switch key {
 	case idempotencyKey:

@@ -36,11 +36,12 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Config of a Server. All fields without a stated default are required.
+// Config holds the settings of a Server. All fields without a stated default are required.
 type Config struct {
-	// Domains has the tenant of each domain that is not named like its tenant. Default: none.
+	// Domains holds the tenancy of each domain that does not have the name of its tenant. Default:
+	// none.
 	Domains Domains
-	// Key is the API key for calls that have none. Default: none, so that such calls fail.
+	// Key is the API key that is used for calls without a key. Default: none; such calls then fail.
 	Key string
 	// TLS, if it is not nil, encrypts the connections.
 	TLS *tls.Config
@@ -53,16 +54,16 @@ const (
 	handshakeTimeout = 10 * time.Second
 	idleTimeout      = 2 * time.Minute // time after which a connection without calls is closed
 	pingAfter        = time.Minute     // time without data after which the client is pinged, to detect a lost connection
-	// messageTimeout is the maximum time of a call that is no stream, from its headers to its answer. Parts of
-	// messages take memory until then.
+	// messageTimeout is the maximum time of a unary call, from its headers to its response. It bounds how long a partly
+	// received message occupies memory.
 	messageTimeout = 10 * time.Second
-	maxMessage     = 1 << 20  // maximum size of a message in bytes; ext_authz can send bodies of requests
-	maxParts       = 64 << 20 // maximum number of bytes of all messages of which only a part has arrived
+	maxMessage     = 1 << 20  // maximum size of a message in bytes; a message of ext_authz can contain the body of a request
+	maxParts       = 64 << 20 // maximum size in bytes of all partly received messages together
 	maxStreams     = 1000     // maximum number of open calls on one connection
 )
 
-// A Server serves the gRPC calls on the connections of one listener. Package http2 serves the checks. grpc-go serves the streams of
-// quota, health checks and reflection.
+// A Server serves the gRPC calls on the connections of one listener. Package http2 serves the checks. grpc-go serves the quota streams,
+// the health checks and the reflection service.
 type Server struct {
 	cfg    Config
 	api    atomic.Pointer[api.API] // nil before Open
@@ -107,7 +108,8 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Open makes a decide all further checks. Until Open is called, calls fail with UNAVAILABLE.
+// Open sets a as the API that decides all further checks. Until Open is called, calls fail with
+// UNAVAILABLE.
 func (s *Server) Open(a *api.API) {
 	s.api.Store(a)
 	s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
@@ -121,8 +123,8 @@ func (s *Server) Serve(l *connlimit.Listener) error {
 	return nil
 }
 
-// admitted is a listener that closes connections above the limit for clients. The rest of the
-// connections is reserved for health checks and metrics.
+// admitted is a listener that closes every connection above the limit for clients. The connections
+// above this limit are reserved for health checks and metrics.
 type admitted struct{ *connlimit.Listener }
 
 func (l admitted) Accept() (net.Conn, error) {
@@ -138,8 +140,8 @@ func (l admitted) Accept() (net.Conn, error) {
 	}
 }
 
-// Shutdown reports to health checks that the server ends, stops accepting connections, and waits until the calls under
-// way are answered. It ends the streams of quota. If ctx ends before that, Shutdown closes the connections and returns the error of ctx.
+// Shutdown reports to health checks that the server ends, stops accepting connections, and waits until all open calls are answered. It
+// ends the quota streams at once. If ctx ends first, Shutdown closes the connections and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()
 	s.end.Do(func() { close(s.ending) })
@@ -158,7 +160,8 @@ func (s *Server) recovered(ctx context.Context, request any, info *grpc.UnarySer
 	return next(ctx, request)
 }
 
-// recoveredStream does for streams what recovered does for single calls.
+// recoveredStream returns the status INTERNAL after a panic in a stream. The panic ends only this
+// stream.
 func (s *Server) recoveredStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -168,8 +171,8 @@ func (s *Server) recoveredStream(service any, stream grpc.ServerStream, info *gr
 	return next(service, stream)
 }
 
-// panicked logs a panic and returns the error with which the call ends. It does not log http.ErrAbortHandler: with
-// this value, the API ends a call whose client has gone.
+// panicked logs a panic and returns the error with which the call ends. It does not log http.ErrAbortHandler: the API
+// panics with this value to end a call whose client has closed the connection.
 func (s *Server) panicked(cause any, method string) error {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		return status.Error(codes.Canceled, "the client has ended the call")
@@ -178,7 +181,8 @@ func (s *Server) panicked(cause any, method string) error {
 	return status.Error(codes.Internal, "internal error")
 }
 
-// caller returns the API, and the caller of a call with the API key in the metadata authorization.
+// caller returns the API, and the caller whose API key is in the metadata value authorization of
+// the call.
 func (s *Server) caller(ctx context.Context) (*api.API, api.Caller, error) {
 	values := metadata.ValueFromIncomingContext(ctx, authorizationKey)
 	value := ""
@@ -193,7 +197,7 @@ func (s *Server) caller(ctx context.Context) (*api.API, api.Caller, error) {
 	return s.holder(value, len(values), from)
 }
 
-// callerOf does for the calls of package http2 what caller does for those of grpc-go.
+// callerOf does the same as caller, for a call that package http2 serves.
 func (s *Server) callerOf(c *http2.Call) (*api.API, api.Caller, error) {
 	value, n := c.Value(authorizationKey)
 	return s.holder(value, n, c.From)
@@ -201,8 +205,8 @@ func (s *Server) callerOf(c *http2.Call) (*api.API, api.Caller, error) {
 
 const authorizationKey = "authorization"
 
-// holder returns the API, and the caller with the API key in value. n is the number of values that were sent. Without one, the key is
-// Config.Key.
+// holder returns the API, and the caller whose API key is in value. n is the number of authorization values that the client sent. If it
+// sent none, holder uses Config.Key.
 func (s *Server) holder(value string, n int, from netip.Addr) (*api.API, api.Caller, error) {
 	decider := s.api.Load()
 	if decider == nil {
@@ -234,7 +238,8 @@ func decode(c *http2.Call, m proto.Message) error {
 	return nil
 }
 
-// answerOrFail ends a call with a message, or with the status that is err if it is not nil.
+// answerOrFail ends a call. If err is nil, it sends the message m; otherwise it sends err, which is
+// a gRPC status.
 func answerOrFail(c *http2.Call, m proto.Message, err error) {
 	if err != nil {
 		fail(c, err)
@@ -243,7 +248,7 @@ func answerOrFail(c *http2.Call, m proto.Message, err error) {
 	c.Answer(func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, m) })
 }
 
-// fail ends a call with the status that is err.
+// fail ends a call with the gRPC status that err contains.
 func fail(c *http2.Call, err error) {
 	s := status.Convert(err)
 	c.Fail(s.Code(), s.Message())
