@@ -13,14 +13,14 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A pending is one check of a batch, with its decision. The batch uses the memory again for a later check.
+// A pending holds one check of a batch and its decision. Its memory is reused for later checks.
 type pending struct {
 	check      enforcement.Check
 	decision   enforcement.Decision
 	attributes [enforcement.MaxAttributes]enforcement.Attribute
 	tenant     string
 	reply      func(*replies, *enforcement.Decision)
-	fault      string // the error that is the reply instead of a decision; "" if the check is decided
+	fault      string // the error reply, if the check cannot be decided; otherwise ""
 }
 
 // begin sets the defaults of a check.
@@ -29,17 +29,16 @@ func (p *pending) begin() {
 	p.tenant, p.fault = "", ""
 }
 
-// A batch has the checks of a pipeline that wait for a decision. Batches come from a pool, so that an idle connection needs no
-// memory for one.
+// A batch holds the checks of a pipeline that wait for a decision. Batches come from a pool, so that an idle connection holds none.
 type batch struct {
-	pending []*pending // the first "used" of them wait for a decision; the others are memory for further checks
+	pending []*pending // the first "used" elements wait for a decision; the others are memory for further checks
 	used    int
 	items   []enforcement.BatchItem
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// A reader reads the arguments of a command into p.
+// A reader parses the arguments of a command and stores them in p.
 type reader func(p *pending, args []string) error
 
 // add adds a check to the batch.
@@ -87,8 +86,8 @@ func (c *conn) decide() {
 	batches.Put(b)
 }
 
-// undecided sets the fault of a check that was not decided because of its idempotency key, or because
-// the tenant has too many refundable checks.
+// undecided sets the fault of a check if the check was not decided because of its idempotency key,
+// or because the tenant has too many refundable checks.
 func (p *pending) undecided() {
 	if err := api.KeyRefused(&p.decision); err != nil {
 		p.fault = errorText(api.Problem(err))
@@ -97,18 +96,18 @@ func (p *pending) undecided() {
 
 var errNoKey = problem.New(problem.Unauthenticated, "Authentication required: send AUTH with an API key that has the scope check")
 
-// caller returns the API and the holder of the API key that the connection sent.
+// caller returns the API, and the caller with the API key that the connection sent.
 func (c *conn) caller() (*api.API, api.Caller, error) {
 	if c.token == "" {
 		return nil, api.Caller{}, errNoKey
 	}
-	decider := c.server.api.Load() // the token was checked by the same or an earlier one
+	decider := c.server.api.Load() // not nil, because AUTH has already checked the token with an API
 	who, err := decider.CallerOf(c.token, c.from)
 	return decider, who, err
 }
 
-// decideBatch finds the tenants of the checks that were read without a fault, and decides these
-// checks. If it returns an error, decide sends this error as the reply to each of them.
+// decideBatch decides those checks of b whose arguments are valid. It first finds their tenants. If
+// it returns an error, decide sends this error as the reply to each of them.
 func (c *conn) decideBatch(b *batch) error {
 	decider, who, err := c.caller()
 	if err != nil {
@@ -128,11 +127,12 @@ func (c *conn) decideBatch(b *batch) error {
 	return decider.Decide(c.context(), b.items, false)
 }
 
-// An option reads the value of an option of a command into p.
+// An option parses the value of an option of a command and stores it in p.
 type option func(p *pending, value string) error
 
-// optionNames has the options of all commands. No attribute can have such a name in upper case, so that
-// an option that a command does not take is an error.
+// optionNames holds the names of the options of all commands, in upper case. An attribute cannot
+// have one of these names. So if a command does not take an option, the option is an error and not
+// an attribute.
 var optionNames = []string{"METHOD", "COST", "MODE", "IDEMPOTENCY", "LEASE", "TTL", "REFUNDABLE", "ID"}
 
 // The options of HEADGATE.CHECK.
@@ -141,8 +141,8 @@ var checkOptions = map[string]option{
 	"LEASE": (*pending).setLease, "TTL": (*pending).setLeaseTTL, "REFUNDABLE": (*pending).setRefundable,
 }
 
-// readCheck reads the arguments of HEADGATE.CHECK: tenant path [attribute value]... and options. The
-// tenant "-" stands for the tenant that the API key belongs to.
+// readCheck parses the arguments of HEADGATE.CHECK: tenant path [attribute value]... and options.
+// The tenant "-" stands for the tenant that the API key belongs to.
 func readCheck(p *pending, args []string) error {
 	if len(args) < 2 || len(args)%2 != 0 {
 		return errors.New("use HEADGATE.CHECK tenant path [attribute value]... [METHOD method] [COST n] " +
@@ -152,7 +152,7 @@ func readCheck(p *pending, args []string) error {
 	return p.read(args, checkOptions)
 }
 
-// read reads a tenant, a path, attributes, and options.
+// read parses a tenant, a path, attributes, and options, and stores them in p.
 func (p *pending) read(args []string, options map[string]option) error {
 	p.tenant = tenantOf(args[0])
 	if args[1] != "" {
@@ -163,7 +163,8 @@ func (p *pending) read(args []string, options map[string]option) error {
 	return p.pairs(args[2:], options)
 }
 
-// tenantOf returns the tenant that a command names: "" stands for that of the API key.
+// tenantOf converts the tenant of a command to the form that the API accepts. For "-", it returns
+// "", which stands for the tenant of the API key.
 func tenantOf(name string) string {
 	if name == "-" {
 		return ""
@@ -173,7 +174,7 @@ func tenantOf(name string) string {
 
 // pairs reads attributes and options.
 func (p *pending) pairs(rest []string, options map[string]option) error {
-	given := 0 // the options of optionNames that were read, by their bits
+	given := 0 // bit set of the options read so far; the bit is the index in optionNames
 	for ; len(rest) > 0; rest = rest[2:] {
 		bit := slices.Index(optionNames, rest[0])
 		if bit < 0 {
@@ -250,17 +251,17 @@ func (p *pending) setRefundable(value string) error {
 	return err
 }
 
-// furtherValues is the number of values that the reply has in addition for a check with one of the
-// options that further reports.
+// furtherValues is the number of values that a reply has after the first decisionValues, if further
+// returns true for its check.
 const furtherValues = 5
 
-// further reports whether a check has an option whose result only the further values show. Other
-// checks have the reply that they had before these options existed.
+// further reports whether a check has an option whose result needs the additional values of the
+// reply. The reply to any other check has no additional values, as before these options existed.
 func further(c *enforcement.Check) bool {
 	return c.IdempotencyKey != "" || c.Lease != "" || c.LeaseTTL != 0 || c.Refundable || c.Mode == enforcement.TakeUpTo
 }
 
-// replyCheck appends the reply to HEADGATE.CHECK: the values that docs/redis-protocol.md describes.
+// replyCheck appends the reply to HEADGATE.CHECK. docs/redis-protocol.md describes its values.
 func replyCheck(r *replies, d *enforcement.Decision) {
 	if !further(d.Check) {
 		r.array(decisionValues)
@@ -283,7 +284,8 @@ func replyCheck(r *replies, d *enforcement.Decision) {
 // decisionValues is the number of values that decision appends.
 const decisionValues = 11
 
-// decision appends the values that the reply to each check begins with.
+// decision appends the first decisionValues values of the reply to HEADGATE.CHECK and
+// HEADGATE.RESERVE.
 func (r *replies) decision(d *enforcement.Decision) {
 	r.integer(flag(d.Allowed))
 	name, quota, remaining, reset := "", int64(-1), int64(-1), int64(-1)
@@ -310,12 +312,13 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// throttlePath is the beginning of the path of a check that CL.THROTTLE sends.
+// throttlePath is the beginning of the path of each check that CL.THROTTLE makes.
 const throttlePath = "/throttle/"
 
-// readThrottle reads the arguments of CL.THROTTLE: key max_burst count period [quantity]. The text before the first
-// colon of the key names the policy: its path is /throttle/ and this name, "default" without a colon. The whole key is
-// the attribute key. The numbers are checked, but the plan's numbers decide.
+// readThrottle parses the arguments of CL.THROTTLE: key max_burst count period [quantity]. The part of the key before
+// the first colon selects the policy: the path of the check is /throttle/ and this part. For a key without a colon, the
+// path is /throttle/default. The whole key is the attribute key. readThrottle validates the numbers, but the decision
+// uses the numbers of the plan.
 func readThrottle(p *pending, args []string) error {
 	if len(args) < 4 || len(args) > 5 {
 		return errors.New("use CL.THROTTLE key max_burst count period [quantity]")
@@ -347,8 +350,8 @@ func readThrottle(p *pending, args []string) error {
 	return nil
 }
 
-// replyThrottle appends the reply of redis-cell: limited, limit, remaining, retry_after, and reset. The times are in
-// seconds and rounded up. retry_after is -1 for an allowed check, and for one that can never pass.
+// replyThrottle appends the reply that redis-cell has: limited, limit, remaining, retry_after, and reset. The times are
+// in seconds and rounded up. retry_after is -1 for an allowed check, and for a check that can never pass.
 func replyThrottle(r *replies, d *enforcement.Decision) {
 	limit, remaining, reset, retry := int64(0), int64(0), int64(0), int64(-1)
 	if l := api.Tightest(d); l != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The names of the commands that are answered with a decision.
+// The names of the commands whose reply is a decision.
 const (
 	checkCommand    = "HEADGATE.CHECK"
 	throttleCommand = "CL.THROTTLE"
 )
 
-// run runs one command. A check is added to the batch. Any other command runs at once, after the checks in the batch are decided,
-// so that the replies have the order of the commands.
+// run runs one command. It adds a check to the batch. Before any other command, it decides the checks in the batch, so that the replies
+// have the order of the commands.
 func (c *conn) run(name string, args []string) {
 	switch {
 	case strings.EqualFold(name, checkCommand):
@@ -38,8 +38,8 @@ func (c *conn) run(name string, args []string) {
 	}
 }
 
-// A command is a command other than a check. Most clients send some of these when they connect. Others
-// make and change reservations, and give checks back.
+// A command is a command other than a check. Most clients send some of these when they connect.
+// Others make or change a reservation, or refund a check.
 type command struct {
 	least, most int // minimum and maximum number of arguments after the name
 	run         func(*conn, []string)
@@ -63,8 +63,8 @@ var commands = map[string]command{
 	"HEADGATE.REFUND":  {2, 4, answered((*conn).refund)},
 }
 
-// authenticated checks the token of an API key. If the key is valid, authenticated stores the token for the checks of the
-// connection and calls then, which appends the reply. If not, it appends an error. The user name of AUTH and HELLO is ignored.
+// authenticated checks the token of an API key. If the key is valid, it stores the token for later checks and calls then, which appends
+// the reply. If the key is not valid, it appends an error. The commands AUTH and HELLO ignore the user name.
 func (c *conn) authenticated(token string, then func()) {
 	decider := c.server.api.Load()
 	if decider == nil {
@@ -80,7 +80,7 @@ func (c *conn) authenticated(token string, then func()) {
 		c.fail(errorText(p))
 		return
 	}
-	c.token = strings.Clone(token) // the arguments share the memory of the whole pipeline
+	c.token = strings.Clone(token) // without the copy, the token would keep the text of the whole pipeline in memory
 	then()
 }
 
@@ -146,8 +146,8 @@ func (c *conn) selectDatabase(args []string) {
 	c.status("OK")
 }
 
-// errorText returns a problem as an error of RESP. Its first word is a code that clients of Redis know: they retry
-// after TRYAGAIN, and nothing is charged then. CONFLICT is no code of Redis: the text says what happened.
+// errorText converts a problem to an error of RESP. The first word is a code that clients of Redis know. After
+// TRYAGAIN, clients send the command again; nothing was charged. CONFLICT is not a code of Redis; the text explains it.
 func errorText(p *problem.Problem) string {
 	text := p.Message
 	for _, f := range p.Fields {
@@ -169,7 +169,7 @@ func errorText(p *problem.Problem) string {
 	return "ERR " + text
 }
 
-// number reads a whole number from least to most.
+// number parses a whole number from least to most.
 func number(text string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least || n > most {

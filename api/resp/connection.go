@@ -14,21 +14,22 @@ import (
 type conn struct {
 	net.Conn
 	server  *Server
-	limited *connlimit.Conn // nil if nothing counts the connections
+	limited *connlimit.Conn // nil if the listener does not count connections
 	replies
 
 	from  netip.Addr
-	token string // the API key that AUTH or HELLO sent; "" before
-	buf   []byte // the first "have" bytes are from the client and not yet answered
+	token string // the API key of the last AUTH or HELLO, or ""
+	buf   []byte // the first "have" bytes are received and not yet processed
 	have  int
 	spans []span // the arguments of the commands in buf
-	ends  []int  // the index in spans after the last argument of each command
+	ends  []int  // for each command in buf, the index in spans after its last argument
 	args  []string
 	batch *batch // the checks that wait for a decision; nil if there are none
 	quit  bool   // set by QUIT: ignore further commands, send the replies, and close the connection
 }
 
-// Sizes of the buffers. A connection begins with minBuffer, and grows up to the size of a command or pipeline.
+// Sizes of the buffer for received bytes. It begins with minBuffer bytes, and grows until it can hold a command. shrink
+// and flush release large buffers.
 const (
 	minBuffer = 4 << 10
 	maxBuffer = 64 << 10
@@ -48,7 +49,7 @@ func (c *conn) serve() {
 		if !ok {
 			break
 		}
-		// The arguments are parts of a copy of the buffer: recorded decisions keep arguments after the buffer is overwritten.
+		// The arguments are parts of this copy of the buffer. A recorded decision keeps arguments after the buffer is overwritten.
 		c.answer(string(c.buf[:used]))
 		c.have = copy(c.buf, c.buf[used:c.have])
 		if !c.flush() {
@@ -58,10 +59,10 @@ func (c *conn) serve() {
 	c.flush()
 }
 
-// receive waits until at least one command is complete. It returns the number of bytes of all complete commands. It
-// returns false if the connection ends.
+// receive waits until at least one command is complete, and returns the number of bytes of all complete commands. If
+// the connection ends, it returns false. first is set for the first command of the connection.
 func (c *conn) receive(first bool) (used int, ok bool) {
-	var deadline time.Time // of the command; further bytes do not extend it
+	var deadline time.Time // deadline for the whole command; further bytes do not extend it
 	for {
 		if used, ok = c.split(); !ok || used > 0 {
 			return used, ok
@@ -80,11 +81,11 @@ func (c *conn) receive(first bool) (used int, ok bool) {
 			return 0, false
 		}
 		if c.have == len(c.buf) {
-			if c.token == "" { // as in Redis, so that clients without a key take little memory
+			if c.token == "" { // Redis also rejects this; so clients without a key occupy little memory
 				c.fail("ERR the command is too long for a client that has not sent AUTH")
 				return 0, false
 			}
-			c.buf = append(c.buf, make([]byte, len(c.buf))...) // split bounds the length of a command
+			c.buf = append(c.buf, make([]byte, len(c.buf))...) // the growth is bounded, because split rejects a command that is too long
 		}
 		n, err := c.Read(c.buf[c.have:])
 		if c.limited != nil && !c.limited.Busy() {
@@ -113,7 +114,7 @@ func (c *conn) split() (used int, ok bool) {
 		spans, n, err := parse(c.buf[used:c.have], used, c.spans)
 		if err != nil {
 			if used > 0 {
-				return used, true // the next split returns the error, after the replies to these commands
+				return used, true // the next call of split reports the error, after the replies to these commands
 			}
 			c.fail("ERR " + err.Error())
 			return 0, false
@@ -157,6 +158,6 @@ func (c *conn) flush() bool {
 	return err == nil
 }
 
-// context returns the context of a decision. A client that closes the connection does not cancel it, because the replies of other
-// commands of the pipeline may be on the way.
+// context returns the context for a decision. It is not canceled when the client closes the connection, because replies to other commands
+// of the pipeline may still be sent.
 func (*conn) context() context.Context { return context.Background() }

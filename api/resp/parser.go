@@ -5,13 +5,14 @@ import (
 	"errors"
 )
 
-// Bounds of one command. The longest valid command is a check with a path of 8 KiB and 16 attributes of 1 KiB.
+// Bounds of one command. The longest valid command is a check with a path of 8 KiB and 16 attributes of 1 KiB each.
 const (
 	maxArguments = 64
 	maxCommand   = 32 << 10 // bytes, with the framing
 )
 
-// Errors of the protocol. The server sends them and closes the connection, because it cannot find the next command.
+// Errors of the protocol. After such an error, the server cannot find the next command. So it sends the error and
+// closes the connection.
 var (
 	errFraming  = errors.New("protocol error: expected an array of bulk strings")
 	errTooMany  = errors.New("protocol error: a command has at most 64 arguments")
@@ -21,9 +22,9 @@ var (
 // A span is the position of one argument in the buffer.
 type span struct{ from, end int }
 
-// parse reads the first command of b, which begins at the offset at of the buffer. It appends the positions of the
-// arguments to spans and returns the length of the command in bytes. The length is 0 if b has no complete command. A
-// line that does not begin with an asterisk is an inline command: words that are separated by spaces.
+// parse reads the first command of b. at is the offset of b in the buffer. parse appends the positions of the command's
+// arguments in the buffer to spans, and returns the length of the command in bytes. If b has no complete command, the
+// length is 0. A line that does not begin with an asterisk is an inline command: words that are separated by spaces.
 func parse(b []byte, at int, spans []span) ([]span, int, error) {
 	if len(b) == 0 {
 		return spans, 0, nil
@@ -60,11 +61,11 @@ func parse(b []byte, at int, spans []span) ([]span, int, error) {
 	return spans, n, nil
 }
 
-// maxDigits is the largest number of digits of a length. A number with more digits is larger than any valid length.
+// maxDigits is the maximum number of digits of a length. A number with more digits exceeds every valid length.
 const maxDigits = 5
 
-// parseLength reads a line that has a type and a number. It returns the number and the length of the
-// line, which is 0 if the line is not complete.
+// parseLength reads a line that consists of the byte kind and a number. It returns the number, and
+// the length of the line in bytes. If the line is not complete, n is 0.
 func parseLength(b []byte, kind byte) (value, n int, err error) {
 	if len(b) == 0 {
 		return 0, 0, nil
@@ -94,7 +95,7 @@ func parseLength(b []byte, kind byte) (value, n int, err error) {
 	return 0, 0, nil
 }
 
-// maxInline is the largest number of bytes of an inline command. People type them, for example PING in telnet.
+// maxInline is the maximum size of an inline command in bytes. People type inline commands, for example PING in telnet.
 const maxInline = 1024
 
 func parseInline(b []byte, at int, spans []span) ([]span, int, error) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// replies are the replies to the commands of a pipeline, in RESP2 or RESP3.
+// replies collects the replies to the commands of a pipeline, in RESP2 or RESP3.
 type replies struct {
 	out   []byte
 	proto int // 2 or 3
@@ -26,12 +26,13 @@ func (r *replies) text(s string) {
 	r.out = append(append(r.out, s...), "\r\n"...)
 }
 
-// status appends a simple string, which has no line break.
+// status appends s as a simple string. s must not have a line break.
 func (r *replies) status(s string) {
 	r.out = append(append(append(r.out, '+'), s...), "\r\n"...)
 }
 
-// fail appends an error. Its first word is a code of Redis, which clients know.
+// fail appends an error. The first word of the message is an error code of Redis, which clients
+// know.
 func (r *replies) fail(message string) {
 	r.out = append(r.out, '-')
 	r.out = append(append(r.out, lineBreaks.Replace(message)...), "\r\n"...)
@@ -40,8 +41,8 @@ func (r *replies) fail(message string) {
 // lineBreaks replaces the line breaks of a message by spaces, because a line break ends an error reply.
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
 
-// pairs appends the start of a map of n entries. The caller then appends each key and its value. In RESP2, which has no maps, the
-// reply is an array of the keys and values.
+// pairs appends the start of a map with n entries. The caller then appends each key and its value. RESP2 has no maps, so there the reply
+// is an array of keys and values.
 func (r *replies) pairs(n int) {
 	if r.proto == 3 {
 		r.line('%', int64(n))

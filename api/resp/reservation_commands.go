@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// answered returns a command whose reply is an error if run returns one. run appends the reply if it
-// returns nil.
+// answered converts run to the function of a command. If run succeeds, it has appended the reply.
+// If run returns an error, the command replies with this error.
 func answered(run func(c *conn, args []string) error) func(*conn, []string) {
 	return func(c *conn, args []string) {
 		err := run(c, args)
@@ -49,7 +49,7 @@ func (p *pending) setLife(value string) (err error) {
 	return err
 }
 
-// life reads the time to live of a reservation.
+// life parses the time to live of a reservation, in milliseconds.
 func life(text string) (time.Duration, error) {
 	ms, err := number(text, enforcement.MinReservationLife.Milliseconds(), enforcement.MaxReservationLife.Milliseconds())
 	return time.Duration(ms) * time.Millisecond, err
@@ -71,7 +71,7 @@ func (c *conn) reserve(args []string) error {
 		return wrong(errors.New("TTL is required"))
 	}
 	key := p.check.IdempotencyKey
-	p.check.IdempotencyKey = "" // a reservation is idempotent by its ID
+	p.check.IdempotencyKey = "" // the ID already makes a reservation idempotent
 	decider, who, err := c.caller()
 	if err == nil {
 		err = decider.Reserve(c.context(), who, p.tenant, key, &p.check, &p.decision)
@@ -124,7 +124,8 @@ func (c *conn) extend(args []string) error {
 	return c.change(args[0], change)
 }
 
-// keyOf reads the option IDEMPOTENCY of a command that has no other options.
+// keyOf parses the arguments of a command whose only option is IDEMPOTENCY, and returns the value
+// of this option.
 func keyOf(args []string) (string, error) {
 	if len(args) == 0 {
 		return "", nil
@@ -139,8 +140,9 @@ func keyOf(args []string) (string, error) {
 	return p.check.IdempotencyKey, nil
 }
 
-// release is HEADGATE.RELEASE tenant id, which gives the whole cost of a reservation back, and
-// HEADGATE.RELEASE tenant path [attribute value]... [METHOD method] LEASE id, which ends a lease.
+// release is HEADGATE.RELEASE. With the arguments tenant id, it refunds the whole cost of a
+// reservation. With the arguments tenant path [attribute value]... [METHOD method] LEASE id, it
+// ends a lease.
 func (c *conn) release(args []string) error {
 	if len(args) > 2 {
 		return c.releaseLease(args)
@@ -175,8 +177,8 @@ func (c *conn) releaseLease(args []string) error {
 	return nil
 }
 
-// change changes a reservation and appends the reply: its ID, its state, its end, whether the call is
-// a repetition, and its limits.
+// change changes a reservation. Its reply has the ID, the state, and the end of the reservation,
+// whether the call repeats an earlier call, and the limits.
 func (c *conn) change(tenant string, change *enforcement.ReservationChange) error {
 	decider, who, err := c.caller()
 	if err != nil {
@@ -203,7 +205,7 @@ func (c *conn) change(tenant string, change *enforcement.ReservationChange) erro
 	return nil
 }
 
-// limit appends a limit with two numbers of units.
+// limit appends one limit of a reply: its policy, its name, and two numbers of units.
 func (r *replies) limit(policy, name string, first, second int64) {
 	r.array(4)
 	r.text(policy)
@@ -212,8 +214,9 @@ func (r *replies) limit(policy, name string, first, second int64) {
 	r.integer(second)
 }
 
-// refund is HEADGATE.REFUND tenant decision [IDEMPOTENCY key]. The reply is the time of the refund,
-// whether the call is a repetition, and what each limit was charged and got back.
+// refund is HEADGATE.REFUND tenant decision [IDEMPOTENCY key]. The reply has the time of the
+// refund, whether the call repeats an earlier call, and for each limit the charged units and the
+// refunded units.
 func (c *conn) refund(args []string) error {
 	key, err := keyOf(args[2:])
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/headgate/headgate/internal/connlimit"
 )
 
-// Config of a Server. All fields without a stated default are required.
+// Config holds the settings of a Server. All fields without a stated default are required.
 type Config struct {
-	// Version is the version of the program, for HELLO.
+	// Version is the version of the program. The reply to HELLO contains it.
 	Version string
 	// TLS, if it is not nil, encrypts the connections.
 	TLS *tls.Config
@@ -28,10 +28,12 @@ type Config struct {
 
 // Time limits of a connection.
 const (
-	// firstTimeout bounds the time from the start of a connection to its first command, and from the first to the last
-	// byte of a command. Between commands, a connection can be idle without a bound, because clients keep pools.
+	// firstTimeout bounds two times: from the start of a connection to its first command, and from the first to the
+	// last byte of a command. Between two commands, a connection can be idle for any time, because clients keep
+	// connection pools.
 	firstTimeout = 10 * time.Second
-	// writeTimeout bounds the time in which a client reads the replies.
+	// writeTimeout bounds the time of writing the replies, so that a client that does not read them
+	// cannot block the server.
 	writeTimeout = 10 * time.Second
 )
 
@@ -50,7 +52,8 @@ type Server struct {
 // New returns a Server that does not listen yet.
 func New(cfg Config) *Server { return &Server{cfg: cfg, conns: map[*conn]struct{}{}} }
 
-// Open lets a decide all further checks. Before the first call, they are answered with LOADING, which clients retry.
+// Open sets a as the API that decides all further checks. Before the first call of Open, the server replies with the
+// error LOADING, after which clients send the command again.
 func (s *Server) Open(a *api.API) { s.api.Store(a) }
 
 // Serve accepts connections until Shutdown or an error of the listener. After Shutdown it returns nil.
@@ -124,7 +127,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		}
 	}
 	for c := range s.conns {
-		_ = c.SetReadDeadline(time.Unix(1, 0)) // ends the wait for the next command
+		_ = c.SetReadDeadline(time.Unix(1, 0)) // interrupts the read that waits for the next command
 	}
 	s.mu.Unlock()
 	done := make(chan struct{})
@@ -142,7 +145,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(err, ctx.Err())
 }
 
-// wait sets the deadline for the next read from c. It returns false after Shutdown, so that c ends instead of reading.
+// wait sets the deadline for the next read from c. After Shutdown it returns false, so that c ends instead of reading.
 func (s *Server) wait(c *conn, deadline time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
