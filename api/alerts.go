@@ -113,8 +113,8 @@ func showAlertRule(w alerts.Watched) (AlertRule, error) {
 	}, nil
 }
 
-// alertRuleAt returns an alert rule. If its version does not match the header If-Match, whose
-// value is match, it returns an error.
+// alertRuleAt returns the alert rule with the given ID. match is the value of the header If-Match.
+// If it is not the version of the rule, alertRuleAt returns an error.
 func (a *API) alertRuleAt(ctx context.Context, owner, id, match string) (alerts.Watched, error) {
 	w, err := a.cfg.Alerts.Rule(ctx, owner, id)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The metrics package identifies tenants by number, and the API by slug. A key of a tenant reads
-// only the counts of this tenant.
+// The metrics package identifies a tenant by its number. The API identifies a tenant by its slug. A
+// key of a tenant reads only the counts of its own tenant.
 
 // counts returns an error of the kind problem.Unavailable if this node has no recorded counts to
 // read.
@@ -51,8 +51,8 @@ func (a *API) countedTenant(ctx context.Context, ref string) (uint32, error) {
 // defaultSpan is the length of the time range if the request has no parameter from.
 const defaultSpan = time.Hour
 
-// counted reads recorded counts. It makes a query for one tenant and one time range, calls
-// narrow to set the other fields, and calls read with the query.
+// counted builds a query for the recorded counts of one tenant in one time range. It calls narrow
+// to set the other fields of the query, and returns the result of read.
 func counted[T any](ctx context.Context, a *API, tenant string, from, to time.Time, narrow func(*metrics.Query),
 	read func(context.Context, metrics.Query) (T, error),
 ) (none T, err error) {
@@ -75,8 +75,8 @@ func counted[T any](ctx context.Context, a *API, tenant string, from, to time.Ti
 	return t, asParameterFault(err)
 }
 
-// slugOf returns the slug of the tenant with a number. If the snapshot does not have the tenant, it
-// returns "deleted".
+// slugOf returns the slug of the tenant with this number. If the snapshot does not have the tenant,
+// it returns "deleted".
 func (c caller) slugOf(number uint32) string {
 	if s, ok := c.snapshot.SubjectByNumber(number); ok {
 		return s.Tenant
@@ -220,9 +220,9 @@ func (a *API) GetTopKeys(ctx context.Context, r GetTopKeysRequestObject) (GetTop
 	return out, err
 }
 
-// showTopKey converts a counted key to the JSON of the API: a map from attribute names to values.
-// Requests for blocks and resets accept the same map. For a policy that counts by ip/64, the name
-// is ip. Attributes that the checks did not have are left out.
+// showTopKey converts the key of a counter to its JSON form: a map from the names of the attributes
+// to their values. Requests for blocks and resets accept the same map. For a policy that counts by
+// ip/64, the name is ip. The map leaves out attributes that the checks did not have.
 func showTopKey(who caller, k *metrics.TopKey) TopKey {
 	out := TopKey{
 		Tenant: who.slugOf(k.Tenant), Policy: k.Policy, Key: make(map[string]string, len(k.Names)),

@@ -79,13 +79,14 @@ type Config struct {
 	Alerts *alerts.Service
 	// Sharing is the service behind shared links. If it is nil, these operations answer 503.
 	Sharing *sharing.Service
-	// Once stores the response to a request with an Idempotency-Key. For the first request, it
-	// calls answer and stores the result in the transaction of the edit. For a repetition, it
-	// returns the stored response as first. Pass Store.Once. If it is nil, the header has no
-	// effect.
+	// Once runs a request that has an Idempotency-Key. id identifies the caller, the operation, and
+	// the key; body is the hash of the body. On the first call with this id, Once calls answer and
+	// stores the result in the transaction of the edit. On a later call, it does not call answer,
+	// and returns the stored result with repeated set. Pass Store.Once. If it is nil, the header
+	// has no effect.
 	Once func(ctx context.Context, id, body [32]byte, answer func(context.Context) ([]byte, error)) (first []byte, repeated bool, err error)
-	// Changed is called after every successful write and before the answer. It loads the change
-	// into this node's snapshot, so that the next check uses it. It may be nil.
+	// Changed is called after every successful write, before the response is sent. It loads the
+	// change into this node's snapshot, so that the next check uses it. It may be nil.
 	Changed func(ctx context.Context)
 	// Simulate runs one scenario and returns its result as JSON. Pass simulation.RunOne. If it
 	// is nil, the operation answers 503.
@@ -100,29 +101,30 @@ type Config struct {
 	// BootstrapKey is the token of an operator key with every scope. It is valid only while the
 	// database has no operator key. "" means that there is none.
 	BootstrapKey string
-	// Headers selects the rate-limit headers of decisions. See ParseHeaders. The zero value
-	// writes none.
+	// Headers selects the rate-limit headers of decisions. See ParseHeaders. The zero value selects
+	// no headers.
 	Headers Headers
 	// PublicURL is the base of the URIs of problem types. If it is empty, the URIs are relative
 	// references.
 	PublicURL string
-	// Version is the version of the program, which the served contract has as info.version. By
-	// default it is that of openapi.yaml.
+	// Version is the version of the program. The served openapi.yaml has it as info.version.
+	// Default: the version that is written in openapi.yaml.
 	Version string
 	// Requests limits the rate of requests that are not checks. Default: no limits.
 	Requests RequestLimits
-	// ClientAddress returns the client's address, which the audit log records. By default it is
-	// the address of the connection.
-	ClientAddress func(*http.Request) string
-	// ClientIP returns the client's IP address. A key that has allowed addresses can only be
-	// used from them. The result is not valid if the address is unknown. Default: the address
+	// ClientAddress returns the client's address, which the audit log records. Default: the address
 	// of the connection.
+	ClientAddress func(*http.Request) string
+	// ClientIP returns the client's IP address. If a key has allowed addresses, a request with this
+	// key must come from one of them. If the address is unknown, the result is the zero netip.Addr.
+	// Default: the address of the connection.
 	ClientIP func(*http.Request) netip.Addr
 	// TrustedProxy reports whether a request comes from a proxy whose headers describe the
 	// original request. If it is nil, no proxy is trusted.
 	TrustedProxy func(*http.Request) bool
-	// VerifyJWT verifies a JWT of a client and returns its payload, for attributes of /v1/forward-auth. If it is nil, the
-	// claims of every JWT are used without verification. Error: problem.Unavailable if it has no keys to verify with.
+	// VerifyJWT verifies a JWT of a client and returns its payload, for attributes of /v1/forward-auth. If VerifyJWT is
+	// nil, the API uses the claims of every JWT without verification. If it has no keys to verify with, it returns
+	// problem.Unavailable.
 	VerifyJWT func(ctx context.Context, token string) (payload []byte, _ error)
 	// Timeout bounds the time of a management request and of a simulation. The default is 10 s.
 	Timeout time.Duration
@@ -143,11 +145,11 @@ type API struct {
 	bootstrap  *[32]byte     // hash of the bootstrap key
 	types      problemTypes
 	// checkRoute and checkGate are the route and the authorization of POST /v1/check. ServeHTTP
-	// calls its handler without the router, which saves time.
+	// calls the handler of this route directly, because the router takes time.
 	checkRoute route
 	checkGate  *gate
-	// lastOverloadLog is the time of the last log line about an overloaded check, in Unix
-	// nanoseconds. It limits the log to one line a second.
+	// lastOverloadLog is the time of the last log line about checks that were denied because of
+	// overload, in Unix nanoseconds. It limits the log to one such line a second.
 	lastOverloadLog atomic.Int64
 }
 

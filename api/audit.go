@@ -31,7 +31,7 @@ func (a *API) ListAudit(ctx context.Context, r ListAuditRequestObject) (ListAudi
 		return nil, err
 	}
 	if own := callerOf(ctx).tenant(); own != nil {
-		p.Tenant = own.Tenant // page rejects a cursor that was issued for another tenant's listing
+		p.Tenant = own.Tenant // page rejects a cursor from the listing of another tenant
 	}
 	filter := filters("tenant", p.Tenant, "action", p.Action, "object", p.Object, "from", instant(p.From), "to", instant(p.To))
 	view := a.auditView(ctx)

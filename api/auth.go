@@ -21,8 +21,8 @@ const (
 	tenantKey   = "tenant_key"
 )
 
-// A caller is the API key that sent a request, with the snapshot in which the key was found.
-// The whole request uses this snapshot.
+// A caller holds the API key that sent a request, and the snapshot in which the key was found. The
+// whole request uses this snapshot.
 type caller struct {
 	snapshot *snapshot.Snapshot
 	key      *snapshot.Key
@@ -55,7 +55,7 @@ func (c caller) actor() audit.Actor {
 	return audit.Actor{Kind: kind, ID: c.key.ID, Name: c.key.Name}
 }
 
-// bootstrapKey is the bootstrap key, which has every scope.
+// bootstrapKey stands for the operator key whose token is Config.BootstrapKey. It has every scope.
 var bootstrapKey = func() *snapshot.Key {
 	all, _ := snapshot.ScopesOf([]tenants.Scope{tenants.ScopeCheck, tenants.ScopeManage})
 	return &snapshot.Key{ID: "bootstrap", Name: "bootstrap key", Operator: true, Scopes: all}
@@ -73,9 +73,9 @@ var errForeign = problem.New(problem.Forbidden, "this key reaches only its own t
 // Its message contains neither this address nor the allowed addresses.
 var errKeyAddress = problem.WithCode(problem.Forbidden, "key_address", "this key may not be used from this address")
 
-// authenticate returns the caller whose API key the request has; see holder. from returns the
-// address from which the key is used. If the key may not be used from there, the error is
-// errKeyAddress, and authenticate also returns the caller, for the audit log.
+// authenticate returns the caller that owns the API key of a request; see holder. from returns the
+// address of the client. If the key has allowed addresses, and the client's address is not one of
+// them, authenticate returns errKeyAddress. It then also returns the caller, for the audit log.
 func (a *API) authenticate(r *http.Request, from func(*http.Request) netip.Addr) (caller, error) {
 	who, err := a.holder(bearer(r.Header["Authorization"]))
 	if err != nil {
@@ -88,8 +88,8 @@ func (a *API) authenticate(r *http.Request, from func(*http.Request) netip.Addr)
 	return who, a.used(who, address)
 }
 
-// used records that the caller's key is used from an address. If the key may not be used from
-// there, it returns errKeyAddress.
+// used records that the caller used its key now. If the key may not be used from the address from,
+// it records nothing and returns errKeyAddress.
 func (a *API) used(who caller, from netip.Addr) error {
 	if allowed := who.key.AllowedIPs; len(allowed) > 0 && !allowed.Contains(from) {
 		return errKeyAddress
@@ -104,8 +104,8 @@ func connectionIP(r *http.Request) netip.Addr {
 	return at.Addr()
 }
 
-// holder finds the key with a token in the snapshot, and never queries a database. It rejects a token of the wrong
-// form or checksum without a lookup. sent is false if the caller sent no token.
+// holder returns the key with this token from the snapshot. It never queries a database. If the form or the checksum of
+// the token is wrong, it returns an error without a lookup. sent is false if the caller sent no token.
 func (a *API) holder(token string, sent bool) (caller, error) {
 	var current *snapshot.Snapshot
 	if a.cfg.Snapshot != nil {
@@ -150,13 +150,15 @@ func bearer(headers []string) (string, bool) {
 	return token, len(token) <= maxToken
 }
 
-// A gate contains the results of accounts.Authorize for one action. They are computed in
-// advance for every kind and set of scopes, so that a check does not build a Principal.
+// A gate holds the results of accounts.Authorize for one action: one result for each kind of key
+// and each set of scopes. newGate computes them in advance, so that a check does not build a
+// Principal.
 type gate struct {
 	// open means that the action needs no key.
 	open bool
-	// refused contains the error for a key, by kind (operator or tenant) and by its set of
-	// scopes as a bit mask. nil allows the action.
+	// refused holds the error for a key. The first index is the kind of the key (0 for the
+	// operator, 1 for a tenant), and the second its set of scopes as a bit mask. nil allows the
+	// action.
 	refused [2][snapshot.NumScopes]error
 	// writes means that a tenant's key needs the scope manage for the action.
 	writes bool
@@ -227,9 +229,9 @@ func (c caller) tenantSubject(tenantID string) *enforcement.Subject {
 	return s
 }
 
-// within returns an error if the bounds of the caller's key do not allow a check: if the key
-// may only peek, or if the cost is higher than its maximum. check can also have the real cost
-// of a reservation.
+// within returns an error if the bounds of the caller's key do not allow a check: if the key may
+// only peek, or if the cost is higher than the key's maximum cost. A caller that settles a
+// reservation passes a check with the real cost.
 func (c caller) within(s *enforcement.Subject, check *enforcement.Check) error {
 	b := &c.key.Bounds
 	switch {

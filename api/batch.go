@@ -18,7 +18,7 @@ const (
 	maxAtomicChecks = 100
 )
 
-// A batch has the decoded body of one POST /v1/check/batch and the buffers for its response.
+// A batch holds the decoded body of one POST /v1/check/batch and the buffers for its response.
 // Batches are pooled.
 type batch struct {
 	body       bytes.Buffer
@@ -201,7 +201,7 @@ func (b *batch) find(who caller) {
 		if i > 0 && ref == b.tenants[i-1] {
 			b.subjects[i], b.faults[i] = b.subjects[i-1], b.faults[i-1]
 			if b.subjects[i] != nil {
-				b.faults[i] = nil // the error of the previous check does not apply here
+				b.faults[i] = nil // the previous check may have an error that does not apply to this check
 			}
 		} else {
 			b.subjects[i], b.faults[i] = who.subject(ref)
@@ -223,8 +223,8 @@ func (b *batch) fault(i int) error {
 	return keyRefused(&b.decisions[i])
 }
 
-// setKeys sets the idempotency keys of the checks of a batch with an Idempotency-Key. Each check
-// gets a separate key. In an atomic batch, only the first check gets a key.
+// setKeys gives each check of a batch its own idempotency key, made from the Idempotency-Key of the
+// batch. In an atomic batch, only the first check gets a key.
 func (b *batch) setKeys(key string) {
 	switch {
 	case key == "":
@@ -250,9 +250,10 @@ func (b *batch) replayed() bool {
 	return true
 }
 
-// checkAtomic returns an error unless all checks of an atomic batch have the same tenant, mode and
-// lease. If all of them name the same unknown tenant, checkAtomic returns no error, because
-// each check then has the error of the unknown tenant.
+// checkAtomic returns an error if the checks of an atomic batch differ in tenant, mode or lease, or
+// if one of them has an option that an atomic batch does not allow. If all checks name the same
+// unknown tenant, checkAtomic returns nil: the result of each check then says that the tenant is
+// unknown.
 func (b *batch) checkAtomic() error {
 	for i := range b.checks {
 		at := "/checks/" + strconv.Itoa(i)

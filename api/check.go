@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// A scratch has the buffers and values that are needed to serve one POST /v1/check. They are
-// pooled, so that a check allocates no memory.
+// A scratch holds the buffers and values that one POST /v1/check needs. Scratches are pooled, so
+// that a check allocates no memory.
 type scratch struct {
 	body       bytes.Buffer
 	decoder    strictjson.Decoder
@@ -46,8 +46,8 @@ func (s *scratch) release() {
 // CheckPath is the path of POST /v1/check.
 const CheckPath = "/v1/check"
 
-// serveCheck serves POST /v1/check. It does the same steps as serve, without the router and the
-// context of echo. It only creates such a context to write an error.
+// serveCheck serves POST /v1/check. It does the same steps as serve, but it does not use the router
+// of echo, and it creates an echo context only to write an error.
 func (a *API) serveCheck(w http.ResponseWriter, r *http.Request) {
 	r.Pattern = CheckPath
 	sent := r.Header[requestIDHeader]
@@ -154,10 +154,10 @@ func (a *API) readCheck(s *scratch, r *http.Request, who caller) (_ *enforcement
 	return subject, complete(subject, &s.check, -1)
 }
 
-// complete returns an error if a check is incomplete or contradictory. The tenant may require a
-// method and a path, because without them the policies for routes would not match. An attribute
-// that is used as a cost must be a valid cost. Some modes exclude other members. index is the
-// position of the check in its batch, or -1.
+// complete returns an error if a check is incomplete or contradictory. If the tenant requires a
+// route, the check must have a method and a path, because the policies for routes match nothing
+// without them. An attribute that a policy uses as the cost must be a valid cost. Some modes do not
+// allow some other members. index is the position of the check in its batch, or -1.
 func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
 	var pointer, message string
 	switch name, fault := s.CostFault(c); {
@@ -192,12 +192,12 @@ const tenantRequired = "is required with an operator key: name the tenant, or us
 
 const routeRequired = "is required, unless require_route of the tenant is false"
 
-// An answerForm has the options of a caller for the response to a check.
+// An answerForm holds the options of a caller that change the response to a check.
 type answerForm struct {
 	denyStatus     int  // the status of a denial, or 0 for the usual one
-	emptyIfAllowed bool // only a denial has a body
-	// clientErrors is set if the caller takes a status of 500 or more for a failure of Headgate. Then a denial of the
-	// failure mode closed has the status 429 instead of 503.
+	emptyIfAllowed bool // an allowed check gets a response without a body
+	// clientErrors is set if the caller is a proxy that treats a status of 500 or more as a failure of Headgate. A
+	// denial of the failure mode closed then has the status 429 instead of 503.
 	clientErrors bool
 }
 
@@ -215,7 +215,7 @@ func (a *API) writeDecision(w http.ResponseWriter, s *scratch, form answerForm) 
 	h, size := w.Header(), len(s.out)
 	s.out = a.cfg.Headers.write(h, d, s.out, len(h[requestIDHeader]) == 0)
 	switch {
-	case size == 0: // without a body, there is no type
+	case size == 0: // a response without a body has no Content-Type
 	case status == http.StatusOK:
 		h["Content-Type"] = typeJSON
 	default:
@@ -237,8 +237,8 @@ func (a *API) Answer(d *enforcement.Decision) (status int, header http.Header) {
 	return a.SetAnswer(header, d, nil), header
 }
 
-// SetAnswer sets the headers that Answer would return in header, and returns the status. It appends
-// the header values to buffer before it copies them, so that it allocates less.
+// SetAnswer sets the headers that Answer would return in header, and returns the status. It uses
+// the spare capacity of buffer to build the header values, so that it allocates less.
 func (a *API) SetAnswer(header http.Header, d *enforcement.Decision, buffer []byte) (status int) {
 	status = a.decisionStatus(d, 0)
 	a.cfg.Headers.write(header, d, buffer[len(buffer):], false)

@@ -15,9 +15,10 @@ import (
 type nullableSlug *string
 
 // conform checks the body of a management request against the generated type t, before
-// encoding/json decodes it. A member that is unknown, duplicate, null, or different in upper and
-// lower case is Malformed; encoding/json would accept it. Only a nullableSlug may be null. A member
-// with an empty value is Invalid: to get the default, a client must leave it out.
+// encoding/json decodes it. A member is Malformed if its name is unknown, repeated, or differs from
+// the real name in upper and lower case, or if its value is null. encoding/json would accept all of
+// these. Only a nullableSlug may be null. An optional member with an empty value is Invalid: to get
+// the default, a client must leave the member out.
 func conform(body []byte, t reflect.Type) error {
 	var f problem.Fields
 	var d strictjson.Decoder
@@ -119,13 +120,13 @@ func conformMembers(d *strictjson.Decoder, t reflect.Type, f *problem.Fields, pa
 	}
 }
 
-// emptyNext returns how an error names the next value if it is the zero value of its type: "empty" or
-// "0". Otherwise it returns "". After decoding, Go code could not distinguish a zero value from a missing
-// member.
+// emptyNext returns the word "empty" or "0" if the next value is the zero value of its type, for use in an error.
+// Otherwise it returns "". The check is necessary before decoding: afterwards, Go code cannot tell a zero value from a
+// missing member.
 func emptyNext(d *strictjson.Decoder, t reflect.Type) (word string) {
 	next := d.Rest()
 	if t == typeNumber {
-		return "" // 0 is not empty: the service validates it as a number
+		return "" // the service validates this number, so 0 needs no check here
 	}
 	switch t.Kind() {
 	case reflect.String:

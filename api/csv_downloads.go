@@ -38,7 +38,7 @@ func (a *API) DownloadAudit(ctx context.Context, r DownloadAuditRequestObject) (
 	return download{export.Audit(ctx, a.cfg.Audit, f, a.auditView(ctx), a.cfg.Now()), a.cfg.Logger}, nil
 }
 
-// auditView returns the view through which a key of a tenant sees the audit log. It is nil if the
+// auditView returns the restricted view of the audit log for a key of a tenant. It is nil if the
 // caller may see everything.
 func (a *API) auditView(ctx context.Context) *audit.TenantView {
 	own := callerOf(ctx).tenant()

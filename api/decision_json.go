@@ -10,9 +10,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// reasonType maps the reason of a denial to the name of its problem type in problem.Catalog,
-// which also has the HTTP status. "" means the registered type quota-exceeded with the status
-// 429.
+// reasonType maps the reason of a denial to the name of a problem type in problem.Catalog. The
+// catalog holds the HTTP status of each type. "" means the type quota-exceeded, which is registered
+// with IANA and has the status 429.
 var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonOverLimit:          "",
 	enforcement.ReasonCostExceedsQuota:   "cost-exceeds-quota",
@@ -26,8 +26,8 @@ var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonOverloaded:         "overloaded",
 }
 
-// reasonWords returns the reasons that a kept denial can have. They are the values of the query
-// parameter reason.
+// reasonWords returns the reasons that a recorded decision can have. They are the allowed values of
+// the query parameter reason.
 func reasonWords() []string {
 	words := []string{string(enforcement.ReasonOK), string(enforcement.ReasonAllowedByList)}
 	for r := range reasonType {
@@ -60,10 +60,10 @@ func (a *API) decisionStatus(d *enforcement.Decision, deny int) int {
 	return status
 }
 
-// appendDecision appends the JSON body of a decision to b. If status is not 200, the body also
-// has the members of a problem. item means that the decision is one result of a batch; only
-// then the body has a member status for an allowed check, and no request_id. request is the ID of
-// the request; "" means that the decision's ID is also that of the request.
+// appendDecision appends the JSON body of a decision to b. If status is not 200, the body also has
+// the members of a problem. item is set for one result of a batch: its body has the member status
+// even for an allowed check, and has no request_id. request is the ID of the request; "" means that
+// the request has the same ID as the decision.
 func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item bool, request string) []byte {
 	switch {
 	case status != http.StatusOK:
@@ -84,7 +84,7 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 		b = appendUUID(b, d.ID)
 	default:
 		b = append(b, `","request_id":"`...)
-		b = append(b, request...) // saneID accepts nothing that JSON escapes
+		b = append(b, request...) // saneID rejects every character that JSON would escape
 	}
 	b = append(b, `","tenant":"`...)
 	b = append(b, d.Subject.Tenant...)
@@ -178,7 +178,8 @@ func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	return append(b, `"}`...)
 }
 
-// appendNearLimit appends the member near_limit to b, unless no threshold is reached.
+// appendNearLimit appends the member near_limit to b: the highest warning threshold that a limit
+// has reached, in percent. If percentage is 0, no threshold is reached, and it appends nothing.
 func appendNearLimit(b []byte, percentage int) []byte {
 	if percentage == 0 {
 		return b

@@ -6,10 +6,9 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// This file contains the parts of a response that overrides, list entries and blocks have in
-// common.
+// The JSON forms of overrides, list entries and blocks have these members in common.
 
-// A made contains the IDs of an exception and of its tenant, and the creator of the exception.
+// A made holds the ID of an exception, the ID of its tenant, and the creator of the exception.
 type made struct {
 	id, tenant uuid.UUID
 	by         Actor

@@ -10,16 +10,16 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// errNotKept is the error if no recorded decision has the ID in the request. It is the same error for
-// an unknown or expired ID, for a decision outside the sample, and for one of another tenant, so that a
-// caller does not find out which IDs other tenants have.
+// errNotKept is the error if there is no recorded decision with the ID in the request. The error is
+// the same if the ID is unknown, if the record has expired or was not part of the sample, and if
+// the decision belongs to another tenant. So a caller cannot find out which IDs other tenants have.
 var errNotKept = problem.New(problem.NotFound,
 	"no decision with this id is recorded: denials are recorded for 24 hours, up to 100 per second and node, "+
 		"and 100,000 in all; of allowed requests, a sample is recorded if the tenant has sample_allowed")
 
-// explain serves POST /v1/explain. The request has the body of a check. The response has the body
-// of the response to this check, and the reasons. An explanation charges nothing and is not
-// counted.
+// explain serves POST /v1/explain. The request has the body of a check. The response contains the
+// response that this check would get, and the reasons for it. An explanation charges nothing and is
+// not counted.
 func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
@@ -33,7 +33,7 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error 
 	}
 	var x enforcement.Explanation
 	a.cfg.Decider.Explain(r.Context(), subject, &s.check, &x)
-	if s.check.Mode <= enforcement.Peek { // a forced check is never denied, and take_up_to would take less
+	if s.check.Mode <= enforcement.Peek { // other modes decide differently: force is never denied, and take_up_to takes less than the cost
 		x.Decision.Check = &s.check
 	}
 	status := a.decisionStatus(&x.Decision, 0)
@@ -43,7 +43,7 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error 
 	if err != nil {
 		return err
 	}
-	rest[0] = ',' // replaces the opening brace, to append the members to the decision
+	rest[0] = ',' // replaces the opening brace, so that the members continue the JSON object of the decision
 	s.out = append(s.out, rest...)
 	h := w.Header()
 	h["Cache-Control"], h["Content-Type"] = noStore, typeJSON
@@ -60,7 +60,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
-// wireReasons has the members of an explanation that follow the members of the decision.
+// wireReasons holds the members that follow the decision in the response to POST /v1/explain.
 type wireReasons struct {
 	Status   int          `json:"status"`
 	Route    string       `json:"route"`

@@ -12,12 +12,12 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// forwardAuthPath is the path of forward authentication: a proxy asks whether it may forward a
-// request. Every method is allowed, and there is no body. If the path is longer, the rest is
-// the path of the original request.
+// forwardAuthPath is the path of forward authentication: before a proxy forwards a request, it asks
+// here whether it may. Every method is allowed, and there is no body. If the path of a call is
+// longer, its rest is the path of the original request.
 const forwardAuthPath = "/v1/forward-auth"
 
-// IsForwardAuth reports whether a path is that of a call of forward authentication.
+// IsForwardAuth reports whether a path belongs to forward authentication.
 func IsForwardAuth(path string) bool {
 	rest, found := strings.CutPrefix(path, forwardAuthPath)
 	return found && (rest == "" || rest[0] == '/')
@@ -26,22 +26,23 @@ func IsForwardAuth(path string) bool {
 // A forwarding is a set of headers in which a proxy describes the original request.
 type forwarding struct{ method, uri, host string }
 
-// forwardings has the values of the query parameter headers. The operator chooses one in the
-// configuration of the proxy. The proxy sets only these headers; it passes on all others as the
-// client sent them.
+// forwardings holds the values of the query parameter headers. The operator sets this parameter in
+// the configuration of the proxy. The API reads only the headers that the parameter selects,
+// because the proxy sets only these. The proxy passes on all other headers as its client sent them.
 var forwardings = map[string]forwarding{
 	"forwarded": {"X-Forwarded-Method", "X-Forwarded-Uri", "X-Forwarded-Host"},  // Traefik, Caddy
 	"original":  {"X-Original-Method", "X-Original-Uri", "X-Original-Host"},     // nginx, HAProxy
 	"kong":      {"X-Forwarded-Method", "X-Forwarded-Path", "X-Forwarded-Host"}, // Kong
 }
 
-// errUntrustedProxy is the error for a request that does not come from a trusted proxy. Such a client could claim any
-// original request.
+// errUntrustedProxy is the error for a request that does not come from a trusted proxy. An untrusted sender could
+// invent the original request.
 var errUntrustedProxy = problem.WithCode(problem.Forbidden, "untrusted_proxy",
 	"forward-auth needs a trusted proxy: add the network of the proxy to HEADGATE_TRUSTED_PROXIES")
 
-// errClientQuery is the error if the query contains no options, because the proxy passed on the
-// query of its client. Caddy does so with rewrite, if the new address has no question mark.
+// errClientQuery is the error if the query has no options. The likely cause is a proxy that sends
+// the query of its client instead. Caddy does so with rewrite if the new address has no question
+// mark.
 var errClientQuery = malformedAt("headers",
 	"the query is that of the client: give the proxy an address with options, such as /v1/forward-auth?headers=forwarded")
 
@@ -72,9 +73,9 @@ func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) er
 }
 
 // forwardAuthBelow serves proxies that keep the method and append the original path to
-// forwardAuthPath, as ext_authz of Envoy does. The query is the client's, so there are no
-// options. For a status of 500 or more, Envoy applies failure_mode_allow, which must not replace
-// the decision of the failure mode closed.
+// forwardAuthPath, as Envoy's filter ext_authz does. The query comes from the client, so the API
+// reads no options from it. If the status is 500 or more, Envoy applies failure_mode_allow, which
+// could override a denial of the failure mode closed. Therefore clientErrors is set.
 func (a *API) forwardAuthBelow(w http.ResponseWriter, r *http.Request, who caller) error {
 	none := func(string) string { return "" }
 	return a.authForwarded(w, r, who, answerForm{clientErrors: true}, original{option: none, read: func(s *scratch) error {
@@ -82,18 +83,18 @@ func (a *API) forwardAuthBelow(w http.ResponseWriter, r *http.Request, who calle
 	}})
 }
 
-// An original describes the request that a gateway asks about, and has the options of the
-// gateway.
+// An original describes the request that a client sent to a gateway, and holds the options that the
+// gateway sent.
 type original struct {
-	option func(name string) string      // an option by its name, or ""
-	host   func() (host string, _ error) // the host, maybe with a port; called only for an option
-	read   func(*scratch) error          // sets the method and the path
+	option func(name string) string      // returns an option by its name, or ""
+	host   func() (host string, _ error) // returns the host, maybe with a port; called only if an option needs it
+	read   func(*scratch) error          // sets the method and the path of the check
 }
 
 // authForwarded decides the check of a forwarded request and writes the response. If the node is
-// overloaded, it closes the connection without a response: a gateway takes every response for a
-// decision, but it treats a closed connection like that of a node that is gone. So the failure mode
-// of the gateway decides, as with Envoy's gRPC services and the SDKs.
+// overloaded, it closes the connection without a response. A gateway treats a closed connection as
+// a node that is down, and then applies its own failure mode. It would treat any response as a
+// decision.
 func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, form answerForm, o original) error {
 	if a.cfg.TrustedProxy == nil || !a.cfg.TrustedProxy(r) {
 		return errUntrustedProxy
@@ -117,8 +118,8 @@ func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, 
 	})
 }
 
-// decideForwarded decides the check of a forwarded request and calls use with it. If the node
-// is overloaded, the decision is a denial with the reason overloaded.
+// decideForwarded decides the check of a forwarded request, and calls use with the result in its
+// scratch. If the node is overloaded, the decision is a denial with the reason overloaded.
 func (a *API) decideForwarded(r *http.Request, who Caller, wire enforcement.Wire, o original, use func(*scratch)) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
@@ -170,7 +171,7 @@ func denyStatus(text string) (int, error) {
 }
 
 // original sets the method and the path of the original request in s.check. methodPointer and
-// uriPointer name their sources in an error.
+// uriPointer name the headers or parts that method and uri come from, for an error.
 func (s *scratch) original(method, uri, methodPointer, uriPointer string) error {
 	if err := s.check.SetMethod(method); err != nil {
 		return malformedAt(methodPointer, err.Error())
@@ -229,8 +230,8 @@ func (s *scratch) attributesFrom(r *http.Request, list string, jwt *claims) erro
 	return nil
 }
 
-// valueOf returns the value of a header or cookie, or "" if the request has none. It rejects two values, because the
-// upstream server may use the other one.
+// valueOf returns the value of a header or cookie, or "" if the request has none. If there are two values, it returns
+// an error, because Headgate and the upstream server could use different ones.
 func valueOf(r *http.Request, kind, name string) (string, error) {
 	var values []string
 	if kind == "header" {

@@ -8,13 +8,13 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// errCustomerKey is the error if the request has no API key that belongs to a customer of the
-// operator. It is the same for a missing, an unknown, and an expired key.
+// errCustomerKey is the error if the request has no valid API key of a tenant with the scope
+// identify. It is the same for a missing, an unknown, and an expired key.
 var errCustomerKey = problem.WithCode(problem.Unauthenticated, "customer_key", "no tenant has the API key of this request")
 
-// tenantFrom returns the tenant that the option tenant names: a slug or an id; header:Header for a header that the proxy
-// sets; host:*.example.com for the label of the host at the place of the asterisk; or key:header:Header and
-// key:cookie:Cookie for the key of a customer, which the client sends.
+// tenantFrom returns the slug or ID of the tenant that the option tenant selects. The option has one of these forms: a
+// slug or an ID; header:Header, for a header that the proxy sets; host:*.example.com, for the part of the host that the
+// asterisk matches; key:header:Header or key:cookie:Cookie, for an API key of the tenant, which the client sends.
 func (a *API) tenantFrom(r *http.Request, who Caller, o original) (string, error) {
 	text := o.option("tenant")
 	kind, from, _ := strings.Cut(text, ":")
@@ -45,7 +45,7 @@ func (a *API) tenantFrom(r *http.Request, who Caller, o original) (string, error
 	return text, nil
 }
 
-// labelOf returns the part of a host name between a prefix and a suffix, in lower case.
+// labelOf returns the part of a host name between prefix and suffix, in lower case.
 func labelOf(host, prefix, suffix string) (string, error) {
 	name := strings.ToLower(host)
 	if i := strings.LastIndexByte(name, ':'); i >= 0 && !strings.HasSuffix(name, "]") {

@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// showGrant returns a function that converts a grant to its JSON form in the API. left has what is left of
-// each grant, by ID.
+// showGrant returns a function that converts a grant to its JSON form in the API. left maps the ID of a grant to its
+// remaining units.
 func (a *API) showGrant(who caller, left map[string]int64) func(exceptions.Grant) (Grant, error) {
 	return func(g exceptions.Grant) (Grant, error) {
 		m, err := showMade(g.ID, g.TenantID, g.CreatedBy)
@@ -27,7 +27,7 @@ func (a *API) showGrant(who caller, left map[string]int64) func(exceptions.Grant
 	}
 }
 
-// grantsLeft returns what is left of each grant, by ID. The result is empty if the limiter does not answer.
+// grantsLeft returns the remaining units of each grant, by ID. The result is empty if the limiter does not answer.
 func (a *API) grantsLeft(ctx context.Context, grants ...exceptions.Grant) map[string]int64 {
 	if a.cfg.Usage == nil {
 		return nil
@@ -54,7 +54,7 @@ func (a *API) CreateGrant(ctx context.Context, r CreateGrantRequestObject) (Crea
 		Policy: r.Body.Policy, Limit: r.Body.Limit, Key: r.Body.Key, Units: r.Body.Units, Reason: r.Body.Reason,
 		ExpiresAt: r.Body.ExpiresAt.Time,
 	})
-	left := map[string]int64{made.ID: made.Units} // no check has seen it yet
+	left := map[string]int64{made.ID: made.Units} // no check has used the new grant yet
 	g, err := written(ctx, a, a.showGrant(callerOf(ctx), left))(made, err)
 	at := "/v1/tenants/" + r.Tenant + "/grants/" + g.Id.String()
 	return CreateGrant201JSONResponse{g, CreateGrant201ResponseHeaders{at}}, err
@@ -75,7 +75,7 @@ func (a *API) DeleteGrant(ctx context.Context, r DeleteGrantRequestObject) (Dele
 	return DeleteGrant204Response{}, a.changed(ctx, a.cfg.Exceptions.DeleteGrant(ctx, r.Tenant, r.Grant.String()))
 }
 
-// wireGrantNow is a grant of a limit in an explanation.
+// wireGrantNow is the JSON form of a grant that applies to a limit in an explanation.
 type wireGrantNow struct {
 	ID        string  `json:"id"`
 	Units     int64   `json:"units"`

@@ -28,16 +28,17 @@ const (
 	NearLimit
 )
 
-// DelayHeader is the name of the header with Decision.Delay in milliseconds. An allowed decision has
-// it if the delay is above 0, whatever the formats are, for gateways that do not read the body.
+// DelayHeader is the name of the header that holds Decision.Delay, in milliseconds, for gateways
+// that do not read the body. An allowed decision with a delay above 0 has this header, even if no
+// format is selected.
 const DelayHeader = "X-RateLimit-Delay-Ms"
 
 // ServeHeader is the name of the header that an allowed decision has if Decision.ServeCheap is set,
-// whatever the formats are. Its value is ServeCheap.
+// even if no format is selected. Its value is ServeCheap.
 const ServeHeader = "X-RateLimit-Serve"
 
-// ServeCheap says that the caller serves an answer that costs less. It is the value of ServeHeader
-// and of the member serve of a decision.
+// ServeCheap tells the caller to serve a cheap response. It is the value of ServeHeader and of the
+// member serve of a decision.
 const ServeCheap = "cheap"
 
 // ParseHeaders parses the setting HEADGATE_HEADERS: off, or a list of formats with commas. ""
@@ -68,8 +69,8 @@ func ParseHeaders(text string) (Headers, error) {
 	return set, nil
 }
 
-// AppendPolicies appends the value of the header RateLimit-Policy to b: the enforced limits that
-// applied, as a list of RFC 9651. If none applied, it appends nothing.
+// AppendPolicies appends the value of the header RateLimit-Policy to b: a list of RFC 9651 with the
+// enforced limits that applied to the check. If none applied, it appends nothing.
 func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
@@ -90,9 +91,9 @@ func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 	return b
 }
 
-// AppendStates appends the value of the header RateLimit to b: for each enforced limit, the units
-// that are left and the time of changesAfter in seconds. A limit that can never allow the request
-// has no time.
+// AppendStates appends the value of the header RateLimit to b: for each enforced limit, the
+// remaining units and the result of changesAfter in seconds. For a limit that can never allow the
+// request, it leaves out the time.
 func AppendStates(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
@@ -111,8 +112,8 @@ func AppendStates(b []byte, limits []enforcement.LimitState) []byte {
 	return b
 }
 
-// appendNearLimits appends the value of the header X-RateLimit-Near-Limit to b: each limit of a
-// policy in force that has reached a threshold, with the largest threshold in percent, as a list of RFC 9651.
+// appendNearLimits appends the value of the header X-RateLimit-Near-Limit to b: a list of RFC 9651 with each limit in
+// force that has reached a warn_at threshold, and its highest reached threshold in percent.
 func appendNearLimits(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
@@ -125,8 +126,8 @@ func appendNearLimits(b []byte, limits []enforcement.LimitState) []byte {
 	return b
 }
 
-// appendName appends the header name of a limit as a string of RFC 9651. Slugs and names of limits
-// need no escapes.
+// appendName appends the name of a limit, as the headers show it, as a string of RFC 9651. Slugs
+// and names of limits have no characters that need escapes.
 func appendName(b []byte, comma bool, l *enforcement.LimitState) []byte {
 	if comma {
 		b = append(b, ", "...)
@@ -136,9 +137,9 @@ func appendName(b []byte, comma bool, l *enforcement.LimitState) []byte {
 	return append(b, '"')
 }
 
-// changesAfter returns the number of milliseconds after which the state of a limit changes. If the
-// limit denies the request, that is the time until it allows the request; otherwise the time until
-// it resets.
+// changesAfter returns the number of milliseconds after which the state of a limit changes. For a
+// limit that denies the request, this is the time until it allows the request. For any other limit,
+// it is the time until the limit resets.
 func changesAfter(l *enforcement.LimitState) int64 {
 	if l.Allowed {
 		return l.ResetAfter
@@ -149,9 +150,9 @@ func changesAfter(l *enforcement.LimitState) int64 {
 // seconds converts milliseconds to seconds and rounds up.
 func seconds(ms int64) int64 { return (ms + 999) / 1000 }
 
-// Tightest returns the limit that the formats Draft06 and XRateLimit and the Redis protocol report,
-// because they report only one: the denying limit with the longest wait. If no limit denies, it is
-// the enforced limit with the fewest units left.
+// Tightest returns the one limit that the formats Draft06 and XRateLimit and the Redis protocol
+// report. If limits deny the request, it is the denying limit with the longest wait. Otherwise it
+// is the enforced limit with the fewest remaining units.
 func Tightest(d *enforcement.Decision) *enforcement.LimitState {
 	if l := d.DenyingLimit(); l != nil {
 		return l
@@ -176,9 +177,9 @@ func retryAfterSeconds(d *enforcement.Decision) int64 {
 }
 
 // write sets the headers for a decision. If id is true, it sets X-Request-Id to the ID of the
-// decision. Header names keep the spelling of their specification. To allocate less, write appends
-// all values to b, which already has the body, and converts them to one string, of which the values
-// are parts.
+// decision. Header names keep the spelling of their specification. b already holds the body. To
+// allocate less, write appends all header values to b, converts them to one string, and sets each
+// header to a part of this string.
 func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id bool) []byte {
 	body := len(b)
 	if id {

@@ -14,7 +14,7 @@ import (
 // is OK.
 type Readiness struct {
 	Checks []ReadyCheck
-	// Degraded says that Redis does not answer, so that the failure modes of the policies decide.
+	// Degraded is set if Redis does not answer, so that the failure modes of the policies decide.
 	Degraded bool
 	// Revision is the revision of the current snapshot. Age is the time since the database last
 	// confirmed that no newer revision exists.

@@ -22,13 +22,13 @@ import (
 
 const (
 	idempotencyKeyHeader = "Idempotency-Key"
-	// replayedHeader is the name of a header that is true if the response repeats the first
-	// response.
+	// replayedHeader is the name of the header that is true if the response is a stored copy of the
+	// first response.
 	replayedHeader = "Idempotent-Replayed"
 )
 
-// once returns a copy of the route that accepts an Idempotency-Key. A repeated request gets the
-// first response again.
+// once returns a copy of the route that accepts an Idempotency-Key. A repeated request with the
+// same key gets a stored copy of the first response.
 func (r route) once() route {
 	r.idempotent = true
 	return r
@@ -55,8 +55,8 @@ func (w *answerWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
 var errKeyReused = problem.WithCode(problem.Conflict, "idempotency_key_reused",
 	"this Idempotency-Key belongs to another check of the last 10 minutes: send a new key for a new check; this check was not charged")
 
-// keyRefused returns the error for a check that was not decided because of its Idempotency-Key. If
-// it was decided, keyRefused returns nil.
+// keyRefused returns an error if a check was not decided because its Idempotency-Key belongs to
+// another check, or because the tenant has too many records. Otherwise it returns nil.
 func keyRefused(d *enforcement.Decision) error {
 	switch d.Idempotency {
 	case enforcement.KeyReused:
@@ -74,10 +74,10 @@ func keyRefused(d *enforcement.Decision) error {
 	return nil
 }
 
-// headerKey is the key of the header of the answer in the context of a management operation.
+// headerKey is the context key under which a management operation finds the header of its response.
 type headerKey struct{}
 
-// markReplayed sets the header of an answer that repeats the first one.
+// markReplayed sets the header that says that the response is a copy of the first one.
 func markReplayed(ctx context.Context) {
 	if h, ok := ctx.Value(headerKey{}).(http.Header); ok {
 		h.Set(replayedHeader, "true")
@@ -99,7 +99,7 @@ func idempotencyKey(h http.Header) (string, error) {
 
 var errKeyForm = malformedAt(idempotencyKeyHeader, "must be one value of 1 to 255 visible ASCII characters")
 
-// validKey returns an error unless key has the form of an Idempotency-Key.
+// validKey returns an error if key does not have the form of an Idempotency-Key.
 func validKey(key string) error {
 	if !enforcement.ValidIdempotencyKey(key) {
 		return errKeyForm
@@ -107,9 +107,9 @@ func validKey(key string) error {
 	return nil
 }
 
-// handle calls the handler of a management operation. If the request has an Idempotency-Key, it
-// returns the stored response to the first request with this key. If there is none, it stores the
-// response of the handler.
+// handle calls the handler of a management operation. If the request has an Idempotency-Key, and
+// the response to an earlier request with this key is stored, handle returns that response instead.
+// If none is stored, handle stores the response of the handler.
 func (a *API) handle(r *route, who caller, c echo.Context, body []byte) error {
 	if !r.idempotent || a.cfg.Once == nil {
 		return r.handler(c)
@@ -151,7 +151,7 @@ func (a *API) handle(r *route, who caller, c echo.Context, body []byte) error {
 	if repeated {
 		out.Header().Set(replayedHeader, "true")
 	} else {
-		a.cfg.Changed(req.Context()) // the handler called it before the transaction was committed
+		a.cfg.Changed(req.Context()) // a second call: the handler called it when the transaction was not committed yet
 	}
 	maps.Copy(out.Header(), first.Header)
 	out.WriteHeader(first.Status)
@@ -159,9 +159,9 @@ func (a *API) handle(r *route, who caller, c echo.Context, body []byte) error {
 	return nil
 }
 
-// answerCipher returns the cipher with which the response to a request is stored. A response may
-// contain a secret that is shown only once. Therefore the key of the cipher comes from the caller's
-// token, which the database does not have.
+// answerCipher returns the cipher that encrypts the stored response to a request. A response may
+// contain a secret that is shown only once. The key of the cipher is therefore derived from the
+// caller's token, which the database does not contain.
 func answerCipher(r *http.Request, id [32]byte) (cipher.AEAD, error) {
 	token, _ := bearer(r.Header["Authorization"])
 	mac := hmac.New(sha256.New, []byte(token))

@@ -17,18 +17,18 @@ const maxJWT = 8 << 10
 // errJWT is the error for a JWT that cannot be read or, with Config.VerifyJWT, is not valid.
 var errJWT = problem.WithCode(problem.Unauthenticated, "invalid_jwt", "the JWT of this request is not valid")
 
-// claims has the claims of a JWT in a forwarded request. The option jwt names the place of the
-// JWT, as header:Header or cookie:Cookie. The JWT is read once, when an attribute first needs
-// it.
+// claims holds the claims of the JWT in a forwarded request. The option jwt says where the JWT is:
+// header:Header or cookie:Cookie. It is read once, when the first attribute needs a claim.
 type claims struct {
 	api    *API
 	r      *http.Request
 	from   string
 	read   bool
-	values map[string]any // nil: the request has no JWT
+	values map[string]any // nil if the request has no JWT
 }
 
-// text returns a claim as text, or "" if the JWT has none. A claim that is an object or a list is an error.
+// text returns the claim with this name as text. It returns "" if the JWT does not have the claim, and an error if the
+// claim is an object or a list.
 func (c *claims) text(name string) (string, error) {
 	if !c.read {
 		if err := c.load(); err != nil {

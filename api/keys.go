@@ -41,8 +41,7 @@ func newKey(n NewKey) tenants.NewKey {
 	return out
 }
 
-// defaultOverlap is how long the old key stays valid after a rotation, if the request does not
-// say.
+// defaultOverlap is how long the old key stays valid after a rotation if the request sets no time.
 const defaultOverlap = 24 * time.Hour
 
 func overlap(r *RotateKey) time.Duration {
@@ -57,7 +56,7 @@ func overlap(r *RotateKey) time.Duration {
 
 func keyID(k tenants.Key) string { return k.ID }
 
-// issued returns a function that converts a new key and its token to the wire format. The
+// issued returns a function that converts a new key and its token to their JSON form. The returned
 // function also returns the Location of the key, which is below path.
 func (a *API) issued(ctx context.Context, path string) func(tenants.Key, string, error) (IssuedKey, string, error) {
 	return func(k tenants.Key, token string, err error) (IssuedKey, string, error) {
@@ -66,9 +65,9 @@ func (a *API) issued(ctx context.Context, path string) func(tenants.Key, string,
 	}
 }
 
-// mayIssue returns an error if the caller's own key lacks one of the scopes, or has narrower
-// bounds or addresses. A key with only the scope manage can therefore not create or rotate a
-// key that decides checks.
+// mayIssue returns an error if the new key would permit more than the caller's own key: if it has a
+// scope that the own key lacks, or wider bounds, or more allowed addresses. So a key with only the
+// scope manage cannot create or rotate a key that decides checks.
 func mayIssue(ctx context.Context, scopes []tenants.Scope, bounds tenants.Bounds, allowed tenants.Networks) error {
 	own := callerOf(ctx).key
 	if !allowed.Within(own.AllowedIPs) {
@@ -88,9 +87,9 @@ func mayIssue(ctx context.Context, scopes []tenants.Scope, bounds tenants.Bounds
 	return nil
 }
 
-// outlived returns an error if the caller's own key expires before a new key that expires at
-// the given time. A holder of an expiring key can therefore not extend the access. fields are
-// the places in the request that set the time.
+// outlived returns an error if a new key with this expiry time would outlive the caller's own key.
+// So the holder of an expiring key cannot extend the access. fields are the members of the request
+// that set the time.
 func outlived(ctx context.Context, expiresAt time.Time, fields ...string) error {
 	own := callerOf(ctx).key.ExpiresAt
 	if own == 0 || !expiresAt.IsZero() && expiresAt.UnixMicro() <= own {
@@ -104,14 +103,14 @@ func outlived(ctx context.Context, expiresAt time.Time, fields ...string) error 
 	return p
 }
 
-// create creates a key with the given function of the service, if the caller may issue its
-// scopes and its expiry time.
+// create calls the function create of the service, if the caller may issue the scopes and the
+// expiry time of the new key.
 func (a *API) create(ctx context.Context, n tenants.NewKey,
 	create func(tenants.NewKey) (tenants.Key, string, error),
 ) (tenants.Key, string, error) {
 	allowed, err := tenants.ParseNetworks(n.AllowedIPs)
 	if err != nil {
-		return create(n) // the service returns all faults, and creates nothing
+		return create(n) // the service reports all faults of n, and creates no key
 	}
 	if err := mayIssue(ctx, n.Scopes, n.Bounds, allowed); err != nil {
 		return tenants.Key{}, "", err
@@ -122,8 +121,8 @@ func (a *API) create(ctx context.Context, n tenants.NewKey,
 	return create(n)
 }
 
-// rotate creates the successor of a key with the given function of the service, if the caller
-// may issue its scopes and its expiry time.
+// rotate calls a function of the service that creates the successor of the key old, if the caller
+// may issue the scopes and the expiry time of the successor.
 func (a *API) rotate(ctx context.Context, old tenants.Key, err error,
 	rotate func() (tenants.Key, string, error),
 ) (tenants.Key, string, error) {

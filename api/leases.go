@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// decodeLease decodes the member lease of a check. withTTL says whether it may have ttl_ms.
+// decodeLease decodes the member lease of a check. withTTL says whether the lease may have a
+// ttl_ms.
 func decodeLease(d *strictjson.Decoder, c *enforcement.Check, withTTL bool) {
 	for name := range d.Members() {
 		switch {

@@ -4,8 +4,8 @@ import (
 	"context"
 )
 
-// The members of a tenant are people. Each handler finds the tenant and calls a function in
-// people.go.
+// The members of a tenant are people. Each handler in this file finds the tenant and calls a
+// function in people.go.
 
 // ListMembers is GET /v1/tenants/{tenant}/members.
 func (a *API) ListMembers(ctx context.Context, r ListMembersRequestObject) (ListMembersResponseObject, error) {

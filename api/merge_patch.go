@@ -14,20 +14,21 @@ import (
 // mergePatchType is the media type of RFC 7396. PATCH also accepts application/json.
 const mergePatchType = "application/merge-patch+json"
 
-// A stored is a function that reads the stored document of the object that the path names, and the revision of the
-// object.
+// A stored is a function that reads the object that the path of a request names. It returns the stored document of the
+// object, and the revision of the object.
 type stored func(ctx context.Context, c echo.Context) (document any, revision int64, err error)
 
-// merges returns a copy of the route that applies a merge patch of RFC 7396 to a document. The
-// handler of the route is the one for PUT: it gets the whole document.
+// merges returns a copy of the route for PATCH. The route applies the body, a merge patch of RFC
+// 7396, to the document that the function document returns. It then calls the handler for PUT with
+// the whole new document.
 func (r route) merges(document stored) route {
 	r.document = document
 	return r
 }
 
-// patchedBody applies a merge patch to the stored document, and returns the resulting document. It
-// sets If-Match to the revision of the document that it read. The handler then returns an error if
-// another write came in between.
+// patchedBody applies a merge patch to the stored document, and returns the new document. It sets
+// the header If-Match to the revision of the stored document. If another write changes the document
+// before the handler writes, the handler returns an error because of this header.
 func patchedBody(ctx context.Context, r *route, c echo.Context, patch []byte) ([]byte, error) {
 	req := c.Request()
 	document, revision, err := r.document(ctx, c)
@@ -45,10 +46,10 @@ func patchedBody(ctx context.Context, r *route, c echo.Context, patch []byte) ([
 	return whole, conform(whole, r.body)
 }
 
-// mergePatch applies a merge patch to a document of type t. A member of the patch that is null
-// removes the member from the document, which gives it its default. If null is a value of the
-// member, the member becomes null instead. Every other member replaces that of the document,
-// because documents have no nested objects.
+// mergePatch applies a merge patch to a document of type t. If a member of the patch is null,
+// mergePatch removes this member from the document, so that it gets its default. If the member may
+// have the value null, mergePatch sets it to null instead. Any other member of the patch replaces
+// the member of the document, because documents have no nested objects.
 func mergePatch(document any, patch []byte, t reflect.Type) ([]byte, error) {
 	text, err := json.Marshal(document)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// A document has the bytes of openapi.yaml or openapi.json. Its entity tag is a part of their
-// SHA-256 hash.
+// A document holds the bytes of openapi.yaml or openapi.json. Its entity tag is a part of the
+// SHA-256 hash of these bytes.
 type document struct {
 	mediaType string
 	text      []byte
@@ -31,8 +31,8 @@ func specYAML(version string) document {
 	return newDocument("application/yaml", headgate.SpecOf(version))
 }
 
-// specJSON returns the contract as openapi.json. It panics if openapi.yaml cannot be read, which
-// a test excludes.
+// specJSON returns the contract as openapi.json. If openapi.yaml cannot be read, it panics; a test
+// ensures that it can.
 func specJSON(version string) document {
 	var contract any
 	if err := yaml.Unmarshal(headgate.SpecOf(version), &contract); err != nil {
@@ -45,8 +45,8 @@ func specJSON(version string) document {
 	return newDocument("application/json", text)
 }
 
-// serveDocument returns the handler of GET /openapi.yaml or GET /openapi.json. The first request
-// calls load.
+// serveDocument returns the handler of GET /openapi.yaml or GET /openapi.json. The handler calls
+// load on the first request.
 func serveDocument(load func(version string) document, version string) echo.HandlerFunc {
 	once := sync.OnceValue(func() document { return load(version) })
 	return func(c echo.Context) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// newOverride converts the JSON form of an override in the API.
+// newOverride converts a new override from its JSON form in the API.
 func newOverride(n NewOverride) (exceptions.NewOverride, error) {
 	o := exceptions.NewOverride{
 		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix, Reason: n.Reason, ExpiresAt: n.ExpiresAt.Time,
@@ -34,8 +34,9 @@ func newOverride(n NewOverride) (exceptions.NewOverride, error) {
 	return o, f.Err()
 }
 
-// notKeep returns n. enforcement.Keep is a negative number that stands for a missing number. If
-// n equals it, notKeep returns another negative number, so that the service rejects it.
+// notKeep returns n, or another negative number if n equals enforcement.Keep. enforcement.Keep is a
+// negative number that stands for a missing number. A client must not be able to send it, so
+// notKeep returns a number that the service rejects.
 func notKeep(n int64) int64 {
 	if n == enforcement.Keep {
 		return math.MinInt64
@@ -43,8 +44,8 @@ func notKeep(n int64) int64 {
 	return n
 }
 
-// newOverrideLimit converts the JSON form of one limit of an override. It adds faults to f with
-// JSON pointers below at.
+// newOverrideLimit converts one limit of an override from its JSON form in the API. It adds faults
+// to f. at is the JSON pointer of the limit.
 func newOverrideLimit(f *problem.Fields, at string, l OverrideLimit) enforcement.OverrideLimit {
 	to := enforcement.OverrideLimit{Name: l.Name, Quota: enforcement.Keep, Burst: enforcement.Keep}
 	if l.Quota != nil {
@@ -62,8 +63,8 @@ func newOverrideLimit(f *problem.Fields, at string, l OverrideLimit) enforcement
 	return to
 }
 
-// showNumbers returns what an override sets, in the JSON form of the API: its factor, which is
-// given in thousandths, or its limits.
+// showNumbers returns what an override sets, in the JSON form of the API: either its factor or its
+// limits. The parameter factor is in thousandths.
 func showNumbers(factor int64, limits []enforcement.OverrideLimit) (json.Number, []OverrideLimit) {
 	if factor != 0 {
 		return json.Number(exceptions.FormatFactor(factor)), nil

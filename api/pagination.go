@@ -27,8 +27,8 @@ type listing struct {
 	after string
 }
 
-// page returns the listing that a request asks for. If the cursor belongs to another listing, it
-// returns an error.
+// page returns the listing that a request asks for, positioned at the cursor. If the cursor was
+// created for another listing, page returns an error.
 func page(path string, filter url.Values, limit int, cursor string) (listing, error) {
 	l := listing{path: path, filter: filter, limit: limit}
 	if limit == 0 {
@@ -56,9 +56,9 @@ var errCursor = &problem.Problem{
 
 const sumLength = 9
 
-// sum returns a checksum of the listing and a position. The cursor contains it, so that cursors of
-// other listings are detected. It need not be secret: a forged cursor can only select rows that the
-// caller may read.
+// sum returns a checksum of the listing and a position. A cursor contains this checksum, so that
+// page can reject a cursor of another listing. The checksum need not be secret: with a forged
+// cursor, a caller can only select rows that it may read anyway.
 func (l listing) sum(after string) string {
 	full := sha256.Sum256([]byte(l.path + "\x00" + l.filter.Encode() + "\x00" + after))
 	return string(full[:sumLength])
@@ -68,7 +68,7 @@ func (l listing) cursor(after string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(l.sum(after) + after))
 }
 
-// A paged is the JSON form that every page in the API has.
+// A paged is the common JSON form of all pages of the API.
 type paged[U any] struct {
 	Data       []U
 	HasMore    bool
@@ -76,8 +76,8 @@ type paged[U any] struct {
 }
 
 // list returns the page that the parameters limit and cursor select, and its Link header. fetch
-// returns at most limit rows after a position. place returns the position of a row, which the
-// cursor then contains. show converts a row to its JSON form.
+// returns at most limit rows after a position. place returns the position of a row, which list
+// writes into the cursor for the next page. show converts a row to its JSON form.
 func list[T, U any](
 	path string, filter url.Values, limit int, cursor string,
 	fetch func(after string, limit int) ([]T, error), place func(T) string, show func(T) (U, error),
@@ -86,7 +86,7 @@ func list[T, U any](
 	if err != nil {
 		return p, nil, err
 	}
-	rows, err := fetch(l.after, l.limit+1) // one row more than the page has shows whether a next page exists
+	rows, err := fetch(l.after, l.limit+1) // the extra row shows whether a next page exists
 	if err != nil {
 		return p, nil, err
 	}
@@ -100,7 +100,7 @@ func list[T, U any](
 		text := "<" + l.path + "?" + query.Encode() + `>; rel="next"`
 		link = &text
 	}
-	p.Data = make([]U, len(rows)) // not nil, so that an empty page is [] and not null
+	p.Data = make([]U, len(rows)) // not nil, so that the JSON of an empty page is [] and not null
 	for i, row := range rows {
 		if p.Data[i], err = show(row); err != nil {
 			return p, nil, err
@@ -109,8 +109,8 @@ func list[T, U any](
 	return p, link, nil
 }
 
-// shown returns a function that takes the results of a read. It returns the error of the read, or
-// else the result of the read, converted with show.
+// shown returns a function that receives the results of a read. If the error of the read is not
+// nil, the function returns it. Otherwise it returns the result of the read, converted with show.
 func shown[T, U any](show func(T) (U, error)) func(T, error) (U, error) {
 	return func(v T, err error) (U, error) {
 		if err != nil {
@@ -121,9 +121,9 @@ func shown[T, U any](show func(T) (U, error)) func(T, error) (U, error) {
 	}
 }
 
-// written returns a function that takes the results of a write. It returns the error of the write,
-// or else loads the change into this node's snapshot and returns the result of the write, converted
-// with show.
+// written returns a function that receives the results of a write. If the error of the write is not
+// nil, the function returns it. Otherwise it loads the change into this node's snapshot, and
+// returns the result of the write, converted with show.
 func written[T, U any](ctx context.Context, a *API, show func(T) (U, error)) func(T, error) (U, error) {
 	return shown(func(v T) (U, error) {
 		a.cfg.Changed(ctx)
@@ -131,8 +131,8 @@ func written[T, U any](ctx context.Context, a *API, show func(T) (U, error)) fun
 	})
 }
 
-// changed loads the change of a successful write into this node's snapshot. It is for writes that
-// return no object.
+// changed loads the change of a write into this node's snapshot, unless err, the error of the
+// write, is not nil. It is for writes that return no object.
 func (a *API) changed(ctx context.Context, err error) error {
 	if err == nil {
 		a.cfg.Changed(ctx)
@@ -140,8 +140,8 @@ func (a *API) changed(ctx context.Context, err error) error {
 	return err
 }
 
-// filters returns the query parameters that filter a listing. pairs contains the name and the value
-// of each. Empty values are left out.
+// filters returns the query parameters that filter a listing. pairs holds the names and the values
+// of the parameters, in turn. filters leaves out empty values.
 func filters(pairs ...string) url.Values {
 	v := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

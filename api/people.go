@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// principal returns the caller in the form of package accounts.
+// principal converts the caller to an accounts.Principal.
 func (c caller) principal() accounts.Principal {
 	actor := c.actor()
 	p := accounts.Principal{Kind: actor.Kind, ID: actor.ID, Name: actor.Name}
@@ -25,7 +25,7 @@ func (c caller) principal() accounts.Principal {
 	return p
 }
 
-// showPerson converts a user to the JSON form of the API, which contains neither the password nor
+// showPerson converts a user to its JSON form in the API, which contains neither the password nor
 // the identity at an OpenID provider.
 func showPerson(u accounts.User) (Person, error) {
 	id, err := parseUUID(u.ID)
@@ -51,7 +51,7 @@ func (a *API) listPeople(ctx context.Context, path, tenantID, query string, limi
 	return PersonPage(p), link, err
 }
 
-// invite creates an invitation to a tenant, or to the operator ("").
+// invite creates an invitation to a tenant. If tenantID is "", the invitation is to the operator.
 func (a *API) invite(ctx context.Context, tenantID string, n NewInvitation) (IssuedInvitation, error) {
 	invite := a.cfg.People.Invite
 	if n.SendEmail {
@@ -82,14 +82,16 @@ func showInvitation(i accounts.Invitation) (Invitation, error) {
 	return out, err
 }
 
-// person returns one person of a tenant, or of the operator (""), and the person's ETag.
+// person returns one person of a tenant, and the person's ETag. If tenantID is "", the person
+// belongs to the operator.
 func (a *API) person(ctx context.Context, tenantID, id string) (Person, string, error) {
 	u, err := a.cfg.People.User(ctx, callerOf(ctx).principal(), tenantID, id)
 	p, err := shown(showPerson)(u, err)
 	return p, etag(u.Revision), err
 }
 
-// changePerson changes the role of one person of a tenant, or of the operator ("").
+// changePerson changes the role of one person of a tenant. If tenantID is "", the person belongs to
+// the operator.
 func (a *API) changePerson(ctx context.Context, tenantID, id, match string, to Access) (Person, string, error) {
 	by := callerOf(ctx).principal()
 	u, err := a.cfg.People.User(ctx, by, tenantID, id)
@@ -104,12 +106,14 @@ func (a *API) changePerson(ctx context.Context, tenantID, id, match string, to A
 	return p, etag(u.Revision), err
 }
 
-// removePerson deletes one person of a tenant, or of the operator ("").
+// removePerson deletes one person of a tenant. If tenantID is "", the person belongs to the
+// operator.
 func (a *API) removePerson(ctx context.Context, tenantID, id string) error {
 	return a.changed(ctx, a.cfg.People.Remove(ctx, callerOf(ctx).principal(), tenantID, id))
 }
 
-// resetSecondFactor removes the second factors of one person of a tenant, or of the operator ("").
+// resetSecondFactor removes the second factors of one person of a tenant. If tenantID is "", the
+// person belongs to the operator.
 func (a *API) resetSecondFactor(ctx context.Context, tenantID, id string) error {
 	_, err := a.cfg.People.ResetSecondFactor(ctx, callerOf(ctx).principal(), tenantID, id)
 	return a.changed(ctx, err)
@@ -151,7 +155,8 @@ func (a *API) ResetPersonSecondFactor(
 	return ResetPersonSecondFactor204Response{}, a.resetSecondFactor(ctx, "", r.Person.String())
 }
 
-// listInvitations returns a page of the open invitations to a tenant, or to the operator ("").
+// listInvitations returns a page of the open invitations to a tenant. If tenantID is "", the
+// invitations are to the operator.
 func (a *API) listInvitations(ctx context.Context, path, tenantID string, limit int, cursor string) (InvitationPage, *string, error) {
 	p, link, err := list(path, nil, limit, cursor, func(after string, limit int) ([]accounts.Invitation, error) {
 		open, err := a.cfg.People.Invitations(ctx, callerOf(ctx).principal(), tenantID)

@@ -128,8 +128,8 @@ func (a *API) DiffPlan(ctx context.Context, r DiffPlanRequestObject) (DiffPlanRe
 	}, err
 }
 
-// showChanges returns changes in their wire format. An empty value means that the field does
-// not exist.
+// showChanges converts changes to their JSON form in the API. In a change, an empty value means
+// that this version does not have the field.
 func showChanges(list []plans.Change) []Change {
 	out := make([]Change, len(list))
 	for i, f := range list {

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// kindTypes has the name of the problem type in problem.Catalog for each kind of error.
+// kindTypes maps each kind of error to the name of its problem type in problem.Catalog.
 var kindTypes = map[problem.Kind]string{
 	problem.Internal:        "internal-error",
 	problem.Malformed:       "malformed-request",
@@ -33,12 +33,12 @@ var kindTypes = map[problem.Kind]string{
 	problem.Unavailable:     "unavailable",
 }
 
-// quotaExceeded is the URI of a problem type that is registered with IANA. The URIs of all other
-// types are addresses of pages of Headgate.
+// quotaExceeded is the URI of the only problem type that is registered with IANA. The URIs of all
+// other types are the addresses of pages that Headgate serves.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// A problemType is an entry of problem.Catalog with its URI. Error responses contain it in the
-// members type, title and status.
+// A problemType is an entry of problem.Catalog with its URI. An error response contains the three
+// fields as its members type, title and status.
 type problemType struct {
 	uri, title string
 	status     int
@@ -57,8 +57,8 @@ func newProblemTypes(publicURL string) problemTypes {
 	return t
 }
 
-// of returns the problem type for an error. That is the type for the kind of the error, except for
-// errOverloaded, which has a separate type.
+// of returns the problem type for an error. The kind of the error determines the type. Only
+// errOverloaded has a type of its own.
 func (t problemTypes) of(p *problem.Problem) problemType {
 	if p.Code == codeOverloaded {
 		return t.byName[codeOverloaded]
@@ -66,8 +66,8 @@ func (t problemTypes) of(p *problem.Problem) problemType {
 	return t.byName[kindTypes[p.Kind]]
 }
 
-// asProblem converts an error to a problem. There are kinds for the errors of echo and for exceeded
-// deadlines. Any other error that is not a problem gets the kind Internal.
+// asProblem converts any error to a problem. It chooses a kind for the errors of echo and for
+// exceeded deadlines. Any other error that is not a problem gets the kind Internal.
 func asProblem(err error) *problem.Problem {
 	var p *problem.Problem
 	if errors.As(err, &p) {
@@ -83,8 +83,8 @@ func asProblem(err error) *problem.Problem {
 	return &problem.Problem{Kind: problem.Internal, Message: "internal error", Cause: err}
 }
 
-// pathIDs are the path parameters that are IDs or numbers. If one has the wrong format, no such
-// object can exist, so the response is NotFound.
+// pathIDs are the path parameters whose values are IDs or numbers. If the value has the wrong
+// format, no such object can exist, so the response is NotFound.
 var pathIDs = []string{"key", "version", "override", "entry", "block", "grant", "member", "person", "invitation"}
 
 // fromEcho converts an error of the router or of the generated parameter binder to a problem.
@@ -98,7 +98,7 @@ func fromEcho(h *echo.HTTPError) *problem.Problem {
 	case http.StatusBadRequest:
 		name, _, named := strings.Cut(strings.TrimPrefix(text, "Invalid format for parameter "), ":")
 		switch {
-		case named && name == "decision": // the path parameter of GET /v1/explain/{decision}
+		case named && name == "decision": // the error of GET /v1/explain/{decision}
 			return errNotKept
 		case named && slices.Contains(pathIDs, name):
 			return problem.New(problem.NotFound, "this address does not exist")
@@ -148,15 +148,15 @@ func (a *API) fail(err error, c echo.Context) {
 	}
 }
 
-// clientLeft reports whether err says that the response could not be sent, because the client has closed
+// clientLeft reports whether err is an error of writing to the client. Such an error means that the client has closed
 // the connection or does not read.
 func clientLeft(err error, r *http.Request) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "write" && op.Addr != nil && op.Addr.String() == r.RemoteAddr
 }
 
-// appendProblem appends the JSON form of a problem to b. In the response to a batch, prefix is the
-// JSON pointer of the item, and is put before the pointers in the problem.
+// appendProblem appends the JSON form of a problem to b. For an item of a batch, prefix is the JSON
+// pointer of the item, and appendProblem puts it before the pointers in the problem.
 func (a *API) appendProblem(b []byte, p *problem.Problem, id, prefix string) []byte {
 	t := a.types.of(p)
 	message, code, fields := p.Message, p.Code, p.Fields
@@ -208,8 +208,8 @@ func faultsOf(fields []problem.Field) []Fault {
 	return out
 }
 
-// under adds a prefix to the JSON pointers in a problem. It is needed if the validated document is
-// only a member of the body.
+// under adds a prefix to the JSON pointers in a problem. A handler calls it if the validated
+// document is one member of the body, because the pointers of the service start at the document.
 func under(prefix string, err error) error {
 	var p *problem.Problem
 	if !errors.As(err, &p) || len(p.Fields) == 0 {

@@ -25,8 +25,8 @@ func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
 	return out, nil
 }
 
-// showRetry converts a retry time in milliseconds to its JSON form. It is null if waiting does not
-// help.
+// showRetry converts a retry time in milliseconds to its JSON form. If waiting does not help, the
+// result is null.
 func showRetry(ms int64) RetryAfter {
 	if ms == enforcement.Never {
 		return nil
@@ -86,8 +86,8 @@ func (a *API) GetExplanation(ctx context.Context, r GetExplanationRequestObject)
 
 var errOutcome = malformedAt("outcome", "must be denied, allowed or any")
 
-// onlyTrue returns "true" or "": the value of a query parameter that filters only if it is
-// true.
+// onlyTrue returns "true" if b is set, and "" otherwise. It is for a query parameter that filters
+// only if it is true.
 func onlyTrue(b bool) string {
 	if b {
 		return "true"
@@ -106,7 +106,7 @@ func (a *API) ListRefusals(ctx context.Context, r ListRefusalsRequestObject) (Li
 		return nil, err
 	}
 	if own := callerOf(ctx).tenant(); own != nil {
-		p.Tenant = own.Tenant // page rejects a cursor that was issued for another tenant's listing
+		p.Tenant = own.Tenant // page rejects a cursor from the listing of another tenant
 	}
 	filter := filters("tenant", p.Tenant, "policy", p.Policy, "route", p.Route, "outcome", string(p.Outcome),
 		"degraded", onlyTrue(p.Degraded), "reason", string(p.Reason), "from", instant(p.From), "to", instant(p.To))

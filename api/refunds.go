@@ -35,8 +35,9 @@ func (a *API) RefundCheck(ctx context.Context, r RefundCheckRequestObject) (Refu
 	return RefundCheck200JSONResponse(out), nil
 }
 
-// refund gives back the check with the ID decision of s for who. key is an Idempotency-Key, or "".
-// replayed says that the call repeats the one that refunded the check.
+// refund refunds a check of the tenant s for the caller who. decision is the ID of the check's
+// decision. key is an Idempotency-Key, or "". replayed is set if an earlier call with this key
+// already refunded the check.
 func (a *API) refund(ctx context.Context, who caller, s *enforcement.Subject, decision, key string) (
 	r *enforcement.RefundedCheck, replayed bool, err error,
 ) {

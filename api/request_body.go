@@ -29,10 +29,10 @@ const MaxBody = max(maxBody, maxBatch, maxPlan, maxConfiguration)
 // buffers of a connection have about this size.
 const smallBody = 4 << 10
 
-// readBody reads a JSON body into b. It returns an error if the media type is wrong, if the
-// body has more than limit bytes, or if the node has no memory for it. held is the number of
-// bytes that the body occupies in Config.Bodies. The caller must pass it to freeBody when it no
-// longer uses b.
+// readBody reads a JSON body into b. It returns an error if the media type is wrong, if the body is
+// larger than limit bytes, or if the node has no memory for it. held is the number of bytes that
+// the body occupies in Config.Bodies. The caller must pass held to freeBody when it no longer uses
+// b.
 func (a *API) readBody(b *bytes.Buffer, r *http.Request, who caller, limit int64) (held int64, err error) {
 	if err := checkMediaType(r.Header); err != nil {
 		return 0, err
@@ -53,10 +53,10 @@ func (a *API) readBody(b *bytes.Buffer, r *http.Request, who caller, limit int64
 	return held, nil
 }
 
-// readLargeBody reads a body in steps that double its size. If a client announces a large body
-// and does not send it, little memory is used.
+// readLargeBody reads a body into a buffer that it doubles when the buffer is full. So a client
+// that announces a large body and does not send it occupies little memory.
 func (a *API) readLargeBody(b *bytes.Buffer, r *http.Request, who caller, limit int64) (held int64, err error) {
-	whole := limit + 1 // one more byte shows that the body is too large
+	whole := limit + 1 // if the extra byte is read, the body is too large
 	if r.ContentLength >= 0 {
 		whole = r.ContentLength
 	}
@@ -85,8 +85,9 @@ func (a *API) readLargeBody(b *bytes.Buffer, r *http.Request, who caller, limit 
 	return held, nil
 }
 
-// fill reads from r until p is full. At the end of r it returns io.EOF, even if p is partly
-// filled. io.ReadFull would return the error that a broken connection also causes.
+// fill reads from r until p is full. At the end of r it returns io.EOF, even if it has filled a
+// part of p. io.ReadFull does not fit here: it returns the same error for a short body and for a
+// broken connection.
 func fill(r io.Reader, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var m int
@@ -112,7 +113,7 @@ func errTooManyBodies(who caller) error {
 	}
 }
 
-// readError converts an error of reading a body to a problem. It returns nil for nil.
+// readError converts an error of reading a body to a problem. For a nil error, it returns nil.
 func readError(err error, limit int64) error {
 	if err == nil {
 		return nil
@@ -128,8 +129,8 @@ func tooLarge(limit int64) error {
 	return problem.New(problem.TooLarge, "the body has more than %d bytes", limit)
 }
 
-// checkMediaType returns an error unless the headers of a request say that the body is
-// application/json in UTF-8 and not compressed.
+// checkMediaType returns an error if the headers of a request do not say that the body is
+// uncompressed application/json in UTF-8.
 func checkMediaType(h http.Header) error {
 	if coding := h["Content-Encoding"]; len(coding) > 0 && (len(coding) > 1 || !strings.EqualFold(coding[0], "identity")) {
 		return problem.New(problem.Unsupported, "the body must not be compressed")

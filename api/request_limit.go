@@ -9,8 +9,9 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// RequestLimits limits the number of requests that are not checks, such as management and
-// analytics. Each node counts on its own. The plans of the tenants limit checks.
+// RequestLimits limits the number of requests that are not checks, such as requests for management
+// and analytics. Each node counts its own requests. Checks are limited by the plans of the tenants,
+// not by RequestLimits.
 type RequestLimits struct {
 	// Limiter has the counters. Default: no limits.
 	Limiter enforcement.Limiter
@@ -18,26 +19,25 @@ type RequestLimits struct {
 	// key, and from one address. All IPv6 addresses of a /64 network count as one. 0 means no
 	// limit.
 	PerKey, PerAddress int64
-	// Denied is increased for each request that was denied. Default: denied requests are not
-	// counted.
+	// Denied is incremented for each denied request. Default: denied requests are not counted.
 	Denied *atomic.Int64
 }
 
-// failuresShare limits requests without a valid key: of the requests per minute of PerAddress,
-// one in failuresShare may be such a request.
+// failuresShare sets the limit for requests without a valid key: PerAddress divided by
+// failuresShare, per minute and address.
 const failuresShare = 20
 
-// A requestLimit decides requests to the API with an engine, like the one that decides checks.
+// A requestLimit decides requests to the API with its own Engine, of the type that decides checks.
 type requestLimit struct {
 	engine  *enforcement.Engine
 	subject *enforcement.Subject
 	denied  *atomic.Int64
 }
 
-// The limits of requests to the API count by these two attributes.
+// Attributes by which the request limits count or match.
 const (
 	byAPIKey  = "key"
-	byFailure = "failed" // set for a request without a key that is valid for its address
+	byFailure = "failed" // set if the request has no key, or a key that is not valid for its address
 )
 
 // newRequestLimit returns a requestLimit, or nil if no limit is set.
@@ -80,8 +80,8 @@ var errTooManyRequests = problem.New(problem.TooMany,
 	"too many requests to this API with this key or from this address: wait for Retry-After")
 
 // limitRequest charges a request and sets the rate-limit headers of its response. cause is the
-// error of the authentication, or nil. limitRequest returns cause or, if a limit denies the
-// request, errTooManyRequests.
+// error of the authentication, or nil. If a limit denies the request, limitRequest returns
+// errTooManyRequests. Otherwise it returns cause.
 func (a *API) limitRequest(w http.ResponseWriter, r *http.Request, who caller, cause error) error {
 	limit := a.requests
 	if limit == nil || problem.Is(cause, problem.Unavailable) {

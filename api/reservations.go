@@ -20,17 +20,17 @@ const (
 	reservationLife   = "must be a whole number of milliseconds from 1000 to 86400000"
 )
 
-// errReservationExists is the error for a new reservation whose ID another reservation has.
+// errReservationExists is the error if the ID of a new reservation belongs to another reservation.
 var errReservationExists = problem.WithCode(problem.Conflict, "reservation_exists",
 	"the tenant has a reservation with this id or Idempotency-Key, which another request made: send a new one; nothing was charged")
 
-// errTooManyReservations is the error if the tenant has as many reservations as it may have.
+// errTooManyReservations is the error if the tenant already has the maximum number of reservations.
 var errTooManyReservations = &problem.Problem{
 	Kind: problem.Unavailable, Code: "too_many_reservations", RetryAfter: 1,
 	Message: "the tenant has too many outstanding reservations: settle some; this one was not made, and nothing was charged",
 }
 
-// validReservationID reports whether a text has the form of ReservationId in openapi.yaml.
+// validReservationID reports whether a text matches the schema ReservationId in openapi.yaml.
 func validReservationID(id string) bool {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	return id != "" && len(id) <= enforcement.MaxReservationID && strings.Trim(id, letters+"._~-") == "" &&
@@ -68,8 +68,8 @@ func (a *API) reserve(w http.ResponseWriter, r *http.Request, who caller) error 
 // errNoReservations is the error if the node has no service for reservations.
 var errNoReservations = problem.New(problem.Unavailable, "this node does not keep reservations")
 
-// decideReservation decides a check that makes a reservation. The caller has a slot of the admission
-// gate, which decideReservation frees.
+// decideReservation decides a check that makes a reservation. The caller must hold a slot of the
+// admission gate; decideReservation frees it.
 func (a *API) decideReservation(ctx context.Context, s *enforcement.Subject, c *enforcement.Check, d *enforcement.Decision) error {
 	defer a.cfg.Admission.Leave(1)
 	a.cfg.Reservations.Decide(ctx, s, c, d)
@@ -82,8 +82,9 @@ func (a *API) decideReservation(ctx context.Context, s *enforcement.Subject, c *
 	return nil
 }
 
-// reservationID returns the ID of a reservation whose caller sent an Idempotency-Key and no ID. An
-// ID of the caller already makes the call idempotent.
+// reservationID returns the ID of a reservation for a call with an Idempotency-Key and without an
+// ID. It derives the ID from the key, so that a repeated call finds the same reservation. A call
+// with an ID needs no key for that.
 func reservationID(key string) string {
 	if key == "" {
 		return ""
@@ -92,8 +93,8 @@ func reservationID(key string) string {
 	return "key-" + base64.RawURLEncoding.EncodeToString(sum[:24])
 }
 
-// readReservation decodes the body of a reservation into s.check, and returns the tenant that it
-// names. key is the Idempotency-Key. The caller must free s.held.
+// readReservation decodes the body of a reservation into s.check, and returns the tenant that the
+// body names. key is the Idempotency-Key. The caller must free the s.held bytes of the body.
 func (a *API) readReservation(s *scratch, r *http.Request, who caller, key string) (tenant string, err error) {
 	s.body.Reset()
 	if s.held, err = a.readBody(&s.body, r, who, maxBody); err != nil {
@@ -126,8 +127,8 @@ func (a *API) readReservation(s *scratch, r *http.Request, who caller, key strin
 	return tenant, nil
 }
 
-// writeReserved writes the response to a request that makes a reservation: s.decision and the
-// reservation.
+// writeReserved writes the response to a request that makes a reservation. The response contains
+// s.decision and the reservation.
 func (a *API) writeReserved(w http.ResponseWriter, s *scratch) error {
 	d := &s.decision
 	status := a.decisionStatus(d, 0)
@@ -174,8 +175,8 @@ func showReservation(s *enforcement.Subject, r *enforcement.Reserved) Reservatio
 	return out
 }
 
-// owner returns the tenant of a reservation: the one that the parameter tenant names, or that
-// of the key.
+// owner returns the tenant of a reservation. It is the tenant that the parameter tenant names, or
+// the tenant of the caller's key.
 func (c caller) owner(tenant string) (*enforcement.Subject, error) {
 	if tenant == "" && c.key.Operator {
 		return nil, malformedAt("tenant", tenantRequired)
@@ -216,7 +217,7 @@ func (a *API) GetReservation(ctx context.Context, r GetReservationRequestObject)
 	return GetReservation200JSONResponse(showReservation(s, found)), nil
 }
 
-// changeReservation changes a reservation. If the call is a repetition, it sets the header
+// changeReservation changes a reservation. If the call repeats an earlier call, it sets the header
 // Idempotent-Replayed.
 func (a *API) changeReservation(ctx context.Context, tenant string, change *enforcement.ReservationChange) (Reservation, error) {
 	who := callerOf(ctx)
@@ -234,8 +235,8 @@ func (a *API) changeReservation(ctx context.Context, tenant string, change *enfo
 	return showReservation(s, changed), nil
 }
 
-// change changes a reservation of s for who. replayed says that the call repeats the one that ended
-// the reservation.
+// change changes a reservation of the tenant s for the caller who. replayed is set if an earlier
+// call already made this change.
 func (a *API) change(ctx context.Context, who caller, s *enforcement.Subject, change *enforcement.ReservationChange) (
 	r *enforcement.Reserved, replayed bool, err error,
 ) {

@@ -12,37 +12,41 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A route is one operation of openapi.yaml, and what serve must check before it calls the handler.
+// A route describes one operation of openapi.yaml: its handler, and what serve must check before it
+// calls the handler.
 type route struct {
 	method, path string
 	// operation is the operationId.
 	operation string
 	// action says who may call the operation. See accounts.Authorize.
 	action accounts.Action
-	// query has the names of the query parameters that are allowed. A request with another one is
-	// rejected.
+	// query holds the names of the allowed query parameters. serve rejects a request with any other
+	// parameter.
 	query []string
-	// anyQuery says that the query belongs to another request, which a proxy forwards. Then serve
-	// does not check it.
+	// anyQuery is set if the query belongs to the original request, which a proxy describes. serve
+	// then does not check the query.
 	anyQuery bool
-	// direct says that the API key belongs to the proxy that sends the request, and not to the
-	// client whose request the proxy describes.
+	// direct is set if the API key belongs to the proxy that sends the request, and not to the
+	// client whose request the proxy describes. serve then compares the key's allowed addresses
+	// with the address of the connection.
 	direct bool
-	// body is the Go type of the JSON body. serve checks the body against it before it is decoded.
-	// It is nil if the operation has no body, or if decide reads it.
+	// body is the Go type of the JSON body. serve checks the body against this type before it
+	// decodes the body. It is nil if the operation has no body, or if the function decide reads the
+	// body.
 	body reflect.Type
-	// bodyOptional says that a request without a body counts as one with the body {}.
+	// bodyOptional is set if an operation treats a request without a body like the body {}.
 	bodyOptional bool
-	// within is the maximum time of an expensive operation, in place of Config.Timeout. Such an
-	// operation also needs one of Config.Slots. It is 0 for other operations.
+	// within is the maximum time of an expensive operation; it replaces Config.Timeout. Such an
+	// operation also needs one of Config.Slots. For other operations, within is 0.
 	within time.Duration
 	// ifMatch says that the request must have the header If-Match.
 	ifMatch bool
 	// idempotent says that the request may have an Idempotency-Key.
 	idempotent bool
-	// document is set for PATCH. It returns the stored document to which the body is applied.
+	// document is set for PATCH. It returns the stored document to which the body, a merge patch,
+	// is applied.
 	document stored
-	// decide is set, in place of handler, for the operations that decide or explain checks. It
+	// decide is set for the operations that decide or explain checks; handler is then nil. decide
 	// reads the body itself, and has no deadline except the limiter's timeout.
 	decide  func(w http.ResponseWriter, r *http.Request, who caller) error
 	handler echo.HandlerFunc
@@ -59,8 +63,8 @@ func (r *route) maxBody() int64 {
 	return maxBody
 }
 
-// nothing is the type of the body of an operation without input. Only {} is valid. Otherwise a
-// client could believe that the operation uses the members that it sends.
+// nothing is the type of the body of an operation without input. Only the body {} is valid. If
+// other members were ignored, a client could believe that they have an effect.
 type nothing struct{}
 
 func row(method string) func(path, operation string, action accounts.Action, handler echo.HandlerFunc) route {
@@ -75,8 +79,8 @@ var (
 	del        = row(http.MethodDelete)
 )
 
-// params returns a copy of the route that allows the query parameters in names, which are separated
-// by spaces.
+// params returns a copy of the route that allows the query parameters in names. Spaces separate the
+// names.
 func (r route) params(names string) route {
 	r.query = strings.Fields(names)
 	return r
@@ -88,7 +92,7 @@ func (r route) json(body reflect.Type) route {
 	return r
 }
 
-// expensive returns a copy of the route with the given value of within.
+// expensive returns a copy of the route for an expensive operation; see route.within.
 func (r route) expensive(within time.Duration) route {
 	r.within = within
 	return r
@@ -117,8 +121,9 @@ func (r route) decides(h func(http.ResponseWriter, *http.Request, caller) error)
 // body returns the reflect.Type of T, for route.json.
 func body[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
-// needs returns a function that wraps handlers which use an optional service. has says whether the
-// node has the service. If not, the wrapped handler returns problem.Unavailable with the message.
+// needs returns a function that wraps the handlers of an optional service. has says whether the
+// node has the service. If it does not, the wrapped handler returns problem.Unavailable with the
+// message.
 func needs(has bool, message string) func(echo.HandlerFunc) echo.HandlerFunc {
 	return func(h echo.HandlerFunc) echo.HandlerFunc {
 		if has {
@@ -133,7 +138,7 @@ func (a *API) routes() []route {
 	g := ServerInterfaceWrapper{Handler: NewStrictHandler(a, nil)}
 	exceptions := needs(a.cfg.Exceptions != nil, "this node does not manage overrides, lists, blocks and grants")
 	people := needs(a.cfg.People != nil, "this node does not manage people")
-	metrics := accounts.TenantsList // the numbers of a node are sums over all tenants
+	metrics := accounts.TenantsList // the metrics of a node are sums over all tenants, so this action protects them
 	if a.cfg.MetricsPublic {
 		metrics = accounts.Public
 	}

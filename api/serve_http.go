@@ -49,11 +49,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // minCompressed is the minimum size of a response that is compressed, in bytes.
 const minCompressed = 1 << 10
 
-// compressing returns a handler that compresses the JSON responses of next with gzip, if the
-// client accepts that. It does not compress decisions, for which time matters more than size.
-// The length of a compressed response can reveal its content to an attacker who chooses a part
-// of it. Pages therefore have a random length. The API does not need that, because an attacker
-// cannot make a client send its API key.
+// compressing returns a handler that compresses the JSON responses of next with gzip, if the client
+// accepts that. It does not compress decisions, because for them time matters more than size. The
+// length of a compressed response can reveal its content to an attacker who chooses a part of it.
+// The dashboard therefore gives its pages a random length. The API does not need that, because an
+// attacker cannot make a client send its API key.
 func compressing(next http.Handler) http.Handler {
 	types := []string{"application/json", "application/problem+json", "text/csv"}
 	wrapper, err := gzhttp.NewWrapper(gzhttp.ContentTypes(types), gzhttp.MinSize(minCompressed))
@@ -63,9 +63,8 @@ func compressing(next http.Handler) http.Handler {
 	return wrapper(next)
 }
 
-// recovered writes a 500 response after a panic. If the handler has already begun to write a
-// response, fail closes the connection, so that the client does not take a part of a response for
-// the whole.
+// recovered writes a 500 response after a panic. If the handler has already written a part of a
+// response, fail closes the connection, so that the client detects that the response is incomplete.
 func (a *API) recovered(cause any, c echo.Context) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
@@ -73,8 +72,8 @@ func (a *API) recovered(cause any, c echo.Context) {
 	a.fail(fmt.Errorf("panic: %v\n%s", cause, debug.Stack()), c)
 }
 
-// identify sets the X-Request-Id of the response: the ID that the caller sent if saneID accepts it,
-// otherwise a new one.
+// identify sets the X-Request-Id of the response. It uses the ID that the caller sent if saneID
+// accepts it, and a new ID otherwise.
 func (a *API) identify(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(requestIDHeader)
 	if !saneID(id) {
@@ -134,7 +133,7 @@ func (a *API) serve(r route) echo.HandlerFunc {
 			}
 		}()
 		req := c.Request()
-		req.Pattern = c.Path() // the tracer names the request by its route after the answer
+		req.Pattern = c.Path() // the tracer reads Pattern after the response, to name the request by its route
 		var who caller
 		if !gate.open {
 			var err error
@@ -172,8 +171,8 @@ func (r *route) tenant(c echo.Context) string {
 	return c.QueryParam("tenant")
 }
 
-// recordDenied returns err unchanged. If err is Forbidden, recordDenied also queues an entry about
-// the denied access for the audit log. A background task writes the queued entries.
+// recordDenied returns err unchanged. If the kind of err is Forbidden, recordDenied also queues an
+// entry for the audit log. A background task writes the queued entries.
 func (a *API) recordDenied(r *route, who caller, c echo.Context, err error) error {
 	if err == nil || a.cfg.Refusals == nil || !problem.Is(err, problem.Forbidden) {
 		return err
@@ -193,24 +192,23 @@ const (
 	// maxSlow is the maximum time of an operation on a whole configuration, and of a preview.
 	maxSlow = 80 * time.Second
 	// maxDownload is the maximum time of a download. Package export also ends a download if the
-	// client does not read for a while.
+	// client stops reading.
 	maxDownload = 15 * time.Minute
 	// writeWithin is the maximum time to write the response of an expensive operation.
 	writeWithin = 20 * time.Second
 )
 
-// errBusy is the error of an expensive operation if no slot becomes free before its deadline.
+// errBusy is the error of an expensive operation that got no slot before its deadline.
 var errBusy = &problem.Problem{
 	Kind: problem.Unavailable, RetryAfter: 5,
 	Message: "this node runs too many downloads, previews and operations on whole configurations: try again in a moment",
 }
 
-// manage does the steps of a management operation before it calls the handler: it checks that a
-// required If-Match is present, sets the deadline and the actor for the audit log, and checks the
-// body.
+// manage runs a management operation. Before it calls the handler, it checks that a required
+// If-Match is present, sets the deadline and the actor for the audit log, and checks the body.
 func (a *API) manage(r *route, who caller, c echo.Context) error {
 	req := c.Request()
-	if lines := req.Header["If-Match"]; len(lines) > 1 { // HTTP allows one list on several header lines
+	if lines := req.Header["If-Match"]; len(lines) > 1 { // HTTP allows a client to split a list into several header lines
 		req.Header.Set("If-Match", strings.Join(lines, ", "))
 	}
 	if r.ifMatch && req.Header.Get("If-Match") == "" {
@@ -221,8 +219,8 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	timeout := a.cfg.Timeout
 	if r.within > 0 {
 		timeout = max(timeout, r.within)
-		// The handler may take the whole timeout before it writes, so the deadline for writes is later than the
-		// timeout. An error means that the connection has no deadline, and is ignored.
+		// The handler may use the whole timeout before it writes. So the deadline for writes is later than the timeout.
+		// An error means that the connection supports no deadlines; it is ignored.
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(timeout + writeWithin))
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), timeout)
@@ -241,7 +239,7 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 		}
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
-	if r.within > 0 { // after the body, so that a slow client does not occupy a slot while it sends
+	if r.within > 0 { // only after the body is read, so that a slow client does not occupy a slot
 		waiting, stop := context.WithTimeout(ctx, a.cfg.Timeout)
 		end, ok := a.cfg.Slots.Take(waiting, who.party())
 		stop()
@@ -254,9 +252,9 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	return a.handle(r, who, c, body)
 }
 
-// managementBody returns the body for the handler of a management operation, and the number of
-// bytes that the request occupies in Config.Bodies. The caller must free these bytes even after
-// an error.
+// managementBody returns the body for the handler of a management operation. held is the number of
+// bytes that the body occupies in Config.Bodies. The caller must free these bytes, even after an
+// error.
 func (a *API) managementBody(ctx context.Context, r *route, c echo.Context, who caller) (body []byte, held int64, err error) {
 	sent, held, err := a.readManagementBody(r, c.Request(), who)
 	if err != nil || r.document == nil {
@@ -286,7 +284,7 @@ func (a *API) readManagementBody(r *route, req *http.Request, who caller) (body 
 	return b.Bytes(), held, conform(b.Bytes(), r.body)
 }
 
-// checkQuery returns an error if a query parameter is unknown, appears twice, is empty, or has an
+// checkQuery returns an error if a query parameter is unknown, repeated, or empty, or has an
 // invalid value.
 func checkQuery(u *url.URL, known []string) error {
 	if u.RawQuery == "" {
@@ -335,7 +333,7 @@ func hasControl(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '\uFFFD' })
 }
 
-// keyFault returns what is wrong with one member of the query parameter key, or "". The members
+// keyFault describes the fault in one member of the query parameter key, or returns "". The members
 // have the form key[attribute]=value. An empty value stands for a missing attribute.
 func keyFault(name string, list []string) string {
 	attribute, closed := strings.CutSuffix(strings.TrimPrefix(name, "key["), "]")
@@ -350,24 +348,25 @@ func keyFault(name string, list []string) string {
 	return ""
 }
 
-// before reports whether the RFC 3339 time a is before b. queryFault has validated both.
+// before reports whether the time a is before the time b. Both are valid RFC 3339 times, because
+// queryFault has checked them.
 func before(a, b string) bool {
 	first, _ := time.Parse(time.RFC3339, a)
 	second, _ := time.Parse(time.RFC3339, b)
 	return first.Before(second)
 }
 
-// queryLengths has the maximum lengths of query parameters in characters.
+// queryLengths maps query parameters to their maximum lengths in characters.
 var queryLengths = map[string]int{"q": 200, "action": 64, "object": 200, "tenant": problem.MaxSlug, "cursor": 512, "route": 2048}
 
-// queryWords has the allowed values of query parameters with a fixed set of values.
+// queryWords maps each query parameter with a fixed set of values to these values.
 var queryWords = map[string][]string{
 	"list": {string(exceptions.Deny), string(exceptions.Allow)}, "step": {string(metrics.Minute), string(metrics.Hour), string(metrics.Day)},
 	"sort":   {"limited", "rate", "requests"},
 	"reason": reasonWords(),
 }
 
-// queryFault returns what is wrong with the value of a query parameter, or "".
+// queryFault describes the fault in the value of a query parameter, or returns "".
 func queryFault(name, text string) string {
 	if most := queryLengths[name]; most > 0 && utf8.RuneCountInString(text) > most {
 		return "must have at most " + strconv.Itoa(most) + " characters"

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/sharing"
 )
 
-// sharedLinkView returns the function that converts a link to its JSON form. A tenant does not see
-// the names of the operator's people and keys.
+// sharedLinkView returns the function that converts a link to its JSON form. For a caller from a
+// tenant, the form does not contain the names of the operator's people and keys.
 func (a *API) sharedLinkView(ctx context.Context) func(sharing.Link) (SharedLink, error) {
 	seen := a.auditView(ctx)
 	return func(l sharing.Link) (SharedLink, error) {

@@ -24,7 +24,7 @@ func (a *API) simulate(c echo.Context) error {
 	defer a.freeBody(who, held)
 	answer, err := a.cfg.Simulate(c.Request().Context(), body.Bytes())
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Kind == problem.Invalid {
-		fault := *p // a fault in a scenario is 400, also where the service reports 422
+		fault := *p // the API reports a fault in a scenario as 400, even if the service reports 422
 		fault.Kind = problem.Malformed
 		return &fault
 	}

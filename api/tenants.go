@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// parseUUID parses the ID of a stored object. If it is malformed, that is an internal error.
+// parseUUID parses the ID of a stored object. A malformed ID is an internal error, because only
+// valid IDs are stored.
 func parseUUID(id string) (uuid.UUID, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {
@@ -46,7 +47,7 @@ func showTenantDocument(d tenants.Document) TenantDocument {
 	}
 }
 
-// tenantDocument converts the JSON form of a tenant's document in the API.
+// tenantDocument converts the document of a tenant from its JSON form in the API.
 func tenantDocument(d TenantDocument) tenants.Document {
 	plan := ""
 	if d.Plan != nil {
@@ -60,7 +61,7 @@ func tenantDocument(d TenantDocument) tenants.Document {
 	}
 }
 
-// sampleOf converts the number sample_allowed from the API. If the number is out of range, it
+// sampleOf converts the number sample_allowed of the API. If the number is out of range, sampleOf
 // returns the largest uint32, which the service rejects.
 func sampleOf(n int64) uint32 {
 	if n < 0 || n > math.MaxUint32 {
@@ -99,8 +100,8 @@ func (a *API) GetTenant(ctx context.Context, r GetTenantRequestObject) (GetTenan
 	return GetTenant200JSONResponse{t, GetTenant200ResponseHeaders{etag(t.Revision)}}, err
 }
 
-// tenantAt returns a tenant. If its revision does not match the header If-Match, whose value is
-// match, it returns an error.
+// tenantAt returns a tenant by its ID or slug. match is the value of the header If-Match. If it is
+// not the revision of the tenant, tenantAt returns an error.
 func (a *API) tenantAt(ctx context.Context, idOrSlug, match string) (tenants.Tenant, error) {
 	t, err := a.cfg.Tenants.Tenant(ctx, idOrSlug)
 	if err == nil {
@@ -128,8 +129,8 @@ func (a *API) DeleteTenant(ctx context.Context, r DeleteTenantRequestObject) (De
 	return DeleteTenant204Response{}, a.changed(ctx, a.cfg.Tenants.DeleteTenant(ctx, t.ID, t.Revision))
 }
 
-// underUnless adds a prefix to the JSON pointers in a problem, except to that of the field own,
-// which is not in the document but directly in the body.
+// underUnless adds a prefix to the JSON pointers in a problem. It does not change the pointer of
+// the field own, because this field is a direct member of the body and not part of the document.
 func underUnless(own, prefix string, err error) error {
 	moved := under(prefix, err)
 	if p := asProblem(moved); p != asProblem(err) && p.Kind == problem.Invalid {

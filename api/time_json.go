@@ -6,8 +6,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// An Instant is a time in the body of a request or response. In responses it is in UTC with
-// milliseconds, the precision of the store: 2026-11-24T09:32:11.509Z. Requests may contain any RFC
+// An Instant is a time in the body of a request or response. A response has the time in UTC with
+// milliseconds, the precision of the store: 2026-11-24T09:32:11.509Z. A request may contain any RFC
 // 3339 time.
 type Instant struct{ time.Time }
 
