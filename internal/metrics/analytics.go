@@ -11,14 +11,15 @@ import (
 
 // AnalyticsConfig configures Analytics.
 type AnalyticsConfig struct {
-	// Now returns the current time. A query returns no steps that begin after it. Default:
-	// time.Now.
+	// Now returns the current time. The result of a query has no steps that begin after this time.
+	// Default: time.Now.
 	Now func() time.Time
-	// Live returns the counts of a tenant on this node, for each second after since.
-	// Analytics.Live calls it. Default: a function that returns no counts.
+	// Live returns the counts of a tenant on this node, for each second after the time since. The
+	// method Live of Analytics calls it. Default: a function that returns no counts.
 	Live func(tenant uint32, since time.Time) []Second
-	// Pending returns the kept denial with this decision ID if this node has not written it to
-	// the store yet. Analytics.Refusal calls it. Default: a function that finds none.
+	// Pending returns the kept denial with this decision ID, if this node has not yet written the
+	// denial to the store. The method Refusal of Analytics calls it. Default: a function that finds
+	// none.
 	Pending func(id [16]byte) (Refusal, bool)
 	// Logger logs sketches that cannot be decoded. Default: no logging.
 	Logger *slog.Logger
@@ -71,9 +72,9 @@ func (a *Analytics) Traffic(ctx context.Context, q Query) (Traffic, error) {
 	return t, nil
 }
 
-// Total returns the same sums as Traffic, for the whole time range and without points. It reads
-// fewer rows than Traffic. The time range is widened to whole minutes, or to whole hours or
-// days where the rows of minutes are deleted.
+// Total returns the same sums as Traffic for the whole time range, without points. It reads fewer
+// rows than Traffic. Total widens the time range to whole minutes. Where the rows of minutes are
+// deleted, it widens the range to whole hours or days.
 func (a *Analytics) Total(ctx context.Context, q Query) (Traffic, error) {
 	of, err := q.counts()
 	if err != nil {
@@ -143,9 +144,9 @@ func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Re
 // liveSpan is how far back the counts reach that Live returns.
 const liveSpan = 15 * time.Minute
 
-// Live returns the counts of a tenant for each second of the last 15 minutes. Tenant 0 is the
-// sum over all tenants. The counts are those of this node only, because the Store has the
-// counts of all nodes only by minute.
+// Live returns the counts of a tenant for each second of the last 15 minutes. Tenant 0 is the sum
+// over all tenants. The result contains only the counts of this node, because the Store has no
+// counts by second.
 func (a *Analytics) Live(tenant uint32) []Second {
 	return a.cfg.Live(tenant, a.cfg.Now().Add(-liveSpan))
 }

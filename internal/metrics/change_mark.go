@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// markShared is how long callers share one result of Store.Mark. So the load on the database
-// does not depend on the number of open live pages.
+// markShared is how long callers share one result of Store.Mark. With this sharing, the load on the
+// database does not depend on the number of open live pages.
 const markShared = 250 * time.Millisecond
 
-// A sharedMark holds the last result of Store.Mark and the time at which it was read. It is a
-// channel with a capacity of one and serves as a lock: a caller receives the element and sends
-// it back. Unlike with a mutex, a caller that waits for the lock can stop when its context
-// ends.
+// A sharedMark holds the last result of Store.Mark and the time at which it was read. A sharedMark
+// is a channel with a capacity of one, used as a lock: a caller receives the only element and later
+// sends an element back. A channel is better than a mutex here, because a caller that waits can
+// stop when its context ends.
 type sharedMark chan readMark
 
 type readMark struct {
@@ -26,9 +26,9 @@ func newSharedMark() sharedMark {
 	return m
 }
 
-// Mark returns a value that changes whenever a node adds a batch. The value was read at most
-// 250 ms ago. If two marks are equal (==), a query for a fixed time range has the same result
-// at both times. Live pages call Mark every second and query again only if the mark has
+// Mark returns a value that changes whenever a node adds a batch. The value was read at most 250 ms
+// ago. If two marks are equal (==), a query for a fixed time range has the same result at both
+// times. Live pages call Mark every second. They run their queries again only if the mark has
 // changed.
 func (a *Analytics) Mark(ctx context.Context) (Mark, error) {
 	var last readMark

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// The store has two kinds of rows, both by tenant number. Tenant number 0 stands for all tenants
+// The store has two kinds of rows. Each row has a tenant number; number 0 stands for all tenants
 // together.
 //
-//   - A row of counts. The store adds the counts of a batch to the stored row.
-//   - A row with a sketch, which is a small summary of a minute, such as its top keys or a histogram. Each node
-//     has its own row, and replaces it as a whole.
+// - A row of counts. The store adds the counts of a batch to the stored row.
+// - A row with a sketch: a small summary of a minute, such as its top keys or a histogram. Each
+// node has its own row for a minute, and each write replaces the whole row.
 
 // A Step is the time that one stored row covers: a minute, an hour, or a day.
 type Step string
@@ -39,17 +39,18 @@ type Kind string
 
 // The kinds of rows.
 const (
-	KindTotal Kind = "total" // each decision of the tenant once; Name is ""
-	KindRoute Kind = "route" // each decision once; Name is the most specific route pattern that matches, or "(none)"
-	// Each decision once for each policy that applied. If several limits denied the request, the
-	// policy of the limit with the longest retry time counts the denial as its own.
+	KindTotal Kind = "total" // each decision of the tenant counts once; Name is ""
+	KindRoute Kind = "route" // each decision counts once; Name is the most specific route pattern that matches, or "(none)"
+	// KindPolicy counts each decision once for each policy that applied. If several limits denied
+	// the request, the limit with the longest retry time caused the denial. Only the policy of this
+	// limit counts the denial as its own.
 	KindPolicy Kind = "policy"
 )
 
 // A CountKey identifies a row of counts.
 type CountKey struct {
 	At     int64  // start of the step, in seconds since the epoch
-	Tenant uint32 // number; 0: the sum over all tenants
+	Tenant uint32 // number of the tenant; 0 is the sum over all tenants
 	Kind   Kind
 	Name   string
 }
@@ -67,13 +68,15 @@ type Counts struct {
 	OverLimit, NeverFits, OtherPolicy int64
 	// Other denials, by reason.
 	Blocked, DeniedByList, MissingAttribute, DeniedUnmatched, Suspended, BatchRefused, Unavailable int64
-	// Properties of decisions. Each of these decisions is also counted in one of the fields above.
+	// The following fields count properties of decisions. Each of these decisions is also counted
+	// in one of the fields above.
 	Forced int64 // checks with mode force
-	// ShadowRefused counts allowed decisions that were over a limit of a policy in mode shadow,
-	// degrade or delay (in the row of a policy: of this policy).
+	// ShadowRefused counts decisions that allowed a request although it was over a limit, because
+	// the policy of the limit has the mode shadow, degrade or delay. The row of a policy counts
+	// only requests over a limit of this policy.
 	ShadowRefused int64
 	Degraded      int64 // decisions by a failure mode, because the limiter was unavailable
-	Local         int64 // the part of Degraded that the node's own limiter decided; the other part was allowed or denied without a limiter
+	Local         int64 // part of Degraded that the node's own limiter decided; the rest was allowed or denied without a limiter
 	// Cost is the sum of the costs that allowed decisions charged to limits.
 	Cost int64
 }

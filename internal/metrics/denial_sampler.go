@@ -10,14 +10,15 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A node keeps some denials with their explanation, and one in Subject.SampleAllowed allowed
-// requests. Record only copies the decision; the next drain computes the explanation. Denials
-// and allowed requests have a sampler each. The following is about denials, and the same for
-// allowed requests.
+// A node keeps some denials with their explanation. It also keeps one in Subject.SampleAllowed
+// allowed requests. Record only copies the decision; the next drain computes the explanation. One
+// sampler selects denials, and a second one selects allowed requests. The following describes the
+// sampler of denials; the other one works in the same way.
 //
-// In each second, a node keeps the first commonRefusals denials of all tenants. After those, it
-// keeps at most fairRefusals more in the same second, and only denials of tenants of which it has
-// kept fewer than fairShare in this second. So one tenant cannot use up the samples of all others.
+// In each second, a sampler keeps the first commonRefusals denials of all tenants. After these, it
+// keeps at most fairRefusals more denials in the same second. It selects them only from tenants of
+// which it has kept fewer than fairShare denials in this second. Therefore one tenant cannot use up
+// the samples of all others.
 const (
 	commonRefusals = 50
 	fairRefusals   = 50
@@ -29,25 +30,26 @@ const (
 )
 
 // A sampler decides which denials are kept with their explanation. It is safe for concurrent use
-// and has no lock.
+// without a lock.
 type sampler struct {
-	// room packs a second and two numbers: how many of the first commonRefusals were kept in
-	// this second, and how many of the others.
+	// room packs three numbers into one word: a second, how many of the first commonRefusals
+	// denials were kept in this second, and how many of the further fairRefusals.
 	room atomic.Uint64
-	// Each element packs a second and the number of denials kept in this second for several
-	// tenants: those whose number modulo 512 is the index. These tenants share one fairShare.
+	// Each element of tenants packs a second, and the number of denials that were kept in this
+	// second. Element i counts the denials of all tenants whose number modulo 512 is i. These
+	// tenants share one fairShare.
 	tenants [512]atomic.Uint64
 	held    atomic.Int64 // number of samples that wait for the next drain
 	notKept atomic.Uint64
 }
 
-// pack stores a second and two numbers of at most 8 bits in one word, so that one atomic
-// operation can replace all three.
+// pack stores a second and two numbers of at most 8 bits in one word, so that one atomic operation
+// replaces all three.
 func pack(at, common, fair uint64) uint64       { return at<<16 | common<<8 | fair }
 func unpack(v uint64) (at, common, fair uint64) { return v >> 16, v >> 8 & 0xff, v & 0xff }
 
-// admit decides whether to keep a denial of a tenant in the second at, and counts it as kept or
-// not kept. If an earlier call had a newer second, the denial counts for the newest second.
+// admit decides whether to keep a denial of a tenant in the second at, and counts the denial as
+// kept or not kept. If an earlier call had a later second, admit uses that second in place of at.
 func (s *sampler) admit(at int64, tenant uint32) bool {
 	if s.held.Add(1) <= maxHeldRefusals && s.takeRoom(uint64(max(at, 0)), tenant) {
 		return true
@@ -81,7 +83,7 @@ func (s *sampler) takeRoom(at uint64, tenant uint32) bool {
 }
 
 // kept returns the number of denials that were kept in the second at. v is an element of
-// sampler.tenants. If v is about another second, the number is 0.
+// sampler.tenants. If v contains another second, the number is 0.
 func kept(v, at uint64) uint64 {
 	if second, n, _ := unpack(v); second == at {
 		return n
@@ -89,8 +91,8 @@ func kept(v, at uint64) uint64 {
 	return 0
 }
 
-// keep adds one to the number of denials kept in the second at. own is the element of
-// sampler.tenants for the tenant.
+// keep adds one to the number of denials that were kept in the second at. own is the element of
+// sampler.tenants that counts for the tenant.
 func keep(own *atomic.Uint64, at uint64) {
 	for {
 		before := own.Load()
@@ -100,8 +102,8 @@ func keep(own *atomic.Uint64, at uint64) {
 	}
 }
 
-// inSample reports whether an allowed decision is recorded, which is one in n on average. It
-// uses only random bits of the decision ID, so that it takes little time.
+// inSample reports whether an allowed decision is in the sample. On average, one in n decisions is.
+// inSample uses only random bits of the decision ID, so that it takes little time.
 func inSample(d *enforcement.Decision, n uint32) bool {
 	return binary.BigEndian.Uint32(d.ID[12:])%n == 0
 }
@@ -131,7 +133,8 @@ func newSample(d *enforcement.Decision, o *outcome) sample {
 	return s
 }
 
-// tightest returns the limit of a policy in force with the smallest part of its quota left, or nil.
+// tightest returns the limit that has the smallest part of its quota left. It considers only limits
+// of policies in force, and returns nil if there is none.
 func tightest(d *enforcement.Decision) (least *enforcement.LimitState) {
 	part := func(l *enforcement.LimitState) float64 {
 		return float64(l.Remaining) / float64(max(1, l.Capacity()))
@@ -225,9 +228,9 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
-// PendingRefusal returns the kept denial with this decision ID if this process has recorded and
-// not drained it yet. Denials that are drained and not written yet are in the Flusher (see
-// Flusher.PendingRefusal).
+// PendingRefusal returns the kept denial with this decision ID, if this process has recorded the
+// denial and not drained it yet. The Flusher has the denials that are drained and not written yet
+// (see Flusher.PendingRefusal).
 func (r *Recorder) PendingRefusal(id [16]byte) (Refusal, bool) {
 	for _, s := range r.shards {
 		if found, ok := s.sampleOf(id); ok {

@@ -8,30 +8,31 @@ import (
 
 // A drained contains everything that was counted between two drains.
 type drained struct {
-	// counts are by minute and tenant. drain puts into tenant 0 only the decisions that had no
-	// room in the rows of their tenant. together then adds the counts of all tenants to tenant
-	// 0.
+	// counts are by minute and tenant. drain itself puts into tenant 0 only decisions that had no
+	// room in the rows of their tenant. The method together then adds the counts of all tenants to
+	// tenant 0.
 	counts map[CountKey]*Counts
-	// sketches are by minute and tenant. Those of tenant 0 combine all tenants. The field Node
-	// of each key is "".
+	// sketches are by minute and tenant. The sketches of tenant 0 combine those of all tenants. The
+	// field Node of each key is "".
 	sketches map[SketchKey]sketch
 	refusals []Refusal // oldest first
-	// folded is the number of decisions that had no room in memory. They are counted only in
-	// tenant 0.
+	// folded is the number of decisions that had no room in memory in the rows of their tenant or
+	// route. They are counted only in sums.
 	folded int64
 }
 
-// drainState is kept from one drain to the next. shared and standIn are the bucket counts that
-// the histograms of the shared limiter and of the node's own limiter had at the last drain. The
-// next drain subtracts them.
+// drainState is kept from one drain to the next. shared contains the bucket counts of the shared
+// limiter's histogram at the last drain. standIn contains those of the node's own limiter. The next
+// drain subtracts them from the current counts.
 type drainState struct {
 	mu              sync.Mutex // serializes drains
 	shared, standIn [maxLogBuckets]uint64
 }
 
-// drain removes all counts from the shards and returns them. The result includes each decision
-// whose Record call has returned since the previous drain, exactly once. drain waits for Record
-// calls that hold a shard. A Record call waits for drain only while drain swaps two pointers.
+// drain removes all counts from the shards and returns them. Each decision is in the result of
+// exactly one drain: at the latest, of the first drain that begins after the Record call has
+// returned. drain waits for Record calls that hold a shard. A Record call waits for drain only
+// while drain swaps two pointers.
 func (r *Recorder) drain() *drained {
 	r.drains.mu.Lock()
 	defer r.drains.mu.Unlock()
@@ -141,7 +142,8 @@ func (o *drained) add(key CountKey, counts *Counts) {
 	mine.Add(counts)
 }
 
-// absorb adds the sketch s to the sketch that o has for key, and takes ownership of s.
+// absorb adds the sketch s to the sketch that o has for key. The caller must not use s after the
+// call.
 func (o *drained) absorb(key SketchKey, s sketch) {
 	if mine := o.sketches[key]; mine != nil {
 		mine.absorb(s)
@@ -150,8 +152,8 @@ func (o *drained) absorb(key SketchKey, s sketch) {
 	o.sketches[key] = s
 }
 
-// ranking makes the sketches SketchBusyTenants and SketchLimitedTenants from the total counts
-// of each tenant in each minute.
+// ranking computes the sketches SketchBusyTenants and SketchLimitedTenants from the total counts of
+// each tenant in each minute.
 func (o *drained) ranking() {
 	var totals []CountKey
 	for key := range o.counts {
@@ -181,15 +183,16 @@ func (o *drained) rank(key CountKey, name string, n int64) {
 	}
 }
 
-// allTenants makes the sketches of tenant 0 by combining the sketches of all tenants.
+// allTenants computes the sketches of tenant 0: it combines the sketches of all other tenants.
 func (o *drained) allTenants() {
 	var keys []SketchKey
 	for key := range o.sketches {
-		if key.Tenant != 0 && key.Name != SketchTrace { // there is no trace of all tenants
+		if key.Tenant != 0 && key.Name != SketchTrace { // traces of several tenants are not combined
 			keys = append(keys, key)
 		}
 	}
-	// The order is fixed, so that the same counts always result in the same sketch.
+	// The sketches are merged in a fixed order, so that the same counts always result in the same
+	// sketch.
 	slices.SortFunc(keys, func(a, b SketchKey) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 	})
@@ -212,7 +215,8 @@ func (o *drained) allTenants() {
 	}
 }
 
-// emptySketch returns an empty sketch of the histograms with the given name.
+// emptySketch returns an empty sketch of the kind with the given name, which is a sketch of
+// histograms.
 func emptySketch(name string) sketch {
 	if name == SketchRemaining {
 		return remainingShares{}
@@ -220,8 +224,8 @@ func emptySketch(name string) sketch {
 	return new(retryTimes)
 }
 
-// together adds the counts of every tenant to tenant 0. It must be called only once, because a
-// second call would count everything twice.
+// together adds the counts of every tenant to tenant 0. drain must be followed by only one call,
+// because a second call would count everything twice.
 func (o *drained) together() {
 	for key, counts := range o.counts {
 		if key.Tenant != 0 {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// foldedName is the name in rows of counts in which fold has combined several routes or policies to
-// save memory.
+// foldedName is the name in a row of counts that combines several routes or policies. fold creates
+// such rows to save memory.
 const foldedName = "(folded)"
 
-// Bounds of the kept denials that wait to be written. At the highest rate of sampling, one
-// minute of denials reaches them.
+// Bounds of the kept denials that wait to be written. At the highest rate of sampling, the denials
+// of one minute reach these bounds.
 const (
 	maxWaitingRefusals     = 6_000
 	maxWaitingRefusalBytes = 16 << 20
 )
 
-// keptMinutes is how many minutes after the end of its minute a written sketch stays in memory,
-// so that counts that arrive late can still be added to it.
+// keptMinutes is how many minutes a written sketch stays in memory after its minute has ended.
+// During this time, counts that arrive late can still be added to the sketch.
 const keptMinutes = 2
 
 // waiting is the backlog: the drained counts that are not in a batch yet. It is not safe for
@@ -27,31 +27,32 @@ const keptMinutes = 2
 type waiting struct {
 	counts       map[CountKey]*Counts
 	sketches     map[SketchKey]*waitingSketch
-	weight       int // sum over all sketches, see weightOf
-	allowance    int // weight of the sketches that the current flush may still write before their minute ends
+	weight       int // sum of the weights of all sketches (see weightOf)
+	allowance    int // total weight of the sketches that the current flush may still write before their minute ends
 	refusals     []Refusal
 	refusalBytes int
-	// forgotten is the newest minute whose sketches were dropped from memory. Drained sketches
-	// of this minute or an older one are then discarded: writing them would overwrite the
-	// complete sketches in the database.
+	// forgotten is the newest minute whose sketches were dropped from memory. If a drained sketch
+	// belongs to this minute or to an older one, take discards it. Otherwise the sketch would
+	// overwrite the complete sketch in the database.
 	forgotten int64
 }
 
-// A waitingSketch is a sketch of one minute. It stays in memory after it is written, because each write replaces the
-// stored sketch of the minute as a whole.
+// A waitingSketch is a sketch of one minute. It stays in memory after it is written, because the
+// next write must again contain the whole minute.
 type waitingSketch struct {
 	sketch
 	weight  int
-	changed bool      // set if it has changed since it was last written
-	since   time.Time // time of the first unwritten change; only valid if changed
+	changed bool      // set if the sketch has changed since it was last written
+	since   time.Time // time of the first change that is not written yet; only valid if changed is set
 }
 
 func newWaiting() waiting {
 	return waiting{counts: make(map[CountKey]*Counts), sketches: make(map[SketchKey]*waitingSketch)}
 }
 
-// take adds the drained counts d to the backlog and takes ownership of d. It returns the numbers
-// of kept denials and of kept allowed requests that it dropped because too many were waiting.
+// take adds the drained counts d to the backlog. The caller must not use d after the call. take
+// returns how many kept denials and how many kept allowed requests it dropped because too many were
+// waiting.
 func (w *waiting) take(d *drained, now time.Time) (notKept, allowedNotKept int64) {
 	for key, counts := range d.counts {
 		w.add(key, counts)
@@ -107,9 +108,11 @@ func (w *waiting) absorb(key SketchKey, s sketch, now time.Time) {
 	w.weight += mine.weight
 }
 
-// boundTraces raises the levels of the traces of each minute that is not over until they have at most
-// nodeTraceRequests requests together: always those of the largest traces first. So a busy tenant does not
-// take the room of others. Among traces of one size, the tenants that were created first keep theirs.
+// boundTraces bounds the traces of each minute that are not written yet. A trace is a sketch with a
+// sample of a tenant's requests; each higher level of a trace keeps fewer keys. boundTraces raises
+// levels until the traces of a minute have at most nodeTraceRequests requests together. It always
+// raises the levels of the largest traces first, so that a busy tenant does not use up the room of
+// others. Among traces of equal size, it first raises those of the tenants that were created last.
 func (w *waiting) boundTraces() {
 	type boundedTrace struct {
 		tenant uint32
@@ -144,7 +147,7 @@ func (w *waiting) boundTraces() {
 // weightOf returns the estimated memory of a sketch. The unit is the memory of one row of
 // counts.
 func weightOf(s sketch) int {
-	const perRow = 40 // as many numbers need about the memory of one row
+	const perRow = 40 // a row of counts needs about as much memory as 40 numbers
 	switch s := s.(type) {
 	case *topKeys:
 		return 1 + len(s.entries)
@@ -179,9 +182,9 @@ func (w *waiting) unwritten() (n int) {
 	return n
 }
 
-// allow sets the allowance: the total weight of the sketches that the next flush may write
-// before they are due. The allowance is budget, or the weight of all changed sketches divided
-// by parts, whichever is more.
+// allow sets the allowance: the total weight of the sketches that the next flush may write before
+// they are due (see give). The allowance is budget, or the weight of all changed sketches divided
+// by parts, whichever is greater.
 func (w *waiting) allow(budget, parts int) {
 	changed := 0
 	for _, s := range w.sketches {
@@ -223,11 +226,11 @@ func (w *waiting) giveSketches(b *Batch, now time.Time, longest time.Duration, a
 		s := w.sketches[key]
 		due := all || minuteOver(key.At, now) || now.Sub(s.since) >= longest && key.Name != SketchTrace
 		if !due && (w.allowance <= 0 || key.Name == SketchTrace) {
-			continue // a trace is large, so it is written once, when its minute is over
+			continue // a trace is large, so it is written only once, after its minute has ended
 		}
 		if t, is := s.sketch.(*trace); is && t.level > 0 && len(t.requests) == 0 {
 			s.changed = false
-			continue // no key of this minute is complete, as if there were no trace
+			continue // the trace has no complete key of this minute, so it is not written
 		}
 		if weight += s.weight; weight > batchWeight && len(b.Sketches) > 0 {
 			return
@@ -263,8 +266,8 @@ func compareCountKeys(a, b CountKey) int {
 
 func minuteOver(at int64, now time.Time) bool { return at+60 <= now.Unix() }
 
-// forget drops the written sketches whose minute ended more than keptMinutes ago, because no
-// counts arrive that late.
+// forget drops the written sketches whose minute ended more than keptMinutes ago. No counts arrive
+// that late.
 func (w *waiting) forget(now time.Time) { w.forgetBefore(now.Unix() - (1+keptMinutes)*60) }
 
 // forgetBefore drops the written sketches of all minutes that start before at, in seconds since
@@ -283,17 +286,18 @@ func (w *waiting) drop(key SketchKey) {
 	w.forgotten = max(w.forgotten, key.At)
 }
 
-// fold reduces the backlog if it has more than most rows, until it has three quarters of most.
-// It takes three steps, each with the oldest rows first: it drops sketches, combines the rows
-// of different routes or policies of a minute, and combines the rows of one hour. The sums of
-// each tenant stay exact. At most three rows per tenant and hour remain, even if these are more
-// than three quarters of most. fold returns the number of rows that it combined or dropped.
+// fold reduces the backlog if it has more than most rows. It stops when the backlog has three
+// quarters of most rows. fold works in three steps, each with the oldest rows first. It drops
+// sketches. Then it combines the rows of different routes or policies of a minute. Then it combines
+// the rows of one hour. The sums of each tenant stay exact. At most three rows per tenant and hour
+// remain, even if these are more than three quarters of most. fold returns the number of rows that
+// it combined or dropped.
 func (w *waiting) fold(most int, now time.Time) (folded int64) {
 	if w.size() <= most {
 		return 0
 	}
 	w.forgetBefore(now.Unix() - 60)
-	goal := most / 4 * 3 // below most, so that not every call has to fold again
+	goal := most / 4 * 3 // the goal is below most, so that the next call does not have to fold again
 	for _, at := range w.minutes() {
 		if w.size() <= goal {
 			return folded

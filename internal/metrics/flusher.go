@@ -21,9 +21,9 @@ type FlusherConfig struct {
 	Node string
 	// Interval is the time between two flushes. Default: 1 s.
 	Interval time.Duration
-	// SketchBudget is the total weight of the sketches that one flush writes before their
-	// minute is over. One key of a sketch weighs 1. If the changed sketches weigh more than
-	// SketchInterval allows at this rate, a flush writes more. Default: 2,000, which is about
+	// SketchBudget is the total weight of the sketches that one flush writes before their minute is
+	// over. One key of a sketch has the weight 1. A flush exceeds the budget if otherwise some
+	// changes would stay unwritten for longer than SketchInterval. Default: 2,000, which is about
 	// 200 kB.
 	SketchBudget int
 	// SketchInterval is the longest time for which a change of a sketch stays unwritten. When
@@ -35,11 +35,12 @@ type FlusherConfig struct {
 	// Run ends. Default: 5 s.
 	StopTimeout time.Duration
 	// MaxRows is the maximum number of rows in the backlog, which grows while the database is
-	// unavailable. When there are more, rows are combined or dropped (see fold). A row takes
-	// about 320 bytes; one key of a sketch counts as one row. Default: 100,000, which is 32 MB.
+	// unavailable. If the backlog has more rows, the Flusher combines or drops rows (see fold). A
+	// row takes about 320 bytes; one key of a sketch counts as one row. Default: 100,000, which is
+	// 32 MB.
 	MaxRows int
-	// Logger logs the first of several consecutive failed flushes, and the recovery. Default:
-	// no logging.
+	// Logger logs the first of several consecutive failed flushes, and the first success after
+	// them. Default: no logging.
 	Logger *slog.Logger
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
@@ -58,10 +59,11 @@ const longestPause = 5 * time.Second
 
 // A Flusher writes the counts of a Recorder to a Store, each decision exactly once.
 //
-// It repeats a batch until the Store confirms it. The Store has the number of the node's last
-// batch. So if only the confirmation was lost, the Store does not add the batch again. While a
-// batch is repeated, new counts wait in memory. If the process crashes, the unwritten counts
-// are lost. While the database is available, these are the counts of at most one interval.
+// The Flusher sends a batch repeatedly until the Store confirms it. The Store has stored the number
+// of the node's last batch. If only the confirmation was lost, the Store therefore does not add the
+// batch again. While a batch is repeated, new counts wait in memory. If the process crashes, the
+// unwritten counts are lost. While the database is available, these are the counts of at most one
+// interval.
 type Flusher struct {
 	recorder *Recorder
 	store    Store
@@ -71,9 +73,9 @@ type Flusher struct {
 
 	mu      sync.Mutex
 	waiting waiting
-	frozen  *Batch // the batch that is being sent or will be sent next; nil after the Store has confirmed it
-	// since and frozenSince are the times at which the oldest rows of waiting and of frozen were
-	// drained. Status reports the older one.
+	frozen  *Batch // the batch that send is sending or will send next; nil after the Store has confirmed it
+	// since is the time at which the oldest rows of waiting were drained, and frozenSince is the
+	// same for frozen. Status reports the earlier of the two.
 	since, frozenSince time.Time
 	seq                int64
 	state              FlushState
@@ -95,12 +97,12 @@ func NewFlusher(r *Recorder, s Store, c FlusherConfig) *Flusher {
 }
 
 // Run flushes every interval until ctx ends. Then it flushes everything that is left, within
-// StopTimeout. It drains the Recorder every interval even while a batch is being sent.
-// Otherwise the memory of the Recorder would grow while the database is slow.
+// StopTimeout. Run drains the Recorder every interval, even while it sends a batch. Otherwise the
+// memory of the Recorder would grow while the database is slow.
 func (f *Flusher) Run(ctx context.Context) error {
 	tick := time.NewTicker(f.cfg.Interval)
 	defer tick.Stop()
-	var sent chan struct{} // closed when the running send ends; nil if no send is running
+	var sent chan struct{} // closed when the running call of send ends; nil if no call is running
 	var next time.Time
 	for {
 		select {
@@ -150,8 +152,8 @@ func (f *Flusher) finish(ctx context.Context) {
 	}
 }
 
-// pause returns the time to wait after a flush before the next attempt. It is 0 after a
-// success. It doubles with each consecutive failure, up to longestPause, and has jitter.
+// pause returns the time to wait after a flush before the next attempt. After a success, the time
+// is 0. It doubles with each consecutive failure, up to longestPause, and has jitter.
 func (f *Flusher) pause() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,7 +168,9 @@ func (f *Flusher) pause() time.Duration {
 func (f *Flusher) collect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d := f.recorder.drain() // f.mu is held, so that PendingRefusal always finds a denial in the Recorder or in the backlog
+	// f.mu is held during the drain, so that PendingRefusal always finds a denial either in the
+	// Recorder or in the backlog
+	d := f.recorder.drain()
 	d.together()
 	now := f.cfg.Now()
 	if len(d.counts)+len(d.sketches)+len(d.refusals) > 0 && f.since.IsZero() {
@@ -179,8 +183,8 @@ func (f *Flusher) collect() {
 	f.waiting.allow(f.cfg.SketchBudget, int(f.cfg.SketchInterval/f.cfg.Interval))
 }
 
-// send sends batches while counts or sketches are due. If all is set, it sends batches until
-// the backlog is empty. It stops at the first error.
+// send sends batches as long as the backlog has counts, or sketches that are due. If all is set, it
+// sends batches until the backlog is empty. It stops at the first error.
 func (f *Flusher) send(ctx context.Context, all bool) error {
 	f.sending.Lock()
 	defer f.sending.Unlock()
@@ -224,10 +228,9 @@ func (f *Flusher) sendOne(ctx context.Context, b *Batch) error {
 	return err
 }
 
-// plainer is called when the Store has rejected the batch b as invalid. It replaces b by a
-// batch with the same sums, and without names, sketches and denials. Otherwise one invalid row
-// would block all later counts. The replacement has the same number, because the Store has
-// added nothing of b.
+// plainer replaces the batch b after the Store has rejected b as invalid. The new batch has the
+// same sums, and no names, sketches and denials. Otherwise one invalid row would block all later
+// counts. The new batch has the same number as b, because the Store has added nothing of b.
 func (f *Flusher) plainer(b *Batch, err error) {
 	f.cfg.Logger.Error("the database rejected a batch of counts; it is sent again without names, sketches and denials",
 		"batch", b.Seq, "error", err)
@@ -250,9 +253,9 @@ func (f *Flusher) plainer(b *Batch, err error) {
 	f.frozen = &plain
 }
 
-// freeze returns the batch to send next: the batch that the Store has not confirmed yet, if
-// there is one. Otherwise freeze makes a batch from the backlog. It returns nil if nothing in
-// the backlog is due. If all is set, everything is due.
+// freeze returns the batch to send next. If the Store has not confirmed the previous batch, freeze
+// returns that batch again. Otherwise it makes a batch from the backlog, or returns nil if nothing
+// in the backlog is due. If all is set, everything is due.
 func (f *Flusher) freeze(all bool) *Batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -301,8 +304,8 @@ func (f *Flusher) Status() FlushState {
 }
 
 // PendingRefusal returns the kept denial with this decision ID if it is not in the Store yet.
-// To find a denial, call PendingRefusal first and then read the Store. In the other order, the
-// denial may be written between the two calls, and both would miss it.
+// Callers must first call PendingRefusal and then read the Store. In the other order, the denial
+// could be written between the two calls, and then neither call would find it.
 func (f *Flusher) PendingRefusal(id [16]byte) (Refusal, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

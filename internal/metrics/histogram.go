@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// The histograms of retry times (in milliseconds) and of durations of limiter calls (in
-// microseconds) have the same buckets. Their bounds are the powers of 2^(1/8), rounded to
-// integers, up to 2^45. All nodes and releases use these bounds, so that histograms of several
-// nodes can be added. A quantile is reported as the upper bound of the bucket that contains it.
-// So the reported value is never below the true value, and at most 9.1% above it.
+// There are two histograms: of retry times in milliseconds, and of durations of limiter calls in
+// microseconds. Both have the same buckets. The bounds of the buckets are the powers of 2^(1/8),
+// rounded to integers, up to 2^45. All nodes and releases use these bounds, so that histograms of
+// several nodes can be added. A quantile is reported as the upper bound of the bucket that contains
+// the quantile. So the reported value is never below the true value, and at most 9.1% above it.
 
 const (
 	perOctave = 8
 	octaves   = 45 // 2^45 ms are 1,115 years; 2^45 µs are more than one year
 )
 
-// powers are 2^(i/8) in units of 2^-52, rounded down. They are written out and not computed, so
-// that every machine has the same bounds.
+// powers are 2^(i/8) in units of 2^-52, rounded down. The values are literals, because a
+// computation with floats could give different bounds on different machines.
 var powers = [perOctave]uint64{
 	4503599627370496, 4911210218475898, 5355712719992597, 5840446135085607,
 	6369051672525772, 6945500098633947, 7574121564787629, 8259638134547591,
@@ -41,8 +41,8 @@ func makeLogBounds() []int64 {
 	return append(bounds, 1<<octaves)
 }
 
-// octaveStarts has, for each bit length, the index of the bucket that contains the smallest
-// value with this bit length. bucketOf starts its search there.
+// octaveStarts has one element for each bit length: the index of the bucket that contains the
+// smallest value with this bit length. bucketOf starts its search there.
 var octaveStarts = makeOctaveStarts()
 
 func makeOctaveStarts() (starts [octaves + 2]int16) {
@@ -71,7 +71,7 @@ func bucketOf(v int64) int {
 // A logHistogram contains the number of values in each bucket of logBounds. The zero value is
 // empty. It is not safe for concurrent use.
 type logHistogram struct {
-	counts []int64 // by bucket index, up to the highest bucket in use
+	counts []int64 // number of values by bucket index, up to the highest bucket in use
 }
 
 func (h *logHistogram) add(v, n int64) { h.addTo(bucketOf(v), n) }
@@ -115,7 +115,8 @@ func (h *logHistogram) quantile(permille int64) int64 {
 	return 0
 }
 
-// buckets returns the buckets from the first to the last nonempty one, including empty ones between them.
+// buckets returns the buckets from the first nonempty bucket to the last nonempty bucket, including
+// empty buckets between them.
 func (h *logHistogram) buckets() []Bucket {
 	used := func(n int64) bool { return n != 0 }
 	first := slices.IndexFunc(h.counts, used)
@@ -128,7 +129,7 @@ func (h *logHistogram) buckets() []Bucket {
 	}
 	list := make([]Bucket, 0, last-first+1)
 	for i := first; i <= last; i++ {
-		b := Bucket{From: -1, To: logBounds[i], Count: h.counts[i]} // the bucket of the value 0 is (-1, 0]
+		b := Bucket{From: -1, To: logBounds[i], Count: h.counts[i]} // the bucket of the value 0 has the range (-1, 0]
 		if i > 0 {
 			b.From = logBounds[i-1]
 		}
@@ -151,8 +152,8 @@ func (h *logHistogram) pairs() pairs {
 	return list
 }
 
-// histogram converts pairs to a logHistogram. It returns an error if logHistogram.pairs cannot
-// have returned p.
+// histogram converts pairs to a logHistogram. It returns an error if p is not a possible result of
+// logHistogram.pairs.
 func (p pairs) histogram() (h logHistogram, err error) {
 	for i, pair := range p {
 		at, known := slices.BinarySearch(logBounds, pair[0])
@@ -164,11 +165,10 @@ func (p pairs) histogram() (h logHistogram, err error) {
 	return h, nil
 }
 
-// A histogram has the same buckets as a logHistogram. It is safe for concurrent use and has no
-// lock.
+// A histogram has the same buckets as a logHistogram. It is safe for concurrent use without a lock.
 type histogram struct {
 	bucket [maxLogBuckets]atomic.Uint64
-	sum    atomic.Uint64 // in the unit of the caller of observe
+	sum    atomic.Uint64 // sum of the values, in the unit that the caller of observe uses
 }
 
 // maxLogBuckets is an upper bound of len(logBounds).
@@ -179,17 +179,17 @@ func (h *histogram) observe(v int64, sum uint64) {
 	h.sum.Add(sum)
 }
 
-// observeTime counts a duration. Its bucket is that of the duration in microseconds, rounded
-// up. The duration in nanoseconds is added to the sum.
+// observeTime counts a duration. The bucket is the one for the duration in microseconds, rounded
+// up. observeTime adds the duration in nanoseconds to the sum.
 func (h *histogram) observeTime(d time.Duration) {
 	d = max(d, 0)
 	h.observe(int64((d+time.Microsecond-1)/time.Microsecond), uint64(d))
 }
 
-// upTo returns, for each bound in bounds, the number of values that are at most the bound. all
-// is the number of all values. bounds must be ascending elements of logBounds. If other
-// goroutines observe values at the same time, the histogram's sum may already include values
-// that are not in counts and all.
+// upTo returns, for each bound in bounds, the number of values that are at most the bound. all is
+// the number of all values. bounds must be ascending elements of logBounds. If other goroutines
+// observe values at the same time, h.sum may already include values that counts and all do not
+// include.
 func (h *histogram) upTo(bounds []int64) (counts []uint64, all uint64) {
 	counts = make([]uint64, 0, len(bounds))
 	for i, upper := range logBounds {
@@ -204,8 +204,8 @@ func (h *histogram) upTo(bounds []int64) (counts []uint64, all uint64) {
 	return counts, all
 }
 
-// since returns the values that were observed since the previous call with the same array
-// before. before contains the bucket counts at that call, and since updates them.
+// since returns the values that were observed since the previous call. The array before contains
+// the bucket counts at that call. since then updates the array for the next call.
 func (h *histogram) since(before *[maxLogBuckets]uint64) (fresh logHistogram) {
 	for i := range logBounds {
 		n := h.bucket[i].Load()

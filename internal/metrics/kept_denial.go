@@ -6,21 +6,23 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Refusal is a kept denial, or, if Allowed is set, an allowed request of the sample that the
-// tenant records. It has the explanation of every policy at the time of the decision. By default,
-// it is kept for a day. If the tenant redacts values, the attribute values are "".
+// A Refusal is a kept decision: a denial, or an allowed request if Allowed is set. It explains for
+// every policy why the policy applied or did not apply at the time of the decision. By default, it
+// is kept for a day. If the tenant redacts values, the attribute values are "".
 type Refusal struct {
-	ID           [16]byte // of the decision
-	At           time.Time
-	Tenant       uint32 // number
-	TenantSlug   string
-	Plan         string // slug; "" without a plan
-	PlanVersion  int
-	Route        string
-	Allowed      bool `json:",omitempty"`
-	Reason       enforcement.Reason
-	Policy       string // the policy that denied, or that has the least left of an allowed request; "" if there is none
-	Limit        string // name of the limit of Policy that denied, or that has the least left; "" if there is none
+	ID          [16]byte // of the decision
+	At          time.Time
+	Tenant      uint32 // number
+	TenantSlug  string
+	Plan        string // slug; "" without a plan
+	PlanVersion int
+	Route       string
+	Allowed     bool `json:",omitempty"`
+	Reason      enforcement.Reason
+	// the policy that denied the request; for an allowed request, the policy that has the least
+	// left; "" if there is none
+	Policy       string
+	Limit        string // name of the limit of Policy that denied the request or has the least left; "" if there is none
 	RetryAfterMS int64  // enforcement.Never if waiting does not help
 	Degraded     bool
 	Method       string
@@ -29,14 +31,14 @@ type Refusal struct {
 	Redacted     bool
 	Cost         int64
 	Node         string
-	// ListEntry is the ID of the list entry that denied the request. Block is the ID of the
-	// block that denied it. At most one of them is set.
+	// ListEntry is the ID of the list entry that denied the request, and Block is the ID of the
+	// block that denied it. At most one of the two is set.
 	ListEntry, Block string
 	// Limits are the states of the limits of every policy that applied, in the order of
 	// Decision.Limits.
 	Limits []RefusalLimit
-	// Policies has an element for each policy of the plan. It says why the policy applied or did
-	// not apply.
+	// Policies has one element for each policy of the plan. The element says why the policy applied
+	// or did not apply.
 	Policies []RefusalPolicy
 }
 
@@ -81,36 +83,37 @@ const (
 	OutcomeAny     Outcome = "any"
 )
 
-// A RefusalFilter selects kept denials, and allowed requests. A decision is selected if it matches
-// all fields that are set.
+// A RefusalFilter selects kept denials and kept allowed requests. A decision is selected if it
+// matches all fields that are set.
 type RefusalFilter struct {
 	// Outcome selects denials by default.
 	Outcome Outcome
 	Tenant  uint32
-	// Policy selects denials by this policy, and allowed requests to which it applied. Of allowed
-	// requests, the store examines at most 5,000 rows, as for Attributes.
+	// Policy selects denials by this policy, and allowed requests to which the policy applied. For
+	// allowed requests, the store examines at most 5,000 rows, as for Attributes.
 	Policy   string
 	Route    string
 	Reason   enforcement.Reason
 	Reasons  []enforcement.Reason // matches any of these
 	From, To time.Time
-	// Attributes selects denials that have all these attributes with these values. A value of
-	// ip may also be a network, such as 2001:db8::/64, which matches all its addresses. For one
-	// query, the store examines at most 5,000 rows and returns those that match. So a result
-	// may have fewer denials than Limit although older rows match.
+	// Attributes selects denials that have all these attributes with these values. The value of the
+	// attribute ip may also be a network, such as 2001:db8::/64, which matches all its addresses.
+	// For one query, the store examines at most 5,000 rows. Therefore the result may have fewer
+	// denials than Limit even if older rows match.
 	Attributes []enforcement.Attribute
 	// Degraded, if true, selects only denials that were decided while the shared limiter was unavailable. For one
 	// query, the store examines at most 5,000 rows.
 	Degraded bool
 	// RetryAfter selects denials whose retry time in milliseconds is greater than From and at most
-	// To. If To is enforcement.Never, it selects denials for which waiting does not help. If it is
-	// nil, it matches every denial. The store examines at most 5,000 rows, as for Attributes.
+	// To. If To is enforcement.Never, it selects denials for which waiting does not help. If
+	// RetryAfter is nil, every denial matches. The store examines at most 5,000 rows, as for
+	// Attributes.
 	RetryAfter *Bucket
-	// Before is a decision ID; only older denials match. To read the next page, callers set it to
-	// the ID of the last denial of a page.
+	// Before is a decision ID. Only denials with a lower ID, which are older, match. To read the
+	// next page, callers set Before to the ID of the last denial of the previous page.
 	Before [16]byte
-	// After is a decision ID; only newer denials match. IDs are ordered by the time of the
-	// decision, not by the time at which the denial was stored.
+	// After is a decision ID. Only denials with a higher ID, which are newer, match. IDs are in the
+	// order of the decisions, not in the order in which the denials were stored.
 	After [16]byte
 	Limit int
 }

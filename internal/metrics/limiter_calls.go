@@ -8,12 +8,12 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// nVerdicts is the length of arrays with one element for each verdict of the limiter. Index 0
-// is for an unknown verdict.
+// nVerdicts is the length of arrays that have one element for each verdict of the limiter: the
+// result for one request. Index 0 is for an unknown verdict.
 const nVerdicts = int(enforcement.Full) + 1
 
 type limiterCounts struct {
-	seconds  histogram // in microseconds, its sum in nanoseconds
+	seconds  histogram // buckets in microseconds, sum in nanoseconds
 	verdicts [nVerdicts]atomic.Uint64
 }
 
@@ -23,9 +23,9 @@ func (r *Recorder) InstrumentLimiter(l enforcement.Limiter) enforcement.Limiter 
 	return &instrumented{next: l, counts: &r.limiter}
 }
 
-// InstrumentLocal is like InstrumentLimiter, for the node's own limiter, which decides while
-// the shared one is unavailable. Calls of this limiter are counted as local in SketchLatency.
-// The metric headgate_limiter_seconds does not include them.
+// InstrumentLocal is like InstrumentLimiter, for the node's own limiter. This limiter decides while
+// the shared limiter is unavailable. SketchLatency counts its calls as local. The metric
+// headgate_limiter_seconds does not include them.
 func (r *Recorder) InstrumentLocal(l enforcement.Limiter) enforcement.Limiter {
 	return &instrumented{next: l, counts: &r.standIn}
 }

@@ -37,15 +37,15 @@ func NewRecorder(cfg Config) *Recorder {
 	return r
 }
 
-// Upper bounds of the buckets of the histograms at /metrics. Each one is also an element of
-// logBounds, so that upTo can count exactly the values that are at most this bound.
+// Upper bounds of the buckets of the histograms at /metrics. Each bound is also an element of
+// logBounds, so that upTo can count exactly the values up to this bound.
 var (
 	latencyBounds = powersOf2(24, 1) // in microseconds, from 1 µs to 8.4 s; each bound is twice the previous one
 	retryBounds   = powersOf2(16, 2) // in milliseconds, from 1 ms to 12.4 days; each bound is four times the previous one
 )
 
-// powersOf2 returns n powers of 2. The first is 1, and each other one is 2^apart times the previous
-// one.
+// powersOf2 returns n powers of 2. The first power is 1, and each later one is 2^apart times the
+// one before it.
 func powersOf2(n, apart int) []int64 {
 	list := make([]int64, n)
 	for i := range list {
@@ -149,8 +149,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		1, "version", c.r.cfg.Version, "revision", c.r.cfg.Revision, "goversion", runtime.Version())
 }
 
-// collectStored sends the metrics of the units that failure modes admitted while Redis was
-// unavailable, and the metrics of durable limits.
+// collectStored sends two groups of metrics: about the units that failure modes admitted while
+// Redis was unavailable, and about durable limits.
 func (r *Recorder) collectStored(s sink) {
 	if r.cfg.OutageJournal != nil {
 		state := r.cfg.OutageJournal()
@@ -182,9 +182,9 @@ func (r *Recorder) collectDecisions(s sink) {
 	for o := range nOutcomes {
 		for reason := range nReasons {
 			for m := range nModes {
-				// The series of usual combinations exist from the start, with the value 0.
-				// Otherwise the first denial would create its series, and rate() would not see the
-				// increase from 0 to 1.
+				// Series of usual combinations are sent from the start, with the value 0. Otherwise
+				// the first denial would create its series with the value 1, and the function
+				// rate() of Prometheus would not see an increase.
 				n := all.decisions[o][reason][m]
 				if n > 0 || m == modeEnforce && usual(o, enforcement.Reason(reasonNames[reason])) {
 					s.counter("decisions_total", "Decisions, by outcome, reason, and mode of the check. Peeks do not count.",
@@ -217,7 +217,7 @@ func (r *Recorder) collectDecisions(s sink) {
 		count, float64(r.retry.sum.Load())/1e3, retryBounds, upTo, 1e3)
 }
 
-// collectTenants sends the series that have a tenant as label. Only the tenants in
+// collectTenants sends the series that have the tenant as a label. Only the tenants in
 // HEADGATE_METRICS_TENANTS have such series.
 func (r *Recorder) collectTenants(s sink) {
 	for _, slug := range slices.Sorted(maps.Keys(r.tenants)) {
@@ -231,16 +231,18 @@ func (r *Recorder) collectTenants(s sink) {
 }
 
 const (
-	// MostTenantKeys is the largest number of tenants whose keys have series of their own, besides
-	// the tenants in HEADGATE_METRICS_TENANTS.
+	// MostTenantKeys is the maximum number of tenants that have their own series about the number
+	// of their keys. The tenants in HEADGATE_METRICS_TENANTS have such series too and do not count.
 	MostTenantKeys = 100
-	// namedFrom is the share of its maximum number of keys from which on a tenant has such a series.
+	// namedFrom is the part of its maximum number of keys that a tenant must use to get its own
+	// series.
 	namedFrom = 0.1
 )
 
-// collectKeys sends metrics that compare the number of keys of each tenant in the shared
-// limiter with the tenant's maximum. Tenants with at least namedFrom of their maximum have their own series,
-// at most MostTenantKeys of them, and so do the tenants in HEADGATE_METRICS_TENANTS.
+// collectKeys sends metrics that compare the number of keys of each tenant in the shared limiter
+// with the tenant's maximum. A tenant has its own series if it uses at least the part namedFrom of
+// its maximum. At most MostTenantKeys tenants get such series in this way. The tenants in
+// HEADGATE_METRICS_TENANTS always have them.
 func (r *Recorder) collectKeys(s sink, tenants []TenantKeys) {
 	full, fullest, live := 0, 0.0, map[string]int64{}
 	for slug := range r.tenants {
@@ -282,8 +284,8 @@ func (r *Recorder) collectCounts(s sink) {
 		int64(r.allowed.notKept.Load())+max(state.AllowedNotKept, 0))
 }
 
-// usual reports whether decisions with this outcome and this reason normally occur. The series
-// of these decisions exist even if their value is 0.
+// usual reports whether decisions with this outcome and this reason normally occur. Their series
+// exist even with the value 0.
 func usual(outcome int, reason enforcement.Reason) bool {
 	switch reason {
 	case enforcement.ReasonOK, enforcement.ReasonAllowedByList:
@@ -348,9 +350,9 @@ func (s sink) snapshot(state SnapshotState) {
 	s.gauge("snapshot_objects", "Objects in the snapshot in force.", float64(state.Keys), "kind", "key")
 }
 
-// refusing sends two gauges about a store: whether it accepts writes, and since when it has
-// rejected them. While it accepts writes, it has no second gauge. name is the prefix of the
-// gauges, and store is the name in their help texts.
+// refusing sends up to two gauges about a store. The first says whether the store accepts writes.
+// The second says since when the store has rejected writes; it exists only while the store rejects
+// them. name is the prefix of the gauges, and store is the name of the store in their help texts.
 func (s sink) refusing(name, store string, r Refusing) {
 	s.gauge(name+"_writable", "1 unless the "+store+" is reachable and rejects writes.", truth(r.Since.IsZero()))
 	if !r.Since.IsZero() {
@@ -382,8 +384,8 @@ func (s sink) send(kind prometheus.ValueType, name, help string, v float64, labe
 	s <- prometheus.MustNewConstMetric(prometheus.NewDesc("headgate_"+name, help, names, nil), kind, v, values...)
 }
 
-// histogram sends a histogram of durations in seconds. bounds are in units of 1/parts seconds,
-// and sum is in seconds. upTo has the number of values up to each bound.
+// histogram sends a histogram of durations in seconds. bounds are in units of 1/parts seconds, and
+// sum is in seconds. upTo[i] is the number of values that are at most bounds[i].
 func (s sink) histogram(name, help string, count uint64, sum float64, bounds []int64, upTo []uint64, parts float64) {
 	buckets := make(map[float64]uint64, len(bounds))
 	for i, bound := range bounds {

@@ -70,8 +70,8 @@ type tallies struct {
 	wires     [enforcement.NumWires][nOutcomes]atomic.Uint64
 }
 
-// The causes for which no policy matched a check: the tenant has no plan, or no policy of the
-// plan matches. They are array indexes.
+// The causes for which no policy matched a check: the tenant has no plan, or no policy of the plan
+// matches. They are indexes of tallies.unmatched.
 const (
 	noPlan = iota
 	noMatch

@@ -7,14 +7,16 @@ import (
 // A Query selects the counts of a time range. From is rounded down and To is rounded up to
 // whole steps. If To is in the future, the range ends with the current step.
 type Query struct {
-	Tenant   uint32 // the tenant's number; 0: the sum over all tenants
-	Policy   string // slug; "": all. At most one of Policy and Route may be set. Some queries support only one of them or none.
+	Tenant uint32 // the tenant's number; 0: the sum over all tenants
+	// slug; "" stands for all. At most one of Policy and Route may be set. Some queries support
+	// only one of them, or neither.
+	Policy   string
 	Route    string
 	From, To time.Time // after From, by at most 3 years
-	// Step is the length of one point of the result. If it is "", the query uses the finest
-	// step whose number of points and rows is within the query's bounds.
+	// Step is the length of one point of the result. If Step is "", the query uses the finest step
+	// for which the numbers of points and rows are within the bounds of the query.
 	Step  Step
-	Limit int // maximum number of rows of a ranking; 0: 10; at most 100
+	Limit int // maximum number of elements of a ranking, at most 100; 0 stands for 10
 }
 
 // A Span is the time range of a result. It consists of whole steps.
@@ -41,7 +43,8 @@ type Point struct {
 type RouteRanking struct {
 	Span
 	Routes []RouteTraffic
-	// More is set if routes or policies that are not listed may have counts in the span.
+	// More is set if further routes or policies, which are not in the list, may have counts in the
+	// span.
 	More bool
 }
 
@@ -49,7 +52,7 @@ type RouteRanking struct {
 type RouteTraffic struct {
 	Name   string
 	Total  Counts
-	Points []Point // one for each step of the span; only set for the first ten elements of RouteRanking.Routes
+	Points []Point // one point for each step of the span; only set for the first ten elements of RouteRanking.Routes
 }
 
 // A Measure says by which count a ranking orders tenants.
@@ -59,9 +62,9 @@ type Measure string
 const (
 	ByRequests Measure = "requests"
 	ByLimited  Measure = "limited" // denials by limits
-	// ByRate selects the tenants with the most denials by limits and orders them by their
-	// denial rate. It selects by the number of denials, because otherwise tenants with very few
-	// requests could come first.
+	// ByRate selects the tenants with the most denials by limits, and then orders these tenants by
+	// their denial rate. It does not select by the rate, because tenants with very few requests
+	// could then come first.
 	ByRate Measure = "rate"
 )
 
@@ -69,8 +72,9 @@ const (
 type TenantRanking struct {
 	Span
 	Tenants []TenantTraffic
-	// Floor is the most that a tenant that is not listed can have. It counts requests if the ranking is ByRequests,
-	// and otherwise denials by limits.
+	// Floor is an upper bound of the count of every tenant that is not listed. The count is the
+	// number of requests if the ranking is ByRequests, and otherwise the number of denials by
+	// limits.
 	Floor int64
 }
 
@@ -80,7 +84,7 @@ type TenantTraffic struct {
 	Counts
 }
 
-// A KeyRanking selects what is counted for each key.
+// A KeyRanking selects which decisions are counted for each key.
 type KeyRanking string
 
 // The rankings of keys.
@@ -89,23 +93,23 @@ const (
 	AllowedKeys KeyRanking = "allowed" // allowed decisions
 )
 
-// A TopKey is one key of a ranking with its count. Count may be too high by at most Error: the
-// true count is at least Count-Error and at most Count.
+// A TopKey is one key of a ranking with its count. Count is an estimate: the true count is at least
+// Count-Error and at most Count.
 type TopKey struct {
 	Tenant uint32
 	Policy string // slug
-	// Names are the attributes in the policy's count_by. Values are their values in the same
-	// order. An element of Missing is true if the requests did not have this attribute. If
-	// Redacted is set, the values are hashes.
+	// Names are the attributes in the policy's count_by. Values are the values of these attributes,
+	// in the same order. An element of Missing is true if the requests did not have the attribute.
+	// If Redacted is set, the values are hashes.
 	Names    []string
 	Values   []string
 	Missing  []bool
 	Redacted bool
 	Count    int64
 	Error    int64
-	// The number of allowed requests of the key is at least Allowed and at most AllowedMost. Trend
-	// divides the span into equal parts and has the count of each part, oldest first. Only
-	// LimitedAndAllowed sets these fields, and only for the keys in its result limited.
+	// The true number of allowed requests of the key is at least Allowed and at most AllowedMost.
+	// For Trend, the span is divided into equal parts; Trend has the count of each part, oldest
+	// first. Only LimitedAndAllowed sets these three fields, and only in its result limited.
 	Allowed, AllowedMost int64
 	Trend                []int64
 }
@@ -116,7 +120,7 @@ type TopKeys struct {
 	Span
 	Keys  []TopKey
 	Floor int64
-	Total int64 // sum of the counts of all keys of all policies, also of keys that are not listed
+	Total int64 // sum of the counts of all keys of all policies, including keys that are not listed
 }
 
 // KeyTraffic contains the counts of one key over time. Each true count is at least Count-Error and
@@ -145,11 +149,12 @@ type Histogram struct {
 	Span
 	Buckets       []Bucket // without the empty buckets at both ends
 	Count         int64
-	Never         int64 // denials for which waiting does not help; they are not in Buckets; only set by RetryAfter
-	P50, P95, P99 int64 // upper bounds of their buckets; 0 without values
+	Never         int64 // number of denials for which waiting does not help; they are not in Buckets; only RetryAfter sets it
+	P50, P95, P99 int64 // upper bounds of the buckets that contain these quantiles; 0 without values
 }
 
-// Remaining shows for each policy how much quota was left at the time of its decisions.
+// Remaining has, for each policy, a histogram of the quota that was left at the time of the
+// decisions.
 type Remaining struct {
 	Span
 	Policies []PolicyRemaining // ordered by slug
@@ -171,14 +176,14 @@ type LatencyPoint struct {
 	P50, P95, P99 int64
 }
 
-// Latency has the durations of limiter calls in microseconds. Histogram covers all calls.
-// Shared covers the calls of the limiter that all nodes share; on a single node without Redis,
-// this is its only limiter. Local covers the calls of the node's own limiter, which decides
-// while the shared limiter is unavailable.
+// Latency has the durations of limiter calls in microseconds. Histogram covers all calls. Shared
+// covers the calls of the limiter that all nodes share. On a single node without Redis, Shared
+// covers the calls of the node's only limiter. Local covers the calls of the node's own limiter,
+// which decides while the shared limiter is unavailable.
 type Latency struct {
 	Histogram
 	Shared, Local Histogram
-	Points        []LatencyPoint // of all calls; one for each step of the span
+	Points        []LatencyPoint // over all calls; one point for each step of the span
 }
 
 // A Second contains the decisions that this node counted in one second.

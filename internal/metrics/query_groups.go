@@ -10,10 +10,11 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Grouping says by what Groups divides the counts of a query.
+// A Grouping is the property by which Groups divides the counts of a query.
 type Grouping string
 
-// The groupings. A decision counts for each policy that applied to it, and for one tenant and one route.
+// The groupings. A decision belongs to one tenant and one route. It belongs to several policies if
+// several policies applied to it.
 const (
 	ByTenant    Grouping = "tenant" // only of all tenants
 	ByPolicy    Grouping = "policy"
@@ -23,11 +24,11 @@ const (
 // Groups contains the counts of the largest groups over time.
 type Groups struct {
 	Span
-	// Groups are the groups with the most requests and those with the most denials by limits, the
-	// ones with the most requests first.
+	// Groups are the groups with the most requests, and the groups with the most denials by limits.
+	// They are ordered by their number of requests, the highest first.
 	Groups []Group
-	// Total has the sums over all groups, also those that are not listed. It has the points of the
-	// span.
+	// Total has the sums over all groups, including groups that are not listed. It has the points
+	// of the span.
 	Total Group
 }
 
@@ -48,8 +49,8 @@ const groupRows = 6000
 var groupFields = []string{"requests", "over_limit", "never_fits"}
 
 // Groups divides the counts of a query by tenant, policy or route. It returns the q.Limit groups
-// with the most requests, and the q.Limit groups with the most denials by limits. Only Requests and
-// the denials by limits are set.
+// with the most requests, and the q.Limit groups with the most denials by limits. In the counts of
+// the result, only Requests and the denials by limits are set.
 func (a *Analytics) Groups(ctx context.Context, q Query, by Grouping) (Groups, error) {
 	if err := q.whole(); err != nil {
 		return Groups{}, err
@@ -59,7 +60,7 @@ func (a *Analytics) Groups(ctx context.Context, q Query, by Grouping) (Groups, e
 		return Groups{}, err
 	}
 	largest := largestOf(sums, q.limit())
-	readAll := by == ByPolicy // the sum over all policies exceeds the number of decisions
+	readAll := by == ByPolicy // a decision counts for several policies, so the sum over the policies is not the total
 	rows := len(largest) + 1
 	if readAll {
 		rows = len(sums)
@@ -120,8 +121,8 @@ func (g *Group) addRows(r *reading, rows []CountRow) {
 	}
 }
 
-// largestGroups returns the sums of the groups among which the largest are, and a query for the rows
-// of the groups.
+// largestGroups returns the sums of some groups, which include the largest ones, and a query for
+// the rows of these groups.
 func (a *Analytics) largestGroups(ctx context.Context, q Query, by Grouping) (of CountQuery, sums []Group, err error) {
 	of = CountQuery{Tenant: q.Tenant, Kind: KindTotal, Fields: groupFields}
 	switch by {
@@ -180,8 +181,9 @@ func (a *Analytics) largestTenants(ctx context.Context, q Query) (sums []Group, 
 	return sums, nil
 }
 
-// largestOf returns the groups with the most requests, and those with the most denials by limits,
-// at most limit of each. The group with the most requests comes first.
+// largestOf returns the groups with the most requests, and the groups with the most denials by
+// limits, at most limit of each kind. They are ordered by their number of requests, the highest
+// first.
 func largestOf(groups []Group, limit int) []Group {
 	var largest []Group
 	for _, number := range []func(*Counts) int64{(*Counts).Limited, func(c *Counts) int64 { return c.Requests }} {

@@ -10,17 +10,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bounds of the number of sketches that a query reads for each node. wholeSketches is for
-// queries whose result covers the whole time range, pointSketches for queries that return
-// points.
+// Bounds of the number of sketches that a query reads for each node. wholeSketches is for queries
+// that return one result for the whole time range. pointSketches is for queries that return points.
 var (
 	wholeSketches = bounds{rows: 200}
 	pointSketches = bounds{points: 200, rows: 350}
 )
 
-// sketchRows calls each with every row of the sketch called name that the plan r reads. If each
-// returns an error for a row, sketchRows ignores this row and continues. At the end, it logs
-// one line about all ignored rows.
+// sketchRows calls the function each with every row of the sketch called name that the query plan r
+// reads. If each returns an error for a row, sketchRows ignores this row and continues. At the end,
+// it logs one line about all ignored rows.
 func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, name string, each func(s Step, row *SketchRow) error) error {
 	broken := 0
 	var first error
@@ -43,8 +42,9 @@ func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, na
 	return nil
 }
 
-// sketches calls each with every sketch of a histogram that the plan r reads, and with the
-// start of its row. each must not change the sketch, because it comes from a cache.
+// sketches calls the function each with every histogram sketch that the query plan r reads, and
+// with the start time of its row. each must not change the sketch, because the sketch comes from a
+// cache.
 func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, s sketch)) error {
 	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
 		s, err := remember(&a.memory, step, row, decodeSketch)
@@ -55,8 +55,9 @@ func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name
 	})
 }
 
-// lists calls each with every ranking of keys that the plan r reads, and with the start of its
-// row. each must not change the ranking, because it comes from a cache.
+// lists calls the function each with every ranking of keys that the query plan r reads, and with
+// the start time of its row. each must not change the ranking, because the ranking comes from a
+// cache.
 func (a *Analytics) lists(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, t *topList)) error {
 	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
 		t, err := remember(&a.memory, step, row, decodeTopList)
@@ -80,9 +81,9 @@ func (k KeyRanking) sketch() string {
 	return SketchLimitedKeys
 }
 
-// Keys lists the keys of a tenant with the highest counts. by selects what is counted:
-// LimitedKeys counts denials by limits, AllowedKeys counts allowed decisions. If q names a
-// policy, Keys lists only keys of that policy.
+// Keys lists the keys of a tenant with the highest counts. The argument by selects what is counted:
+// LimitedKeys counts denials by limits, AllowedKeys counts allowed decisions. If q names a policy,
+// Keys lists only keys of that policy.
 func (a *Analytics) Keys(ctx context.Context, q Query, by KeyRanking) (TopKeys, error) {
 	if q.Route != "" {
 		return TopKeys{}, notHere("route")
@@ -98,8 +99,8 @@ func (a *Analytics) Keys(ctx context.Context, q Query, by KeyRanking) (TopKeys, 
 	return top.topOf(q, r.Span), nil
 }
 
-// topOf returns the keys with the highest counts in u, of all policies or of the policy that q
-// names.
+// topOf returns the keys with the highest counts in u. If q names a policy, it considers only keys
+// of this policy.
 func (u *union) topOf(q Query, s Span) TopKeys {
 	list, floor := u.ranking(func(x *topText) bool { return q.Policy == "" || x.policy == q.Policy }, q.limit())
 	out := TopKeys{Span: s, Floor: floor, Total: u.total, Keys: make([]TopKey, len(list))}
@@ -109,13 +110,13 @@ func (u *union) topOf(q Query, s Span) TopKeys {
 	return out
 }
 
-// trendParts is the maximum number of parts of TopKey.Trend. No part is shorter than the
-// longest row that a query reads. If that leaves fewer than leastTrend parts, the query reads
-// rows of a finer step.
+// trendParts is the maximum number of parts of TopKey.Trend. A part is never shorter than the
+// longest row that a query reads. If Trend would therefore have fewer than leastTrend parts, the
+// query reads rows of a finer step.
 const trendParts, leastTrend = 24, 6
 
-// LimitedAndAllowed returns the results of Keys for LimitedKeys and for AllowedKeys. For each
-// key in limited, it also sets Allowed, AllowedMost and Trend.
+// LimitedAndAllowed returns two rankings: the results of Keys for LimitedKeys and for AllowedKeys.
+// In the ranking limited, it also sets Allowed, AllowedMost and Trend of each key.
 func (a *Analytics) LimitedAndAllowed(ctx context.Context, q Query) (limited, allowed TopKeys, err error) {
 	if q.Route != "" {
 		return limited, allowed, notHere("route")
@@ -168,8 +169,9 @@ func (a *Analytics) LimitedAndAllowed(ctx context.Context, q Query) (limited, al
 	return limited, allowed, a.setAllowedOfTenants(ctx, r, limited.Keys)
 }
 
-// setAllowedOfTenants sets Allowed and AllowedMost of keys that count a whole tenant. Rankings of
-// allowed keys do not have them, but all requests of the policy have the key.
+// setAllowedOfTenants sets Allowed and AllowedMost of keys that count a whole tenant, because their
+// policy has no count_by. The rankings of allowed keys do not contain such keys. All requests of
+// the policy have the same key, so the numbers are the counts of the policy.
 func (a *Analytics) setAllowedOfTenants(ctx context.Context, r reading, keys []TopKey) error {
 	for i := range keys {
 		k := &keys[i]
@@ -192,8 +194,8 @@ func (a *Analytics) setAllowedOfTenants(ctx context.Context, r reading, keys []T
 	return nil
 }
 
-// trend returns the number of parts of TopKey.Trend: at most trendParts, and so few that no
-// part is shorter than the longest row that the plan reads.
+// trend returns the number of parts of TopKey.Trend. It is at most trendParts. It is lower if a
+// part would otherwise be shorter than the longest row that the plan reads.
 func (r *reading) trend() int {
 	longest, length := Minute.seconds(), r.To.Unix()-r.From.Unix()
 	for _, p := range r.parts {
@@ -223,8 +225,8 @@ func (k *ranked) key() TopKey {
 	return out
 }
 
-// Key returns the counts of one key over time. by selects what is counted: LimitedKeys counts
-// denials by limits, AllowedKeys counts allowed decisions. The fields Tenant, Policy, Names,
+// Key returns the counts of one key over time. The argument by selects what is counted: LimitedKeys
+// counts denials by limits, AllowedKeys counts allowed decisions. The fields Tenant, Policy, Names,
 // Values and Missing of key identify the key. They have the same form as in the result of Keys.
 func (a *Analytics) Key(ctx context.Context, q Query, key TopKey, by KeyRanking) (KeyTraffic, error) {
 	text := key.text()
@@ -305,12 +307,12 @@ func remainingShown(policy string, counts *remainingCounts) PolicyRemaining {
 		out.Buckets[i] = Bucket{From: to - width, To: to, Count: n}
 		out.Count += n
 	}
-	out.Buckets[0].From = -1 // the first bucket is (-1, 0]: it counts decisions with nothing left
+	out.Buckets[0].From = -1 // the first bucket has the range (-1, 0]: it counts decisions with no quota left
 	return out
 }
 
-// Latency returns the durations of limiter calls. They are recorded only for all tenants
-// together.
+// Latency returns the durations of limiter calls. There are no such durations for a single tenant,
+// only for all tenants together.
 func (a *Analytics) Latency(ctx context.Context, q Query) (Latency, error) {
 	if err := q.whole(); err != nil {
 		return Latency{}, err

@@ -9,22 +9,22 @@ import (
 // An Overview is the data of the overview page, the first page of the UI, for one time range.
 type Overview struct {
 	Traffic Traffic
-	Before  Traffic // the span of the same length that ends where this one starts; without points
+	Before  Traffic // the time range of the same length that ends where the range of the query starts; without points
 	Limited TopKeys
 	Allowed TopKeys
 	Routes  RouteRanking
-	// RetryAfter is about the tenant of the query, or about all tenants if the query has none.
-	// Latency is about the limiter calls for all tenants.
+	// RetryAfter covers the tenant of the query, or all tenants if the query has none. Latency
+	// always covers the limiter calls for all tenants.
 	RetryAfter Histogram
 	Latency    Latency
 	// Tenants ranks tenants by denial rate. It is set only if the query is for all tenants.
 	Tenants TenantRanking
 }
 
-// Overview returns the data of the overview page for one tenant, or for all tenants if q.Tenant
-// is 0. It runs its queries concurrently, and returns an error if one of them fails. q.Step
-// applies only to Traffic; the other queries choose their step. With three nodes, Overview
-// reads at most 5,000 rows. Each further node adds at most about 200 sketches of each name.
+// Overview returns the data of the overview page for one tenant, or for all tenants if q.Tenant is
+// 0. It runs its queries concurrently, and returns an error if one of them fails. q.Step applies
+// only to Traffic; each other query chooses its own step. With three nodes, Overview reads at most
+// 5,000 rows. Each further node adds at most about 200 sketches of each name.
 func (a *Analytics) Overview(ctx context.Context, q Query) (Overview, error) {
 	var o Overview
 	group, ctx := errgroup.WithContext(ctx)

@@ -9,17 +9,18 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A query reads each decision from exactly one row. If the row of an hour is complete, the
-// query reads it. Otherwise it reads the rows of the minutes of that hour. The row of an hour
-// is incomplete before the hour ends, before its roll-up, and after a late flush until the next
-// roll-up. The row of a day is complete only if neither the day nor one of its hours needs a
-// roll-up. Store.Kept returns which ones need one. So a result includes everything up to the
-// last flush.
+// A query reads the counts of each decision from exactly one row: of a minute, an hour or a day. If
+// the row of an hour is complete, the query reads this row. Otherwise it reads the rows of the
+// minutes of the hour. The row of an hour is incomplete until the hour has ended and its roll-up
+// has run. If counts arrive later, the row is incomplete again until the next roll-up. The row of a
+// day is complete only if neither the day nor one of its hours needs a roll-up. Store.Kept returns
+// the hours and days that need a roll-up. In this way, a result includes everything up to the last
+// flush.
 
 // bounds are the maximum numbers of points and rows of one query.
 type bounds struct {
 	points int64 // 0 if the result has no points
-	rows   int64 // for one node and one name of a route, policy or sketch
+	rows   int64 // maximum for one node and one name of a route, policy or sketch
 }
 
 // maxPoints is the maximum number of points of a result. maxRows is the maximum number of rows that a query reads.
@@ -36,8 +37,8 @@ var steps = [...]Step{Minute, Hour, Day}
 
 func (s Step) seconds() int64 { return int64(s.Duration() / time.Second) }
 
-// floorTo returns the start of the step that contains at. ceilTo returns the first start of a
-// step that is not before at. All times are in seconds since the epoch.
+// floorTo returns the start of the step that contains at. ceilTo returns the first start of a step
+// that is at or after at. All times are in seconds since the epoch.
 func floorTo(at int64, s Step) int64 { return at - at%s.seconds() }
 
 func ceilTo(at int64, s Step) int64 { return floorTo(at+s.seconds()-1, s) }
@@ -56,12 +57,12 @@ func (p part) query(of CountQuery) CountQuery {
 // A reading is the plan of a query: the time range and step of the result, and the parts to read.
 type reading struct {
 	Span
-	parts []part // newest first; together they cover the span
-	rows  int64  // number of rows of one name, if every step has one
+	parts []part // newest first; together, the parts cover the span
+	rows  int64  // number of rows that one name has, if it has a row for every step
 }
 
-// points returns a list with one point for every step of the result. The points have their times
-// and no counts.
+// points returns a list with one point for every step of the result. Each point has its time and no
+// counts.
 func (r *reading) points() []Point {
 	list := make([]Point, r.place(r.To.Unix()))
 	for i := range list {
@@ -87,8 +88,8 @@ func (q *Query) limit() int {
 	return min(q.Limit, 100)
 }
 
-// whole returns an error if q names a policy or a route. Queries for counts that exist only for
-// whole tenants call it.
+// whole returns an error if q names a policy or a route. It is for queries of counts that exist
+// only for whole tenants.
 func (q *Query) whole() error {
 	switch {
 	case q.Policy != "":
@@ -141,9 +142,9 @@ func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, er
 	return reading{}, problem.At("step", "must be %s for this time", strings.Join(allowed, " or "))
 }
 
-// planReading returns the plan for a time range and a step: for which parts of the range to
-// read rows of minutes, of hours or of days. It returns false if the number of rows or points
-// exceeds the bounds, or if rows of the step are deleted.
+// planReading returns the plan for a time range and a step. The plan says for which parts of the
+// range the query reads rows of minutes, of hours or of days. planReading returns false if the
+// number of rows or points exceeds the bounds b, or if rows of the step are deleted.
 func planReading(from, to int64, step Step, kept Kept, held held, b bounds) (reading, bool) {
 	from, to = floorTo(from, step), ceilTo(to, step)
 	to = max(from, to)
@@ -171,8 +172,9 @@ func planReading(from, to int64, step Step, kept Kept, held held, b bounds) (rea
 	return r, r.rows <= b.rows || step == Day
 }
 
-// held is the set of the hours and days that have an incomplete row, because they or one of
-// their hours need a roll-up.
+// held is the set of the hours and days whose row is incomplete. The row of an hour is incomplete
+// if the hour needs a roll-up. The row of a day is incomplete if the day or one of its hours needs
+// a roll-up.
 type held map[RollUp]bool
 
 func newHeld(due []RollUp) held {
@@ -184,8 +186,8 @@ func newHeld(due []RollUp) held {
 	return h
 }
 
-// longest returns the longest step, up to most, whose row that starts at at is complete and
-// does not end after to. If there is none, it returns Minute.
+// longest returns the longest step, at most the step most, for which the row that starts at the
+// time at is complete and does not end after to. If there is none, it returns Minute.
 func (h held) longest(at, to int64, most Step) Step {
 	for _, s := range slices.Backward(steps[1:]) {
 		fits := at%s.seconds() == 0 && at+s.seconds() <= to && s.seconds() <= most.seconds()

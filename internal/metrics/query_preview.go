@@ -15,8 +15,8 @@ type SumQuery struct {
 	Names    []string // routes or policies; nil: all
 }
 
-// previewed are the columns that the preview of a draft uses. Reading only these takes half the
-// time of reading all columns.
+// previewed are the columns that the preview of a draft uses. Reading only these columns takes half
+// as long as reading all columns.
 var previewed = []string{
 	"requests", "ok", "unmatched", "over_limit", "never_fits", "blocked", "forced", "shadow_refused", "degraded", "cost",
 }
@@ -25,10 +25,10 @@ var previewed = []string{
 // arguments of a statement.
 const sumTenants = 1000
 
-// Sums returns one row for each tenant and name that has counts, in no particular order. Only
-// the fields of the columns in previewed are set. Sums also returns the time range that the
-// rows cover. It is the range of the query, widened to whole minutes, or to whole hours or days
-// where the rows of minutes are deleted.
+// Sums returns one row for each tenant and name that has counts, in no particular order. Only the
+// fields of the columns in previewed are set. Sums also returns the time range that the rows cover:
+// the range of the query, widened to whole minutes. Where the rows of minutes are deleted, the
+// range is widened to whole hours or days.
 func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, error) {
 	r, err := a.reading(ctx, Query{From: q.From, To: q.To}, bounds{rows: maxRows})
 	if err != nil {
@@ -60,8 +60,8 @@ func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, err
 	return list, r.Span, nil
 }
 
-// MinutesKept returns from, or, if rows of minutes after from are already deleted, the start of
-// the oldest rows that are kept.
+// MinutesKept returns the first time in the range whose rows of minutes are not deleted. If no rows
+// of the range are deleted, it returns from.
 func (a *Analytics) MinutesKept(ctx context.Context, from, to time.Time) (time.Time, error) {
 	kept, err := a.store.Kept(ctx, from.Unix(), to.Unix())
 	if err != nil {
@@ -84,8 +84,8 @@ func (a *Analytics) PolicyMinutes(ctx context.Context, tenant uint32, policies [
 
 // KeyMinutes contains the top keys of one tenant, minute by minute.
 type KeyMinutes struct {
-	// Keys are the listed keys of the policies in the query. Their Count and Error are sums
-	// over all minutes in which they are listed.
+	// Keys are the listed keys of the policies in the query. Count and Error of a key are sums over
+	// all minutes in which the key is listed.
 	Keys []TopKey
 	// Minutes has one element for each minute in which at least one key was counted, oldest first.
 	Minutes []KeyMinute
@@ -111,10 +111,10 @@ type KeyCount struct {
 	Count, Error int64
 }
 
-// KeyMinutes returns the top keys of the given policies of a tenant for each minute in [from,
-// to). by selects what is counted: denials by limits, or allowed decisions. from and to must be
-// whole minutes. If more than most rows match, the result has only Cut set. KeyMinutes leaves
-// out a sketch that it cannot decode, so Total may then be too low.
+// KeyMinutes returns the top keys of the given policies of a tenant for each minute in [from, to).
+// The argument by selects what is counted: denials by limits, or allowed decisions. from and to
+// must be whole minutes. If more than most rows match, the result has only Cut set. KeyMinutes
+// leaves out a sketch that it cannot decode, so Total may then be too low.
 func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking, policies []string, from, to time.Time,
 	most int,
 ) (KeyMinutes, error) {
@@ -153,8 +153,8 @@ func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking
 	return out, nil
 }
 
-// add appends the minute that starts at at. u is the sum of the sketches of this minute. The
-// counts in u are relative to the floor of u, so add adds the floor to them.
+// add appends the minute that starts at the time at. u is the sum of the sketches of this minute. u
+// has counts relative to its floor, so add adds the floor to them.
 func (k *KeyMinutes) add(u *union, at int64, policies []string, places map[textMark]int) {
 	m := KeyMinute{At: at, Floor: u.floor, Total: u.total}
 	for mark, place := range u.places {

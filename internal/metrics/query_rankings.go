@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Policies lists the policies of a tenant with their counts, the ones with the most requests
-// first. If q names a policy, it lists only this one.
+// Policies lists the policies of a tenant with their counts, ordered by requests, the highest
+// number first. If q names a policy, Policies lists only this policy.
 func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error) {
 	if q.Route != "" {
 		return RouteRanking{}, notHere("route")
@@ -18,8 +18,8 @@ func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error)
 	return a.rank(ctx, q, CountQuery{Tenant: q.Tenant, Kind: KindPolicy}, q.Policy, wholeRank)
 }
 
-// Routes lists the routes of a tenant with their counts, the ones with the most requests first.
-// If q names a route, it lists only this one.
+// Routes lists the routes of a tenant with their counts, ordered by requests, the highest number
+// first. If q names a route, Routes lists only this route.
 func (a *Analytics) Routes(ctx context.Context, q Query) (RouteRanking, error) {
 	if q.Policy != "" {
 		return RouteRanking{}, notHere("policy")
@@ -35,9 +35,9 @@ func notHere(pointer string) error { return problem.At(pointer, "is not supporte
 
 // rankBounds bounds the number of rows that a ranking of routes or policies reads. The ranking
 // first reads the newest rows of all names, up to the bound newest. If there are more rows, it
-// reads the older rows only of some names: those with the most requests in the rows that it has
-// read. It reads the rows of at least ten names. For a time range of more than 90 days in steps
-// of a day, it may therefore exceed the bound exact.
+// reads older rows only for some names: those with the most requests in the rows that it has read.
+// It reads older rows for at least ten names. For a time range of more than 90 days in steps of a
+// day, it may therefore exceed the bound exact.
 type rankBounds struct {
 	newest int // maximum number of rows of all names
 	exact  int // maximum number of rows of the names with the most requests
@@ -75,9 +75,9 @@ func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only strin
 	return out, nil
 }
 
-// newest returns the newest rows of all names, newest first, at most most of them. rest has the
-// parts of the time range for which rows may be missing in list. The oldest step in list may be
-// incomplete, so rest includes it. If list has all rows, rest is nil.
+// newest returns the newest rows of all names, newest first, at most the number most. rest has the
+// parts of the time range for which rows may be missing in list. list may contain only some of the
+// rows of its oldest step, so rest includes this step. If list has all rows, rest is nil.
 func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most int) (list []CountRow, rest []part, err error) {
 	for i, p := range r.parts {
 		of.Limit = most - len(list) + 1
@@ -95,8 +95,8 @@ func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most i
 	return list, nil, nil
 }
 
-// complete returns all rows of the names in of. It takes the rows of the time after rest from
-// newest, and reads the rows of rest from the store.
+// complete returns all rows of the names in of. For the time after rest, it takes the rows from
+// newest. For the time of rest, it reads the rows from the store.
 func (a *Analytics) complete(ctx context.Context, newest []CountRow, rest []part, of CountQuery) ([]CountRow, error) {
 	older, err := a.counts(ctx, reading{parts: rest}, of)
 	if err != nil {
@@ -108,8 +108,9 @@ func (a *Analytics) complete(ctx context.Context, newest []CountRow, rest []part
 	return append(list, older...), nil
 }
 
-// busiestFirst adds up the rows of each name. It returns the sums of at most limit names, the ones
-// with the most requests first. If limit is 0, it returns all names.
+// busiestFirst adds up the rows of each name. It returns the sums of the names with the most
+// requests, ordered by requests, the highest number first. limit is the maximum number of names; 0
+// stands for all names.
 func busiestFirst(rows []CountRow, limit int) []RouteTraffic {
 	sums := make(map[string]*Counts)
 	for i := range rows {
@@ -155,15 +156,15 @@ func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
 	}
 }
 
-// Bounds of the number of rows that a ranking of tenants reads for exact counts. It reads the
-// rows of at least ten tenants, even if these are more than the bound.
+// Bounds of the number of rows that a ranking of tenants reads for exact counts. It reads the rows
+// of at least ten tenants, even if their number exceeds the bound.
 const (
 	tenantRows      = 1400
 	shortTenantRows = 600 // for Overview, which runs several queries
 )
 
-// Tenants ranks tenants by the measure by. The sketches of top tenants only select which
-// tenants are listed. Their order and their counts come from rows of counts and are exact.
+// Tenants ranks tenants by the measure by. The sketches of top tenants only select which tenants
+// are listed. The order and the counts of the tenants come from rows of counts and are exact.
 func (a *Analytics) Tenants(ctx context.Context, q Query, by Measure) (TenantRanking, error) {
 	return a.tenants(ctx, q, by, tenantRows)
 }
@@ -203,7 +204,7 @@ func (a *Analytics) tenants(ctx context.Context, q Query, by Measure, rows int) 
 	return TenantRanking{r.Span, list[:min(q.limit(), len(list))], floor}, nil
 }
 
-// tenantSums returns the exact counts of the tenants in named, as a map by tenant number.
+// tenantSums returns a map from tenant number to exact counts, for the tenants in named.
 func (a *Analytics) tenantSums(ctx context.Context, r reading, named []ranked) (map[uint32]*Counts, error) {
 	sums := make(map[uint32]*Counts, len(named))
 	for i := range named {

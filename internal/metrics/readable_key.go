@@ -12,11 +12,12 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A topText is the readable form of a key: its policy, and the values of the attributes by
-// which the policy counts. When an entry of a sketch gets another key, its topText is reused.
+// A topText is the readable form of a key: its policy, and the values of the attributes by which
+// the policy counts. When another key takes over an entry of a sketch, the sketch reuses the memory
+// of the topText.
 type topText struct {
 	tenant   uint32
-	policy   string // slug; "" if the key is the tenant itself
+	policy   string // slug; "" if the key stands for the tenant itself
 	names    []string
 	values   []topValue
 	redacted bool
@@ -39,8 +40,8 @@ const (
 // value contains.
 const hashedDigits = 12
 
-// describe sets x to the key that the rule r computes from the check c. It uses parts as
-// temporary memory and returns it, so that the caller can pass it to the next call.
+// describe sets x to the key that the rule r computes from the check c. It uses parts as temporary
+// memory. It returns parts, so that the caller can pass the same memory to the next call.
 func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enforcement.Check,
 	parts []enforcement.KeyPart,
 ) []enforcement.KeyPart {
@@ -60,8 +61,8 @@ func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enfor
 	return parts
 }
 
-// redact returns a hash that replaces an attribute value if the tenant has redact_values. The
-// hashes of equal values of one policy are equal, so that a redacted key can still be counted.
+// redact returns a hash that replaces an attribute value if the tenant has redact_values. Within
+// one policy, equal values have equal hashes, so that a redacted key can still be counted.
 func redact(tenant uint32, policy, value string) string {
 	text := binary.BigEndian.AppendUint32(nil, tenant)
 	text = binary.BigEndian.AppendUint32(text, uint32(len(policy)))
@@ -69,11 +70,11 @@ func redact(tenant uint32, policy, value string) string {
 	return "sha256:" + digits(text)
 }
 
-// RedactedValue returns the text that TopKey.Values has in place of an attribute value if the tenant
+// RedactedValue returns the hash that replaces an attribute value in TopKey.Values if the tenant
 // has redact_values.
 func RedactedValue(tenant uint32, policy, value string) string { return redact(tenant, policy, value) }
 
-// shorten returns a copy of a value, shortened if it is longer than maxTopValue.
+// shorten returns a copy of a value. It shortens the copy if the value is longer than maxTopValue.
 func shorten(value string) string {
 	if len(value) <= maxTopValue {
 		return strings.Clone(value)
@@ -90,7 +91,7 @@ func digits(text []byte) string {
 	return hex.EncodeToString(sum[:hashedDigits/2])
 }
 
-// id returns a hash of the text of the key. It identifies the key in sketches that combine
+// id returns a hash of the text of the key. The hash identifies the key in sketches that combine
 // several tenants or plan versions.
 func (x *topText) id() topID {
 	var room [512]byte

@@ -9,26 +9,26 @@ import (
 // ringSeconds is the number of past seconds for which a ring has counts.
 const ringSeconds = 900
 
-// maxRings is the maximum number of tenants that have counts by second. When a further tenant
-// is counted, the tenant that was counted least recently is removed. A tenant with counts in
-// each of the last 15 minutes uses about 75 kB.
+// maxRings is the maximum number of tenants that have counts by second. To add a further tenant,
+// the ring removes the tenant whose last count is the oldest. A tenant with counts in each of the
+// last 15 minutes uses about 75 kB.
 const maxRings = 1_000
 
-// A ring contains the counts of the last 15 minutes by second: those of each tenant, and in all
-// those of all tenants together. Each drain adds to it.
+// A ring contains the counts of the last 15 minutes by second. The field all has the counts of all
+// tenants together; the other fields have the counts of each tenant. Each drain adds to the ring.
 type ring struct {
 	mu      sync.Mutex
-	tenants map[uint32]*list.Element // of recent; their values are *tenantRing
-	recent  list.List                // ordered by the last count, the latest first; without tenant 0
+	tenants map[uint32]*list.Element // elements of recent; their values are *tenantRing
+	recent  list.List                // tenants in the order of their last count, the latest first; without tenant 0
 	all     tenantRing
-	// end is the second in which the last drain began. The ring contains all decisions of
-	// earlier seconds.
+	// end is the second in which the last drain began. All decisions of earlier seconds are in the
+	// ring.
 	end int64
 }
 
-// A tenantRing contains the counts of one tenant by second. minutes has one element for each of
-// the last 15 minutes; the index is the minute modulo the length of the array. An element is
-// nil if the minute has no counts.
+// A tenantRing contains the counts of one tenant by second. The array minutes has one element for
+// each of the last 15 minutes; the index is the minute modulo the length of the array. An element
+// is nil if the minute has no counts.
 type tenantRing struct {
 	tenant  uint32
 	minutes [ringSeconds / 60]*ringMinute
@@ -39,8 +39,8 @@ type ringMinute struct {
 	seconds [60]ringSecond
 }
 
-// A ringSecond has the same numbers as Counts, in 32 bits each to save memory; only cost has 64
-// bits. A number that would exceed 4,294,967,295 stays at this value.
+// A ringSecond has the same numbers as Counts. Each number has 32 bits to save memory; only cost
+// has 64 bits. A number that would exceed 4,294,967,295 stays at this value.
 type ringSecond struct {
 	fields [countFields - 1]uint32
 	cost   int64
@@ -49,7 +49,7 @@ type ringSecond struct {
 // countFields is the number of fields of Counts. Cost is the last one.
 const countFields = 19
 
-// add adds counts of a tenant in the second at. Tenant 0 stands for decisions that are counted
+// add adds counts of a tenant in the second at. With tenant 0, it adds decisions that are counted
 // only in the sum over all tenants.
 func (r *ring) add(tenant uint32, at int64, counts *Counts) {
 	r.mu.Lock()
@@ -67,7 +67,7 @@ func (r *ring) until(end int64) {
 	r.end = end
 }
 
-// of returns the ring of a tenant and creates it if needed. The caller must hold r.mu.
+// of returns the ring of a tenant, and creates it if it does not exist. The caller must hold r.mu.
 func (r *ring) of(tenant uint32) *tenantRing {
 	if e := r.tenants[tenant]; e != nil {
 		r.recent.MoveToFront(e)

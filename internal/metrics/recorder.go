@@ -24,25 +24,25 @@ type Config struct {
 	Snapshot func() SnapshotState
 	// Redis returns the state of the shared limiter. Default: no metrics about it.
 	Redis func() RedisState
-	// Database returns since when the database has rejected writes, and the zero value if it
-	// accepts them. Default: no metrics about it.
+	// Database returns the time since which the database has rejected writes, or the zero value if
+	// the database accepts writes. Default: no metrics about it.
 	Database func() Refusing
 	// Admission returns the load of the queue in front of the limiter. Default: no metrics
 	// about it.
 	Admission func() AdmissionState
 	// Connections returns the load of the HTTP listener. Default: no metrics about it.
 	Connections func() ConnectionState
-	// DeniedRequests returns the number of API requests that were denied by the rate limits of
-	// the API itself. Default: no metric about them.
+	// DeniedRequests returns the number of API requests that Headgate denied because of the rate
+	// limits of its own API. Default: no metric about them.
 	DeniedRequests func() int64
-	// AuditLines returns the number of lines that the audit log had when this node last logged
-	// the hash of the newest line. Default: no metric about it.
+	// AuditLines returns the number of lines that the audit log had when this node last logged the
+	// newest hash of the audit log. Default: no metric about it.
 	AuditLines func() int64
-	// Leases returns the state of the quota that this node holds on lease. Default: no metrics
-	// about it.
+	// Leases returns the state of the leased quota: quota that this node charged ahead. Default: no
+	// metrics about it.
 	Leases func() LeaseState
-	// OutageJournal returns the state of the journal of units that failure modes admitted. Default:
-	// no metrics about it.
+	// OutageJournal returns the state of the outage journal: the units that failure modes admitted
+	// and that Redis is not charged with yet. Default: no metrics about it.
 	OutageJournal func() OutageJournalState
 	// Reservations returns the number of outstanding reservations, and how many this node has
 	// created and ended. Default: no metrics about them.
@@ -58,8 +58,8 @@ type Config struct {
 	// Flush returns the state of the Flusher that writes the counts of this Recorder. Default: no
 	// metrics about it.
 	Flush func() FlushState
-	// Now returns the current time. Record does not use it: the ID of a decision contains the time
-	// of the decision. Default: time.Now.
+	// Now returns the current time. Record does not call it, because the ID of a decision contains
+	// the time of the decision. Default: time.Now.
 	Now func() time.Time
 }
 
@@ -67,11 +67,11 @@ type Config struct {
 type SnapshotState struct {
 	Loaded    bool
 	Revision  int64
-	Age       time.Duration // time since the database last confirmed that the snapshot is the newest
-	Problems  int           // number of tenants, plans, keys and exceptions that cannot be used as stored
+	Age       time.Duration // time since the database last confirmed that the node has the newest snapshot
+	Problems  int           // number of tenants, plans, keys and exceptions in the database that are invalid
 	FromDisk  bool          // the snapshot was read from the disk, and the database has been unavailable since the start of the node
-	Held      bool          // a newer state of the database exists that takes effect only when an operator confirms it
-	Listening bool          // the node receives notifications of changes; otherwise it only polls
+	Held      bool          // the database has a newer state, and this state takes effect only after an operator confirms it
+	Listening bool          // the node receives notifications of changes; if not, it only polls
 	Swaps     int64
 	Tenants   int
 	Planless  int // tenants without a plan
@@ -82,7 +82,7 @@ type SnapshotState struct {
 // RedisState describes the limiter that all nodes share, and its memory.
 type RedisState struct {
 	Reachable   bool // the last call of Redis succeeded
-	BreakerOpen bool // the node does not call Redis for a while; failure modes decide immediately
+	BreakerOpen bool // the node does not call Redis for a while, because earlier calls failed; failure modes decide immediately
 	// Mismatches is the number of requests for which the script and the Go code made different
 	// decisions.
 	Mismatches int64
@@ -91,45 +91,47 @@ type RedisState struct {
 	// Recalled is the number of requests that this node denied without a call of Redis, because
 	// a recent call had denied a request for the same counter.
 	Recalled int64
-	// Refusing has a nonzero Since while the shared limiter is reachable and rejects writes.
+	// Refusing has a nonzero Since while the shared limiter rejects writes although it is
+	// reachable.
 	Refusing Refusing
-	// Losses is the number of times that the node detected a loss of data in the shared limiter,
-	// for example after a restart.
+	// Losses is the number of times that this node detected that the shared limiter had lost its
+	// data, for example after a restart.
 	Losses int64
 	// UsedMemory and MaxMemory are numbers of bytes. UsedMemory is 0 if it is unknown. MaxMemory is
 	// 0 if it is unknown or unlimited.
 	UsedMemory, MaxMemory int64
-	// Keys lists the tenants that are closest to their maximum number of keys, the fullest first.
+	// Keys lists the tenants whose number of keys is closest to their maximum. The tenant that is
+	// closest comes first.
 	Keys []TenantKeys
 }
 
-// DurableState describes the durable counters of a node and their states that wait for the
-// database.
+// DurableState describes the durable counters of a node, and those of their states that are not in
+// the database yet.
 type DurableState struct {
-	// Waiting is the number of states that are not in the database yet. WaitingFor is the age
-	// of the oldest change among them.
+	// Waiting is the number of states that are not in the database yet. WaitingFor is the time
+	// since the oldest of these changes.
 	Waiting    int
 	WaitingFor time.Duration
 	// Written is the number of states that were written to the database since the start of the
 	// node. NotKept is the number of changes that were dropped because too many states waited.
 	Written, NotKept int64
-	// Restoring is set while the counters in the limiter are lost and not restored yet.
-	// Restored is the number of restorations since the start.
+	// Restoring is set while the limiter has lost its counters and they are not restored yet.
+	// Restored is the number of restorations since the start of the node.
 	Restoring bool
 	Restored  int64
 }
 
-// TenantKeys compares the estimated number of live counters that a tenant has in the shared
-// limiter (Live) with the maximum (Max). When the maximum is reached, Full is set, and all new
-// partitions of a limit share one counter.
+// TenantKeys compares two numbers: the estimated number of live counters that a tenant has in the
+// shared limiter (Live), and the maximum (Max). Full is set when the maximum is reached. All new
+// partitions of a limit then share one counter.
 type TenantKeys struct {
 	Tenant    string // slug
 	Live, Max int64
 	Full      bool
 }
 
-// Refusing says since when a store rejects writes, and the class of its error. The zero value means
-// that the store accepts writes.
+// Refusing says since when a store has rejected writes, and which class its error has. The zero
+// value means that the store accepts writes.
 type Refusing struct {
 	Since time.Time
 	Code  string
@@ -143,31 +145,31 @@ type ConnectionState struct {
 
 // AdmissionState is the load of the queue in front of the limiter.
 type AdmissionState struct {
-	// InService is the total weight of the checks that the limiter is deciding, Waiting that of
-	// the checks in the queue.
+	// InService is the total weight of the checks that the limiter is deciding. Waiting is the
+	// total weight of the checks in the queue.
 	InService, Waiting int64
 	Overloaded         int64 // number of checks rejected since the start of the node because the queue was full
 }
 
 // OutageJournalState counts the units that failure modes admitted while Redis was unavailable. Keys
-// is the number of counters for which such units wait to be charged. Charged is the number of
-// units that were charged later, Dropped that of the units that never will be.
+// is the number of counters for which such units wait to be charged. Charged is the number of units
+// that were charged later. Dropped is the number of units that will never be charged.
 type OutageJournalState struct {
 	Keys             int
 	Charged, Dropped int64
 }
 
-// LeaseState describes the quota that this node holds on lease. The node charged this quota
-// ahead and may allow requests from it without a call of Redis.
+// LeaseState describes the leased quota of this node: quota that the node charged ahead. The node
+// can allow requests from it without a call of Redis.
 type LeaseState struct {
-	// Drawn, Spent and Returned are the numbers of units that were leased, used for allowed
-	// requests, and given back since the start of the process.
+	// Drawn, Spent and Returned are numbers of units since the start of the process: how many were
+	// leased, used for allowed requests, and given back.
 	Drawn, Spent, Returned int64
 	// Answered is the number of checks that this node decided from leased quota, without a call of
 	// Redis.
 	Answered int64
-	// Held is the number of unspent units on lease now. Counters is the number of counters to which
-	// these units belong.
+	// Held is the number of leased units that are not spent yet. Counters is the number of counters
+	// to which these units belong.
 	Held, Counters int64
 }
 
@@ -183,9 +185,9 @@ type FlushState struct {
 	FlushedAt, FailingSince time.Time
 	// Failure is the error of the last write; nil if it succeeded.
 	Failure error
-	// Folded is the number of rows that were combined with other rows, or dropped, to save
-	// memory. NotKept is the number of denials that were dropped, and AllowedNotKept that of
-	// allowed requests of the sample. All count since the start.
+	// Folded is the number of rows that were combined with other rows, or dropped, to save memory.
+	// NotKept is the number of sampled denials that were dropped, and AllowedNotKept is the number
+	// of sampled allowed requests that were dropped. All three numbers count since the start.
 	Folded, NotKept, AllowedNotKept int64
 }
 
@@ -195,36 +197,36 @@ type Recorder struct {
 	cfg      Config
 	registry *prometheus.Registry
 	shards   []*shard
-	next     atomic.Uint32 // index of the shard that the next new element of pool gets
-	pool     sync.Pool     // of *shard; a sync.Pool, so that each processor keeps using the same shard
+	next     atomic.Uint32 // index of the shard that the next new element of pool will contain
+	pool     sync.Pool     // elements are *shard; a sync.Pool lets each processor keep using the same shard
 	limiter  limiterCounts
 	standIn  limiterCounts
 	retry    histogram               // retry times of denials by limits and blocks, in milliseconds
-	tenants  map[string]*tenantTally // by slug; the set of tenants does not change
+	tenants  map[string]*tenantTally // by slug; no tenants are added or removed after the start
 	refusals sampler
-	allowed  sampler       // of the allowed requests that tenants record
-	folded   atomic.Uint64 // number of decisions that are counted only in the sums of all tenants
+	allowed  sampler       // sampler of the allowed requests that tenants record
+	folded   atomic.Uint64 // number of decisions that had no room in the rows of their tenant, route or policy
 	ring     ring
 	drains   drainState
 }
 
-// An outcome has the properties of a decision that each row which counts the decision needs.
-// Record computes it once for all rows.
+// An outcome has properties of a decision that every row of counts needs which counts the decision.
+// Record computes it once for all these rows.
 type outcome struct {
 	field field
 	owner *enforcement.Rule // the policy that denied; nil if no policy denied
 	limit string            // name of the owner's limit that denied; "" if no limit denied
-	key   [16]byte          // partition of the owner's counter for this check
+	key   [16]byte          // partition of the counter of owner's limit for this check
 	marks
 }
 
-// marks are properties of a decision, such as degraded, that are counted in addition to the field
-// of its reason.
+// marks are properties of a decision, such as degraded. Each mark is counted in a field of its own,
+// in addition to the field for the reason of the decision.
 type marks struct {
 	forced   bool
-	shadow   bool // over a limit of a shadow policy, which would have denied
-	degrade  bool // over a limit of a policy in mode degrade
-	delay    bool // over a limit of a policy in mode delay
+	shadow   bool // the request was over a limit of a shadow policy
+	degrade  bool // the request was over a limit of a policy in mode degrade
+	delay    bool // the request was over a limit of a policy in mode delay
 	degraded bool
 	local    bool
 	cost     int64 // cost that was charged
@@ -275,7 +277,7 @@ func outcomeOf(d *enforcement.Decision) outcome {
 		o.requests = max(d.Check.Requests, 1)
 	}
 	o.forced, o.degraded = d.Check.Mode == enforcement.Force, d.Degraded
-	o.local = d.Degraded && len(d.Limits) > 0 // degraded without limits means that no limiter decided
+	o.local = d.Degraded && len(d.Limits) > 0 // a degraded decision without limits was made without a limiter
 	if !d.Allowed {
 		o.find(d)
 		return o
@@ -315,7 +317,8 @@ func allFit(limits []enforcement.LimitState) bool {
 	return true
 }
 
-// limitsOf returns how many elements at the start of limits belong to the policy rule.
+// limitsOf returns how many elements at the start of limits belong to the policy rule. Elements of
+// one policy are adjacent.
 func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
 	for n < len(limits) && limits[n].Rule == rule {
 		n++
@@ -323,9 +326,8 @@ func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
 	return n
 }
 
-// find sets owner, limit and key to the policy, the limit and the partition that caused a
-// denial. If several limits denied the request, find uses the one that Decision.DenyingLimit
-// returns.
+// find sets owner, limit and key to the policy, the limit and the partition that caused a denial.
+// If several limits denied the request, find uses the limit that Decision.DenyingLimit returns.
 func (o *outcome) find(d *enforcement.Decision) {
 	switch d.Reason {
 	case enforcement.ReasonOverLimit, enforcement.ReasonCostExceedsQuota:
@@ -345,9 +347,9 @@ func (o *outcome) find(d *enforcement.Decision) {
 	}
 }
 
-// partitionOf returns the partition that the policy rule has for a decision. It reads the
-// partition from the limits in the decision. If the decision has none, because the limiter was
-// not called, partitionOf computes the partition from the check.
+// partitionOf returns the partition that a decision has for the policy rule. It reads the partition
+// from the limits in the decision. If the limiter was not called, the decision has no partition,
+// and partitionOf computes the partition from the check.
 func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
 	for i := range d.Limits {
 		if d.Limits[i].Rule == rule && d.Limits[i].Partition != ([16]byte{}) {
@@ -357,9 +359,9 @@ func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
 	return rule.PartitionOf(d.Check)
 }
 
-// record adds a decision of the second at to all rows that count it: those of the tenant, the
-// route and the policies. If there is no room for the tenant, it adds the decision only to
-// together.
+// record adds a decision of the second at to all rows that count it: the rows of the tenant, the
+// route and the policies. If there is no room for the tenant, record adds the decision only to
+// c.together, the sum over such tenants.
 func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 	p := c.minute(minuteOf(at), d.Subject)
 	if p == nil {
@@ -387,8 +389,7 @@ func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 	}
 }
 
-// sampledOf says which part of the decisions is sampled for the remaining quota: one of
-// sampledOf.
+// sampledOf says how many decisions are sampled for the remaining quota: one in sampledOf.
 const sampledOf = 16
 
 // policies adds a decision to the row of each policy that applied. p contains these rows.
@@ -419,9 +420,9 @@ func (c *content) policies(p *tenantMinute, d *enforcement.Decision, o *outcome)
 	}
 }
 
-// of returns the marks of a decision for the row of the policy rule. They differ from o.marks:
-// cost, shadow, degrade and delay are those of this policy. limits are the limits of this policy
-// in the decision.
+// of returns the marks of a decision for the row of the policy rule. The marks cost, shadow,
+// degrade and delay apply only to this policy, unlike those in o.marks. limits are the limits of
+// this policy in the decision.
 func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d *enforcement.Decision) marks {
 	own := o.marks
 	own.local = o.local && len(limits) > 0
@@ -430,7 +431,7 @@ func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d 
 		return own
 	}
 	if o.forced || rule.Mode.Denies() || allFit(limits) {
-		own.cost = limits[0].Cost // all limits of a policy have one cost
+		own.cost = limits[0].Cost // all limits of a policy have the same cost
 		return own
 	}
 	own.degrade, own.delay = rule.Mode == enforcement.PolicyDegrade, rule.Mode == enforcement.PolicyDelay
@@ -438,8 +439,8 @@ func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d 
 	return own
 }
 
-// leastRemaining returns the bucket of remaining quota for one of the limits: the one with the
-// smallest part of its quota left.
+// leastRemaining returns the bucket of the remaining quota. It uses the limit that has the smallest
+// part of its quota left.
 func leastRemaining(limits []enforcement.LimitState) int {
 	least := remainingBuckets - 1
 	for i := range limits {
@@ -448,11 +449,11 @@ func leastRemaining(limits []enforcement.LimitState) int {
 	return least
 }
 
-// A field selects a field of Counts: the one that counts decisions with a certain reason.
+// A field returns a pointer to the field of Counts that counts decisions with a certain reason.
 type field func(*Counts) *int64
 
-// fieldsByReason has the field of each reason that occurs either only in allowed decisions or
-// only in denied ones. fieldOf handles the other reasons, ok and no_policy.
+// fieldsByReason maps a reason to its field. It contains the reasons that occur either only in
+// allowed decisions or only in denials. fieldOf handles the other reasons, ok and no_policy.
 var fieldsByReason = map[enforcement.Reason]field{
 	enforcement.ReasonAllowedByList:    func(c *Counts) *int64 { return &c.Listed },
 	enforcement.ReasonOverLimit:        func(c *Counts) *int64 { return &c.OverLimit },

@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A shard is memory in which one goroutine at a time counts decisions. A goroutine reserves it
-// with the atomic flag busy. If the shard is busy, the goroutine tries the next shard. There
-// are more shards than processors, so waiting is rare. A drain holds a shard only while it
+// A shard is memory in which one goroutine at a time counts decisions. A goroutine reserves a shard
+// with the atomic flag busy. If the shard is busy, the goroutine tries the next one. There are more
+// shards than processors, so a goroutine rarely has to wait. A drain reserves a shard only while it
 // swaps content and spare.
 type shard struct {
 	busy  atomic.Bool
@@ -20,7 +20,7 @@ type shard struct {
 	spare   *content // an empty content; the next drain swaps it with content
 }
 
-// acquire reserves a shard for the caller until the caller passes it to release.
+// acquire reserves a shard for the caller. The caller must pass the shard to release.
 func (r *Recorder) acquire() *shard {
 	s := r.pool.Get().(*shard)
 	for tries := 1; !s.busy.CompareAndSwap(false, true); tries++ {
@@ -37,8 +37,8 @@ func (r *Recorder) release(s *shard) {
 	r.pool.Put(s)
 }
 
-// take waits until no goroutine uses the shard and then reserves it for the caller, who must
-// reset busy. drain calls it.
+// take waits until no goroutine uses the shard, and then reserves it for the caller. The caller
+// must reset busy. drain calls take.
 func (s *shard) take() {
 	for !s.busy.CompareAndSwap(false, true) {
 		runtime.Gosched()
@@ -49,22 +49,22 @@ func (s *shard) take() {
 // and keeps its memory, because a tenant probably needs the same rows again in the next second.
 type content struct {
 	minutes map[minuteKey]*tenantMinute
-	last    *tenantMinute // the element of minutes that was used last
-	// size is the estimated memory of all tenantMinutes in bytes. No row is added if size would
-	// then exceed max.
+	last    *tenantMinute // the element of minutes that was used by the last decision
+	// size is the estimated memory of all tenantMinutes in bytes. A new row is not added if size
+	// would then exceed max.
 	size, max int
-	// together counts, by second, the decisions for whose tenant no tenantMinute fit in memory.
-	// folded is their number.
+	// together counts, by second, the decisions of tenants whose tenantMinute did not fit in
+	// memory. folded is the number of decisions that could not be counted in all their rows.
 	together []secondCounts
 	folded   int64
 	samples  []sample
 	parts    []enforcement.KeyPart // scratch memory for describe
 }
 
-// maxContents is the maximum memory of the contents of all shards in bytes. It is enough for
-// 50,000 tenants in one second, each with three policies and one route. When it is used up, a
-// decision of a new tenant is counted only in the sum of all tenants, and a decision for a new
-// route or policy only in the sum of its tenant. Sketches of top keys stop growing. Their
+// maxContents is the maximum memory of the contents of all shards in bytes. It is enough for 50,000
+// tenants in one second, each with three policies and one route. When this memory is used up, a
+// decision of a new tenant is counted only in the sum of all tenants. A decision for a new route or
+// policy is then counted only in the sums of its tenant. Sketches of top keys stop growing; their
 // counts stay valid, with a larger error.
 const maxContents = 128 << 20
 
@@ -86,12 +86,12 @@ type minuteKey struct {
 // plan.
 type tenantMinute struct {
 	minuteKey
-	used    bool // set if decisions were counted since the previous drain
+	used    bool // set if decisions were counted here since the previous drain
 	noTrace bool // Subject.NoTrace of the last decision
 	size    int
 	seconds []secondCounts // of all decisions
 	routes  map[string]*Counts
-	route   string // the route that was used last; routed has its counts
+	route   string // the route of the last decision; routed has the counts of this route
 	routed  *Counts
 	rules   []*ruleCounts // index: Rule.Index
 	limited topKeys
@@ -110,15 +110,15 @@ type secondCounts struct {
 type ruleCounts struct {
 	Counts
 	remaining remainingCounts
-	sampled   bool // remaining has at least one sample
+	sampled   bool // set if remaining has at least one sample
 }
 
 func newContent(size int) *content {
 	return &content{minutes: make(map[minuteKey]*tenantMinute), max: size}
 }
 
-// minute returns the tenantMinute in which a decision of the tenant s is counted. It creates
-// the tenantMinute if needed. It returns nil if a new one does not fit in memory.
+// minute returns the tenantMinute that counts a decision of the tenant s. If it does not exist,
+// minute creates it. minute returns nil if a new tenantMinute does not fit in memory.
 func (c *content) minute(minute uint32, s *enforcement.Subject) *tenantMinute {
 	key := minuteKey{minute, s.Number, s.Plan}
 	p := c.last
@@ -149,7 +149,7 @@ func (c *content) grow(p *tenantMinute, size int) {
 	p.size += size
 }
 
-// second returns the counts of the second at in list. If list has none for this second, it
+// second returns the counts of the second at in list. If list has no counts for this second, second
 // appends an element.
 func second(list *[]secondCounts, at int64) *Counts {
 	l := *list
@@ -162,8 +162,8 @@ func second(list *[]secondCounts, at int64) *Counts {
 	return &(*list)[len(*list)-1].Counts
 }
 
-// onRoute returns the row of counts of a route in p. It creates the row if needed. It returns
-// nil if a new row does not fit in memory.
+// onRoute returns the row of counts of a route in p. If the row does not exist, onRoute creates it.
+// It returns nil if a new row does not fit in memory.
 func (c *content) onRoute(p *tenantMinute, route string) *Counts {
 	if p.routed != nil && p.route == route {
 		return p.routed
@@ -181,8 +181,8 @@ func (c *content) onRoute(p *tenantMinute, route string) *Counts {
 	return counts
 }
 
-// ofRule returns the row of counts of a policy in p. It creates the row if needed. It returns
-// nil if a new row does not fit in memory.
+// ofRule returns the row of counts of a policy in p. If the row does not exist, ofRule creates it.
+// It returns nil if a new row does not fit in memory.
 func (c *content) ofRule(p *tenantMinute, r *enforcement.Rule) *ruleCounts {
 	if r.Index >= len(p.rules) || p.rules[r.Index] == nil {
 		if r.Index >= len(p.rules) || !c.fits(rowSize) {
@@ -194,8 +194,8 @@ func (c *content) ofRule(p *tenantMinute, r *enforcement.Rule) *ruleCounts {
 	return p.rules[r.Index]
 }
 
-// key adds one decision to the sketch top, which belongs to p. The key is the one that the
-// policy r computes from the decision; partition identifies its counter.
+// key adds one decision to the sketch top, which belongs to p. The policy r computes the key from
+// the decision. partition identifies the counter of this key.
 func (c *content) key(p *tenantMinute, top *topKeys, r *enforcement.Rule, partition [16]byte, d *enforcement.Decision) {
 	held := cap(top.entries)
 	if n := len(top.entries); n == held && n > 0 && !c.fits(keySize*n) {
@@ -242,6 +242,6 @@ func (p *tenantMinute) reset() {
 	p.trace.reset()
 }
 
-// minuteOf returns the number of the minute that contains the second at. Both are counted from
-// the epoch.
+// minuteOf returns the number of the minute that contains the second at. Minutes and seconds are
+// counted from the epoch.
 func minuteOf(at int64) uint32 { return uint32(min(max(at/60, 0), math.MaxUint32)) }

@@ -19,33 +19,33 @@ type RollerConfig struct {
 	Holder string
 	// Every is the time between two calls of Turn. Default: 10 s.
 	Every time.Duration
-	// Minutes, Hours and Days are how long the rows of these steps are kept. Refusals is how
-	// long kept denials are kept. Defaults: 48 h, 90 days, 3 years, and 24 h.
+	// Minutes, Hours and Days are how long the rows of each of these steps are kept. Refusals is
+	// how long kept denials are kept. Defaults: 48 h, 90 days, 3 years, and 24 h.
 	Minutes, Hours, Days, Refusals time.Duration
-	// MaxRefusals is the maximum number of kept denials; the oldest ones above it are deleted.
+	// MaxRefusals is the maximum number of kept denials. If there are more, the oldest are deleted.
 	// Default: 100,000.
 	MaxRefusals int
-	// Logger logs the first of several consecutive failures, and the recovery. Default: no
-	// logging.
+	// Logger logs the first of several consecutive failures, and the first success after them.
+	// Default: no logging.
 	Logger *slog.Logger
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// The name and the duration of a lease. Only the node that holds it rolls up counts. If clock
-// skew results in two holders, the counts stay correct: RollUp does nothing if the other holder
-// has already done the roll-up.
+// The name and the duration of a lease. Only the node that holds the lease rolls up counts. Because
+// of clock skew, two nodes may hold the lease at the same time. The counts still stay correct,
+// because RollUp does nothing if the other node has already done the roll-up.
 const (
 	rollUpLease     = "roll-up"
 	rollUpLeaseLife = 30 * time.Second
 )
 
-// nodesKept is how long the store keeps the number of the last batch of a node. If a node
-// cannot reach the database for longer, the store might add the node's last batch twice.
+// nodesKept is how long the store keeps the number of a node's last batch. If a node cannot reach
+// the database for longer than this, the store could add the node's last batch twice.
 const nodesKept = 30 * 24 * time.Hour
 
 // A Roller computes the rows of hours and days from rows of finer steps, and deletes expired rows.
-// Every node has one, but only the one that holds the lease works.
+// Every node has a Roller, but only the Roller that holds the lease works.
 type Roller struct {
 	store   Store
 	cfg     RollerConfig
@@ -65,7 +65,7 @@ func NewRoller(s Store, c RollerConfig) *Roller {
 	return &Roller{store: s, cfg: c}
 }
 
-// Run calls Turn, waits about Every, and repeats this until ctx ends.
+// Run calls Turn repeatedly until ctx ends. Between two calls, it waits for about Every.
 func (r *Roller) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r.note(ctx, r.Turn(ctx))
@@ -74,7 +74,7 @@ func (r *Roller) Run(ctx context.Context) error {
 	return nil
 }
 
-// note logs err if it is the first of several consecutive failures, and logs the recovery.
+// note logs the error err if the call before succeeded, and logs the first success after failures.
 func (r *Roller) note(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -93,7 +93,7 @@ func (r *Roller) Turn(ctx context.Context) error {
 	if err != nil || !mine {
 		return err
 	}
-	// A failed roll-up does not prevent the deletion of expired rows.
+	// Turn deletes expired rows even if a roll-up has failed.
 	return errors.Join(r.rollUp(ctx), r.prune(ctx))
 }
 
@@ -105,12 +105,12 @@ func (r *Roller) lease(ctx context.Context) (bool, error) {
 	return mine, nil
 }
 
-// rollUpPiece is the number of new roll-ups that rollUp reads from the store with one query.
+// rollUpPiece is the maximum number of due roll-ups that one query of rollUp reads from the store.
 const rollUpPiece = 24
 
-// rollUp does the due roll-ups, oldest first. It renews the lease before each one and stops if
-// it has lost the lease. If a roll-up fails, it continues with the others; the next call of
-// Turn tries the failed ones again.
+// rollUp does the due roll-ups, oldest first. It renews the lease before each roll-up, and stops if
+// another node has the lease. If a roll-up fails, rollUp continues with the others. The next call
+// of Turn tries the failed ones again.
 func (r *Roller) rollUp(ctx context.Context) error {
 	done := make(map[RollUp]bool)
 	var errs []error
@@ -122,7 +122,7 @@ func (r *Roller) rollUp(ctx context.Context) error {
 		fresh := 0
 		for _, u := range due {
 			if done[u] {
-				continue // the roll-up failed in this call, or a late flush made it due again
+				continue // either the roll-up failed in this call, or a late flush made it due again
 			}
 			fresh++
 			done[u] = true
@@ -143,10 +143,9 @@ func (r *Roller) rollUp(ctx context.Context) error {
 	}
 }
 
-// merge combines the stored forms of sketches with the same name into one stored form. It
-// leaves out those that it cannot decode, such as those that a newer release wrote. If it can
-// decode none, it returns nil. It
-// returns nil for traces too.
+// merge combines the stored forms of sketches with the same name into one stored form. It leaves
+// out sketches that it cannot decode, such as those of a newer release. If it can decode none, it
+// returns nil. For traces, it always returns nil.
 func (r *Roller) merge(name string, docs [][]byte) ([]byte, error) {
 	if name == SketchTrace {
 		return nil, nil // replays need single requests

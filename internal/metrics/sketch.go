@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// The names of sketches, which are stored as JSON. topkeys_json.go encodes, decodes and merges the
-// sketches of top keys, and histogram.go those of histograms.
+// The names of sketches. Sketches are stored as JSON. topkeys_json.go encodes, decodes and merges
+// sketches of top keys. histogram.go does the same for histograms.
 const (
-	SketchLimitedKeys    = "limited_keys"    // top keys by denials by limits of the policy to which the key belongs
+	SketchLimitedKeys    = "limited_keys"    // top keys by denials; only denials by limits of the policy to which the key belongs
 	SketchAllowedKeys    = "allowed_keys"    // top keys by allowed decisions; only keys of enforced policies with a count_by
 	SketchLimitedTenants = "limited_tenants" // only for tenant 0: top tenants by denials by limits
 	SketchBusyTenants    = "busy_tenants"    // only for tenant 0: top tenants by decisions
@@ -17,10 +17,10 @@ const (
 	// For each policy: histogram of remaining divided by quota at the time of the decision,
 	// from a sample of the decisions.
 	SketchRemaining = "remaining"
-	// Only for tenant 0: histograms of the duration of limiter calls in µs, one for the shared
-	// limiter and one for the node's own.
+	// Only for tenant 0: two histograms of the durations of limiter calls in µs. One is for the
+	// shared limiter, the other for the node's own limiter.
 	SketchLatency = "latency"
-	SketchTrace   = "trace" // requests of a sample of the keys, for replays; only by minute
+	SketchTrace   = "trace" // requests of a sample of the keys, from which a replay is computed; only for minutes
 )
 
 // A SketchKey identifies a stored sketch.
@@ -39,11 +39,11 @@ type SketchRow struct {
 	Doc []byte // JSON
 }
 
-// A sketch is one of the summaries that are stored under the names Sketch…. encode returns the
-// stored form; decodeSketch reads it.
+// A sketch is a summary that is stored under one of the names Sketch…. The method encode returns
+// the stored form; decodeSketch reads it.
 type sketch interface {
-	// absorb adds the counts of o, which has the same name. The sketch may use the memory of o,
-	// so the caller must not use o after the call.
+	// absorb adds the counts of o, which must have the same name. The sketch may keep the memory of
+	// o, so the caller must not use o after the call.
 	absorb(o sketch)
 	encode() []byte
 	// size returns the estimated memory of the sketch in bytes.
@@ -55,7 +55,7 @@ func (t *topKeys) absorb(o sketch) { t.merge(o.(*topKeys)) }
 // retryTimes is the sketch SketchRetryAfter. Its values are in milliseconds.
 type retryTimes struct {
 	histogram logHistogram
-	never     int64 // denials for which waiting does not help; they are not in the histogram
+	never     int64 // number of denials for which waiting does not help; they are not in the histogram
 }
 
 type retryDoc struct {
@@ -83,10 +83,10 @@ func decodeRetryTimes(text []byte) (*retryTimes, error) {
 	return &retryTimes{h, doc.Never}, err
 }
 
-// latencies is the sketch SketchLatency. Its values are in microseconds. shared has the calls
-// of the limiter that all nodes share; on a single node without Redis, this is its only
-// limiter. local has the calls of the node's own limiter, which decides while the shared one is
-// unavailable.
+// latencies is the sketch SketchLatency. Its values are in microseconds. shared has the calls of
+// the limiter that all nodes share. On a single node without Redis, shared has the calls of the
+// node's only limiter. local has the calls of the node's own limiter, which decides while the
+// shared limiter is unavailable.
 type latencies struct{ shared, local logHistogram }
 
 type latencyDoc struct {
@@ -115,14 +115,14 @@ func decodeLatencies(text []byte) (*latencies, error) {
 	return &latencies{shared, local}, err
 }
 
-// remainingBuckets is the number of buckets of remaining quota: one for no quota left, and one for
-// each 5% up to 100%.
+// remainingBuckets is the number of buckets of the remaining quota. One bucket is for no quota
+// left, and one is for each 5% up to 100%.
 const remainingBuckets = 21
 
 type remainingCounts = [remainingBuckets]int64
 
-// remainingBucket returns the index of the bucket for a decision after which remaining of quota
-// units were left.
+// remainingBucket returns the index of the bucket for a decision that left remaining units of the
+// quota.
 func remainingBucket(remaining, quota int64) int {
 	if remaining <= 0 || quota <= 0 {
 		return 0
@@ -131,7 +131,7 @@ func remainingBucket(remaining, quota int64) int {
 		return remainingBuckets - 1
 	}
 	const steps = remainingBuckets - 1
-	return int((remaining*steps + quota - 1) / quota) // does not overflow, because quota is at most 10^12
+	return int((remaining*steps + quota - 1) / quota) // the product does not overflow, because quota is at most 10^12
 }
 
 // remainingShares is the sketch SketchRemaining: a histogram for each policy slug.
@@ -181,8 +181,8 @@ func decodeRemaining(text []byte) (remainingShares, error) {
 	return r, nil
 }
 
-// decodeSketch decodes the stored form of the sketch with the given name. It returns an error
-// for any text that encode of this release cannot have written.
+// decodeSketch decodes the stored form of the sketch with the given name. It returns an error for
+// any text that the method encode of this release cannot return.
 func decodeSketch(name string, doc []byte) (s sketch, err error) {
 	switch name {
 	case SketchLimitedKeys, SketchAllowedKeys, SketchLimitedTenants, SketchBusyTenants:

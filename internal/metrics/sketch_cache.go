@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// Decoding sketches takes most of the time of a query. The sketches of past hours and days
-// rarely change. Therefore a memory caches decoded sketches. The cache returns a sketch only if
-// its stored text has not changed since it was decoded.
+// Decoding sketches takes most of the time of a query, and the sketches of past hours and days
+// rarely change. Therefore a memory caches decoded sketches. The cache returns a sketch only if its
+// stored text has not changed since it was decoded.
 
 // maxRemembered is the maximum size of the cache in bytes: about 4,000 full rankings of keys.
 const maxRemembered = 64 << 20
@@ -17,7 +17,7 @@ const maxRemembered = 64 << 20
 type memory struct {
 	mu       sync.Mutex
 	sketches map[memoryKey]memorized
-	size     int // bytes, of the cached sketches and of the map
+	size     int // estimated bytes of the cached sketches and of the map
 	most     int // maximum of size; 0: maxRemembered
 }
 
@@ -28,7 +28,7 @@ type memoryKey struct {
 
 type memorized struct {
 	text documentMark
-	// sketch is shared by the results of many queries, so callers must not change it.
+	// The results of many queries share sketch, so callers must not change it.
 	sketch any
 	size   int
 }
@@ -45,8 +45,8 @@ type documentMark struct {
 const memoryEntry = 2*int(unsafe.Sizeof(memoryKey{})+unsafe.Sizeof(memorized{})) + 64
 
 // remember returns the decoded sketch of a row. If the stored text has not changed, the sketch
-// comes from the cache. Otherwise remember calls decode and adds the result to the cache. The
-// caller must not change the sketch.
+// comes from the cache. Otherwise remember calls decode and caches the result. The caller must not
+// change the sketch.
 func remember[T interface{ size() int }](m *memory, step Step, r *SketchRow, decode func(name string, doc []byte) (T, error)) (T, error) {
 	key := memoryKey{step, r.SketchKey}
 	text := documentMark{maphash.Bytes(markSeeds[0], r.Doc), len(r.Doc)}
@@ -60,13 +60,14 @@ func remember[T interface{ size() int }](m *memory, step Step, r *SketchRow, dec
 	if err != nil {
 		return s, err
 	}
-	const rounding = 8 // sizes are increased by one eighth, because the allocator rounds up
+	const rounding = 8 // the size is increased by one eighth, because the allocator rounds sizes up
 	m.keep(key, memorized{text, s, memoryEntry + s.size() + s.size()/rounding})
 	return s, nil
 }
 
 // keep adds a sketch to the cache. If the cache would then exceed its maximum size, keep first
-// removes random other sketches. It does not add a sketch that is larger than the maximum.
+// removes other sketches, chosen at random. It does not add a sketch that is larger than the
+// maximum.
 func (m *memory) keep(key memoryKey, s memorized) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,7 +80,7 @@ func (m *memory) keep(key memoryKey, s memorized) {
 	if s.size > most {
 		return
 	}
-	for other := range m.sketches { // the order is random, so that no access pattern makes the cache useless
+	for other := range m.sketches { // a map has a random order, so no access pattern makes the cache useless
 		if m.size+s.size <= most {
 			break
 		}

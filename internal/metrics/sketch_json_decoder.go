@@ -8,18 +8,18 @@ import (
 )
 
 // Decoding sketches takes most of the time of a query. This decoder is several times as fast as
-// encoding/json, because it accepts only the exact form that encode writes: the same members in
-// the same order, without spaces.
+// encoding/json, because it accepts only the exact text that the methods encode write: the same
+// members in the same order, without spaces.
 
-// A scan decodes one document. at is the position of the next byte in text. The first error
-// sets bad, and nothing resets it.
+// A scan decodes one document. at is the position of the next byte in text. bad is set after the
+// first error and never reset.
 type scan struct {
 	text string
 	at   int
 	bad  bool
 }
 
-// is reports whether the rest of the document begins with next. If so, is also moves the
+// is reports whether the rest of the document begins with next. If so, the method also moves the
 // position behind next.
 func (s *scan) is(next string) bool {
 	if s.bad || !strings.HasPrefix(s.text[s.at:], next) {
@@ -29,8 +29,8 @@ func (s *scan) is(next string) bool {
 	return true
 }
 
-// want moves the position behind next. If the rest of the document does not begin with next,
-// want sets bad.
+// want moves the position behind next. If the rest of the document does not begin with next, it
+// sets bad.
 func (s *scan) want(next string) {
 	if !s.is(next) {
 		s.bad = true
@@ -55,7 +55,7 @@ func (s *scan) number() (n int64) {
 	return n
 }
 
-// string reads a string. A string without escapes is returned as a slice of the document, without a
+// string reads a string. If the string has no escapes, the result is a slice of the document, not a
 // copy.
 func (s *scan) string() string {
 	s.want(`"`)
@@ -66,7 +66,7 @@ func (s *scan) string() string {
 			s.bad = true
 		case c == '\\':
 			escaped = true
-			s.at++ // skip the escaped character, which may be a quote
+			s.at++ // skip the escaped character, because it may be a quote
 		}
 	}
 	if s.bad || s.at >= len(s.text) {
@@ -76,7 +76,7 @@ func (s *scan) string() string {
 	piece := s.text[from:s.at]
 	s.at++
 	if !utf8.ValidString(piece) {
-		s.bad = true // encoding/json would replace invalid UTF-8, so encode cannot have written it
+		s.bad = true // the text is not from encode, because encoding/json replaces invalid UTF-8
 	}
 	if escaped {
 		var out string
@@ -86,8 +86,8 @@ func (s *scan) string() string {
 	return piece
 }
 
-// list reads a list. It calls element for each element of the list, and element must read one
-// element.
+// list reads a list. It calls the function element for each element of the list. Each call must
+// read one element.
 func (s *scan) list(element func()) {
 	s.want("[")
 	if s.is("]") {
@@ -146,7 +146,7 @@ func scanRemaining(text string) (doc remainingDoc, ok bool) {
 		counts := make([]int64, 0, remainingBuckets)
 		s.list(func() { counts = append(counts, s.number()) })
 		if _, twice := doc.Policies[policy]; twice {
-			s.bad = true // a duplicate; encode cannot have written it
+			s.bad = true // a duplicate name, which encode cannot write
 		}
 		doc.Policies[policy] = counts
 		if more = s.is(`,`); !more {
@@ -180,7 +180,7 @@ func scanTop(text string) (r topRead, ok bool) {
 	})
 	s.want(`,"keys":`)
 	r.keys = make([]topReadKey, 0, strings.Count(text[s.at:], `{"t":`))
-	var room []topValue // values of several keys, allocated together
+	var room []topValue // memory for the values of several keys, allocated together
 	s.list(func() {
 		if cap(room)-len(room) < usualValues {
 			room = make([]topValue, 0, cap(r.keys)-len(r.keys)+usualValues)
@@ -193,8 +193,8 @@ func scanTop(text string) (r topRead, ok bool) {
 	return r, s.end()
 }
 
-// usualValues is the number of attribute values for which scanTop reserves memory beyond the
-// number of keys. Most keys have fewer values.
+// usualValues is the number of attribute values for which scanTop reserves memory in addition to
+// one for each key. Most keys have fewer values.
 const usualValues = 8
 
 // key reads one key and appends it to r.keys. It appends the attribute values of the key to

@@ -10,20 +10,20 @@ type Batch struct {
 	// Node is the ID of the process that counted. It is a UUID that each process creates when it
 	// starts.
 	Node string
-	// Seq is 1 for the first batch of a node and increases by one with each batch. If a node
-	// does not know whether the store has added a batch, it sends the batch again with the same
-	// Seq and content.
+	// Seq is the number of the batch: 1 for the first batch of a node, and one more for each
+	// further batch. If a node does not know whether the store has added a batch, it sends the
+	// batch again with the same Seq and content.
 	Seq      int64
-	Counts   []CountRow  // of minutes; the store adds them to the stored rows
-	Sketches []SketchRow // of minutes; the store replaces the stored rows
+	Counts   []CountRow  // rows of minutes; the store adds them to the stored rows
+	Sketches []SketchRow // sketches of minutes; each replaces the stored sketch with the same key
 	Refusals []Refusal
 }
 
 // A Store stores counts in the database. Implementations pass storetest.Run.
 type Store interface {
-	// AddCounts writes a batch in one transaction. It changes nothing if the store has already
-	// added a batch of the same node with this or a higher Seq, so no batch is added twice. It also
-	// records which hours need a roll-up.
+	// AddCounts writes a batch in one transaction. If the store has already added a batch of the
+	// same node with this Seq or a higher one, AddCounts changes nothing, so no batch is added
+	// twice. AddCounts also records which hours need a roll-up.
 	AddCounts(ctx context.Context, b Batch) error
 
 	// Kept returns which rows are not deleted, and which hours and days in [from, to) need a
@@ -49,21 +49,21 @@ type Store interface {
 	// until now + life. TakeLease returns false if another holder has the lease.
 	TakeLease(ctx context.Context, name, holder string, life time.Duration) (bool, error)
 	// RollUpsDue returns at most limit hours and days that ended before now and need a roll-up,
-	// because rows of the next finer step have changed. Hours come before days, and older ones
-	// before newer ones.
+	// because rows of the next finer step have changed. Hours come before days, and earlier times
+	// before later times.
 	RollUpsDue(ctx context.Context, now time.Time, limit int) ([]RollUp, error)
-	// RollUp recomputes the rows of one hour or day from the rows of the next finer step. It
-	// does nothing if the roll-up is not due. Queries never see a part of the result. RollUp
-	// calls merge to combine the sketches of one tenant with the same name into one. If merge
-	// returns nil, RollUp writes no such sketch.
+	// RollUp recomputes the rows of one hour or day from the rows of the next finer step. It does
+	// nothing if the roll-up is not due. Queries never see a part of the result. RollUp calls the
+	// function merge to combine all sketches of one tenant that have the same name into one sketch.
+	// If merge returns nil, RollUp writes no sketch.
 	RollUp(ctx context.Context, r RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error
 	// Prune deletes expired rows, at most a fixed number in each call. more is true if there
 	// may be further expired rows.
 	Prune(ctx context.Context, r Retention) (more bool, err error)
 }
 
-// A Mark identifies the set of batches that all nodes together have added. If two marks are
-// equal, no batch was added in the time between them. Marks have no order.
+// A Mark identifies the set of all batches that the nodes have added. If two marks are equal, no
+// batch was added in the time between them. Marks have no order.
 type Mark struct{ Nodes, Batches, Times int64 }
 
 // A RollUp is an hour or a day whose rows must be recomputed.
@@ -76,8 +76,8 @@ type RollUp struct {
 // Due lists the hour. The row of a day is complete unless Due lists the day or one of its hours. In
 // place of an incomplete row, a query reads the rows of the next finer step.
 type Kept struct {
-	// Minutes and Hours are the times from which on the rows of these two steps are not
-	// deleted, in seconds since the epoch.
+	// Minutes and Hours are times in seconds since the epoch. The rows of minutes from Minutes on,
+	// and the rows of hours from Hours on, are not deleted.
 	Minutes, Hours int64
 	// Due lists the hours and days in the time range that need a roll-up.
 	Due []RollUp
@@ -88,11 +88,13 @@ type CountQuery struct {
 	Step     Step
 	From, To int64 // seconds since the epoch, multiples of the step
 	Tenant   uint32
-	Tenants  []uint32 // if not empty, Tenant is ignored
+	Tenants  []uint32 // if it is not empty, the field Tenant is ignored
 	Kind     Kind
 	Names    []string // routes or policies; nil: all
-	Fields   []string // names of columns to read; other fields of the result are 0; nil: all. Without "requests", SumCounts has no order.
-	Limit    int      // maximum number of rows; 0: no maximum
+	// names of the columns to read; nil stands for all. The other fields of the result are 0.
+	// Without "requests", SumCounts has no order.
+	Fields []string
+	Limit  int // maximum number of rows; 0: no maximum
 }
 
 // A SketchQuery selects the sketches of one step that start in [From, To).
@@ -104,15 +106,15 @@ type SketchQuery struct {
 	Limit    int
 }
 
-// Retention says which rows Prune deletes: those before certain times. All times are in seconds
-// since the epoch. Prune keeps rows that a roll-up has not read yet.
+// Retention contains the times before which Prune deletes rows, in seconds since the epoch. Prune
+// keeps rows that a roll-up still has to read.
 type Retention struct {
 	Minutes, Hours, Days int64
 	// Prune deletes kept denials before the time Refusals. If more than MaxRefusals are left,
 	// it also deletes the oldest ones.
 	Refusals    int64
 	MaxRefusals int
-	// Nodes is a time. For each node that has added no batch since then, Prune deletes the
-	// number of the last batch.
+	// Nodes is a time. If a node has added no batch since Nodes, Prune deletes the stored number of
+	// the node's last batch.
 	Nodes int64
 }

@@ -11,33 +11,33 @@ import (
 const topCapacity = 100
 
 // topKeys finds the most frequent keys of a stream in bounded memory. It uses the Space-Saving
-// algorithm (Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k
-// Elements in Data Streams", 2005), with a heap of the entries.
+// algorithm (Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements
+// in Data Streams", 2005), with a heap of the entries.
 //
-// The true count of a listed key is at least count-error and at most count. The true count of
-// every other key is at most floor. Neither an error nor the floor exceeds total / capacity, so
-// every key with a higher count is listed. If at most capacity different keys were added, all
-// counts are exact. All this also holds after merges in any order: Agarwal et al., "Mergeable
-// Summaries", 2012; Cafaro, Pulimeno and Tempesta, "A parallel space saving algorithm for
-// frequent items and the Hurwitz zeta distribution", 2016.
+// The true count of a listed key is at least count-error and at most count. The true count of every
+// other key is at most floor. Neither an error nor the floor exceeds total / capacity, so every key
+// with a higher count is listed. If at most capacity different keys were added, all counts are
+// exact. All this also holds after merges in any order: Agarwal et al., "Mergeable Summaries",
+// 2012; Cafaro, Pulimeno and Tempesta, "A parallel space saving algorithm for frequent items and
+// the Hurwitz zeta distribution", 2016.
 //
-// It is not safe for concurrent use. newTopKeys creates one.
+// A topKeys is not safe for concurrent use. newTopKeys creates one.
 type topKeys struct {
 	capacity int
-	total    int64 // sum of the counts of all keys, also of those that are not listed
-	// absent is an upper bound of the count of each key that a merge has dropped from the list.
+	total    int64 // sum of the counts of all keys, including keys that are not listed
+	// absent is an upper bound of the count of every key that a merge has dropped from the list.
 	absent  int64
 	entries []topEntry
 	places  map[topID]int32 // index of each key in entries
-	// heap contains indexes of entries as a min-heap, ordered by count. Of entries with equal
-	// counts, the one that reached the count first comes first.
+	// heap contains indexes of entries as a min-heap, ordered by count. Among entries with equal
+	// counts, the entry whose count changed first comes first.
 	heap  []int32
 	steps int64 // number of changes, for topEntry.since
 }
 
-// A topID identifies a key. In a tenantMinute, scope is the index of the policy, and partition
-// is the partition of the key. In the result of gathered, scope is the tenant, and partition is
-// a hash of the key's text.
+// A topID identifies a key. In a tenantMinute, scope is the index of the policy, and partition is
+// the partition of the key. In a topKeys that the method gathered returns, scope is the tenant, and
+// partition is a hash of the key's text.
 type topID struct {
 	scope     uint32
 	partition [16]byte
@@ -47,7 +47,7 @@ type topID struct {
 type topEntry struct {
 	id           topID
 	count, error int64
-	since        int64 // topKeys.steps at the last change of count
+	since        int64 // value of topKeys.steps when count last changed
 	at           int   // index in topKeys.heap
 	text         topText
 }
@@ -68,11 +68,11 @@ func (t *topKeys) floor() int64 {
 	return t.absent
 }
 
-// add adds n to the count of a key. n must be above 0. If the key is not listed and t is full,
+// add adds n, which must be above 0, to the count of a key. If the key is not listed and t is full,
 // the key replaces the key with the lowest count.
 //
-// If the key was not listed before, add returns its new entry, and the caller must set the text
-// of the entry. Otherwise add returns nil.
+// If the key was not listed before, add returns its new entry, and the caller must set the text of
+// this entry. Otherwise add returns nil.
 func (t *topKeys) add(id topID, n int64) *topEntry {
 	t.total += n
 	if place, known := t.places[id]; known {
@@ -92,8 +92,8 @@ func (t *topKeys) add(id topID, n int64) *topEntry {
 	return e
 }
 
-// insert adds an entry for a key. The text of the returned entry may contain values of a
-// deleted entry. The caller overwrites them and so reuses their memory.
+// insert adds an entry for a key. The text of the returned entry may contain values of a deleted
+// entry. The caller overwrites these values, which reuses their memory.
 func (t *topKeys) insert(id topID, count, wrong int64) *topEntry {
 	if t.places == nil {
 		t.places = make(map[topID]int32)
@@ -198,7 +198,7 @@ func (t *topKeys) gathered(capacity int) *topKeys {
 }
 
 // fill adds the first elements of a sorted list to t, up to the capacity of t. t must be empty.
-// absent is an upper bound of the count of each key that is not in the list.
+// absent is an upper bound of the count of every key that is not in the list.
 func (t *topKeys) fill(list []ranked, absent int64) {
 	t.absent = absent
 	if len(list) > t.capacity {
@@ -211,9 +211,9 @@ func (t *topKeys) fill(list []ranked, absent int64) {
 	}
 }
 
-// mergeOthers adds sketches that have no keys in common, such as those of different tenants. So
-// each key has counts in only one of them. Therefore mergeOthers does not add the floors of the
-// other sketches to the count of a key, as merge would.
+// mergeOthers adds sketches that have no keys in common, such as the sketches of different tenants.
+// Each key has counts in only one of the sketches. Therefore mergeOthers does not add the floors of
+// the other sketches to the count of a key, as merge does.
 func (t *topKeys) mergeOthers(others []*topKeys) {
 	others = append(slices.Clip(others), t)
 	var list []ranked
@@ -230,8 +230,8 @@ func (t *topKeys) mergeOthers(others []*topKeys) {
 }
 
 // highest returns the n keys of list with the highest counts. Among keys with equal counts, it
-// prefers those with smaller errors, then those with lower IDs. dropped is the highest count
-// among the keys that are not in kept.
+// prefers those with smaller errors, then those with lower IDs. dropped is the highest count of a
+// key that is not in kept.
 func highest(list []ranked, n int) (kept []ranked, dropped int64) {
 	if len(list) <= n {
 		return list, 0
@@ -244,9 +244,9 @@ func highest(list []ranked, n int) (kept []ranked, dropped int64) {
 	return list[:n], list[n].count
 }
 
-// merge adds the counts of o to t. A key that only one sketch lists may also have been counted
-// by the other sketch, at most up to the floor of that other sketch. Therefore merge adds that
-// floor to the count and to the error of the key.
+// merge adds the counts of o to t. If only one of the two sketches lists a key, the other one may
+// have counted the key too, at most up to its floor. Therefore merge adds the floor of the other
+// sketch to the count and to the error of the key.
 func (t *topKeys) merge(o *topKeys) {
 	mine, theirs := t.floor(), o.floor()
 	list := make([]ranked, 0, len(t.entries)+len(o.entries))

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// errDocument is the error for a stored sketch that this release cannot have written.
+// errDocument is the error for a stored text that this release cannot have written as a sketch.
 var errDocument = errors.New("not a document of this release")
 
-// topDoc is the stored JSON form of topKeys. It lists each policy once. Its keys are in the order
+// topDoc is the stored JSON form of topKeys. It lists each policy once, and the keys in the order
 // of topKeys.ranking.
 type topDoc struct {
 	Capacity int         `json:"capacity"`
@@ -28,7 +28,7 @@ type topPolicy struct {
 type topKeyDoc struct {
 	Tenant   uint32    `json:"t"`
 	Policy   int       `json:"p"` // index in Policies
-	Values   []*string `json:"v"` // an element is nil if the requests did not have the attribute
+	Values   []*string `json:"v"` // an element is nil if the requests did not have this attribute
 	Redacted bool      `json:"r,omitempty"`
 	Count    int64     `json:"c"`
 	Error    int64     `json:"e,omitempty"`
@@ -56,12 +56,12 @@ func (t *topKeys) encode() []byte {
 	return mustJSON(doc)
 }
 
-// maxSketchCount is the maximum of each number in a topDoc. It keeps sums of many sketches from
-// overflowing.
+// maxSketchCount is the maximum of each number in a topDoc. With this maximum, sums of many
+// sketches cannot overflow.
 const maxSketchCount = 1 << 53
 
-// A topRead is a decoded topDoc. decodeTopKeys converts it to a topKeys, decodeTopList to a
-// topList.
+// A topRead is a decoded topDoc. decodeTopKeys converts it to a topKeys, and decodeTopList converts
+// it to a topList.
 type topRead struct {
 	capacity     int
 	total, floor int64
@@ -77,8 +77,8 @@ type topReadKey struct {
 	count, error int64
 }
 
-// readTop decodes the output of topKeys.encode and validates it. It does not check for
-// duplicate keys; its callers do.
+// readTop decodes the output of topKeys.encode and validates it. It does not check for duplicate
+// keys; its callers check for them.
 func readTop(text []byte) (r topRead, err error) {
 	r, ok := scanTop(string(text))
 	if !ok {
@@ -120,8 +120,8 @@ func (r *topRead) text(i int) topText {
 
 func errTwice(i int) error { return fmt.Errorf("key %d is a duplicate", i) }
 
-// decodeTopKeys decodes the output of topKeys.encode into a topKeys, to which counts can be added.
-// Queries use decodeTopList, which is faster.
+// decodeTopKeys decodes the output of topKeys.encode into a topKeys. Counts can be added to a
+// topKeys. Queries use decodeTopList, which is faster.
 func decodeTopKeys(text []byte) (*topKeys, error) {
 	r, err := readTop(text)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // A topList is a stored ranking of keys, decoded for queries. It is read-only and needs less
 // memory and time than a topKeys.
 type topList struct {
-	// floor is an upper bound of the count of each key that is not in keys. total is the sum of
+	// floor is an upper bound of the count of every key that is not in keys. total is the sum of
 	// the counts of all keys.
 	floor, total int64
 	keys         []listed // in no particular order
@@ -54,8 +54,8 @@ func decodeTopList(name string, doc []byte) (*topList, error) {
 	return nil, fmt.Errorf("sketch %q: %w", name, err)
 }
 
-// list converts r to a topList. length is the size of the stored document in bytes, which list
-// includes in the estimate of the memory.
+// list converts r to a topList. length is the size of the stored document in bytes. The estimated
+// memory of the topList includes the document.
 func (r *topRead) list(length int) (*topList, error) {
 	t := &topList{floor: r.floor, total: r.total, keys: make([]listed, len(r.keys))}
 	known := newMarkSet(len(r.keys))
@@ -74,14 +74,14 @@ func (r *topRead) list(length int) (*topList, error) {
 	if len(t.keys) == r.capacity {
 		t.floor = max(t.floor, lowest)
 	}
-	// The texts are slices of the document, so they need no further memory beside it. The slice
-	// of values may have unused capacity.
+	// The texts are slices of the document, so they need no memory of their own. The slice of
+	// values may have unused capacity.
 	t.kept = int(unsafe.Sizeof(*t)) + len(t.keys)*int(unsafe.Sizeof(listed{})) + (values+usualValues)*int(unsafe.Sizeof(topValue{})) + length
 	return t, nil
 }
 
 // A markSet is a set of textMarks with a fixed maximum size.
-type markSet []textMark // a hash table with open addressing; a zero element is free
+type markSet []textMark // a hash table with open addressing; a zero element is unused
 
 func newMarkSet(n int) markSet {
 	room := 8
@@ -105,8 +105,8 @@ func (s markSet) add(m textMark) bool {
 	}
 }
 
-// of returns the count and the error of the key with this mark. If the key is not listed, its
-// count may be anything up to the floor, so both results are the floor.
+// of returns the count and the error of the key with this mark. If the key is not listed, its true
+// count may be anything from 0 to the floor, so both results are the floor.
 func (t *topList) of(mark textMark) (count, wrong int64) {
 	for i := range t.keys {
 		if k := &t.keys[i]; k.mark == mark {
@@ -116,20 +116,20 @@ func (t *topList) of(mark textMark) (count, wrong int64) {
 	return t.floor, t.floor
 }
 
-// A union is the sum of several rankings. If one of them does not list a key, its floor counts
-// as the count of the key in it. Adding all rankings at once results in smaller errors than
-// merging them pair by pair.
+// A union is the sum of several rankings. If a ranking does not list a key, the union adds the
+// floor of this ranking to the count of the key. The errors are smaller if all rankings are added
+// at once than if they are merged pair by pair.
 type union struct {
 	places       map[textMark]int32
-	keys         []summed // counts and errors are relative to floor
+	keys         []summed // counts and errors relative to the floor of the union
 	floor, total int64
 }
 
-// A summed is one key of a union with the sums of its counts and of its errors. Both are
-// relative to the floor of the union: the true sums are higher by that floor.
+// A summed is one key of a union, with the sums of its counts and of its errors. Both sums are
+// stored without the floor of the union; the true sums are higher by this floor.
 type summed struct {
 	count, error int64
-	text         *topText // from one of the added lists
+	text         *topText // text in one of the added lists
 }
 
 func newUnion() *union { return &union{places: make(map[textMark]int32, 2*topCapacity)} }
@@ -162,11 +162,11 @@ func (k *summed) compare(o *summed) int {
 	return k.text.compare(o.text)
 }
 
-// ranking returns at most limit keys for which choose returns true, in the order of sortRanked.
-// If choose is nil, it considers all keys. floor is an upper bound of the count of each
-// considered key that is not in the list.
+// ranking returns at most limit keys for which choose returns true, in the order of sortRanked. If
+// choose is nil, it considers all keys. floor is an upper bound of the count of every considered
+// key that is not in the result.
 func (u *union) ranking(choose func(*topText) bool, limit int) (list []ranked, floor int64) {
-	first := make([]*summed, 0, limit+1) // the first limit+1 of the keys considered so far, in order
+	first := make([]*summed, 0, limit+1) // the first limit+1 of the keys considered so far, sorted
 	for i := range u.keys {
 		k := &u.keys[i]
 		full := len(first) == limit+1
