@@ -13,15 +13,15 @@ import (
 
 type passedKey struct{}
 
-// unchunk returns the handler for the server of net/http. This handler answers requests with
-// Transfer-Encoding on its own, because net/http reports neither the sizes of chunks nor
-// whether the request also had a Content-Length. It passes all other requests to the handler of
-// s.
+// unchunk returns the handler for the server of net/http. This handler serves requests with
+// Transfer-Encoding itself, because net/http reports neither the sizes of chunks nor whether the
+// request also had a Content-Length. It passes all other requests to the handler of s.
 //
-// After a request with Transfer-Encoding, the connection is closed, unless it is certain that
-// the request had no Content-Length (RFC 9112, section 6.1). If that is certain, this package
-// serves the connection again. l is the listener to which this package passes connections for
-// net/http.
+// A request that has both Transfer-Encoding and Content-Length may be an attack, so its connection
+// must be closed after the response (RFC 9112, section 6.1). unchunk therefore closes the
+// connection unless it is certain that the request had no Content-Length. If that is certain, this
+// package serves the connection again. l is the listener to which this package passes connections
+// for net/http.
 func (s *Server) unchunk(l *listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, _ := r.Context().Value(passedKey{}).(*passedConn)
@@ -36,16 +36,16 @@ func (s *Server) unchunk(l *listener) http.Handler {
 		w.Header().Set("Connection", "close")
 		switch r.Method {
 		case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		default: // the handlers of other paths do not read the body, and their responses may be streams
+		default: // the handlers of other paths do not read the body here, and their responses may be streams
 			s.handler.ServeHTTP(w, r)
-			// After the handler, net/http reads the rest of the body before it closes the
-			// connection. Without this deadline, a slow client could keep the connection open
+			// After the handler has returned, net/http reads the rest of the body before it closes
+			// the connection. Without this deadline, a slow client could keep the connection open
 			// for the whole ReadTimeout.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerFor))
 			return
 		}
 		inner, buffered, err := http.NewResponseController(w).Hijack()
-		if err != nil { // the connection was not accepted by this Server
+		if err != nil { // this Server has not accepted the connection
 			s.handler.ServeHTTP(w, r)
 			return
 		}
@@ -63,11 +63,12 @@ func (s *Server) unchunk(l *listener) http.Handler {
 	})
 }
 
-// takeOver answers the request r. Its body comes from in as chunks. If keep is true, the
-// connection then serves further requests; otherwise takeOver closes it.
+// takeOver serves the request r on a connection that net/http has served so far. It reads the body
+// of r as chunks from in. If keep is true, this package then serves further requests of the
+// connection. Otherwise takeOver closes the connection.
 func (c *conn) takeOver(r *http.Request, in *bufio.Reader, keep bool) {
 	kept := false
-	defer func() { // this also runs after a panic, which net/http logs
+	defer func() { // runs even after a panic, which net/http logs
 		if !kept {
 			c.server.remove(c)
 			c.linger()
@@ -98,14 +99,14 @@ func (c *conn) takeOver(r *http.Request, in *bufio.Reader, keep bool) {
 	}
 	c.pending = make([]byte, in.Buffered())
 	_, _ = io.ReadFull(in, c.pending)
-	c.head = []byte{} // not nil, because the connection has had its first request
+	c.head = []byte{} // not nil, because a nil head means that the connection has had no request yet
 	if kept = c.server.giveBack(c); kept {
 		go c.serve()
 	}
 }
 
-// giveBack ends the takeover of the connection c: it clears c.taken. It returns false if the
-// Server is shutting down; the connection must then be closed.
+// giveBack clears c.taken, which ends the takeover of the connection c. It returns false if the
+// Server is shutting down. The caller must then close the connection.
 func (s *Server) giveBack(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,12 +114,11 @@ func (s *Server) giveBack(c *conn) bool {
 	return s.ended == nil
 }
 
-// lingerFor is how long linger waits for the client to finish sending. If a server closes a
-// connection that has unread bytes, TCP sends a reset, and the client may not receive the
-// response.
+// lingerFor is how long linger waits until the client has sent everything. If a server closes a
+// connection that has unread bytes, TCP sends a reset, and the client may not receive the response.
 const lingerFor = 500 * time.Millisecond
 
-// linger closes the connection after it has given the client time to read the response.
+// linger gives the client time to read the response, and then closes the connection.
 func (c *conn) linger() {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		_ = c.SetReadDeadline(time.Now().Add(lingerFor))
@@ -127,8 +127,8 @@ func (c *conn) linger() {
 	_ = c.Conn.Close()
 }
 
-// A chunks is a request body in chunked encoding. Its Read returns the data without the chunk
-// sizes. It reads the trailer of the body and ignores it.
+// A chunks is a request body in chunked encoding. Read returns the data without the chunk sizes. It
+// reads the trailer at the end of the body and ignores it.
 type chunks struct {
 	in     *bufio.Reader
 	limit  int64  // maximum size of one chunk, in bytes
@@ -136,14 +136,13 @@ type chunks struct {
 
 	left     int64 // number of bytes of the current chunk that are not read yet
 	begun    bool
-	overhead int // bytes of chunk sizes and trailers beyond those that chunks of a usual size need
+	overhead int // bytes of chunk sizes and trailers, less what chunks of a usual size need
 	err      error
 }
 
 var errChunk = errors.New("malformed chunked body")
 
-// maxOverhead is the maximum number of bytes in chunk sizes and trailers that chunks.overhead counts.
-// net/http has the same maximum.
+// maxOverhead is the maximum of chunks.overhead. net/http has the same maximum.
 const maxOverhead = 16 << 10
 
 // Read reads data of the body, without the chunk sizes.

@@ -12,13 +12,13 @@ import (
 
 const (
 	// bufferSize is the maximum size of a request that this package serves, headers and body
-	// together. It passes a connection with a larger request to net/http.
+	// together. If a request is larger, this package passes the connection to net/http.
 	bufferSize = 4 << 10
-	// extendEvery is the least time between two changes of a connection's deadlines. Each
-	// deadline is later than the timeouts of the Server require, by extendEvery. So the
+	// extendEvery is the minimum time between two changes of a connection's deadlines. Each
+	// deadline is extendEvery later than the timeout of the Server requires. Therefore the
 	// deadlines need not be changed for each request.
 	extendEvery = 10 * time.Second
-	// bodyWithin is the time within which the body of a request must arrive. If the body takes
+	// bodyWithin is how long this package waits for the body of a request. If the body takes
 	// longer, this package passes the connection to net/http, which applies its ReadTimeout.
 	bodyWithin = 500 * time.Millisecond
 )
@@ -32,15 +32,15 @@ type conn struct {
 	isSocket bool // set if step uses the file descriptor of socket
 	ctx      context.Context
 	tracker  idleTracker // nil if the listener does not track idle connections
-	taken    bool        // set while this package answers one request of a connection that net/http serves
-	extended time.Time   // time at which the deadlines were last set; zero: they must be set before the next wait
+	taken    bool        // set while this package serves one request of a connection that net/http serves otherwise
+	extended time.Time   // time at which the deadlines were last set; if it is zero, they must be set before the next wait
 
 	buffer   []byte
-	from, to int    // buffer[from:to] contains the bytes that belong to no request yet
-	pending  []byte // bytes that are read before those of the connection
+	from, to int    // buffer[from:to] contains the bytes that are not part of a request yet
+	pending  []byte // bytes to read before the bytes of the connection
 	state    bufferState
 
-	head    []byte       // request line and headers of the request in parsed; nil before the first request
+	head    []byte       // request line and headers from which parsed was made; nil before the first request
 	parsed  http.Request // the parsed request, without a body
 	url     url.URL
 	request http.Request // the request that is passed to the handler
@@ -59,9 +59,9 @@ func newConn(s *Server, l *listener, inner net.Conn) *conn {
 	return c
 }
 
-// An idleTracker is a connection whose listener tracks which connections are idle. The Server
-// calls Idle when the connection starts to wait for a request, and Busy when a request arrives.
-// Busy returns false if the listener has closed the connection while it was idle.
+// An idleTracker is a connection whose listener tracks idle connections. The Server calls Idle when
+// the connection starts to wait for a request, and Busy when a request arrives. Busy returns false
+// if the listener has already closed the idle connection.
 type idleTracker interface {
 	Idle()
 	Busy() bool
@@ -86,7 +86,7 @@ func (c *conn) serve() {
 			c.server.HTTP.ErrorLog.Printf("http: panic serving %v: %v\n%s", c.RemoteAddr(), cause, debug.Stack())
 		}
 	}()
-	if c.head == nil { // net/http uses the same timeout for the first request
+	if c.head == nil { // net/http uses the same timeout for the first request of a connection
 		_ = c.SetReadDeadline(time.Now().Add(c.server.HTTP.ReadHeaderTimeout))
 	} else {
 		c.rest()
@@ -107,20 +107,20 @@ func (c *conn) serve() {
 	}
 }
 
-// A bufferState says what the unused bytes in the buffer of a connection are.
+// A bufferState says what the buffer of a connection contains.
 type bufferState int
 
 const (
 	nothing bufferState = iota
-	usual               // a complete request, which was parsed into c.request
-	part                // the complete headers and a part of the body
+	usual               // a complete request, which next has parsed into c.request
+	part                // the complete headers of a request and a part of its body
 	other               // a request that only net/http can serve
-	ended               // the client or the server has ended the connection
+	ended               // nothing: the client or the server has ended the connection
 )
 
-// step reads the bytes that have arrived and answers the requests in them. It returns true if
-// the connection has ended or must be passed to net/http. If the connection has a socket, step
-// does not wait for bytes: it returns false when it has read all that have arrived.
+// step reads the bytes that have arrived and serves the requests in them. It returns true if the
+// connection has ended or must be passed to net/http. If the connection has a socket, step does not
+// wait for bytes. It returns false when it has read all bytes that have arrived.
 func (c *conn) step(fd uintptr) (done bool) {
 	for {
 		n, wait := c.read(fd, c.buffer[c.to:])
@@ -144,9 +144,8 @@ func (c *conn) step(fd uintptr) (done bool) {
 	}
 }
 
-// read reads bytes from the connection into b. n is 0 at the end of the connection, after an
-// error, and if wait is true. wait is true if the connection has a socket and no bytes have
-// arrived.
+// read reads bytes from the connection into b. If the connection has a socket and no bytes have
+// arrived, wait is true and n is 0. n is also 0 at the end of the connection and after an error.
 func (c *conn) read(fd uintptr, b []byte) (n int, wait bool) {
 	if len(c.pending) > 0 {
 		n = copy(b, c.pending)
@@ -160,8 +159,8 @@ func (c *conn) read(fd uintptr, b []byte) (n int, wait bool) {
 	return n, false
 }
 
-// answerAll answers all complete requests in the buffer, and prepares the connection to wait
-// for more bytes. It returns true if the connection must not be read any further.
+// answerAll serves all complete requests in the buffer, and prepares the connection to wait for
+// more bytes. It returns true if the connection must not be read any further.
 func (c *conn) answerAll(fd uintptr) (done bool) {
 	began := c.state == part
 	for c.state = c.next(); c.state == usual; c.state = c.next() {
@@ -175,12 +174,13 @@ func (c *conn) answerAll(fd uintptr) (done bool) {
 	case nothing:
 		c.from, c.to = 0, 0
 		c.rest()
-		// Shutdown first sets closing, and then a deadline that ends reads. rest may have
-		// replaced this deadline by a later one. In that case, closing is already set here.
+		// Shutdown sets closing first, and then sets a deadline that ends reads. rest may have
+		// replaced this deadline by a later one. In that case, closing is already set here, and
+		// answerAll returns true.
 		return c.server.closing.Load()
 	case part:
 		c.from, c.to = 0, copy(c.buffer, c.buffer[c.from:c.to])
-		if !began { // further bytes of a body do not extend the deadline for this body
+		if !began { // only the first bytes of a body start its deadline; further bytes do not extend it
 			_ = c.SetReadDeadline(time.Now().Add(min(bodyWithin, c.server.HTTP.ReadTimeout)))
 			c.extended = time.Time{}
 		}
@@ -219,15 +219,15 @@ var (
 	lengthName = []byte("content-length")
 )
 
-// lacksLength reports whether the buffer has all headers of a request, and no Content-Length
-// among them.
+// lacksLength reports whether the buffer has all headers of a request, and none of them is
+// Content-Length.
 func (c *conn) lacksLength() bool {
 	head, _, whole := bytes.Cut(c.buffer[c.from:c.to], headEnd)
 	return whole && !bytes.Contains(bytes.ToLower(head), lengthName)
 }
 
-// rest is called before the connection waits for the next request. It sets the deadlines, and
-// reports to the listener that the connection is idle.
+// rest sets the deadlines and tells the listener that the connection is idle. It is called before
+// the connection waits for the next request.
 func (c *conn) rest() {
 	c.extend()
 	if c.tracker != nil {
@@ -264,8 +264,8 @@ func (c *conn) respond(fd uintptr) bool {
 	return !last
 }
 
-// A body is the body of the current request. It is complete, because requests are served only
-// after their body has arrived.
+// A body is the body of the current request. It is always complete, because this package serves a
+// request only after its body has arrived.
 type body struct{ bytes.Reader }
 
 // Close does nothing.

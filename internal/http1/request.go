@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// parse parses head, the request line and the headers of a request, into c.parsed. It returns
-// false if their form is unusual, so that net/http must serve the request.
+// parse parses the request line and the headers of a request into c.parsed; head contains both. It
+// returns false if their form is unusual, so that net/http must serve the request.
 func (c *conn) parse(head []byte) bool {
 	c.head = c.head[:0]
 	line, rest, _ := strings.Cut(string(head), "\r\n")
@@ -44,7 +44,7 @@ func addHeader(r *http.Request, name, value string) bool {
 		if r.Host != "" || !isHost(value) {
 			return false
 		}
-		r.Host = value // net/http also removes Host from Header
+		r.Host = value // like net/http, which does not put Host into Header
 		return true
 	case "Content-Length":
 		n, err := strconv.ParseUint(value, 10, 16)

@@ -9,14 +9,14 @@ import (
 )
 
 // keptAnswer is the maximum size of the response buffers that a connection keeps for its next
-// response. If they are larger, they are freed.
+// response. Larger buffers are freed.
 const keptAnswer = 16 << 10
 
-// An answer is the http.ResponseWriter of a connection. It keeps a response in memory until the
+// An answer is the http.ResponseWriter of a connection. It keeps the response in memory until the
 // handler returns.
 type answer struct {
 	header http.Header
-	status int // 0 until the handler sets it
+	status int // 0 until the handler sets a status
 	body   []byte
 	names  []string // the names in header, sorted
 	wire   []byte   // the encoded response
@@ -45,7 +45,7 @@ func (a *answer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// encode returns the complete response in the format of HTTP/1.1. last says that the connection
+// encode returns the complete response in the format of HTTP/1.1. If last is true, the connection
 // must be closed after this response.
 func (a *answer) encode(now time.Time) (wire []byte, last bool) {
 	a.WriteHeader(http.StatusOK)
@@ -87,7 +87,7 @@ func (a *answer) encode(now time.Time) (wire []byte, last bool) {
 	return a.wire, last
 }
 
-// appendHeader appends a header line to b. It replaces line breaks in the value by spaces.
+// appendHeader appends a header line to b. It replaces each line break in the value with a space.
 func appendHeader(b []byte, name, value string) []byte {
 	b = append(b, "\r\n"...)
 	b = append(b, name...)

@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// A Server answers POST requests of one path. It passes each connection with another request to
-// a server of net/http.
+// A Server serves POST requests of one path. If a connection has another request, the Server passes
+// the connection to a server of net/http.
 type Server struct {
 	// HTTP serves the connections that the Server passes to it. The Server also uses its
 	// Handler, ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout and ErrorLog, which
 	// must all be set, and its ConnContext if that is set. The Handler must not change the
 	// headers of a request.
 	HTTP *http.Server
-	// Path is the path of the requests that the Server answers on its own.
+	// Path is the path of the requests that the Server serves itself.
 	Path string
-	// MaxBody returns the maximum size of the body of a request, in bytes. The Server uses it
-	// for bodies in chunked encoding: it rejects a chunk that announces a larger size before
-	// the chunk's bytes arrive. nil means that there is no maximum.
+	// MaxBody returns the maximum size of the body of a request, in bytes. The Server uses it for
+	// bodies in chunked encoding. If a chunk announces a larger size, the Server rejects the
+	// request before the bytes of the chunk arrive. If MaxBody is nil, there is no maximum.
 	MaxBody func(*http.Request) int64
 
-	handler http.Handler // the Handler of HTTP before prepare replaced it
+	handler http.Handler // the Handler of HTTP, which prepare replaces
 	closing atomic.Bool  // set at the beginning of Shutdown and Close
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
-	ended chan struct{} // created by Shutdown and Close; closed when no connection is left
+	ended chan struct{} // Shutdown and Close create it; it is closed when no connection is left
 }
 
 // Serve accepts connections until Shutdown or Close is called. It returns the error of
@@ -44,15 +44,15 @@ func (s *Server) Serve(l net.Listener) error {
 	return s.HTTP.Serve(rest)
 }
 
-// ServeTLS accepts TLS connections until Shutdown or Close is called. HTTP serves all of them,
+// ServeTLS accepts TLS connections until Shutdown or Close is called. net/http serves all of them,
 // with the certificate in HTTP.TLSConfig.
 func (s *Server) ServeTLS(l net.Listener) error {
 	s.prepare(nil)
 	return s.HTTP.ServeTLS(l, "", "")
 }
 
-// prepare stores the Handler of s.HTTP in s, and replaces it by the handler of unchunk. l is
-// nil if HTTP never passes a connection back to s.
+// prepare stores the Handler of s.HTTP in s, and replaces it with the handler that unchunk returns.
+// l is nil if HTTP never passes a connection back to s.
 func (s *Server) prepare(l *listener) {
 	s.handler = s.HTTP.Handler
 	s.HTTP.Handler = s.unchunk(l)
@@ -93,8 +93,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// end makes idle connections stop reading and rejects new connections. It returns a channel
-// that is closed when no connection is left.
+// end stops the reads of idle connections and makes add reject new connections. It returns a
+// channel that is closed when no connection is left.
 func (s *Server) end() <-chan struct{} {
 	s.closing.Store(true)
 	s.mu.Lock()
@@ -117,7 +117,7 @@ func (s *Server) end() <-chan struct{} {
 var past = time.Unix(1, 0)
 
 // accept accepts connections and starts a goroutine for each of them. It passes errors to
-// HTTP.Serve. If an error is temporary, HTTP.Serve calls Accept again after a pause.
+// HTTP.Serve. After a temporary error, HTTP.Serve pauses and calls Accept again.
 func (s *Server) accept(l *listener) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -162,12 +162,12 @@ func (s *Server) remove(c *conn) {
 	}
 }
 
-// A listener is the listener that HTTP.Serve gets. Its Accept returns the connections that the
-// Server passes to HTTP.
+// A listener is the listener that HTTP.Serve gets. Its method Accept returns the connections that
+// the Server passes to HTTP.
 type listener struct {
 	net.Listener
 	conns  chan net.Conn
-	failed chan error // errors of the original listener's Accept
+	failed chan error // errors that the Accept of the original listener returned
 	done   chan struct{}
 	once   sync.Once
 }
@@ -190,7 +190,7 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// pass passes a connection to HTTP. If the listener is closed, it closes the connection.
+// pass passes the connection p to HTTP. If the listener is closed, pass closes p instead.
 func (l *listener) pass(p *passedConn) {
 	_ = p.SetDeadline(time.Time{})
 	select {
@@ -214,7 +214,8 @@ func Left(c net.Conn) func() bool {
 type passedConn struct {
 	net.Conn
 	unused []byte
-	// framedOnce says that the first request in unused has no Content-Length.
+	// framedOnce says that unused has all headers of its first request, and none of them is
+	// Content-Length.
 	framedOnce bool
 	requests   int // number of requests that HTTP has served
 }
@@ -231,18 +232,17 @@ func (p *passedConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// plainError is the end of the headers in certain responses: those that net/http writes on its
-// own to requests that it cannot parse. The headers of a handler's response never end like
-// this, because they contain Date.
+// plainError is the end of the headers in responses that net/http writes itself, to requests that
+// it cannot parse. The headers of a handler's response never end in this way, because they contain
+// Date.
 var plainError = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// plainErrorHeaders are the headers that Write adds to the responses that net/http writes on
-// its own.
+// plainErrorHeaders are the headers that Write adds to responses that net/http writes itself.
 const plainErrorHeaders = "\r\nX-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'; frame-ancestors 'none'" +
 	"\r\nCache-Control: no-store"
 
 // Write writes b to the connection. If b is a response that net/http writes without calling a
-// handler, it adds security headers.
+// handler, Write adds security headers.
 func (p *passedConn) Write(b []byte) (int, error) {
 	status, rest, found := bytes.Cut(b, []byte("\r\n"))
 	if !found || !bytes.HasPrefix(status, []byte("HTTP/1.")) || !bytes.HasPrefix(b[len(status):], plainError) {
@@ -257,8 +257,8 @@ func (p *passedConn) Write(b []byte) (int, error) {
 // NetConn returns the connection of the client.
 func (p *passedConn) NetConn() net.Conn { return p.Conn }
 
-// CloseWrite closes the sending direction, so that the client can still read the last response
-// before the connection is closed.
+// CloseWrite closes the sending direction of the connection. The client can still read the last
+// response before the connection is closed.
 func (p *passedConn) CloseWrite() error {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

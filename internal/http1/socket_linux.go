@@ -8,14 +8,14 @@ import (
 	"unsafe"
 )
 
-// A socket gives access to the file descriptor of a connection. Its system calls never wait. It
-// does not announce them to the Go scheduler. If it did, the Go runtime could give the
-// processor to another thread during each call, and its monitor thread would stay awake.
+// A socket gives access to the file descriptor of a connection. Its system calls never wait, and
+// the Go scheduler is not told about them. Otherwise the Go runtime could give the processor to
+// another thread during each call, and its monitor thread would stay awake.
 // docs/adr/0026-system-calls-that-do-not-wait.md has the measurements.
 type socket struct {
 	raw  syscall.RawConn // nil if the connection is not a socket
 	peek func(fd uintptr)
-	left bool // result of peek: the client has closed the connection
+	left bool // set by peek if the client has closed the connection
 }
 
 func newSocket(c net.Conn) *socket {
@@ -40,7 +40,7 @@ func (s *socket) Left() bool {
 // await calls step at once, and again whenever bytes arrive, until step returns true. If the
 // connection is not a socket, await returns false without calling step.
 //
-// The runtime reports only bytes that arrive after the start of the last call of step.
+// The runtime calls step again only for bytes that arrive after the start of the last call.
 // Therefore step must read all bytes that have arrived before it returns false.
 func (s *socket) await(step func(fd uintptr) bool) bool {
 	if s.raw == nil {
@@ -50,7 +50,7 @@ func (s *socket) await(step func(fd uintptr) bool) bool {
 	return true
 }
 
-// read reads the bytes that have arrived. If none have arrived, wait is true. n is 0 at the end
+// read reads the bytes that have arrived. If no bytes have arrived, wait is true. n is 0 at the end
 // of the connection and after an error.
 func (s *socket) read(fd uintptr, b []byte) (n int, wait bool) {
 	n, err := transfer(syscall.SYS_RECVFROM, fd, b, 0)
@@ -64,7 +64,7 @@ func (s *socket) write(fd uintptr, b []byte) int {
 	return n
 }
 
-// transfer makes the system call recvfrom or sendto, without an address and without waiting.
+// transfer makes the system call recvfrom or sendto, without an address. The call does not wait.
 func transfer(call, fd uintptr, b []byte, flags uintptr) (int, syscall.Errno) {
 	for {
 		n, _, err := syscall.RawSyscall6(call, fd,

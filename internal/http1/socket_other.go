@@ -4,14 +4,14 @@ package http1
 
 import "net"
 
-// A socket does nothing on this operating system. All connections are read and written with the
-// methods of net.Conn.
+// A socket does nothing on this operating system. This package reads and writes all connections
+// with the methods of net.Conn.
 type socket struct{}
 
 func newSocket(net.Conn) *socket { return &socket{} }
 
-// Left returns false, because this operating system has no call to find out. If the client has
-// closed the connection, writing the response fails.
+// Left always returns false, because this operating system has no suitable system call. If the
+// client has closed the connection, writing the response fails.
 func (*socket) Left() bool { return false }
 
 func (*socket) await(func(fd uintptr) bool) bool { return false }
