@@ -15,13 +15,14 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// prefixSize is the size of the prefix of a gRPC message: a flag for compression, and the length.
+// prefixSize is the size of the prefix of a gRPC message in bytes: 1 for the compression flag, and
+// 4 for the length of the message.
 const prefixSize = 5
 
 // A Call is a unary gRPC call whose message has arrived. It is only valid until its Method returns.
 type Call struct {
-	From    netip.Addr          // the client's address; not valid if the connection has none
-	Header  []hpack.HeaderField // the metadata, with names in lower case
+	From    netip.Addr          // address of the client; not valid if the address of the connection is unknown
+	Header  []hpack.HeaderField // the metadata of the call; the names are in lower case
 	Message []byte              // the encoded message
 
 	answer []byte // with the prefix
@@ -29,7 +30,7 @@ type Call struct {
 	reason string
 }
 
-// Values returns all values of the metadata with a name in lower case.
+// Values returns all values of the metadata with this name, which must be in lower case.
 func (c *Call) Values(name string) (values []string) {
 	for i := range c.Header {
 		if c.Header[i].Name == name {
@@ -39,7 +40,8 @@ func (c *Call) Values(name string) (values []string) {
 	return values
 }
 
-// Value returns the value of the metadata with a name in lower case, and how many it has.
+// Value returns a value of the metadata with this name, which must be in lower case. n is the
+// number of values with this name.
 func (c *Call) Value(name string) (value string, n int) {
 	for i := range c.Header {
 		if c.Header[i].Name == name {
@@ -50,8 +52,8 @@ func (c *Call) Value(name string) (value string, n int) {
 	return value, n
 }
 
-// Answer ends the call with the message that encode appends to its argument. If encode returns an error, the call fails
-// with the code INTERNAL.
+// Answer ends the call with a message. The function encode appends the message to its argument and
+// returns the result. If encode returns an error, the call fails with the code INTERNAL.
 func (c *Call) Answer(encode func([]byte) ([]byte, error)) {
 	b, err := encode(append(c.answer[:0], 0, 0, 0, 0, 0))
 	if err != nil {
@@ -62,11 +64,12 @@ func (c *Call) Answer(encode func([]byte) ([]byte, error)) {
 	c.answer, c.code = b, codes.OK
 }
 
-// Fail ends the call with a status that is not OK. reason may be shown to the client.
+// Fail ends the call with a status other than OK. The client receives the text reason.
 func (c *Call) Fail(code codes.Code, reason string) { c.code, c.reason = code, reason }
 
-// A stream is one stream of a connection: a Call, or a request that the Handler serves. The mutex of conn protects it,
-// except the Call while its Method has it.
+// A stream is one stream of an HTTP/2 connection. It is a Call that a Method serves, or a request
+// that the Handler serves. The mutex of the conn protects all fields. The exception is the Call
+// while its Method is running: then only the Method uses the Call.
 type stream struct {
 	Call
 	request
@@ -74,26 +77,27 @@ type stream struct {
 	conn     *conn
 	method   *Method // nil if the Handler serves the request
 	id       uint32
-	window   int64     // bytes that the client accepts on the stream
+	window   int64     // number of bytes that the client still accepts on this stream (flow control)
 	began    time.Time // when the headers arrived
-	until    time.Time // when the client gives up; zero if it has not said so
-	declared int64     // the header content-length; -1 without it
+	until    time.Time // deadline of the client; zero if the client has sent none
+	declared int64     // value of the header content-length; -1 without the header
 	body     int64     // bytes that have arrived
-	part     []byte    // those of them that nobody has read
-	held     int       // how many bytes of part hold has counted, in room
+	part     []byte    // arrived bytes that no Method or Handler has read yet
+	held     int       // number of bytes of part that the method hold has counted in room
 	room     *held     // nil before the first
-	received bool      // the client has ended its request
-	answered bool      // the last frame of the answer is in out, or the stream was reset
-	decided  bool      // the answer is ready, but a part of it waits for the client's window
-	ready    time.Time // since when the answer is ready; zero before
-	sent     int       // bytes of answer that are in out
-	waits    bool      // the stream is in waiting of its conn
+	received bool      // the client has sent its whole request
+	answered bool      // the last frame of the answer is in conn.out, or the stream was reset
+	decided  bool      // the answer is ready; a part of it may wait until the client accepts more bytes
+	ready    time.Time // when the answer became ready; zero before
+	sent     int       // number of bytes of the answer that are in conn.out
+	waits    bool      // conn.waiting contains the ID of this stream
 }
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
 
-// usual reports whether a Method can serve the request: a gRPC call in the encoding of protobuf, not compressed. It also reads the
-// deadline.
+// usual reports whether a Method can serve the request. The request must be an uncompressed gRPC
+// call in the encoding of protobuf. usual also sets the deadline of the stream from the header
+// grpc-timeout.
 func (s *stream) usual() bool {
 	kind := ""
 	for _, h := range s.Header {
@@ -107,7 +111,7 @@ func (s *stream) usual() bool {
 		case "grpc-timeout":
 			within, ok := parseTimeout(h.Value)
 			if !ok {
-				return false // the Handler has the error for it
+				return false // the Handler answers with the error for an invalid grpc-timeout
 			}
 			s.until = s.began.Add(within)
 		}
@@ -115,7 +119,7 @@ func (s *stream) usual() bool {
 	return kind == "application/grpc" || kind == "application/grpc+proto"
 }
 
-// parseTimeout parses the header grpc-timeout: at most eight digits, and a unit.
+// parseTimeout parses the header grpc-timeout, which consists of at most eight digits and a unit.
 func parseTimeout(text string) (time.Duration, bool) {
 	if len(text) < 2 || len(text) > 9 {
 		return 0, false
@@ -133,7 +137,7 @@ func parseTimeout(text string) (time.Duration, bool) {
 	return min(time.Duration(n), 24*time.Hour/unit) * unit, true
 }
 
-// A failure is a status that this package gives to a call.
+// A failure is the gRPC status of a call that this package itself ends with an error.
 type failure struct {
 	code   codes.Code
 	reason string
@@ -148,7 +152,8 @@ var (
 	errParts      = failure{codes.ResourceExhausted, "too many parts of messages wait on this node: send each message at once"}
 )
 
-// collect adds the bytes of a frame to the message of a call. It returns false if the call has failed.
+// collect adds the bytes of a DATA frame to the message of a call. If the message is too large, or
+// the node has no room for it, collect ends the call and returns false.
 func (c *conn) collect(s *stream, f *http2.DataFrame) bool {
 	b := f.Data()
 	if len(s.part)+len(b) > c.server.Limits.Message+prefixSize {
@@ -169,7 +174,8 @@ func (c *conn) collect(s *stream, f *http2.DataFrame) bool {
 	return true
 }
 
-// complete is called when the client has ended its request.
+// complete handles the end of a client's request. It passes a complete call to join, and ends a
+// call whose message is invalid.
 func (c *conn) complete(s *stream) error {
 	if s.declared != -1 && s.declared != s.body {
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol}
@@ -195,7 +201,8 @@ func (c *conn) complete(s *stream) error {
 	return nil
 }
 
-// hold counts n bytes of an incomplete message. It returns false if there is no room for them.
+// hold counts n bytes of a message that is not complete yet. It returns false if the limits of such
+// bytes, for this connection and for the node, leave no room for them.
 func (c *conn) hold(s *stream, n int) bool {
 	most := c.server.Limits.Parts
 	if s.room == nil {
@@ -215,7 +222,7 @@ func (c *conn) hold(s *stream, n int) bool {
 	return true
 }
 
-// unhold is called when n bytes that hold has counted are gone.
+// unhold subtracts n bytes from the counts of hold, because these bytes are no longer in memory.
 func (c *conn) unhold(s *stream, n int) {
 	if n = min(n, s.held); n > 0 {
 		s.room.release(n)
@@ -224,7 +231,7 @@ func (c *conn) unhold(s *stream, n int) {
 	}
 }
 
-// A group has calls of one Method that one goroutine decides.
+// A group contains calls of one Method. One goroutine passes them to the Method together.
 type group struct {
 	conn    *conn
 	method  *Method
@@ -234,7 +241,7 @@ type group struct {
 
 var groups = sync.Pool{New: func() any { return new(group) }}
 
-// join adds a complete call to the groups that decide passes to their Methods.
+// join adds a complete call to a group in c.ready. decide later passes the groups to their Methods.
 func (c *conn) join(s *stream) {
 	if s.method.Together {
 		for _, g := range c.ready {
@@ -249,7 +256,9 @@ func (c *conn) join(s *stream) {
 	c.ready = append(c.ready, g)
 }
 
-// decide starts a goroutine for each group of calls that has arrived.
+// decide passes each group in c.ready to its Method. Each group gets a goroutine. If maxWorkers
+// groups are running already, decide itself waits for the Method, so that the connection reads no
+// further calls.
 func (c *conn) decide() {
 	for _, g := range c.ready {
 		if !g.method.Together {
@@ -265,7 +274,8 @@ func (c *conn) decide() {
 	c.ready = c.ready[:0]
 }
 
-// drop removes the calls that their clients have reset, and fails those whose clients have given up.
+// drop removes two kinds of calls from the group: calls that their client has reset, and calls
+// whose deadline has passed. The latter get an answer with an error.
 func (g *group) drop(now time.Time) {
 	c := g.conn
 	c.mu.Lock()
@@ -286,7 +296,8 @@ func (g *group) drop(now time.Time) {
 	g.streams = rest
 }
 
-// A callContext is the context of the calls of a group. It never ends. Its method Left reports whether the clients have gone.
+// A callContext is the context of the calls of a group. It never ends. The method Left reports
+// whether the clients have gone.
 type callContext struct {
 	context.Context
 	*group
@@ -294,7 +305,7 @@ type callContext struct {
 
 var noContext = context.Background()
 
-// serve passes the calls to their Method, and sends the answers.
+// serve passes the calls of the group to their Method, and sends the answers.
 func (g *group) serve() {
 	c := g.conn
 	g.drop(time.Now())
@@ -310,7 +321,9 @@ func (g *group) serve() {
 		c.answer(s)
 	}
 	if !c.out.writing && c.workers.Load() > 1 {
-		c.out.writing = true // the other groups that are decided now leave their answers to this one
+		// while writing is set, other groups of the connection only add their answers to c.out;
+		// this group then writes all of them
+		c.out.writing = true
 		c.mu.Unlock()
 		runtime.Gosched()
 		c.mu.Lock()
@@ -322,7 +335,8 @@ func (g *group) serve() {
 	g.release()
 }
 
-// Left reports whether the clients of all calls have gone: they have reset them, given up, or closed the connection.
+// Left reports whether no client waits for an answer of the group any more. For each call, the
+// client has reset the call, or its deadline has passed, or the connection is closed.
 func (g *group) Left() bool {
 	now := time.Now()
 	g.conn.mu.Lock()
@@ -345,7 +359,8 @@ func (g *group) release() {
 	groups.Put(g)
 }
 
-// answer sends the answer of a call, as far as the client's window allows. The caller holds c.mu.
+// answer sends the answer of a call. If the client does not accept all bytes yet (flow control), it
+// sends only a part. The caller holds c.mu.
 func (c *conn) answer(s *stream) {
 	switch {
 	case s.answered || c.closed:
@@ -355,7 +370,7 @@ func (c *conn) answer(s *stream) {
 		c.finish(s)
 	default:
 		s.decided, s.sent, s.ready = true, 0, time.Now()
-		if cap(s.part) > maxKept { // the answer may wait for the client
+		if cap(s.part) > maxKept { // free large buffers, because the answer may wait for the client
 			s.part, s.Message = nil, nil
 		}
 		_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: s.id, BlockFragment: c.first(okHeaders), EndHeaders: true})
@@ -363,7 +378,9 @@ func (c *conn) answer(s *stream) {
 	}
 }
 
-// resume sends what is left of an answer, as far as the client's window allows, or wakes the Handler that waits for it.
+// resume continues the answer of a stream after the client accepts more bytes. For a call, it sends
+// as much of the rest as the client accepts. For a request of the Handler, it wakes the goroutine
+// that waits in Write.
 func (c *conn) resume(s *stream) {
 	if s.method == nil {
 		c.opened.Broadcast()
@@ -391,13 +408,13 @@ func (c *conn) resume(s *stream) {
 	c.finish(s)
 }
 
-// abort ends a call that no Method has.
+// abort ends a call with an error. It is for calls that were not passed to a Method.
 func (c *conn) abort(s *stream, f failure) {
 	c.trailersOnly(s, f)
 	c.finish(s)
 }
 
-// trailersOnly ends a stream with a status and without a message.
+// trailersOnly ends a stream with a gRPC status and without a message.
 func (c *conn) trailersOnly(s *stream, f failure) {
 	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{
 		StreamID: s.id, BlockFragment: c.encode(
@@ -407,13 +424,14 @@ func (c *conn) trailersOnly(s *stream, f failure) {
 		), EndHeaders: true, EndStream: true,
 	})
 	s.answered = true
-	if !s.received { // RFC 9113, 8.1: the client need not send the rest
+	if !s.received { // RFC 9113, section 8.1: this tells the client that it need not send the rest
 		_ = c.framer.WriteRSTStream(s.id, http2.ErrCodeNo)
 		c.ignore(s.id)
 	}
 }
 
-// ignore records that the client may still send the message of a call that has ended, or that was never accepted.
+// ignore records that later DATA frames of the stream id are valid and must be ignored. The call of
+// the stream has ended or was never accepted, but the client may still be sending its message.
 func (c *conn) ignore(id uint32) {
 	if c.aborted == nil || len(c.aborted) > maxAborted {
 		c.aborted = map[uint32]bool{}
@@ -429,7 +447,7 @@ func (c *conn) reset(id uint32, code http2.ErrCode) {
 	}
 }
 
-// drop ends a stream that the client has reset, or whose connection has ended.
+// drop ends a stream because the client has reset it or the connection has ended.
 func (c *conn) drop(s *stream) {
 	s.answered = true
 	c.unhold(s, s.held)
@@ -439,12 +457,13 @@ func (c *conn) drop(s *stream) {
 		s.stop()
 		s.changed.Broadcast()
 		c.opened.Broadcast()
-	case s.decided || !s.received: // otherwise a group has it, which calls finish
+	case s.decided || !s.received: // otherwise the call is in a group, and the group calls finish later
 		c.finish(s)
 	}
 }
 
-// finish forgets a call that is answered and that no Method has.
+// finish removes a call from the connection, and keeps its memory for later calls. The call must be
+// answered, and no Method may use it.
 func (c *conn) finish(s *stream) {
 	c.unhold(s, s.held)
 	delete(c.streams, s.id)
@@ -458,10 +477,11 @@ func (c *conn) finish(s *stream) {
 	streams.Put(s)
 }
 
-// maxKept is the maximum size of a buffer that is kept for later calls.
+// maxKept is the maximum size in bytes of a buffer that is kept for later calls.
 const maxKept = 16 << 10
 
-// encode returns the encoded headers. They are only valid until the next call.
+// encode returns an encoded block of headers. The block is only valid until the next call of
+// encode.
 func (c *conn) encode(fields ...hpack.HeaderField) []byte {
 	c.block.b = c.block.b[:0]
 	for _, f := range fields {
@@ -470,8 +490,9 @@ func (c *conn) encode(fields ...hpack.HeaderField) []byte {
 	return c.first(c.block.b)
 }
 
-// first returns a block of headers as it is sent. The first block of a connection begins with the update of the size of the dynamic table
-// to 0, as RFC 7541, 4.2, requires if the client has a smaller table than the default.
+// first returns a block of headers in the form in which it is sent. It prefixes the first block of
+// a connection with an update that sets the size of the dynamic table to 0. RFC 7541, section 4.2,
+// requires this update if the client has a smaller table than the default.
 func (c *conn) first(block []byte) []byte {
 	if c.encoded {
 		return block
@@ -481,7 +502,7 @@ func (c *conn) first(block []byte) []byte {
 	return append([]byte{sizeUpdate}, block...)
 }
 
-// The headers and the trailers of answers that are OK.
+// The encoded headers and trailers of answers with the status OK.
 var okHeaders, okTrailers = func() (headers, trailers []byte) {
 	var block output
 	e := newEncoder(&block)
@@ -492,7 +513,7 @@ var okHeaders, okTrailers = func() (headers, trailers []byte) {
 	return block.b[:n:n], block.b[n:]
 }()
 
-// escape encodes a text for the header grpc-message, as the gRPC protocol says.
+// escape encodes a text for the header grpc-message, as the gRPC protocol specifies.
 func escape(text string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

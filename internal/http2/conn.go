@@ -23,21 +23,23 @@ const (
 	readBuffer = 32 << 10
 	maxFrame   = 16 << 10 // maximum size of a frame that clients may send: the default of RFC 9113
 	maxHeaders = 16 << 10 // maximum size of the headers of a request
-	connWindow = 1 << 20  // bytes that a client may send before the connection has read them
-	// maxUnsent is the maximum number of bytes that wait until the client reads. The bytes of messages do not count: they
-	// have the flow control of HTTP/2.
+	connWindow = 1 << 20  // maximum number of bytes that a client may send before the connection reads them
+	// maxUnsent is the maximum number of bytes in conn.out, which wait until the client reads. The
+	// bytes of messages are not limited by it, because the flow control of HTTP/2 limits them.
 	maxUnsent = 1 << 20
-	// maxNoise is the maximum number of frames that carry no part of a call, such as PING, SETTINGS and WINDOW_UPDATE, and of calls that
-	// the client resets. A complete call sets the count to 0, and a tenth of it is forgotten in each sweep.
+	// maxNoise is the maximum of conn.noise, which counts the frames that are not part of a call,
+	// such as PING, SETTINGS and WINDOW_UPDATE, and the calls that the client resets. A complete
+	// call sets the count to 0. Each sweep subtracts a tenth of maxNoise.
 	maxNoise = 10_000
-	// maxWorkers is the maximum number of groups of calls of one connection that are decided at the same time. The next group is
-	// decided by the goroutine that reads, so that the connection reads no more calls meanwhile.
+	// maxWorkers is the maximum number of groups of calls of one connection that have a goroutine
+	// at the same time. If all are in use, the goroutine that reads the connection passes the next
+	// group to its Method itself. Meanwhile, the connection reads no further calls.
 	maxWorkers = 8
 	maxWindow  = 1<<31 - 1
 	maxAborted = 1000
-	// drainTimeout is how long a connection that drains waits for the answer to its ping.
+	// drainTimeout is how long a connection that drains waits for the client's answer to the ping.
 	drainTimeout = time.Second
-	allStreams   = 1<<31 - 1 // in a GOAWAY frame: all open streams will be served
+	allStreams   = 1<<31 - 1 // in a GOAWAY frame: the server will serve all open streams
 )
 
 // A conn is one connection.
@@ -48,43 +50,43 @@ type conn struct {
 	tls     *tls.ConnectionState // nil without TLS
 	socket  net.Conn             // the connection below TLS
 	tracker idleTracker          // nil if the listener does not track idle connections
-	ctx     context.Context      // of the requests that the Handler serves
+	ctx     context.Context      // parent of the contexts of the requests that the Handler serves
 	cancel  context.CancelFunc
 
 	// Only the goroutine of serve uses these.
 	reader *bufio.Reader
-	ready  []*group // the complete calls that have not been passed to their Methods
-	last   uint32   // the highest id of a stream
-	unread int      // bytes of DATA frames that were not added to the client's window again
+	ready  []*group // groups of complete calls that are not passed to their Methods yet
+	last   uint32   // the highest stream ID that the client has used
+	unread int      // bytes of DATA frames that no WINDOW_UPDATE has reported as read yet
 
-	workers atomic.Int32 // the groups of calls that are decided now
+	workers atomic.Int32 // number of groups that a Method is deciding now
 
 	mu       sync.Mutex
-	room     sync.Cond     // signals that out has become shorter
-	opened   sync.Cond     // signals that a window of the client has become larger, or that a stream has ended
-	waiting  []uint32      // ids of the streams whose answers wait for the window of the connection, first come first
-	framer   *http2.Framer // its reading side belongs to serve; it writes to out
+	room     sync.Cond     // signals that out has become shorter or that the connection is closed
+	opened   sync.Cond     // signals that the client accepts more bytes, or that a stream has ended
+	waiting  []uint32      // IDs of the streams whose answers wait because window is used up, the first to wait first
+	framer   *http2.Framer // serve reads frames with it; with mu held, other goroutines write frames to out with it
 	out      output
 	encoder  *hpack.Encoder
 	block    output
-	encoded  bool               // a block of headers was sent
+	encoded  bool               // a block of headers was already sent
 	streams  map[uint32]*stream // the open streams
-	running  uint32             // the calls that are not answered, and those that still run after a reset
-	window   int64              // bytes that the client accepts on the connection
-	initial  int64              // bytes that the client accepts on a new stream
+	running  uint32             // number of calls that are not answered, or that still run after a reset
+	window   int64              // number of bytes that the client still accepts on the connection (flow control)
+	initial  int64              // number of bytes that the client accepts on a new stream (flow control)
 	frame    int                // maximum size of a frame that the client accepts
 	goAway   uint32
 	open     bool // the settings are in out
 	noise    int
-	held     int             // bytes of messages of which a part has arrived
-	aborted  map[uint32]bool // calls whose messages the client may still send; see ignore
+	held     int             // number of bytes that hold has counted for this connection: bytes of incomplete messages
+	aborted  map[uint32]bool // IDs of streams whose DATA frames are ignored; see the method ignore
 	draining bool
 	drained  time.Time // when it began to drain
 	closed   bool
-	heard    bool      // a frame has arrived since the last sweep
-	reads    time.Time // the last sweep at which heard was set
-	calls    time.Time // when the connection was last without an open call
-	pinged   time.Time // when the ping without an answer was sent; zero if there is none
+	heard    bool      // set if a frame has arrived since the last sweep
+	reads    time.Time // time of the last sweep that found heard set
+	calls    time.Time // time of the last sweep that found an open call
+	pinged   time.Time // when the unanswered ping was sent; zero if there is none
 }
 
 func newConn(s *Server, accepted net.Conn) *conn {
@@ -102,7 +104,7 @@ func newConn(s *Server, accepted net.Conn) *conn {
 	return c
 }
 
-// serve reads from the connection until it ends.
+// serve reads and handles frames until the connection ends.
 func (c *conn) serve() {
 	defer c.server.remove(c)
 	defer c.end()
@@ -129,7 +131,8 @@ func (c *conn) serve() {
 	}
 }
 
-// begin makes the handshake of TLS, reads the preface, and sends the settings. It returns false if the connection must end.
+// begin does the TLS handshake, reads the preface of HTTP/2, and sends the settings of the server.
+// It returns false if the connection must end.
 func (c *conn) begin() bool {
 	_ = c.SetDeadline(time.Now().Add(c.server.Limits.Begin))
 	if c.server.secure != nil {
@@ -166,11 +169,12 @@ func (c *conn) begin() bool {
 	return true
 }
 
-// newEncoder returns an encoder that never uses the dynamic table, so that blocks can be encoded in any order.
+// newEncoder returns an encoder that never uses the dynamic table. Therefore the encoded blocks do
+// not depend on each other and can be sent in any order.
 func newEncoder(to *output) *hpack.Encoder {
 	e := hpack.NewEncoder(to)
 	e.SetMaxDynamicTableSize(0)
-	_ = e.WriteField(hpack.HeaderField{Name: "x"}) // with the change of the size, which conn.first writes
+	_ = e.WriteField(hpack.HeaderField{Name: "x"}) // this first block contains the size update; conn.first writes that update instead
 	to.b = to.b[:0]
 	return e
 }
@@ -181,7 +185,7 @@ type idleTracker interface {
 	Busy() bool
 }
 
-// more reports whether a whole frame has arrived.
+// more reports whether the read buffer contains a whole frame.
 func (c *conn) more() bool {
 	const header = 9
 	if c.reader.Buffered() < header {
@@ -189,12 +193,13 @@ func (c *conn) more() bool {
 	}
 	b, _ := c.reader.Peek(header)
 	if http2.FrameType(b[3]) == http2.FrameHeaders && !http2.Flags(b[4]).Has(http2.FlagHeadersEndHeaders) {
-		return false // ReadFrame also reads the frames that continue it
+		return false // ReadFrame also reads the CONTINUATION frames that follow this frame
 	}
 	return c.reader.Buffered() >= header+int(b[0])<<16+int(b[1])<<8+int(b[2])
 }
 
-// failed handles an error of a frame. It returns false if the connection must end.
+// failed handles an error that occurred while a frame was read or handled. It returns false if the
+// connection must end.
 func (c *conn) failed(frame http2.Frame, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +220,7 @@ func (c *conn) failed(frame http2.Frame, err error) bool {
 		code = http2.ErrCode(ofConn)
 	case errors.Is(err, http2.ErrFrameTooLarge):
 		code = http2.ErrCodeFrameSize
-	default: // the client has closed the connection
+	default: // for example, the client has closed the connection
 		return false
 	}
 	_ = c.framer.WriteGoAway(c.last, code, nil)
@@ -223,7 +228,7 @@ func (c *conn) failed(frame http2.Frame, err error) bool {
 	return false
 }
 
-// end ends all requests of a connection that is closed.
+// end closes the connection and ends all its requests.
 func (c *conn) end() {
 	c.mu.Lock()
 	c.closed = true
@@ -232,13 +237,14 @@ func (c *conn) end() {
 	}
 	c.room.Broadcast()
 	c.mu.Unlock()
-	c.decide() // the calls that no Method has are forgotten
+	c.decide() // groups that were not passed to a Method yet must still release their calls
 	c.cancel()
 	_ = c.Close()
 }
 
-// rest sends what waits, before the connection waits for further frames. If the client does not read, rest waits until it does. It
-// returns false if the connection must end.
+// rest writes everything in c.out before the connection waits for further frames. If another
+// goroutine is writing and c.out is too long, rest waits. It returns false if the connection must
+// end.
 func (c *conn) rest() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,12 +258,14 @@ func (c *conn) rest() bool {
 	return !c.closed && !c.done()
 }
 
-// done reports whether the connection drains, has no open call, and has sent all answers.
+// done reports whether a connection that drains can be closed: it has no open call and has sent all
+// answers.
 func (c *conn) done() bool {
 	return c.draining && c.goAway != allStreams && c.running == 0 && len(c.out.b) == 0 && !c.out.writing
 }
 
-// idle is called after calls have ended. It closes a connection that drains.
+// idle is called after calls have ended. If the connection drains and is done, idle ends serve.
+// Otherwise, if the connection has no open call, idle reports it to the listener as idle.
 func (c *conn) idle() {
 	switch {
 	case c.done():
@@ -267,8 +275,9 @@ func (c *conn) idle() {
 	}
 }
 
-// drain tells the client not to open new calls, and sends a ping. When the client answers the ping, it has opened all calls that it opened
-// before it knew. A connection that has not sent its settings is closed.
+// drain tells the client not to open new calls, and sends a ping. When the client answers the ping,
+// the connection has received all calls that the client opened before it read this message. If the
+// connection has not sent its settings yet, drain closes it.
 func (c *conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -280,17 +289,18 @@ func (c *conn) drain() {
 		return
 	}
 	c.beginDrain(time.Now())
-	go c.flush() // a client that does not read must not hold up the others
+	go c.flush() // in a goroutine, because a client that does not read would delay the drain of other connections
 }
 
-// beginDrain announces the end of the connection. The caller holds c.mu.
+// beginDrain tells the client that the connection will end. The caller holds c.mu.
 func (c *conn) beginDrain(now time.Time) {
 	c.draining, c.drained = true, now
 	_ = c.framer.WriteGoAway(allStreams, http2.ErrCodeNo, nil)
 	_ = c.framer.WritePing(false, drainPing)
 }
 
-// endDrain tells the client which calls are the last. The requests that the Handler serves end.
+// endDrain tells the client which calls the server still serves. It ends the contexts of the
+// requests that the Handler serves.
 func (c *conn) endDrain() {
 	if c.goAway != allStreams {
 		return
@@ -313,7 +323,8 @@ var (
 	idlePing  = [8]byte{'i', 'd', 'l', 'e'}
 )
 
-// receive handles a frame. The caller holds c.mu. A StreamError ends a stream, and each other error the connection.
+// receive handles a frame. The caller holds c.mu. If the error is a StreamError, the caller ends
+// the stream. After any other error, it ends the connection.
 func (c *conn) receive(frame http2.Frame) error {
 	c.heard = true
 	switch f := frame.(type) {
@@ -366,7 +377,8 @@ func (c *conn) pong(f *http2.PingFrame) {
 	}
 }
 
-// headers opens a stream, or ends the request of an open one.
+// headers handles a HEADERS frame. It opens a stream. If the stream is already open, the frame
+// contains the trailers of the client, and headers ends the request.
 func (c *conn) headers(f *http2.MetaHeadersFrame) error {
 	s := c.streams[f.StreamID]
 	switch {
@@ -386,7 +398,7 @@ func (c *conn) headers(f *http2.MetaHeadersFrame) error {
 	case !wellFormed(f):
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
 	case f.StreamID > c.goAway:
-		c.ignore(f.StreamID) // the client opens it again on another connection
+		c.ignore(f.StreamID) // the client will repeat this call on another connection
 		return nil
 	case f.Truncated:
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeEnhanceYourCalm}
@@ -403,7 +415,7 @@ func (c *conn) headers(f *http2.MetaHeadersFrame) error {
 	return nil
 }
 
-// wellFormed reports whether headers are those of a request of HTTP/2.
+// wellFormed reports whether the headers are valid for a request of HTTP/2.
 func wellFormed(f *http2.MetaHeadersFrame) bool {
 	if f.HasPriority() && f.Priority.StreamDep == f.StreamID {
 		return false
@@ -426,7 +438,7 @@ func wellFormed(f *http2.MetaHeadersFrame) bool {
 	return true
 }
 
-// data adds the bytes of a frame to the message of its stream.
+// data handles a DATA frame. It adds the bytes of the frame to the message of the stream.
 func (c *conn) data(f *http2.DataFrame) error {
 	c.unread += int(f.Length)
 	if c.unread > connWindow {
@@ -442,7 +454,7 @@ func (c *conn) data(f *http2.DataFrame) error {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	case s == nil && c.aborted[f.StreamID]:
 		return nil
-	case s == nil || s.received: // without a stream: frames that were on the way when it ended
+	case s == nil || s.received: // if s is nil, the client sent the frame before it noticed that the stream had ended
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}
 	}
 	s.body += int64(len(f.Data()))
@@ -459,7 +471,8 @@ func (c *conn) data(f *http2.DataFrame) error {
 	return nil
 }
 
-// sweepStreams ends the calls whose messages do not arrive in time. It reports whether the client does not read an answer.
+// sweepStreams ends calls whose messages have not arrived in time. It returns true if the client
+// has not read an answer for longer than Limits.Stall.
 func (c *conn) sweepStreams(now time.Time) (stalled bool) {
 	limits := &c.server.Limits
 	for _, s := range c.streams {
@@ -508,7 +521,7 @@ func (c *conn) sweep(now time.Time) {
 	}
 	c.idle()
 	if len(c.out.b) > 0 && !c.out.writing {
-		go c.flush() // a client that does not read must not stop the sweep
+		go c.flush() // in a goroutine, because a client that does not read would stop the sweep
 	}
 }
 
@@ -547,5 +560,5 @@ func (c *conn) methodOf(f *http2.MetaHeadersFrame, s *stream) *Method {
 	return nil
 }
 
-// length returns the size of the message that the prefix of a gRPC message announces.
+// length returns the size of a gRPC message in bytes, which is in the prefix of the message.
 func length(prefix []byte) int { return int(binary.BigEndian.Uint32(prefix[1:])) }

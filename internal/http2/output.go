@@ -86,8 +86,8 @@ func (c *conn) flush() {
 	c.mu.Unlock()
 }
 
-// write writes what waits in c.out. If another goroutine writes already, that goroutine writes it. The caller holds c.mu, which is
-// released during the system call.
+// write sends the bytes in c.out to the client. If another goroutine is already in write, that
+// goroutine sends them. The caller holds c.mu. write releases c.mu during the system call.
 func (c *conn) write() {
 	if c.out.writing {
 		return

@@ -20,21 +20,21 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// A request is the part of a stream that the Handler serves.
+// A request contains the fields of a stream that only requests of the Handler use.
 type request struct {
-	changed  *sync.Cond // signals bytes, the end of the request, and the end of the stream
-	streams  bool       // the client may send several messages
-	handed   time.Time  // when the Handler last got a part of the body
-	whole    int        // bytes of part that belong to complete messages
+	changed  *sync.Cond // signals that bytes have arrived, or that the request or the stream has ended
+	streams  bool       // the path is in Server.Streams, so the client may send several messages
+	handed   time.Time  // when Read last returned a part of the body
+	whole    int        // number of bytes of part that belong to complete messages
 	stop     context.CancelFunc
-	unread   int // bytes of the body that the Handler has read and that were not added to the client's window again
+	unread   int // bytes of the body that the Handler has read, and that no WINDOW_UPDATE has reported as read yet
 	header   http.Header
 	wrote    bool // the headers are in out
-	closed   bool // the Handler reads no more of the body
+	closed   bool // the Handler has closed the body
 	trailers []string
 }
 
-// request starts the Handler for a new stream.
+// request starts the Handler in a goroutine for a new stream.
 func (c *conn) request(s *stream, f *http2.MetaHeadersFrame) {
 	s.changed = sync.NewCond(&c.mu)
 	s.header = http.Header{}
@@ -57,7 +57,7 @@ func (c *conn) request(s *stream, f *http2.MetaHeadersFrame) {
 	go s.serve(r.WithContext(context.WithValue(ctx, http.LocalAddrContextKey, c.socket.LocalAddr())))
 }
 
-// serve runs the Handler, and ends the stream.
+// serve calls the Handler, and then ends the stream.
 func (s *stream) serve(r *http.Request) {
 	c := s.conn
 	panicked := c.server.protect(func() { c.server.Handler.ServeHTTP(responseWriter{s}, r) })
@@ -107,7 +107,8 @@ func (s *stream) trailer() {
 	}
 }
 
-// writeHeaders writes a block of headers, in as many frames as it needs.
+// writeHeaders writes a block of headers. It splits the block into several frames if the block is
+// larger than the client's maximum frame size.
 func (c *conn) writeHeaders(id uint32, end bool, fields []hpack.HeaderField) {
 	block := c.encode(fields...)
 	first := block[:min(len(block), c.frame)]
@@ -121,7 +122,7 @@ func (c *conn) writeHeaders(id uint32, end bool, fields []hpack.HeaderField) {
 	}
 }
 
-// pass adds the bytes of a frame to the body of a request that the Handler serves.
+// pass adds the bytes of a DATA frame to the body of a request that the Handler serves.
 func (c *conn) pass(s *stream, f *http2.DataFrame) error {
 	b := f.Data()
 	if s.request.closed {
@@ -136,7 +137,7 @@ func (c *conn) pass(s *stream, f *http2.DataFrame) error {
 	s.unread += int(f.Length) - len(b)
 	s.part = append(s.part, b...)
 	if len(s.part)-s.whole >= prefixSize && length(s.part[s.whole:]) > c.server.Limits.Message {
-		s.whole = len(s.part) // grpc-go answers that the message is too large
+		s.whole = len(s.part) // pass the part on: grpc-go then answers that the message is too large
 		s.changed.Broadcast()
 	}
 	for s.streams && len(s.part)-s.whole >= prefixSize && len(s.part)-s.whole-prefixSize >= length(s.part[s.whole:]) {
@@ -149,8 +150,10 @@ func (c *conn) pass(s *stream, f *http2.DataFrame) error {
 // A requestBody is the body of a request that the Handler serves.
 type requestBody struct{ *stream }
 
-// Read waits until the body is complete, or, if the client may send several messages, until one of them is. grpc-go reads without a bound
-// and takes 16 KiB for each call of Read. So it gets no part of a message, and on a stream the next messages once in pause.
+// Read waits until the body is complete. If the client may send several messages, Read waits only
+// until one message is complete. It never returns a part of a message, because grpc-go allocates 16
+// KiB for each call of Read and does not limit the number of calls. For the same reason, Read waits
+// for a short pause before it returns the next messages of a stream.
 func (s requestBody) Read(b []byte) (int, error) {
 	const pause = 5 * time.Millisecond
 	c := s.conn
@@ -175,7 +178,7 @@ func (s requestBody) Read(b []byte) (int, error) {
 	}
 	n := copy(b, s.part[:s.whole])
 	if s.part, s.whole = s.part[n:], s.whole-n; len(s.part) == 0 {
-		s.part = nil // frees what the Handler has read
+		s.part = nil // frees the memory of the bytes that the Handler has read
 	}
 	s.handed = time.Now()
 	c.unhold(s.stream, n)
@@ -201,10 +204,11 @@ func (s requestBody) Close() error {
 
 var errReset = errors.New("the stream was reset")
 
-// A responseWriter writes the answer of the Handler.
+// A responseWriter is the http.ResponseWriter of a request that the Handler serves.
 type responseWriter struct{ *stream }
 
-// Header returns the headers, and after them the trailers.
+// Header returns the headers of the answer. After the headers are sent, the Handler adds the
+// trailers to the same map.
 func (s responseWriter) Header() http.Header { return s.header }
 
 // WriteHeader sends the headers.
@@ -214,7 +218,7 @@ func (s responseWriter) WriteHeader(status int) {
 	s.writeHeader(status)
 }
 
-// connectionHeaders are headers that HTTP/2 does not have.
+// connectionHeaders are headers that HTTP/2 does not allow.
 var connectionHeaders = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade"}
 
 func (s *stream) writeHeader(status int) {
@@ -241,7 +245,7 @@ func (s *stream) writeHeader(status int) {
 	s.conn.writeHeaders(s.id, false, fields)
 }
 
-// Write sends bytes of the body. It waits for the client's window.
+// Write sends bytes of the body. It waits while the client accepts no more bytes.
 func (s responseWriter) Write(b []byte) (int, error) {
 	c := s.conn
 	c.mu.Lock()
@@ -282,7 +286,8 @@ func (s responseWriter) Flush() {
 	c.write()
 }
 
-// protect calls f. It logs a panic, and returns true after one. http.ErrAbortHandler is not logged, as in net/http.
+// protect calls f. If f panics, protect logs the panic and returns true. It does not log
+// http.ErrAbortHandler, like net/http.
 func (s *Server) protect(f func()) (panicked bool) {
 	defer func() {
 		cause := recover()

@@ -13,18 +13,20 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A Server serves HTTP/2 connections. All fields without a stated default are required.
+// A Server serves HTTP/2 connections. All fields that have no stated default are required.
 type Server struct {
 	// Methods are the unary gRPC methods that the Server serves.
 	Methods []Method
 	// Handler serves all other requests.
 	Handler http.Handler
-	// TLS, if it is not nil, encrypts the connections. The Server sets its NextProtos. Clients must agree on h2 with ALPN.
+	// If TLS is not nil, it encrypts the connections. The Server sets NextProtos of its copy.
+	// Clients must select the protocol h2 with ALPN.
 	TLS *tls.Config
-	// Streams are the paths of the methods of Handler whose clients send more than one message. All other requests get a body only when
-	// it is complete.
+	// Streams are the paths of the gRPC methods of the Handler whose clients may send more than one
+	// message. For each other request, the Handler gets the body only when it is complete.
 	Streams []string
-	// Known reports whether the metadata of a call has a valid API key. The Server asks only for calls whose message arrives in parts.
+	// Known reports whether the metadata of a call contains a valid API key. The Server calls it
+	// only for calls whose message arrives in several parts.
 	Known func(*Call) bool
 	// Logger logs panics.
 	Logger *slog.Logger
@@ -35,24 +37,25 @@ type Server struct {
 	listener net.Listener
 	conns    map[*conn]struct{}
 	stopping bool
-	secure   *tls.Config    // TLS with the protocol h2, or nil
+	secure   *tls.Config    // copy of TLS with the protocol h2, or nil
 	stopped  chan struct{}  // closed by the first Shutdown
-	running  sync.WaitGroup // the goroutines of the connections, and sweep
-	known    held           // bytes of messages of which a part has arrived, of calls that Known accepts
+	running  sync.WaitGroup // waits for the goroutines of the connections and of sweep
+	known    held           // bytes of incomplete messages whose calls have a valid API key according to Known
 	unknown  held           // those of all other requests
 }
 
-// Limits bound what clients can hold. All are required.
+// Limits bound what clients can use. All fields are required.
 type Limits struct {
 	Message int // maximum size of a message in bytes
-	// Parts is the maximum number of bytes of all messages of which only a part has arrived. One connection may have a half. Requests
-	// that Known does not accept have a further sixteenth for themselves.
+	// Parts is the maximum number of bytes of all messages that have arrived only in part. One
+	// connection may have half of this number. Calls without a valid API key (see Known) have a
+	// separate limit, a sixteenth of Parts.
 	Parts    int
-	Streams  uint32        // maximum number of open calls on a connection, and of those that still run after their client has reset them
-	Complete time.Duration // time in which a message must arrive, from the headers of its call
-	Begin    time.Duration // time in which a connection must complete the handshake of TLS and the preface
-	Stall    time.Duration // time for which a client may not read its answers, or not answer a ping
-	Ping     time.Duration // time without data after which the client is pinged, to detect a lost connection
+	Streams  uint32        // maximum number of calls of a connection: open calls, and calls that still run after a reset
+	Complete time.Duration // maximum time from the arrival of a call's headers to the arrival of its whole message
+	Begin    time.Duration // maximum time for the TLS handshake and the preface of a new connection
+	Stall    time.Duration // maximum time for which a client does not read its answers, or does not answer a ping
+	Ping     time.Duration // time without a frame after which the Server sends a ping, to detect a lost connection
 	Idle     time.Duration // time without calls after which a connection is closed
 }
 
@@ -60,19 +63,20 @@ type Limits struct {
 type Method struct {
 	// Path is the path of the method, such as /package.Service/Method.
 	Path string
-	// Serve answers calls. It must answer all of them before it returns: with Answer or with Fail. The Left method of ctx
-	// reports whether all of their clients have gone.
+	// Serve answers calls. It must end each call with Answer or Fail before it returns. The context
+	// ctx has a method Left, which reports whether the clients of all calls have gone.
 	Serve func(ctx context.Context, calls []*Call)
-	// Together says that Serve gets all calls of a connection that have arrived, at most maxTogether. Otherwise each call of
-	// Serve gets one call, in a goroutine of its own.
+	// Together says that Serve gets all calls of the Method that have arrived on a connection, at
+	// most maxTogether. If Together is false, each invocation of Serve gets one call and has its own
+	// goroutine.
 	Together bool
 }
 
-// maxTogether is the maximum number of calls that are passed to a Method together.
+// maxTogether is the maximum number of calls that the Server passes to a Method together.
 const maxTogether = 64
 
-// Serve accepts connections until Shutdown or an error of the listener. After Shutdown it returns nil. A Server serves one
-// listener.
+// Serve accepts connections until Shutdown is called or the listener returns an error. After
+// Shutdown, Serve returns nil. A Server serves only one listener.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	s.listener, s.conns = l, map[*conn]struct{}{}
@@ -97,7 +101,7 @@ func (s *Server) Serve(l net.Listener) error {
 			s.start(accepted)
 		case s.isStopping():
 			return nil
-		case errors.As(err, &temporary) && temporary.Temporary(): // such as no free file descriptor, as in net/http
+		case errors.As(err, &temporary) && temporary.Temporary(): // for example, no file descriptor is free; net/http waits here too
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			time.Sleep(pause)
 		default:
@@ -106,7 +110,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// init makes the channel stopped. The caller holds s.mu.
+// init creates the channel stopped, if it does not exist. The caller holds s.mu.
 func (s *Server) init() {
 	if s.stopped == nil {
 		s.stopped = make(chan struct{})
@@ -140,8 +144,9 @@ func (s *Server) remove(c *conn) {
 	s.running.Done()
 }
 
-// Shutdown stops accepting connections. It tells the clients not to open new calls, and waits until the open calls are
-// answered. If ctx ends first, Shutdown closes the connections and returns the error of ctx.
+// Shutdown stops accepting connections. It tells the clients not to open new calls, and waits until
+// all open calls are answered. If ctx ends first, Shutdown closes the connections and returns the
+// error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.init()
@@ -181,8 +186,8 @@ func (s *Server) snapshot() []*conn {
 	return conns
 }
 
-// sweep applies the limits of time to all connections, until Shutdown. One goroutine does this for all connections, so that calls
-// need no timers.
+// sweep regularly applies the time limits to all connections. After Shutdown, it continues until no
+// connection is left. One goroutine does this for all connections, so that calls need no timers.
 func (s *Server) sweep() {
 	defer s.running.Done()
 	every := time.NewTicker(min(time.Second, max(s.Limits.Complete/4, time.Millisecond)))
@@ -190,7 +195,7 @@ func (s *Server) sweep() {
 	for stopped := s.stopped; ; {
 		select {
 		case <-every.C:
-		case <-stopped: // calls that are open still have limits
+		case <-stopped: // after Shutdown, the time limits still apply to open calls
 			stopped = nil
 		}
 		s.mu.Lock()
@@ -206,13 +211,13 @@ func (s *Server) sweep() {
 	}
 }
 
-// A held counts bytes up to a limit.
+// A held is a counter of bytes that is safe for concurrent use.
 type held struct {
 	mu sync.Mutex
 	n  int
 }
 
-// take adds n bytes. It returns false, and adds nothing, if the sum would be above most.
+// take adds n bytes. If the sum would exceed most, take adds nothing and returns false.
 func (h *held) take(n, most int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -229,7 +234,7 @@ func (h *held) release(n int) {
 	h.mu.Unlock()
 }
 
-// settings are the settings that the Server sends.
+// settings returns the HTTP/2 settings that the Server sends.
 func (s *Server) settings() []http2.Setting {
 	return []http2.Setting{
 		{ID: http2.SettingMaxConcurrentStreams, Val: s.Limits.Streams},
