@@ -15,17 +15,17 @@ import (
 
 // Options configures Compile. The zero value is usable.
 type Options struct {
-	// Full says that the changes contain all stored objects. Compile then drops each object of
-	// the previous snapshot that the changes lack. If there is no previous snapshot, Compile
+	// Full says that the changes contain all stored objects. Compile then drops each object of the
+	// previous snapshot that is not in the changes. If there is no previous snapshot, Compile
 	// behaves as if Full were set.
 	Full bool
-	// Now returns the current time. It sets Problem.Since and decides which operator keys are
-	// valid. Default: time.Now.
+	// Now returns the current time. Compile uses it for Problem.Since and to decide which operator
+	// keys are valid. Default: time.Now.
 	Now func() time.Time
-	// The maximum numbers of objects in a snapshot, so that a snapshot cannot fill the memory.
-	// If the stored state has more, Compile rejects the state. MaxExceptions bounds the sum of
-	// overrides, list entries, blocks and policy changes. Default: 1,000,000 each, but
-	// 2,000,000 keys and 5,000,000 exceptions.
+	// The maximum numbers of objects in a snapshot, so that a snapshot cannot fill the memory. If
+	// the database has more, Compile rejects its state. MaxExceptions bounds the sum of overrides,
+	// list entries, blocks and policy changes. Default: 1,000,000 each, but 2,000,000 keys and
+	// 5,000,000 exceptions.
 	MaxTenants, MaxKeys, MaxPolicies, MaxExceptions int
 }
 
@@ -37,10 +37,10 @@ type Report struct {
 	Plans, Tenants, Keys int
 	// ExceptionsCompiled is the number of tenants whose exceptions this call compiled.
 	ExceptionsCompiled int
-	// Problems is the number of objects in the new snapshot that cannot be used as stored.
+	// Problems is the number of objects whose rows are invalid.
 	Problems int
-	// Held is nil if Compile accepted the stored state. Otherwise it is the reason why Compile
-	// rejected the state and returned the previous snapshot. Held wraps errHeld.
+	// Held is nil if Compile accepted the stored state. Otherwise Compile returned the previous
+	// snapshot, and Held says why. Held wraps errHeld.
 	Held error
 }
 
@@ -72,15 +72,15 @@ func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report)
 	return &b.Snapshot, b.report
 }
 
-// A builder makes a new snapshot. It edits the embedded Snapshot, which is at first a copy of
-// previous, or empty if full is set.
+// A builder makes a new snapshot. The embedded Snapshot is the one that it edits. At first, it is a
+// copy of previous, or it is empty if full is set.
 type builder struct {
 	Snapshot
 	o        Options
 	changes  *Changes
 	full     bool
-	previous *Snapshot // nil for the first snapshot; if full is set, the builder reads from it only the last valid versions of objects
-	oldEnds  []int64   // the field ends of the copied snapshot
+	previous *Snapshot // nil for the first snapshot; if full is set, the builder only takes the last valid versions of objects from it
+	oldEnds  []int64   // the field ends of the snapshot that was copied
 	report   Report
 
 	by         *cow.Owner
@@ -119,9 +119,9 @@ func (b *builder) finish() {
 	}
 }
 
-// fault records that an object cannot be used as stored. If the previous snapshot has a fault
-// of the same object, the new fault keeps its time Since. kept says that the last valid version
-// of the object stays in use.
+// fault records that the row of an object is invalid. If the previous snapshot has a fault of the
+// same object, the new fault keeps the time Since of that fault. kept says that the last valid
+// version of the object stays in use.
 func (b *builder) fault(kind, id, name string, revision int64, kept bool, err error) {
 	p := Problem{Kind: kind, ID: id, Name: name, Revision: revision, Err: err, Since: b.o.Now(), Kept: kept}
 	if b.previous != nil {
@@ -170,7 +170,8 @@ func (b *builder) removeTenant(id string) {
 	b.tenants.Delete(b.by, id)
 }
 
-// release makes the slug and the number of a tenant free for other tenants.
+// release removes a tenant from the indexes of slugs and numbers, so that other tenants can use its
+// slug and its number.
 func (b *builder) release(t *tenant) {
 	if t.subject != nil {
 		b.slugs.Delete(b.by, t.subject.Tenant)
@@ -195,8 +196,8 @@ func (b *builder) removeKey(id string) {
 	}
 }
 
-// mutable returns a record of the tenant t that this builder may change: t itself if this
-// builder created it, otherwise a copy that replaces t.
+// mutable returns a record of the tenant t that this builder may change. If this builder created t,
+// the result is t. Otherwise it is a copy, which replaces t in the new snapshot.
 func (b *builder) mutable(t *tenant) *tenant {
 	if t.generation == b.generation {
 		return t
@@ -253,7 +254,7 @@ func (b *builder) addTenants(rows []tenants.Tenant) {
 	var later []*tenants.Tenant
 	for i := range rows {
 		if b.full && b.previous != nil && !b.settled(&rows[i]) {
-			later = append(later, &rows[i]) // tenants that already had their slug and number keep them, because they are added first
+			later = append(later, &rows[i]) // tenants that keep their slug and number are added first, so that no new tenant can take them
 			continue
 		}
 		b.addTenant(&rows[i])
@@ -275,8 +276,8 @@ func (b *builder) addTenants(rows []tenants.Tenant) {
 	}
 }
 
-// settled reports whether r has the slug and the number that the tenant has in the previous
-// snapshot.
+// settled reports whether the row r has the same slug and number that its tenant has in the
+// previous snapshot.
 func (b *builder) settled(r *tenants.Tenant) bool {
 	t, ok := b.previous.tenants.Get(r.ID)
 	return ok && t.subject != nil && t.subject.Tenant == r.Slug && t.subject.Number == r.Number
@@ -311,7 +312,7 @@ func (b *builder) compileTenant(t *tenant) {
 	}
 	b.release(t)
 	if next != nil && before != nil && next.Exceptions == nil && before.Exceptions.For(next.Plan, next.PlanRevision) {
-		next.Exceptions = before.Exceptions // the rows of the exceptions did not change, so they are not compiled again
+		next.Exceptions = before.Exceptions // the rows of the exceptions have not changed, so the compiled exceptions are reused
 	}
 	t.subject = next
 	if t.rows != nil || next != nil && next.Exceptions != nil {
@@ -341,10 +342,10 @@ func (b *builder) lastSubject(t *tenant) *enforcement.Subject {
 	return t.subject
 }
 
-// fallback returns a subject for a tenant whose row is invalid. It is a copy of last, the
-// subject of the last valid row. It is suspended or redacts values if the invalid row says so.
-// fallback returns nil if last is nil, or if another tenant has the slug or the number of last
-// now.
+// fallback returns a subject for a tenant whose row is invalid. The subject is a copy of last,
+// which is the subject of the last valid row. If the invalid row says that the tenant is suspended
+// or redacts values, this applies to the copy. fallback returns nil if last is nil, or if another
+// tenant now has the slug or the number of last.
 func (b *builder) fallback(t *tenant, last *enforcement.Subject) *enforcement.Subject {
 	if last == nil || b.taken(t, last.Tenant, last.Number) != nil {
 		return nil
@@ -355,7 +356,8 @@ func (b *builder) fallback(t *tenant, last *enforcement.Subject) *enforcement.Su
 	return &stricter
 }
 
-// subject compiles the row of a tenant to a new subject. It returns an error if the row is invalid.
+// subject compiles the row of a tenant to a new enforcement.Subject. It returns an error if the row
+// is invalid.
 func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 	row := &t.row
 	switch {
@@ -403,15 +405,16 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 	s.Plan = p.compiled
 	if s.Plan == nil {
 		// No version of the plan was ever valid, so the limits of the plan are unknown.
-		// Therefore every request of the tenant is denied. Problems lists the plan.
+		// Therefore every request of the tenant is denied: no policy of the empty plan matches, and
+		// DenyUnmatched is set. Problems lists the plan.
 		s.Plan = &enforcement.Plan{Slug: p.slug}
 		s.DenyUnmatched = true
 	}
 	return s, nil
 }
 
-// taken returns an error if a tenant other than t has this slug or number. If both were used,
-// the two tenants would use the same counters.
+// taken returns an error if a tenant other than t has this slug or this number. Two tenants with
+// the same number would use the same counters.
 func (b *builder) taken(t *tenant, slug string, number uint32) error {
 	if id, ok := b.slugs.Get(slug); ok && id != t.row.id {
 		return fmt.Errorf("slug %s belongs to tenant %s", slug, id)

@@ -16,7 +16,7 @@ func (b *builder) addKey(row *tenants.Key) {
 	}
 	if holder, ok := b.keys.Get(row.Hash); row.Hash == [32]byte{} || ok && holder.ID != row.ID {
 		fail("its hash is empty or that of another key")
-		b.removeKey(row.ID) // an ambiguous key must not authenticate
+		b.removeKey(row.ID) // a key with an ambiguous row must not authenticate requests
 		return
 	}
 	b.good(row.Kind(), row.ID)
@@ -46,8 +46,8 @@ func (b *builder) addKey(row *tenants.Key) {
 	}, subject)
 }
 
-// useOf returns the variable that holds the time of the last use of a key: the variable in the
-// previous snapshot, or a new one for a new key.
+// useOf returns the variable that holds the time of the last use of a key. If the previous snapshot
+// has the key, useOf returns the variable of that snapshot. Otherwise it returns a new variable.
 func (b *builder) useOf(hash [32]byte) *atomic.Int64 {
 	if b.previous != nil {
 		if k, ok := b.previous.keys.Get(hash); ok {
@@ -65,8 +65,8 @@ func (b *builder) putKey(hash [32]byte, k Key, s *enforcement.Subject) {
 	}
 }
 
-// micros returns a time in microseconds since the epoch, or 0 for the zero time. A time before the epoch becomes 1,
-// so that it is not mistaken for the zero time.
+// micros returns a time in microseconds since the epoch, or 0 for the zero time. For a time at or
+// before the epoch it returns 1, because 0 would mean the zero time.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -11,14 +11,15 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// A snapshot has the rows of a tenant's exceptions in the form of package enforcement. If some
-// rows change, the builder edits Subject.Exceptions; the cost depends only on the number of
-// changed rows. In two cases the builder compiles Subject.Exceptions from all rows: after a
-// full reload, and if the tenant gets another plan or another version of its plan.
+// A snapshot has the exceptions of each tenant in two forms: the rows, and Subject.Exceptions,
+// which is compiled from the rows. If some rows change, the builder edits Subject.Exceptions, and
+// the cost depends only on the number of changed rows. In two cases the builder compiles
+// Subject.Exceptions from all rows: after a full reload, and if the tenant gets another plan or
+// another version of its plan.
 
-// tenantRows contains the exceptions of one tenant by ID: the valid rows, and in bad the IDs of
-// the invalid ones. It does not change after its snapshot is complete. The next builder copies
-// only the parts that it changes.
+// tenantRows contains the exceptions of one tenant by ID. The field bad has the IDs of the invalid
+// rows; the other maps have the valid rows. A tenantRows does not change after its snapshot is
+// complete. The next builder copies only the parts that it changes.
 type tenantRows struct {
 	deny, allow cow.Map[string, *enforcement.ListEntry]
 	blocks      cow.Map[string, *enforcement.Block]
@@ -35,8 +36,8 @@ func (r *tenantRows) unset() bool {
 	return r.deny.Len()+r.allow.Len()+r.blocks.Len()+r.overrides.Len()+r.grants.Len()+len(r.changed) == 0
 }
 
-// all calls yield for every row, valid or invalid, except policy changes. It stops when yield
-// returns false.
+// all calls yield for every row, valid or invalid. It does not call yield for policy changes. It
+// stops when yield returns false.
 func (r *tenantRows) all(yield func(object) bool) {
 	for _, list := range []*cow.Map[string, *enforcement.ListEntry]{&r.deny, &r.allow} {
 		for id := range list.All {
@@ -87,7 +88,8 @@ func values[T any](m *cow.Map[string, *T]) []*T {
 type rowRef struct {
 	tenantID string
 	place    place
-	// until is the end of the row in microseconds since the epoch. It is 0 if the row never ends or is invalid.
+	// until is the time at which the exception ends, in microseconds since the epoch. It is 0 if
+	// the exception never ends or the row is invalid.
 	until int64
 }
 
@@ -120,13 +122,13 @@ func (z *exceptionCounts) all() int {
 
 // A rowEdit collects the changes that a builder makes to the exceptions of one tenant.
 type rowEdit struct {
-	rows           *tenantRows // the rows after the edit; empty if the tenant was removed
+	rows           *tenantRows // the rows after the edit; empty if the tenant is removed
 	added, removed enforcement.ExceptionRows
-	changed        bool // set if rows.changed is a copy, so that this edit may write to it
+	changed        bool // set if this edit has copied rows.changed and may therefore write to it
 }
 
-// touch returns the rowEdit of a tenant and creates it if needed. At the end, the builder
-// compiles the exceptions of each tenant that has a rowEdit.
+// touch returns the rowEdit of a tenant. If it does not exist, touch creates it. At the end, the
+// builder compiles the exceptions of each tenant that has a rowEdit.
 func (b *builder) touch(tenantID string) *rowEdit {
 	e, ok := b.rowEdits[tenantID]
 	if !ok {
@@ -140,7 +142,7 @@ func (b *builder) touch(tenantID string) *rowEdit {
 }
 
 // putRow stores ref as the place of the row o. If the row was stored in another place before,
-// putRow removes it there.
+// putRow removes it from there.
 func (b *builder) putRow(o object, ref rowRef) *rowEdit {
 	b.dropRow(o)
 	b.rows.Put(b.by, o, ref)
@@ -172,7 +174,8 @@ func (b *builder) dropRow(o object) {
 	}
 }
 
-// take removes the row with this ID from the map m and returns removed with the row appended.
+// take removes the row with this ID from the map m. It appends the row to removed and returns the
+// result.
 func take[T any](by *cow.Owner, m *cow.Map[string, *T], id string, removed []*T) []*T {
 	row, _ := m.Get(id)
 	m.Delete(by, id)
@@ -193,9 +196,9 @@ func (b *builder) dropRows(t *tenant) {
 	b.good("steering", t.row.id)
 }
 
-// addExceptions validates the changed rows and adds the valid ones. An invalid row has no
-// effect, and Problems lists the row until it is deleted. This also holds for entries of a deny
-// list, because an invalid entry does not say which values to deny.
+// addExceptions validates the changed rows and adds the valid ones. An invalid row has no effect,
+// and Problems lists the row until it is deleted. An invalid entry of a deny list has no effect
+// either, because it does not say which values to deny.
 func (b *builder) addExceptions(c *Changes) {
 	for i := range c.Overrides {
 		r := &c.Overrides[i]
@@ -244,8 +247,8 @@ func (b *builder) addExceptions(c *Changes) {
 	}
 }
 
-// usable returns true if a row is valid: err is nil, and the row has an ID and a tenant. For an
-// invalid row, it records the problem and removes an earlier version of the row.
+// usable reports whether a row is valid: err is nil, and the row has an ID and a tenant. If the row
+// is invalid, usable records the problem and removes the earlier version of the row.
 func (b *builder) usable(kind, id, tenantID string, revision int64, err error) bool {
 	switch {
 	case id == "":
@@ -269,9 +272,9 @@ func (b *builder) usable(kind, id, tenantID string, revision int64, err error) b
 	return false
 }
 
-// addChange records the revision at which the overrides of a policy last changed for a tenant.
-// It rejects a revision above the newest one, because counters would then not be converted to
-// new limits.
+// addChange records the revision at which the overrides of a policy last changed for a tenant. It
+// rejects a revision that is higher than the newest one. With such a revision, counters would not
+// be converted to later limits.
 func (b *builder) addChange(r *exceptions.Change) {
 	id := r.TenantID + "/" + r.Policy
 	var err error
@@ -318,7 +321,7 @@ func (b *builder) updateExceptions() {
 			if e.rows.empty() {
 				continue
 			}
-			t = b.record(id) // the rows of exceptions may arrive before their tenant
+			t = b.record(id) // changed exceptions may be read before the row of their tenant
 		}
 		t = b.mutable(t)
 		if len(e.rows.changed) == 0 {
@@ -388,8 +391,8 @@ func compileExceptions(t *tenant, e *rowEdit) (made *enforcement.Exceptions, err
 	return made, nil
 }
 
-// current returns the rows that the edit added. It leaves out rows that the same edit later
-// replaced or removed.
+// current returns the rows that the edit added. It leaves out rows that later changes of the same
+// edit replaced or removed.
 func (e *rowEdit) current() enforcement.ExceptionRows {
 	return enforcement.ExceptionRows{
 		Deny:      current(&e.rows.deny, e.added.Deny, func(n *enforcement.ListEntry) string { return n.ID }),
@@ -407,14 +410,14 @@ func current[T any](m *cow.Map[string, *T], added []*T, id func(*T) string) []*T
 	})
 }
 
-// chunkEnds returns, for each chunk of the index of rows, the earliest end of an exception in
-// this chunk. It is 0 for a chunk in which no exception ends. chunkEnds computes only the
-// elements for changed chunks.
+// chunkEnds returns one element for each chunk of the index of rows: the earliest end of an
+// exception in this chunk, or 0 if no exception in it ends. It computes only the elements of chunks
+// that have changed.
 func (b *builder) chunkEnds() []int64 {
 	ends := make([]int64, b.rows.NumChunks())
 	b.rows.Chunks(b.by, func(i int, rows map[object]rowRef, written bool) {
 		if !written {
-			ends[i] = b.oldEnds[i] // a chunk that is not in oldEnds is new and therefore written
+			ends[i] = b.oldEnds[i] // a chunk that has no element in oldEnds is new, so it has changed
 			return
 		}
 		for _, ref := range rows {
@@ -432,9 +435,9 @@ func earlier(a, b int64) int64 {
 	return min(a, b)
 }
 
-// NextEnd returns the earliest end of an exception, or the zero time if none ends. It may be in
-// the past, because an expired exception stays in the snapshot until it is deleted from the
-// store.
+// NextEnd returns the earliest end of an exception, or the zero time if no exception ends. The
+// earliest end may be in the past, because an expired exception stays in the snapshot until it is
+// deleted from the database.
 func (s *Snapshot) NextEnd() time.Time {
 	if s.nextEnd == 0 {
 		return time.Time{}

@@ -14,8 +14,8 @@ var (
 	nameForm = regexp.MustCompile(`^[a-z0-9-]{1,32}$`) // of a limit
 )
 
-// compilePlan validates and compiles the published version of a plan. plans.Service has
-// validated it, but another program may have changed the row since. If the compilation panics,
+// compilePlan validates and compiles the published version of a plan. plans.Service has validated
+// the version, but another program may have changed its row since then. If the compilation panics,
 // compilePlan returns an error, so that one invalid row does not stop the node.
 func compilePlan(row *PublishedPlan) (compiled *enforcement.Plan, err error) {
 	defer func() {
@@ -49,8 +49,8 @@ func compilePlan(row *PublishedPlan) (compiled *enforcement.Plan, err error) {
 	return enforcement.CompilePlan(row.Slug, row.Version, specs)
 }
 
-// compileLimit compiles a limit of a policy. The cell and the former values of the limit are
-// those in published.
+// compileLimit compiles a limit of a policy. It takes the cell and the former values of the limit
+// from published. The cell identifies the counters of the limit.
 func compileLimit(p *plans.Policy, l enforcement.Limit, published []plans.Published) (enforcement.RuleLimit, error) {
 	none := enforcement.RuleLimit{}
 	i := slices.IndexFunc(published, func(c plans.Published) bool {
@@ -83,9 +83,8 @@ func compileLimit(p *plans.Policy, l enforcement.Limit, published []plans.Publis
 	return enforcement.RuleLimit{Limit: l, Cell: c.Cell.Number, Meter: meter}, nil
 }
 
-// checkFormer returns an error if the former values of a limit are out of range, because the
-// arithmetic is exact only within certain bounds. The revision of f must be between after and
-// before.
+// checkFormer returns an error if a former value of a limit is out of range. The arithmetic of the
+// limits is exact only within these ranges. The revision of f must be between after and before.
 func checkFormer(f enforcement.Former, a enforcement.Algorithm, after, before int64) error {
 	switch {
 	case f.Rev <= after || f.Rev >= before:

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// useStep is the precision with which the last use of a key is stored in memory. A key that
-// authenticates many requests stores the time only once per useStep. Otherwise all processors
-// would write to the same memory all the time.
+// useStep is the precision of the stored time of a key's last use. A key that authenticates many
+// requests writes the time only once per useStep. Otherwise all processors would write to the same
+// memory all the time.
 const useStep = time.Second
 
 // Use records that the key authenticated a request at now. It acquires no lock and allocates no
@@ -27,8 +27,8 @@ func (k *Key) Use(now time.Time) {
 	}
 }
 
-// KeyUses returns the time of the last use of each key that this node has used at or after
-// since. The result is ordered by key ID.
+// KeyUses returns the time of the last use of each key. It leaves out keys that this node has not
+// used since the given time. The result is ordered by key ID.
 func (s *Snapshot) KeyUses(since time.Time) []tenants.KeyUse {
 	var uses []tenants.KeyUse
 	for _, k := range s.keys.All {
@@ -70,13 +70,13 @@ type KeyUseFlusher struct {
 	current func() *Snapshot
 	store   KeyUseStore
 	cfg     KeyUseConfig
-	since   time.Time // start of the last successful flush, minus useOverlap
+	since   time.Time // start of the last successful flush, less useOverlap
 	failing bool
 }
 
-// useOverlap is how long before its start the previous flush may have missed uses. The next
-// flush writes the uses of this time again, because a request may read the clock before a flush
-// and call Key.Use after it. The store ignores uses that it already has.
+// useOverlap is how far the uses that a flush writes reach back before the start of the previous
+// flush. A request may read the clock before a flush and call Key.Use after the flush. The next
+// flush then writes this use. The store ignores uses that it already has.
 const useOverlap = 5 * time.Second
 
 // NewKeyUseFlusher returns a KeyUseFlusher for the keys of the snapshot that current returns.

@@ -6,19 +6,19 @@ import (
 	"fmt"
 )
 
-// errHeld means that the stored state looks like that of a lost or restored database.
-// Report.Held wraps it. The previous snapshot then stays in use until the stored state changes
-// or the node restarts.
+// errHeld means that the database looks as if its data was lost or restored. Report.Held wraps it.
+// The previous snapshot then stays in use until the state of the database changes or the node
+// restarts.
 var errHeld = errors.New("held for an operator")
 
-// minForLossCheck is the number of tenants or plans from which on Compile rejects a stored
-// state that has lost more than half of them. With fewer objects, this may be a trial
-// installation in which somebody deleted them.
+// minForLossCheck is the minimum number of tenants, or of plans, for the following check: Compile
+// rejects a state of the database that has lost more than half of them. With fewer objects,
+// somebody may have deleted them in a trial installation.
 const minForLossCheck = 20
 
-// implausible returns an error if the stored state must be rejected before it is compiled.
-// Either its revision is lower than that of the previous snapshot, or most objects have
-// vanished without tombstones.
+// implausible returns an error if the stored state must be rejected before it is compiled. The
+// state is rejected if its revision is lower than the revision of the previous snapshot, or if most
+// objects have vanished without tombstones.
 func (b *builder) implausible() error {
 	if b.previous == nil {
 		return nil
@@ -66,8 +66,8 @@ func (b *builder) implausible() error {
 	return nil
 }
 
-// tooMuch returns an error if the new snapshot must be rejected after it is compiled: it has
-// too many objects, or all quotas of the previous snapshot became 0.
+// tooMuch returns an error if the new snapshot must be rejected after it is compiled. It is
+// rejected if it has too many objects, or if all quotas of the previous snapshot became 0.
 func (b *builder) tooMuch() error {
 	c := b.Counts()
 	for _, m := range []struct {

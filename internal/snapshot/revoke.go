@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// Revoke returns a snapshot of the same revision in which API keys end at the times in ends.
-// The key of ends is the ID of an API key. A key that already ends earlier keeps its end. IDs
-// that the snapshot does not have are ignored. revoked is the number of changed keys. If it is
-// 0, Revoke returns s.
+// Revoke returns a snapshot of the same revision in which some API keys end. ends maps the ID of a
+// key to the time of its end. A key that already ends earlier keeps its end. Revoke ignores IDs of
+// unknown keys. revoked is the number of changed keys. If it is 0, Revoke returns s.
 func (s *Snapshot) Revoke(ends map[string]time.Time) (next *Snapshot, revoked int) {
 	var b *builder
 	for id, at := range ends {
@@ -35,9 +34,9 @@ func (s *Snapshot) Revoke(ends map[string]time.Time) (next *Snapshot, revoked in
 	return &b.Snapshot, revoked
 }
 
-// Revoke ends keys of the current snapshot; see [Snapshot.Revoke]. It is for a node whose source is
-// unavailable: the next changes that the source returns contain the same revocations. It returns
-// the number of keys that changed.
+// Revoke ends keys of the current snapshot; see [Snapshot.Revoke]. It is for a node whose database
+// is unavailable. When the database is available again, its next changes contain the same
+// revocations. Revoke returns the number of changed keys.
 func (w *Watcher) Revoke(ctx context.Context, ends map[string]time.Time) (revoked int) {
 	select {
 	case w.turn <- struct{}{}:

@@ -31,8 +31,8 @@ type Saved struct {
 // fileForm is the version of the file format. ReadFile rejects files of other versions.
 const fileForm = 1
 
-// fileHead is the format of the first line of the file. The line contains fileForm and the
-// checksum of the rest of the file.
+// fileHead is the format of the first line of the file. The first value is fileForm, the second one
+// is the checksum of the rest of the file.
 const fileHead = "headgate snapshot %d %s\n"
 
 // A savedFile is the form in which a Saved is encoded. The documents of plans are JSON texts in
@@ -109,12 +109,12 @@ func WriteFile(path string, s Saved) (err error) {
 	return err
 }
 
-// partial ends the names of files that WriteFile has not renamed yet.
+// partial is the end of the name of a file that WriteFile has not renamed yet.
 const partial = ".partial"
 
-// removeLeftovers removes the partial files of nodes that were killed in WriteFile an hour ago or
-// earlier. Younger ones may belong to a node that is writing. It ignores errors: WriteFile does not
-// need these files to be gone.
+// removeLeftovers removes partial files that are at least an hour old. Nodes that were killed
+// during WriteFile left them. A younger file may belong to a node that is writing. removeLeftovers
+// ignores errors, because a leftover file does no harm.
 func removeLeftovers(path string) {
 	entries, _ := os.ReadDir(filepath.Dir(path))
 	for _, e := range entries {
@@ -128,8 +128,8 @@ func removeLeftovers(path string) {
 }
 
 // ReadFile reads a file that WriteFile wrote. It returns an error if other users can access the
-// file, if the file is damaged or has another format version, or if its rows were read from a
-// database other than database.
+// file, if the file is damaged or has another format version, or if its rows come from another
+// database than the argument database.
 func ReadFile(path, database string) (Saved, error) {
 	info, err := os.Stat(path)
 	if err != nil {

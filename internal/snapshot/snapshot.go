@@ -18,20 +18,20 @@ import (
 type Snapshot struct {
 	revision int64
 	now      func() time.Time
-	// generation is the number of this snapshot. A builder may change a record only if the
-	// record has the generation of the builder's snapshot.
+	// generation is the number of this snapshot. Snapshots share records. A builder may change a
+	// record only if the record has the generation of the builder's snapshot.
 	generation uint64
 
-	keys    cow.Map[[32]byte, *Key]  // by the hash of the token; includes keys of tenants that cannot be used
+	keys    cow.Map[[32]byte, *Key]  // by the hash of the token; includes keys of tenants that have never been valid
 	keyIDs  cow.Map[string, keyRef]  // by id
 	tenants cow.Map[string, *tenant] // by id
-	slugs   cow.Map[string, string]  // IDs of usable tenants by slug
-	numbers cow.Map[uint32, string]  // IDs of usable tenants by number
+	slugs   cow.Map[string, string]  // IDs of valid tenants by slug
+	numbers cow.Map[uint32, string]  // IDs of valid tenants by number
 	rows    cow.Map[object, rowRef]  // where the row of each override, list entry and block is stored
 	plans   map[string]*plan         // by id
 	faults  map[object]Problem       // objects that cannot be used
-	// operators are the operator keys by ID. operatorUntil is the time from which on none of
-	// them is valid, in microseconds since the epoch.
+	// operators are the operator keys by ID. operatorUntil is the time at which the last valid one
+	// ends, in microseconds since the epoch.
 	operators     map[string]*Key
 	operatorUntil int64
 	// size contains the numbers of exceptions by kind. ends contains, for each chunk of the map
@@ -40,7 +40,7 @@ type Snapshot struct {
 	size    exceptionCounts
 	ends    []int64
 	nextEnd int64
-	// planless is the number of valid tenants that have no plan.
+	// planless is the number of usable tenants that have no plan.
 	planless int
 }
 
@@ -57,8 +57,8 @@ const (
 	NumScopes = 1 << iota
 )
 
-// ScopesOf returns the set of the scopes in words. The scope manage includes read. ok is false if a
-// scope is unknown; an unknown scope adds nothing to the set.
+// ScopesOf returns the set of the scopes in words. The scope manage includes read. If a scope is
+// unknown, ok is false; the set then contains only the known scopes.
 func ScopesOf(words []tenants.Scope) (set Scopes, ok bool) {
 	ok = true
 	for _, w := range words {
@@ -94,16 +94,16 @@ type Key struct {
 	// has a RevokedAt in the future and stays valid until then.
 	ExpiresAt int64
 	RevokedAt int64
-	// Bounds restricts which checks may be sent with the key.
+	// Bounds restricts which checks a client may send with the key.
 	Bounds tenants.Bounds
-	// AllowedIPs are the addresses from which the key may be used. If it is empty, all addresses
-	// may use it.
+	// AllowedIPs are the addresses from which clients may use the key. If it is empty, the key
+	// works from all addresses.
 	AllowedIPs tenants.Networks
 	// Subject is the tenant of the key; nil for an operator key.
 	Subject *enforcement.Subject
 	// used holds the time at which the key last authenticated a request on this node, in
-	// milliseconds since the epoch; 0 means never. The copies of a key in all snapshots share
-	// this variable. It is nil for a key that is not stored, such as the bootstrap key.
+	// milliseconds since the epoch; 0 means never. The copies of a key in all snapshots share this
+	// variable. used is nil if the key is not in the database, such as the bootstrap key.
 	used *atomic.Int64
 }
 
@@ -111,7 +111,7 @@ type Key struct {
 // the epoch.
 func (k *Key) Valid(nowMicros int64) bool { return nowMicros < k.until() }
 
-// until returns the time from which on the key is not valid, in microseconds since the epoch.
+// until returns the time at which the key becomes invalid, in microseconds since the epoch.
 func (k *Key) until() int64 {
 	until := int64(math.MaxInt64)
 	if k.ExpiresAt != 0 {
@@ -124,7 +124,7 @@ func (k *Key) until() int64 {
 }
 
 // Key returns the key whose token has this SHA-256 hash. The key may be expired or revoked, so
-// callers must check Valid. Key does not return keys of tenants that cannot be used.
+// callers must check Valid. If the tenant never had a valid row, Key does not return its keys.
 func (s *Snapshot) Key(hash [32]byte) (*Key, bool) {
 	k, ok := s.keys.Get(hash)
 	if !ok || k.Subject == nil && !k.Operator {
@@ -186,18 +186,18 @@ func (s *Snapshot) Plans() iter.Seq[*enforcement.Plan] {
 func (s *Snapshot) Revision() int64 { return s.revision }
 
 // HasOperatorKey reports whether at least one operator key is valid now. The bootstrap key is
-// accepted only while there is none.
+// accepted only while no operator key is valid.
 func (s *Snapshot) HasOperatorKey() bool { return s.now().UnixMicro() < s.operatorUntil }
 
 // Counts are the numbers of objects in a snapshot that can be used.
 type Counts struct {
-	Plans    int // plans that have a usable version
+	Plans    int // plans that have a valid version
 	Policies int // policies of these plans
 	Tenants  int // usable tenants
 	Planless int // usable tenants without a plan
-	Keys     int // keys of tenants and of the operator, including ended ones
-	// The numbers of exceptions include those that have expired, and those of a policy that the
-	// tenant's plan does not have.
+	Keys     int // keys of tenants and of the operator, including keys that have ended
+	// The numbers of exceptions include exceptions that have expired, and exceptions of a policy
+	// that the tenant's plan does not have.
 	Overrides, Entries, Blocks int
 }
 
@@ -218,29 +218,29 @@ func (s *Snapshot) Counts() Counts {
 	return c
 }
 
-// A Problem says why an object cannot be used as stored.
+// A Problem says why the stored row of an object is invalid.
 type Problem struct {
 	// Kind is "plan", "tenant", "key", "operator_key", "override", "list_entry", "block",
-	// "policy_change" or "steering". For "policy_change", ID is tenant/policy. "steering" stands
-	// for all exceptions of the tenant whose ID is ID.
+	// "policy_change" or "steering". For "policy_change", ID is the ID of the tenant, "/", and the
+	// policy. "steering" stands for all exceptions of a tenant; ID is the ID of the tenant.
 	Kind string
 	ID   string
 	Name string // slug; for an exception, the slug of its tenant; for a key, its name
 	// Revision is the revision of the invalid row.
 	Revision int64
 	Err      error
-	// Since is the time at which this node first found a problem of this object that has not
-	// been solved in between.
+	// Since is the time at which this node first found the problem. If a problem of the object is
+	// solved and another one appears later, Since is the time of the later one.
 	Since time.Time
 	// Kept says that the last valid version of the object is still in use. If Kept is false, no
-	// version is in use. A tenant or key is then treated as unknown. All requests of the
-	// tenants of such a plan are denied. Such an exception has no effect.
+	// version is in use: a tenant or key is treated as unknown, a plan denies all requests of its
+	// tenants, and an exception has no effect.
 	Kept bool
 }
 
 type object struct{ kind, id string }
 
-// Problems returns the objects that cannot be used, ordered by kind and ID.
+// Problems returns the objects whose stored rows are invalid, ordered by kind and ID.
 func (s *Snapshot) Problems() []Problem {
 	list := make([]Problem, 0, len(s.faults))
 	for _, p := range s.faults {
@@ -259,7 +259,7 @@ func (s *Snapshot) ProblemCount() int { return len(s.faults) }
 type plan struct {
 	slug     string
 	compiled *enforcement.Plan // nil if there never was a valid version
-	positive int               // number of limits with a quota above 0; limits is the number of all limits
+	positive int               // number of limits with a quota above 0; the field limits is the number of all limits
 	limits   int
 }
 
@@ -267,14 +267,14 @@ type plan struct {
 // changes.
 type tenant struct {
 	row     tenantRow
-	subject *enforcement.Subject // nil if the tenant cannot be used
+	subject *enforcement.Subject // nil if the tenant never had a valid row
 	keys    [][32]byte           // hashes
 	rows    *tenantRows          // its exceptions; nil if it has none
 	// exceptionsCompiled says that subject.Exceptions is compiled from all valid rows of
 	// exceptions.
 	exceptionsCompiled bool
-	// generation is the number of the snapshot whose builder created this record. Only that
-	// builder may change the record.
+	// generation is the number of the snapshot whose builder created this record. Only this builder
+	// may change the record.
 	generation uint64
 }
 
@@ -287,7 +287,7 @@ type tenantRow struct {
 	planID         string
 	planRevision   int64
 	revision       int64
-	known          bool // set if the row of the tenant was read; otherwise only its keys or exceptions were read
+	known          bool // set if the row of the tenant was read; not set if only rows of its keys or exceptions were read
 	redact         bool
 	routeOptional  bool
 	maxKeys        int64
@@ -297,7 +297,8 @@ type tenantRow struct {
 	anchorDay      int
 }
 
-// A keyRef has the hash and the tenant of a key. Snapshot.keyIDs maps the ID of the key to it.
+// A keyRef has the hash and the tenant of a key. The map Snapshot.keyIDs has a keyRef for the ID of
+// each key.
 type keyRef struct {
 	hash     [32]byte
 	tenantID string // "" for an operator key

@@ -13,22 +13,22 @@ import (
 type Source interface {
 	// Revision returns the latest revision, which increases by one with each edit.
 	Revision(ctx context.Context) (int64, error)
-	// Changes returns all objects that changed after the revision since, or all objects if
-	// since is 0. The result is the state of one moment. It includes invalid rows; Compile
-	// validates them.
+	// Changes returns all objects that changed after the revision since, or all objects if since is
+	// 0. All objects in the result belong to the same moment. The result includes invalid rows;
+	// Compile validates them.
 	Changes(ctx context.Context, since int64) (Changes, error)
 	// Notify calls changed after increases of the revision, until ctx ends. It may miss some
 	// increases, so the Watcher also polls the revision.
 	Notify(ctx context.Context, changed func()) error
 }
 
-// Changes contains the objects that changed after a revision. Revision is the latest revision
-// whose changes are included.
+// Changes contains the objects that changed after a revision. The field Revision is the latest
+// revision whose changes are included.
 type Changes struct {
 	Revision int64 // the latest revision at the time of reading
 	Plans    []PublishedPlan
 	Tenants  []tenants.Tenant
-	Keys     []tenants.Key // of tenants and of the operator
+	Keys     []tenants.Key // keys of tenants and of the operator
 	// The exceptions of tenants.
 	Overrides     []exceptions.Override
 	Entries       []exceptions.Entry

@@ -12,9 +12,10 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// exceptions.Service validates the rows of exceptions when it creates them, but another program
-// may change them afterwards. The functions of this file validate everything in a row that does
-// not depend on a plan. Invalid numbers would break the arithmetic of the limits.
+// exceptions.Service validates the rows of exceptions when it creates them, but another program may
+// change them afterwards. Therefore the functions of this file validate everything in a row that
+// does not depend on a plan. For example, the arithmetic of the limits is wrong for numbers that
+// are out of range.
 
 // lastInstant is the end of the year 9999, the latest time at which an exception may end.
 var lastInstant = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -62,9 +63,8 @@ func validateScope(o *enforcement.Override) (err error) {
 	return err
 }
 
-// validateNumbers validates the factor and the limits of an override, as far as that is
-// possible without the plan. When the override is compiled, they are compared with the limits
-// of the plan.
+// validateNumbers validates the factor and the limits of an override, as far as that is possible
+// without the plan. The compiler of exceptions later compares them with the limits of the plan.
 func validateNumbers(o *enforcement.Override) error {
 	if o.Factor < 0 || o.Factor > enforcement.MaxFactor {
 		return fmt.Errorf("factor %d is not within 1 and %d thousandths", o.Factor, enforcement.MaxFactor)
@@ -143,8 +143,8 @@ func readGrant(r *exceptions.Grant, newest int64) (enforcement.Grant, error) {
 	return g, err
 }
 
-// validateCommon validates the fields that overrides and blocks have in common. until is their end
-// in microseconds since the epoch.
+// validateCommon validates the fields that overrides and blocks have in common. until is the end of
+// the exception in microseconds since the epoch.
 func validateCommon(policy, reason string, end time.Time) (until int64, err error) {
 	switch {
 	case end.IsZero():
@@ -166,7 +166,7 @@ func validateReasonAndEnd(reason string, end time.Time) error {
 }
 
 // canonical validates the value of an attribute and returns its canonical form. If networks is
-// true, the value of ip may also be a network.
+// true, the value of the attribute ip may also be a network.
 func canonical(attribute, value string, networks bool) (string, error) {
 	if attribute == enforcement.IPNetwork {
 		return "", fmt.Errorf("%s is not an attribute", attribute)

@@ -23,9 +23,9 @@ type Config struct {
 	// Timeout is the maximum duration of a read of the revision. Reading rows may take ten
 	// times as long. Default: 5 s.
 	Timeout time.Duration
-	// RetryMin is the wait after the first failed attempt to load the first snapshot or to
-	// listen. The wait doubles after each further failure, up to RetryMax, and has jitter.
-	// Default: 500 ms and 30 s.
+	// RetryMin is the pause after the first failed attempt, either to load the first snapshot or to
+	// listen for notifications. The pause doubles after each further failure, up to RetryMax, and
+	// has jitter. Default: 500 ms and 30 s.
 	RetryMin, RetryMax time.Duration
 	// Compile contains the options of Compile. The Watcher sets Full itself.
 	Compile Options
@@ -33,7 +33,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// OnSwap is called each time a new snapshot comes into use. It must not block. Default: none.
+	// The Watcher calls OnSwap each time a new snapshot comes into use. OnSwap must not block.
+	// Default: none.
 	OnSwap func(*Snapshot, Report)
 }
 
@@ -57,7 +58,7 @@ type Status struct {
 	// SwappedAt is the time at which the current snapshot came into use. ConfirmedAt is the last
 	// time at which the source confirmed that no newer revision exists.
 	SwappedAt, ConfirmedAt time.Time
-	// Learnt says how the node noticed the change that led to the current snapshot.
+	// Learnt says how the node noticed the change that is in the current snapshot.
 	Learnt How
 	// Listening means that the node receives notifications of changes.
 	Listening bool
@@ -68,24 +69,24 @@ type Status struct {
 	Held error
 	// Err is the error of the last attempt to load; nil if it succeeded.
 	Err error
-	// Problems is the number of objects in the current snapshot that cannot be used as stored.
+	// Problems is the number of objects in the current snapshot whose stored rows are invalid.
 	Problems int
 }
 
-// A Watcher keeps the current Snapshot up to date. It listens for notifications about changes
-// and also polls the revision. While the source is unavailable, the last snapshot stays in use.
-// A snapshot never replaces one that has a higher revision.
+// A Watcher keeps the current Snapshot up to date. The Watcher listens for notifications about
+// changes and also polls the revision. While the source is unavailable, the last snapshot stays in
+// use. A new snapshot never has a lower revision than the snapshot that it replaces.
 type Watcher struct {
 	source  Source
 	cfg     Config
 	log     *slog.Logger
 	current atomic.Pointer[Snapshot]
-	hint    chan struct{} // receives an element when something changed; has room for one
-	turn    chan struct{} // used as a lock: only the goroutine that has sent an element loads and swaps
+	hint    chan struct{} // receives an element when something has changed; has room for one element
+	turn    chan struct{} // used as a lock with a capacity of one: only the goroutine that has sent an element loads and swaps
 
 	// Only the goroutine that holds turn may access the following fields.
-	rewound  bool      // set if the source had a lower revision than the snapshot; only a full reload is trusted after that
-	heldFull bool      // set if the rejected state came from a full reload; incremental changes are still loaded then
+	rewound  bool      // set if the revision of the source was lower than that of the snapshot; only a full reload is accepted after that
+	heldFull bool      // set if the rejected state came from a full reload; changes since the snapshot are then still loaded
 	heldAt   int64     // revision of the source at the last rejection
 	fullDue  time.Time // time of the next full reload
 	lastFail string    // the error that was logged last
@@ -128,8 +129,8 @@ func (w *Watcher) Status() Status {
 	return w.status
 }
 
-// Run loads all rows; if that fails, it tries again until it succeeds. Then it keeps the
-// snapshot up to date until ctx ends. It always returns nil.
+// Run loads all rows. If this fails, Run tries again until it succeeds. Then it keeps the snapshot
+// up to date until ctx ends. Run always returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	var listener sync.WaitGroup
 	defer listener.Wait()
@@ -140,8 +141,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 		err := w.sync(ctx, how, Options{})
 		pause := retry.Jitter(w.cfg.Poll)
 		if w.Current() == nil && err != nil {
-			// The node cannot serve yet. The wait between attempts grows. Otherwise many nodes that
-			// start at the same time would overload a source that has just become available.
+			// The first snapshot is not loaded yet. The pause between attempts grows, because
+			// otherwise many nodes that start at the same time would overload a source that has
+			// just become available.
 			pause = retries.Next()
 		}
 		how = w.pause(ctx, pause)
@@ -150,7 +152,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 }
 
 // pause waits until a notification comes, d has passed, or ctx ends. It returns byNotification
-// in the first case, otherwise byPoll.
+// after a notification, and otherwise byPoll.
 func (w *Watcher) pause(ctx context.Context, d time.Duration) How {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -179,7 +181,7 @@ func (w *Watcher) listen(ctx context.Context) {
 		if time.Since(began) > w.cfg.RetryMax {
 			retries.Reset()
 		}
-		w.changed() // notifications may have been lost while there was no connection
+		w.changed() // notifications may have been lost while the node had no connection
 		_ = retry.Wait(ctx, retries.Next())
 	}
 }
@@ -195,13 +197,13 @@ func (w *Watcher) changed() {
 	}
 }
 
-// Refresh reads the revision from the source now, and loads what changed.
+// Refresh immediately reads the revision from the source, and loads what has changed.
 func (w *Watcher) Refresh(ctx context.Context) error { return w.sync(ctx, byRefresh, Options{}) }
 
-// WaitFor waits until the current snapshot has the given revision or a higher one; 0 waits for
-// the first snapshot. It first calls Refresh, so that a node sees its own edits immediately. If
-// the source is unavailable, WaitFor waits until ctx ends. If the stored state is rejected, it
-// immediately returns an error that wraps errHeld.
+// WaitFor waits until the current snapshot has the given revision or a higher one. With the
+// revision 0, it waits for the first snapshot. WaitFor first calls Refresh, so that a node
+// immediately serves its own edits. If the source is unavailable, WaitFor waits until ctx ends. If
+// the stored state is rejected, WaitFor immediately returns an error that wraps errHeld.
 func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		w.mu.Lock()
@@ -224,8 +226,8 @@ func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	}
 }
 
-// await waits until swapped is closed, which is when the next snapshot comes into use, but at
-// most for the polling interval.
+// await waits until swapped is closed, which happens when the next snapshot comes into use. It
+// waits for at most the polling interval.
 func (w *Watcher) await(ctx context.Context, swapped <-chan struct{}) error {
 	t := time.NewTimer(w.cfg.Poll)
 	defer t.Stop()
@@ -238,7 +240,7 @@ func (w *Watcher) await(ctx context.Context, swapped <-chan struct{}) error {
 }
 
 // sync loads all changes up to the latest revision. Only one goroutine at a time loads; other
-// callers wait for their turn. how is stored in Status.Learnt if a new snapshot comes into use.
+// callers wait. If a new snapshot comes into use, sync stores how in Status.Learnt.
 func (w *Watcher) sync(ctx context.Context, how How, o Options) error {
 	select {
 	case w.turn <- struct{}{}:
@@ -256,7 +258,7 @@ func (w *Watcher) sync(ctx context.Context, how How, o Options) error {
 // load does the work of sync. The caller must hold w.turn.
 func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 	defer func() {
-		if r := recover(); r != nil { // the last snapshot stays in use if any row causes a panic
+		if r := recover(); r != nil { // if a row causes a panic, the last snapshot stays in use
 			err = fmt.Errorf("compile snapshot: panicked: %v", r)
 		}
 	}()
@@ -273,8 +275,8 @@ func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 		}
 		if o.Full && !w.rewound && revision > current.revision {
 			// The changes are loaded before the full reload, because only the changes contain
-			// tombstones. Without the tombstones, a deleted object would look as if it had
-			// vanished from the database.
+			// tombstones. Without its tombstone, a deleted object would look as if the database had
+			// lost it.
 			if err := w.take(ctx, current, revision, how, Options{}); err != nil {
 				return err
 			}
@@ -310,9 +312,9 @@ func (w *Watcher) take(ctx context.Context, current *Snapshot, revision int64, h
 	return nil
 }
 
-// settled reports whether there is nothing to load, because the current snapshot has the
-// revision of the source, or because the state of this revision was rejected before. If a full
-// reload is due, settled sets o.Full.
+// settled reports whether there is nothing to load. This is so if the current snapshot has the
+// revision of the source, or if the state of this revision was rejected before. If a full reload is
+// due, settled sets o.Full.
 func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options) (done bool, err error) {
 	if revision < current.revision {
 		w.rewound = true
@@ -328,8 +330,7 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 	case o.Full:
 		return false, nil
 	case held != nil && (w.rewound || !w.heldFull):
-		// A poll does not load a rejected state again. A new revision or an explicit refresh
-		// does.
+		// A poll does not load a rejected state again. A new revision or a call of Refresh does.
 		return revision == w.heldAt && how == byPoll, held
 	case revision == current.revision:
 		w.set(func(s *Status) { s.ConfirmedAt = now })
@@ -338,8 +339,8 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 	return false, nil
 }
 
-// hold records that the stored state was rejected, and why. The current snapshot stays in use.
-// hold returns why.
+// hold records the reason why for which the stored state was rejected, and returns why. The current
+// snapshot stays in use.
 func (w *Watcher) hold(why error, revision int64, full bool) error {
 	before := w.Status().Held
 	if before == nil || before.Error() != why.Error() {
@@ -380,7 +381,7 @@ func (w *Watcher) swap(next *Snapshot, report Report, how How) {
 }
 
 // logProblems logs the problems in next that the snapshot before does not have. It describes at
-// most ten of them and logs the number of the others.
+// most ten of them, and logs how many others there are.
 func (w *Watcher) logProblems(before, next *Snapshot) {
 	const byName = 10
 	fresh := 0
@@ -404,7 +405,7 @@ func (w *Watcher) logProblems(before, next *Snapshot) {
 // logged last.
 func (w *Watcher) noteError(err error) {
 	if errors.Is(err, errHeld) {
-		return // hold has logged it, and it is in Status.Held
+		return // hold has already logged this error, and Status.Held contains it
 	}
 	text := ""
 	if err != nil {
