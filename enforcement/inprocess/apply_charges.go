@@ -6,11 +6,11 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// This file has the functions with which a decided request changes a counter. Their
-// caller must hold the lock of the counter's shard.
+// The functions in this file change one counter for a decided request. Their caller must hold
+// the lock of the counter's shard.
 
-// insertIfMissing returns the shard of a counter. If the counter has no cell yet, it
-// inserts one.
+// insertIfMissing returns the shard of a counter. If the counter has no cell yet, it inserts a
+// cell.
 func (l *Limiter) insertIfMissing(w *work) *shard {
 	s := &l.shards[shardOf(w.hash)]
 	if w.cell == none {
@@ -23,14 +23,16 @@ func (l *Limiter) insertIfMissing(w *work) *shard {
 	return s
 }
 
-// keepClamp stores a state whose time was in the future, after Settle has set the time to now.
+// keepClamp stores a state that Settle clamped: its time was in the future, and is now set to
+// the present.
 func (l *Limiter) keepClamp(w *work, m *enforcement.Meter, now int64) {
 	s := l.insertIfMissing(w)
 	s.write(w.cell, m, &w.state, now)
 	l.keepList(s, w, m)
 }
 
-// keepList stores the log entries or the leases of the state of a counter.
+// keepList stores the list that belongs to the state of a counter: the log entries or the
+// leases.
 func (l *Limiter) keepList(s *shard, w *work, m *enforcement.Meter) {
 	switch m.Algorithm {
 	case enforcement.SlidingWindowLog:
@@ -38,12 +40,12 @@ func (l *Limiter) keepList(s *shard, w *work, m *enforcement.Meter) {
 	case enforcement.Concurrency:
 		e := s.log(w.cell)
 		before := e.blocks()
-		e.holders = w.state.Holders // nothing changes the elements, so outcomes may share them
+		e.holders = w.state.Holders // nothing changes the elements in place, so outcomes may share them
 		l.counted.add(&w.key, e.blocks()-before)
 	}
 }
 
-// keepEntries replaces the stored log entries of a counter with all.
+// keepEntries replaces the stored log entries of a counter with the entries in all.
 func (l *Limiter) keepEntries(s *shard, w *work, all []enforcement.Entry) {
 	e := s.log(w.cell)
 	before := e.blocks()
@@ -118,23 +120,23 @@ func chargedLog(s enforcement.State, c *enforcement.Charge, cost, now int64) enf
 	return c.Meter.Charge(s, c.Rev, now, cost)
 }
 
-// peeked returns the state that a counter would have after a charge. It does not store the
-// state.
+// peeked returns the state that a counter would have after a charge. It stores nothing.
 func peeked(s enforcement.State, c *enforcement.Charge, cost, now int64, lease *enforcement.Lease) enforcement.State {
 	if c.Meter.Algorithm != enforcement.SlidingWindowLog || cost == 0 {
 		return c.Meter.ChargeFor(s, c.Rev, now, cost, lease)
 	}
 	after := chargedLog(s, c, cost, now)
 	after.Log = s.Log
-	if after.B == s.B && int64(len(s.Log)) == s.B { // the charge changes the newest entry, so leave it out
+	if after.B == s.B && int64(len(s.Log)) == s.B { // the newest entry would change too, so the outcome must not have its old form
 		after.Log = s.Log[:len(s.Log)-1]
 	}
 	return after
 }
 
 // refund returns cost units to a stored counter. If the counter is not stored, it does nothing.
-// It does not change an overflow counter, because other keys are counted there too. Only the
-// places of the request's own lease can be returned to an overflow counter.
+// It does not change an overflow counter, because other keys are counted there too. An
+// exception are the places of the request's own lease, which it also returns to an overflow
+// counter.
 func (l *Limiter) refund(w *work, c *enforcement.Charge, cost, now int64) {
 	if w.cell == none || cost == 0 || w.shared && c.Meter.Algorithm != enforcement.Concurrency {
 		return
@@ -152,8 +154,8 @@ func (l *Limiter) release(w *work, c *enforcement.Charge, now int64) (units int6
 	return units
 }
 
-// keepReduced stores a counter to which units were returned. If the counter is then unused, it
-// deletes the counter.
+// keepReduced stores a counter after units were returned to it. If the counter is then unused,
+// it deletes the counter instead.
 func (l *Limiter) keepReduced(w *work, m *enforcement.Meter, now int64) {
 	s := &l.shards[shardOf(w.hash)]
 	if w.state.Fresh() {
@@ -165,8 +167,8 @@ func (l *Limiter) keepReduced(w *work, m *enforcement.Meter, now int64) {
 	l.keepList(s, w, m)
 }
 
-// reset deletes a counter. It does not delete an overflow counter, because that also
-// has the counts of other keys.
+// reset deletes a counter. It does not delete an overflow counter, because other keys are
+// counted there too.
 func (l *Limiter) reset(w *work, c *enforcement.Charge, now int64) {
 	if w.shared {
 		return

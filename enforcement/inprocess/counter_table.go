@@ -17,10 +17,10 @@ type cell struct {
 	// due is the number of the tick at which the counter is as if unused, so that its cell may
 	// be deleted. A tick has 2^dueBits microseconds.
 	due uint32
-	// log is 1 + the index of the log entries in table.logs, or 0 if there are none. In
-	// a free cell, it is 1 + the index of the next free cell. In a cell of the table
-	// seen, it is the time of the shared limiter's decision: the low 32 bits of its
-	// milliseconds.
+	// log has one of three meanings. Usually it is 1 + the index of the log entries in
+	// table.logs, or 0 if there are none. In a free cell, it is 1 + the index of the next free
+	// cell. In a cell of the table seen, it is the time of the shared limiter's decision: the
+	// low 32 bits of its milliseconds.
 	log uint32
 }
 
@@ -36,13 +36,13 @@ type shard struct {
 	mu    sync.Mutex // guards all other fields
 	table            // the counters
 	seen  table      // the last known states of shared counters
-	// records has the records of idempotent requests. Nil if there was none.
+	// records has the records of idempotent requests. It is nil if there are none.
 	records *records
 
 	_ [16]byte // padding, so that two shards never share a cache line
 }
 
-// A table stores the counters of a shard, one cell for each.
+// A table stores the counters of a shard, each in one cell.
 type table struct {
 	// slots is a hash table with open addressing and linear probing. The high half of a
 	// slot is the low 32 bits of the hash. The low half is 1 + the index of the cell. An
@@ -53,28 +53,28 @@ type table struct {
 	made   uint32 // number of cells allocated so far, both free and in use
 	free   uint32 // 1 + the index of the first free cell
 	live   uint32
-	// next is the tick at which sweep next visits the table. No cell may be deleted
-	// earlier.
+	// next is the tick at which sweep visits the table again. Before this tick, no cell may be
+	// deleted.
 	next uint32
 	logs []*entries
 	// freeLogs has the unused indexes in logs.
 	freeLogs []uint32
 }
 
-// These constants limit how long a goroutine spins when a shard is locked. It tries the
-// lock again after lockPause steps of wait, then after twice as many, up to lockTries
-// times. Then it yields the processor. It repeats all this lockYields times before it
-// blocks on the mutex.
+// These constants limit how long a goroutine spins while a shard is locked. The goroutine
+// tries the lock again after lockPause steps of wait, then after twice as many, and so on,
+// up to lockTries times. Then it yields the processor. It repeats all of this lockYields
+// times before it blocks on the mutex.
 const (
 	lockPause  = 512
 	lockTries  = 4
 	lockYields = 64
 )
 
-// lock locks the mutex of a shard. A shard is locked for only about ten nanoseconds,
-// but to wake a blocked goroutine takes much longer. sync.Mutex blocks as soon as other
-// goroutines can run. Therefore lock spins first, and blocks only if the goroutine with
-// the lock is not running.
+// lock locks the mutex of a shard. A shard is locked for only about ten nanoseconds, but
+// waking a blocked goroutine takes much longer. sync.Mutex blocks as soon as other
+// goroutines can run. Therefore lock spins first, and blocks only if the goroutine that
+// holds the lock is not running.
 func (s *shard) lock() {
 	if !s.mu.TryLock() {
 		s.contend()
@@ -131,7 +131,7 @@ func (t *table) find(key *enforcement.Key, hash uint32) int32 {
 	}
 }
 
-// insert allocates a cell for a key that has no cell yet, and returns its index.
+// insert allocates a cell for a key that has none, and returns the index of the cell.
 func (t *table) insert(key *enforcement.Key, hash uint32) int32 {
 	if uint32(len(t.slots))*3 <= t.live*4 {
 		t.grow()

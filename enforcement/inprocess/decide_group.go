@@ -2,7 +2,7 @@ package inprocess
 
 import "github.com/headgate/headgate/enforcement"
 
-// sumUp computes work.total, work.sum and work.count for the charges from..to-1.
+// sumUp computes work.total, work.sum and work.count for the charges with the indexes from to to-1.
 func sumUp(charges []enforcement.Charge, ws []work, from, to int) {
 	for i := from; i < to; i++ {
 		w := &ws[ws[i].leader]
@@ -16,7 +16,7 @@ func sumUp(charges []enforcement.Charge, ws []work, from, to int) {
 	}
 }
 
-// takeGroup decides the charges from..to-1, which are one group.
+// takeGroup decides the charges with the indexes from to to-1, which form one group.
 func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int) {
 	charges, now := r.Charges, o.At
 	sumUp(charges, ws, from, to)
@@ -54,8 +54,9 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 	}
 }
 
-// takenBefore returns, for TakeUpTo, the part of their costs that the charges from..to-1 charge at most, because group 0
-// took no more. most is the largest of these parts.
+// takenBefore returns the part of their costs that the charges with the indexes from to to-1 may charge in mode
+// TakeUpTo. For group 0, it is the whole; for other groups, it is the part that group 0 took. most is the largest of
+// these costs, reduced to this part. In other modes, both results are zero.
 func takenBefore(r *enforcement.Request, o *enforcement.Outcome, from, to int) (taken enforcement.Taken, most int64) {
 	if r.Mode != enforcement.TakeUpTo {
 		return taken, 0
@@ -66,7 +67,8 @@ func takenBefore(r *enforcement.Request, o *enforcement.Outcome, from, to int) (
 	return taken, taken.Of(enforcement.LargestCost(r.Charges[from:to]))
 }
 
-// clearGrants sets the results of charges on grants for a group that spends none of them. spendGrants sets their costs.
+// clearGrants sets the results of charges on grants for a group that spends no grants. If the group spends them,
+// spendGrants later sets their costs.
 func clearGrants(charges []enforcement.Charge, results []enforcement.Charged) {
 	for i := range charges {
 		if charges[i].Grant {
@@ -78,9 +80,9 @@ func clearGrants(charges []enforcement.Charge, results []enforcement.Charged) {
 // A span is the range of a group in the charges of a request.
 type span struct{ from, to int }
 
-// fit compares charge i of a group with what is left of its counter and its grants, and sets the result.
-// It returns the largest number of units for which its share fits, for TakeUpTo. taken is the part of the
-// costs that the group charges at most, and most the largest of these parts.
+// fit compares charge i of a group with what its counter and its grants have left, and sets the result. In mode
+// TakeUpTo, it returns the largest number of units for which the share of the charge fits. taken is the part of the
+// costs that the group may charge, and most is the largest cost after reduction to this part.
 func (l *Limiter) fit(
 	r *enforcement.Request, o *enforcement.Outcome, ws []work, group span, i int, taken enforcement.Taken, most int64,
 ) (units int64) {
@@ -90,7 +92,7 @@ func (l *Limiter) fit(
 	grants := enforcement.GrantsAfter(r.Charges, i, group.to)
 	if grants > 0 {
 		if first := firstOn(ws, group.from, i); first != i && r.Mode != enforcement.TakeUpTo {
-			out.Fits = o.Charges[first].Fits // the first charge on the window has the whole cost
+			out.Fits = o.Charges[first].Fits // the result of the first charge on the window is for the sum of the costs
 			return most
 		}
 		left = enforcement.WithGrants(left, grantsLeft(r.Charges, ws, i+1, grants, o.At))
@@ -113,8 +115,8 @@ func (l *Limiter) fit(
 	return most
 }
 
-// shareOut replaces the costs of a group in mode TakeUpTo with their shares. units is the
-// number of units that are granted, of most. taken and most are those of fit.
+// shareOut replaces the costs of a group in mode TakeUpTo with their shares: units of most are granted. taken and most
+// are the arguments of fit.
 func (l *Limiter) shareOut(
 	r *enforcement.Request, o *enforcement.Outcome, ws []work, group span, taken enforcement.Taken, units, most int64,
 ) {
@@ -131,8 +133,7 @@ func (l *Limiter) shareOut(
 	}
 }
 
-// grantsLeft returns what the n grants from charge i on have left, without what the group already
-// takes from them.
+// grantsLeft returns what the n grants from charge i on have left, after what this group has already taken from them.
 func grantsLeft(charges []enforcement.Charge, ws []work, i, n int, now int64) (left int64) {
 	for k := i; k < i+n; k++ {
 		w := &ws[ws[k].leader]
@@ -151,8 +152,8 @@ func firstOn(ws []work, from, i int) int {
 	return first
 }
 
-// spendGrants moves the part of a window's cost that the window does not have left to the n grants that
-// follow charge i.
+// spendGrants charges the part of a window's cost that the window does not have left to the n grants that follow charge
+// i.
 func (l *Limiter) spendGrants(r *enforcement.Request, o *enforcement.Outcome, ws []work, i, n int) {
 	w := &ws[ws[i].leader]
 	need := w.sum - max(r.Charges[i].Meter.Left(w.state, o.At), 0)

@@ -2,8 +2,8 @@ package inprocess
 
 import "github.com/headgate/headgate/enforcement"
 
-// records has the records of the idempotent requests in one shard. All records have the same
-// lifetime. So order, to which new records are appended, is sorted by their ends.
+// records has the records of the idempotent requests in one shard. New records are appended
+// to order. All records have the same lifetime, so order is sorted by their ends.
 type records struct {
 	byKey map[enforcement.Key]*record
 	order []*record
@@ -26,8 +26,8 @@ const recordPeriod = int64(enforcement.IdempotencyPeriod / 1000) // in microseco
 // fewRecords is the maximum number of expired records that one request deletes.
 const fewRecords = 16
 
-// repeat sets the outcome of a request whose key has a record. It returns false if the key
-// has none. The caller must hold the lock of the key's shard.
+// repeat sets the outcome of a request from the record of its key. It returns false if the
+// key has no record. The caller must hold the lock of the key's shard.
 func (l *Limiter) repeat(r *enforcement.Request, o *enforcement.Outcome, now int64) bool {
 	s := &l.shards[shardOf(l.hash(&r.Idempotency.Key))]
 	if s.records == nil {
@@ -69,7 +69,7 @@ func (l *Limiter) record(r *enforcement.Request, o *enforcement.Outcome) {
 	l.counted.add(&stored.key, 1)
 }
 
-// endRecords deletes records that have ended, but not more than most.
+// endRecords deletes records that have ended, at most most of them.
 func (l *Limiter) endRecords(rs *records, now int64, most int) {
 	for ; most > 0 && rs.ended < len(rs.order); most-- {
 		r := rs.order[rs.ended]
@@ -101,7 +101,7 @@ func (l *Limiter) sweepRecords(s *shard) {
 		l.endRecords(s.records, l.now(), sweepStep)
 		first := s.records.ended < len(s.records.order) && l.now() >= s.records.order[s.records.ended].at+recordPeriod
 		if len(s.records.order) == 0 {
-			s.records = nil // a map keeps its memory after it was large
+			s.records = nil // release the map, because a map keeps the memory of its largest size
 		}
 		s.unlock()
 		if !first {

@@ -4,9 +4,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// This file stores the last known states of shared counters. The state of a key is in
-// the shard of the key, in the table seen. Therefore Start can use it for the local
-// counter under the lock that Take uses.
+// This file stores the last known states of shared counters. The state of a key is in the table
+// seen of the shard that also has the local counter of the key. Therefore Start needs only the
+// lock of this shard, which Take uses too.
 
 var _ enforcement.ShareMemory = (*Limiter)(nil)
 
@@ -46,13 +46,13 @@ func (l *Limiter) Remember(c *enforcement.Charge, state *enforcement.State, at, 
 	s.seen.cell(i).log = stamp
 }
 
-// stepMillis is the smallest backward step of the shared limiter's clock that is treated as a
-// step, in milliseconds. If a state is older than the stored one by less, its decision arrived
-// out of order.
+// stepMillis is the smallest difference, in milliseconds, that counts as a backward step of the
+// shared limiter's clock. If a state is older than the stored one by less than that, its
+// decision only arrived out of order.
 const stepMillis = 10_000
 
 // newer reports whether a state with the time stamp replaces the stored state. If both have the
-// same millisecond, the one with fewer units left is kept.
+// same millisecond, the state with fewer units left is kept.
 func newer(c *cell, m *enforcement.Meter, state *enforcement.State, stamp uint32) bool {
 	switch age := int32(stamp - c.log); {
 	case age != 0:
@@ -63,10 +63,10 @@ func newer(c *cell, m *enforcement.Meter, state *enforcement.State, stamp uint32
 	return state.A >= c.a
 }
 
-// Start sets the local counter of a charge to this node's share of what is left of the
-// shared counter. It implements enforcement.ShareMemory. The counter takes the place of
-// the stored state in memory. Therefore such a key does not use the overflow counter,
-// even above Config.MaxCells.
+// Start sets the local counter of a charge to this node's share of what is left of the shared
+// counter. It implements enforcement.ShareMemory. The local counter uses the memory of the
+// stored state, which Start deletes. Therefore the key does not have to use the overflow
+// counter, even if there are more than Config.MaxCells cells.
 func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes int) (remembered enforcement.State, found bool) {
 	w := work{key: c.Key, hash: l.hash(&c.Key)}
 	s := &l.shards[shardOf(w.hash)]
@@ -96,7 +96,7 @@ func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes 
 func (l *Limiter) forget(s *shard, i int32, hash uint64) {
 	c := s.seen.cell(i)
 	key := c.key
-	c.log = 0 // clears the timestamp in c.log, which remove would read as an index of log entries
+	c.log = 0 // clear the timestamp, which remove would take for an index of log entries
 	s.seen.remove(i, uint32(hash))
 	l.remembered.add(&key, -1)
 }

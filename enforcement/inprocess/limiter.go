@@ -19,21 +19,20 @@ type Config struct {
 	// Now returns the time in microseconds since the epoch. Default: the wall clock at
 	// the call of New plus the monotonic time since then, which never steps back.
 	Now func() int64
-	// MaxCells bounds the memory for counters. A counter counts as one cell. In addition, four
-	// entries of a sliding log count as one cell, and so do two leases of a concurrency limit.
-	// A cell takes about 85 bytes. Above the bound, all new keys of one tenant and limit share
-	// an overflow counter. Default: 4,000,000.
+	// MaxCells bounds the memory for counters. A counter counts as one cell. In addition, four entries
+	// of a sliding log count as one cell, and so do two leases of a concurrency limit. A cell takes
+	// about 85 bytes. If the bound is reached, all new keys of one tenant and limit share an overflow
+	// counter. Default: 4,000,000.
 	MaxCells int
-	// TenantCells is the bound for the counters of one tenant, so that many keys of one
-	// tenant do not use up the memory of others. Request.MaxKeys replaces it, up
-	// to half of MaxCells. Limits with few keys may have a quarter more; see
-	// [enforcement.KeyRoom]. Tenants whose numbers are equal modulo 4,096 share one bound, and so
-	// do limits whose hashes are. Default: a quarter of MaxCells.
+	// TenantCells bounds the counters of one tenant, so that many keys of one tenant do not use up the
+	// memory of others. Request.MaxKeys replaces it, up to half of MaxCells. Limits with few keys may
+	// exceed it by up to a quarter; see [enforcement.KeyRoom]. Tenants whose numbers are equal modulo
+	// 4,096 share one bound. Limits whose hashes are equal modulo 4,096 share one number of keys.
+	// Default: a quarter of MaxCells.
 	TenantCells int
-	// SeenCells bounds the number of stored states of shared counters, which MaxCells does not
-	// include. One tenant may use the same part of SeenCells as of MaxCells. If the state of a
-	// key is not stored, this node's share of the key's quota starts full. Default: a quarter
-	// of MaxCells.
+	// SeenCells bounds the number of stored states of shared counters, which do not count in MaxCells.
+	// One tenant may use the same part of SeenCells as of MaxCells. If the state of a key is not
+	// stored, this node's share of the key's quota starts full. Default: a quarter of MaxCells.
 	SeenCells int
 	// SweepEvery is the interval at which Run deletes counters that are as if unused.
 	// Default: one second.
@@ -132,8 +131,8 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	}
 }
 
-// simple reports whether takeOne may decide the request: it has one enforced charge and
-// mode Enforce.
+// simple reports whether takeOne may decide the request, because it has only one charge, which is
+// enforced, and mode Enforce.
 func simple(r *enforcement.Request) bool {
 	return len(r.Charges) == 1 && r.Mode == enforcement.Enforce && r.Charges[0].Group == 0 && r.Idempotency == nil &&
 		r.Reservation == nil && r.Charges[0].Meter.Algorithm != enforcement.SlidingWindowLog &&
@@ -173,8 +172,9 @@ func (b *budget) add(key *enforcement.Key, n int64) {
 	b.limits[limitIndex(key)].Add(n)
 }
 
-// full reports whether the limit of a key may not have another cell. If bound is not 0, it replaces
-// the share of the tenant, up to half of all cells, so that other tenants have the rest.
+// full reports whether the limit of a key may not have another cell. If bound is not 0, the tenant
+// may have bound cells instead of b.share, but at most half of all cells, so that the rest is left
+// for other tenants.
 func (b *budget) full(key *enforcement.Key, bound int64) bool {
 	if b.used.Load() >= b.max {
 		return true
@@ -188,8 +188,8 @@ func (b *budget) full(key *enforcement.Key, bound int64) bool {
 	return limit >= room
 }
 
-// shareOf returns the number of cells that a tenant may have. bound is the tenant's own bound,
-// or 0.
+// shareOf returns the number of cells that a tenant may have. bound is the tenant's own bound
+// (Request.MaxKeys), or 0.
 func (b *budget) shareOf(bound int64) int64 {
 	if bound > 0 {
 		return min(bound, max(b.max/2, b.share))
@@ -197,9 +197,9 @@ func (b *budget) shareOf(bound int64) int64 {
 	return b.share
 }
 
-// KeysOf returns the number of live keys of a tenant, and how many it may have. own is
-// the tenant's own bound, or 0. Entries of sliding logs count as in Config.MaxCells.
-// Tenants whose numbers are equal modulo 4,096 share one number.
+// KeysOf returns the number of live keys of a tenant, and how many it may have. own is the tenant's
+// own bound (Request.MaxKeys), or 0. Entries of sliding logs count as in Config.MaxCells. Tenants
+// whose numbers are equal modulo 4,096 are counted together.
 func (l *Limiter) KeysOf(tenant uint32, own int64) (live, bound int64) {
 	return max(l.counted.shares[tenant%shareCount].Load(), 0), l.counted.shareOf(own)
 }
@@ -209,15 +209,14 @@ func (l *Limiter) crowded(key *enforcement.Key, bound int64) bool {
 	return l.counted.full(key, bound) || l.overflows.Load() > 0
 }
 
-// takeOne decides the most frequent form of request faster than takeAll: a request with
-// one enforced charge. It returns false, without any change, if takeAll must decide the
-// request. It computes in the memory of the caller's outcome, so that it copies only
-// the cell.
+// takeOne decides the most frequent form of request faster than takeAll: a request with one
+// enforced charge. If takeAll must decide the request, takeOne changes nothing and returns false.
+// It computes in the memory of the caller's outcome, so that it copies only the cell.
 func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	c, out := &r.Charges[0], &o.Charges[0]
 	m, hash, state := c.Meter, l.hash(&c.Key), &out.State
 	s := &l.shards[shardOf(hash)]
-	now := l.now() // read before the lock, which halves the time for which the lock is held
+	now := l.now() // read the clock before the lock, which halves the time for which the lock is held
 	s.lock()
 	i := s.find(&c.Key, uint32(hash))
 	if i == none {
@@ -229,7 +228,7 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	} else {
 		cell := s.cell(i)
 		state.Rev, state.A, state.B, state.T = cell.rev, cell.a, cell.b, cell.t
-		if state.T > now { // another request read the clock later but got the lock earlier
+		if state.T > now { // another request read the clock after this one, but got the lock before it
 			now = l.now()
 		}
 	}
@@ -255,9 +254,8 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 // write stores a settled state in cell i. It does not store the entries of a log.
 func (t *table) write(i int32, m *enforcement.Meter, state *enforcement.State, now int64) {
 	c := t.cell(i)
-	// If the numbers are the same, a charge only delays the time at which a bucket is
-	// full. The stored due tick then stays right if the bucket is still full by the end
-	// of that tick.
+	// If the quota, window and burst are the same, a charge only delays the time at which a bucket is
+	// full. The stored due tick then stays right if the bucket is still full by the end of that tick.
 	later := c.rev == state.Rev && c.a >= state.A && c.t <= state.T
 	c.rev, c.a, c.b, c.t = state.Rev, state.A, state.B, state.T
 	if stillDue(m, state, c.due, later) {
@@ -272,10 +270,10 @@ func (t *table) write(i int32, m *enforcement.Meter, state *enforcement.State, n
 	}
 }
 
-// stillDue reports whether due would return the same tick for a bucket that is not full.
-// It is faster, because it needs no division. Most charges of a busy bucket move the
-// time at which the bucket is full by less than a tick. later means that this time is
-// not earlier than the one for which tick was computed.
+// stillDue reports whether due would return the same tick for a bucket that is not full. It is
+// faster than due, because it needs no division. Most charges of a busy bucket move the time at
+// which the bucket is full by less than a tick. later says that this time is not earlier than the
+// time for which tick was computed.
 func stillDue(m *enforcement.Meter, state *enforcement.State, tick uint32, later bool) bool {
 	if !m.Algorithm.Bucket() || m.P == 0 || state.A >= m.Capacity || tick <= keepTicks || tick == lastTick {
 		return false
@@ -291,8 +289,8 @@ const keepTicks = 2
 
 const lastTick = 1<<32 - 1
 
-// due returns the tick at which a counter may be deleted. It has then been as if unused
-// for keepTicks ticks; the first one may be partial.
+// due returns the tick at which a counter may be deleted. At this tick, the counter has been as if
+// unused for keepTicks ticks, of which the first may be partial.
 func due(m *enforcement.Meter, state *enforcement.State, now int64) uint32 {
 	after := m.UnusedAfter(state, now)
 	if m.Quota == 0 && m.Algorithm.Bucket() {
@@ -301,22 +299,23 @@ func due(m *enforcement.Meter, state *enforcement.State, now int64) uint32 {
 	return dueTick(now + after)
 }
 
-// dueTick returns the tick at which a counter may be deleted that is as if unused at the time at.
+// dueTick returns the tick at which a counter may be deleted if it is as if unused from the time
+// at.
 func dueTick(at int64) uint32 { return uint32(min(max(at>>dueBits+keepTicks, 1), lastTick)) }
 
-// A work is one charge of a request while the request is decided.
+// A work has the data of one charge of a request while the request is decided.
 type work struct {
 	key    enforcement.Key // key of the counter: the key of the charge, or that of an overflow counter
 	hash   uint64
 	cell   int32
-	leader int32 // index of the first charge on the same counter; only the work of that charge is used
+	leader int32 // index of the first charge on the same counter; fields of the counter are used only in the work of that charge
 	shared bool  // set if an overflow counter replaces the counter
 	bound  int64 // Request.MaxKeys
-	grant  bool  // the counter is that of a grant, which is stored even if the tenant has too many
+	grant  bool  // the counter belongs to a grant, and is stored even if the tenant has too many keys
 	write  bool
 	state  enforcement.State // the settled state; its Log shares memory with the stored entries
 	total  int64             // sum of the costs that the group has on this counter
-	sum    int64             // what the counter is charged of them: grants can be charged a part
+	sum    int64             // the part of total that is charged to this counter; grants are charged the rest
 	count  int64             // number of charges that the group has on this counter
 	lease  enforcement.Lease // lease of the request; on an overflow counter, its ID also depends on the key
 }
@@ -324,9 +323,9 @@ type work struct {
 // few is the largest number of charges for which takeAll needs no memory allocation.
 const few = 8
 
-// takeAll decides any request. If a key without a cell may have to use an overflow
-// counter, wide is needed: takeAll then also locks the shards of the overflow counters.
-// Without wide, takeAll returns false in that case and changes nothing.
+// takeAll decides any request. If wide is true, it also locks the shards of the overflow counters.
+// They are needed if a key without a cell may have to use an overflow counter. If they are needed
+// and wide is false, takeAll changes nothing and returns false.
 func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide bool) bool {
 	var some [few]work
 	ws := some[:min(len(r.Charges), few)]
@@ -395,8 +394,8 @@ func (l *Limiter) addShards(locked *shardSet, r *enforcement.Request, ws []work,
 	}
 }
 
-// settleAll settles each counter once. It stores the states that Settle moved back from the
-// future.
+// settleAll settles each counter once. If Settle moved a state back from the future, settleAll
+// stores the state.
 func (l *Limiter) settleAll(r *enforcement.Request, ws []work, now int64) {
 	for i := range ws {
 		w := &ws[i]
@@ -425,9 +424,9 @@ func (l *Limiter) takeGroups(r *enforcement.Request, o *enforcement.Outcome, ws 
 	}
 }
 
-// resolve sets the counter of a charge: the one of the charge's key, or an overflow counter. It
-// returns false if it needs an overflow counter whose shard is not locked, because wide is
-// false.
+// resolve sets the counter of a charge: the counter of the charge's key, or an overflow counter. If
+// it needs an overflow counter and wide is false, it returns false, because the shard of that
+// counter is not locked.
 func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	w.cell = l.shards[shardOf(w.hash)].find(&w.key, uint32(w.hash))
 	if w.cell != none || w.grant || !l.crowded(&w.key, w.bound) {
@@ -441,9 +440,9 @@ func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	hash := l.hash(&shared)
 	s := &l.shards[shardOf(hash)]
 	i := s.find(&shared, uint32(hash))
-	// A key that was counted on the overflow counter continues to use it until that
-	// counter is as if unused, even if memory is available again. With a new counter, the
-	// earlier count of the key would be lost.
+	// A key that was counted on the overflow counter continues to use the overflow counter until that
+	// is as if unused, even if memory is available again. A new counter would not have the earlier
+	// count of the key.
 	if l.counted.full(&w.key, w.bound) || i != none && s.cell(i).due > tick(now) {
 		w.lease.ID = w.key.SharedLease(w.lease.ID)
 		w.key, w.hash, w.cell, w.shared = shared, hash, i, true
@@ -451,7 +450,7 @@ func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	return true
 }
 
-// lead sets work.leader of all charges: the first charge on the same counter.
+// lead sets work.leader of each charge to the index of the first charge on the same counter.
 func lead(ws []work) {
 	if len(ws) <= 4*few {
 		for i := range ws {
@@ -496,7 +495,7 @@ func (l *Limiter) apply(r *enforcement.Request, o *enforcement.Outcome, ws []wor
 	for i := from; i < to; i++ {
 		c, w := &r.Charges[i], &ws[ws[i].leader]
 		if w.count == 0 {
-			continue // already changed at the first charge on this counter
+			continue // the counter was changed for the first charge on it
 		}
 		cost := w.sum
 		w.count = 0
@@ -515,9 +514,9 @@ func (l *Limiter) apply(r *enforcement.Request, o *enforcement.Outcome, ws []wor
 	}
 }
 
-// handOut copies a state to the outcome. Of a log, it copies only the oldest entries, as many
-// as RetryAfter needs for the cost. If TakeUpTo granted nothing, the caller computes when one
-// unit fits. So handOut copies at least the entries for one unit.
+// handOut copies a state to the outcome. For a log, it copies only the oldest entries: as many as
+// RetryAfter needs for the cost, and at least as many as it needs for one unit. After TakeUpTo
+// granted nothing, the caller computes when one unit fits.
 func handOut(out *enforcement.Charged, c *enforcement.Charge, state *enforcement.State, now int64) {
 	log := out.State.Log[:0]
 	if len(state.Log) > 0 {
@@ -536,8 +535,8 @@ type shardSet [shardCount / 64]uint64
 
 func (set *shardSet) add(i int) { set[i/64] |= 1 << (i % 64) }
 
-// lock locks the shards of the set in ascending order. Because all requests use the
-// same order, they cannot deadlock.
+// lock locks the shards of the set in ascending order. All requests use this order, so they cannot
+// deadlock.
 func (set *shardSet) lock(l *Limiter) {
 	for i, word := range set {
 		for ; word != 0; word &= word - 1 {

@@ -8,7 +8,7 @@ import (
 
 // entries has the entries of one sliding log, or the leases of one concurrency limit. The
 // entries of a log are a queue in a slice. Removed entries stay in the slice until they are
-// half of it. Therefore the average time of a charge does not depend on the length of the log.
+// half of it, so that the average time of a charge does not depend on the length of the log.
 type entries struct {
 	all     []enforcement.Entry
 	gone    int // all[:gone] are removed
@@ -42,7 +42,7 @@ const (
 	blockHolders = 2
 )
 
-// blocks returns the number of cells that the entries and leases count in a budget.
+// blocks returns the number of cells as which the entries and leases count in a budget.
 func (e *entries) blocks() int64 {
 	return int64((cap(e.all)+blockEntries-1)/blockEntries + (len(e.holders)+blockHolders-1)/blockHolders)
 }

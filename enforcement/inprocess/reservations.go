@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// reservations has the records of reservations. A request with a Reservation locks the
-// shards of its counters first, and then mu until it is done. Other requests do not lock
-// mu.
+// reservations has the records of reservations. A request with a Reservation first locks the
+// shards of its counters, and then mu. It holds mu until it is decided. Other requests do not
+// lock mu.
 type reservations struct {
 	mu      sync.Mutex
 	byKey   map[enforcement.Key]*reservation
@@ -28,12 +28,12 @@ type reservation struct {
 	key    enforcement.Key
 	home   string
 	record *enforcement.Record
-	cells  int64  // number of cells that the record counts in a budget
-	places [2]int // positions in the queues due and forget; negative if the reservation is not there
+	cells  int64  // number of cells as which the record counts in a budget
+	places [2]int // positions in the queues due and forget; negative if it is not in the queue
 }
 
-// A queue is a heap of reservations. number is 0 for the queue due and 1 for forget; it selects
-// the element of reservation.places.
+// A queue is a heap of reservations. number selects the element of reservation.places in which
+// the queue stores positions: 0 for the queue due, 1 for forget.
 type queue struct {
 	number int
 	all    []*reservation
@@ -76,8 +76,8 @@ func (q *queue) remove(r *reservation) {
 	}
 }
 
-// cellBytes is the size of a cell. A record counts in a budget as its size divided by
-// cellBytes.
+// cellBytes is the size of a cell. In a budget, a record counts as many cells as its size
+// divided by cellBytes.
 const cellBytes = 85
 
 // find returns the reservation with a key, or nil. The caller holds mu.
@@ -90,8 +90,8 @@ func (rs *reservations) find(key enforcement.Key, now int64) *reservation {
 }
 
 // outstanding returns the number of listed reservations of a tenant whose time has not passed.
-// If the tenant has fewer than most entries, it returns their number without checking their
-// times. The caller must hold mu.
+// If the tenant has fewer than most listed reservations, it returns their number without
+// checking their times. The caller must hold mu.
 func (rs *reservations) outstanding(tenant uint32, now, most int64) (n int64) {
 	if n = int64(len(rs.tenants[tenant])); n < most {
 		return n
@@ -105,9 +105,9 @@ func (rs *reservations) outstanding(tenant uint32, now, most int64) (n int64) {
 	return n
 }
 
-// reserveFirst decides a request as far as the stored records alone decide it: repetitions,
-// reads, and missing records. It returns true if the outcome is complete. The caller must hold
-// mu of the reservations.
+// reserveFirst decides a request if the stored records are enough to decide it: a repetition, a
+// read, or a request whose record is missing. It returns true if the outcome is complete. The
+// caller must hold mu of the reservations.
 func (l *Limiter) reserveFirst(r *enforcement.Request, o *enforcement.Outcome, now int64) bool {
 	rs, v := &l.reservations, r.Reservation
 	found := rs.find(v.Key, now)
@@ -205,7 +205,7 @@ func (l *Limiter) sweepReservations() {
 			rs.remove(l, rs.forget.all[0])
 		}
 		if len(rs.byKey) == 0 {
-			rs.byKey, rs.tenants, rs.due.all, rs.forget.all = nil, nil, nil, nil // maps keep their memory after they were large
+			rs.byKey, rs.tenants, rs.due.all, rs.forget.all = nil, nil, nil, nil // maps keep their largest size
 		}
 		rs.mu.Unlock()
 	}
@@ -217,8 +217,8 @@ func (l *Limiter) Due(_ context.Context, most int) (due []enforcement.Reservatio
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	now := l.now()
-	// In the heap, the children of a reservation end later than it does. So the loop visits
-	// only the children of reservations that are due.
+	// In the heap, the children of a reservation end later than the reservation itself. So the
+	// loop visits only the children of reservations that are due.
 	for next := []int{0}; len(next) > 0 && len(due) < most; next = next[1:] {
 		at := next[0]
 		if at >= rs.due.Len() || now < rs.due.time(at) {
@@ -261,9 +261,9 @@ func (l *Limiter) OutstandingTotal(context.Context) (int64, error) {
 	return int64(l.reservations.due.Len()), nil
 }
 
-// adjust changes what an earlier request charged to a counter. It does not reduce an
-// overflow counter, because that also has the counts of other keys. The caller holds the
-// lock of the counter's shard.
+// adjust changes what an earlier request charged to a counter. It does not reduce an overflow
+// counter, because other keys are counted there too. The caller holds the lock of the counter's
+// shard.
 func (l *Limiter) adjust(w *work, c *enforcement.Charge, now int64) (delta int64) {
 	held := c.Meter.Algorithm == enforcement.Concurrency
 	if w.shared && c.Cost < c.Receipt.Cost && !held {

@@ -2,7 +2,7 @@ package inprocess
 
 import "github.com/headgate/headgate/enforcement"
 
-// Restore sets counters to stored states that are newer than those in memory. Decisions
+// Restore replaces the states of counters with stored states that are newer. Decisions
 // may run at the same time.
 func (l *Limiter) Restore(stored []enforcement.Stored) {
 	for i := range stored {

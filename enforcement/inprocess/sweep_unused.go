@@ -49,7 +49,7 @@ func (l *Limiter) sweepTable(s *shard, t *table, drop func(s *shard, i int32, ha
 				s.unlock()
 				return
 			}
-			t.next = lastTick // write sets an earlier tick for cells that are inserted while the shard is not locked
+			t.next = lastTick // for cells that are inserted while the shard is not locked, write sets an earlier tick
 		}
 		to := min(from+sweepStep, t.made)
 		for ; from < to && from < t.made; from++ {
