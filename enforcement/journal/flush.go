@@ -20,7 +20,7 @@ const longestPause = 5 * time.Second
 
 var errNotOpen = errors.New("journal: the database is not open yet")
 
-// Run writes states until ctx ends. Then it writes all states that are left, within
+// Run writes states until ctx ends. Then it writes the states that are left, within
 // StopTimeout.
 func (j *Journal) Run(ctx context.Context) error {
 	ticker := time.NewTicker(j.config.Interval)
@@ -44,8 +44,8 @@ func (j *Journal) Run(ctx context.Context) error {
 	}
 }
 
-// finish writes the states that are left when Run ends. It repeats failed writes until
-// StopTimeout.
+// finish writes the states that are left when Run ends. It repeats failed writes for at
+// most StopTimeout.
 func (j *Journal) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.config.StopTimeout)
 	defer cancel()
@@ -63,8 +63,8 @@ func (j *Journal) finish(ctx context.Context) error {
 	}
 }
 
-// Flush implements [enforcement.Journal]. It writes all states that this node has received,
-// including those of decisions in progress.
+// Flush implements [enforcement.Journal]. It waits for the limiter calls that are running,
+// and writes all states that this node has received.
 func (j *Journal) Flush(ctx context.Context) error { return j.flush(ctx, true) }
 
 func (j *Journal) flush(ctx context.Context, all bool) error {

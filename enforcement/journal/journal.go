@@ -14,12 +14,11 @@ import (
 
 // A Store keeps the states of durable counters. internal/store implements it.
 type Store interface {
-	// WriteJournal stores states, which are in the order of their keys. A state replaces that of the same key unless the
-	// stored one has a later time. States of deleted tenants are left out.
+	// WriteJournal stores states, which are sorted by their keys. A state replaces the stored state of its key, unless
+	// the stored state has a later time. WriteJournal ignores states of deleted tenants.
 	WriteJournal(ctx context.Context, states []enforcement.Stored) error
-	// ReadJournal returns up to limit states whose counters may still be in use, ordered by
-	// key. The first one follows the key after. home selects the tenants of one home; ""
-	// selects all tenants.
+	// ReadJournal returns up to limit states whose counters may still be in use, ordered by key. It begins after the key
+	// after. home selects the tenants of one home; "" selects all tenants.
 	ReadJournal(ctx context.Context, home string, after enforcement.Key, limit int) ([]enforcement.Stored, error)
 }
 
@@ -27,12 +26,11 @@ type Store interface {
 type Config struct {
 	// Interval is the time between two flushes. Default: 1 s.
 	Interval time.Duration
-	// Longest is the maximum time for which a changed state stays unwritten. A state whose
-	// change is at least 0.1 % of the quota is written by the next flush. Default: 10 s.
+	// Longest is the maximum time for which a changed state stays unwritten. If the change of a state is at least 0.1 %
+	// of the quota, the next flush writes the state. Default: 10 s.
 	Longest time.Duration
-	// MaxStates is the maximum number of states in memory. Each takes about 200 bytes. If that
-	// many states wait for the database, changes of other counters are not kept. Default:
-	// 200,000.
+	// MaxStates is the maximum number of states in memory. Each state takes about 200 bytes. If so many states wait for
+	// the database, the Journal drops changes of other counters. Default: 200,000.
 	MaxStates int
 	// Timeout bounds one write or read. Default: 10 s.
 	Timeout time.Duration
@@ -49,14 +47,13 @@ type Config struct {
 
 // A Status is the state of a Journal.
 type Status struct {
-	// Waiting is the number of changed states that are not written yet. WaitingFor is the age
-	// of the oldest change.
+	// Waiting is the number of changed states that are not written yet. WaitingFor is the age of the oldest such change.
 	Waiting    int
 	WaitingFor time.Duration
 	// Written is the number of states that were written since the start.
 	Written int64
-	// NotKept is the number of changes that were dropped, because memory was full of unwritten
-	// states. They will be missing if the limiter loses its data.
+	// NotKept is the number of changes that were dropped, because memory was full of unwritten states. If the limiter
+	// loses its data, these changes are not restored.
 	NotKept int64
 	// FailingSince is the time of the first failed flush after the last successful one. It is
 	// zero if the last flush succeeded.
@@ -83,8 +80,8 @@ type Journal struct {
 
 var _ enforcement.Drawer = (*Journal)(nil)
 
-// New returns a Journal in front of a limiter. Draw needs a limiter that is a Drawer. Until
-// Open is called, the Journal keeps states in memory only.
+// New returns a Journal in front of a limiter. The method Draw needs a limiter that is a Drawer. Until Open is
+// called, the Journal keeps states in memory only.
 func New(limiter enforcement.Limiter, c Config) *Journal {
 	c.Interval, c.Longest = cmp.Or(c.Interval, time.Second), cmp.Or(c.Longest, 10*time.Second)
 	c.MaxStates = cmp.Or(c.MaxStates, 200_000)
@@ -108,12 +105,12 @@ var errLost = errors.New("journal: the durable limits are not restored yet")
 // reset.
 func (j *Journal) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	if j.take(ctx, requests, outcomes) {
-		_ = j.Flush(ctx) // an error is in the status; Run writes the states later
+		_ = j.Flush(ctx) // Status has the error, and Run writes the states later
 	}
 }
 
-// take decides requests and keeps the states of durable counters. It reports whether a durable
-// counter was reset.
+// take decides requests and keeps the new states of durable counters in memory. It reports whether a durable counter
+// was reset.
 func (j *Journal) take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) (reset bool) {
 	if j.shared {
 		defer j.calls.leave(j.calls.enter())
@@ -131,8 +128,7 @@ func (j *Journal) take(ctx context.Context, requests []enforcement.Request, outc
 	return reset
 }
 
-// takeOthers fails the durable requests with the verdict Lost, and lets the limiter decide all
-// others.
+// takeOthers sets the verdict of the durable requests to Lost, and lets the limiter decide all others.
 func (j *Journal) takeOthers(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range requests {
 		if requests[i].Durable() {

@@ -12,16 +12,14 @@ import (
 
 const (
 	shardCount = 64
-	// resetKept is how long the state of a reset counter stays in the database, in
-	// microseconds. If a node writes an older state of the counter later than that, the reset
-	// is lost.
+	// resetKept is how long the state of a reset counter stays in the database, in microseconds. If a
+	// node writes an older state of the counter after this time, the older state replaces the reset.
 	resetKept = int64(time.Hour / time.Microsecond)
-	// idleFor is the minimum time after which a state that was written and has not changed
-	// since is removed from memory.
+	// idleFor is the minimum time for which a written state stays in memory after its last change.
 	idleFor = time.Minute
 )
 
-// A memory has the newest state that this node received of each durable counter.
+// A memory has, for each durable counter, the newest state that this node received.
 type memory struct {
 	max     int // maximum number of states in each shard
 	notKept atomic.Int64
@@ -49,7 +47,7 @@ type state struct {
 	since         time.Time // time of the first change since the last write
 }
 
-// numbers are the integers of a State. The entries of a log are not kept.
+// numbers has the integers of a State. It does not have the entries of a log.
 type numbers struct{ rev, a, b, t int64 }
 
 func (n numbers) state() enforcement.State {
@@ -95,16 +93,16 @@ func (m *memory) note(key enforcement.Key, meter *enforcement.Meter, rev int64, 
 	}
 }
 
-// later reports whether is replaces was. Both are states of the same counter at the same time
-// at.
+// later reports whether the state is replaces the state was. Both are states of one counter, and
+// the limiter decided both at the time at.
 func later(m *enforcement.Meter, was numbers, is *enforcement.State, at int64) bool {
 	has := was.state()
 	stored := enforcement.Stored{Algorithm: m.Algorithm, State: *is, At: at}
 	return stored.Newer(&has)
 }
 
-// add creates the state of a key. If the shard is full, add replaces a state that is already
-// written. If there is none, it returns nil.
+// add creates the state of a key. If the shard is full, the new state takes the place of a state
+// that is already written. If all states are unwritten, add returns nil.
 func (sh *shard) add(key enforcement.Key, most int) *state {
 	if len(sh.states) >= most {
 		if len(sh.changed) >= len(sh.states) {
@@ -122,8 +120,10 @@ func (sh *shard) add(key enforcement.Key, most int) *state {
 	return n
 }
 
-// due reports whether the state must be written now. That is the case if a counter that is
-// restored from the database would allow at least 0.1 % of the quota too much.
+// due reports whether the state must be written now. It returns true if the units that are left
+// differ from those of the written state by at least 0.1 % of the quota. It also returns true if
+// the state was not written before, if the counter was reset, or if a change has waited for at
+// least longest.
 func (n *state) due(now time.Time, longest time.Duration) bool {
 	if !n.known || now.Sub(n.since) >= longest || n.last.rev == 0 {
 		return true
@@ -140,8 +140,8 @@ func (n *state) stored() enforcement.Stored {
 	case s.State.Fresh():
 		s.Ends = n.at + resetKept
 	case n.meter.Period != enforcement.NoPeriod, n.meter.Algorithm == enforcement.SlidingWindowCounter:
-		// The time zone of the tenant can change, and a charge that changes the value in place keeps its
-		// expiry. So this is an upper bound.
+		// The result is an upper bound. The time zone of the tenant can change, and a charge that
+		// changes the value in place keeps the expiry of the value.
 		s.Ends = s.State.T + n.meter.Life()
 	default:
 		s.Ends = n.at + n.meter.ResetAfter(s.State, n.at)
@@ -149,8 +149,8 @@ func (n *state) stored() enforcement.Stored {
 	return s
 }
 
-// due returns the states that must be written now. If all is true, it returns every state that
-// is not written.
+// due returns the states that must be written now. If all is true, it returns every state that is
+// not written.
 func (m *memory) due(now time.Time, longest time.Duration, all bool) (list []enforcement.Stored) {
 	for i := range m.shards {
 		sh := &m.shards[i]
@@ -165,8 +165,8 @@ func (m *memory) due(now time.Time, longest time.Duration, all bool) (list []enf
 	return list
 }
 
-// wrote records that the states in list, a result of due, were written at the time now. A state
-// that has changed since due must be written again.
+// wrote records that the states in list were written at the time now. list is a result of due. If
+// a state has changed since then, it must be written again.
 func (m *memory) wrote(list []enforcement.Stored, now time.Time) {
 	for i := range list {
 		row := &list[i]
@@ -189,7 +189,8 @@ func (m *memory) wrote(list []enforcement.Stored, now time.Time) {
 	}
 }
 
-// unsure records that it is unknown whether the states in list, a result of due, were written.
+// unsure records that the states in list may or may not have been written. list is a result of
+// due.
 func (m *memory) unsure(list []enforcement.Stored) {
 	for i := range list {
 		sh := m.shard(&list[i].Key)
@@ -230,7 +231,7 @@ func (m *memory) sweep(now time.Time) {
 		}
 	}
 	if len(sh.states) == 0 {
-		sh.states = map[enforcement.Key]*state{} // releases the memory of a flood of keys
+		sh.states = map[enforcement.Key]*state{} // releases the memory that the map used for many keys
 	}
 	sh.changed = slices.Clip(sh.changed)
 }

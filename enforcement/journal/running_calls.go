@@ -8,11 +8,11 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// calls counts the running calls of the limiter. With it, Flush can wait until the states from
-// all earlier calls are stored in memory. The zero value is ready to use.
+// calls counts the running calls of the limiter. Flush uses it to wait until the states of all
+// earlier calls are in memory. The zero value is ready to use.
 type calls struct {
 	generation atomic.Uint32
-	running    [2]atomic.Int64 // number of running calls, by the generation in which they began, modulo 2
+	running    [2]atomic.Int64 // number of running calls; the index is their generation (when they began) modulo 2
 }
 
 func (c *calls) enter() (generation uint32) {
@@ -28,8 +28,8 @@ func (c *calls) enter() (generation uint32) {
 
 func (c *calls) leave(generation uint32) { c.running[generation].Add(-1) }
 
-// mostAwaited is the maximum time that await waits. A call to a hung server takes longer, but
-// then it gets no answer, so await need not wait for its end.
+// mostAwaited is the maximum time that await waits. A call to a hung server may run longer.
+// Such a call gets no answer and therefore no state, so await need not wait for it.
 const mostAwaited = 2 * time.Second
 
 // await waits until the calls that run now have ended. Only one goroutine may call it at a
