@@ -58,9 +58,9 @@ func (l *Limiter) Return(ctx context.Context) {
 	})
 	for l.pump(ctx) {
 	}
-	// A cell that is still queued could not return its units before ctx ended. Nothing can use
-	// these units until their lots end (see lot). Checks that wait for the queued draw of such a
-	// cell must continue, so release them.
+	// ctx ended before all queued cells could return their units. Nothing can use these units until
+	// their lots end (see lot). Checks may wait for the queued draws of these cells; remove the cells
+	// from the queue and let the checks continue.
 	for cells := l.next(); len(cells) > 0; cells = l.next() {
 		for _, c := range cells {
 			c.in.mu.Lock()
@@ -98,8 +98,8 @@ func (l *Limiter) enqueue(c *cell) {
 	l.signal()
 }
 
-// gather waits a short time, so that one call can make more draws. If the queue already has enough
-// draws for a full call, it does not wait.
+// gather waits a short time, so that one call of Draw can make more draws. If the queue already has
+// enough draws for a full call, it does not wait.
 func (l *Limiter) gather() {
 	l.mu.Lock()
 	full := len(l.queue) >= atOnce
@@ -132,14 +132,14 @@ func (l *Limiter) next() []*cell {
 // pump makes one call of Draw for cells in the queue. It returns false if the queue is empty or ctx
 // has ended.
 func (l *Limiter) pump(ctx context.Context) bool {
-	if ctx.Err() != nil { // must come first, because cells that next has removed from the queue must be drawn
+	if ctx.Err() != nil { // check before next: cells that next removes from the queue must be drawn
 		return false
 	}
 	cells := l.next()
 	if len(cells) == 0 {
 		return false
 	}
-	sent := l.read() // read before the call, because new lots last from this time on
+	sent := l.read() // read the clock before the call: new lots last from this time on
 	draws, drawn := l.draws(cells, sent), make([]enforcement.Drawn, len(cells))
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.config.Timeout)
 	l.shared.Draw(call, draws, drawn)
@@ -172,9 +172,9 @@ func (l *Limiter) drew(cells []*cell, draws []enforcement.Draw, drawn []enforcem
 	}
 }
 
-// sweep queues draws that return units which were idle for too long or are no longer usable, and
-// deletes idle cells without units. It visits only the shards that are due. After a divergence of
-// the node's two clocks, it visits all shards.
+// sweep queues draws that return units, if the units were idle for too long or are no longer
+// usable. It also deletes idle cells without units. It visits only the shards that are due. If the
+// node's two clocks have diverged, it visits all shards.
 func (l *Limiter) sweep(now reading) {
 	all := now.skew > l.swept+apart/2 || now.skew < l.swept-apart/2
 	if all {
@@ -190,7 +190,7 @@ func (l *Limiter) sweep(now reading) {
 	}
 }
 
-// visit sweeps the cells of one shard. The caller holds its lock.
+// visit does the work of sweep for the cells of one shard. The caller holds the lock of the shard.
 func (l *Limiter) visit(s *shard, now reading) {
 	s.due = 1 << 62
 	for _, c := range s.cells {

@@ -6,9 +6,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// All times in this package are in microseconds. The store is the shared limiter, from which this
-// node leases quota. Times of the store count from the epoch, and times of the node from the call
-// of New.
+// All times in this package are in microseconds. The store is the shared limiter, from which this node leases
+// quota. Times of the store count from the epoch. Times of the node count from the call of New.
 
 // A reading has the values of both clocks of this node at the same moment.
 type reading struct {
@@ -17,23 +16,23 @@ type reading struct {
 }
 
 const (
-	apart      = 5_000       // a larger change of reading.skew means that the machine was suspended
-	margin     = apart       // a lot ends earlier by this time, because a suspension below apart is not detected
-	drift      = 1000        // the rate of a clock is wrong by less than 1/drift
-	longest    = 150_000_000 // longest time without a reading of the store's clock
-	burst      = 5_000_000   // the time for which a large batch should last
-	lifetime   = 60_000_000  // longest time for which a small batch should last
+	apart      = 5_000       // if reading.skew changes by more, the machine was suspended
+	margin     = apart       // a lot ends this much earlier, because a shorter suspension than apart is not detected
+	drift      = 1000        // clocks differ in rate by less than 1/drift
+	longest    = 150_000_000 // longest time for which a reading of the store's clock can be used
+	burst      = 5_000_000   // time for which a large batch of units should last
+	lifetime   = 60_000_000  // longest time for which a small batch of units should last
 	small      = 128         // largest number of units of a small batch
 	least      = 16          // smallest number of units of a small batch
 	share      = 8           // a small batch has at most 1/share of the largest batch
-	slowness   = 120_000_000 // an empty cell is deleted after this time without checks
-	pause      = 100_000     // time between a draw without a result and the next draw
-	ramp       = 8           // a batch has at most this many times the units of the previous one
+	slowness   = 120_000_000 // a cell without units is deleted after this time without checks
+	pause      = 100_000     // time between a draw that brought no units and the next draw
+	ramp       = 8           // a batch has at most this many times the units of the batch before it
 	first      = 32          // largest number of units of the first batch
 	returnSoon = 2 * sweepEvery
 	sweepEvery = 100_000
-	gather     = 2_000     // a call of Draw waits for this time, so that more draws share it
-	idle       = 2_000_000 // a large batch is returned after at most this time without checks
+	gather     = 2_000     // a call of Draw waits for this time, so that it can make more draws
+	idle       = 2_000_000 // a large batch is returned after this time without checks, or earlier
 	atOnce     = 64        // largest number of draws in one call
 	shards     = 256
 )
@@ -54,19 +53,19 @@ type cell struct {
 	key   enforcement.Key
 	meter *enforcement.Meter
 	rev   int64
-	// kept is the latest revision of the limit to which the store carried over the used units of the counter. Units
-	// that are given back name this revision. It is 0 if the quota and the window did not change since the node began
-	// to lease.
+	// kept is the latest revision of the limit to which the store carried over the used units of the counter.
+	// Returned units are sent with this revision. kept is 0 if the quota and the window have not changed since the
+	// node began to lease.
 	kept  int64
-	batch int64 // largest number of units that the node may hold
+	batch int64 // largest number of units that the node may hold for this counter
 	epoch int64 // only for buckets: length of a lease epoch; 0 for windows
-	start int64 // only for windows: start of the window of the lots; 0 for buckets
+	start int64 // only for windows: start of the window from which the lots were drawn; 0 for buckets
 
 	lots  [2]lot            // in the order of their ends
-	state enforcement.State // last state from the store; it counts the units of the lots as charged
+	state enforcement.State // last state from the store; units of the lots count as charged in it
 	told  int64             // the store's time of state
-	// at and sent relate the clocks: when the store's clock was at at, the clocks of the node were
-	// at sent or later.
+	// at and sent relate the clocks of the store and the node: when the store's clock was at at, the clocks of the
+	// node were at sent or later.
 	at   int64
 	sent reading
 
@@ -75,40 +74,40 @@ type cell struct {
 	gave    bool          // the draw in flight returns all units
 	refresh bool          // the next draw only reads the state
 	done    chan struct{} // closed when the draw ends; nil if no check waits for it
-	reports uint32        // number of draws and resets; put compares it with hold.reports
-	flight  uint32        // value of reports at the draw in flight
+	reports uint32        // number of draws and resets so far; put compares it with hold.reports
+	flight  uint32        // value of reports when the draw in flight began
 
-	used, mark, wanted int64 // units used since the time mark, by the node's clock; units requested by the last draw
+	used, mark, wanted int64 // units used since mark (a time of the node's clock); units requested by the last draw
 	checks             int64 // number of checks since the time mark
 	last               int64 // time of the last check
 	retry              int64 // no draw begins before this time
-	correct            int64 // before this time, a denial starts no draw to correct the state
+	correct            int64 // before this time, a denial starts no draw that corrects the state
 }
 
-// A lot has the units of one draw. They may be spent before the time until of the store's clock.
-// units is the number of unspent units. spent is the number of spent units that were not reported
-// to the store yet; for windows, it is always 0.
+// A lot has the units of one draw. They may be spent before the time until of the store's clock. units is the
+// number of unspent units. spent is the number of spent units that were not yet reported to the store; for
+// windows, it is always 0.
 type lot struct{ until, units, spent int64 }
 
 func (c *cell) held() int64 { return c.lots[0].units + c.lots[1].units }
 
-// store returns an estimate of the store's clock. It may be slightly ahead of the store's clock,
-// but is never behind it.
+// store returns an estimate of the store's clock. The estimate may be slightly ahead of that clock, but is never
+// behind it.
 func (c *cell) store(now reading) int64 { return c.at + now.mono - c.sent.mono }
 
-// sure reports whether the node knows reliably when lots end. It needs a reading of the store's
-// clock that is recent, and since which the machine was not suspended.
+// sure reports whether the node knows reliably when lots end. For this, the last reading of the store's clock must
+// be recent, and the machine must not have been suspended since.
 func (c *cell) sure(now reading) bool {
 	moved := now.skew - c.sent.skew
 	return moved <= apart && moved >= -apart && now.mono-c.sent.mono <= longest
 }
 
-// latest returns the latest time that the store's clock may show now.
+// latest returns the latest time that the store's clock can show now.
 func (c *cell) latest(now reading) int64 {
 	return c.store(now) + (now.mono-c.sent.mono)/drift + margin
 }
 
-// serves reports whether the cell was made for the same limit and hash tag as a charge.
+// serves reports whether the cell has the same limit and hash tag as a charge, so that its units can be used.
 func (c *cell) serves(charge *enforcement.Charge, home string) bool {
 	if c.rev != charge.Rev || c.home != home || c.closing {
 		return false
@@ -117,17 +116,17 @@ func (c *cell) serves(charge *enforcement.Charge, home string) bool {
 	return c.meter == m || c.meter.Numbers == m.Numbers && c.meter.Algorithm == m.Algorithm && c.meter.Anchor == m.Anchor
 }
 
-// A hold has the units that were taken out of a cell for a request, until the request is decided.
+// A hold has the units that were taken out of a cell for a request. It exists until the request is decided.
 type hold struct {
 	units   [2]int64
 	until   [2]int64
 	reports uint32
-	asked   int // index of the charge for the missing units in the request to the store; -1 if no units are missing
+	asked   int // index of the charge in the request to the store that has the missing units; -1: none are missing
 }
 
 func (h *hold) sum() int64 { return h.units[0] + h.units[1] }
 
-// take takes at most cost units out of the lots that have not ended.
+// take takes up to cost units out of the lots that have not ended.
 func (c *cell) take(cost int64, now reading) (h hold) {
 	h.reports = c.reports
 	if cost > 0 && c.held() == 0 || !c.sure(now) {
@@ -138,7 +137,7 @@ func (c *cell) take(cost int64, now reading) (h hold) {
 		lot := &c.lots[i]
 		if latest >= lot.until {
 			if c.epoch > 0 {
-				lot.units, lot.spent = 0, 0 // the lot has ended, and the store no longer accepts reports of it
+				lot.units, lot.spent = 0, 0 // the lot has ended, and the store no longer accepts reports about it
 			}
 			continue
 		}
@@ -153,8 +152,8 @@ func (c *cell) take(cost int64, now reading) (h hold) {
 	return h
 }
 
-// spend takes exactly cost units out of the lots and returns true. If they have fewer units, or if
-// a lot has ended, it takes nothing and returns false. Then take handles the lots that have ended.
+// spend takes exactly cost units out of the lots and returns true. If the lots have fewer units, or if a lot has
+// ended, it takes nothing and returns false. The caller then uses take, which handles lots that have ended.
 func (c *cell) spend(cost int64, now reading) bool {
 	if cost == 0 || c.held() < cost || !c.sure(now) {
 		return false
@@ -175,14 +174,14 @@ func (c *cell) spend(cost int64, now reading) bool {
 	return true
 }
 
-// live reports whether some lot has units and has not ended.
+// live reports whether at least one lot has units and has not ended.
 func (c *cell) live(now reading) bool {
 	latest := c.latest(now)
 	return c.sure(now) && (c.lots[0].units > 0 && latest < c.lots[0].until || c.lots[1].units > 0 && latest < c.lots[1].until)
 }
 
-// put returns the units of a hold to their lots. For a bucket, it does not return units that a draw
-// has reported as spent meanwhile. These units stay unused until their lot ends.
+// put returns the units of a hold to their lots. If the counter is a bucket and a draw has reported these units as
+// spent in the meantime, put does not return them. They stay unused until their lot ends.
 func (c *cell) put(h *hold) {
 	for k, units := range h.units {
 		if units == 0 || c.epoch > 0 && h.reports != c.reports {
@@ -200,7 +199,7 @@ func (c *cell) put(h *hold) {
 	}
 }
 
-// view returns the state of the counter as if the units that the node holds were not charged.
+// view returns the state that the counter would have if the units that the node holds were not charged.
 func (c *cell) view(now reading) enforcement.State {
 	s := c.state
 	if c.meter.Algorithm.Bucket() {
@@ -212,15 +211,15 @@ func (c *cell) view(now reading) enforcement.State {
 	return s
 }
 
-// close makes the next draw return all units, because charge has later numbers. The store accepts them
-// if it keeps the used units of the counter.
+// close makes the next draw return all units, because charge has a later quota, window or burst. The store accepts
+// the units if the change keeps the used units of the counter.
 func (c *cell) close(charge *enforcement.Charge) {
 	if c.closing = true; !charge.Meter.Algorithm.Bucket() && !charge.Meter.Carried(c.rev, charge.Rev) {
 		c.kept = charge.Rev
 	}
 }
 
-// begin resets the cell for a charge whose limit or hash tag differs from those of the cell.
+// begin resets the cell for a charge that has another limit or hash tag than the cell.
 func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now reading) {
 	*c = cell{
 		in: c.in, home: home, key: charge.Key, meter: charge.Meter, rev: charge.Rev, batch: batch,
@@ -231,10 +230,9 @@ func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now r
 	}
 }
 
-// learn stores a state from a reply of the store. at is the time of the state by the store's
-// clock. It ignores a state that is older than the stored one, because replies can arrive out
-// of order. But if the state is older by more than a second, the store's clock stepped back,
-// and learn stores the state.
+// learn stores a state from a reply of the store. at is the time of the state by the store's clock. Replies can
+// arrive out of order, so learn ignores a state that is older than the stored one. But if the state is older by
+// more than a second, the store's clock stepped back, and learn stores the state.
 func (c *cell) learn(s *enforcement.State, at int64, sent reading) {
 	if at >= c.told || at < c.told-1_000_000 {
 		c.state, c.told = *s, at
@@ -244,8 +242,8 @@ func (c *cell) learn(s *enforcement.State, at int64, sent reading) {
 	}
 }
 
-// count adds a check to the usage, from which want computes the rate of the cell. If the cell had
-// no checks for longer than a batch lasts, the usage starts again at 0.
+// count adds the cost of a check to the usage of the cell, from which want computes how many units to draw. If the
+// cell had no checks for longer than a batch lasts, the usage starts again at 0.
 func (c *cell) count(cost int64, now reading) {
 	if now.mono-c.mark > c.life() && c.held() == 0 && !c.queued {
 		c.mark, c.used, c.checks = now.mono, 0, min(c.checks, 1)
@@ -258,8 +256,7 @@ func (c *cell) count(cost int64, now reading) {
 // horizon returns the time for which a large batch of units should last.
 func (c *cell) horizon() int64 { return min(c.life(), burst) }
 
-// life returns the time for which a small batch of units should last. It is at most the length of a
-// lot.
+// life returns the time for which a small batch of units should last. It is not longer than a lot lasts.
 func (c *cell) life() int64 {
 	if c.epoch > 0 {
 		return c.epoch
@@ -267,10 +264,9 @@ func (c *cell) life() int64 {
 	return min(c.meter.Window/4, lifetime)
 }
 
-// want returns the number of units to draw in addition to those in the cell. That is the
-// expected usage within horizon or, if this is a small number, within life. So a key with few
-// checks draws once a minute, and a key with many checks does not hold units that it needs only
-// much later.
+// want returns the number of units to draw, in addition to those in the cell. It is based on the expected usage
+// within horizon. If this is a small number, it is based on the usage within life. So a key with few checks draws
+// about once a minute, and a key with many checks does not hold units that it needs much later.
 func (c *cell) want(now reading) int64 {
 	elapsed, rest := max(now.mono-c.mark, 1000), int64(1<<62)
 	if c.epoch == 0 {
@@ -282,9 +278,9 @@ func (c *cell) want(now reading) int64 {
 	return min(max(large, few), max(first, ramp*c.wanted), c.batch) - c.held()
 }
 
-// soon returns how long before the end of a lot the cell returns its units. It differs between
-// cells, because lots of many buckets end at the same time. So they return their units spread over
-// a quarter of the epoch.
+// soon returns how long before the end of a lot the cell returns its units. Lots of many buckets can end at the
+// same time. Therefore soon differs between cells: they return their units at different times in a quarter of the
+// epoch.
 func (c *cell) soon() int64 {
 	soon := min(c.horizon()/2, returnSoon)
 	if c.epoch > 0 {
@@ -311,7 +307,7 @@ func (c *cell) due() int64 {
 		return due
 	}
 	for i := range c.lots {
-		if c.lots[i].units > 0 { // latest is ahead of the store's clock by at most longest/drift
+		if c.lots[i].units > 0 { // latest is at most longest/drift and margin ahead of the store's clock
 			due = min(due, c.lots[i].until-c.soon()-margin-longest/drift-c.at+c.sent.mono)
 		}
 	}
@@ -326,8 +322,8 @@ func (c *cell) low(now reading) bool {
 	return 4*c.held() < max(c.wanted, 1) && c.want(now) >= enforcement.LeaseLeast
 }
 
-// draw returns the next draw of the cell, which is sent at now. It reports the units that were
-// spent, and requests more.
+// draw returns the next draw of the cell. The draw is sent at the time now. It reports the units that were spent,
+// and requests more units.
 func (c *cell) draw(now reading, part int64) enforcement.Draw {
 	d := enforcement.Draw{
 		Home: c.home, Key: c.key, Meter: c.meter, Rev: max(c.rev, c.kept), Start: c.start,
@@ -349,7 +345,7 @@ func (c *cell) draw(now reading, part int64) enforcement.Draw {
 	}
 	if d.Want = max(c.want(now), 0); d.Want > 0 {
 		c.wanted = d.Want + c.held()
-		c.used, c.mark = c.used/2, now.mono-(now.mono-c.mark)/2 // later checks count more: halve the usage so far
+		c.used, c.mark = c.used/2, now.mono-(now.mono-c.mark)/2 // halve the usage so far, so that later checks count more
 	}
 	return d
 }
@@ -370,7 +366,7 @@ func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading
 		c.in.count.Returned += d.Lots[0].Back + d.Lots[1].Back
 	}
 	switch {
-	case c.reports != c.flight || c.start != d.Start: // begin or a new window emptied the cell after the draw
+	case c.reports != c.flight || c.start != d.Start: // after the draw was sent, begin or a new window emptied the cell
 		return
 	case a.Err != nil:
 		c.retry = now.mono + pause

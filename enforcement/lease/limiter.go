@@ -13,11 +13,12 @@ import (
 
 // Config has the settings of a Limiter.
 type Config struct {
-	// Nodes is the number of nodes. The more nodes, the less quota this node draws. A wrong number
-	// never leads to more than a limit allows, but may lead to more early denials. Default: 1.
+	// Nodes is the number of nodes. The more nodes there are, the less quota this node draws. With a
+	// wrong number, nodes never allow more than a limit, but may deny more checks too early. Default:
+	// 1.
 	Nodes int
-	// Keys is the maximum number of counters of which this node leases quota. The shared limiter
-	// decides the checks of all others. Default: 100,000.
+	// Keys is the maximum number of counters for which this node leases quota. For all other counters,
+	// the shared limiter decides the checks. Default: 100,000.
 	Keys int
 	// Timeout is the maximum time of a draw. Default: 250 ms.
 	Timeout time.Duration
@@ -35,20 +36,19 @@ type Limiter struct {
 	shards [shards]shard
 	pool   sync.Pool // of *work
 
-	// answered and spent are parts of Stats.Answered and Stats.Spent. They count the requests
-	// that the method take decided. Each shard counts the requests that the method spend
-	// decided.
+	// answered and spent are parts of Stats.Answered and Stats.Spent. They count the requests that the
+	// method take decided. Requests that the method spend decided are counted in each shard.
 	answered, spent atomic.Int64
 
 	nodes   atomic.Int64 // Config.Nodes, or the number of the last SetNodes
 	running atomic.Bool
 	stopped atomic.Bool
-	wake    chan struct{} // has one token while the queue is not empty
+	wake    chan struct{} // has one element while the queue is not empty
 
 	mu    sync.Mutex
 	queue []*cell
 
-	swept int64 // the skew of the clocks at the last complete sweep
+	swept int64 // the difference of the node's two clocks at the last complete sweep
 }
 
 var _ enforcement.Limiter = (*Limiter)(nil)
@@ -102,7 +102,7 @@ type work struct {
 	requests []enforcement.Request
 	outcomes []enforcement.Outcome
 
-	answered, spent int64 // not yet added to the same fields of Limiter
+	answered, spent int64 // not yet added to the Limiter's fields of the same names
 }
 
 // An ask is a request, or the part of a request, that the shared limiter must decide.
@@ -111,11 +111,11 @@ type ask struct {
 	number   int  // position in work.requests
 	holds    int  // index of its first hold in work.holds
 	from, to int  // range of its charges in work.charges
-	whole    bool // the shared limiter decides the complete request; holds, from and to are then unused
+	whole    bool // the shared limiter decides the complete request; then holds, from and to are unused
 }
 
-// Take implements enforcement.Limiter. It decides requests with leased quota, and sends
-// only the rest to the shared limiter.
+// Take implements enforcement.Limiter. It decides requests with leased quota, and sends only what
+// this quota does not cover to the shared limiter.
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	now, live := l.read(), !l.stopped.Load() && ctx.Err() == nil
 	if len(requests) == 1 && live && l.spend(&requests[0], &outcomes[0], now) {
@@ -124,8 +124,8 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	if !l.take(ctx, requests, outcomes, now, live) {
 		return
 	}
-	// The request may have been denied because this node was drawing or returning quota. Wait for
-	// that, and decide the request again.
+	// A request may have been denied only because this node was drawing or returning quota. Wait for
+	// the end of these draws, and decide the request again.
 	for i := range requests {
 		if outcomes[i].Verdict != enforcement.Refused {
 			continue
@@ -137,7 +137,7 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 }
 
 // take decides requests. If live is false, it uses no leased quota. retry says that a request was
-// denied while a draw was in flight that may bring the missing units.
+// denied, and that a draw in flight may bring the missing units.
 func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, now reading, live bool) (
 	retry bool,
 ) {
@@ -173,8 +173,8 @@ func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outc
 	return retry
 }
 
-// spend decides a request that has one charge, if the charge is leased and the node holds its whole
-// cost. Otherwise it changes nothing and returns false.
+// spend decides a request that has one charge, if the charge is leased and the node holds units for
+// its whole cost. Otherwise it changes nothing and returns false.
 func (l *Limiter) spend(r *enforcement.Request, out *enforcement.Outcome, now reading) bool {
 	if len(r.Charges) != 1 || r.Mode != enforcement.Enforce || !r.Charges[0].Leased || r.Idempotency != nil {
 		return false
@@ -215,8 +215,8 @@ func (l *Limiter) release(w *work) {
 	l.pool.Put(w)
 }
 
-// leased reports whether a request may use leased quota. An idempotent request may not, because it
-// must be decided and recorded in one step.
+// leased reports whether a request may use leased quota. An idempotent request may not, because the
+// shared limiter must decide and record it in one step.
 func leased(r *enforcement.Request) bool {
 	if r.Idempotency != nil || r.Mode != enforcement.Enforce && r.Mode != enforcement.Peek || len(r.Charges) > mostCharges {
 		return false
@@ -267,7 +267,8 @@ func (l *Limiter) cover(w *work, index int, r *enforcement.Request, out *enforce
 	}
 }
 
-// hold reserves leased quota for one charge. covered says that the quota covers the whole cost.
+// hold reserves leased quota for one charge. covered says that the reserved quota is the whole
+// cost.
 func (l *Limiter) hold(w *work, r *enforcement.Request, charge *enforcement.Charge, out *enforcement.Outcome, k int) (
 	h hold, covered bool,
 ) {
@@ -295,8 +296,8 @@ func (l *Limiter) hold(w *work, r *enforcement.Request, charge *enforcement.Char
 	return h, covered
 }
 
-// addUp adds up charges on the same key in the same group: each of them gets the sum as its cost.
-// If one of them does not fit, none of them does.
+// addUp treats charges on the same key in the same group as one: each of them gets the sum of their
+// costs. If one of them does not fit, none of them fits.
 func addUp(r *enforcement.Request, out *enforcement.Outcome) {
 	for i := range r.Charges {
 		sum, fits := int64(0), true
@@ -341,10 +342,10 @@ func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Reque
 	l.shared.Take(ctx, w.requests, w.outcomes)
 }
 
-// merge completes the outcome of a request that needed the shared limiter. take has reserved
-// units of this node for a part of the request, and the shared limiter has decided the rest
-// with the outcome o. If o is not granted, merge returns the reserved units. retry is true if
-// the request was denied while a draw was in flight that may bring the missing units.
+// merge completes the outcome of a request that needed the shared limiter. Before, the method take
+// reserved units of this node for a part of the request, and the shared limiter decided the rest
+// with the outcome o. If the request is not granted, merge returns the reserved units. retry is
+// true if the request was denied, and a draw in flight may bring the missing units.
 func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforcement.Outcome) (retry bool) {
 	holds := w.holds[a.holds : a.holds+len(r.Charges)]
 	if !o.Verdict.Decided() || len(o.Charges) != len(w.requests[a.number].Charges) {
@@ -375,7 +376,7 @@ func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforce
 	return retry && o.Verdict == enforcement.Refused
 }
 
-// mergeCharge completes the outcome of charge k of a request. kept says that the group of the
+// mergeCharge completes the outcome of charge k of a request. kept says that the group of this
 // charge was charged. retry is true if a draw in flight may bring the missing units.
 func (l *Limiter) mergeCharge(
 	w *work, r *enforcement.Request, k int, h *hold, out *enforcement.Outcome, kept bool,
@@ -412,9 +413,9 @@ func (l *Limiter) put(charge *enforcement.Charge, h *hold) {
 	}
 }
 
-// update updates the cell of a charge from the shared limiter's result. It adds the units that
-// the node holds to the state in out, because they are still available. retry is true if a draw
-// in flight may bring the missing units.
+// update updates the cell of a charge from the result of the shared limiter. To that limiter, the
+// units that the node holds are charged, but they are still available. So update adds them to the
+// state in out. retry is true if a draw in flight may bring the missing units.
 func (l *Limiter) update(w *work, r *enforcement.Request, charge *enforcement.Charge, h *hold, out *enforcement.Outcome, k int,
 	kept bool,
 ) (retry bool) {
@@ -447,9 +448,9 @@ func (l *Limiter) update(w *work, r *enforcement.Request, charge *enforcement.Ch
 	return retry
 }
 
-// lagging reports whether a denied charge may fit after a draw that is queued or in flight. If
-// necessary, it queues a draw for a bucket: while quota is leased, the known state of a bucket
-// may have too few units (see limitertest.Outstanding), and a draw corrects it.
+// lagging reports whether a denied charge may fit after a draw that is queued or in flight. For a
+// bucket, it queues a draw if there is none. While quota is leased, the known state of a bucket may
+// have too few units (see limitertest.Outstanding), and a draw corrects the state.
 func (l *Limiter) lagging(c *cell, charge *enforcement.Charge, now reading) bool {
 	if !l.running.Load() || !charge.Meter.Possible(charge.Cost) {
 		return false
@@ -462,7 +463,7 @@ func (l *Limiter) lagging(c *cell, charge *enforcement.Charge, now reading) bool
 }
 
 // note creates or updates the cell of a charge that the shared limiter decided. charged says that
-// the shared limiter has charged the cost.
+// the shared limiter charged the cost.
 func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforcement.Charge, told *enforcement.Charged,
 	charged bool, at int64, sent reading,
 ) *cell {
@@ -481,7 +482,7 @@ func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforc
 		if c.rev > charge.Rev || c.closing {
 			return nil
 		}
-		if c.queued || c.held() > 0 { // the cell has quota of former numbers, which must be returned first
+		if c.queued || c.held() > 0 { // units drawn under the former quota must be returned first
 			c.close(charge)
 			l.enqueue(c)
 			return nil
@@ -503,7 +504,7 @@ func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforc
 }
 
 // room reports whether a shard may get another cell. If the shard is full, room first tries to
-// delete a cell without units.
+// delete a cell that has no units.
 func (l *Limiter) room(s *shard) bool {
 	if len(s.cells) < max(l.config.Keys/shards, 1) {
 		return true
@@ -534,7 +535,7 @@ func (l *Limiter) forget(r *enforcement.Request) {
 	}
 }
 
-// settled waits until the draws end that affect the counters which deny a request. It returns false
+// settled waits for draws in flight that affect the counters which deny a request. It returns false
 // if there are no such draws, or if ctx ends first.
 func (l *Limiter) settled(ctx context.Context, r *enforcement.Request, o *enforcement.Outcome) bool {
 	waited := false
