@@ -13,23 +13,23 @@ import (
 // patienceSlices is the number of slices into which a connection divides its answer timeout.
 const patienceSlices = 5
 
-// mostPatience bounds the wall-clock time of one wait, as a multiple of the answer timeout. On
-// an overloaded machine, the time in which this process did not run does not count against the
-// timeout. Therefore a second bound is needed.
+// mostPatience bounds the wall-clock time of one wait, as a multiple of the answer timeout.
+// This second bound is needed because the answer timeout does not count the time in which this
+// process did not run, which can be long on an overloaded machine.
 const mostPatience = 20
 
-// A conn is a connection to Redis that bounds the time until the server answers, counted
-// from the last write. Time in which this process did not run does not count.
+// A conn is a connection to Redis that bounds the time until the server answers. The time
+// counts from the last write. Time in which this process did not run does not count.
 //
-// The wait is divided into slices. A slice counts in full if this process runs again
-// exactly at its end. If the process runs later, it waited for a processor, and a server
-// on the same machine probably waited too. The slice then counts less: its length,
-// multiplied by its length, divided by the time that passed. Before a timeout, the
-// connection reads once more what the kernel has already received.
+// The wait is divided into slices. A slice counts in full if this process runs again exactly
+// at its end. If the process runs later, it waited for a processor, and a server on the same
+// machine probably waited too. The slice then counts less: its length, multiplied by its
+// length, divided by the time that passed. Before a timeout, the connection reads once more
+// what the kernel has already received.
 type conn struct {
 	net.Conn
 	patience time.Duration // timeout of one answer
-	silent   func()        // called once in a wait, after the number of slices in after
+	silent   func()        // called once in a wait, when the number of slices in after has passed
 	after    int
 
 	left    time.Duration // unused part of patience since the last write
@@ -40,17 +40,16 @@ type conn struct {
 // Write starts the wait for an answer.
 func (c *conn) Write(b []byte) (int, error) {
 	c.left, c.wrote = c.patience, time.Now()
-	// This process may stall here, before the write, for longer than patience. The
-	// write deadline is therefore much later, so that such a stall does not fail the
-	// write.
+	// This process may stall here, before the write, for longer than patience. The write deadline
+	// is much later, so that such a stall does not make the write fail.
 	if err := c.Conn.SetWriteDeadline(c.wrote.Add(mostPatience * c.patience)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(b)
 }
 
-// Read waits for data from the server. It waits for at most the part of patience that is left
-// since the last write.
+// Read waits for data from the server, for as long as the answer timeout allows. c.left is the
+// part of the timeout that is left since the last write.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.listens {
 		return c.Conn.Read(b)
@@ -61,7 +60,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		last := c.left <= 0 || began.Sub(c.wrote) > mostPatience*c.patience
 		wait := min(c.left, slice)
 		if last {
-			wait = slice / 10 // a last read: the answer may have arrived in a late slice
+			wait = slice / 10 // one last read, because the answer may have arrived in a slice that ended late
 		}
 		if err := c.Conn.SetReadDeadline(began.Add(wait)); err != nil {
 			return 0, err
@@ -85,15 +84,15 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 }
 
-// passed returns how many slices of the timeout are used up when left of it remains.
+// passed returns how many slices of the timeout have passed when the time left is left.
 func (c *conn) passed(left time.Duration) int {
 	slice := c.patience / patienceSlices
 	return int((c.patience - left + slice/4) / slice)
 }
 
 // SetReadDeadline ignores the deadlines of the client, because the connection sets its own.
-// The client sets none for calls. It only sets the zero time, which stands for no deadline,
-// on a connection that listens to a Sentinel for a new master.
+// The client sets no deadline for calls. On a connection that listens to a Sentinel for a new
+// master, it sets the zero time, which means that reads wait without a timeout.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if c.listens = t.IsZero(); c.listens {
 		return c.Conn.SetReadDeadline(t)
@@ -106,10 +105,9 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 func (c *conn) SetDeadline(time.Time) error      { return nil }
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// A plainConn is a conn without TLS. It gives the client access to the socket, so that
-// the client can check whether the server has closed the connection. A TLS connection
-// has no such check, because bytes that wait below TLS are not always part of an
-// answer.
+// A plainConn is a conn without TLS. It gives the client access to the socket, so that the
+// client can check whether the server has closed the connection. A TLS connection does not
+// have this check, because bytes that wait below TLS are not always part of an answer.
 type plainConn struct {
 	*conn
 	raw syscall.Conn
@@ -122,9 +120,9 @@ func (c plainConn) SyscallConn() (syscall.RawConn, error) {
 	return look{raw}, err
 }
 
-// A look is a raw socket whose Read ignores the connection's deadline. When the client
-// checks for a closed connection, the deadline of the last answer may have passed
-// already.
+// A look is a raw socket whose Read ignores the connection's deadline. The client uses it to
+// check for a closed connection. At that time, the deadline of the last answer may have
+// passed.
 type look struct{ syscall.RawConn }
 
 // Read calls f once, and does not wait.
@@ -132,9 +130,9 @@ func (l look) Read(f func(fd uintptr) (done bool)) error {
 	return l.Control(func(fd uintptr) { f(fd) })
 }
 
-// dialer returns the function with which a client opens its connections. Each
-// connection has the answer timeout patience. In a wait without an answer, a connection
-// calls silent once, after the first after slices of the timeout.
+// dialer returns the function with which a client opens its connections. patience is the
+// answer timeout of each connection. While a connection waits for an answer, it calls silent
+// once, when the number of slices in after has passed.
 func dialer(config *tls.Config, patience time.Duration, after int, silent func()) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		d := net.Dialer{Timeout: mostPatience * patience / 2, KeepAlive: 5 * time.Minute}

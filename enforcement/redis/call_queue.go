@@ -12,24 +12,22 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A lane is the queue of the requests that wait for the next script call to one server,
-// or on a cluster to one home. One call carries the requests of several callers. There
-// is no timer: while a call is in flight, the requests that arrive form the next call.
+// A lane is the queue of the requests that wait for the next script call. There is one lane for a
+// server; on a cluster, there is one for each home. One call carries the requests of several
+// callers. There is no timer: the requests that arrive while a call is in flight form the next
+// call.
 //
-// A caller that finds no call in flight sends its own call at once. Otherwise it
-// queues. When a call returns, the caller at the head of the queue wakes up. It sends
-// the next call with as many queued requests as fit. Therefore a call needs no
-// goroutine besides those of the callers, and an idle lane adds no switch between
-// goroutines.
+// If no call is in flight, a caller sends its own call at once. Otherwise it waits in the queue.
+// When a call returns, the caller at the head of the queue wakes up. It sends the next call with as
+// many queued requests as fit. Therefore a call needs no goroutine besides those of the callers,
+// and a lane with an empty queue adds no switch between goroutines.
 //
-// If the last call served several callers, the caller that sends the next call first
-// lets other goroutines run. Callers whose requests have just arrived can then share
-// the call.
+// If the last call served several callers, the caller that sends the next call first lets other
+// goroutines run. Callers whose requests have just arrived can then share the call.
 //
-// At most depth calls are in flight. A second one starts only if enough requests for half
-// of a full call wait, or if the last call was sent longer than stuckAfter ago. Then this
-// process forms one call while Redis runs the other. Still more concurrent calls would only
-// be smaller calls.
+// At most depth calls are in flight. A second call starts only if the waiting requests fill half of
+// a call, or if the last call was sent longer than stuckAfter ago. Then this process forms one call
+// while Redis runs the other. With more concurrent calls, each call would only have fewer requests.
 type lane struct {
 	limiter *Limiter
 	depth   int
@@ -42,10 +40,11 @@ type lane struct {
 	shared   bool      // the last call had requests of several callers
 }
 
-// secondCall is the number of waiting charges from which a call starts beside one in flight.
+// secondCall is the number of waiting charges that is enough to start a call while another call is
+// in flight.
 const secondCall = callCells / 2
 
-// stuckAfter is the age from which on a call in flight no longer delays the next call.
+// stuckAfter is the time after which a call in flight no longer delays the next call.
 const stuckAfter = 5 * time.Millisecond
 
 // A waiter is one call of Take that waits in a lane, with its requests in order.
@@ -53,9 +52,9 @@ type waiter struct {
 	ctx      context.Context
 	requests []enforcement.Request
 	outcomes []enforcement.Outcome
-	numbers  []int // indexes in requests of those for this lane; nil: all of them
+	numbers  []int // indexes of the requests that belong to this lane; nil: all of them
 	count    int   // how many
-	next     int   // index of the first request that is in no call yet; guarded by lane.mu
+	next     int   // index of the first request that is not in a call yet; guarded by lane.mu
 
 	open    atomic.Int32 // number of requests without an outcome
 	wake    chan signal
@@ -72,8 +71,8 @@ const (
 )
 
 var waiterPool = sync.Pool{New: func() any {
-	// The channel never blocks a sender: when finished is sent, at most one lead is
-	// pending.
+	// A send on this channel never blocks: when finished is sent, at most one lead is still in the
+	// buffer.
 	return &waiter{wake: make(chan signal, 2)}
 }}
 
@@ -100,7 +99,7 @@ func (m *waiter) at(i int) (*enforcement.Request, *enforcement.Outcome) {
 	return &m.requests[i], &m.outcomes[i]
 }
 
-// settle records that n more outcomes of the waiter are set. After the last one, it wakes the
+// settle records that n more outcomes of the waiter are set. If all of them are set, it wakes the
 // goroutine of the waiter.
 func (m *waiter) settle(n int) {
 	if n > 0 && m.open.Add(int32(-n)) == 0 {
@@ -147,22 +146,22 @@ func (ls *lanes) of(l *Limiter, home string) *lane {
 }
 
 // decide sets the outcomes of the requests whose indexes are in numbers. If numbers is nil, it sets
-// those of all requests.
+// the outcomes of all requests.
 func (ln *lane) decide(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) {
 	m := newWaiter(ctx, requests, outcomes, numbers)
 	ln.take(m)
 	m.free()
 }
 
-// take queues a waiter and returns when all its outcomes are set. Meanwhile it sends
-// calls for the lane when lead signals arrive.
+// take adds a waiter to the queue and returns when all its outcomes are set. Until then, it sends a
+// call for the lane each time that it receives a lead signal.
 func (ln *lane) take(m *waiter) {
 	ln.mu.Lock()
 	ln.enqueue(m)
 	leads := ln.mayStart()
 	if leads {
 		ln.inFlight++
-		m.leading = true // prevents a lead signal to this waiter until its call is formed
+		m.leading = true // no lead signal goes to this waiter until its call is formed
 	}
 	ln.mu.Unlock()
 	for leads || <-m.wake == lead {
@@ -202,7 +201,7 @@ type part struct {
 type sharedCall struct {
 	*call
 	parts []part
-	left  []part // waiters whose callers left before the call was formed
+	left  []part // waiters whose callers closed the connection before the call was formed
 	over  bool   // the call is no longer in flight
 }
 
@@ -231,7 +230,7 @@ func (ln *lane) lead(m *waiter) {
 	}
 	concluded := false
 	defer func() {
-		if !concluded { // after a panic, nothing else would wake the waiters
+		if !concluded { // after a panic, nothing else wakes the waiters
 			ln.ended(t, errPanic)
 			t.fail(enforcement.Unknown, errPanic)
 			t.settle(errPanic)
@@ -273,8 +272,8 @@ func (ln *lane) ended(t *sharedCall, err error) {
 	ln.appoint()
 }
 
-// settle wakes the waiters whose last outcome is set. After an error, it first fails
-// the requests of these waiters that are in no call yet.
+// settle wakes the waiters whose outcomes are all set. After an error, it first sets outcomes for
+// the requests of these waiters that are in no call yet: they fail.
 func (t *sharedCall) settle(err error) {
 	for _, p := range t.parts {
 		if err != nil {
@@ -284,9 +283,9 @@ func (t *sharedCall) settle(err error) {
 	}
 }
 
-// appoint wakes a waiter in the queue to send the next call, if another call may start.
-// It signals the channel lead while it holds the lock, so that the waiter receives from lead
-// before it receives from the channel finished. The caller holds ln.mu.
+// appoint wakes a waiter in the queue to send the next call, if another call may start. It sends
+// the signal lead while it holds the lock, so that the waiter receives lead before finished. The
+// caller holds ln.mu.
 func (ln *lane) appoint() {
 	m := ln.queue.head
 	for m != nil && m.leading {
@@ -300,10 +299,9 @@ func (ln *lane) appoint() {
 	m.wake <- lead
 }
 
-// form moves requests from the head of the queue to the call until the call is full. A
-// waiter leaves the queue even if some of its requests do not fit. It is queued again
-// when the call returns, so that its requests are decided in order. The caller holds
-// ln.mu.
+// form moves requests from the head of the queue to the call until the call is full. A waiter
+// leaves the queue even if some of its requests do not fit. When the call returns, the waiter joins
+// the queue again, so that its requests are decided in order. The caller holds ln.mu.
 func (ln *lane) form(t *sharedCall) {
 	for m := ln.queue.head; m != nil; m = ln.queue.head {
 		if err := enforcement.HasLeft(m.ctx, false); err != nil {
@@ -335,8 +333,8 @@ func (ln *lane) form(t *sharedCall) {
 	}
 }
 
-// leave removes the waiter at the head of the queue, because its caller has left. None
-// of its remaining requests is sent. The caller holds ln.mu.
+// leave removes the waiter at the head of the queue, because its caller has closed the connection.
+// It sends none of the waiter's remaining requests. The caller holds ln.mu.
 func (ln *lane) leave(t *sharedCall, m *waiter, err error) {
 	ln.queue.pop()
 	for i := m.next; i < m.count; i++ {
@@ -346,9 +344,9 @@ func (ln *lane) leave(t *sharedCall, m *waiter, err error) {
 	t.left = append(t.left, part{m, m.abandon(fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, err))})
 }
 
-// abandon fails the requests of a waiter that are in no call yet, and returns their
-// number. Either the caller has left, or an earlier call was not decided, so that later
-// requests would be out of order.
+// abandon fails the requests of a waiter that are in no call yet, and returns their number. There
+// are two reasons for this: the caller has closed the connection, or an earlier call was not
+// decided, so that later requests would be decided out of order.
 func (m *waiter) abandon(err error) int {
 	n := m.count - m.next
 	for ; m.next < m.count; m.next++ {
@@ -358,8 +356,8 @@ func (m *waiter) abandon(err error) int {
 	return n
 }
 
-// home returns the home of the first cell. It selects the server for the call and the
-// reading of its clock.
+// home returns the home of the first cell. The home selects the server for the call, and the last
+// reading of this server's clock.
 func (c *call) home() string {
 	switch {
 	case len(c.cells) > 0:

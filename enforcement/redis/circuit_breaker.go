@@ -17,11 +17,11 @@ import (
 
 const (
 	breakAfter   = 5 // number of unanswered calls in a row that opens the breaker
-	suspectAfter = 1 // number of slices that a call waits before a probe is sent
-	// Number of slices after which a probe is silent; suspectAfter+silentAfter is the timeout
-	// of a call.
+	suspectAfter = 1 // number of slices for which a call waits before a probe is sent
+	// silentAfter is the number of slices after which a probe counts as unanswered. suspectAfter and silentAfter
+	// together are the timeout of a call.
 	silentAfter   = 4
-	probeEvery    = 200 * time.Millisecond // interval of probes while the breaker is open, plus or minus a quarter
+	probeEvery    = 200 * time.Millisecond // interval of probes while the breaker is open, shorter or longer by up to a quarter
 	lookEvery     = time.Second            // interval of probes while the breaker is closed and no call is made
 	policyEvery   = time.Minute
 	tellEvery     = time.Minute // least time between two log lines of one kind
@@ -31,12 +31,12 @@ const (
 
 // A Status is the state of Redis for readiness checks and metrics.
 type Status struct {
-	// Reachable is false while the breaker is open. Take then returns Failed at once,
-	// and probes check whether Redis answers again. On a cluster, it is false while the
-	// breaker of a master is open; this concerns the requests of that server.
+	// Reachable is false while the breaker is open. Take then returns Failed at once, and probes check whether
+	// Redis answers again. On a cluster, it is false while the breaker of any master is open. Only the requests
+	// of that server then fail.
 	Reachable bool
-	// Servers is the number of masters of a cluster, and ServersAway the number of those
-	// whose breaker is open. Both are 0 without a cluster.
+	// Servers is the number of masters of a cluster. ServersAway is the number of masters whose breaker is open.
+	// Both are 0 without a cluster.
 	Servers, ServersAway int
 	// Since is the time at which Reachable last changed.
 	Since time.Time
@@ -44,9 +44,8 @@ type Status struct {
 	Err error
 	// Version is the version of the server, or "" if it is not known.
 	Version string
-	// MaxMemoryPolicy is the server's setting maxmemory-policy, or "" if it is not
-	// known. With any policy but "noeviction", Redis may evict counters, and requests
-	// above the quota then pass.
+	// MaxMemoryPolicy is the server's setting maxmemory-policy, or "" if it is not known. With any other policy
+	// than "noeviction", Redis may evict counters, and requests above the quota are then allowed.
 	MaxMemoryPolicy string
 	// Mismatches is the number of requests that the script and the Go reference
 	// functions decided differently. It should stay 0.
@@ -54,8 +53,8 @@ type Status struct {
 	// Unreadable is the number of values that were not valid counters. Such a value
 	// counts as an unused counter.
 	Unreadable int64
-	// ScriptLoads is the number of times that the server did not know a script, so that
-	// its text was sent.
+	// ScriptLoads is the number of times that this node sent the text of a script, because the server did not
+	// know it.
 	ScriptLoads int64
 	// BreakerOpened is the number of times that the breaker opened.
 	BreakerOpened int64
@@ -63,8 +62,8 @@ type Status struct {
 	Calls int64
 	// Recalled is the number of requests that were denied from the memory of denials.
 	Recalled int64
-	// Refusal has the error with which Redis refuses writes while it answers calls, and since when. It is zero if
-	// Redis accepts writes.
+	// Refusal is set while Redis answers calls but denies writes: it has the error, and the time since when. It
+	// is zero if Redis accepts writes.
 	Refusal Refusal
 	// Loss describes the last loss of data in Redis that this node detected. Losses is
 	// the number of losses since this node started.
@@ -73,9 +72,8 @@ type Status struct {
 	// UsedMemory and MaxMemory are the server's memory in use and its limit, in bytes.
 	// Both are 0 until they are known. MaxMemory is also 0 if there is no limit.
 	UsedMemory, MaxMemory int64
-	// Unrestored is the time since which durable counters are lost and not restored. It is
-	// zero while none are. Restored is the number of homes whose counters were restored, by
-	// any node, since this node started.
+	// Unrestored is the time since which durable counters are lost and not restored. It is zero if no counters
+	// are lost. Restored is the number of homes whose counters any node has restored since this node started.
 	Unrestored time.Time
 	Restored   int64
 	// Epoch identifies the data set in Redis. It changes when data is lost. It is ""
@@ -112,16 +110,16 @@ func (l *Limiter) Status() Status {
 
 // health has the circuit breaker and what this node knows about Redis.
 //
-// Two kinds of failures count for the breaker: calls that were written to a connection
-// and not answered within the timeout, and failed probes on a separate connection. Time
-// that a request waits inside this process does not count.
+// Two kinds of failures count for the breaker: calls that were written to a connection and not answered within
+// the timeout, and failed probes on a separate connection. Time that a request waits inside this process does
+// not count.
 //
-// The breaker opens in four cases: a call and a concurrent probe are not answered;
-// breakAfter calls in a row are not answered; a probe cannot connect; two probes in a
-// row are not answered while no call is answered. It closes when verify succeeds.
+// The breaker opens in four cases: a call and a concurrent probe are not answered; breakAfter calls in a row
+// are not answered; a probe cannot connect; two probes in a row are not answered while no call is answered. It
+// closes when verify succeeds.
 //
-// On a cluster, each server has its own breaker (type server). This one then stays
-// closed after the first connection.
+// On a cluster, each server has its own breaker (type server). After the first connection, the breaker of
+// health then stays closed.
 type health struct {
 	closed   atomic.Bool  // the breaker is closed, so calls are made
 	failures atomic.Int32 // unanswered calls and probes since the last answer
@@ -141,7 +139,7 @@ type health struct {
 	since   time.Time
 	open    context.CancelFunc // ends while
 	err     error              // why the breaker is open
-	refusal error              // why Redis must not be used although it answers
+	refusal error              // why Redis must not be used although it answers calls
 	version string
 	policy  string
 
@@ -161,7 +159,7 @@ func (h *health) start(now time.Time) {
 	h.renew()
 }
 
-// renew creates the context of the calls from now on. The caller holds h.mu.
+// renew creates the context for later calls. The caller holds h.mu.
 func (h *health) renew() {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.while.Store(&ctx)
@@ -197,7 +195,7 @@ func (l *Limiter) unanswered(err error) {
 	}
 }
 
-// suspect makes Run send a probe now. It returns false if Run is not running.
+// suspect asks Run to send a probe now. It returns false if Run is not running.
 func (h *health) suspect() bool {
 	select {
 	case h.asked <- struct{}{}:
@@ -208,8 +206,8 @@ func (h *health) suspect() bool {
 	return h.running
 }
 
-// probeIsSilent records that a command on the probe connection has waited for
-// silentAfter slices. It only counts if that command is a probe of a single server.
+// probeIsSilent records that a command on the probe connection has waited for silentAfter slices without an
+// answer. It ignores the command unless it is a probe of a single server.
 func (l *Limiter) probeIsSilent() {
 	h := &l.health
 	if l.cluster != nil || !h.probing.Load() {
@@ -253,8 +251,8 @@ func (l *Limiter) answered(sent time.Time) {
 	l.config.Observe(time.Since(sent))
 }
 
-// tryAgain checks whether Redis answers again. It does so only if Run does not run. Only one
-// caller at a time makes the check.
+// tryAgain checks whether Redis answers again. It does so only if Run is not running, and for only one caller
+// at a time.
 func (l *Limiter) tryAgain(ctx context.Context) bool {
 	h, now := &l.health, time.Now()
 	h.mu.Lock()
@@ -266,11 +264,10 @@ func (l *Limiter) tryAgain(ctx context.Context) bool {
 	return turn && l.verify(ctx) == nil
 }
 
-// Run monitors Redis until ctx ends, and then returns nil. While the breaker is open,
-// it checks whether Redis answers again. While it is closed, Run detects that Redis
-// stops answering, denies writes, or loses data. Once a minute, it reads whether Redis
-// may evict counters. If Run is not running, some calls of Take check whether Redis
-// answers again.
+// Run monitors Redis until ctx ends, and then returns nil. While the breaker is open, Run checks whether Redis
+// answers again. While the breaker is closed, Run detects whether Redis stops answering, denies writes, or
+// loses data. Once a minute, it reads whether Redis may evict counters. If Run is not running, some calls of
+// Take check whether Redis answers again.
 func (l *Limiter) Run(ctx context.Context) error {
 	l.health.setRunning(true)
 	defer l.health.setRunning(false)
@@ -314,8 +311,8 @@ func (l *Limiter) Run(ctx context.Context) error {
 	}
 }
 
-// probeOnce reads the time of Redis on the probe connection. If the connection was
-// closed, it tries another one, because a restarted server answers there.
+// probeOnce reads the time of Redis on the probe connection. If the server closed this connection, probeOnce
+// tries a new one, because a restarted server answers only there.
 func (l *Limiter) probeOnce(ctx context.Context) error {
 	sent := time.Now()
 	err := l.readTime(ctx)
@@ -346,8 +343,8 @@ func (h *health) setRunning(running bool) {
 	h.running = running
 }
 
-// verify connects to Redis and checks that this version of Headgate can use its keys.
-// If so, it closes the breaker. Otherwise it records why the breaker stays open.
+// verify connects to Redis and checks that this version of Headgate can use the keys in it. If so, verify
+// closes the breaker. Otherwise it records why the breaker stays open.
 func (l *Limiter) verify(ctx context.Context) error {
 	version, refusal, err := l.inspect(ctx)
 	h := &l.health
@@ -365,7 +362,7 @@ func (l *Limiter) verify(ctx context.Context) error {
 		return err
 	}
 	h.mu.Unlock()
-	l.readMemory(ctx) // before the first call: tenants have no bound while the memory is unknown
+	l.readMemory(ctx) // before the first call, because tenants have no bound while the memory is unknown
 	h.mu.Lock()
 	h.version, h.err = version, nil
 	h.failures.Store(0)
@@ -413,8 +410,8 @@ func (l *Limiter) inspect(ctx context.Context) (version string, refusal, err err
 	return version, refusal, err
 }
 
-// checkEviction returns an error for a Redis that may evict counters, if Config.Strict is set.
-// It returns none for a Redis that this node has already used: for that, Run logs a warning.
+// checkEviction returns an error for a Redis that may evict counters, if Config.Strict is set. It accepts a
+// Redis that this node has already used; for such a Redis, Run logs a warning.
 func (l *Limiter) checkEviction(ctx context.Context) (refusal, err error) {
 	l.health.mu.Lock()
 	known := l.health.version != ""

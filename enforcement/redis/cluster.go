@@ -18,12 +18,12 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// redirectPause is the time before a call is sent again whose slot is moving, or whose
-// server this node does not know yet.
+// redirectPause is the time before a call is sent again, if its slot is moving or if this node
+// does not know its server yet.
 const redirectPause = 3 * time.Millisecond
 
-// nonLocal is a part of the error message of a script that accessed a key on another server,
-// because its slot moves.
+// nonLocal is a part of an error message. A script gets this error if it accesses a key on
+// another server, because the slot of the key is moving.
 const nonLocal = "access a non local key"
 
 // movesSlot reports whether an error reply says that the slot is moving or has moved to another
@@ -36,8 +36,8 @@ func movesSlot(err error) bool {
 	return strings.Contains(err.Error(), nonLocal)
 }
 
-// A cluster has the servers of a Redis Cluster. Each has a circuit breaker, so that a
-// server that does not answer affects only the checks of its homes.
+// A cluster has the servers of a Redis Cluster. Each server has its own circuit breaker: if a
+// server does not answer, only the checks of the homes on it fail.
 type cluster struct {
 	calls, probes *redis.ClusterClient
 	opened        *atomic.Int64 // number of times that a breaker opened
@@ -48,9 +48,9 @@ type cluster struct {
 	masters []string // addresses of the masters, sorted; set by look
 }
 
-// A server is one server of a cluster with its circuit breaker. Its breaker opens when a
-// call and a probe are not answered, after breakAfter unanswered calls in a row, or when
-// a probe cannot connect. It closes when a probe is answered.
+// A server is one server of a cluster with its circuit breaker. The breaker opens in three
+// cases: a call and a probe are not answered, breakAfter calls in a row are not answered, or a
+// probe cannot connect. It closes when a probe is answered.
 type server struct {
 	address      string
 	calls, probe atomic.Pointer[redis.Client]
@@ -64,8 +64,8 @@ type server struct {
 	err   error              // why open is set
 }
 
-// A route is the server to which a redirected call is sent. The zero route means the server
-// that has the home.
+// A route is the server to which a redirected call is sent. The zero route stands for the
+// server that has the home of the call.
 type route struct {
 	server *server
 	asking bool // the slot is moving to the server
@@ -89,7 +89,7 @@ func (cl *cluster) server(address string) *server {
 	return known.(*server)
 }
 
-// of returns the server of a home, and the client of its calls.
+// of returns the server that has a home, and the client for calls to this server.
 func (cl *cluster) of(ctx context.Context, home string) (*server, *redis.Client, error) {
 	client, err := cl.calls.MasterForKey(ctx, "{"+home+"}")
 	if err != nil {
@@ -98,8 +98,8 @@ func (cl *cluster) of(ctx context.Context, home string) (*server, *redis.Client,
 	return cl.server(client.Options().Addr), client, nil
 }
 
-// target returns the server to which a call must be sent, and its client. If the breaker of the
-// server is open, target returns an error without opening a connection.
+// target returns the server to which a call must be sent, and the client for it. If the breaker
+// of the server is open, target returns an error and opens no connection.
 func (l *Limiter) target(c *call) (s *server, client *redis.Client, err error) {
 	if s = c.route.server; s != nil {
 		client = s.calls.Load()
@@ -155,9 +155,9 @@ func (l *Limiter) clusterProcess(c *call, whole bool) (*redis.StringCmd, error) 
 	return cmd, err
 }
 
-// redirected reports whether a call that failed with err must be sent again because its
-// slot moves or has moved. Nothing was charged then. It sets the route of the call, and
-// waits if the call cannot be decided yet.
+// redirected reports whether a call that failed with err must be sent again because its slot
+// moves or has moved. In this case, nothing was charged. redirected sets the route of the call.
+// If no server can decide the call yet, it also waits for redirectPause.
 func (l *Limiter) redirected(c *call, err error) bool {
 	c.route = route{}
 	if l.cluster == nil || !isReply(err) {
@@ -175,8 +175,8 @@ func (l *Limiter) redirected(c *call, err error) bool {
 		}
 	case code == "TRYAGAIN":
 	case strings.Contains(err.Error(), nonLocal) && c.script != &l.scripts.take:
-		// The slot is moving, and the script looked for a key that is on the other
-		// server. These scripts look before they write.
+		// The slot is moving, and the script accessed a key that is on the other server. It has
+		// written nothing, because these scripts read their keys before they write.
 	default:
 		return false
 	}
@@ -184,8 +184,9 @@ func (l *Limiter) redirected(c *call, err error) bool {
 	return true
 }
 
-// named returns the server whose address is in a redirection, or nil if this node has no client
-// for it. If the address has no host, the host is that of the server that replied.
+// named returns the server whose address is in a redirection. If this node has no client for
+// the server, it returns nil. If the address has no host, it uses the host of the server that
+// replied.
 func (cl *cluster) named(address string, from *server) *server {
 	if strings.HasPrefix(address, ":") && from != nil {
 		host, _, _ := net.SplitHostPort(from.address)
@@ -231,8 +232,8 @@ func (cl *cluster) answered(s *server) {
 	cl.log.Info("the server of the redis cluster answers again", "server", s.address)
 }
 
-// probe reads the time of a server on a connection for probes. If the connection was
-// closed, it tries another one, because a restarted server answers there.
+// probe reads the time of a server on a connection for probes. If the server closed this
+// connection, probe tries a new one, because a restarted server answers only there.
 func (cl *cluster) probe(ctx context.Context, s *server) error {
 	client := cmp.Or(s.probe.Load(), s.calls.Load())
 	if client == nil {
@@ -254,7 +255,7 @@ func (cl *cluster) probe(ctx context.Context, s *server) error {
 }
 
 // look probes all masters. If reload is true, it first reads from the cluster which servers are
-// masters. So this node notices a failover or a moved slot even without traffic.
+// masters. With this, the node notices a failover or a moved slot even if there are no checks.
 func (cl *cluster) look(ctx context.Context, reload bool) {
 	if !reload {
 		var probes sync.WaitGroup
@@ -275,7 +276,7 @@ func (cl *cluster) look(ctx context.Context, reload bool) {
 		return nil
 	})
 	if err != nil || ctx.Err() != nil {
-		return // no server returned the slots; the known masters stay
+		return // no server replied with the slots, so the known masters stay
 	}
 	slices.Sort(masters)
 	masters = slices.Compact(masters)

@@ -26,39 +26,36 @@ type Config struct {
 	// sentinel_password sign in there. With unix://, the query parameter db selects the
 	// database. Required.
 	URL string
-	// TLS is the TLS configuration for rediss://. Default: nil, which uses the root
-	// certificates of the system.
+	// TLS is the TLS configuration for rediss://. Default: nil, which stands for the root certificates
+	// of the system.
 	TLS *tls.Config
 	// Prefix begins every key. It must not contain a brace. Default: "hg:".
 	Prefix string
-	// Tags is the number of homes that tenants share. It must be the same on all nodes.
-	// Default: 64.
+	// Tags is the number of shared homes: hash tags, each for many tenants. It must be the same on all
+	// nodes. Default: 64.
 	Tags int
-	// Timeout is the time in which Redis must answer a call. It starts when the call is
-	// written to a connection, so it excludes the time that a request waits in this
-	// process. Default: 50ms.
+	// Timeout is the time within which Redis must answer a call. It starts when the call is written to a
+	// connection, so it excludes the time that a request waits in this process. Default: 50ms.
 	Timeout time.Duration
-	// Connections is the largest number of calls in flight; on a cluster, for each
-	// home. Further requests wait and share the next call. Default: 4, and 1 on a
-	// cluster.
+	// Connections is the largest number of calls in flight. On a cluster, it is the number for each
+	// home. Further requests wait and share the next call. Default: 4, and 1 on a cluster.
 	Connections int
 	// Denials is the number of denied requests that this node remembers, each for up to
 	// a second. The node denies such a request again without a call. A negative number
 	// disables the memory. Default: 16,384.
 	Denials int
-	// Keys is the largest number of live keys of a tenant whose requests have no
-	// Request.MaxKeys. Above it, new keys of one limit of the tenant share one overflow
-	// counter. Default: 1,000,000.
+	// Keys is the largest number of live keys of a tenant whose requests have no Request.MaxKeys. If the
+	// tenant has as many, new keys of one of its limits share one overflow counter. Default: 1,000,000.
 	Keys int64
-	// Reread returns the URL with the current user and password, which each new connection
-	// uses. It must be safe for concurrent use. Default: those of URL.
+	// Reread returns the URL with the current user and password. Each new connection uses these. Reread
+	// must be safe for concurrent use. Default: the user and password of URL.
 	Reread func() (string, error)
 	// Strict makes New fail if Redis may evict keys: its maxmemory-policy is not
 	// noeviction, or the Redis user may not read it.
 	Strict bool
-	// Now replaces the clock of Redis, in microseconds since the epoch, for tests and
-	// simulations. All keys then expire after an hour, whatever the window. Now must be
-	// nil for real traffic. Default: nil.
+	// Now replaces the clock of Redis in tests and simulations. It returns microseconds since the epoch.
+	// If Now is set, all keys expire after an hour, whatever the window. Now must be nil for real
+	// traffic. Default: nil.
 	Now func() int64
 	// Durable makes the Limiter decide a durable request only if Redis has all durable
 	// counters. Otherwise the verdict is Lost, until [Limiter.KeepRestored] has restored them.
@@ -116,7 +113,7 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 	o.MaxRedirects = -1 // for cluster clients, this setting disables retries
 	o.DialerRetries = 1
 	o.DialTimeout = mostPatience * c.Timeout / 2 // the breaker ends a dial earlier
-	o.ReadTimeout, o.WriteTimeout = -2, -2       // -2: none, because conn has its own deadlines
+	o.ReadTimeout, o.WriteTimeout = -2, -2       // -2: no timeout, because conn has its own deadlines
 	o.PoolTimeout = time.Minute                  // the wait for a connection ends when the breaker opens
 	o.PipelinePoolSize = -1
 	o.ConnMaxIdleTime = 5 * time.Minute
@@ -144,8 +141,8 @@ func (c *Config) credentials(context.Context) (user, password string, err error)
 	return o.Username, o.Password, nil
 }
 
-// drawConnections is the number of connections that take leases from Redis, in addition to those that
-// decide checks (see lane).
+// drawConnections is the number of connections that draw leased quota from Redis. They are additional
+// to those that decide checks (see lane).
 const drawConnections = 4
 
 // callOptions returns the options of the client that sends checks and draws. On a
@@ -161,7 +158,7 @@ func (l *Limiter) callOptions(o *redis.UniversalOptions) *redis.UniversalOptions
 		calls.OnConnect = func(ctx context.Context, cn *redis.Conn) error {
 			err := l.confirmNew(ctx, cn)
 			if o.MasterName != "" && redis.HasErrorPrefix(err, "unknown command") {
-				return nil // go-redis also calls it for a connection to a Sentinel, which has no scripts
+				return nil // go-redis also calls this for a connection to a Sentinel, which has no scripts
 			}
 			return err
 		}
@@ -185,7 +182,7 @@ func parseURL(text string) (*redis.UniversalOptions, error) {
 	if !found {
 		return nil, errors.New("redis: the URL has no scheme: redis://, rediss:// or unix://")
 	}
-	// net/url accepts only one address, so parseURL removes the addresses before it parses the
+	// net/url accepts only one address. Therefore parseURL removes the addresses before it parses the
 	// rest.
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
@@ -251,8 +248,8 @@ func setAddresses(o *redis.UniversalOptions, scheme, hosts, path string) (databa
 	return "", fmt.Errorf("redis: unknown scheme %q: redis://, rediss:// or unix://", scheme)
 }
 
-// setParameters sets the options from the query of the URL. The query parameter db
-// replaces the database of the path.
+// setParameters sets the options from the query of the URL. If the query has the parameter db, it
+// replaces the database in the path.
 func setParameters(o *redis.UniversalOptions, query url.Values, database string) (err error) {
 	for name, values := range query {
 		value := values[len(values)-1]

@@ -16,14 +16,15 @@ type Examination struct {
 	TooOld          bool   // older than the least version
 	MaxMemoryPolicy string // "" if it cannot be read
 	MaxMemory       int64  // in bytes; 0: no limit, or it cannot be read
-	// Ahead is the time by which the clock of Redis is ahead of the clock of this process; negative
-	// if it is behind. It is wrong by at most RoundTrip.
+	// Ahead is how far the clock of Redis is ahead of the clock of this process; it is negative if
+	// the clock of Redis is behind. It is wrong by at most RoundTrip.
 	Ahead, RoundTrip time.Duration
-	// OtherFormat says that Redis has keys with the prefix in another format, so that a node does
-	// not use this server.
+	// OtherFormat says that the keys in Redis with this prefix have another format. A node does not
+	// use such a server.
 	OtherFormat bool
-	// InCluster reports whether the server is part of a cluster. Masters and Replicas are
-	// those of the cluster that the URL names; without one, both are 0.
+	// InCluster reports whether the server is part of a cluster. Masters and Replicas are the
+	// numbers of masters and replicas of the cluster in the URL. If the URL names no cluster, both
+	// are 0.
 	InCluster         bool
 	Masters, Replicas int
 	// WholeOnly reports whether the cluster rejects all calls while a slot has no server

@@ -15,10 +15,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Durable counters must not be used unless the server has all of them. The server has a
-// marker for that; on a cluster, each home has one. A script with a durable request decides
-// nothing if the marker is absent (durable.lua). The marker is deleted, or was lost with the
-// data:
+// Durable counters must not be used unless the server has all of them. If so, the server has a
+// marker; on a cluster, each home has a marker. A script with a durable request decides nothing
+// if the marker is absent (durable.lua). The marker is deleted, or was lost with the data:
 //
 //   - after FLUSHALL, a restart without persistence, or a failover to an empty replica;
 //   - if a node connects to a server with another run_id than the marker names
@@ -33,9 +32,9 @@ var (
 	restoreScript = newBody(scriptText("restore.lua"))
 )
 
-// The last characters of the names of keys that belong to a home. No other key has one of these
-// names: counters, counts of keys, and marks of full tenants end in another letter, or are
-// longer or shorter.
+// These are the last characters in the names of keys that belong to a home. No other key has
+// one of these names: the names of counters, counts of keys, and marks of full tenants end in
+// another letter, or are longer or shorter.
 const (
 	markerKey = "d"
 	lockKey   = "dl"
@@ -46,7 +45,8 @@ func (l *Limiter) durableKey(home, end string) string {
 	return l.config.Prefix + "{" + home + "}" + end
 }
 
-// markerHome returns the home whose marker covers the counters of a home.
+// markerHome returns the home that has the marker for the counters of another home. On a single
+// server, one marker is for all homes.
 func (l *Limiter) markerHome(home string) string {
 	if !l.clocks.byHome {
 		return "00"
@@ -57,7 +57,7 @@ func (l *Limiter) markerHome(home string) string {
 // durable records which homes have lost durable counters.
 type durable struct {
 	on      bool
-	noticed chan struct{} // has one token if KeepRestored should check the markers
+	noticed chan struct{} // has one element if KeepRestored should check the markers
 	count   atomic.Int32  // length of lost
 
 	mu       sync.Mutex
@@ -80,7 +80,7 @@ func (d *durable) suspect() {
 	}
 }
 
-// lose records that a home has no marker, so that its durable counters are lost.
+// lose records that a home has no marker. Its durable counters are then lost.
 func (d *durable) lose(home string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,7 +94,7 @@ func (d *durable) lose(home string) {
 	d.suspect()
 }
 
-// regain records that a home has its marker, so that its durable counters are restored.
+// regain records that a home has its marker again. Its durable counters are then restored.
 func (d *durable) regain(home string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +114,7 @@ func (d *durable) isLost(home string) bool {
 	return d.lost[home]
 }
 
-// known returns the homes of which this node checks the marker.
+// known returns the homes whose markers this node checks. It begins with the homes in first.
 func (d *durable) known(first []string) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,7 +147,8 @@ func (c *call) dropDurable() {
 	}
 }
 
-// confirmNew checks the markers on a new connection, before a call uses it.
+// confirmNew checks the markers on a new connection, before the first call uses this
+// connection.
 func (l *Limiter) confirmNew(ctx context.Context, cn *redis.Conn) error {
 	commands, _ := cn.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, home := range l.durable.known(l.pulseHomes()) {
@@ -172,8 +173,8 @@ func moved(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "TRYAGAIN")
 }
 
-// confirm runs confirm.lua, which deletes the marker of a home if it does not belong to the
-// server. It returns whether a marker exists.
+// confirm runs confirm.lua, which deletes the marker of a home if the marker belongs to another
+// server process. It returns whether a marker exists afterwards.
 func (l *Limiter) confirm(ctx context.Context, home string) (bool, error) {
 	n, err := l.probe.Eval(ctx, confirmScript.text, l.confirmKeys(home)).Int64()
 	if err != nil {

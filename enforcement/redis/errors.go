@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// notDone has the codes of error replies that mean that nothing was charged, with a description of
-// each. Redis sends these errors before it runs a script, or in place of the first write of a
-// script. After any other error, the request may have been charged.
+// notDone has the codes of error replies after which certainly nothing was charged, with a
+// description of each. Redis sends these errors before it runs a script, or in place of the first
+// write of a script. After any other error, the request may have been charged.
 var notDone = map[string]string{
 	"READONLY":                  "the server is a replica",
 	"LOADING":                   "the server is still loading its data",
@@ -41,9 +41,9 @@ var notDone = map[string]string{
 }
 
 // errorCode returns the code of an error reply if notDone has this code, otherwise "". Before Redis
-// 7, the code of an error within a script is in the middle of the text: "ERR Error running script
-// …: -CODE …" if the error ended the script, and "@user_script: 37: -CODE …" if the script caught
-// it.
+// 7, the code of an error within a script is in the middle of the text. It is "ERR Error running
+// script …: -CODE …" if the error ended the script, and "@user_script: 37: -CODE …" if the script
+// caught the error.
 func errorCode(text string) string {
 	if caught, ok := strings.CutPrefix(text, "@user_script: "); ok {
 		_, text, _ = strings.Cut(caught, ": ")
@@ -78,9 +78,8 @@ func (f failedCall) Unwrap() error { return f.error }
 // all warnings with the same common cause.
 func (failedCall) CommonCause() string { return "calls to redis fail" }
 
-// classify returns the verdict and the error for the requests of a call that failed
-// with err. sent reports whether the call was written to a connection: if not, nothing
-// was charged.
+// classify returns the verdict and the error for the requests of a call that failed with err. sent
+// reports whether the call was written to a connection. If it was not, nothing was charged.
 func classify(err error, sent bool) (enforcement.Verdict, error) {
 	var reply redis.Error
 	switch {

@@ -1,7 +1,7 @@
 package redis
 
-// grantsAfter returns the number of charges after charge k, before the index to, that are on the
-// counters of its grants.
+// grantsAfter counts the charges after charge k, and before the index to, that are on the counters of
+// its grants.
 func (c *call) grantsAfter(k, to int) (n int) {
 	if c.charges[k].grant {
 		return 0
@@ -12,8 +12,8 @@ func (c *call) grantsAfter(k, to int) (n int) {
 	return n
 }
 
-// grantsLeft returns what the n grants from charge k on have left, without what the group takes from
-// them so far. from is the first charge of the group.
+// grantsLeft returns what the n grants from charge k on have left, after what the group has taken from
+// them so far. from is the index of the first charge of the group.
 func (c *call) grantsLeft(s *span, from, k, n int, now int64) (left int64) {
 	for g := k; g < k+n; g++ {
 		m := &c.charges[g]
@@ -29,8 +29,8 @@ func (c *call) grantsLeft(s *span, from, k, n int, now int64) (left int64) {
 	return left
 }
 
-// spendGrants moves the part of the cost of charge k that its window does not have left to the n grants
-// that follow it. take.lua does the same.
+// spendGrants charges the part of the cost of charge k that its window does not have left to the n
+// grants that follow charge k. take.lua does the same.
 func (c *call) spendGrants(s *span, from, k, n int, cost, now int64) {
 	if n == 0 {
 		return

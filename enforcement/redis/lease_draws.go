@@ -18,9 +18,9 @@ var _ enforcement.Drawer = (*Limiter)(nil)
 // drawSize is the number of bytes for one draw in the reply of lease.lua.
 const drawSize = 48
 
-// Draw implements [enforcement.Drawer]: it leases quota with one script call, or on a
-// cluster with one call for each home. A failed draw does not open the breaker, because
-// no check waits for it.
+// Draw implements [enforcement.Drawer]. It leases quota with one script call, or on a cluster
+// with one call for each home. A failed draw does not open the breaker, because no check waits
+// for a draw.
 func (l *Limiter) Draw(ctx context.Context, draws []enforcement.Draw, drawn []enforcement.Drawn) {
 	if !l.clocks.byHome {
 		l.draw(ctx, draws, drawn)
@@ -75,7 +75,7 @@ func (l *Limiter) draw(ctx context.Context, draws []enforcement.Draw, drawn []en
 }
 
 // mayDraw returns the reason why no draw can be made now, or nil. On a cluster, all draws must
-// be of one home.
+// have the same home.
 func (l *Limiter) mayDraw(ctx context.Context, draws []enforcement.Draw) error {
 	if l.cluster == nil || len(draws) == 0 {
 		return nil
@@ -87,8 +87,8 @@ func (l *Limiter) mayDraw(ctx context.Context, draws []enforcement.Draw) error {
 	return l.mayCall(s)
 }
 
-// runDraws runs lease.lua by its hash. If the server replies that it does not know the
-// hash, nothing was done, and runDraws sends the text of the script.
+// runDraws runs lease.lua by its hash. If the server replies that it does not know the hash,
+// it has done nothing, and runDraws sends the text of the script.
 func (l *Limiter) runDraws(ctx context.Context, draws []enforcement.Draw) ([]byte, error) {
 	keys := make([]string, 0, 2*len(draws))
 	now := int64(0)
@@ -100,8 +100,8 @@ func (l *Limiter) runDraws(ctx context.Context, draws []enforcement.Draw) ([]byt
 	for i := range draws {
 		d := &draws[i]
 		name := appendKey(nil, l.config.Prefix, d.Home, &d.Key)
-		// The second key has the outstanding units of a bucket. It cannot be the name of a counter,
-		// because names of counters end after a partition of fixed length.
+		// The second key stores the outstanding units of a bucket. It cannot be the name of a
+		// counter, because the name of a counter ends after its partition, which has a fixed length.
 		keys = append(keys, string(name), string(append(name, 'L')))
 		m, epoch := d.Meter, int64(0)
 		if m.Algorithm.Bucket() {

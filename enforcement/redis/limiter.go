@@ -19,10 +19,10 @@ import (
 type Limiter struct {
 	config  Config
 	client  redis.UniversalClient
-	probe   redis.UniversalClient // for probes only, so that they never wait behind checks
+	probe   redis.UniversalClient // only for probes, so that they never wait behind checks
 	scripts *scripts
 	lanes   lanes
-	cluster *cluster // nil for a single server and for Sentinel
+	cluster *cluster // nil for a single server and for servers with Sentinels
 	denials denials
 	clocks  clocks
 	health  health
@@ -34,8 +34,8 @@ type Limiter struct {
 var _ enforcement.Limiter = (*Limiter)(nil)
 
 // init disables the log of go-redis about failed connections, which goes to standard error.
-// This package reports a failure once, with its Logger and in Status. The setting of go-redis
-// is global and has no lock. So init changes it before any client exists.
+// This package reports such a failure itself, once, with its Logger and in Status. The setting
+// of go-redis is global and has no lock, so init changes it before any client exists.
 func init() { redis.SetLogger(quiet{}) }
 
 type quiet struct{}
@@ -85,10 +85,9 @@ func (l *Limiter) Close() error { return errors.Join(l.client.Close(), l.probe.C
 // time, on a cluster.
 const takeWorkers = 8
 
-// Take implements [enforcement.Limiter]. It checks ctx before it begins. Before it
-// sends a request, it checks whether the caller has left. It always waits for the
-// result of a request that was sent. One call to Redis may carry requests of several
-// callers.
+// Take implements [enforcement.Limiter]. It checks ctx before it begins. Before it sends a
+// request, it checks whether the caller has closed the connection. If a request was sent, Take
+// always waits for its result. One call to Redis may carry requests of several callers.
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	if err := l.admit(ctx); err != nil {
 		for i := range outcomes {
@@ -119,9 +118,9 @@ func (l *Limiter) admit(ctx context.Context) error {
 }
 
 // selectForCall returns the indexes of the requests that Redis must decide; nil means all of
-// them. It sets the outcomes of the others: invalid requests, durable ones whose counters are
-// lost, and those that are denied from the memory of denials. If Redis must decide a request,
-// it must also decide all later ones, because the first may change their counters.
+// them. It sets the outcomes of all others: invalid requests, durable requests whose counters
+// are lost, and requests that are denied from the memory of denials. If Redis must decide a
+// request, it must also decide all later ones, because that request may change their counters.
 func (l *Limiter) selectForCall(requests []enforcement.Request, outcomes []enforcement.Outcome) (numbers []int) {
 	needsRedis := false // an earlier request of this Take needs Redis
 	for i := range requests {
@@ -157,7 +156,7 @@ func (l *Limiter) denyFromMemory(r *enforcement.Request, out *enforcement.Outcom
 	return last != nil && !last.suspended(now) && l.denials.answer(r, last.at(now), out)
 }
 
-// takeHomes decides requests on a cluster: several homes at the same time, and the
+// takeHomes decides requests on a cluster. It decides several homes at the same time, but the
 // requests of one home in order.
 func (l *Limiter) takeHomes(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) {
 	if numbers == nil {
@@ -196,17 +195,16 @@ func (l *Limiter) takeHomes(ctx context.Context, requests []enforcement.Request,
 	workers.Wait()
 }
 
-// attempts is the largest number of times that a call is sent. It is repeated only if
-// the server did not run it: the call arrived after its deadline, or no connection was
-// available although probes are answered. Each reply corrects the estimate of the
-// server's clock, so a second attempt arrives in time unless this process stalls again.
-// A call whose slot moves to another server of a cluster is repeated for at most
-// mostPatience times the timeout.
+// attempts is the largest number of times that a call is sent. A call is repeated only if the
+// server did not run it: it arrived after its deadline, or no connection was available although
+// probes are answered. Each reply corrects the estimate of the server's clock, so a second
+// attempt arrives in time unless this process stalls again. If the slot of a call moves to
+// another server of a cluster, the call is repeated for at most mostPatience times the timeout.
 const attempts = 10
 
-// exchange sends a call and returns the reply of the script. If err is nil, the script
-// decided the requests. Otherwise conclude finds out from err and the call whether they
-// may have been charged.
+// exchange sends a call and returns the reply of the script. If err is nil, the script decided
+// the requests. Otherwise conclude computes from err and the call whether they may have been
+// charged.
 func (l *Limiter) exchange(c *call) (answer reply, err error) {
 	if !l.health.closed.Load() {
 		c.argument.sent = false
@@ -258,7 +256,7 @@ func (l *Limiter) exchange(c *call) (answer reply, err error) {
 	return reply{}, fmt.Errorf("%w, at %d by the server's clock", errLate, answer.clock)
 }
 
-// encode encodes a call. If it has a durable request, the script checks the marker.
+// encode encodes a call. If one of the requests is durable, the script checks the marker.
 func (l *Limiter) encode(c *call, now int64) {
 	marker := ""
 	if c.durable && l.durable.on {
@@ -267,11 +265,11 @@ func (l *Limiter) encode(c *call, now int64) {
 	c.encode(l.scripts, l.config.Prefix, marker, l.config.Now != nil, now)
 }
 
-// errLate is the error of a call that arrived after its deadline, so that the server did
-// nothing.
+// errLate is the error of a call that arrived after its deadline. The server did nothing.
 var errLate = errors.New("redis: the call came too late")
 
-// conclude sets the outcomes of a call: from its reply or, if the call failed, from the error.
+// conclude sets the outcomes of a call. It takes them from the reply, or from the error if the
+// call failed.
 func (l *Limiter) conclude(c *call, answer *reply, err error) {
 	if err != nil {
 		verdict := enforcement.Fenced
@@ -325,7 +323,8 @@ func (l *Limiter) send(c *call) (reply, error) {
 	return c.readReply(b)
 }
 
-// answers probes the server of a call that was not sent. It reports whether the server answers.
+// answers is used for a call that was not sent. It probes the server of the call and reports
+// whether the server answers.
 func (l *Limiter) answers(c *call) bool {
 	if l.cluster != nil {
 		return c.asked != nil && l.cluster.probe(context.Background(), c.asked) == nil

@@ -19,28 +19,28 @@ import (
 )
 
 const (
-	liveParts  = 8       // the life of a key is divided into this number of time intervals
+	liveParts  = 8       // the life of a key is divided into so many time intervals
 	leastPart  = 1 << 20 // least length of an interval, in microseconds; see partWidth
-	pushAfter  = 256     // a limit is reported to Redis after this number of changes
+	pushAfter  = 256     // after so many changes, the keys of a limit are reported to Redis
 	mostPushed = 128     // largest number of limits in one report to Redis
 	fullFor    = 5 * time.Second
-	nearlyFull = 0.8 // share of a tenant's bound above which each round reports to Redis
+	nearlyFull = 0.8 // if a tenant has more than this part of its bound, each round reports to Redis
 	askEvery   = 5 * time.Second
 	mostSwept  = 1000
 )
 
 var keysScript = newBody(scriptText("keys.lua"))
 
-// live counts the live keys in Redis, for each tenant and limit. The time is divided into
-// intervals. For each interval, this node counts how many of the keys that it wrote expire in
-// it. In the background, it adds these numbers to counts in Redis. So the counts include the
-// keys of all nodes, they survive a node, and a check needs no further call.
+// live counts the live keys in Redis, for each tenant and limit. The time is divided into intervals. This
+// node counts, for each interval, how many of the keys that it wrote expire in this interval. In the
+// background, it adds these numbers to counts in Redis. So the counts include the keys of all nodes, they
+// stay when a node stops, and a check needs no additional call.
 type live struct {
 	bound   int64
 	off     bool         // set by a benchmark that measures the cost of counting
 	busy    atomic.Int32 // number of tenants in filled
 	hurry   chan struct{}
-	overdue atomic.Bool // no call is sent before the next report
+	overdue atomic.Bool // set if a report must be sent before the next call
 	reports sync.Mutex  // held during a report to Redis
 
 	mu      sync.Mutex
@@ -53,22 +53,22 @@ type live struct {
 
 type limitID struct{ tenant, cell uint32 }
 
-// limitKeys has the counts of the keys of one limit of a tenant.
+// limitKeys has the numbers of keys of one limit of a tenant.
 type limitKeys struct {
 	id      limitID
 	tenant  *tenantKeys
 	home    string
 	width   int64           // length of an interval, in microseconds
 	weight  int64           // bytes of a key; see weightOf
-	changes map[int64]int64 // not yet sent to Redis: by interval, the change of the number of keys that expire in it
+	changes map[int64]int64 // changes not yet sent to Redis: the change of the number of keys that expire, by interval
 	pending int64           // number of changes that are not yet sent
-	alive   int64           // number of live keys in the last reply of Redis
+	alive   int64           // number of live keys, from the last reply of Redis
 	bytes   int64           // alive * weight, when alive was last set
 	pushed  time.Time       // when the changes were last sent to Redis
 	used    time.Time
 }
 
-// tenantKeys has the sums of the keys of a tenant, over those limits that Redis counts.
+// tenantKeys has the sums for a tenant over those of its limits whose keys Redis counts.
 type tenantKeys struct {
 	alive, bytes, bound int64
 	limits              int
@@ -82,8 +82,7 @@ func (v *live) open(bound int64) {
 	v.tenants, v.filled = map[uint32]*tenantKeys{}, map[uint32]*tenantKeys{}
 }
 
-// recordExpiries stores, for each cell of the call, the time at which the value that the call has
-// read expires.
+// recordExpiries stores an expiry for each cell of the call: that of the value that the call has read.
 func (c *call) recordExpiries() {
 	for i := range c.cells {
 		c.cells[i].ends = c.expiry(i)
@@ -110,8 +109,8 @@ func (c *call) expiry(i int) int64 {
 	return s.T + m.Life()
 }
 
-// partWidth returns the length in microseconds of the intervals by which keys of a meter are
-// counted, according to the time at which they expire. 0 means that they do not expire.
+// partWidth returns the length in microseconds of the intervals in which the keys of a meter are counted
+// by their expiry. It returns 0 if the keys do not expire.
 //
 // A key counts until the end of the interval in which it expires. An interval is not shorter than
 // leastPart, because Redis keeps each key for one second longer than its counter is used.
@@ -133,7 +132,7 @@ func (v *live) note(c *call, now int64) {
 		cell := &c.cells[i]
 		before, after := cell.ends, c.expiry(i)
 		if before == after && !cell.shared || cell.key.Cell == enforcement.GrantCell {
-			continue // the number of grants has its own bound
+			continue // grants do not count, because their number has its own bound
 		}
 		meter := c.params[cell.param].meter
 		width := partWidth(meter)
@@ -167,19 +166,19 @@ var recordMeter = enforcement.Limit{
 	Algorithm: enforcement.FixedWindow, Quota: 1, Window: enforcement.IdempotencyPeriod,
 }.Compile(1)
 
-// recordKeys returns the number of keys as which a record with the given number of charges is
-// counted. A record takes the memory of so many keys.
+// recordKeys returns as how many keys a record with the given number of charges counts. A record takes as
+// much memory as so many keys.
 func recordKeys(charges int) int64 {
 	return int64(recordBytes+chargedSize*charges+keyBytes-1) / keyBytes
 }
 
-// change records that n keys of a limit expire at the time after, instead of the time before.
-// before is 0 if the keys are new, and after is 0 if they were deleted.
+// change records that n keys of a limit now expire at the time after, instead of the time before. before
+// is 0 if the keys are new, and after is 0 if they were deleted.
 func (v *live) change(cell *cell, m *enforcement.Meter, before, after, now, n int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.limit(cell, m)
-	if before >= now { // otherwise the key has expired, and its interval is no longer counted
+	if before >= now { // otherwise the key had expired, so no interval counts it any more
 		k.changes[before/k.width] -= n
 	}
 	if after != 0 {
@@ -194,7 +193,8 @@ func (v *live) change(cell *cell, m *enforcement.Meter, before, after, now, n in
 	if v.memory.grow(n*k.weight, k.used) {
 		v.wake()
 	}
-	// A limit of a tenant that is nearly full makes at most the keys of its reserve between two reports.
+	// If a tenant is nearly full, one of its limits may only make as many keys as its reserve before the next
+	// report.
 	if v.memory.hasGrown(overdueGrowths) || v.near(k.tenant) && k.pending > enforcement.KeyReserve(v.boundOf(k.tenant)) {
 		v.ready[k.id] = k
 		v.overdue.Store(true)
@@ -209,21 +209,20 @@ func (v *live) wake() {
 	}
 }
 
-// share records that the overflow counter of a limit decided for a key.
+// share records that the overflow counter of a limit was used for a key.
 func (v *live) share(cell *cell, m *enforcement.Meter) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	k := v.limit(cell, m)
 	k.tenant.sharing = k.used.Add(fullFor)
-	if k.alive == 0 { // other nodes made the keys; a report without changes reads their number
+	if k.alive == 0 { // other nodes made the keys; a report without changes reads how many there are
 		k.pending = max(k.pending, 1)
 		v.ready[k.id] = k
 	}
 }
 
-// limit returns the key counts of a cell's limit. It creates them if necessary. It also updates
-// the bound of the tenant, and the interval length and the weight of the limit. The caller must
-// hold v.mu.
+// limit returns the key counts for the limit of a cell. It creates them if necessary. It also updates the
+// bound of the tenant, and the interval length and the weight of the limit. The caller must hold v.mu.
 func (v *live) limit(cell *cell, m *enforcement.Meter) *limitKeys {
 	id := limitID{cell.key.Tenant, cell.key.Cell}
 	k, width := v.limits[id], partWidth(m)
@@ -237,15 +236,15 @@ func (v *live) limit(cell *cell, m *enforcement.Meter) *limitKeys {
 		k = &limitKeys{id: id, tenant: t, home: cell.home, width: width, changes: map[int64]int64{}}
 		v.limits[id] = k
 	}
-	if k.width != width { // the numbers of the limit changed: keys of the former numbers no longer count
+	if k.width != width { // the window changed, so changes in the former intervals no longer count
 		k.width, k.changes, k.pending = width, map[int64]int64{}, 0
 	}
 	k.weight, k.used, k.tenant.bound = weightOf(m), time.Now(), cmp.Or(cell.bound, v.bound)
 	return k
 }
 
-// full reports whether a request is from a tenant with a full limit. Then take.lua must decide it. A wrong
-// result costs a second call to Redis, but does not change the decision.
+// full reports whether a request belongs to a tenant with a full limit. Then take.lua must decide the
+// request. If the result is wrong, a second call to Redis is needed, but the decision is the same.
 func (v *live) full(r *enforcement.Request) bool {
 	if v.busy.Load() == 0 || len(r.Charges) == 0 {
 		return false
@@ -255,8 +254,9 @@ func (v *live) full(r *enforcement.Request) bool {
 	return v.filled[r.Charges[0].Key.Tenant] != nil
 }
 
-// foundFull records that Redis reported a full limit in the reply to a call. The reply does not say
-// which limit, so take.lua decides the calls of all tenants of the call for a while.
+// foundFull records that a limit of a call is full, according to the reply of Redis. The reply does not
+// say which limit is full. So for a while, take.lua decides the calls of all tenants that are in this
+// call.
 func (v *live) foundFull(c *call) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -267,7 +267,7 @@ func (v *live) foundFull(c *call) {
 	}
 }
 
-// fill records for fullFor that a limit is full. The caller holds v.mu.
+// fill records that a limit is full, for the next fullFor. The caller holds v.mu.
 func (v *live) fill(k *limitKeys) {
 	k.tenant.until = time.Now().Add(fullFor)
 	v.filled[k.id.tenant] = k.tenant
@@ -285,19 +285,18 @@ type push struct {
 	command *redis.Cmd
 }
 
-// countKeys sends reports to Redis about limits with many changes, and about limits of tenants
-// near their bound. If this node made keys for a large part of the memory of Redis, it reports all
-// changes. Each report adds the recorded changes to the counts in Redis.
+// countKeys sends reports to Redis: for limits with many changes, and for limits of tenants that are near
+// their bound. If this node made keys for a large part of the memory of Redis, it reports all changes.
+// Each report adds the recorded changes to the counts in Redis.
 func (l *Limiter) countKeys(ctx context.Context) {
 	l.live.reports.Lock()
 	defer l.live.reports.Unlock()
 	l.report(ctx)
 }
 
-// reportOverdue returns when this node has sent the report that is overdue, or has failed to send
-// it. A caller that is about to send a call calls it, because [Limiter.Run] reports too late if it
-// gets no processor time. So a node makes only keys for a known part of the memory of Redis between
-// two reports.
+// reportOverdue sends a report if one is overdue, and returns when it was sent or has failed. A caller
+// calls it before it sends a call, because [Limiter.Run] reports too late if it gets no processor time.
+// This bounds the part of the memory of Redis for which this node makes keys between two reports.
 func (l *Limiter) reportOverdue() {
 	l.live.reports.Lock()
 	defer l.live.reports.Unlock()
@@ -330,8 +329,7 @@ func (l *Limiter) push(ctx context.Context, pushes []push) {
 			for part, n := range push.changes {
 				args = append(args, part, n)
 			}
-			// No counter has one of these names, because they are shorter than any name
-			// of a counter.
+			// No counter has one of these names, because the name of a counter is longer.
 			push.command = p.Eval(ctx, keysScript.text, []string{limit + "N", limit + "F", tenant + "F"}, args...)
 		}
 		return nil
@@ -339,15 +337,15 @@ func (l *Limiter) push(ctx context.Context, pushes []push) {
 	l.live.pushed(pushes)
 }
 
-// markerNames returns the first parts of the names of all counters of a tenant, and of those of a
-// limit.
+// markerNames returns two prefixes: one with which the names of all counters of a tenant begin, and one
+// with which the names of all counters of a limit begin.
 func (l *Limiter) markerNames(home string, id limitID) (tenant, limit string) {
 	tenant = string(binary.AppendUvarint([]byte(l.config.Prefix+"{"+home+"}"), uint64(id.tenant)))
 	return tenant, string(binary.AppendUvarint([]byte(tenant), uint64(id.cell)))
 }
 
-// near reports whether a tenant has nearly as many keys as it may have, as far as this node knows. The
-// caller holds v.mu.
+// near reports whether a tenant has nearly as many keys as it may have, according to what this node knows.
+// The caller holds v.mu.
 func (v *live) near(t *tenantKeys) bool {
 	return t.alive > 0 && float64(t.alive) >= nearlyFull*float64(v.boundOf(t))
 }
@@ -368,9 +366,9 @@ func (v *live) startReport(now time.Time) (all bool) {
 	return all
 }
 
-// due returns the pushes of a report that began at the time now, each limit at most once, and resets
-// their changes to 0. If all is true, a limit with one change is due too. Then more reports whether
-// further pushes remain.
+// due returns the pushes of the report that began at the time now, at most one for each limit. It resets
+// the changes of these limits to 0. If all is true, a limit is due after a single change. more reports
+// whether further pushes remain.
 func (v *live) due(now time.Time, all bool) (pushes []push, more bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -402,9 +400,8 @@ func (v *live) due(now time.Time, all bool) (pushes []push, more bool) {
 	return pushes, false
 }
 
-// sweep removes limits whose keys have all expired. One call looks at no more than
-// mostSwept limits; the random order of a Go map lets later calls reach the others. The
-// caller holds v.mu.
+// sweep removes limits whose keys have all expired. One call looks at no more than mostSwept limits. Later
+// calls reach the others, because a Go map has a random order. The caller holds v.mu.
 func (v *live) sweep(now time.Time) {
 	looked := 0
 	for id, k := range v.limits {
@@ -420,8 +417,8 @@ func (v *live) sweep(now time.Time) {
 	}
 }
 
-// pushed handles the replies to reports. If Redis did not accept a report, its changes are kept
-// for the next one.
+// pushed handles the replies to reports. If Redis did not accept a report, pushed keeps its changes for
+// the next report.
 func (v *live) pushed(pushes []push) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -452,8 +449,8 @@ type TenantKeys struct {
 	Full        bool // new keys share overflow counters
 }
 
-// Tenants returns at most most tenants: those whose number of live keys is closest to their
-// maximum. It includes only tenants whose keys this node has reported to Redis, and tenants for
+// Tenants returns up to most tenants: those whose number of live keys is closest to their maximum. It
+// includes only two kinds of tenants: those whose keys this node has reported to Redis, and those for
 // which an overflow counter decided a request of this node.
 func (l *Limiter) Tenants(most int) []TenantKeys {
 	list := l.live.known(time.Now())
@@ -478,11 +475,11 @@ func (v *live) known(now time.Time) (list []TenantKeys) {
 	return list
 }
 
-// KeysOf returns the number of live keys of one tenant, with one call to Redis. home is
-// the hash tag of its counters, cells are the numbers of its limits, and own is its own
-// bound, or 0. The number includes the keys of all nodes, and the records of idempotent
-// checks and reservations. Changes that a node has not
-// reported yet are missing: fewer than 256 for each limit and other node.
+// KeysOf returns the number of live keys of one tenant, with one call to Redis. home is the hash tag of
+// its counters, cells are the numbers of its limits, and own is its own bound (Request.MaxKeys), or 0. The
+// number includes the keys of all nodes, and the records of idempotent checks and reservations. It does
+// not include changes that other nodes have not reported yet, which are fewer than 256 for each limit and
+// node.
 func (l *Limiter) KeysOf(ctx context.Context, home string, tenant uint32, cells []uint32, own int64) (TenantKeys, error) {
 	found := TenantKeys{Tenant: tenant}
 	cells = append([]uint32{enforcement.IdempotencyCell, enforcement.ReservationCell}, cells...)
@@ -519,8 +516,8 @@ func (l *Limiter) KeysOf(ctx context.Context, home string, tenant uint32, cells 
 	return found, nil
 }
 
-// liveIn returns the number of keys that are live at the time now, and the bytes of one key.
-// value is the value that keys.lua stores for a limit.
+// liveIn returns the number of keys that are live at the time now, and the bytes of one key. value is the
+// text that keys.lua stores for a limit.
 func liveIn(value string, now int64) (n, weight int64) {
 	head, parts, _ := strings.Cut(value, " ")
 	first, second, _ := strings.Cut(head, ",")
@@ -539,8 +536,9 @@ func liveIn(value string, now int64) (n, weight int64) {
 	return n, weight
 }
 
-// unsent returns the change of the number of a limit's keys that live at the time now since this
-// node's last report, and the bytes of one key. If this node does not know the limit, both are 0.
+// unsent returns the changes of a limit that this node has not reported yet: by how much the number of
+// keys that live at the time now has changed since the last report, and the bytes of one key. If this node
+// does not know the limit, both are 0.
 func (v *live) unsent(id limitID, now int64) (n, weight int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -16,9 +16,9 @@ import (
 
 const (
 	pulseEvery = 400 * time.Millisecond // interval of pulses while the breaker is closed
-	// refusedFor is the minimum time for which Redis counts as rejecting writes after a failed
-	// write. Without it, the status of a server near its memory limit would change with each
-	// call.
+	// refusedFor is the minimum time for which Redis counts as denying writes after a failed
+	// write. Without this minimum, the status of a server near its memory limit would change with
+	// each call.
 	refusedFor = time.Second
 )
 
@@ -30,8 +30,8 @@ type Refusal struct {
 	// Since is the time of the first failed write of the period. It is zero while Redis
 	// accepts writes.
 	Since time.Time
-	// Code is the error code of the reply, such as READONLY or OOM, or "other" for codes
-	// that are not in notDone.
+	// Code is the error code of the reply, such as READONLY or OOM. It is "other" if notDone does
+	// not have the code.
 	Code string
 	// Answer is the text of the last reply.
 	Answer string
@@ -41,13 +41,12 @@ type Refusal struct {
 type Loss struct {
 	// At is the time at which this node noticed the loss. It is zero if there was no loss.
 	At time.Time
-	// Restarted reports that the server process is a new one.
+	// Restarted says that the server process is a new one.
 	Restarted bool
-	// All reports that all earlier data is lost.
+	// All says that all earlier data is lost.
 	All bool
-	// Newest is the time of the newest data that survived, by the clock of Redis, with
-	// an error of at most half a second. It is zero if All is set, or if it is not
-	// known.
+	// Newest is the time of the newest data that survived, by the clock of Redis. It is wrong by
+	// at most half a second. It is zero if All is set, or if the time is not known.
 	Newest time.Time
 }
 
@@ -66,9 +65,9 @@ func (l Loss) String() string {
 	return "Redis " + cause + " and has no counts after " + l.Newest.UTC().Format(time.RFC3339)
 }
 
-// marks has the marker keys as this node last read them. The node detects lost data by
-// comparing them with the markers in Redis. There is one pair of marker keys; on a cluster,
-// there is a pair for each home. health.mu guards all fields but node.
+// marks has the marker keys as this node last read them. The node compares them with the
+// markers in Redis to detect lost data. There is one pair of marker keys; on a cluster, there
+// is a pair for each home. health.mu guards all fields except node.
 type marks struct {
 	node  string          // suffix of the names of the marker keys of this node
 	last  map[string]mark // by home
@@ -103,9 +102,9 @@ type pulseReply struct {
 	newest int64
 }
 
-// pulse writes the marker keys of this node to Redis, on the probe connection. From the
-// reply, it records whether Redis accepts writes and whether Redis lost data. It
-// returns false if Redis does not answer; the probes detect that.
+// pulse writes the marker keys of this node to Redis, on the probe connection. From the reply,
+// it records whether Redis accepts writes and whether Redis lost data. If Redis does not
+// answer, pulse returns false. It records no failure then, because the probes do so.
 func (l *Limiter) pulse(ctx context.Context) bool {
 	if l.config.Now != nil {
 		return true // a simulation uses separate keys
@@ -118,8 +117,8 @@ func (l *Limiter) pulse(ctx context.Context) bool {
 	commands, _ := l.probe.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, home := range homes {
 			known := last[home]
-			// No counter has one of these names: the first is shorter than the name of
-			// a counter, and the second is longer.
+			// No counter has one of these names: the first name is shorter than the name of a counter,
+			// and the second is longer.
 			marker := l.config.Prefix + "{" + home + "}m"
 			keys := []string{marker, marker + h.marks.node, l.durableKey(home, markerKey)}
 			p.Eval(ctx, pulseScript.text, keys, randomID(), known.epoch, known.number)
@@ -133,7 +132,7 @@ func (l *Limiter) pulse(ctx context.Context) bool {
 		case err != nil && !isReply(err) && l.cluster == nil:
 			return false
 		case err != nil && (!isReply(err) || movesSlot(err)):
-			continue // the server of this home is away, or its slot moves; the other homes have replies
+			continue // this home has no reply, because its server is away or its slot moves; other homes do
 		case err != nil:
 			l.refusedBy(err.Error())
 			return true
@@ -198,7 +197,7 @@ func (l *Limiter) compare(ctx context.Context, replies []pulseReply) {
 	h.mu.Unlock()
 	run := was
 	if changed && !l.clocks.byHome {
-		info, _ := l.probe.Info(ctx, "server").Result() // ignored, because the user may lack the permission
+		info, _ := l.probe.Info(ctx, "server").Result() // no error check, because the user may lack the permission
 		run = infoField(info, "run_id")
 	}
 
@@ -239,10 +238,9 @@ func (m *marks) lose(loss Loss, log *slog.Logger) {
 	log.Error("redis lost data: earlier usage is lost, and used quota is available again", "what", loss.String())
 }
 
-// Expect compares the data in Redis with epoch, a value of Status.Epoch that Headgate
-// recorded earlier. If they differ, data was lost while no node ran, and Expect records
-// the loss. It returns false if the first pulse is still missing; the caller then tries
-// again.
+// Expect compares the data in Redis with epoch, a value of Status.Epoch that Headgate recorded
+// earlier. If they differ, data was lost while no node ran, and Expect records the loss. If
+// there was no pulse yet, Expect cannot compare: it returns false, and the caller tries again.
 func (l *Limiter) Expect(epoch string) bool {
 	h := &l.health
 	h.mu.Lock()

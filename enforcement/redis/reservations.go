@@ -75,7 +75,7 @@ func appendReservation(b []byte, v *enforcement.Reservation, repeats int) []byte
 	return append(b, v.Data...)
 }
 
-// repeatReservation sets the outcome of a request that read a reservation, or repeated the
+// repeatReservation sets the outcome of a request that read a reservation, or that repeated the
 // request that created it. It uses the record that the script found.
 func (c *call) repeatReservation(s *span, out *enforcement.Outcome) {
 	if s.repeated[0] == idempotentKind {
@@ -104,8 +104,8 @@ func (c *call) repeatReservation(s *span, out *enforcement.Outcome) {
 	}
 }
 
-// readRecord decodes a record in the form of reservation.lua. It returns nil if the record
-// is invalid. The costs of its charges are 0.
+// readRecord decodes a record in the form of reservation.lua. It returns nil if the record is
+// invalid. It leaves the costs of the charges at 0, because the record does not have them.
 func readRecord(b []byte) *enforcement.Record {
 	if len(b) < recordHead || b[0] != reservationKind {
 		return nil
@@ -131,7 +131,7 @@ func readRecord(b []byte) *enforcement.Record {
 	return r
 }
 
-// noteReservation counts the key of a reservation's record that a request created or changed.
+// noteReservation counts the key of the reservation record that a request created or changed.
 func (v *live) noteReservation(r *enforcement.Request, now int64) {
 	record := cell{home: r.Home, key: r.Reservation.Key, bound: r.MaxKeys}
 	after := now + r.Reservation.Life + r.Reservation.Kept
@@ -141,22 +141,23 @@ func (v *live) noteReservation(r *enforcement.Request, now int64) {
 	v.change(&record, reservationMeter, r.Reservation.Forgotten, after, now, reservationKeys)
 }
 
-// reservationKeys is the number of keys as which a reservation is counted, because its record
-// and its places in the lists take the memory of so many keys.
+// reservationKeys is the number of keys as which a reservation counts. Its record and its
+// places in the lists take as much memory as so many keys.
 const reservationKeys = 6
 
-// reservationMeter is a meter with the lifetime of a typical reservation record. It is used to
-// count records as keys.
+// reservationMeter is a meter with the lifetime of a typical reservation record. live uses it
+// to count records as keys.
 var reservationMeter = enforcement.Limit{
 	Algorithm: enforcement.FixedWindow, Quota: 1, Window: enforcement.IdempotencyPeriod,
 }.Compile(1)
 
-// sweepClaim is how long one node is the only one that lists due reservations. If this node
-// stops, another one can take over after that time.
+// sweepClaim is how long a node is the only node that lists due reservations. If this node
+// stops, another node can take over after that time.
 const sweepClaim = 3 * time.Second
 
-// Due implements enforcement.Reserver. It returns reservations on one node at a time. This only
-// saves work: a reservation that two nodes end at the same time ends once.
+// Due implements enforcement.Reserver. At any time, it returns reservations on one node only.
+// This saves work and is not needed for correctness: if two nodes end a reservation at the same
+// time, it still ends only once.
 func (l *Limiter) Due(ctx context.Context, most int) (due []enforcement.ReservationEntry, err error) {
 	claim := l.config.Prefix + "{00}S" // no counter has a name as short as this one
 	claimed, err := l.probe.SetNX(ctx, claim, l.health.marks.node, sweepClaim).Result()

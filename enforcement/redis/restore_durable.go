@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// restoreEvery is the interval of attempts while a home is lost.
+	// restoreEvery is the time between two attempts while the counters of a home are lost.
 	restoreEvery = 50 * time.Millisecond
 	// restoreLock is the time after which the lock of a restoration expires, unless the
 	// restoration extends it.
 	restoreLock = 5 * time.Second
-	// flushesFor is the maximum time that a restoration waits for the other nodes to flush
-	// their states. A node notices a loss of data by its pulse, within 500 ms.
+	// flushesFor is the maximum time for which a restoration waits for the other nodes to flush
+	// their states. Each node notices a loss of data by its pulse, within 500 ms.
 	flushesFor = 2 * time.Second
-	// registeredFor is the lifetime of the key by which a node reports that it has flushed its
+	// registeredFor is the lifetime of the key with which a node reports that it has flushed its
 	// states.
 	registeredFor = 10 * time.Second
 	// restoreCells is the maximum number of counters that one call of restore.lua writes.
@@ -40,7 +40,7 @@ func (l *Limiter) KeepRestored(ctx context.Context, j enforcement.Journal) error
 	l.durable.suspect()
 	failing := false
 	for ctx.Err() == nil {
-		pause := pulseEvery // without durable checks too, a node must notice that the marker is set
+		pause := pulseEvery // even without durable checks, a node must notice that the marker is set
 		if l.durable.count.Load() > 0 {
 			pause = restoreEvery
 		}
@@ -77,8 +77,8 @@ func (l *Limiter) Restored(ctx context.Context) {
 	}
 }
 
-// findLost checks the markers of all known homes, and records which are missing. It returns
-// false if Redis did not answer.
+// findLost checks the markers of all known homes, and records which markers are missing. It
+// returns false if Redis did not answer.
 func (l *Limiter) findLost(ctx context.Context) bool {
 	for _, home := range l.durable.known(l.pulseHomes()) {
 		switch marked, err := l.confirm(ctx, home); {
@@ -125,8 +125,9 @@ func (l *Limiter) restoreLost(ctx context.Context, j enforcement.Journal) error 
 	return nil
 }
 
-// restoreHome restores the counters of a home if this node gets the lock for it. Otherwise it
-// registers that this node has flushed its states, and returns false.
+// restoreHome restores the counters of a home if this node gets the lock of this home. If
+// another node has the lock, restoreHome registers that this node has flushed its states, and
+// returns false.
 func (l *Limiter) restoreHome(ctx context.Context, j enforcement.Journal, home string) (done bool, err error) {
 	lock, token := l.durableKey(home, lockKey), randomID()
 	locked, err := l.probe.SetNX(ctx, lock, token, restoreLock).Result()
@@ -135,7 +136,7 @@ func (l *Limiter) restoreHome(ctx context.Context, j enforcement.Journal, home s
 	}
 	if !locked {
 		if token, err = l.probe.Get(ctx, lock).Result(); errors.Is(err, redis.Nil) {
-			return false, nil // the other node has finished, or its lock has expired
+			return false, nil // since SetNX, the other node has finished, or its lock has expired
 		} else if err != nil {
 			return false, err
 		}
@@ -164,8 +165,8 @@ func (l *Limiter) restoreHome(ctx context.Context, j enforcement.Journal, home s
 }
 
 // awaitFlushes waits until all other nodes have registered that they flushed their states. It
-// waits for at most flushesFor, because a crashed node is in the list of nodes until its last
-// report is too old.
+// waits for at most flushesFor: a node that crashed does not register, but stays in the list
+// of nodes until its last report is too old.
 func (l *Limiter) awaitFlushes(ctx context.Context, j enforcement.Journal, home, token string) error {
 	nodes, err := j.Nodes(ctx)
 	if err != nil {
@@ -216,8 +217,8 @@ func (l *Limiter) restore(ctx context.Context, lock, token string, states []enfo
 	return nil
 }
 
-// appendStored appends a state in the form that restore.lua reads. It drops the fraction of a
-// unit of a bucket: a value with a fraction needs a later expiry, see cell.lua.
+// appendStored appends a state in the form that restore.lua reads. It drops a bucket's
+// fraction of a unit, because a value with a fraction needs a later expiry; see cell.lua.
 func appendStored(b []byte, s *enforcement.Stored) []byte {
 	state := s.State
 	bucket := s.Algorithm.Bucket()
@@ -232,7 +233,7 @@ func appendStored(b []byte, s *enforcement.Stored) []byte {
 	return appendInts(b, s.Ends, s.At)
 }
 
-// appendInt appends an integer in size bytes, as intAt reads it.
+// appendInt appends an integer in size bytes. intAt reads this form.
 func appendInt(b []byte, n int64, size int) []byte {
 	for range size {
 		b = append(b, byte(n))

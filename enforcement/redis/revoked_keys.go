@@ -16,7 +16,8 @@ import (
 const (
 	// RevokedKept is the time for which Redis keeps the end of a revoked API key.
 	RevokedKept = 7 * 24 * time.Hour
-	// mostRevoked bounds the list of revoked keys: about 220 kB, which the script rewrites within 2 ms.
+	// mostRevoked bounds the list of revoked keys. A full list has about 220 kB, and the script
+	// rewrites it within 2 ms.
 	mostRevoked = 4096
 )
 
@@ -29,19 +30,20 @@ var errNoList = errors.New("redis: there is no list of revoked keys")
 type Revoked struct {
 	// Ends has the time at which each key ends, by the ID of the key.
 	Ends map[string]time.Time
-	// Since is the start of the time for which the list is complete. It is zero if Redis has no
-	// list.
+	// Since is the time from which on the list is complete: it has all keys that were revoked later. It
+	// is zero if Redis has no list.
 	Since time.Time
 }
 
-// revokedKey returns the name of the list. No counter has a name without a hash tag.
+// revokedKey returns the name of the list. It is not the name of a counter, because it has no hash
+// tag.
 func (l *Limiter) revokedKey() string { return l.config.Prefix + "revoked" }
 
-// AddRevoked adds revoked API keys to the list in Redis. ends has the time at which each key
-// ends, by the ID of the key. all is true if ends has all keys that were revoked in the last
-// RevokedKept. If all is false and Redis has no list, for example because it lost its data, the
-// error is errNoList. The caller must then pass all keys. AddRevoked uses the connection of the
-// probes.
+// AddRevoked adds revoked API keys to the list in Redis. ends has the time at which each key ends,
+// by the ID of the key. all is true if ends has all keys that were revoked in the last RevokedKept.
+// If all is false and Redis has no list, for example because it lost its data, the error is
+// errNoList. The caller must then call AddRevoked with all keys. AddRevoked uses the connection of
+// the probes.
 func (l *Limiter) AddRevoked(ctx context.Context, ends map[string]time.Time, all bool) error {
 	whole := 0
 	if all {

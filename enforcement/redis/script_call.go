@@ -15,12 +15,12 @@ import (
 const (
 	callCells   = 64
 	callCharges = 256
-	maxCharges  = 4000 // of one request; the most keys that Lua's stack can hold for one MGET
-	maxNumbers  = 255  // of cells, parameters, costs or charges: batch.lua numbers them with one byte
+	maxCharges  = 4000 // of one request; Lua's stack cannot hold more keys for one MGET
+	maxNumbers  = 255  // of cells, parameters, costs or charges; batch.lua uses one byte for their numbers
 	maxExact    = 1 << 53
 	maxRev      = 1<<47 - 1 // the largest revision that a stored value has room for
 	maxData     = 64 << 10  // bytes of Reservation.Data
-	linearCells = 8         // up to this number of cells, find searches them one by one
+	linearCells = 8         // find searches up to so many cells one by one, and more cells with the index
 )
 
 // A call is one run of a script in Redis. It carries the requests to the script and the
@@ -29,14 +29,14 @@ const (
 type call struct {
 	requests []span
 	charges  []merged
-	where    []uint16 // for each charge of each request: index of its merged charge, relative to span.from
+	where    []uint16 // for each charge of each request: index of its merged charge, counted from span.from
 	cells    []cell
 	records  []place          // records of idempotent requests and of reservations
 	reserved []place          // keys of the records of reservations, one for each request that has one
 	index    map[place]uint16 // index in cells; filled if there are more than linearCells
 	params   []param
 	costs    []int64 // the distinct costs; only for batch.lua
-	special  bool    // only take.lua can decide one of the requests; see isSpecial
+	special  bool    // one of the requests can only be decided by take.lua; see isSpecial
 	route    route   // where the call was redirected, on a cluster
 	asked    *server // on a cluster, the server to which the call was sent last
 	durable  bool    // one of the requests is durable; see Request.Durable
@@ -61,7 +61,7 @@ type span struct {
 	from, to int // range in charges
 	where    int // start in where
 	record   int // index in records; only valid if the request has a record
-	repeats  int // 1 + the index in records of the record that Request.RepeatKey names; 0 means none
+	repeats  int // 1 + the index in records of the record with the key of Request.RepeatKey; 0 if there is none
 
 	// repeated is the record that decides the request; readReply sets it. The record of an
 	// idempotent request begins with the hash of the charges. The record of a reservation is
@@ -69,12 +69,12 @@ type span struct {
 	repeated []byte
 }
 
-// A merged charge is the sum of all charges of one group of a request on one cell.
+// A merged charge is the sum of those charges of a request that have the same group and cell.
 type merged struct {
 	cell, param, group uint16
-	key                uint16 // index of the cell of the charge's own key, if cell is that of an overflow counter
-	sum, cost          int64  // sum is for the outcome; the script gets cost, which for TakeUpTo is that of one charge
-	grant              bool   // the cell is that of a grant; see Charge.Grant
+	key                uint16 // index of the cell of the charge's own key, if cell is an overflow counter
+	sum, cost          int64  // sum is for the outcome, cost for the script; for TakeUpTo, cost is the cost of one charge
+	grant              bool   // the cell is the counter of a grant; see Charge.Grant
 	receipt            *enforcement.Receipt
 }
 
@@ -83,17 +83,16 @@ type cell struct {
 	key   enforcement.Key
 	sort  cellSort
 	whole bool   // only for a log: the reply must contain all entries
-	param uint16 // the index in params of the first charge
+	param uint16 // index in params for the first charge on the cell
 	place uint16 // index in KEYS
-	uses  uint16 // the number of merged charges on the cell; counted up to 2
+	uses  uint16 // number of merged charges on the cell; 2 stands for 2 or more
 
 	shared bool  // the tenant is full, so the limit's overflow counter is used
 	bound  int64 // Request.MaxKeys
-	ends   int64 // time at which the value that the script read expires; 0 if there was no value
+	ends   int64 // expiry of the value that the script read; 0 if there was no value
 }
 
-// A cellSort is the form in which a cell is stored in Redis. KEYS has the cells ordered by
-// their sort.
+// A cellSort is the form in which a cell is stored in Redis. In KEYS, the cells are ordered by this form.
 type cellSort uint8
 
 const (
@@ -113,8 +112,8 @@ func sortOf(m *enforcement.Meter) cellSort {
 	return plainCell
 }
 
-// A place identifies a cell within a call by home and key. While a tenant moves to
-// another home, one key can occur with two homes, which are two cells in Redis.
+// A place identifies a cell within a call by home and key. While a tenant moves to another home, one key can
+// occur with two homes. These are two cells in Redis.
 type place struct {
 	home string
 	key  enforcement.Key
@@ -128,11 +127,11 @@ type param struct {
 type charged struct {
 	state enforcement.State
 	fits  bool
-	spent int64 // by how much grants change the cost: above 0 on a grant, below 0 on its window
+	spent int64 // by how much grants change the cost: above 0 for a grant, below 0 for its window
 }
 
-// An argument is the ARGV of a script. The client encodes it when it writes the call to a
-// connection, so sent records whether the call was written. A second encoding fails until
+// An argument is the ARGV of a script. The client encodes it when it writes the call to a connection. So
+// sent, which the encoding sets, records whether the call was written. A second encoding fails until
 // setDeadline clears sent, because a script that is sent twice charges twice.
 type argument struct {
 	bytes []byte
@@ -155,8 +154,7 @@ var calls = sync.Pool{New: func() any { return &call{index: map[place]uint16{}} 
 
 func newCall() *call { return calls.Get().(*call) }
 
-// free returns the call to the pool. Log entries are not reused, because outcomes still
-// point to them.
+// free returns the call to the pool. It does not reuse log entries, because outcomes still point to them.
 func (c *call) free() {
 	c.clear()
 	calls.Put(c)
@@ -207,8 +205,8 @@ func valid(r *enforcement.Request) error {
 	return nil
 }
 
-// takes reports whether a request fits into the call, in addition to the requests that are
-// already in it.
+// takes reports whether a request fits into the call, together with the requests that are already in the
+// call.
 func (c *call) takes(r *enforcement.Request) bool {
 	if len(c.requests) == 0 {
 		return true
@@ -226,8 +224,8 @@ func (c *call) takes(r *enforcement.Request) bool {
 			}
 			continue
 		}
-		// The script settles a log, and the leases of a concurrency limit, only once in a
-		// call, so all their charges must have the same meter and revision.
+		// The script settles a log only once in a call, and also the leases of a concurrency limit. Therefore all
+		// charges on such a cell must have the same meter and revision.
 		if found := &c.cells[at]; found.sort != plainCell {
 			if p := &c.params[found.param]; p.meter != charge.Meter || p.rev != charge.Rev {
 				return false
@@ -237,11 +235,11 @@ func (c *call) takes(r *enforcement.Request) bool {
 	return true
 }
 
-// add appends a request to the call. A later call of fill or fail sets its outcome.
+// add appends a request to the call. Later, fill or fail sets the outcome of the request.
 func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 	s := span{request: r, outcome: out, mode: r.Mode, from: len(c.charges), where: len(c.where)}
 	group := s.from  // index of the first merged charge of the current group
-	window := s.from // index of the merged charge of the window whose grants follow
+	window := s.from // index of the merged charge of the last window; its grants follow it
 	for i := range r.Charges {
 		charge := &r.Charges[i]
 		if i > 0 && charge.Group != r.Charges[i-1].Group {
@@ -249,7 +247,7 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 		}
 		at := c.cellOf(r, charge)
 		m := group
-		if charge.Grant { // several windows of the group may have the same grant
+		if charge.Grant { // two windows of a group may have the same grant
 			m = min(window+1, len(c.charges))
 		}
 		for m < len(c.charges) && (c.charges[m].cell != at || r.Mode == enforcement.Adjust) {
@@ -296,7 +294,7 @@ func recordsOf(r *enforcement.Request) (n int) {
 	return n
 }
 
-// recordAt returns the index of a record in c.records. It adds the record if it is missing.
+// recordAt returns the index of a record in c.records. If the record is missing, it adds it.
 func (c *call) recordAt(at place) int {
 	if i := slices.Index(c.records, at); i >= 0 {
 		return i
@@ -305,10 +303,10 @@ func (c *call) recordAt(at place) int {
 	return len(c.records) - 1
 }
 
-// isSpecial reports whether only take.lua can decide a request. That is so if its mode
-// is not enforce, if it has a reservation, grants or shadow groups, if it charges a log or a
-// concurrency limit, if it charges a cell with other numbers than an earlier request, or
-// if it is idempotent and has a charge of 0.
+// isSpecial reports whether only take.lua can decide a request. This is so in each of these cases: the mode
+// is not enforce; the request has a reservation, grants or shadow groups; it charges a log or a concurrency
+// limit; it charges a cell for which an earlier request has another quota, window or burst; it is idempotent
+// and has a charge of 0.
 func (c *call) isSpecial(s *span) bool {
 	if s.mode != enforcement.Enforce || s.request.Reservation != nil || s.to == s.from || s.to-s.from >= maxNumbers {
 		return true
@@ -354,7 +352,7 @@ func (c *call) cellOf(r *enforcement.Request, charge *enforcement.Charge) uint16
 		}
 	}
 	if (r.Mode == enforcement.Refund || r.Mode == enforcement.Adjust) && c.cells[at].sort == logCell {
-		c.cells[at].whole = true // the replay changes entries that only the whole log has
+		c.cells[at].whole = true // the Go functions change entries that only the complete log has
 	}
 	return at
 }
@@ -369,14 +367,14 @@ func (c *call) paramOf(charge *enforcement.Charge) uint16 {
 	return uint16(len(c.params) - 1)
 }
 
-// calendarKind and grantKind are the codes that the scripts use for calendar windows and for the counters of
-// grants. scriptKinds has the codes of the algorithms.
+// calendarKind and grantKind are the numbers of two further kinds of counters in the scripts: calendar
+// windows, and the counters of grants. scriptKinds has the numbers of the algorithms.
 const (
 	calendarKind = 5
 	grantKind    = 8
 )
 
-const paramSize = 62 // bytes of a parameter, without its former numbers
+const paramSize = 62 // bytes of a parameter, without the former quotas, windows and bursts
 
 // scriptKinds maps each algorithm to its number in the scripts.
 var scriptKinds = [...]byte{
@@ -385,6 +383,6 @@ var scriptKinds = [...]byte{
 	enforcement.SlidingWindowCounter: 3,
 	enforcement.TokenBucket:          4,
 	enforcement.GCRA:                 4,
-	enforcement.Concurrency:          6, // only the quota and the window are read
+	enforcement.Concurrency:          6, // the script reads only the quota and the window
 	enforcement.LeakyBucket:          7,
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// encode selects the script and builds KEYS and ARGV. setDeadline adds the deadline to
-// ARGV later. marker is the name of the marker of the durable counters, or "" if the script
-// must not check it. passed means that now replaces the clock of Redis.
+// encode selects the script and builds KEYS and ARGV. Later, setDeadline adds the deadline to
+// ARGV. marker is the name of the marker of the durable counters, or "" if the script must not
+// check this marker. passed means that now replaces the clock of Redis.
 func (c *call) encode(s *scripts, prefix, marker string, passed bool, now int64) {
 	plain := c.encodeKeys(prefix)
 	if marker != "" {
@@ -32,8 +32,8 @@ func (c *call) encode(s *scripts, prefix, marker string, passed bool, now int64)
 	c.argument.bytes = b
 }
 
-// plain reports whether batch.lua can decide the call. It fills c.costs with the
-// distinct costs.
+// plain reports whether batch.lua can decide the call. It also fills c.costs with the distinct
+// costs.
 func (c *call) plain() bool {
 	if c.special || len(c.cells) > maxNumbers || len(c.params) > maxNumbers || len(c.requests) > callCharges {
 		return false
@@ -207,10 +207,10 @@ func (c *call) encodeKeys(prefix string) (plain int) {
 	return plain
 }
 
-// appendKey appends the name of a cell in Redis: prefix, {home}, tenant, cell, and
-// partition. The numbers are uvarints, which mark their own end, so no two cells have
-// one name. Uvarints keep names short: with up to 2 million tenants and 16,000 cells, a
-// name has 28 bytes. Redis stores up to 30 bytes in an allocation of 32.
+// appendKey appends the name of a cell in Redis: prefix, {home}, tenant, cell, and partition.
+// The numbers are uvarints. A uvarint marks its own end, so no two cells have the same name.
+// Uvarints keep names short: with up to 2 million tenants and 16,000 cells, a name has 28
+// bytes. Redis stores up to 30 bytes in an allocation of 32.
 func appendKey(b []byte, prefix, home string, key *enforcement.Key) []byte {
 	b = append(b, prefix...)
 	b = append(b, '{')
@@ -221,8 +221,8 @@ func appendKey(b []byte, prefix, home string, key *enforcement.Key) []byte {
 	return append(b, key.Partition[:]...)
 }
 
-// arguments returns the Redis command of the encoded call. It is EVALSHA with the hash
-// of the script, or with whole, EVAL with the text of the script.
+// arguments returns the Redis command of the encoded call. This is EVALSHA with the hash of
+// the script. If whole is true, it is EVAL with the text of the script.
 func (c *call) arguments(whole bool) []any {
 	c.args = c.args[:0]
 	if whole {
@@ -237,8 +237,8 @@ func (c *call) arguments(whole bool) []any {
 	return append(c.args, &c.argument)
 }
 
-// appendParams appends the call's parameters and, after all of them, their former
-// numbers, in the form of cell.lua.
+// appendParams appends the call's parameters. After all of them, it appends their former
+// quotas, windows and bursts. Both have the form of cell.lua.
 func (c *call) appendParams(b []byte) []byte {
 	first := len(b)
 	for i := range c.params {
@@ -285,9 +285,10 @@ func (c *call) appendParams(b []byte) []byte {
 	return b
 }
 
-// lastFormers returns the newest former numbers that the scripts need, at most 255, because a
-// parameter has one byte for their count. For windows and logs, they need them only to carry
-// counts over. rev is the revision of the caller.
+// lastFormers returns the newest former numbers (quota, window and burst) that the scripts
+// need. It returns at most 255, because a parameter has one byte for their count. For windows
+// and logs, the scripts need them only to carry counts over. rev is the revision of the
+// caller.
 func lastFormers(m *enforcement.Meter, rev int64) []enforcement.Former {
 	if !m.Algorithm.Bucket() && (rev != m.Rev || !m.Carries()) {
 		return nil

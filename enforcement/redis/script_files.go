@@ -16,7 +16,7 @@ var scriptFiles embed.FS
 type scripts struct {
 	take   script // can decide every call
 	batch  script // decides calls without special requests; see call.plain
-	single script // decides such a call if it has one charge
+	single script // decides such a call if the call has only one charge
 	only   bool   // set by tests that use only take.lua
 }
 
@@ -42,7 +42,7 @@ func newBody(text string) body {
 	return body{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// common returns the text with which all scripts that decide requests begin.
+// common returns the text with which each script that decides requests begins.
 func common() string {
 	settling := scriptText("arith.lua") + "\n" + scriptText("settle.lua")
 	return scriptText("cell.lua") + "\nlocal function settling(now)\n" + settling + "\nend\n\n"

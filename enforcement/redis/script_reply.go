@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// The kinds of a cell's state in a reply. The first byte of a state is its kind, which
+// The kinds of a cell's state in a reply. The first byte of a state is its kind. The kind
 // determines the bytes that follow. The head of scripts/take.lua describes the format.
 const (
 	stateAbsent     = 0
@@ -27,7 +27,7 @@ const (
 	leaseSize = 27 // size of a lease of a concurrency limit
 )
 
-// The verdicts of the script that no value of enforcement.Verdict corresponds to.
+// Verdicts that only the scripts have. They correspond to no value of enforcement.Verdict.
 const (
 	verdictRepeated = 3
 	verdictReused   = 4
@@ -35,15 +35,15 @@ const (
 	verdictFull     = 6
 )
 
-// A reply is the script's reply, decoded. The Go functions replay the decisions
-// afterwards.
+// A reply is the script's reply, decoded. From it, the Go functions make the same decisions
+// again.
 type reply struct {
 	done       bool
 	full       bool  // the script did nothing, because a tenant is full: take.lua must decide
 	lost       bool  // the script did nothing, because the durable counters are not restored
 	clock      int64 // the clock of Redis, in microseconds since the epoch
 	verdicts   []byte
-	unreadable int  // number of values that were not valid counters
+	unreadable int  // number of values in Redis that were not valid counters
 	shared     bool // a cell of the call uses an overflow counter
 }
 
@@ -94,8 +94,8 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 	return r, nil
 }
 
-// readRecords reads the records at the start of b, and stores each in the request that it
-// decides. It returns the rest of b.
+// readRecords reads the records at the start of b. It stores each record in the request that
+// the record decides. It returns the rest of b.
 func (c *call) readRecords(verdicts, b []byte) (rest []byte, err error) {
 	for i := range c.requests {
 		if verdicts[i] != verdictRepeated {
@@ -224,9 +224,9 @@ func intAt(b []byte, at, size int) int64 {
 	return int64(n<<unused) >> unused
 }
 
-// replay decides one request again in Go, from the states that the script read. It sets the
-// outcome, except the verdict. It returns its own verdict, to compare it with that of the
-// script.
+// replay makes the decision for one request again in Go, from the states that the script read.
+// It sets the outcome, except the verdict. It returns the verdict of the Go functions, which
+// the caller compares with the verdict of the script.
 func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.Verdict {
 	verdict, write := enforcement.Granted, true
 	var taken enforcement.Taken
@@ -264,8 +264,8 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 		}
 		from = to
 	}
-	// In reverse order: a cell that several groups charge was saved several times, first
-	// in its original state.
+	// Restore the saved states in reverse order. If several groups charge a cell, it was saved
+	// several times, and the first saved state is the original one.
 	if s.mode == enforcement.Peek {
 		for k := s.to - 1; k >= s.from; k-- {
 			c.work[c.charges[k].cell] = c.saved[k-s.from]
@@ -274,16 +274,17 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 	return verdict
 }
 
-// reduce reduces the costs of the charges from..to-1 to the part that group 0 took.
+// reduce multiplies the costs of the charges with the indexes from to to-1 by the part that
+// group 0 took.
 func (c *call) reduce(from, to int, taken enforcement.Taken) {
 	for k := from; k < to; k++ {
 		c.charges[k].cost = taken.Of(c.charges[k].cost)
 	}
 }
 
-// checkGroup settles the cells of the charges from..to-1, which are one group. It returns
-// whether the group can be charged. units is the number of units to charge, which is less than
-// the cost only for TakeUpTo.
+// checkGroup settles the cells of the charges with the indexes from to to-1, which form one
+// group. fits says whether the group can be charged. units is the number of units to charge.
+// Only in mode TakeUpTo can it be less than the largest cost.
 func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units int64) {
 	most := c.largestCost(from, to)
 	fits, units = true, most
@@ -343,7 +344,7 @@ func (c *call) settle(m *merged, s enforcement.State, now int64) (settled enforc
 	return p.meter.Settle(s, p.rev, now)
 }
 
-// largestCost returns the largest cost of the charges from..to-1.
+// largestCost returns the largest cost of the charges with the indexes from to to-1.
 func (c *call) largestCost(from, to int) (most int64) {
 	for k := from; k < to; k++ {
 		most = max(most, c.charges[k].cost)
@@ -361,7 +362,7 @@ func (c *call) apply(s *span, from, to int, now, units int64, out *enforcement.O
 		cost, lease := m.cost, c.lease(s, m)
 		held := p.meter.Algorithm == enforcement.Concurrency
 		if c.cells[m.cell].shared && (s.mode == enforcement.Reset || s.mode == enforcement.Refund && !held) {
-			continue // the overflow counter also has the counts of other keys
+			continue // other keys are counted on the overflow counter too
 		}
 		switch s.mode {
 		case enforcement.Reset:
@@ -384,7 +385,7 @@ func (c *call) apply(s *span, from, to int, now, units int64, out *enforcement.O
 			cost = enforcement.ShareOf(cost, units, most)
 			fallthrough
 		default:
-			if cost += u.spent; m.grant { // an earlier charge of the group may be on the same grant
+			if cost += u.spent; m.grant { // an earlier charge of the group may have changed the same grant
 				u.state, _ = p.meter.Settle(c.work[m.cell], p.rev, now)
 			}
 			u.state = p.meter.ChargeFor(u.state, p.rev, now, cost, &lease)
@@ -410,8 +411,8 @@ func (c *call) lease(s *span, m *merged) enforcement.Lease {
 	return l
 }
 
-// fill sets the outcomes of the call's requests. It returns the number of requests for
-// which the replay has another verdict than the script.
+// fill sets the outcomes of the call's requests. mismatches is the number of requests for
+// which the Go functions have another verdict than the script.
 func (c *call) fill(r *reply, now int64) (mismatches int) {
 	for i := range c.requests {
 		s := &c.requests[i]
@@ -446,7 +447,7 @@ func (c *call) fill(r *reply, now int64) (mismatches int) {
 			cost := m.sum
 			if m.grant && s.mode != enforcement.Adjust {
 				if cost = u.spent; slices.Contains(c.where[s.where:s.where+j], c.where[s.where+j]) {
-					cost = 0 // merged with the grant of an earlier charge on the same window
+					cost = 0 // the charge is merged with that of an earlier charge on the same window, which has the cost
 				}
 			}
 			out.Charges = append(out.Charges, enforcement.Charged{State: u.state, Cost: cost, Fits: u.fits, Shared: c.cells[m.cell].shared})
@@ -458,8 +459,8 @@ func (c *call) fill(r *reply, now int64) (mismatches int) {
 	return mismatches
 }
 
-// repeat sets the outcome of a request that a record decided, because an earlier request had
-// the same idempotency key.
+// repeat sets the outcome of a request that was decided by the record of an earlier request
+// with the same idempotency key.
 func (c *call) repeat(s *span, out *enforcement.Outcome) {
 	b := s.repeated
 	out.Verdict, out.Replayed = enforcement.Granted, true

@@ -12,22 +12,23 @@ const (
 	keyBytes      = 160 // of a window or a bucket
 	recordBytes   = 234 // of a record, besides its charges
 	logBytes      = 192 // of a log, besides its entries
-	entryBytes    = 16  // of an entry of a log that is written as a whole
-	oldEntryBytes = 28  // of an entry of a longer log, which keeps as many entries that have left the window
+	entryBytes    = 16  // for each entry of a short log, which is written as a whole
+	oldEntryBytes = 28  // for each entry of a longer log, which also stores as many entries that have left the window
 	smallLog      = 64  // SMALL_LOG in take.lua
-	leaseBytes    = 32  // of a lease of a concurrency limit, with what Redis allocates in advance
+	leaseBytes    = 32  // for each lease of a concurrency limit, with what Redis allocates in advance
 )
 
 const (
-	scarceFrom     = 0.8 // share of maxmemory above which tenants get less than half of it
-	growths        = 64  // a node reports to Redis when it has made keys for this part of maxmemory
-	overdueGrowths = 16  // a node sends no call before it reports, when it has made keys for this part
+	scarceFrom     = 0.8 // part of maxmemory that must be in use before tenants get less than half of maxmemory
+	growths        = 64  // a node reports to Redis after it has made keys for maxmemory/growths bytes
+	overdueGrowths = 16  // after maxmemory/overdueGrowths bytes, a node sends no call before it has reported
 	leastPause     = 2 * time.Millisecond
 )
 
-// weightOf returns the maximum number of bytes that a key of a meter can take in Redis. A log
-// counts with as many entries as its quota allows, because a log that exists can grow to this
-// size even while its tenant is full. The same holds for the leases of a concurrency limit.
+// weightOf returns the maximum number of bytes that a key of a meter can take in Redis. For a log,
+// it assumes as many entries as the quota allows, because an existing log can grow to this size
+// even while its tenant is full. For a concurrency limit, it assumes as many leases as the quota
+// allows.
 func weightOf(m *enforcement.Meter) int64 {
 	if m.Algorithm == enforcement.Concurrency {
 		return keyBytes + leaseBytes*min(m.Quota, enforcement.MaxLeases)
@@ -52,22 +53,24 @@ type memory struct {
 	told  time.Time // when the last report was sent
 }
 
-// grow records that this node made a key of weight bytes. It returns true if the node must
-// report to Redis now, because the keys since its last report take a large part of the memory.
+// grow records that this node made a key of weight bytes. It returns true if the node must report
+// to Redis now, because the keys that it made since its last report take a large part of the
+// memory.
 func (m *memory) grow(weight int64, now time.Time) bool {
 	m.grown += weight
 	return m.hasGrown(growths) && now.Sub(m.told) >= leastPause
 }
 
-// hasGrown reports whether the keys that this node made since its last report take maxmemory/part.
+// hasGrown reports whether the keys that this node made since its last report take at least
+// maxmemory/part.
 func (m *memory) hasGrown(part int64) bool { return m.most > 0 && m.grown >= m.most/part }
 
-// share returns how many bytes the keys of one tenant may take. While Redis has enough memory,
-// that is half of maxmemory. Above scarceFrom of maxmemory, it is at most twice the average of
-// the tenants, and it falls with the free memory: to the average in the middle, and to 0 when
-// the memory is full. So the tenants with the most keys reach their bound first, and all
-// tenants reach it before the memory is full. Memory that logs have not filled yet counts as
-// used.
+// share returns how many bytes the keys of one tenant may take. While Redis has enough memory, that
+// is half of maxmemory. When more than scarceFrom of maxmemory is in use, it is at most twice the
+// average of the tenants, and it falls with the free memory. Halfway between scarceFrom and a full
+// memory, it is the average. When the memory is full, it is 0. So the tenants with the most keys
+// reach their bound first, and all tenants reach it before the memory is full. Memory that logs can
+// still grow into counts as used.
 func (m *memory) share() float64 {
 	if m.most == 0 {
 		return math.Inf(1)
@@ -91,10 +94,10 @@ func (v *live) boundOf(t *tenantKeys) int64 {
 	return max(int64(min(float64(t.bound), v.memory.share()/weight)), 1)
 }
 
-// roomOf returns how many keys a limit may have, and with how many no limit of the tenant may have
-// more. Two bounds apply to all limits of a tenant together: the maximum number of keys, and the
-// tenant's share of the memory of Redis. The keys of the other limits therefore reduce the results.
-// The caller must hold v.mu.
+// roomOf returns how many keys a limit may have. most is the number that no limit of the tenant may
+// exceed, even with its reserve. Two bounds apply to all limits of a tenant together: the maximum
+// number of keys, and the tenant's share of the memory of Redis. So the results fall with the
+// number of keys of the other limits. The caller must hold v.mu.
 func (v *live) roomOf(k *limitKeys) (room, most int64) {
 	t := k.tenant
 	room, most = enforcement.KeyRoom(t.bound, t.alive-k.alive)
@@ -102,8 +105,8 @@ func (v *live) roomOf(k *limitKeys) (room, most int64) {
 	return min(room, bytes/k.weight), min(most, mostBytes/k.weight)
 }
 
-// reportAfter returns the number of changes of a limit after which they are reported to
-// Redis. The caller holds v.mu.
+// reportAfter returns after how many changes of a limit this node reports them to Redis. The caller
+// holds v.mu.
 func (v *live) reportAfter(k *limitKeys) int64 {
 	bound := k.tenant.bound
 	if v.memory.most > 0 {
@@ -112,8 +115,8 @@ func (v *live) reportAfter(k *limitKeys) int64 {
 	return min(pushAfter, max(bound/16, 1))
 }
 
-// count sets the number of live keys of a limit, and updates the sums of its tenant. The caller
-// must hold v.mu.
+// count sets the number of live keys of a limit and the bytes of one key. It also updates the sums
+// of the limit's tenant. The caller must hold v.mu.
 func (v *live) count(k *limitKeys, alive, weight int64) {
 	t, bytes := k.tenant, alive*weight
 	had := t.bytes > 0
