@@ -13,7 +13,7 @@ type Alerts struct {
 	Notice   string
 	Open     []AlertRow
 	Past     []AlertRow
-	Next     string // the address of the next page; "" on the last page
+	Next     string // address of the next page; "" on the last page
 	RulesURL string
 	Empty    Empty // Title is "" if there are rules
 }
@@ -29,7 +29,7 @@ type AlertRow struct {
 	Began, Ended Moment
 }
 
-// An Alert is the page of one alert.
+// An Alert is the page about one alert.
 type Alert struct {
 	AlertHead
 	AlertRow
@@ -43,7 +43,7 @@ type AlertRules struct {
 	List[AlertRuleRow]
 }
 
-// An AlertRuleRow is a rule with its state.
+// An AlertRuleRow is a rule in the list, with its state.
 type AlertRuleRow struct {
 	URL, Name, Figure string
 	Begins            string // "Begins at 20% or more for 2m, ends below 10%"
@@ -55,7 +55,7 @@ type AlertRuleRow struct {
 	Channels          []string // names
 }
 
-// AlertTemplates is the page with the templates from which the visitor creates rules.
+// AlertTemplates is the page with the templates from which a visitor creates rules.
 type AlertTemplates struct {
 	AlertHead
 	Faults        []Fault
@@ -69,8 +69,8 @@ type AlertTemplates struct {
 // An AlertTemplate is a link to the form of a new rule, with a summary of the template.
 type AlertTemplate struct{ Name, Summary, Begins, URL string }
 
-// An AlertRuleForm is the form for a rule. Exists and the fields after it are only set for a
-// rule that exists.
+// An AlertRuleForm is the form for a rule. The field Exists, and the fields after it, are
+// only set for a rule that exists already.
 type AlertRuleForm struct {
 	AlertHead
 	Title, Figure, Button string
@@ -78,7 +78,7 @@ type AlertRuleForm struct {
 	Action, Back          string
 	Metric, From, Version string // hidden fields
 	Fields                []Input
-	Each                  Checks // whether the rule watches each tenant; without options: the rule cannot
+	Each                  Checks // whether the rule watches each tenant; without options if the metric does not permit this
 	Channels              Checks
 	NewChannelURL         string
 	Enabled               Checks
@@ -89,7 +89,7 @@ type AlertRuleForm struct {
 	Past                  []AlertRow
 }
 
-// Field returns the field with a name, or nil.
+// Field returns the field that has this name, or nil.
 func (f *AlertRuleForm) Field(name string) *Input {
 	for i := range f.Fields {
 		if f.Fields[i].Name == name {
@@ -112,15 +112,15 @@ type AlertChannelRow struct {
 	TestURL                  string // "" if the visitor must not
 }
 
-// An AlertChannelForm is the form for a channel. Exists and the fields after it are only set
-// for a channel that exists.
+// An AlertChannelForm is the form for a channel. The field Exists, and the fields after it,
+// are only set for a channel that exists already.
 type AlertChannelForm struct {
 	AlertHead
 	Title, Button     string
 	Faults            []Fault
 	Action, Back      string
 	Version           string
-	NoMail, MailGuide string // why e-mail is not offered, and the address of the guide; or ""
+	NoMail, MailGuide string // why the form offers no e-mail, and the address of the guide about it; or ""
 	Kind              Choice
 	Fields            []Input
 	Exists, MayWrite  bool
@@ -147,14 +147,14 @@ type AlertMessages struct {
 	Status Select
 }
 
-// An AlertMessageRow is a message in a list.
+// An AlertMessageRow is a message in the list of messages.
 type AlertMessageRow struct {
 	URL, Event, Channel, Status, Tone string
 	Attempts, Answer                  string
 	Created, Due                      Moment
 }
 
-// An AlertMessage is the page of one message.
+// An AlertMessage is the page about one message.
 type AlertMessage struct {
 	AlertHead
 	AlertMessageRow

@@ -8,26 +8,26 @@ type Audit struct {
 	Ranges      Ranges
 	Filters     Filters
 	Rows        []AuditRow
-	// Tenants means that entries show their tenant. Chain means that they show their position
-	// in the hash chain.
+	// Tenants says that entries show their tenant. Chain says that entries show their
+	// position in the hash chain.
 	Tenants, Chain bool
 	NextURL        string // "" on the last page
 	FirstURL       string // "" on the first page
 	CSVURL         string
-	CSVLimit       string // the maximum number of lines of a file
+	CSVLimit       string // the maximum number of lines in a downloaded file
 	Columns        []AuditFact
-	// VerifyURL is the address that verifies the hash chain. It is "" if the visitor may not
-	// verify it.
+	// VerifyURL is the address of the form that verifies the hash chain. It is "" if the
+	// visitor may not verify the chain.
 	VerifyURL string
 	Verdict   *ChainVerdict // nil if this node has not verified the chain yet
 	Empty     Empty
 }
 
-// An AuditFact is a name with a text. It describes an entry, a process, or a column of the
-// downloaded file.
+// An AuditFact is a name with a text. It is a property of an entry or of a process, or the
+// description of a column in the downloaded file.
 type AuditFact struct{ Name, Text string }
 
-// AuditFacts is a list of properties, without those that have no text.
+// AuditFacts is a list of properties. It has no property without a text.
 type AuditFacts []AuditFact
 
 // Add adds a fact if its text is not empty.
@@ -44,12 +44,12 @@ type ChainVerdict struct {
 	At   Moment
 }
 
-// An AuditRow is one entry of the log.
+// An AuditRow is one entry of the audit log.
 type AuditRow struct {
 	URL  string // the page of the entry
-	Seq  string // number in the chain; "" if the entry has none or the visitor must not see it
+	Seq  string // number in the chain; "" if the entry has none, or if the visitor must not see it
 	When Moment
-	// Icon and Kind describe the kind of actor. Who is the actor's name.
+	// Icon and Kind describe the kind of the actor. Who is the name of the actor.
 	Icon, Kind, Who string
 	Address         string // "" if it is unknown or not shown
 	RequestID       string
@@ -60,7 +60,7 @@ type AuditRow struct {
 	Tenant          string
 	TenantURL       string
 	Changes         []FieldChange
-	More            int // number of changes that only the page of the entry lists
+	More            int // number of changes that are not in the list, but on the page of the entry
 }
 
 // A FieldChange is one field that changed.
@@ -71,7 +71,7 @@ type FieldChange struct {
 	Before, After string
 }
 
-// An AuditLine is the page of one entry.
+// An AuditLine is the page about one entry.
 type AuditLine struct {
 	Tabs          []Tab
 	Row           AuditRow

@@ -13,14 +13,14 @@ import (
 type Tile struct {
 	Label  string
 	Value  Number
-	Change Change // the comparison with the period before; no text if there is none
+	Change Change // comparison with the previous period; no text if there is none
 	Note   string
 	URL    string // the page with details; "" for none
 	Tone   string // "good", "warn", "bad"; "": none
 }
 
-// id returns the HTML ID of the tile's link. It stays the same, so the link keeps the focus
-// when the event stream replaces the tile.
+// id returns the HTML ID of the tile's link. The ID stays the same when the event stream replaces
+// the tile, so the link keeps the focus.
 func (t Tile) id() string {
 	return "tile-" + strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -30,32 +30,32 @@ func (t Tile) id() string {
 	}, strings.ToLower(t.Label)), "-")
 }
 
-// A Chart has series of numbers over time. The HTML contains a table with the numbers. The
-// script draws the chart from the table.
+// A Chart has series of numbers over time. The page contains a table with the numbers. The script
+// draws the chart from this table.
 type Chart struct {
-	// ID is the HTML ID of the chart, and also the name of its event in the event stream.
+	// ID is the HTML ID of the chart. The event that updates the chart has the same name.
 	ID, Title string
 	// Summary describes the numbers.
 	Summary string
-	// Kind is "area" for stacked series, "line" or "bars".
+	// Kind is "area" (stacked series), "line" or "bars".
 	Kind string
 	// Unit is the unit of the numbers: "" for counts, "%" or "µs". Axis is the title of the y
 	// axis, such as "requests per minute".
 	Unit, Axis string
 	Series     []Series
 	Points     []ChartPoint
-	// Zoom is the address of the page without its time range. When the visitor selects a part
-	// of the chart, the script opens this address with the selected range. If Zoom is "", the
-	// visitor cannot select a part.
+	// Zoom is the address of the page without its time range. When the visitor selects a part of the
+	// chart, the script adds the selected range and opens this address. If Zoom is "", the visitor
+	// cannot select a part.
 	Zoom string
 	// Step is the time between two points.
 	Step time.Duration
 	// Events are the events that the script marks in the chart.
 	Events *Events
-	// Choices select what the chart shows; nil: it has no choices.
+	// Choices has links that select what the chart shows. nil means that there are none.
 	Choices *ChartChoices
-	// Strip is the name of a series that the script draws as a strip above the chart, because its
-	// numbers are too low to be seen in the chart. "" means that there is no strip.
+	// Strip is the name of a series whose numbers are too low to be seen in the chart. The script
+	// draws this series as a strip above the chart. "" means that there is no strip.
 	Strip string
 }
 
@@ -63,31 +63,31 @@ type Chart struct {
 type Series struct {
 	Name  string
 	Color string // "good", "bad", "warn", "accent", "quiet", "violet", "blue", "pink"
-	// Line says that the series is drawn as a line in an area chart and is not stacked. Such
-	// series come last.
+	// Line says that the series is drawn as a line over the stacked areas of a chart. Such series
+	// come last.
 	Line bool
 }
 
-// A ChartChoices has links that select what the charts show. The address of the page contains
-// the choice.
+// A ChartChoices has links that select what the charts show. The address of the page has the
+// present choice.
 type ChartChoices struct {
 	Compare []RangeLink
 	Groups  []RangeLink // empty if the requests cannot be grouped
 	Error   string      // what is wrong with the choice in the address
 }
 
-// A ChartPoint is one step of a chart.
+// A ChartPoint has the numbers of one step of a chart.
 type ChartPoint struct {
 	At time.Time
-	// Values has a number for each series; NaN means that there is none. Gap means that there
+	// Values has one number for each series. NaN means that there is no number. Gap says that there
 	// are no data for this step.
 	Values []float64
 	Gap    bool
-	// Unfinished says that the step has not ended yet, so that its numbers still grow.
+	// Unfinished says that the step has not ended yet, so that its numbers can still grow.
 	Unfinished bool
 }
 
-// PerStep returns the unit of a count by step: "per minute", "per 10 minutes".
+// PerStep returns the unit of a count in each step: "per minute", "per 10 minutes".
 func PerStep(step time.Duration) string {
 	for _, unit := range []struct {
 		length time.Duration
@@ -105,11 +105,11 @@ func PerStep(step time.Duration) string {
 
 func (c Chart) eventName() string { return c.ID }
 
-// unix formats a time for the script, as seconds since the epoch.
+// unix formats a time for the script, in seconds since the epoch.
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// stepLabel formats the start of a step in the time zone of the page. A step of a day starts at
-// midnight UTC. In other zones, its label therefore has a time of day.
+// stepLabel formats the start of a step in the time zone of the page. A step of one day starts at
+// midnight UTC. In other time zones, its label has a time of day for this reason.
 func stepLabel(ctx context.Context, t time.Time, step time.Duration) string {
 	t = t.In(Zone(ctx))
 	switch {
@@ -141,14 +141,14 @@ func (c Chart) shown(f float64) string {
 	return short(f)
 }
 
-// A Bars is a histogram. The page also has it as a table. The server draws it as SVG.
+// A Bars is a histogram, which the server draws as SVG. The page also has a table with its
+// numbers.
 type Bars struct {
 	ID, Title, Summary string
-	// Note says which values the bars include. NoteURL is the address of a page with details,
-	// or "".
+	// Note says which values the bars include. NoteURL is the address of a page with the details, or
+	// "".
 	Note, NoteURL string
-	// ValueLabel and CountLabel are the headings of the table's columns, and the titles of the
-	// axes.
+	// ValueLabel and CountLabel are the column headings of the table, and the titles of the axes.
 	ValueLabel, CountLabel string
 	Bars                   []Bar
 	Empty                  string // shown without bars
@@ -163,8 +163,8 @@ type Bar struct {
 	URL   string // the requests of the bar; "": none
 }
 
-// scale returns the numbers beside the axis, from the highest to 0. They are multiples of 1, 2 or
-// 5 times a power of ten, and the highest is at least as high as every bar.
+// scale returns the numbers beside the axis, from the highest to 0. Their distance is 1, 2 or 5
+// times a power of ten. The highest number is at least as high as every bar.
 func (b Bars) scale() []int64 {
 	most, step := int64(1), int64(1)
 	for _, bar := range b.Bars {
@@ -180,8 +180,8 @@ func (b Bars) scale() []int64 {
 	return list
 }
 
-// rect returns the distance from the top of the chart to the top of a bar, and the height of the
-// bar, in percent. A bar that is not empty is high enough to be visible.
+// rect returns the position of a bar and its height, in percent of the chart. The position is the
+// distance from the top of the chart. A bar that is not empty is high enough to be visible.
 func (b Bars) rect(bar Bar) templ.Attributes {
 	height := 0.0
 	if bar.Count > 0 {
@@ -190,7 +190,8 @@ func (b Bars) rect(bar Bar) templ.Attributes {
 	return templ.Attributes{"y": fixed(100 - height), "height": fixed(height)}
 }
 
-// lines returns the path of the lines behind the bars, one for each number beside the axis but 0.
+// lines returns the SVG path of the lines behind the bars. There is one line for each number
+// beside the axis except 0.
 func (b Bars) lines() string {
 	path, scale := "", b.scale()
 	for _, n := range scale[:len(scale)-1] {
@@ -207,15 +208,15 @@ type Strip struct {
 	Cells []Cell
 }
 
-// A Cell is one step of a Strip. Level is from 0 to 9. It is 0 for the number 0, and 9 for the
-// largest number of the heat map.
+// A Cell is one step of a Strip. Level is 0 to 9. Level 0 stands for the number 0, and level 9
+// for the largest number of the heat map.
 type Cell struct {
 	Level int
 	Title string
 }
 
-// HeatLevel returns the level of a cell with the number n: 0 if n is 0, otherwise 1 to 9. most
-// is the largest number of the heat map.
+// HeatLevel returns the level of a cell with the number n. The level is 0 if n is 0, otherwise 1
+// to 9. most is the largest number of the heat map.
 func HeatLevel(n, most int64) int {
 	if n <= 0 || most <= 0 {
 		return 0
@@ -235,7 +236,7 @@ func (s Spark) viewBox() string {
 	return "0 0 " + strconv.Itoa(max(1, len(s.Values))*3) + " " + strconv.Itoa(sparkHeight)
 }
 
-// height returns the height of one bar of a Spark.
+// height returns the height of the bar for the number n.
 func (s Spark) height(n int64) float64 {
 	var most int64 = 1
 	for _, v := range s.Values {
@@ -264,7 +265,7 @@ func share(n, most int64) string {
 // unixSeconds returns a duration as a number of seconds for the script.
 func unixSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
 
-// columns returns the headings of the table with the numbers of a chart.
+// columns returns the headings of the table that has the numbers of the chart.
 func (c Chart) columns(ctx context.Context) []Column {
 	list := columns(timeColumn(ctx))
 	for _, s := range c.Series {

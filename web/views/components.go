@@ -7,15 +7,15 @@ import (
 	"github.com/a-h/templ"
 )
 
-// A Button is a submit button of a form or, if URL is set, a link.
+// A Button is a submit button of a form. If URL is set, it is a link instead.
 type Button struct {
 	Text, Icon string
 	// About names the object of the action, such as a policy. Only screen readers read it.
 	About string
-	// URL makes the button a link. Download makes the link a download.
+	// URL makes the button a link. Download makes this link a download.
 	URL      string
 	Download bool
-	// Name and Value are the form field that is sent if this button submits the form.
+	// Name and Value are a form field, which the browser sends if this button submits the form.
 	Name, Value string
 	// Quiet and Danger select the style of the button. If neither is set, it has the style of
 	// the main action.
@@ -32,13 +32,13 @@ func (b Button) class() string {
 // A FormField is the label of a control, with a hint and the error of its value.
 type FormField struct {
 	Name, Label, Hint, Error string
-	Subject                  string // follows the label: a name that a user chose
+	Subject                  string // a name that a user chose; it follows the label
 }
 
 func (f FormField) hintID() string  { return f.Name + "-hint" }
 func (f FormField) errorID() string { return f.Name + "-error" }
 
-// describedBy returns the value of the control's aria-describedby.
+// describedBy returns the value for the attribute aria-describedby of the control.
 func (f FormField) describedBy() string {
 	return join(when(f.Error != "", f.errorID()), when(f.Hint != "", f.hintID()))
 }
@@ -64,7 +64,7 @@ type Column struct {
 	Head   templ.Component // the heading instead of Text; nil: Text
 	Class  string
 	Color  string // of the series of a chart
-	Line   bool   // the series is a line in a chart of areas
+	Line   bool   // the series is drawn as a line in a chart with areas
 	Sort   string // "ascending" or "descending" if the table is sorted by the column
 }
 
@@ -88,27 +88,27 @@ func figures(names ...string) []Column {
 	return list
 }
 
-// A Table has the properties of a table. Kind is "stack" for a table that shows each row as a
-// card on a phone, "rank", "data", or "" for the API reference.
+// A Table has the properties of a table. Kind "stack" shows each row as a card on a phone. The
+// other kinds are "rank", "data", and "" for the API reference.
 type Table struct {
 	Kind, Class string
 	Caption     string
 	ShowCaption bool
 	Columns     []Column
-	// Actions adds a column with links for actions on the row.
+	// Actions adds a column that has links for changing each row.
 	Actions    bool
 	Attributes templ.Attributes
 }
 
-// A Card is a part of a page with a border. If it has a title or a label, it is a landmark for
-// screen readers.
+// A Card is a part of a page with a border. If it has a title or a label, screen readers list
+// it as a landmark.
 type Card struct {
-	// Name is the prefix of the title's HTML id. If it is "", the card has no title.
+	// Name is the prefix of the title's HTML id. If Name is "", the card has no title.
 	Name, Title string
 	Label       string // for a card without a title
-	LabelledBy  string // the id of a title that the content has
+	LabelledBy  string // the HTML id of a title inside the content
 	ID, Class   string
-	// Panel selects the style of cards with a form. Bad selects the style for actions that
+	// Panel selects the style for cards with a form. Bad selects the style for actions that
 	// delete something.
 	Panel, Bad bool
 	Attributes templ.Attributes
@@ -149,7 +149,7 @@ func (f FormCard) method() string {
 	return "post"
 }
 
-// when returns text if condition is true, otherwise "".
+// when returns text if condition is true. Otherwise it returns "".
 func when(condition bool, text string) string {
 	if condition {
 		return text
@@ -162,14 +162,14 @@ func join(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(t string) bool { return t == "" }), " ")
 }
 
-// An Empty is shown instead of an empty list. It says why the list is empty and what to do.
+// An Empty appears in place of an empty list. It says why the list is empty and what to do.
 type Empty struct {
 	Title, Text string
-	// Curl is a command to paste; "": none.
+	// Curl is a command that the visitor can paste; "": none.
 	Curl string
-	// KeyAction is the address of a form that creates an API key. The page of the new key has
-	// the command with the key. "" means no form.
+	// KeyAction is the address of a form that creates an API key. The page of the new key then
+	// shows the command with this key. "" means that there is no form.
 	KeyAction string
-	// Link leads to the page for the next step. Its Text is "" if there is none.
+	// Link leads to the page for the next step. If there is none, its Text is "".
 	Link Link
 }

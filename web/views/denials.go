@@ -10,26 +10,26 @@ import (
 type Denials struct {
 	Title, Lead string
 	Notice      string
-	ShareURL    string // of the form that shares the page, or ""
+	ShareURL    string // address of the form that shares the page, or ""
 	Tabs        []Tab  // of the tenant that it is of
 	Ranges      Ranges
 	Filters     Filters
 	Find        FilterField // a decision id
 	Groups      []RangeLink // how the list is grouped
 	List        DenialList
-	// Event is the name of the event with which the stream updates the page. "denials" replaces
-	// the list. "news" shows the number of new denials on a paused page. "" means that the page
-	// has no stream.
+	// Event is the name of the event with which the stream updates the page. The event "denials"
+	// replaces the list. On a paused page, the event "news" shows the number of new denials. If
+	// the page has no stream, Event is "".
 	Event string
-	// OlderURL is the address of the next page of the list, and NewestURL that of the first
-	// page. Each may be "".
+	// OlderURL is the address of the next page of the list. NewestURL is the address of the first
+	// page. Each is "" if there is no such page.
 	OlderURL, NewestURL string
 }
 
-// A DenialList is the part of a page of denials that the stream replaces.
+// A DenialList is the part of a page of denials that live updates replace.
 type DenialList struct {
 	Rows []Denial
-	// Group is the name of the grouping. Groups then replaces Rows.
+	// Group is the name of the grouping. If it is set, the page shows Groups in place of Rows.
 	Group   string
 	Groups  []DenialGroup
 	Tenants bool   // rows name their tenant
@@ -52,7 +52,7 @@ type Denial struct {
 }
 
 // A DenialKey is the key under which a denied request was counted. If Uncounted is set, the
-// request was not counted, and Parts are its attributes.
+// request was not counted under a key, and Parts are the attributes of the request.
 type DenialKey struct {
 	Parts     []KeyPart
 	MoreParts int // that are not shown
@@ -60,8 +60,8 @@ type DenialKey struct {
 	Uncounted bool
 }
 
-// A DenialGroup is the denials of one key, policy or route. URL is the address of the list of
-// these denials. Reason, Last and RetryAfter describe the newest one.
+// A DenialGroup has the denials of one key, policy or route. URL is the address of the list of
+// these denials. Reason, Last and RetryAfter describe the newest denial.
 type DenialGroup struct {
 	ID, URL, Name string
 	Key           DenialKey // of a group by key
@@ -76,7 +76,7 @@ type DenialGroup struct {
 	RetryAfter    Number
 }
 
-// A Stamp is a time in a list. Its text has the date only if it is not today.
+// A Stamp is a time in a list. If the time is not today, its text has the date.
 type Stamp struct {
 	ISO     string
 	At, Now time.Time
@@ -106,14 +106,14 @@ type ReasonWords struct {
 	Tone string // "bad", "warn", "violet"; "": quiet
 }
 
-// A DenialPage is the page about one denial, with its explanation.
+// A DenialPage is the page about one denial. It explains the denial.
 type DenialPage struct {
 	Tabs   []Tab
 	Notice string
 	ID     string
 	Reason ReasonWords
 	Status string // "429"
-	// Sentence says why the request was denied. Then says when it would be allowed.
+	// Sentence says why the request was denied. Then says when the request would be allowed.
 	Sentence, Then string
 	Time           Moment
 	Facts          []DenialFact
@@ -131,7 +131,7 @@ type DenialFact struct {
 	Mono             bool
 }
 
-// A DenialPolicy is the result of one policy of the plan for a denied request.
+// A DenialPolicy says what one policy of the plan decided about a denied request.
 type DenialPolicy struct {
 	Slug    string
 	Outcome ReasonWords // "denied", "would pass", "did not apply"
@@ -139,7 +139,7 @@ type DenialPolicy struct {
 	Limits  []DenialLimit
 }
 
-// A DenialLimit is the state of one limit at the time of the decision.
+// A DenialLimit is the state of one limit when the request was denied.
 type DenialLimit struct {
 	Name       string // "" when the policy has one
 	Numbers    string // "5 per minute"
@@ -149,21 +149,22 @@ type DenialLimit struct {
 	Tone       string
 }
 
-// A DenialAction is a link to a page on which the visitor can change a setting that led to the
-// denial.
+// A DenialAction is a link to a page on which the visitor can change what led to the denial.
 type DenialAction struct {
 	Text, Hint, URL, Icon string
 }
 
-// newDenials returns the text of the link that loads the denials which are newer than the page.
+// newDenials returns the text of a link that loads newer denials: those that came after the
+// page.
 func newDenials(n int, more bool) string {
 	return when(more, "More than ") + Count(int64(n)).Text + " new: show them"
 }
 
-// thingsColumn returns the heading of the column with the number of decisions of each group.
+// thingsColumn returns the heading of the column that has the number of decisions in each
+// group.
 func (l DenialList) thingsColumn() string { return strings.ToUpper(l.Things[:1]) + l.Things[1:] }
 
-// groupColumn is the heading of the column of groups.
+// groupColumn returns the heading of the column that has the names of the groups.
 func (l DenialList) groupColumn() string { return strings.ToUpper(l.Group[:1]) + l.Group[1:] }
 
 // most returns the number of denials in the largest group.

@@ -16,7 +16,7 @@ type OverrideRow struct {
 	DeleteURL    string // "" if the visitor must not
 	ChangeURL    string // "" if the visitor must not
 	InForce      bool   // in a Precedence: this override applies
-	SpecificNote string // in a Precedence: how specifically the override matches the key
+	SpecificNote string // in a Precedence, how specifically the override matches the key
 }
 
 // A Precedence shows which of several overrides applies to one key.
@@ -31,8 +31,7 @@ type Precedence struct {
 	Limits   []string // the resulting limits of the key
 }
 
-// A PolicyPick is the first step of a form about one policy. In it, the visitor selects the
-// policy.
+// A PolicyPick is the first step of a form about one policy. In this step, the visitor selects the policy.
 type PolicyPick struct {
 	Head   TenantHead
 	Title  string
@@ -49,11 +48,11 @@ type OverrideForm struct {
 	Head         TenantHead
 	Title        string
 	Button       string
-	From         string // the page to return to; "" for the list of overrides
-	Version      string // of the override that the form changes, or ""
+	From         string // address to return to after the save; "": the list of overrides
+	Version      string // version of the override that the form changes; "" for a new override
 	Faults       []Fault
 	Action, Back string
-	PickURL      string // chooses another policy; "" if the form changes an override
+	PickURL      string // address of the page that selects another policy; "" if the form changes an override
 	Policy       string
 	Applies      string // what the policy matches and counts
 	Scope        Choice
@@ -68,7 +67,7 @@ type OverrideForm struct {
 	Aloud        []string // the resulting limits
 }
 
-// An OverrideLimit has the fields of one limit, and the limit of the plan.
+// An OverrideLimit has the form fields for one limit, and the limit in the plan.
 type OverrideLimit struct {
 	Name, Plan           string
 	Quota, Burst, Window Input
@@ -145,7 +144,7 @@ type BoundForm struct {
 	HasEnd       bool
 	End          Ending
 	Button       string
-	List         string // the title of the list that the form adds to; "" for a reset
+	List         string // title of the list to which the form adds a row; "" for a reset
 	Bad          bool
 }
 
@@ -156,14 +155,14 @@ type ReservationRow struct {
 	Since, Until Moment
 }
 
-// A ReservedLimit is one limit that a reservation charged.
+// A ReservedLimit is one limit that a reservation was charged to.
 type ReservedLimit struct {
 	Policy, Limit  string
 	Estimate, Cost string // "60 units", or "1 place"
 	Words          string // all of it, for the list
 }
 
-// A ReservationView is the page of one reservation.
+// A ReservationView is the page about one reservation.
 type ReservationView struct {
 	Head    TenantHead
 	Notice  string
@@ -171,7 +170,7 @@ type ReservationView struct {
 	Ended   string // how it ended, or ""
 	Facts   []MomentFact
 	Limits  []ReservedLimit
-	Actions []Link // none if it has ended, or if the visitor may not change it
+	Actions []Link // none if the reservation has ended, or if the visitor may not change it
 }
 
 // A MomentFact is a name with a time.

@@ -2,14 +2,13 @@ package views
 
 import "strconv"
 
-// An Explain is the view of the page that explains how a request would be decided.
+// An Explain is the view of the page that explains how a request would be decided now.
 type Explain struct {
-	// Tabs are the tabs of the tenant. They are empty if the form has a field for the tenant.
+	// Tabs are the tabs of the tenant. If the visitor selects the tenant in the form, there are none.
 	Tabs   []Tab
 	Action string // where the form goes
 	Faults []Fault
-	// AnyTenant means that the form has a field for the tenant. Tenants are suggestions for
-	// this field.
+	// AnyTenant says that the form has a field for the tenant. Tenants are suggestions for this field.
 	AnyTenant          bool
 	Tenant             Input
 	Tenants            []Option
@@ -21,7 +20,7 @@ type Explain struct {
 	Answer *Explained
 }
 
-// An AttributeRow is one attribute of the form.
+// An AttributeRow has the form fields for one attribute.
 type AttributeRow struct{ Name, Value Input }
 
 // An Explained is the explanation of how a request would be decided.
@@ -30,24 +29,24 @@ type Explained struct {
 	Allowed bool
 	Status  int
 	Reason  string
-	// PassesAt is when a denied request would be allowed, in RFC 3339. It is "" if it never is.
+	// PassesAt is the time at which a denied request would be allowed, in RFC 3339. It is "" if there is no such
+	// time.
 	PassesAt string
 	Degraded bool
-	Answer   string // status line and headers of the HTTP answer
+	Answer   string // status line and headers of the HTTP response
 	Plan     string
 	Route    string
-	Path     string // the normalized path; "" if it equals the entered path
+	Path     string // the normalized path; "" if it is the path that was entered
 	List     *ExplainedList
 	Policies []ExplainedPolicy
-	// Listings are links that add an attribute of the request to a list, one for each
-	// attribute.
+	// Listings has an entry for each attribute of the request. Its links add the attribute to a list.
 	Listings []Listing
-	// Commands that send the same request to the API with curl.
+	// ExplainCurl and CheckCurl are curl commands that send the same request to the API.
 	ExplainCurl, CheckCurl string
 }
 
-// A Listing has the links to the forms that add the value of an attribute to the allow list and
-// to the deny list.
+// A Listing has two links for the value of an attribute. They lead to the forms that add it to the allow list
+// and to the deny list.
 type Listing struct{ Attribute, Value, AllowURL, DenyURL string }
 
 // An ExplainedList is the list entry that decided the request.
@@ -56,17 +55,17 @@ type ExplainedList struct {
 	Ends                                Moment
 }
 
-// An ExplainedPolicy is the result of one policy of the plan for the request.
+// An ExplainedPolicy says what one policy of the plan decides about the request.
 type ExplainedPolicy struct {
 	Slug, Badge, Tone, Because, Mode string
 	Applies                          bool
 	Method, Path                     string
 	Attributes                       []KeyFact
-	// Key is the counter key of the request. It is empty if the policy counts the whole tenant.
+	// Key is the key under which the policy counts the request. It is empty if the policy counts the whole tenant.
 	Key        []KeyFact
-	Leased     bool // nodes lease quota, so that the state is not exact
+	Leased     bool // nodes lease quota of this policy, so the state is not exact
 	ReplacedBy string
-	// Override and Block describe the exceptions of the key. Each is "" if there is none.
+	// Override and Block describe the override and the block of the key. Each is "" if there is none.
 	Override, OverrideURL        string
 	Block, BlockURL, BlockReason string
 	OverrideEnds, BlockEnds      Moment
@@ -86,18 +85,18 @@ type ExplainedLimit struct {
 	Used, Most  int64
 	Left, Holds Number
 	Tone        string
-	Over        string // what the policy does because the request is over the limit; "" if it is not
+	Over        string // what the policy does with a request over the limit; "" if the request is not over the limit
 	Reset       string // "resets in 41 s"; "" if nothing is used
 	RolledOver  string // "300 rolled over", or ""
-	Granted     string // how many of the units that are left come from grants; "" if none
-	Leased      string // how many units too early the limit may deny because of leases; "" if it is exact
-	// Remaining is a number of units. ResetMillis is a time in milliseconds.
+	Granted     string // how many of the remaining units come from grants; "" if none
+	Leased      string // how many units too early the limit may deny because of leases; "" if the state is exact
+	// Remaining is in units. ResetMillis is in milliseconds.
 	Remaining, ResetMillis int64
 }
 
 func whole(n int64) string { return strconv.FormatInt(n, 10) }
 
-// after returns the words about rolled over units and the reset, which the page shows after the remaining units.
+// after returns the words after the remaining units: those about rolled-over units and about the reset.
 func (l ExplainedLimit) after() string {
 	text := ""
 	if l.RolledOver != "" {

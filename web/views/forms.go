@@ -12,7 +12,7 @@ type Input struct {
 	Type                            string // of the input element
 	Autocomplete                    string // what a browser or password manager may fill in
 	ReadOnly, Autofocus, Optional   bool
-	List                            string // the id of a datalist with suggestions; "": none
+	List                            string // the HTML id of a datalist with suggestions; "": none
 }
 
 // TextInput returns a text field that browsers do not fill in.
@@ -40,7 +40,8 @@ type Choice struct {
 	Options                   []Option
 }
 
-// Choose selects the option with the given value. It does nothing if there is no such option.
+// Choose selects the option that has the given value. If there is no such option, it does
+// nothing.
 func (c *Choice) Choose(value string) {
 	for _, o := range c.Options {
 		if o.Value == value {
@@ -52,13 +53,13 @@ func (c *Choice) Choose(value string) {
 // An Option is a value of a Select or a Choice.
 type Option struct{ Value, Label, Hint string }
 
-// A Checks is a set of check boxes with one label. Each box is a separate form field.
+// A Checks is a set of check boxes under one label. Each box is a separate form field.
 type Checks struct {
 	Name, Label, Error string
 	Options            []CheckBox
 }
 
-// A CheckBox is one box of a Checks. Its field has the value "on" if it is checked.
+// A CheckBox is one box of a Checks. If it is checked, its form field has the value "on".
 type CheckBox struct {
 	Name, Label, Hint string
 	Checked           bool
@@ -72,10 +73,10 @@ type Text struct {
 }
 
 // inside returns the content of the textarea. If the text starts with a line break, it adds
-// another one, because browsers remove the first.
+// another line break, because browsers remove the first one.
 func (t Text) inside() string { return when(strings.HasPrefix(t.Value, "\n"), "\n") + t.Value }
 
-// An Ending is the form field for an expiry time: after a duration, or at a given time.
+// An Ending is the form field for an expiry time. The visitor enters a duration or a time.
 type Ending struct {
 	Life  Select
 	Until Input
@@ -85,8 +86,8 @@ type Ending struct {
 // Hidden is a hidden field of a form.
 type Hidden struct{ Name, Value string }
 
-// A Fault is one entry of the error list above a form. Field is "" if the fault applies to the
-// whole form.
+// A Fault is one entry in the error list above a form. If it applies to the whole form, Field
+// is "".
 type Fault struct{ Field, Message string }
 
 func (i Input) formField() FormField {
@@ -105,8 +106,8 @@ func (c Checks) formField() FormField { return FormField{Name: c.Name, Error: c.
 
 // A Control is a form field that can show an error.
 type Control interface {
-	// control returns the ID and the label of the control, and a pointer to its error text. The
-	// pointer is nil if the control does not have the field with this name.
+	// control returns the ID and the label of the control, and a pointer to its error text. If no
+	// form field of the control has this name, the pointer is nil.
 	control(name string) (id, label string, fault *string)
 }
 
@@ -149,8 +150,9 @@ func found(is bool, id, label string, fault *string) (string, string, *string) {
 	return id, label, fault
 }
 
-// FindControl finds the control for the field name. form points to the view of a form. fault
-// points to the control's error text. It is nil if the form has no such control.
+// FindControl finds the control whose form field has this name. form points to the view of a
+// form. fault points to the error text of the control. If the form has no such control, fault
+// is nil.
 func FindControl(form any, name string) (id, label string, fault *string) {
 	return findControl(reflect.ValueOf(form).Elem(), name)
 }

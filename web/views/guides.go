@@ -3,5 +3,5 @@ package views
 // A Guide is one guide of docs/.
 type Guide struct {
 	Title string
-	HTML  string // of the whole guide, from a file in the binary
+	HTML  string // HTML of the whole guide, from a file in the binary
 }

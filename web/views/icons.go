@@ -8,8 +8,8 @@ import (
 //go:embed icons.txt
 var iconLines string
 
-// icons contains the inner SVG elements of Lucide icons by name. Their view box is 24 by 24
-// (lucide-static 1.62.0, ISC license: static/vendor/LICENSES.txt).
+// icons has the inner SVG elements of Lucide icons, by name. The view box of an icon is 24
+// by 24 (lucide-static 1.62.0, ISC license: static/vendor/LICENSES.txt).
 var icons = func() map[string]string {
 	byName := map[string]string{}
 	for line := range strings.Lines(iconLines) {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Stylesheet joins all style sheets in the order of their names. Each becomes a cascade layer
-// with the name of its file.
+// Stylesheet joins all style sheets in the order of their names. Each style sheet becomes a
+// cascade layer that has the name of its file.
 func Stylesheet(files fs.FS) ([]byte, error) {
 	var names []string
 	err := fs.WalkDir(files, ".", func(name string, _ fs.DirEntry, err error) error {

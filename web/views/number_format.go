@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// A Number is a number for people. Text is a short form. Exact is the exact number, which
-// appears when the pointer is over it.
+// A Number is a number for people. Text is a short form. Exact is the exact number, which the
+// page shows when the pointer is over the text.
 type Number struct{ Text, Exact string }
 
-// Count returns a number for people: "940", "12.3 k", "4.56 M".
+// Count returns a Number for a count: "940", "12.3 k", "4.56 M".
 func Count(n int64) Number {
 	exact := grouped(n)
 	if n > -10_000 && n < 10_000 {
@@ -20,7 +20,7 @@ func Count(n int64) Number {
 	}
 	size := 1e3
 	for _, unit := range []string{"k", "M", "G"} {
-		// The bound is 999.5, because 999,999 must become 1.00 M and not 1000 k.
+		// The bound is 999.5 instead of 1000, because 999,999 must become 1.00 M and not 1000 k.
 		if math.Abs(float64(n))/size < 999.5 {
 			return Number{threeDigits(float64(n)/size) + " " + unit, exact}
 		}
@@ -37,7 +37,7 @@ func Quantity(n int64, one, many string) string {
 	return Count(n).Text + " " + many
 }
 
-// threeDigits formats f with three significant digits. f is below 1,000.
+// threeDigits formats f with three significant digits. f must be below 1,000.
 func threeDigits(f float64) string {
 	places := 0
 	switch a := math.Abs(f); {
@@ -91,7 +91,8 @@ func percentWords(part, whole int64) string {
 // "3.5 h", "9 days".
 func Duration(d time.Duration) Number {
 	exact := d.String()
-	// Each bound is the value from which on the rounded number would reach the next unit.
+	// Each bound is the value from which on the number, when it is rounded, is one of the next
+	// unit.
 	switch a := d.Abs(); {
 	case a == 0:
 		return Number{"0 s", exact}
@@ -111,21 +112,20 @@ func Duration(d time.Duration) Number {
 	return Number{short(float64(d)/float64(24*time.Hour)) + " days", exact}
 }
 
-// short formats f with one decimal, or without decimals if that one is zero.
+// short formats f with one decimal. If the decimal is zero, it leaves it out.
 func short(f float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0")
 }
 
-// A Change compares a number with the same number in the time range before.
+// A Change compares a number with the same number in the previous time range.
 type Change struct {
 	Text string // "+12%", "new", "same"
-	// Up and Down say whether the number rose or fell. Good and Bad say whether that is good or
-	// bad; both are false if it is neither.
+	// Up and Down say whether the number rose or fell. Good and Bad say whether this change is
+	// good or bad. Both are false if it is neither.
 	Up, Down, Good, Bad bool
 }
 
-// ChangeOf compares now with before. rise says what an increase means: +1 good, -1 bad, 0
-// neither.
+// ChangeOf compares now with before. rise says what a rise means: +1 good, -1 bad, 0 neither.
 func ChangeOf(now, before float64, rise int) Change {
 	c := Change{Up: now > before, Down: now < before}
 	c.Good = rise > 0 && c.Up || rise < 0 && c.Down

@@ -6,59 +6,60 @@ import (
 	"time"
 )
 
-// A Traffic shows the decisions of a time range: of all tenants, or of one tenant, policy or route.
-// A part without data is nil.
+// A Traffic shows the decisions in a time range: of all tenants, or of one tenant, policy or route. A part
+// that has no data is nil.
 type Traffic struct {
-	// Empty replaces the other parts if there are no decisions.
+	// Empty appears in place of all other parts if there are no decisions.
 	Empty *Empty
 	Tiles []Tile
-	// Requests are the decisions over time. Rate is the percentage of decisions that limits
+	// Requests shows the number of decisions over time. Rate shows the percentage of decisions that limits
 	// denied.
 	Requests, Rate Chart
-	// Denied are the requests that limits denied, if Requests is grouped.
+	// Denied shows the requests that limits denied. It is set if Requests is grouped.
 	Denied *Chart
-	// Limited and Allowed rank the keys with the most denied and the most allowed requests.
+	// Limited and Allowed rank keys: those with the most denied requests, and those with the most allowed
+	// requests.
 	Limited, Allowed *KeyTable
 	Routes           *RouteTable
 	RetryAfter       *Bars
-	// Latency shows the latency of the limiter over time. Split shows how many checks Redis
-	// decided, and how many were decided by the failure mode local.
+	// Latency shows the latency of the limiter over time. Split shows how many checks Redis decided, and how
+	// many the failure mode local decided.
 	Latency *Chart
 	Split   Chart
 	Tenants *TenantTable
-	// Events are the events that the charts mark.
+	// Events has the events that the charts mark.
 	Events Events
 	// Note says which parts are missing and why, or is "".
 	Note string
 }
 
-// EventsID is the HTML ID of the list of events. It is also the name of the event with which
-// the stream updates the list. The script reads the marks of the charts from the list.
+// EventsID is the HTML ID of the list of events. The event that updates the list has the same name. The
+// script reads the marks of the charts from this list.
 const EventsID = "events"
 
-// Events lists events that can be the cause of changed figures, newest first.
+// Events lists events that may have caused a change of the figures, newest first.
 type Events struct {
 	Count int // of all rows
 	Rows  []EventRow
 	More  bool // older events are left out
 }
 
-// An EventRow is one event, or several events of the same kind in one step of the charts.
+// An EventRow is one event, or several events with the same action in one step of the charts.
 type EventRow struct {
 	At          time.Time // of the first event
 	Mark, Label string    // the letter in the chart; what happened
 	Count       int
-	Objects     []Link // what it happened to; without a URL if the visitor may open no page about it
+	Objects     []Link // the changed objects; without a URL if the visitor may open no page about them
 	Others      int    // objects that are not in Objects
 }
 
-// linkID returns the HTML ID of the link to an object. It stays the same when the list is
-// rendered again, so the link keeps the focus.
+// linkID returns the HTML ID of the link to an object. The ID stays the same when the list is rendered
+// again, so the link keeps the focus.
 func (r *EventRow) linkID(object int) string {
 	return fmt.Sprintf("event-%d-%s-%d", r.At.Unix(), strings.ReplaceAll(r.Label, " ", "-"), object)
 }
 
-// summary says how many events there are, and which is the newest.
+// summary says how many events there are, and which one is the newest.
 func (e Events) summary() string {
 	if len(e.Rows) == 0 {
 		return ""
@@ -78,20 +79,20 @@ type KeyTable struct {
 
 // A KeyRow is one key of a ranking.
 type KeyRow struct {
-	ID     string // HTML id of the row's link, which does not change between updates
+	ID     string // HTML id of the row's link; it stays the same when the table is updated
 	Policy string
 	Parts  []KeyPart
-	// Redacted means that the values are shown as hashes.
+	// Redacted says that the values are shown as hashes.
 	Redacted          bool
 	Tenant, TenantURL string
-	// URL is the address of the page about the key. DenialsURL is the address of the list of
-	// its denials. Each is "" if there is no such page.
+	// URL is the address of the page about the key. DenialsURL is the address of the list of the key's
+	// denials. Each is "" if there is no such page.
 	URL, DenialsURL string
-	Count           Number // Exact has the bounds of the true number
+	Count           Number // if the true number is not known, Exact has its bounds
 	N, Most         int64  // for the bar
-	// Share is the percentage of this key's requests that were denied, or a range. Its Text is ""
-	// in the table of allowed keys. Limit describes the limits of the policy, or is "". Trend shows the count
-	// over time.
+	// Share is the percentage of this key's requests that were denied, or a range of percentages. In the
+	// table of allowed keys, its Text is "". Limit describes the limits of the policy, or is "". Trend shows
+	// the count over time.
 	Share Number
 	Limit string
 	Trend Spark
@@ -103,7 +104,7 @@ type KeyPart struct {
 	Missing     bool // it was not sent
 }
 
-// short returns a hash in a shortened form.
+// short returns the shortened form of a hash.
 func (k KeyRow) short(value string) string {
 	const enough = 12
 	if k.Redacted && len(value) > enough {
@@ -116,8 +117,7 @@ func (k KeyRow) short(value string) string {
 type RouteTable struct {
 	ID, Title, Summary string
 	Rows               []RouteRow
-	// Begin and End are the times of the first and of the last cell in each row of the heat
-	// map.
+	// Begin and End are the times of the first and the last cell in each row of the heat map.
 	Begin, End string
 	More       bool
 	Empty      string
@@ -130,7 +130,7 @@ type RouteRow struct {
 	Strip                     Strip // empty after the first ten rows
 }
 
-// A TenantTable ranks tenants by the percentage of requests that were denied with 429.
+// A TenantTable ranks tenants by the percentage of their requests that were denied with 429.
 type TenantTable struct {
 	ID, Title, Summary string
 	Rows               []TenantRow
@@ -154,7 +154,7 @@ type Chip struct {
 type FilterField struct {
 	Name, Label, Value, Placeholder, Error string
 	Options                                []Option // of a choice; empty for a text
-	Check                                  bool     // a check box; Value is "1" if it is checked
+	Check                                  bool     // the field is a check box; Value is "1" if it is checked
 	List                                   []string // suggestions for a text
 }
 
@@ -175,8 +175,8 @@ type Filters struct {
 	Saved    *SavedFilters // nil: the page has no saved filters
 }
 
-// open reports whether the filter form must be unfolded, because one of its fields has an
-// error.
+// open reports whether the filter form must be unfolded when the page loads. This is so if one of its
+// fields has an error.
 func (f Filters) open() bool {
 	for _, field := range f.Fields {
 		if field.Error != "" {
@@ -190,7 +190,7 @@ func (f Filters) open() bool {
 type Overview struct {
 	Lead     string
 	Notice   string
-	ShareURL string // of the form that shares the page, or ""
+	ShareURL string // address of the form that shares the page, or ""
 	Ranges   Ranges
 	Filters  Filters
 	Traffic  Traffic

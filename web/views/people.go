@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Moment is a time in words relative to now, such as "3 minutes ago". The exact time appears
-// when the pointer is over it.
+// A Moment is a time in words relative to now, such as "3 minutes ago". The page shows the
+// exact time when the pointer is over the words.
 type Moment struct {
 	ISO   string
 	Words string // "" if the date says more
@@ -27,7 +27,7 @@ func (m Moment) words(ctx context.Context) string {
 	return m.Words
 }
 
-// NewMoment describes t relative to now. For the zero time, the words are "never".
+// NewMoment describes t in words relative to now. For the zero time, the words are "never".
 func NewMoment(t, now time.Time) Moment {
 	if t.IsZero() {
 		return Moment{Words: "never"}
@@ -68,14 +68,15 @@ type SignIn struct {
 	Email, Password Input
 	Faults          []Fault
 	Notice          string
-	NeedsSetup      bool   // no user exists, so only the set-up link leads further
-	Next            string // where to go afterwards; "" for the first page
-	// Provider is the text of the button that signs in by OpenID Connect, or "".
+	NeedsSetup      bool   // no user exists yet, so the visitor needs the set-up link
+	Next            string // address to open after the sign-in; "" for the first page
+	// Provider is the text of the button that signs in by OpenID Connect. It is "" if there is no
+	// button.
 	Provider, ProviderURL string
 }
 
-// Join is the form behind a link with a token. It is for the first owner, for an invited
-// person, or for a new password.
+// Join is the form to which a link with a token leads. It is for the first owner, for an
+// invited person, or for a new password.
 type Join struct {
 	Title, Intro, Button  string
 	Action                string
@@ -116,12 +117,12 @@ type People struct {
 	Title, Intro, Base string // Base is the path of the list
 	Query              string
 	Rows               []Row
-	Next               string // URL of the next page, "" on the last
+	Next               string // address of the next page; "" on the last page
 	Invitations        []Invitation
 	MayWrite           bool
 	Email              Input
 	Role               Choice
-	Mail               Checks // Name is "" if no e-mail is sent
+	Mail               Checks // Name is "" if this node sends no e-mail
 	Faults             []Fault
 	Notice             string
 }
@@ -133,7 +134,7 @@ type Row struct {
 	SignedIn                       Moment
 }
 
-// An Invitation is a link for a new person that has not been used yet.
+// An Invitation is a link for a new person who has not used it yet.
 type Invitation struct {
 	Email, Role, By, WithdrawURL string
 	Renews                       bool // the link sets a new password
@@ -163,7 +164,7 @@ type NewLink struct {
 	Title, URL, For, Base, BaseName string
 	Renews                          bool
 	Expires                         Moment
-	MessagesURL                     string // what became of the e-mail; "" if none is sent
+	MessagesURL                     string // address of the page about the e-mail's delivery; "" if no e-mail is sent
 }
 
 func (n NewLink) hint() string {

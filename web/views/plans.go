@@ -41,7 +41,7 @@ type PlanHead struct {
 	Notice          string
 }
 
-// A PlanPage is the page of a plan. It shows the published version.
+// A PlanPage is the page about a plan. It shows the published version.
 type PlanPage struct {
 	PlanHead
 	Description string
@@ -86,16 +86,16 @@ type DraftForm struct {
 	Faults           []Fault
 	Warnings         []Fault
 	Unsaved          bool // the form has changes that are not saved
-	// Removed has the form fields of the policy that was deleted last, so that the visitor can
-	// restore it. RemovedName is the slug of this policy, or "".
+	// Removed has the form fields of the policy that was deleted last, with which the visitor can restore
+	// the policy. RemovedName is the slug of this policy, or "".
 	Removed, RemovedName string
 	TooLarge             string // why the form cannot show the draft, or ""
 	JSONURL              string
 	Algorithms           []Option
 }
 
-// PolicyFields has the form fields of one policy in the editor. ID is the prefix of their
-// names.
+// PolicyFields has the form fields for one policy in the editor. ID is the prefix of the names of
+// these fields.
 type PolicyFields struct {
 	ID, Was            string
 	Number             string
@@ -116,12 +116,12 @@ type PolicyFields struct {
 	Cost, CostFrom     Input
 	Choices            []Select // the other fields that have a fixed set of values
 	Replaces           Boxes
-	OtherReplaces      *Input // a text field instead of check boxes, if there are too many policies
+	OtherReplaces      *Input // text field in place of check boxes, if there are too many policies
 	Limits             []LimitFields
 	LimitsError        string
 }
 
-// AttributeFields is one row of the attributes of match.
+// AttributeFields has the form fields for one attribute of match.
 type AttributeFields struct{ Name, Value Input }
 
 // LimitFields is a limit of the editor.
@@ -133,16 +133,16 @@ type LimitFields struct {
 	CarryOver                  Select
 }
 
-// keepsPlaces reports whether the policies keep their order when the visitor presses the button
-// do in the editor. If so, the script leaves the same policies unfolded.
+// keepsPlaces reports whether the policies keep their order when the visitor presses the button do in
+// the editor. In this case, the script leaves the same policies unfolded.
 func keepsPlaces(do string) bool {
 	return strings.Contains(do, ".add-") || strings.Contains(do, ".limits.")
 }
 
-// redraws returns the HTML attributes of a button that changes the form without saving the
-// draft. The server renders the form again.
+// redraws returns the HTML attributes of a button that changes the form but does not save the draft.
+// The server renders the changed form.
 func redraws(action, at, do string) templ.Attributes {
-	if do == "add-policy" { // the others stay: a plan may have a hundred. The script sends only their slugs.
+	if do == "add-policy" { // adds only the new policy, because a plan can have a hundred; the script sends only their slugs
 		return templ.Attributes{
 			"id": "do-" + do, "formaction": action + at, "hx-post": action, "hx-target": "#" + do,
 			"hx-vals": `{"do": "new-policy"}`, "hx-swap": "beforebegin show:none",
@@ -160,7 +160,7 @@ type Boxes struct {
 	List                   []Box
 }
 
-// A Box is one check box. Name is also its id.
+// A Box is one check box. Name is also the HTML id of the box.
 type Box struct {
 	Name, Value string
 	Checked     bool
@@ -168,7 +168,7 @@ type Box struct {
 
 func (b Boxes) formField() FormField { return FormField{Name: b.ID, Hint: b.Hint, Error: b.Error} }
 
-// A DraftText is the editor of the JSON.
+// A DraftText is the editor for the JSON of a draft.
 type DraftText struct {
 	PlanHead
 	Action, Revision string
@@ -177,15 +177,15 @@ type DraftText struct {
 	Unsaved          bool
 }
 
-// A Conflict is the page that shows two drafts: the visitor's, and the one that another person
-// has saved in the meantime. The visitor can merge them.
+// A Conflict is the page that shows two drafts: the visitor's draft, and the draft that another person
+// has saved in the meantime. The visitor can merge the two.
 type Conflict struct {
 	PlanHead
 	Who, Mine, Revision string // Mine as JSON
 	When                Moment
 	Action              string // where the draft is saved as JSON
 	EditURL             string
-	TheirChanges        *PlanDiff // nil if the version that both edits started from is unknown
+	TheirChanges        *PlanDiff // nil if the version on which both edits are based is unknown
 	MyChanges           *PlanDiff
 	Apart               PlanDiff // from the stored draft to the visitor's
 }
@@ -211,10 +211,10 @@ type DiffPolicy struct {
 	Rows       []DiffRow
 }
 
-// A DiffLine is a line of JSON with its sign.
+// A DiffLine is a line of JSON with its sign, + or -.
 type DiffLine struct{ Sign, Text string }
 
-// A DiffCount says what happens to the counters of one limit when the document is published.
+// A DiffCount says what happens to the counters of one limit if the document is published.
 type DiffCount struct {
 	Policy, Limit, Words string
 	Tone                 string
@@ -229,7 +229,7 @@ type DiffPage struct {
 	Faults   []Fault
 }
 
-// A PublishPage asks for confirmation before a version is published.
+// A PublishPage asks for confirmation before a draft or an earlier version is published.
 type PublishPage struct {
 	PlanHead
 	Title, Lead, Action, Button string
@@ -237,7 +237,7 @@ type PublishPage struct {
 	Note                        Text
 	Diff                        PlanDiff
 	Warnings, Faults            []Fault
-	Draft                       bool // it publishes the draft, not an earlier version
+	Draft                       bool // the page publishes the draft, and not an earlier version
 	Blocked                     bool // the document is invalid
 	BackURL                     string
 }
@@ -247,7 +247,7 @@ type Rollout struct {
 	PlanHead
 	Version string
 	Done    bool // all nodes have it
-	Late    bool // a node reported after the publication, or should have, and does not have it
+	Late    bool // a node does not have the revision, although it reported after the publication or should have
 	Poll    bool // the page reloads itself
 	Summary string
 	Nodes   []RolloutNode
@@ -283,18 +283,18 @@ type VersionPage struct {
 	By       string
 	At       Moment
 	Policies []PolicyCard
-	Before   *PlanDiff // from the version before; nil for the first
+	Before   *PlanDiff // differences from the version before; nil for the first version
 	BeforeNo string
 	Draft    PlanDiff // from it to the draft
-	Rollback string   // publishes the version again; "" if the visitor must not
-	CopyURL  string   // copies the version to the draft; "" if the visitor must not
+	Rollback string   // address that publishes the version again; "" if the visitor must not
+	CopyURL  string   // address that copies the version to the draft; "" if the visitor must not
 	Revision string   // of the draft
 	Older    string
 	Newer    string
 }
 
-// A PlanPreview shows how many requests the draft would have denied. The number is computed
-// from recorded counts.
+// A PlanPreview shows how many requests the draft would have denied. The numbers are computed from
+// recorded counts.
 type PlanPreview struct {
 	PlanHead
 	Spans    []RangeLink
@@ -302,24 +302,25 @@ type PlanPreview struct {
 	Notes    []string
 	Tiles    []Tile
 	Policies []PreviewPolicy
-	Same     []PreviewPolicy // those that the draft does not change, if it changes others
+	Same     []PreviewPolicy // policies that the draft does not change, if it changes other policies
 	Folded   string          // summary of Same
 	InShadow []PreviewPolicy // those that are published in shadow
-	// Refused is the number of requests that the published version denied. RefusedRate is this
-	// number as a percentage of all requests.
+	// Refused is the number of requests that the published version denied. RefusedRate is the percentage
+	// of all requests that this is.
 	Refused, RefusedRate Number
 	Empty                bool
-	// Replay compares traced requests, if there are any.
+	// Replay compares traced requests. It is nil if there are none.
 	Replay *PreviewReplay
 }
 
-// A PreviewReplay compares requests that were traced: what the published version and the draft decide.
+// A PreviewReplay compares two decisions about traced requests: that of the published version, and
+// that of the draft.
 type PreviewReplay struct {
 	Summary string
 	Chart   Chart
 }
 
-// A PreviewPolicy is the number of requests that one policy denied or would deny.
+// A PreviewPolicy has the number of requests that one policy denied, or would deny.
 type PreviewPolicy struct {
 	ID, Slug  string
 	Change    string // "added", …; "" for the same
@@ -329,11 +330,11 @@ type PreviewPolicy struct {
 	Notes     []string
 	Replayed  string // sentence about traced requests; "" if there are none
 	Figures   []Figure
-	ShadowURL string // puts the policy in shadow mode; "" if that is useless or the visitor must not
+	ShadowURL string // address that puts the policy in mode shadow; "" if this is useless or the visitor must not
 	Revision  string
 }
 
-// A Figure is the number of requests that a policy denied or would deny, with bounds.
+// A Figure is the number of requests that a policy denied, or would deny, with bounds.
 type Figure struct {
 	Title   string
 	Refused Number
@@ -345,20 +346,20 @@ type Figure struct {
 	Keys    []FigureKey
 }
 
-// A FigureTenant has the denials of one tenant in a Figure.
+// A FigureTenant has the number of one tenant in a Figure.
 type FigureTenant struct {
 	Name, URL, Note   string
 	Refused, Requests Number
 	Bounds            string
 }
 
-// A FigureRoute has the denials on one route in a Figure.
+// A FigureRoute has the number of one route in a Figure.
 type FigureRoute struct {
 	Route, Note       string
 	Refused, Requests Number
 }
 
-// A FigureKey has the denials of one key in a Figure.
+// A FigureKey has the number of one key in a Figure.
 type FigureKey struct {
 	Tenant, Key       string
 	Refused, Requests Number

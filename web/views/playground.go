@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Playground compares how algorithms decide the same simulated traffic.
+// A Playground compares how different algorithms decide the same simulated traffic.
 type Playground struct {
 	Faults []Fault
 	// The limit.
@@ -21,12 +21,12 @@ type Playground struct {
 	Requests, Every, Seed, Cost, Duration, Times Input
 	Examples                                     []Tab
 	Said                                         string // the pattern, in a sentence
-	// Lanes are the results. They are empty if the form has faults.
+	// Lanes are the results of the simulations. They are empty if the form has faults.
 	Lanes []Lane
-	// Command is a shell command that simulates the same traffic. It is "" if it is too long;
-	// ScenariosURL always downloads the input of the command.
+	// Command is a shell command that simulates the same traffic. It is "" if the command is too
+	// long. ScenariosURL is the address that downloads the input of the command.
 	Command, ScenariosURL string
-	PlansURL              string // the form of a new plan; "" if the visitor must not open it
+	PlansURL              string // address of the form for a new plan; "" if the visitor must not open it
 }
 
 // A PlayedAlgorithm is an algorithm that the visitor can select in the form.
@@ -35,11 +35,12 @@ type PlayedAlgorithm struct {
 	Chosen      bool
 }
 
-// LaneWords says what happens to the requests within the limit ("Allows", "allowed"), and to those
-// over it ("Denies", "denied", "denial"). PassedColumn and DidColumn are the names of columns.
+// LaneWords has the words for requests within the limit ("Allows", "allowed"), and for requests
+// over the limit ("Denies", "denied", "denial"). PassedColumn and DidColumn are the names of
+// columns.
 type LaneWords struct{ Passes, Passed, PassedColumn, Verb, Did, DidColumn, One string }
 
-// A Lane is the result of one algorithm. The page draws it as one row.
+// A Lane is the result for one algorithm. The page draws it as one row.
 type Lane struct {
 	Algorithm, Title, Aloud string
 	Sentence                string // the result in words
@@ -48,9 +49,9 @@ type Lane struct {
 	Duration, Window        time.Duration
 	Words                   LaneWords
 	Allowed, Denied         int64 // requests within the limit, and over it
-	// Run is the number of requests in the longest sequence of denials, which starts at RunAt.
-	// Most is the largest number of units that were allowed in a period of the length of one
-	// window, which starts at MostFrom. Times are in milliseconds from the start.
+	// Run is the number of requests in the longest sequence of denials. This sequence starts at
+	// RunAt. Most is the largest number of units that were allowed within the length of one window.
+	// This period starts at MostFrom. Times are in milliseconds from the start.
 	Run, RunAt     int64
 	Most, MostFrom int64
 	Marks          []LaneMark  // by time
@@ -58,12 +59,11 @@ type Lane struct {
 	Points         []LanePoint // the remaining units, by time
 }
 
-// A LaneMark has the requests that come at the same time. The time is in milliseconds from the
-// start.
+// A LaneMark has the requests that come at one time. The time is in milliseconds from the start.
 type LaneMark struct {
 	At, Allowed, Denied, Left int64
 	Again                     string // time until the next request would be allowed; "" if all were allowed
-	Waits                     string // longest delay of the requests that were allowed; "" for none
+	Waits                     string // longest delay of the allowed requests; "" if none waits
 }
 
 // A LanePoint has the number of units that are left at a time.
@@ -71,7 +71,7 @@ type LanePoint struct{ At, Left int64 }
 
 const (
 	laneWidth, laneHeight  = 720, 120
-	laneMiddle             = 38.0 // allowed requests are above it, denied ones below
+	laneMiddle             = 38.0 // marks of allowed requests are above this line, those of denied requests below it
 	laneReach              = 32.0
 	leftFoot, leftReach    = 117.0, 36.0
 	laneBins               = 120
@@ -79,7 +79,7 @@ const (
 	laneEdges, laneColumns = 24, 4
 )
 
-// Elapsed formats a time since the start, without rounding: "59.5s", "1m9.5s", "2h".
+// Elapsed formats a duration since the start, without rounding: "59.5s", "1m9.5s", "2h".
 func Elapsed(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -93,13 +93,13 @@ func Elapsed(d time.Duration) string {
 
 func elapsed(ms int64) string { return Elapsed(time.Duration(ms) * time.Millisecond) }
 
-// x returns the horizontal position of a time in the picture.
+// x returns the horizontal position in the picture for a time.
 func (l *Lane) x(ms int64) float64 {
 	return float64(ms) / float64(l.Duration.Milliseconds()) * laneWidth
 }
 
-// dense reports whether there are too many requests to draw a mark for each. Then the picture
-// has bars.
+// dense reports whether there are too many requests to draw a mark for each of them. The picture
+// then has bars instead of marks.
 func (l *Lane) dense() bool {
 	for _, m := range l.Marks {
 		if m.Allowed+m.Denied > 1 {
@@ -109,7 +109,7 @@ func (l *Lane) dense() bool {
 	return len(l.Marks) > laneTicks
 }
 
-// columns returns the names of the columns of the table, after the first one.
+// columns returns the names of the columns of the table, except the first column.
 func (l *Lane) columns() []string {
 	names := []string{l.Words.PassedColumn, l.Words.DidColumn, "Left", "Next one passes in"}
 	if l.Queues {
@@ -118,8 +118,8 @@ func (l *Lane) columns() []string {
 	return names
 }
 
-// bins divides the time into equal parts, and returns the requests of each part. If the lane is
-// dense, the picture has a bar for each.
+// bins divides the time into equal parts, and returns the requests in each part. If the lane is
+// dense, the picture has one bar for each part.
 func (l *Lane) bins() []LaneMark {
 	bins := make([]LaneMark, laneBins)
 	length := l.Duration.Milliseconds()
@@ -145,7 +145,8 @@ func (l *Lane) highest(bins []LaneMark) int64 {
 	return most
 }
 
-// passed and denied return the SVG paths for the allowed and the denied requests.
+// passed returns the SVG path for the allowed requests. denied returns the path for the denied
+// requests.
 func (l *Lane) passed() string {
 	return l.path(-laneReach, func(m LaneMark) int64 { return m.Allowed }, func(x float64) string {
 		return "M" + exact(x) + " " + exact(laneMiddle-laneReach) + "V" + exact(laneMiddle-2)
@@ -158,8 +159,8 @@ func (l *Lane) denied() string {
 	})
 }
 
-// path returns the SVG path for all times at which number is not 0. It has a mark for each of
-// these times or, if the lane is dense, a bar for each part of the time.
+// path returns the SVG path for all times at which number is not 0. The path has a mark for each
+// of these times. If the lane is dense, it has a bar for each part of the time instead.
 func (l *Lane) path(reach float64, number func(LaneMark) int64, mark func(x float64) string) string {
 	var b strings.Builder
 	if l.dense() {
@@ -193,7 +194,7 @@ func (l *Lane) bar(b *strings.Builder, at int64, height float64) {
 }
 
 // leftLine returns the SVG path of the line that shows the remaining units over time. leftArea
-// returns the path of the area below it.
+// returns the path of the area below this line.
 func (l *Lane) leftLine() string {
 	var b strings.Builder
 	for i, p := range l.Points {
@@ -218,8 +219,8 @@ func (l *Lane) leftArea() string {
 	return l.leftLine() + "L" + exact(l.x(last.At)) + " " + exact(leftFoot) + "L" + exact(l.x(first.At)) + " " + exact(leftFoot) + "z"
 }
 
-// edges returns an SVG path that marks the starts of windows. It is empty if windows do not
-// start at fixed times.
+// edges returns an SVG path that marks the starts of windows. If windows do not start at fixed
+// times, the path is empty.
 func (l *Lane) edges() string {
 	var b strings.Builder
 	length, window := l.Duration.Milliseconds(), l.Window.Milliseconds()
@@ -232,8 +233,8 @@ func (l *Lane) edges() string {
 	return b.String()
 }
 
-// mostX and mostWidth return the position and the width of the period of one window in which
-// the most units were allowed.
+// mostX and mostWidth return the position and the width of a period in the picture: the period as
+// long as one window in which the most units were allowed.
 func (l *Lane) mostX() string { return exact(l.x(l.MostFrom)) }
 
 func (l *Lane) mostWidth() string {
@@ -247,7 +248,7 @@ func (l *Lane) label() string {
 		". The table lists the times."
 }
 
-// axis returns the times that the page shows below a lane.
+// axis returns the labels of the time axis below a lane.
 func (l *Lane) axis() []string {
 	var list []string
 	for i := range int64(laneColumns + 1) {
@@ -260,8 +261,8 @@ func (l *Lane) axis() []string {
 	return list
 }
 
-// rows returns the rows of the table of a lane: the marks, or the bins if there are too many
-// marks.
+// rows returns the rows of the table of a lane. These are the marks. If there are too many marks,
+// they are the bins.
 func (l *Lane) rows() []LaneMark {
 	if len(l.Marks) <= laneRows {
 		return l.Marks
@@ -275,8 +276,7 @@ func (l *Lane) rows() []LaneMark {
 	return list
 }
 
-// tone returns "over" if more units than the quota were allowed in a period of the length of
-// one window.
+// tone returns "over" if more units than the quota were allowed within the length of one window.
 func (l *Lane) tone() string {
 	if l.Most > l.Quota {
 		return "over"

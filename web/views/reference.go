@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// An Error is the page of an error.
+// An Error is the page for an error.
 type Error struct {
 	Status, Title, Text string
 	RequestID           string // or ""
@@ -17,13 +17,13 @@ type Reference struct {
 	Title, Version string
 	Intro          Prose
 	Groups         []Group
-	// Setup is the body of the first call in the reference. The call creates the objects that
-	// the examples name.
+	// Setup is the body of the first call in the reference. This call creates the objects that the
+	// examples use.
 	Setup  string
 	origin string
 }
 
-// A Group has the operations with one tag of openapi.yaml.
+// A Group has the operations that have one tag in openapi.yaml.
 type Group struct {
 	Name       string
 	Intro      Prose
@@ -50,7 +50,7 @@ type Parameter struct {
 	Text                    Prose
 }
 
-// A Field is a field of a body. The name of a nested field contains dots.
+// A Field is a field of a body. The name of a nested field has dots.
 type Field struct {
 	Name, Type string
 	Required   bool
@@ -68,7 +68,7 @@ type Response struct {
 	Examples []Example
 }
 
-// GroupOf returns the group with the operations of a tag. It adds the group if it does not exist.
+// GroupOf returns the group for a tag. If there is no such group, it adds one.
 func (r *Reference) GroupOf(name string) *Group {
 	for i := range r.Groups {
 		if r.Groups[i].Name == name {
@@ -79,25 +79,25 @@ func (r *Reference) GroupOf(name string) *Group {
 	return &r.Groups[len(r.Groups)-1]
 }
 
-// At returns a copy of the reference whose examples use the server at origin.
+// At returns a copy of the reference in which the examples use the server at origin.
 func (r Reference) At(origin string) Reference {
 	r.origin = origin
 	return r
 }
 
-// SetupCurl returns a curl command that creates the objects which the examples name.
+// SetupCurl returns a curl command that creates the objects that the examples use.
 func (r Reference) SetupCurl() string {
 	return r.Curl(Operation{
 		Method: "POST", Path: "/v1/configuration/apply", MediaType: "application/json", Examples: []Example{{JSON: r.Setup}},
 	})
 }
 
-// variable returns the shell variable that stands for a path parameter in the examples, if the
-// server creates its value.
+// variable returns the shell variable that stands for a path parameter in the examples. It is for
+// parameters whose values the server creates.
 func (p Parameter) variable() string { return "$" + strings.ToUpper(p.Name) + "_ID" }
 
-// Curl returns a curl command that calls an operation. The shell variable $HEADGATE_TOKEN must
-// contain the API key.
+// Curl returns a curl command that calls an operation. The command reads the API key from the
+// shell variable $HEADGATE_TOKEN.
 func (r Reference) Curl(op Operation) string {
 	var b strings.Builder
 	b.WriteString("curl -i")
@@ -145,7 +145,7 @@ func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\'
 // Anchor returns the HTML ID of an operation on the page.
 func (op Operation) Anchor() string { return "op-" + op.ID }
 
-// Prose is a text with paragraphs, `code` and **strong** words, as in Markdown.
+// Prose is a text with paragraphs, `code` and **strong** words. Its syntax is that of Markdown.
 type Prose string
 
 // A Span is a part of a paragraph with one style.

@@ -9,7 +9,7 @@ var sampleTones = []string{"", "good", "warn", "bad", "violet"}
 
 const sampleText = "All requests of the last hour were allowed."
 
-// sampleInputs returns a text field in each of its states.
+// sampleInputs returns text fields, one in each state that a text field can have.
 func sampleInputs() []Input {
 	return []Input{
 		{Name: "sample-plain", Label: "Plain", Type: "text", Optional: true},
@@ -26,8 +26,8 @@ func sampleOptions() []Option {
 	return []Option{{"one", "First option", "What the first option does."}, {"two", "Second option", "What the second option does."}}
 }
 
-// sampleName returns the name of a sample field. A field with an error has a different name
-// from one without.
+// sampleName returns the name of a sample field. A field with an error message has a
+// different name than a field without one.
 func sampleName(kind, message string) string {
 	return "sample-" + kind + when(message != "", "-wrong")
 }

@@ -1,15 +1,15 @@
 package views
 
-// SavedFilters are the saved filters of a page: in the filter bar of the page, and on the page that
-// manages them.
+// SavedFilters has the saved filters of a page. The filter bar of the page shows them, and so does
+// the page that manages them.
 type SavedFilters struct {
 	Tabs   []Tab
 	Title  string // of the page with the filters
 	Notice string
 	Faults []Fault
 	Rows   []SavedFilter
-	// Action is the address of the form that saves a filter, and of the page that manages them.
-	// Query has the parameters of the present filter.
+	// Action is the address of the form that saves a filter. The page that manages filters has the
+	// same address. Query has the parameters of the present filter.
 	Action, Query string
 	Name          Input
 	Shared        bool

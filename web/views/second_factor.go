@@ -1,19 +1,20 @@
 package views
 
-// A PasskeyForm is a form that creates or uses a passkey with the script passkey.js.
+// A PasskeyForm is a form with which the script passkey.js creates or uses a passkey.
 type PasskeyForm struct {
 	Action  string
-	Create  bool   // it creates a passkey; otherwise it uses one
+	Create  bool   // the form creates a passkey; otherwise it uses one
 	Options string // what the browser needs, as JSON
 	Fields  []Input
-	Next    string // the page after the sign-in; "" for the first page
+	Next    string // address to open after the sign-in; "" for the first page
 	Button  string
-	Wide    bool // the button has the width of the form, as on the pages of a sign-in
-	// Unavailable says why this address allows no passkeys. If it is not "", the form is not shown.
+	Wide    bool // the button is as wide as the form, as on the sign-in pages
+	// Unavailable says why passkeys are not possible at this address. If it is not "", the form is
+	// not shown.
 	Unavailable string
 }
 
-// kind returns the value of data-passkey, which passkey.js reads.
+// kind returns the value for the attribute data-passkey, which passkey.js reads.
 func (f PasskeyForm) kind() string {
 	if f.Create {
 		return "create"
@@ -28,7 +29,8 @@ type SecondStep struct {
 	HasCode bool // the person has an authenticator app or recovery codes
 	Passkey *PasskeyForm
 	Next    string
-	// AppURL and PasskeyURL add the first second factor. They are "" if the person has one.
+	// AppURL and PasskeyURL are the addresses of the forms that add the first second factor. They
+	// are "" if the person has a second factor.
 	AppURL, PasskeyURL string
 	Faults             []Fault
 }
@@ -59,8 +61,8 @@ type SecondFactors struct {
 	FewCodes    bool
 	Required    bool
 	HasPassword bool
-	// Confirmed means that the visitor may change second factors now. Otherwise the page has a
-	// form that asks for the password, and for the second factor if there is one.
+	// Confirmed says that the visitor may change second factors now. Otherwise the page has a form
+	// that asks for the password, and for a second factor if the visitor has one.
 	Confirmed      bool
 	Password, Code Input
 	HasCode        bool
@@ -75,7 +77,7 @@ type FactorRow struct {
 	Added, Used           Moment
 }
 
-// NewCodes shows new recovery codes once after they were made.
+// NewCodes is the page that shows new recovery codes once.
 type NewCodes struct {
 	Codes []string
 	Next  Link

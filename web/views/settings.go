@@ -1,6 +1,6 @@
 package views
 
-// A RoleTable shows what each role and key may do.
+// A RoleTable shows which actions each role and each key may perform.
 type RoleTable struct {
 	Tabs  []Tab
 	Roles []string
@@ -11,12 +11,12 @@ func (r RoleTable) columns() []Column {
 	return columns(append(append([]string{"Action"}, r.Roles...), "Operator key", "Tenant key")...)
 }
 
-// A RoleRow is one action in the table of roles. May says for each role whether it may do the
-// action.
+// A RoleRow is one action in the table of roles. May says, for each role, whether the role
+// may perform the action.
 type RoleRow struct {
 	Words, Action          string
 	May                    []bool
-	OperatorKey, TenantKey string // the scope that a key needs; "" if no key may do the action
+	OperatorKey, TenantKey string // the scope with which a key may perform the action; "" if no key may
 }
 
 // Kept is how long data are kept.

@@ -4,34 +4,34 @@ import (
 	"time"
 )
 
-// A Shared is a page that a shared link opens: a live display, or a snapshot. A snapshot is
-// stored in this form, so all fields of its types are exported.
+// A Shared is the page of a shared link: a live display, or a snapshot. A snapshot is stored in this form, so all
+// fields of its types are exported.
 type Shared struct {
-	// Title names the page, such as "Overview". Name is the name of the link. A snapshot is
-	// stored without it.
+	// Title is the name of the page, such as "Overview". Name is the name of the link, which a stored snapshot does not
+	// have.
 	Title, Name string
-	// Period is the time range in words, and Zone the name of the time zone.
+	// Period is the time range in words. Zone is the name of the time zone.
 	Period, Zone string
 	Filters      []Chip
-	// Taken is the time of a snapshot. It is zero for a live display.
+	// Taken is the time at which a snapshot was taken. It is zero for a live display.
 	Taken time.Time
-	// Expires is the end of the link. A snapshot is stored without it.
+	// Expires is the time at which the link ends. A stored snapshot does not have it.
 	Expires time.Time
-	// Traffic and Denials are the content; one of them is nil. Near has the limits that are
-	// nearest to exhaustion, on the page of a tenant.
+	// Traffic and Denials are the content. One of them is nil. On the page of a tenant, Near has the limits that are
+	// nearest to exhaustion.
 	Traffic *Traffic
 	Near    Left
 	Denials *DenialList
 }
 
-// SharedEnded is the name of the event that replaces the content of a display whose link has
-// ended. After SharedClosed, the browser disconnects.
+// SharedEnded is the name of an event that replaces the content of a display after its link has ended. SharedClosed
+// is the name of the event after which the browser disconnects.
 const (
 	SharedEnded  = "ended"
 	SharedClosed = "closed"
 )
 
-// A ShareForm is the form that shares a page.
+// A ShareForm is the form with which a visitor shares a page.
 type ShareForm struct {
 	Tabs         []Tab
 	Faults       []Fault
@@ -43,7 +43,7 @@ type ShareForm struct {
 	ListURL      string // of the list of shared links
 }
 
-// A ShareMade shows the address of a new link. It is the only page that shows it.
+// A ShareMade is the page that shows the address of a new link. No other page shows the address.
 type ShareMade struct {
 	Tabs          []Tab
 	Title, URL    string
@@ -61,13 +61,13 @@ type SharedLinks struct {
 type SharedLink struct {
 	ID               string
 	Name, Kind, Page string
-	Detail           string // the filters and the time range, or ""
+	Detail           string // filters and time range of the link in words, or ""
 	CreatedBy        string
 	Created, Used    Moment
 	Expires          Moment
 	RevokeURL        string // "" if the visitor may not revoke it
 }
 
-// SharedLinkRow is the prefix of the HTML id of the row of a link, before the ID of the link. A result of the palette
-// leads to the row.
+// SharedLinkRow is the start of the HTML id that a link's row has. The ID of the link follows it. A result of the
+// command palette leads to this row.
 const SharedLinkRow = "link-"

@@ -1,16 +1,16 @@
 package views
 
-// A System is the state of the nodes and their stores.
+// A System has the state of the nodes, and of the stores that they use.
 type System struct {
 	Fleet    Fleet
 	Facts    []AuditFact // of the process that serves the page
 	Problems []SystemProblem
-	// Unlimited shows the number of tenants without a plan, and the number of checks that no
+	// Unlimited has the number of tenants without a plan, and the number of checks that no
 	// policy matched.
 	Unlimited []Fact
 }
 
-// A Fleet is the list of nodes on the System page. Live updates replace it.
+// A Fleet is the list of nodes on the System page. Live updates replace the list.
 type Fleet struct {
 	Headline string // "3 nodes, all healthy, one version, revision 118"
 	Tone     string // "good", "warn", "bad"
@@ -40,7 +40,7 @@ type FleetFact struct {
 	Tone  string
 }
 
-// A SystemProblem is a stored object, such as a plan, that this node cannot use.
+// A SystemProblem is a stored object that this node cannot use, such as a plan.
 type SystemProblem struct {
 	Kind, Name, URL string
 	Why, What       string // what to do

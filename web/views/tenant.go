@@ -8,38 +8,38 @@ type TenantHome struct {
 	Version       string
 	Notice        string
 	CSVURL        string
-	ShareURL      string // of the form that shares the page, or ""
+	ShareURL      string // address of the form that shares the page, or ""
 	Left          Left
 	Beside        []Beside
 	Ranges        Ranges
 	Traffic       Traffic
 }
 
-// Left is the remaining quota of a tenant, for each policy and some of its keys.
+// Left is the remaining quota of a tenant: of each policy, for some of its keys.
 type Left struct {
-	// Error says why the remaining quota is unknown, or is "".
+	// Error says why the remaining quota is unknown. Otherwise it is "".
 	Error string
-	// Near are the limits that are nearest to exhaustion.
+	// Near has the limits that are nearest to exhaustion.
 	Near     []NearLimit
 	Empty    Empty // Title is "" if there are policies
 	Policies []LeftPolicy
-	// Counters is the estimated number of live counters, and MaxCounters their maximum. Known
-	// is false if the number is unknown. Crowded is a warning if the maximum is nearly reached,
-	// or "".
+	// Counters is the estimated number of live counters, and MaxCounters the maximum number. Known
+	// is false if the number of live counters is unknown. Crowded is a warning if the maximum is
+	// nearly reached, or "".
 	Counters, MaxCounters Number
 	Known                 bool
 	Crowded               string
 }
 
-// A LeftPolicy is one policy with some of its keys.
+// A LeftPolicy is one policy, with some of its keys.
 type LeftPolicy struct {
 	ID, Slug, Applies string
-	Mode              string // "shadow" or "off"; "" when it is enforced
+	Mode              string // "shadow" or "off"; "" if the policy is enforced
 	Pace              string
 	Whole             bool // the policy counts the whole tenant
 	Keys              []LeftKey
 	Note              string // which keys are not shown
-	HoldersURL        string // of the page with the holders, for a concurrency limit of the whole tenant
+	HoldersURL        string // address of the page with the holders, for a concurrency limit of the whole tenant
 }
 
 // A LeftKey is one key with its limits.
@@ -66,7 +66,7 @@ type NearLimit struct {
 	Limit              LeftLimit
 }
 
-// A Beside is the number of a tenant's exceptions of one kind, with a link to them.
+// A Beside has the number of a tenant's exceptions of one kind, with a link to them.
 type Beside struct {
 	Label, Text, URL string
 	Count            Number
@@ -113,7 +113,7 @@ type KeyDenial struct {
 }
 
 // open reports whether the section with the remaining quota is unfolded when the page loads. It
-// is if the section has only a message.
+// is unfolded if it has only a message.
 func (l Left) open() bool { return len(l.Policies) == 0 }
 
 // summary returns the label of the foldable section with the remaining quota.

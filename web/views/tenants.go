@@ -4,16 +4,16 @@ package views
 type TenantHead struct {
 	Tabs      []Tab
 	Suspended bool
-	Settings  bool // the tabs are those of the settings, not of a tenant
+	Settings  bool // the tabs belong to the settings, and not to a tenant
 }
 
-// A List contains the fields that all pages with a list have.
+// A List has the fields that all pages with a list have.
 type List[R any] struct {
 	Head   TenantHead
 	Notice string
 	Rows   []R
-	NewURL string // "" if the visitor must not add rows
-	Next   string // the address of the next page; "" on the last page
+	NewURL string // "" if the visitor must not add a row
+	Next   string // address of the next page; "" on the last page
 	Empty  Empty
 }
 
@@ -25,7 +25,7 @@ type Tenants struct {
 	Plan, Status, Sort Select
 	Narrow             bool   // a filter is set
 	Total              string // the sum over the list, or ""
-	// Sorts are the links of the columns name, requests, rate and created.
+	// Sorts has the links with which the columns name, requests, rate and created sort the list.
 	Sorts    []SortLink
 	FirstURL string // "" on the first page
 }
@@ -36,10 +36,10 @@ type SortLink struct {
 	Current bool
 }
 
-// A ListedTenant is one tenant of the list, with its last 24 hours.
+// A ListedTenant is one tenant in the list, with its counts of the last 24 hours.
 type ListedTenant struct {
 	Name, Slug, URL string
-	Plan, PlanURL   string // PlanURL is "" if there is no page
+	Plan, PlanURL   string // PlanURL is "" if there is no page about the plan
 	Suspended       bool
 	Requests, Rate  Number
 	Unmatched       Number // allowed requests that no policy matched
@@ -48,8 +48,8 @@ type ListedTenant struct {
 	Created         Moment
 }
 
-// A ListedLimit is the limit of a tenant that is nearest to exhaustion. Policy is "" if no
-// limit of the whole tenant is in use.
+// A ListedLimit is the limit of a tenant that is nearest to exhaustion. If no limit of the
+// whole tenant is in use, Policy is "".
 type ListedLimit struct {
 	Policy, Limit string
 	Used          Number
@@ -81,7 +81,7 @@ type Confirm struct {
 	Typed       Input // field in which the visitor must type a name; no field if Name is ""
 	Overlap     Select
 	WithOverlap bool
-	Also        Checks // optional further effects of the write; none if Name is ""
+	Also        Checks // check boxes for additional effects of the write; none if Name is ""
 }
 
 // A Fact is a name with a value.
@@ -105,7 +105,7 @@ type TenantSettings struct {
 	Sample   Input
 	Trace    Choice
 	Zone     Input
-	// BillingDay is the day on which months of limits begin.
+	// BillingDay is the day of the month on which calendar months of limits begin.
 	BillingDay Input
 	Plan       string // slug, "" without one
 	PlanURL    string
@@ -115,8 +115,8 @@ type TenantSettings struct {
 	Suspended  bool
 }
 
-// A Stale is the page that shows a visitor's edit next to the values that another person has
-// stored since. The visitor chooses one value for each field.
+// A Stale is a page about two edits. It shows a visitor's edit next to the values that
+// another person has stored since. The visitor chooses one value for each field.
 type Stale struct {
 	Head     TenantHead
 	Action   string
@@ -134,7 +134,7 @@ type StaleField struct {
 	YoursRaw, StoredRaw string // in the form
 }
 
-// A PlanChange compares the current plan of a tenant with another one.
+// A PlanChange compares the current plan of a tenant with another plan.
 type PlanChange struct {
 	Head     TenantHead
 	Action   string
@@ -148,14 +148,14 @@ type PlanChange struct {
 	Faults   []Fault
 }
 
-// A PlanChangeRow is one policy of the current or the new plan.
+// A PlanChangeRow is one policy of the current plan or of the new plan.
 type PlanChangeRow struct {
 	Policy        string
 	What          string // "added", "removed", "changed", "same"
 	Before, After []string
 }
 
-// columns are the headings of the list. Those with a link sort it.
+// columns returns the headings of the list. A heading with a link sorts the list.
 func (l Tenants) columns() []Column {
 	list := []Column{
 		{Text: "Tenant"},
@@ -175,8 +175,8 @@ func (l Tenants) columns() []Column {
 	return list
 }
 
-// sortOrder returns the value of aria-sort for a column. Names are sorted in ascending order,
-// numbers and times in descending order.
+// sortOrder returns the value of aria-sort for a column. Names are sorted in ascending order.
+// Numbers and times are sorted in descending order.
 func sortOrder(column int, l SortLink) string {
 	switch {
 	case !l.Current:
