@@ -19,7 +19,8 @@ import (
 
 // assets contains the embedded static files. The URL of each file includes a hash of its
 // content, so that browsers can cache the file forever. The style sheets in static/css are
-// joined to headgate.css, ordered by their names. Each becomes one cascade layer.
+// joined to headgate.css, ordered by their names. Each style sheet becomes one cascade
+// layer.
 type assets struct {
 	byURL map[string]asset
 	urls  map[string]string // file name -> URL
@@ -60,7 +61,8 @@ func newAssets(files fs.FS) (*assets, error) {
 	return a, a.add("headgate.css", a.linked(css))
 }
 
-// linked replaces the file names in a style sheet with the hashed URLs of the files.
+// linked replaces the file names in a style sheet with the URLs of these files, which have
+// hashes.
 func (a *assets) linked(css []byte) []byte {
 	for name, url := range a.urls {
 		css = bytes.ReplaceAll(css, []byte(`url("`+name+`")`), []byte(`url("`+url+`")`))

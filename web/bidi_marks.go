@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Some Unicode characters change the direction of the text after them. With them, one name can look
-// like another. Pages show them as escapes with their code point.
+// Some Unicode characters change the direction of the text after them, which can make one name look
+// like another. Pages show such characters as escapes with their code point.
 
-// showDirections replaces direction marks in a page with escapes such as \u202e, in texts and
-// in attributes. It does not change what a form sends back: attributes named value, and the
-// content of a textarea. In data attributes with JSON, it writes an escape that the JSON parser
-// keeps visible.
+// showDirections replaces direction marks in a page with escapes such as \u202e, in texts and in
+// attributes. It does not change what a form sends back: attributes named value, and the content of
+// a textarea. In a data attribute with JSON, it escapes the backslash too, so that the JSON parser
+// returns the escape and not the mark.
 //
 // The page must be HTML from templ, which escapes < and > in texts and attributes.
 func showDirections(page []byte) []byte {

@@ -16,9 +16,9 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// maxForm is the maximum size of the body of a form in bytes. maxWideForm and MaxWideFields are the
-// maximum size and the maximum number of fields of a form with rows. MaxPlanForm is the maximum
-// size of a form with a plan as indented JSON, which is several times as large as the JSON.
+// maxForm is the maximum size of a form body in bytes. maxWideForm and MaxWideFields are the maximum size and
+// the maximum number of fields of a form with rows. MaxPlanForm is the maximum size of a form that contains a
+// plan as indented JSON; with indentation, JSON is several times as large.
 const (
 	maxForm       = 64 << 10
 	maxWideForm   = 512 << 10
@@ -30,7 +30,7 @@ const (
 var errForeignSite = problem.New(problem.Forbidden,
 	"the request came from another site, or from a browser that does not send its origin; open the page again and repeat it there")
 
-// newCrossOrigin returns the protection that rejects writes from pages of other sites. It also
+// newCrossOrigin returns the protection that rejects writes from pages of other sites. The protection also
 // accepts the origin of the public URL, because a proxy may change the host name in a request.
 func newCrossOrigin(publicURL string) (*http.CrossOriginProtection, error) {
 	guard := http.NewCrossOriginProtection()
@@ -48,8 +48,8 @@ func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// guard returns an error for a write from a page of another site. It also returns an error for a
-// write with a session cookie but without the headers in which browsers send the origin.
+// guard returns an error for a write from a page of another site. It also returns an error for a write that has
+// a session cookie, but none of the headers with which browsers send the origin.
 func (w *Shell) guard(r *http.Request) error {
 	if reads(r.Method) {
 		return nil
@@ -112,9 +112,9 @@ func StrictForm(c echo.Context, bytes int64, fields int, known func(name string)
 // redirects, in bytes.
 const maxNextQuery = 2048
 
-// SafeNext returns the address to which the sign-in page may redirect, from the parameter raw: a
-// page of Headgate that needs a session. For any other address it returns "". Otherwise a link
-// could redirect people to another site after they signed in.
+// SafeNext returns raw if it is an address to which the sign-in page may redirect: a page of Headgate that
+// needs a session. For any other address it returns "". Without this check, a link could redirect people to
+// another site after they signed in.
 func (w *Shell) SafeNext(raw string) string {
 	path, query, _ := strings.Cut(raw, "?")
 	for _, row := range w.rows {

@@ -19,12 +19,12 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// ErrNoPage is the error for a page that does not exist, and for a page that the visitor must not
-// know to exist.
+// ErrNoPage is the error for a page that does not exist. It is also the error for a page whose
+// existence the visitor must not find out.
 var ErrNoPage = problem.New(problem.NotFound, "this page does not exist")
 
-// An answer is the title of the error page for a kind of problem. name is the name of the
-// problem type in problem.Catalog, which has the status.
+// An answer is the title of the error page for a kind of problem. name is the name of the problem
+// type in problem.Catalog, which also has the HTTP status.
 type answer struct{ name, title string }
 
 var answers = map[problem.Kind]answer{
@@ -60,8 +60,8 @@ func kindOf(err error) problem.Kind {
 }
 
 // fail writes the response to a request that ended with an error. echo calls it. A browser gets a
-// page. Other clients get a problem, because requests for all paths that the API does not serve
-// come here too.
+// page. Other clients get a problem (RFC 9457), because all requests for paths that the API does
+// not serve come here too.
 func (w *Shell) fail(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
@@ -99,8 +99,8 @@ func (w *Shell) fail(err error, c echo.Context) {
 	_ = c.Blob(t.Status, "application/problem+json", body) // the client is gone if this fails
 }
 
-// errorPage returns the page for an error. For NotFound, the page is the same for every address, so
-// that it does not show which objects exist.
+// errorPage returns the page for an error. For NotFound, the page is the same for every address.
+// Otherwise it would show which objects exist.
 func (w *Shell) errorPage(c echo.Context, kind problem.Kind, known answer, t problem.Type, err error) templ.Component {
 	page := w.Page(c, known.title)
 	if kind == problem.NotFound {
@@ -141,7 +141,8 @@ func Sentence(message string) string {
 	return EndSentence(string(unicode.ToUpper(r)) + message[size:])
 }
 
-// EndSentence adds a full stop, unless the sentence ends with a full stop or a question mark.
+// EndSentence adds a full stop, unless the sentence already ends with a full stop or a question
+// mark.
 func EndSentence(s string) string {
 	if strings.HasSuffix(s, ".") || strings.HasSuffix(s, "?") {
 		return s
@@ -149,7 +150,7 @@ func EndSentence(s string) string {
 	return s + "."
 }
 
-// recovered returns a panic of a page as an error.
+// recovered turns a panic of a page into an error.
 func recovered(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		defer func() {

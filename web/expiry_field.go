@@ -11,7 +11,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A Lifetime is a duration that a form offers as a choice, such as how long a key is valid.
+// A Lifetime is a duration that a form offers as a choice, for example for how long a key is
+// valid.
 type Lifetime struct {
 	Value, Label string
 	Length       time.Duration
@@ -38,8 +39,8 @@ func LifetimeOptions(lives []Lifetime) []views.Option {
 }
 
 // EndingField returns the form field with which the visitor chooses an expiry time. optional is
-// the label of the choice "no expiry"; if it is "", there is no such choice. chosen is the
-// preselected choice. The visitor enters a time in the time zone of the page.
+// the label of the choice that means no expiry; if it is "", there is no such choice. chosen is
+// the preselected choice. The visitor enters a time in the time zone of the page.
 func EndingField(c echo.Context, optional, chosen string, lives ...Lifetime) views.Ending {
 	zone := views.Zone(c.Request().Context())
 	e := views.Ending{
@@ -55,7 +56,7 @@ func EndingField(c echo.Context, optional, chosen string, lives ...Lifetime) vie
 	return e
 }
 
-// ParseEnding returns the expiry time that a form f contains, or the zero time for no expiry. It
+// ParseEnding returns the expiry time in the form f. It returns the zero time for no expiry. It
 // also stores the entered texts in e, so that the form can be shown again.
 func ParseEnding(f url.Values, e *views.Ending, now time.Time, lives []Lifetime) (time.Time, error) {
 	e.Life.Value, e.Until.Value = f.Get("life"), f.Get("until")

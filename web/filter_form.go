@@ -6,10 +6,10 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// Filters returns the filter form of a page, with a chip for each active filter that removes it.
-// get returns the value of a filter. address returns the address of the page with one filter
-// changed; the value "" removes the filter. A field in faults shows its error and keeps the typed
-// text.
+// Filters returns the filter form of a page. For each active filter, it has a chip, which is a
+// link that removes the filter. get returns the value of a filter. address returns the address of
+// the page with one filter changed; the value "" removes the filter. A field in faults shows its
+// error and keeps the typed text.
 func Filters(c echo.Context, action string, fields []views.FilterField, faults map[string]string, get func(name string) string,
 	address func(name, value string) string,
 ) views.Filters {

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// takenWords has an error message and its form field for each conflict that means that a value
-// is already in use. The keys are the codes of the conflicts.
+// takenWords is for conflicts that mean that a value is already in use. It has the form field
+// and the error message for each such conflict, by the code of the conflict.
 var takenWords = map[string]problem.Field{
 	"email_taken": {Pointer: "/email", Message: "is taken: another person has it"},
 	"slug_taken":  {Pointer: "/slug", Message: "is taken: choose another one"},
@@ -18,8 +18,9 @@ var takenWords = map[string]problem.Field{
 
 // Retry shows a form again after a write failed with err. If err is not about the input, it
 // returns err. form points to the view of the form. Retry stores each error message in the view
-// of its field and in list. Then it calls show with the HTTP status. renamed maps JSON pointers
-// without the first slash to field names, where these differ.
+// of its field and in list. Then it calls show with the HTTP status. If a field has another
+// name in the form than in err, renamed has this name; its keys are JSON pointers without the
+// first slash.
 func Retry(err error, form any, list *[]views.Fault, renamed map[string]string, show func(status int) error) error {
 	p := (*problem.Problem)(nil)
 	if !errors.As(err, &p) || p.Kind != problem.Invalid && p.Kind != problem.Conflict {
@@ -42,8 +43,8 @@ func Retry(err error, form any, list *[]views.Fault, renamed map[string]string, 
 	return show(http.StatusUnprocessableEntity)
 }
 
-// reportAt stores the error message of f in the view of its field. If the form does not have
-// the field, the returned Fault applies to the whole form.
+// reportAt stores the error message of f in the view of its form field. If the form does not
+// have this field, the returned Fault applies to the whole form.
 func reportAt(form any, f problem.Field, renamed map[string]string) views.Fault {
 	name := strings.TrimPrefix(f.Pointer, "/")
 	if other, has := renamed[name]; has {

@@ -14,7 +14,7 @@ func JSONText(v any) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if e.Encode(v) != nil {
-		return "null" // cannot fail for texts, numbers and maps of them
+		return "null" // does not happen: texts, numbers and maps of them have a JSON form
 	}
 	var out strings.Builder
 	for _, r := range strings.TrimSpace(b.String()) {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A drawing has the latest events of a live page. All streams with the same address, time zone,
-// role and tenant share it. One of these streams renders the events, and each of them sends the
-// events to its browser.
+// A drawing has the latest events of a live page. All streams with the same address, time zone, role and
+// tenant share one drawing. One of these streams renders the events. Every stream sends the events to its
+// own browser.
 type drawing struct {
 	key     string
 	viewers int // guarded by streams.mu
@@ -21,13 +21,13 @@ type drawing struct {
 	events  []drawnEvent
 	last    int           // number of the newest event
 	changed chan struct{} // closed by the next event
-	drawer  *viewer       // the stream that renders; nil after it has left
+	drawer  *viewer       // the stream that renders; nil after this stream has ended
 	busy    bool          // set while the drawer renders
 	began   time.Time     // start of the last rendering
 }
 
-// A drawnEvent is the latest event with a name. sum is a hash of its HTML, by which publish sees
-// whether it has changed.
+// A drawnEvent is the latest event with its name. sum is a hash of the event's HTML. publish compares
+// hashes to find out whether the HTML has changed.
 type drawnEvent struct {
 	name, text string
 	number     int
@@ -40,7 +40,7 @@ type viewer struct {
 	seen int // number of the last event that was sent
 }
 
-// view adds a viewer to the drawing with a key. It creates the drawing for the first viewer.
+// view adds a viewer to the drawing that has this key. If there is no such drawing, it creates it.
 func (s *streams) view(key string) *viewer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +56,7 @@ func (s *streams) view(key string) *viewer {
 	return &viewer{drawing: d}
 }
 
-// unview removes a viewer from the live page that it shares with other viewers, and deletes that page after
-// the last viewer.
+// unview removes a viewer from its drawing. If this was the last viewer, it deletes the drawing.
 func (s *streams) unview(v *viewer) {
 	s.mu.Lock()
 	if v.viewers--; v.viewers == 0 {
@@ -71,8 +70,8 @@ func (s *streams) unview(v *viewer) {
 	}
 }
 
-// due reports whether this viewer must render the events now. One viewer renders for all
-// viewers of the drawing. If it has left or is late, another one takes over.
+// due reports whether this viewer must render the events now. One viewer renders for all viewers of the
+// drawing. If that viewer has left or is late, another viewer takes over.
 func (v *viewer) due(every time.Duration) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -83,7 +82,7 @@ func (v *viewer) due(every time.Duration) bool {
 	return true
 }
 
-// drawn ends the rendering that this viewer began after due had returned true.
+// drawn ends a rendering. The viewer calls it after it has rendered, if due returned true.
 func (v *viewer) drawn() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -92,7 +91,7 @@ func (v *viewer) drawn() {
 	}
 }
 
-// publish renders a fragment. If its HTML has changed, it becomes the latest event with its name.
+// publish renders a fragment. If the HTML has changed, the fragment becomes the latest event with its name.
 func (v *viewer) publish(ctx context.Context, f Fragment) error {
 	var b bytes.Buffer
 	if err := f.Body.Render(ctx, &b); err != nil {
@@ -117,8 +116,8 @@ func (v *viewer) publish(ctx context.Context, f Fragment) error {
 	return nil
 }
 
-// news returns the events that this viewer has not sent yet. changed is closed when there are
-// further events.
+// news returns the events that this viewer has not sent yet. The channel changed is closed when there are
+// more events.
 func (v *viewer) news() (text string, changed <-chan struct{}) {
 	v.mu.Lock()
 	events, last, changed := v.events, v.last, v.changed
@@ -133,8 +132,8 @@ func (v *viewer) news() (text string, changed <-chan struct{}) {
 	return b.String(), changed
 }
 
-// streamLines replaces all kinds of line breaks with \n. A carriage return also ends a line in
-// server-sent events, so text that contains one could start another event.
+// streamLines replaces all kinds of line breaks with \n. In server-sent events, a carriage return also ends
+// a line, so a text that contains one could start another event.
 var streamLines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // eventText returns an event in the format of server-sent events.

@@ -18,32 +18,32 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A live page receives changed parts as server-sent events with HTML.
+// A live page gets its changed parts as server-sent events that contain HTML.
 
 const (
-	// maxStreams is the maximum number of live pages that a node serves. Further pages get the
-	// error Unavailable and do not update.
+	// maxStreams is the maximum number of live pages that a node serves at the same time. Further pages
+	// get the error Unavailable and are not updated.
 	maxStreams = 1000
-	// maxTenantStreams is the maximum for the members of all tenants together. The rest is
+	// maxTenantStreams is the maximum for the members of all tenants together. The rest of maxStreams is
 	// reserved for the operator's people.
 	maxTenantStreams = 800
-	// maxOwnStreams is the maximum number of live pages of one person. maxPartyStreams is the
-	// maximum for the members of one tenant.
+	// maxOwnStreams is the maximum number of live pages for one person. maxPartyStreams is the maximum for
+	// all members of one tenant together.
 	maxOwnStreams   = 40
 	maxPartyStreams = 100
-	// heartbeat is the interval of the event named beat. It prevents proxies from closing a
-	// quiet stream. If three of them are missing, the page shows that the connection is lost.
+	// heartbeat is the interval of the event named beat. The event prevents proxies from closing a stream
+	// without other events. If three beats are missing, the page shows that the connection is lost.
 	heartbeat = 15 * time.Second
-	// recheck is the interval at which a stream checks that its session has not ended, and
-	// records that the session is in use. linkRecheck is the interval for a shared link.
+	// recheck is the interval at which a stream checks that its session has not ended. At each check, it
+	// also records that the session is in use. linkRecheck is the interval for a shared link.
 	recheck     = 15 * time.Second
 	linkRecheck = 3 * time.Second
-	// WriteWithin is the maximum time for writing one part of an answer to a slow browser.
+	// WriteWithin is the maximum time for writing one part of a response to a slow browser.
 	WriteWithin = 10 * time.Second
 )
 
 type streams struct {
-	recheck time.Duration // replaces the constants in tests; 0 for the constants
+	recheck time.Duration // if not 0, replaces recheck and linkRecheck; set by tests
 
 	mu       sync.Mutex
 	open     int
@@ -53,7 +53,8 @@ type streams struct {
 	drawings map[string]*drawing
 }
 
-// enter counts a new stream of a user. leave uncounts it. ok is false if a maximum is reached.
+// enter counts a new stream of a user. The caller calls leave when the stream ends. ok is false if a
+// maximum is reached.
 func (s *streams) enter(u accounts.User) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +90,8 @@ func (s *streams) count(u accounts.User, n int) {
 	}
 }
 
-// A Fragment is a part of a live page. Event is the name of the server-sent event, which the
-// attribute sse-swap of the page names. Body is the new HTML.
+// A Fragment is a part of a live page. Body is the new HTML. Event is the name of the server-sent event
+// that carries this part; the attribute sse-swap in the page has the same name.
 type Fragment struct {
 	Event string
 	Body  templ.Component
@@ -159,8 +160,8 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 	}
 }
 
-// end ends a stream whose session or link has ended. A display shows a message then, because no
-// person reloads its page.
+// end ends a stream whose session or link has ended. A display, which is a page of a shared link, shows
+// a message then, because no person is there to reload it.
 func (s *sender) end(ctx context.Context, v Visitor) error {
 	if v.Display == nil {
 		return nil
@@ -173,8 +174,7 @@ func (s *sender) end(ctx context.Context, v Visitor) error {
 	return nil
 }
 
-// draw calls the function draw and publishes the fragments to all streams that share the
-// drawing.
+// draw calls the function draw and publishes the fragments to all streams that share the drawing.
 func (w *Shell) draw(ctx context.Context, me *viewer, draw func(context.Context) ([]Fragment, error)) {
 	defer me.drawn()
 	bounded, cancel := context.WithTimeoutCause(ctx, max(w.cfg.Timeout, 5*time.Second), ErrSlow)
@@ -190,9 +190,9 @@ func (w *Shell) draw(ctx context.Context, me *viewer, draw func(context.Context)
 	}
 }
 
-// lives reports whether a visitor's session or link is still valid. It also records that the session is
-// in use, so that the session does not become idle while a live page is open. The session still
-// ends at its ExpiresAt.
+// lives reports whether the session or the link of a visitor is still valid. It also records that the
+// session is in use, so that the session does not become idle while a live page is open. The session
+// still ends at its ExpiresAt.
 func (w *Shell) lives(ctx context.Context, v Visitor) bool {
 	bounded, cancel := context.WithTimeoutCause(ctx, w.cfg.Timeout, ErrSlow)
 	defer cancel()
@@ -200,7 +200,7 @@ func (w *Shell) lives(ctx context.Context, v Visitor) bool {
 		return !problem.Is(v.Display.Keep(bounded), problem.NotFound)
 	}
 	err := w.cfg.People.KeepSession(bounded, v.Session)
-	// While the database is unavailable, the stream continues until the next check.
+	// If the database is unavailable, the stream continues until the next check.
 	return err == nil || !problem.Is(err, problem.Unauthenticated) && ctx.Err() == nil
 }
 
@@ -211,7 +211,7 @@ type sender struct {
 }
 
 func (s *sender) write(text string) error {
-	// Some writers in tests have no deadlines. The timeouts of the connection then apply.
+	// In tests, some writers have no deadlines. The timeouts of the connection then apply.
 	_ = s.control.SetWriteDeadline(time.Now().Add(WriteWithin))
 	if _, err := s.to.Write([]byte(text)); err != nil {
 		return err
@@ -219,14 +219,14 @@ func (s *sender) write(text string) error {
 	return s.control.Flush()
 }
 
-// compressed returns the middleware that compresses pages. It varies the length of an answer at
-// random, so that the length does not reveal secrets on a page that also contains text chosen
-// by an attacker (BREACH). It does not compress streams and files that are already compressed.
+// compressed returns the middleware that compresses pages. It makes the length of a response vary
+// randomly. Otherwise the length could reveal secrets on a page that also contains text chosen by an
+// attacker (BREACH). It does not compress streams, or files that are already compressed.
 func compressed() echo.MiddlewareFunc {
 	wrapper, err := gzhttp.NewWrapper(gzhttp.ContentTypes([]string{"text/html", "text/csv", "application/problem+json"}),
 		gzhttp.MinSize(1024), gzhttp.RandomJitter(64, 0, false))
 	if err != nil {
-		panic(err) // cannot fail: the options are constants that a test checks
+		panic(err) // does not happen: the options are constants, and a test checks them
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -236,7 +236,7 @@ func compressed() echo.MiddlewareFunc {
 				c.SetRequest(r)
 				c.Response().Writer = packed
 				if err := next(c); err != nil {
-					c.Error(err) // writes the error page here, so that it is compressed too
+					c.Error(err) // write the error page here, so that it is compressed too
 				}
 			})).ServeHTTP(plain, c.Request())
 			return nil

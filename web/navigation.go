@@ -11,12 +11,12 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// home redirects a visitor to the first page of the visitor's navigation, or to the sign-in page.
+// home redirects a visitor to the first page of the navigation, or to the sign-in page.
 func (w *Shell) home(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, w.firstPage(VisitorOf(c)))
 }
 
-// firstPage returns the first page of a visitor's navigation.
+// firstPage returns the first page in a visitor's navigation.
 func (w *Shell) firstPage(v Visitor) string {
 	if !v.SignedIn() {
 		return "/sign-in"
@@ -81,8 +81,8 @@ var tenantMenu = []menuGroup{
 	{"Help", []menuLink{{"Guides", "/docs/guides", "library"}, {"API reference", "/docs", "book-open"}}},
 }
 
-// Person returns the signed-in visitor with the navigation, or nil if the visitor is not signed
-// in.
+// Person returns the view of the signed-in visitor with the navigation. It returns nil if the
+// visitor is not signed in.
 func (w *Shell) Person(v Visitor) *views.Person {
 	if !v.SignedIn() {
 		return nil
@@ -107,7 +107,7 @@ func (w *Shell) Person(v Visitor) *views.Person {
 	return p
 }
 
-// RouteForTenant replaces the parameter of a route by a tenant's slug.
+// RouteForTenant replaces the parameter in a route with a tenant's slug.
 func RouteForTenant(path, slug string) string {
 	const prefix = "/tenants/:tenant"
 	if len(path) >= len(prefix) && path[:len(prefix)] == prefix {
@@ -128,7 +128,7 @@ func theme(r *http.Request) string {
 	return cookie.Value
 }
 
-// chooseTheme is POST /preferences/theme. A cookie stores the theme for a year.
+// chooseTheme is POST /preferences/theme. It stores the theme in a cookie for a year.
 func (w *Shell) chooseTheme(c echo.Context, f url.Values) error {
 	chosen := f.Get("theme")
 	cookie := &http.Cookie{
@@ -146,15 +146,14 @@ func (w *Shell) chooseTheme(c echo.Context, f url.Values) error {
 	return c.Redirect(http.StatusSeeOther, w.Back(f.Get("back")))
 }
 
-// Here returns the address of the request. It leaves out the parameter done, which selects a
-// notice.
+// Here returns the address of the request without the parameter done, which selects a notice.
 func Here(c echo.Context) string {
 	q := maps.Clone(c.QueryParams())
 	q.Del("done")
 	return AppendQuery(c.Request().URL.Path, q)
 }
 
-// Back returns raw if it is an address of Headgate, and otherwise the first page of the
+// Back returns raw if raw is an address of Headgate. Otherwise it returns the first page of the
 // visitor.
 func (w *Shell) Back(raw string) string {
 	u, err := url.Parse(raw)

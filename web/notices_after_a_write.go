@@ -5,8 +5,8 @@ import (
 )
 
 // notices contains the messages that a page can show after a write. The parameter done of the
-// address has the name of a message, not its text. So a link from another site cannot put its
-// own text on a page.
+// address has the name of a message instead of its text. Therefore a link from another site
+// cannot put a text of its own on a page.
 var notices = map[string]string{
 	"plan-created":          "The plan is created. It has no effect on tenants until you publish it.",
 	"plan-deleted":          "The plan is deleted.",

@@ -10,8 +10,8 @@ import (
 // PageRows is the number of rows of a list on one page.
 const PageRows = 50
 
-// After returns the parameter after of the address: the ID of the last row of the previous page
-// of a list. It is "" for the first page.
+// After returns the parameter after of the address. It is the ID of the last row on the previous
+// page of a list, or "" for the first page.
 func After(c echo.Context) string {
 	if after := c.QueryParam("after"); uuid.Validate(after) == nil {
 		return after
@@ -20,7 +20,7 @@ func After(c echo.Context) string {
 }
 
 // Cut returns the first most rows. If there are more rows, it also returns the address of the
-// next page, otherwise "".
+// next page; otherwise the address is "".
 func Cut[T any](c echo.Context, rows []T, most int, id func(T) string) ([]T, string) {
 	if len(rows) <= most {
 		return rows, ""
@@ -29,8 +29,8 @@ func Cut[T any](c echo.Context, rows []T, most int, id func(T) string) ([]T, str
 	return rows, AddressAfter(c, id(rows[most-1]))
 }
 
-// AddressAfter returns the address of a page of the same list: the page that starts after the
-// row with the ID after, or the first page for "".
+// AddressAfter returns the address of another page of the same list: the page that begins after
+// the row with the ID after. If after is "", it is the first page.
 func AddressAfter(c echo.Context, after string) string {
 	q := c.QueryParams()
 	q.Del("done")
@@ -40,8 +40,8 @@ func AddressAfter(c echo.Context, after string) string {
 	return AppendQuery(c.Request().URL.Path, q)
 }
 
-// NewList returns the view of one page of a list. The caller has read at most PageRows + 1 rows;
-// the additional row shows that there is a next page. newURL is the address of the form for a new
+// NewList returns the view of one page of a list. The caller has read up to PageRows + 1 rows; if
+// it got the additional row, there is a next page. newURL is the address of the form for a new
 // row, or "" if the visitor must not add one.
 func NewList[T, R any](c echo.Context, rows []T, id func(T) string, newURL string, show func(T) R) views.List[R] {
 	l := views.List[R]{Notice: Notice(c), NewURL: newURL}

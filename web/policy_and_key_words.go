@@ -21,7 +21,7 @@ func ListWords(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
 }
 
-// MatchWords returns English words for the requests that a policy matches.
+// MatchWords returns English words that say which requests a policy matches.
 func MatchWords(m plans.Match) string {
 	text := "requests"
 	if len(m.Methods) > 0 {
@@ -43,8 +43,8 @@ func MatchWords(m plans.Match) string {
 	return text
 }
 
-// CountByWords returns English words for the keys of a policy, each of which has a separate
-// counter, such as "each user".
+// CountByWords returns English words for the keys of a policy, such as "each user". Each key has
+// its own counter.
 func CountByWords(by []string) string {
 	if i := slices.Index(by, enforcement.IPNetwork); i >= 0 {
 		by = slices.Clone(by)
@@ -59,7 +59,7 @@ func CountByWords(by []string) string {
 	return "each combination of " + ListWords(by)
 }
 
-// KeyFieldPrefix is the first part of the names of form fields and query parameters that contain an
+// KeyFieldPrefix is the start of the name of a form field or a query parameter that contains an
 // attribute of a key.
 const KeyFieldPrefix = "k."
 
@@ -77,8 +77,8 @@ func PolicyBySlug(list []plans.Policy, slug string) (plans.Policy, bool) {
 	return list[i], true
 }
 
-// KeyAttributes returns the attributes by which a policy counts, without duplicates. For ip/64,
-// it returns ip.
+// KeyAttributes returns the names of the attributes by which a policy counts, without duplicates.
+// In place of ip/64, it returns ip.
 func KeyAttributes(countBy []string) []string {
 	var list []string
 	for _, name := range countBy {
@@ -95,8 +95,8 @@ func AppliesWords(p plans.Policy) string {
 	return MatchWords(p.Match) + ", counted for " + CountByWords(p.CountBy)
 }
 
-// KeyFromForm returns the key of a policy from the fields of a form or an address. It leaves
-// out attributes without a value.
+// KeyFromForm returns a key of a policy from the fields of a form or an address. It leaves out
+// attributes that have no value.
 func KeyFromForm(q url.Values, p plans.Policy) map[string]string {
 	key := map[string]string{}
 	for _, name := range KeyAttributes(p.CountBy) {

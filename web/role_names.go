@@ -5,7 +5,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// roles are the roles with their names and hints.
+// roles has the name and the hint of each role.
 var roles = []struct {
 	role       accounts.Role
 	name, hint string
@@ -26,8 +26,8 @@ func RoleName(r accounts.Role) string {
 	return string(r)
 }
 
-// RoleChoice returns the form field for a role. If ofTenant is true, it offers the roles of a
-// tenant, otherwise those of the operator.
+// RoleChoice returns the form field with which the visitor chooses a role. If ofTenant is
+// true, it offers the roles of a tenant; otherwise it offers those of the operator.
 func RoleChoice(ofTenant bool, value accounts.Role) views.Choice {
 	c := views.Choice{Name: "role", Label: "Role", Value: string(value)}
 	for _, known := range roles {

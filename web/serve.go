@@ -25,7 +25,7 @@ var errBusy = problem.New(problem.Unavailable, "too many expensive pages are loa
 
 const (
 	requestIDHeader = "X-Request-Id"
-	// TenantKey is the key of the tenant of the path in the context of a request.
+	// TenantKey is the key under which the context of a request stores the tenant of its path.
 	TenantKey = "tenant"
 )
 
@@ -38,8 +38,8 @@ func RequestID(c echo.Context) string {
 	return h.Get(requestIDHeader)
 }
 
-// serve returns a handler that authenticates and authorizes the visitor and then calls the handler
-// of the row r.
+// serve returns a handler for the row r. This handler authenticates and authorizes the visitor,
+// and then calls the handler of the row.
 func (w *Shell) serve(r Route) echo.HandlerFunc {
 	return recovered(func(c echo.Context) error {
 		w.setHeaders(c)
@@ -52,7 +52,7 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 		ctx, cancel := context.WithTimeoutCause(whole.Context(), w.cfg.Timeout, ErrSlow)
 		defer func() {
 			cancel()
-			c.SetRequest(whole) // the page of an error needs the request
+			c.SetRequest(whole) // the error page needs the complete request
 		}()
 		c.SetRequest(whole.WithContext(ctx))
 		if err := w.guard(c.Request()); err != nil {
@@ -92,8 +92,8 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 }
 
 // authorize checks that the visitor may perform the action of a route. It also finds the tenant
-// that the path names. For a member of a tenant, it only compares the path with this tenant and
-// queries nothing. So the response does not reveal which other tenants exist.
+// that the path names. For a member of a tenant, it only compares the path with the member's
+// tenant and makes no query, so that the response does not reveal which other tenants exist.
 func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	ref := c.Param("tenant")
 	if ref != "" && v.User.TenantID != "" && ref != v.Own.ID && ref != v.Own.Slug {
@@ -118,15 +118,16 @@ func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	return nil
 }
 
-// noteDenied records, for the audit log, that a visitor was denied a page because of the role,
-// or a page of another tenant.
+// noteDenied records for the audit log that a visitor was denied a page: because of the visitor's
+// role, or because the page belongs to another tenant.
 func (w *Shell) noteDenied(c echo.Context, v Visitor, r Route, err error) {
 	if w.cfg.Refusals != nil && (problem.Is(err, problem.Forbidden) || errors.Is(err, ErrNoPage)) {
 		w.cfg.Refusals.Note(c.Request().Context(), v.Principal(), r.Action, r.Method+" "+r.Path, c.Param("tenant"))
 	}
 }
 
-// toSignIn redirects to the sign-in page. After the sign-in, that page redirects back to this one.
+// toSignIn redirects to the sign-in page. After the sign-in, that page redirects back to the
+// requested page.
 func (w *Shell) toSignIn(c echo.Context) error {
 	to := "/sign-in"
 	u := c.Request().URL

@@ -19,20 +19,20 @@ import (
 type Visitor struct {
 	User    accounts.User
 	Session accounts.Session
-	// Own is the tenant of the user. It is the zero value for the operator's people.
+	// Own is the tenant of the user. For the operator's people, it is the zero value.
 	Own tenants.Tenant
-	// Display is set if the page is drawn for a shared link, and not for a person. The page must
-	// then have no links to other pages.
+	// Display is set if the page is rendered for a shared link instead of a person. The page must then
+	// have no links to other pages.
 	Display *Display
 }
 
-// A Display stands for the session of a visitor who has a shared link.
+// A Display stands in place of a session for a visitor who has a shared link.
 type Display struct {
-	// Keep returns problem.NotFound if the link has ended.
+	// Keep checks the link. It returns problem.NotFound if the link has ended.
 	Keep func(context.Context) error
 }
 
-// VisitorKey is the key of the Visitor in the context of a request.
+// VisitorKey is the key under which the context of a request stores the Visitor.
 const VisitorKey = "visitor"
 
 // VisitorOf returns the visitor of a request.
@@ -43,9 +43,9 @@ func VisitorOf(c echo.Context) Visitor {
 
 func (v Visitor) SignedIn() bool { return v.User.ID != "" }
 
-// party returns the ID under which the visitor uses slots for expensive pages: the ID of the tenant
-// for a member, or the ID of the person for one of the operator's people. All visitors with the
-// same party share these slots.
+// party returns the ID by which slots for expensive pages are counted. For a member of a tenant, it
+// is the ID of the tenant, so all members share these slots. For one of the operator's people, it
+// is the ID of the person.
 func (v Visitor) party() string {
 	if v.User.TenantID != "" {
 		return v.User.TenantID
@@ -61,8 +61,8 @@ func (v Visitor) Principal() accounts.Principal {
 	return v.User.Principal()
 }
 
-// recognize returns the visitor whose session cookie a request has. If the session is invalid
-// or expired, it returns a visitor who is not signed in.
+// recognize returns the visitor to whom the session cookie of a request belongs. If the session is
+// invalid or expired, it returns a visitor who is not signed in.
 func (w *Shell) recognize(r *http.Request) (Visitor, error) {
 	token, ok := w.token(r)
 	if !ok {
@@ -82,7 +82,7 @@ func (w *Shell) recognize(r *http.Request) (Visitor, error) {
 	return v, err
 }
 
-// acting returns a context in which the visitor is the actor for the audit log.
+// acting returns a context with the visitor as the actor for entries of the audit log.
 func (w *Shell) acting(c echo.Context, v Visitor) context.Context {
 	actor := audit.Actor{Kind: "system", ID: "sign-in", Name: "sign-in"}
 	if v.SignedIn() {
@@ -106,8 +106,8 @@ func (w *Shell) CookieName(r *http.Request) string {
 	return "headgate"
 }
 
-// token returns the token in the session cookie. If it does not have the form of a token, token
-// returns false.
+// token returns the token in the session cookie. It returns false if there is no cookie, or if its
+// value does not have the form of a token.
 func (w *Shell) token(r *http.Request) (string, bool) {
 	cookie, err := r.Cookie(w.CookieName(r))
 	if err != nil {

@@ -25,9 +25,9 @@ import (
 //go:embed static
 var static embed.FS
 
-// Config configures the shell. Each page group has another Config.
+// Config configures the shell. Each page group has its own Config.
 type Config struct {
-	// Version is the version of the binary. The foot of each page shows it.
+	// Version is the version of the binary, which each page shows at the bottom.
 	Version string
 	// PublicURL is the base URL in examples and links, without a slash at the end.
 	// The default is the URL of the request.
@@ -35,27 +35,27 @@ type Config struct {
 	// People manages users and sessions. If it is nil, the shell serves only public pages: the
 	// API reference and the problem types.
 	People *accounts.People
-	// Tenants finds the tenant in a path. Plans finds the plan of a tenant. Both are required
-	// with People.
+	// Tenants finds the tenant that a path names. Plans finds the plan of a tenant. Both are
+	// required if People is set.
 	Tenants *tenants.Service
 	Plans   *plans.Service
-	// Refusals records pages that a visitor's role did not permit. If it is nil, they are not
-	// recorded.
+	// Refusals records requests for pages that a visitor's role did not permit. If it is nil,
+	// such requests are not recorded.
 	Refusals *accounts.DeniedAccessLog
-	// ClientAddress returns the address of a client. The default is the remote
+	// ClientAddress returns the address of the client of a request. The default is the remote
 	// address of the connection.
 	ClientAddress func(*http.Request) string
-	// Changed loads an edit into this node's snapshot. The default does nothing.
+	// Changed loads edits into this node's snapshot. The default does nothing.
 	Changed func(context.Context)
-	// Demo is set if the database is one of headgate demo; the pages show a banner.
+	// Demo is set if the database was made by headgate demo. The pages then show a banner.
 	Demo bool
-	// Timeout bounds the handling of a page, except downloads and live streams. The default is
-	// 2 s.
+	// Timeout bounds the time for handling a page, except downloads and live streams. The default
+	// is 2 s.
 	Timeout time.Duration
-	// Slots bound how many expensive pages are made at the same time. The API should use the same
-	// Slots. Default: new ones, which only the pages use.
+	// Slots bound how many expensive pages are rendered at the same time. The API should have the
+	// same Slots. Default: new ones, which only the pages use.
 	Slots *admission.Slots
-	// Stopping ends when the node stops, which ends the live streams. The default never ends.
+	// Stopping ends when the node stops. The live streams then end too. The default never ends.
 	Stopping context.Context
 	// Now returns the current time. The default is time.Now.
 	Now func() time.Time
@@ -101,8 +101,8 @@ func New(cfg Config) (*Shell, error) {
 	return &Shell{cfg: cfg, assets: a, crossOrigin: guard}, nil
 }
 
-// Register builds the route table from the shell's own rows and those of the
-// page groups, and adds it to e. It also sets e's error handler.
+// Register builds the route table from the shell's own rows and the rows of the page groups,
+// and adds it to e. It also sets e's error handler.
 func (w *Shell) Register(e *echo.Echo, groups ...[]Route) {
 	w.rows = slices.Concat(append(groups, w.ownRoutes())...)
 	w.readable = make(map[string]accounts.Action, len(w.rows))
@@ -118,7 +118,7 @@ func (w *Shell) Register(e *echo.Echo, groups ...[]Route) {
 	}
 }
 
-// Opens reports whether there is a page at the path, and the visitor may open it.
+// Opens reports whether there is a page at the path and the visitor may open it.
 func (w *Shell) Opens(v Visitor, path string) bool {
 	action, exists := w.readable[path]
 	return exists && accounts.Authorize(v.Principal(), action) == nil
@@ -130,7 +130,7 @@ func (w *Shell) CanOpen(c echo.Context, path string) bool { return w.Opens(Visit
 // Now returns the current time.
 func (w *Shell) Now() time.Time { return w.cfg.Now() }
 
-// Changed loads an edit into this node's snapshot, so that the next check uses it.
+// Changed loads edits into this node's snapshot, so that the next check uses them.
 func (w *Shell) Changed(ctx context.Context) { w.cfg.Changed(ctx) }
 
 // Log returns the logger of the pages.
@@ -162,7 +162,7 @@ func (w *Shell) Page(c echo.Context, title string) views.Page {
 	return p
 }
 
-// Origin returns the base URL that examples on a page use.
+// Origin returns the base URL for the examples on a page.
 func (w *Shell) Origin(c echo.Context) string {
 	if w.cfg.PublicURL != "" {
 		return strings.TrimSuffix(w.cfg.PublicURL, "/")
@@ -175,7 +175,7 @@ func (w *Shell) Origin(c echo.Context) string {
 }
 
 // Render renders a page into a buffer before it writes the status. If a component fails, the
-// visitor gets an error page instead of a part of the page with status 200.
+// visitor gets an error page, and not the first part of the page with status 200.
 func (w *Shell) Render(c echo.Context, status int, page templ.Component) error {
 	var b bytes.Buffer
 	if err := page.Render(c.Request().Context(), &b); err != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A secret that is shown once, such as a new API key, is stored in a cookie: from the POST that
-// creates it until the page that shows it. If the visitor reloads the page, only the GET is
-// repeated, so no second secret is created. Any node can show the page. Neither the database
-// nor an address contains the secret.
+// Some secrets, such as a new API key, are shown once. The POST that creates a secret stores it in
+// a cookie, and redirects to the page that shows it. If the visitor reloads this page, only the GET
+// is repeated, so no second secret is created. Any node can show the page. Neither the database nor
+// an address contains the secret.
 
-// showOnceFor is the time after the POST in which the page with the secret can be opened.
+// showOnceFor is how long after the POST the page with the secret can be opened.
 const showOnceFor = 5 * time.Minute
 
 // A sealedOnce is the encrypted content of the cookie.
@@ -38,8 +38,8 @@ func (w *Shell) onceCookie(r *http.Request) string {
 	return "headgate-once"
 }
 
-// onceCipher returns a cipher whose key comes from the token of the visitor's session. So only this
-// session can decrypt the cookie: the server itself stores only a hash of the token.
+// onceCipher returns a cipher whose key is derived from the token of the visitor's session. Only
+// this session can decrypt the cookie, because the server stores only a hash of the token.
 func (w *Shell) onceCipher(r *http.Request) (cipher.AEAD, error) {
 	token, _ := w.token(r)
 	return cipherFor(token)
@@ -55,15 +55,15 @@ func cipherFor(token string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// ShowOnce stores what in an encrypted cookie, and redirects to a page that shows it once. The
+// ShowOnce stores what in an encrypted cookie, and redirects to the page that shows it once. The
 // route of this page must be base + "/:once", and its handler must call ShownOnce.
 func (w *Shell) ShowOnce(c echo.Context, base string, what any) error {
 	token, _ := w.token(c.Request())
 	return w.ShowOnceIn(c, token, base, what)
 }
 
-// ShowOnceIn is ShowOnce for a session that this response starts. token is the token of the
-// session, because the browser does not send it yet.
+// ShowOnceIn does the work of ShowOnce for a session that this response starts. token is the token
+// of this session; the request does not have it yet.
 func (w *Shell) ShowOnceIn(c echo.Context, token, base string, what any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
@@ -82,8 +82,8 @@ func (w *Shell) ShowOnceIn(c echo.Context, token, base string, what any) error {
 	return c.Redirect(http.StatusSeeOther, path)
 }
 
-// ShownOnce decrypts what ShowOnce has stored for this page into what, and deletes the cookie.
-// ok is false if the page was already shown, if too much time has passed, or if the cookie
+// ShownOnce decrypts what ShowOnce has stored for this page, stores it in what, and deletes the
+// cookie. ok is false if the page was already shown, if too much time has passed, or if the cookie
 // belongs to another session.
 func (w *Shell) ShownOnce(c echo.Context, what any) (ok bool) {
 	path := c.Request().URL.Path
@@ -115,8 +115,8 @@ func (w *Shell) setOnceCookie(c echo.Context, path, value string, maxAge int) {
 	})
 }
 
-// GoneOnce renders the page that replaces a secret that was already shown. text says what the
-// visitor can do.
+// GoneOnce renders the page that appears in place of a secret that was already shown. text says
+// what the visitor can do.
 func (w *Shell) GoneOnce(c echo.Context, text string, back views.Link) error {
 	const title = "This page was shown once"
 	return w.Render(c, http.StatusGone, views.ErrorPage(w.Page(c, title), views.Error{

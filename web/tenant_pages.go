@@ -14,22 +14,22 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// TenantPath is the route of a tenant's first page; its other pages are below it.
+// TenantPath is the route of a tenant's first page. The routes of its other pages begin with it.
 const TenantPath = "/tenants/:tenant"
 
-// MaxCountedExceptions is the largest number of overrides, list entries and blocks that a page
-// counts exactly, because a tenant may have 100,000 of each.
+// MaxCountedExceptions is the largest number of overrides, list entries or blocks that a page counts
+// exactly. A tenant may have 100,000 of each.
 const MaxCountedExceptions = 500
 
-// CountedExceptions is the filter with which a page counts exceptions. It reads one row more
-// than MaxCountedExceptions, to detect that there are more.
+// CountedExceptions is the filter for reading the exceptions that a page counts. It reads one row
+// more than MaxCountedExceptions, to detect that there are more.
 var CountedExceptions = exceptions.Filter{Limit: MaxCountedExceptions + 1}
 
 // TenantPages are the tabs of a tenant's pages. A visitor sees only the tabs that the role
 // permits.
 var TenantPages = []struct {
 	Text  string
-	Below string // the part of the path after the tenant
+	Below string // the end of the path: the part after the path of the tenant
 }{
 	{"Usage", ""},
 	{"Denials", "/denials"},
@@ -58,15 +58,16 @@ func May(c echo.Context, a accounts.Action) bool {
 	return accounts.Authorize(VisitorOf(c).Principal(), a) == nil
 }
 
-// MayInTenant reports whether the visitor may do a write in the tenant of the path. Members of
-// a suspended tenant may only read.
+// MayInTenant reports whether the visitor may perform a write in the tenant of the path. In a
+// suspended tenant, members may only read.
 func MayInTenant(c echo.Context, a accounts.Action) bool {
 	return May(c, a) && (VisitorOf(c).User.TenantID == "" || TenantOf(c).Status != tenants.Suspended)
 }
 
-// TenantTabs returns the tabs of the tenant in the path that the visitor may open. A member of
-// the tenant gets none, because the navigation has these pages. current is the part of the open
-// page's path after the tenant, such as "/keys"; "" is the first page.
+// TenantTabs returns the tabs of the tenant in the path that the visitor may open. It returns none
+// for a member of the tenant, because the member's navigation has these pages. current is the end of
+// the open page's path: the part after the path of the tenant, such as "/keys"; "" is the first
+// page.
 func (w *Shell) TenantTabs(c echo.Context, current string) []views.Tab {
 	var list []views.Tab
 	if VisitorOf(c).User.TenantID != "" {
@@ -80,8 +81,8 @@ func (w *Shell) TenantTabs(c echo.Context, current string) []views.Tab {
 	return list
 }
 
-// TenantCrumbs returns the breadcrumb links of a page of the tenant in the path. above are the
-// pages between the tenant and this page.
+// TenantCrumbs returns the breadcrumb links for a page of the tenant in the path. above are the
+// pages between the tenant's first page and this page.
 func (w *Shell) TenantCrumbs(c echo.Context, title string, above ...views.Link) []views.Link {
 	var list []views.Link
 	if w.CanOpen(c, "/tenants") {
@@ -99,8 +100,8 @@ func (w *Shell) TenantCrumbs(c echo.Context, title string, above ...views.Link) 
 	return list
 }
 
-// TenantPage returns the frame of a page: its title, navigation and breadcrumbs. The page
-// belongs to the tenant in the path.
+// TenantPage returns the frame of a page of the tenant in the path: its title, navigation and
+// breadcrumbs.
 func (w *Shell) TenantPage(c echo.Context, title string, above ...views.Link) views.Page {
 	p := w.Page(c, title+" · "+TenantOf(c).Name)
 	p.Crumbs = w.TenantCrumbs(c, title, above...)
@@ -111,7 +112,8 @@ func APIKeysURL(t tenants.Tenant) string { return RouteForTenant(TenantPath+"/ke
 
 func SettingsURL(t tenants.Tenant) string { return RouteForTenant(TenantPath+"/settings", t.Slug) }
 
-// PublishedDocument returns the published document of a plan, or the zero document.
+// PublishedDocument returns the published document of a plan. It returns the zero document if the
+// plan has none.
 func (w *Shell) PublishedDocument(ctx context.Context, slug string) (plans.Document, error) {
 	if slug == "" {
 		return plans.Document{}, nil
@@ -124,9 +126,9 @@ func (w *Shell) PublishedDocument(ctx context.Context, slug string) (plans.Docum
 	return v.Document, err
 }
 
-// TenantURL returns the address of a page of a tenant, such as /tenants/acme/keys. The page of a
-// tenant whose slug is "new" is addressed by the tenant's id, because /tenants/new is the form for a
-// new tenant.
+// TenantURL returns the address of a page of a tenant, such as /tenants/acme/keys. If the slug of
+// the tenant is "new", the address has the tenant's ID instead, because /tenants/new is the form for
+// a new tenant.
 func TenantURL(t tenants.Tenant, path string) string {
 	if path == "" && t.Slug == problem.ReservedSlug {
 		return RouteForTenant(TenantPath, t.ID)
@@ -134,7 +136,7 @@ func TenantURL(t tenants.Tenant, path string) string {
 	return RouteForTenant(TenantPath+path, t.Slug)
 }
 
-// PlanURL returns the page of a plan, or "".
+// PlanURL returns the address of the page of a plan. For the slug "", it returns "".
 func PlanURL(slug string) string {
 	if slug == "" || slug == problem.ReservedSlug {
 		return ""
@@ -148,7 +150,8 @@ func (w *Shell) TenantHead(c echo.Context, current string) views.TenantHead {
 	return views.TenantHead{Tabs: w.TenantTabs(c, current), Suspended: TenantOf(c).Status == tenants.Suspended}
 }
 
-// PathID returns an ID in the path. If the parameter is not an ID, the error is NotFound.
+// PathID returns the ID in a parameter of the path. If the parameter is not an ID, the error is
+// NotFound.
 func PathID(c echo.Context, name string) (string, error) {
 	id := c.Param(name)
 	if uuid.Validate(id) != nil {

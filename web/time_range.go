@@ -12,17 +12,18 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A TimeRange is the period that a page shows. The address selects it with the parameter range,
-// which names a preset, or with from and to. The parameter tz names the time zone of from and
-// to; the default is UTC.
+// A TimeRange is the period that a page shows. The address selects it in one of two ways: the
+// parameter range names a preset, or from and to have the two times. The parameter tz names the
+// time zone of from and to; the default is UTC.
 type TimeRange struct {
 	Preset   string // "" for a custom time
 	From, To time.Time
-	Zone     *time.Location // in which the page shows times; nil: UTC
+	Zone     *time.Location // time zone in which the page shows times; nil: UTC
 	Live     bool
-	Fault    string // what is wrong with the time in the address
-	// Longest is how long the data of the page are stored; 0 means as long as counts. AtMost
-	// sets it. Note says that the page shows less than the address selects, or is "".
+	Fault    string // what is wrong with the times in the address; "": nothing
+	// Longest is how long the data of the page are stored. 0 means as long as counts are stored.
+	// AtMost sets it. Note says that the page shows a shorter period than the address selects;
+	// otherwise it is "".
 	Longest time.Duration
 	Note    string
 }
@@ -31,7 +32,7 @@ type TimeRange struct {
 type Preset struct {
 	Name, Label string
 	Length      time.Duration
-	// every is how often a live page with this preset is updated.
+	// every is the interval at which a live page with this preset is updated.
 	every time.Duration
 }
 
@@ -63,9 +64,9 @@ func PresetNamed(name string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// ParseTimeRange returns the period in the parameters of an address. If they are invalid, it
-// sets Fault and returns the default period. zone is the time zone in which the page shows
-// times.
+// ParseTimeRange returns the period that the parameters of an address select. If they are
+// invalid, it sets Fault and returns the default period. zone is the time zone in which the page
+// shows times.
 func ParseTimeRange(q url.Values, now time.Time, zone *time.Location) TimeRange {
 	now = now.UTC()
 	s := TimeRange{Preset: q.Get("range"), Live: q.Get("live") != "0", Zone: zone}
@@ -119,8 +120,8 @@ func parseFormTime(text string, zone *time.Location) (time.Time, error) {
 	return t.UTC(), err
 }
 
-// formTime formats a time for an address or a form. It adds the offset from UTC if the time of
-// day occurs twice in the zone, because the clock is set back.
+// formTime formats a time for an address or a form. When the clock is set back, a time of day
+// occurs twice in the zone. For such a time, formTime adds the offset from UTC.
 func formTime(t time.Time, zone *time.Location) string {
 	text := t.In(zone).Format(RangeForm)
 	if back, err := time.ParseInLocation(RangeForm, text, zone); err != nil || !back.Equal(t.Truncate(time.Minute)) {
@@ -129,8 +130,8 @@ func formTime(t time.Time, zone *time.Location) string {
 	return text
 }
 
-// AtMost returns the period for a page whose data are stored only for the time longest. If the
-// preset is longer, it returns the longest preset that the page offers.
+// AtMost returns the period for a page whose data are stored only for the duration longest. If
+// the preset of s is longer, it returns the longest preset that is not.
 func (s TimeRange) AtMost(longest time.Duration, now time.Time) TimeRange {
 	s.Longest = longest
 	if s.Fault != "" || !s.From.Before(now.Add(-longest-time.Minute)) {
@@ -147,7 +148,7 @@ func (s TimeRange) AtMost(longest time.Duration, now time.Time) TimeRange {
 
 func (s TimeRange) zone() *time.Location { return cmp.Or(s.Zone, time.UTC) }
 
-// In returns an instant in the zone of the page.
+// In returns the instant t in the time zone of the page.
 func (s TimeRange) In(t time.Time) time.Time { return t.In(s.zone()) }
 
 // TimeRange reads the period from the address of a page, in the time zone of the page.
@@ -155,8 +156,8 @@ func (w *Shell) TimeRange(c echo.Context) TimeRange {
 	return ParseTimeRange(c.QueryParams(), w.Now(), views.Zone(c.Request().Context()))
 }
 
-// Query returns the query for the counts of the tenant with a number. The number 0 selects all
-// tenants.
+// Query returns the query for the counts of the tenant that has this number. The number 0 selects
+// all tenants.
 func (s TimeRange) Query(tenant uint32) metrics.Query {
 	return metrics.Query{Tenant: tenant, From: s.From, To: s.To}
 }
@@ -186,7 +187,7 @@ func (s TimeRange) Values() url.Values {
 	return v
 }
 
-// Hidden returns Values as hidden fields of a form.
+// Hidden returns the parameters from Values as hidden fields of a form.
 func (s TimeRange) Hidden() []views.Hidden {
 	var list []views.Hidden
 	for name, values := range s.Values() {
@@ -196,7 +197,7 @@ func (s TimeRange) Hidden() []views.Hidden {
 }
 
 // Address returns the address of a page with this period and the parameters in also. It leaves
-// out parameters without a value.
+// out parameters that have no value.
 func (s TimeRange) Address(path string, also url.Values) string {
 	v := s.Values()
 	for name, values := range also {
@@ -212,7 +213,7 @@ func SpanWords(from, to time.Time, zone *time.Location) string {
 	return from.In(zone).Format("2 Jan 2006 15:04") + " to " + to.In(zone).Format("2 Jan 2006 15:04 ") + zone.String()
 }
 
-// With returns a query with one parameter changed. "" removes the parameter.
+// With returns a query with one parameter changed. The value "" removes the parameter.
 func With(q url.Values, name, value string) url.Values {
 	out := url.Values{}
 	maps.Copy(out, q)
@@ -223,7 +224,7 @@ func With(q url.Values, name, value string) url.Values {
 }
 
 // Picker returns the view with which the visitor chooses the period. also contains the other
-// parameters of the page. streams means that the page can have live updates.
+// parameters of the page. streams says that the page can have live updates.
 func (s TimeRange) Picker(path string, also url.Values, streams bool) views.Ranges {
 	r := views.Ranges{
 		Action: path, Error: s.Fault, Note: s.Note, Zone: s.zone().String(),

@@ -14,14 +14,14 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// Pages show times in one time zone. It is the zone in the parameter tz of the address, or else
-// the zone in a cookie, which has the visitor's last choice. The default is UTC.
+// A page shows all times in one time zone. The parameter tz of the address selects it. Without
+// this parameter, a cookie with the visitor's last choice does. The default is UTC.
 
 const (
 	zoneCookie = "headgate-zone"
 	// ZoneParam is the parameter of an address that names the zone.
 	ZoneParam = "tz"
-	// tenantZone is the value of the cookie for the zone of the tenant of a page.
+	// tenantZone is the value of the cookie that selects the time zone of the page's tenant.
 	tenantZone = "tenant"
 	maxZone    = 64 // bytes; every IANA name is shorter
 )
@@ -36,7 +36,7 @@ func LoadZone(name string) (*time.Location, bool) {
 	return zone, err == nil
 }
 
-// chosenZone returns the value of the visitor's cookie, or "" for UTC.
+// chosenZone returns the value of the visitor's time zone cookie, or "" for UTC.
 func chosenZone(r *http.Request) string {
 	cookie, err := r.Cookie(zoneCookie)
 	if err != nil {
@@ -49,8 +49,8 @@ func chosenZone(r *http.Request) string {
 	return value
 }
 
-// pageTenant returns the tenant in the path or, if there is none, the visitor's tenant. If
-// there is neither, it returns the zero value.
+// pageTenant returns the tenant in the path. If the path has none, it returns the visitor's
+// tenant. If the visitor has none either, it returns the zero value.
 func pageTenant(c echo.Context, v Visitor) tenants.Tenant {
 	if t, ok := c.Get(TenantKey).(tenants.Tenant); ok {
 		return t
@@ -92,7 +92,7 @@ func zoneChoice(c echo.Context, v Visitor) views.ZoneChoice {
 	return choice
 }
 
-// chooseZone is POST /preferences/zone. A cookie stores the zone for a year.
+// chooseZone is POST /preferences/zone. It stores the time zone in a cookie for a year.
 func (w *Shell) chooseZone(c echo.Context, f url.Values) error {
 	chosen := strings.TrimSpace(f.Get("zone"))
 	if _, known := LoadZone(chosen); !known && chosen != tenantZone {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// changesInList is the maximum number of changed fields of an entry in a list.
-	// changesInEntry is the maximum on the page of the entry.
+	// changesInList is the maximum number of changed fields that a list shows for one entry.
+	// changesInEntry is the maximum on the page of an entry.
 	changesInList, changesInEntry = 12, 500
 	// verifyTimeout is the maximum time for verifying the hash chain.
 	verifyTimeout = 2 * time.Minute
@@ -100,7 +100,7 @@ func auditColumns() []views.AuditFact {
 	return facts
 }
 
-// row returns the view of an entry for the current reader, with at most most changed fields.
+// row returns an entry as the current reader may see it, with at most most changed fields.
 func (r *auditReading) row(ctx context.Context, e audit.Entry, most int) (views.AuditRow, error) {
 	e, err := r.masked.Show(ctx, e)
 	if err != nil {
@@ -131,7 +131,8 @@ func (r *auditReading) row(ctx context.Context, e audit.Entry, most int) (views.
 	return v, nil
 }
 
-// tenantName returns the name of the tenant with an id, or "" if the tenant is deleted.
+// tenantName returns the name of the tenant that has this ID, or "" if the tenant is
+// deleted.
 func (r *auditReading) tenantName(ctx context.Context, id string) (string, error) {
 	if name, known := r.tenants[id]; known {
 		return name, nil
@@ -144,8 +145,8 @@ func (r *auditReading) tenantName(ctx context.Context, id string) (string, error
 	return t.Name, nil
 }
 
-// objectPages maps the first part of an action to the route of the page about its object.
-// Routes below web.TenantPath belong to the tenant of the entry.
+// objectPages maps the part of an action before the dot to the route of the page about the
+// action's object. Routes below web.TenantPath belong to the tenant of the entry.
 var objectPages = map[string]string{
 	"plan": "/plans", "tenant": web.TenantPath, "key": web.TenantPath + "/keys", "override": web.TenantPath + "/overrides",
 	"list_entry": web.TenantPath + "/lists", "block": web.TenantPath + "/blocks",
@@ -184,8 +185,8 @@ func (r *auditReading) objectURL(e audit.Entry) string {
 	return route + end
 }
 
-// showAuditLine shows one entry of the audit log. For an entry of another tenant, it returns
-// NotFound.
+// showAuditLine shows one entry of the audit log. On the page of a tenant, an entry of
+// another tenant gets NotFound.
 func (w *pages) showAuditLine(c echo.Context) error {
 	id, err := web.PathID(c, "line")
 	if err != nil {
@@ -227,7 +228,7 @@ func (w *pages) showAuditLine(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.AuditLinePage(p, v))
 }
 
-// auditFacts returns the properties of an entry that have a value.
+// auditFacts returns the properties of an entry, without those that have no value.
 func auditFacts(e audit.Entry, v views.AuditRow) []views.AuditFact {
 	var list views.AuditFacts
 	list.Add("Who", v.Kind)

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A chain has the result of this node's last verification of the audit log's hash chain.
+// A chain has the result of the last verification, on this node, of the audit log's hash chain.
 type chain struct {
 	walking sync.Mutex // locked during a verification
 	mu      sync.Mutex

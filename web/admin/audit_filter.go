@@ -21,8 +21,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// auditGroups are the values of the filter for kinds of actions. The kind of an action is its
-// part before the dot.
+// auditGroups are the choices of the filter for kinds of actions. The kind of an action is the
+// part of its name before the dot.
 var auditGroups = []views.Option{
 	{Value: "", Label: "Everything"},
 	{Value: "plan", Label: "Plans"},
@@ -67,8 +67,8 @@ var auditRanges = []struct {
 	{"90d", "The last 90 days", 90 * web.Day},
 }
 
-// An auditReading is one request for entries of the audit log. It has the filters and says what
-// the reader may see.
+// An auditReading is one request for entries of the audit log. It has the filters, and the rules
+// for what the reader may see.
 type auditReading struct {
 	w      *pages
 	c      echo.Context
@@ -76,14 +76,14 @@ type auditReading struct {
 	values url.Values // the filters in the address, without the cursor
 	filter audit.Filter
 	faults map[string]string // by field
-	// masked is set if the reader is a member of a tenant, who must not see data about the
-	// operator's people.
+	// masked is set if the reader is a member of a tenant. It hides the data of the operator's
+	// people, which such a reader must not see.
 	masked  *audit.TenantView
 	tenants map[string]string // names of tenants by id; "" if the tenant is deleted
 }
 
-// tenantView returns the view through which a member of a tenant sees who made changes. It is nil
-// for the operator's people, who see everything.
+// tenantView returns the view that hides from a member of a tenant which of the operator's people
+// made a change. It returns nil for the operator's people, who may see everything.
 func (w *pages) tenantView(c echo.Context) *audit.TenantView {
 	tenantID := web.VisitorOf(c).User.TenantID
 	if tenantID == "" {
@@ -105,7 +105,7 @@ func (w *pages) auditOf(c echo.Context) (*auditReading, error) {
 	}
 	q := c.QueryParams()
 	for _, name := range []string{"actor", "kind", "action", "tenant", "object", "range", "from", "to", "tz"} {
-		// Entries are stored in the form that audit.Clean returns.
+		// Stored entries have the form that audit.Clean returns, so the filter needs it too.
 		if value := audit.Clean(strings.TrimSpace(q.Get(name))); value != "" {
 			r.values.Set(name, value)
 		}
@@ -140,7 +140,7 @@ func (r *auditReading) readTime() {
 	r.filter.From, r.filter.To = s.From, s.To
 }
 
-// readTenant reads the tenant that the operator filters by.
+// readTenant reads the filter for the tenant, which only the operator's people have.
 func (r *auditReading) readTenant() error {
 	ref := r.values.Get("tenant")
 	if web.TenantOf(r.c).ID != "" {
@@ -165,8 +165,8 @@ func (r *auditReading) readTenant() error {
 	return nil
 }
 
-// readActor reads the filter for the actor. A member of a tenant can only select another
-// member, because with free text a member could find out names of the operator's people.
+// readActor reads the filter for the actor. A member of a tenant can only select another member.
+// With free text, a member could try names and so find out those of the operator's people.
 func (r *auditReading) readActor() error {
 	actor := r.values.Get("actor")
 	if actor == "" || r.masked == nil {
@@ -199,8 +199,8 @@ func (w *pages) auditCSV(c echo.Context) error {
 	return file.Serve(c.Response(), w.Log().With("request_id", web.RequestID(c)))
 }
 
-// address returns the URL of a page with the current filters and the changed ones. The value ""
-// removes a filter. The URL has no cursor.
+// address returns the URL of a page with the current filters. changed replaces some of them; the
+// value "" removes a filter. The URL has no cursor.
 func (r *auditReading) address(path string, changed map[string]string) string {
 	v := maps.Clone(r.values)
 	for name, value := range changed {
@@ -247,7 +247,7 @@ func (r *auditReading) ranges() views.Ranges {
 // suggested is the maximum number of values of each kind that a filter suggests.
 const suggested = 200
 
-// names returns the slugs of tenants, and the slugs of tenants and plans together.
+// names returns the slugs of the tenants, and in all the slugs of tenants and plans together.
 func (r *auditReading) names(ctx context.Context) (ofTenants, all []string, err error) {
 	list, err := r.w.cfg.Tenants.Tenants(ctx, tenants.Filter{Limit: suggested})
 	if err != nil {

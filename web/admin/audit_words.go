@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// An actorKind has the words and the icon for a kind of actor.
+// An actorKind has the label and the icon for a kind of actor.
 type actorKind struct{ label, icon string }
 
 var actorKinds = map[string]actorKind{
@@ -29,8 +29,8 @@ func actorKindOf(kind string) actorKind {
 	return actorKind{kind, "circle-help"}
 }
 
-// actions has the English words for each action. A page shows the name of the object after
-// them.
+// actions has the English words for each action. A page shows these words, and then the name of
+// the object.
 var actions = map[string]string{
 	"access.refused":                  "was denied",
 	"alert_channel.change":            "changed the alert channel",
@@ -119,9 +119,9 @@ const (
 	noInstant    = "0001-01-01T00:00:00Z"
 )
 
-// fieldChanges compares two JSON documents field by field. If all elements of a list have a
-// slug, name or id, this is their part of a field's path, otherwise their index. A document
-// that is not JSON counts as one field.
+// fieldChanges compares two JSON documents field by field. In the path of a field, an element
+// of a list has its slug, name or id if all elements have one, and otherwise its index. A
+// document that is not JSON counts as one field.
 func fieldChanges(before, after json.RawMessage) []views.FieldChange {
 	old, now := fieldsOf(before), fieldsOf(after)
 	var names []string
@@ -152,8 +152,8 @@ func fieldChanges(before, after json.RawMessage) []views.FieldChange {
 	return list
 }
 
-// fieldsOf returns the values in a JSON document, by their paths. It returns only values that
-// are not objects or lists.
+// fieldsOf returns the values in a JSON document by their paths. It leaves out objects and
+// lists, and returns the values in them instead.
 func fieldsOf(document json.RawMessage) map[string]string {
 	fields := map[string]string{}
 	if len(document) == 0 {
@@ -197,7 +197,8 @@ func leaves(fields map[string]string, path string, v any) {
 	}
 }
 
-// named returns a path or, if it is "", the word "document" for the whole document.
+// named returns the name that a path has on the page. The path "" stands for the whole
+// document, and becomes the word "document".
 func named(path string) string {
 	if path == "" {
 		return "document"
@@ -205,8 +206,8 @@ func named(path string) string {
 	return path
 }
 
-// plainList joins the elements of a list to one text. It returns false if an element is neither
-// a text nor a number.
+// plainList joins the elements of a list to one text. It returns false if an element is an
+// object or a list.
 func plainList(list []any) (string, bool) {
 	words := make([]string, len(list))
 	for i, v := range list {
@@ -222,8 +223,9 @@ func plainList(list []any) (string, bool) {
 	return shortened(strings.Join(words, ", ")), true
 }
 
-// elementNames returns a name for each element of a list. It is the first of slug, name and id
-// that all elements have with different values, or otherwise the position.
+// elementNames returns a name for each element of a list. It uses the first of the fields slug,
+// name and id that all elements have with different values. If there is no such field, it uses
+// the position.
 func elementNames(list []any) []string {
 	for _, field := range []string{"slug", "name", "id"} {
 		names, seen := make([]string, 0, len(list)), map[string]bool{}
@@ -278,7 +280,7 @@ func shortened(text string) string {
 	return text
 }
 
-// indented returns a document as indented JSON, or "" without one.
+// indented returns a document as indented JSON. It returns "" if there is no document.
 func indented(document json.RawMessage) string {
 	if len(document) == 0 {
 		return ""

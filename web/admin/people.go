@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A group says whose people a page shows: the operator's, or the members of one tenant.
+// A group is the people that a page shows: the operator's people, or the members of one tenant.
 type group struct {
 	tenant             tenants.Tenant // zero for the operator
 	base, title, intro string
@@ -23,7 +23,7 @@ type group struct {
 	tabs               []views.Tab
 }
 
-// groupOf returns the group that the path selects.
+// groupOf returns the group of people that the path selects.
 func (w *pages) groupOf(c echo.Context) group {
 	t := web.TenantOf(c)
 	if t.ID == "" {
@@ -40,7 +40,7 @@ func (w *pages) groupOf(c echo.Context) group {
 
 func (g group) ofTenant() bool { return g.tenant.ID != "" }
 
-// row returns a person as the pages show them.
+// row returns a person in the form that the pages show.
 func (w *pages) row(c echo.Context, g group, u accounts.User) views.Row {
 	r := views.Row{
 		Name: u.Name, Email: u.Email, Role: web.RoleName(u.Role), Status: "Active", URL: g.base + "/" + u.ID,
@@ -52,7 +52,7 @@ func (w *pages) row(c echo.Context, g group, u accounts.User) views.Row {
 	return r
 }
 
-// peopleView returns the list with an empty form.
+// peopleView returns the list of people, with an empty form for an invitation.
 func (w *pages) peopleView(c echo.Context, g group) (views.People, error) {
 	ctx, p, query := c.Request().Context(), web.VisitorOf(c).Principal(), c.QueryParam("q")
 	filter := accounts.UserFilter{Query: strings.TrimSpace(query), After: web.After(c), Limit: web.PageRows + 1}
@@ -128,7 +128,7 @@ func (w *pages) invite(c echo.Context, f url.Values) error {
 }
 
 // A madeLink has the data of the page that shows a new link once. Headgate does not store the
-// token.
+// link's token.
 type madeLink struct {
 	Token, For string
 	Renews     bool // the link sets a new password
@@ -140,7 +140,8 @@ func newLink(i accounts.Invitation, token string) madeLink {
 	return madeLink{Token: token, For: i.Email, Renews: i.UserID != "", Expires: i.ExpiresAt}
 }
 
-// showLink shows the link of an invitation or for a new password. No other page shows it.
+// showLink shows a new link: that of an invitation, or one with which a person sets a new
+// password. No other page shows the link.
 func (w *pages) showLink(c echo.Context) error {
 	var l madeLink
 	g := w.groupOf(c)
@@ -176,8 +177,8 @@ func (w *pages) withdraw(c echo.Context, _ url.Values) error {
 	return c.Redirect(http.StatusSeeOther, g.base+"?done=withdrawn")
 }
 
-// personView returns the view of the person that the path names. For a person of another group,
-// it returns NotFound.
+// personView returns the view of the person that the path names. If the person is not in the
+// group, it returns NotFound.
 func (w *pages) personView(c echo.Context, g group) (views.PersonPage, accounts.User, error) {
 	id, err := web.PathID(c, "user")
 	if err != nil {
@@ -213,7 +214,7 @@ func (w *pages) showPerson(c echo.Context, status int, g group, v views.PersonPa
 type personChange func(c echo.Context, g group, u accounts.User, f url.Values, v *views.PersonPage) (string, error)
 
 // change returns a handler that calls do for the person that the path names. If do fails, the
-// handler shows the page of the person again, with the errors.
+// handler shows the page of the person again, with the error messages.
 func (w *pages) change(do personChange) func(echo.Context, url.Values) error {
 	return func(c echo.Context, f url.Values) error {
 		g := w.groupOf(c)
@@ -250,7 +251,7 @@ func (w *pages) resetSecondFactor(c echo.Context, g group, u accounts.User, _ ur
 	return v.Row.URL + "?done=factor-reset", err
 }
 
-// remove deletes a person if the visitor typed the person's e-mail address.
+// remove deletes a person. For confirmation, the visitor must type the person's e-mail address.
 func (w *pages) remove(c echo.Context, g group, u accounts.User, f url.Values, v *views.PersonPage) (string, error) {
 	v.Confirm.Value = f.Get("confirm")
 	if accounts.FoldEmail(strings.TrimSpace(f.Get("confirm"))) != accounts.FoldEmail(u.Email) {

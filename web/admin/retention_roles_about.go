@@ -30,7 +30,7 @@ func (w *pages) settingsTabs(c echo.Context, current string) []views.Tab {
 	return list
 }
 
-// settingsPage returns a page below /settings with its crumbs.
+// settingsPage returns the frame of a page below /settings, with its breadcrumbs.
 func (w *pages) settingsPage(c echo.Context, title string, above ...views.Link) views.Page {
 	p := w.Page(c, title)
 	p.Crumbs = append(append([]views.Link{{Text: "Settings", URL: "/settings"}}, above...), views.Link{Text: title})
@@ -45,7 +45,7 @@ func (w *pages) showRetention(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.KeptPage(w.settingsPage(c, "Retention"), v))
 }
 
-// roleActions are the actions of the table of roles, in its order.
+// roleActions are the actions in the table of roles, in the order of the table.
 var roleActions = []struct {
 	action accounts.Action
 	words  string
@@ -73,7 +73,7 @@ var roleActions = []struct {
 	{accounts.Self, "Change one's own name, password and sessions"},
 }
 
-// showRoles shows a table with all actions, and the roles that may perform each of them.
+// showRoles shows a table of all actions, with the roles that may perform each action.
 func (w *pages) showRoles(c echo.Context) error {
 	v := views.RoleTable{Tabs: w.settingsTabs(c, "/settings/roles")}
 	for _, r := range accounts.Roles() {

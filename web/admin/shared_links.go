@@ -18,7 +18,8 @@ const (
 	sharedLinksTitle = "Shared links"
 )
 
-// sharedLinkRoutes returns the routes for the shared links of the operator, or of a tenant.
+// sharedLinkRoutes returns the routes of the pages that list shared links: those of the
+// operator, or those of a tenant.
 func (w *pages) sharedLinkRoutes(base string, ofTenant bool) []web.Route {
 	read, write := share.Actions(ofTenant)
 	return []web.Route{

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// fleetView returns the nodes as the page shows them.
+// fleetView returns the view of all nodes.
 func (w *pages) fleetView(ctx context.Context) (views.Fleet, error) {
 	o, err := w.cfg.Nodes.Overview(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func toneOf(l nodes.Level) string {
 	return "good"
 }
 
-// nodeView returns the view of one node. If the node has stopped sending reports, the view
+// nodeView returns the view of one node. If the node no longer sends reports, the view
 // leaves out values that change quickly.
 func (w *pages) nodeView(ctx context.Context, r *nodes.Report, o *nodes.Overview) views.FleetNode {
 	n := views.FleetNode{

@@ -38,7 +38,7 @@ type Process struct {
 type Retention struct {
 	What string
 	Kept time.Duration // 0: forever
-	Most int           // rows at the same time; 0: any number
+	Most int           // maximum number of rows; 0: any number
 	// Setting is the environment variable that changes the retention. It is "" if the retention
 	// is fixed.
 	Setting string
@@ -135,8 +135,8 @@ func keptWords(r Retention) string {
 	return text
 }
 
-// repairs contains instructions for repairing a stored object that the node cannot use. The
-// keys are the kinds of objects.
+// repairs contains instructions, by the kind of object, for repairing a stored object that
+// the node cannot use.
 var repairs = map[string]string{
 	"plan":          "Open the plan, correct its draft and publish it.",
 	"policy_change": "Open the plan, correct the policy and publish it.",

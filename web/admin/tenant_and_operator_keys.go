@@ -23,8 +23,8 @@ import (
 
 const operatorKeysPath = "/settings/keys"
 
-// A keyring has the functions and texts of the pages about keys. Because of it, the same
-// handlers serve the keys of a tenant and those of the operator.
+// A keyring has the functions and texts of the pages about keys. With it, the same handlers
+// serve the keys of a tenant and the keys of the operator.
 type keyring struct {
 	head  views.TenantHead
 	base  string // path of the list
@@ -35,8 +35,8 @@ type keyring struct {
 	create func(context.Context, tenants.NewKey) (tenants.Key, string, error)
 	rotate func(ctx context.Context, id string, overlap time.Duration) (tenants.Key, string, error)
 	revoke func(ctx context.Context, id string) (tenants.Key, error)
-	// created lists the valid keys that were created with the given key. revokeAll revokes a
-	// key and these keys.
+	// created lists the valid keys that were created with the key id. revokeAll revokes a key, and
+	// the keys that were created with it.
 	created   func(ctx context.Context, id string) ([]tenants.Key, error)
 	revokeAll func(ctx context.Context, id string) (tenants.Key, error)
 
@@ -45,8 +45,8 @@ type keyring struct {
 	empty           views.Empty
 	nameHint, life  string // life is the preselected validity of a new key
 	scopes          []keyScope
-	// try returns a shell command for trying out a new key, which the page shows with the key.
-	// If no command is possible with the scopes of the key, it returns "".
+	// try returns a shell command that the page of a new key shows, for trying out the key. If the
+	// scopes of the key permit no such command, try returns "".
 	try func(origin, token string, scopes []tenants.Scope) string
 }
 
@@ -59,7 +59,8 @@ type keyScope struct {
 
 const storedPart = "Headgate keeps only the first and last characters of a key."
 
-// keyring returns the keyring that the path selects: that of a tenant, or that of the operator.
+// keyring returns the keyring that the path selects: the one of a tenant, or the one of the
+// operator.
 func (w *pages) keyring(c echo.Context) keyring {
 	s, t := w.cfg.Tenants, web.TenantOf(c)
 	if t.ID == "" {
@@ -128,7 +129,7 @@ func (w *pages) keyring(c echo.Context) keyring {
 	}
 }
 
-// keyPage returns the frame of a page about keys. title is "" for the list.
+// keyPage returns the frame of a page about keys. For the list of keys, title is "".
 func (w *pages) keyPage(c echo.Context, k keyring, title string) views.Page {
 	above := []views.Link{{Text: k.title, URL: k.base}}
 	if title == "" {
@@ -165,7 +166,8 @@ func (w *pages) listKeys(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.KeysPage(w.keyPage(c, k, ""), v))
 }
 
-// creators returns the names of the keys with which the given keys were created, by ID.
+// creators maps the IDs of keys to their names, for the keys with which the given keys were
+// created.
 func (k *keyring) creators(ctx context.Context, keys []tenants.Key) (map[string]string, error) {
 	names := make(map[string]string)
 	for _, key := range keys {
@@ -174,7 +176,7 @@ func (k *keyring) creators(ctx context.Context, keys []tenants.Key) (map[string]
 		}
 		creator, err := k.get(ctx, key.CreatedBy)
 		switch {
-		case problem.Is(err, problem.NotFound): // a key of the operator, which the page of a tenant cannot read
+		case problem.Is(err, problem.NotFound): // the operator's key created it, which the page of a tenant cannot read
 			names[key.CreatedBy] = "an operator key"
 		case err != nil:
 			return nil, err
@@ -188,7 +190,7 @@ func (k *keyring) creators(ctx context.Context, keys []tenants.Key) (map[string]
 // maxNetworksShown is the maximum number of addresses that the list shows for each key.
 const maxNetworksShown = 3
 
-// row returns a key as the list shows it.
+// row returns a key in the form that the list shows.
 func (k *keyring) row(key tenants.Key, now time.Time) views.APIKey {
 	r := views.APIKey{
 		Name: key.Name, Hint: key.Hint, Created: views.NewMoment(key.CreatedAt, now), Expires: views.NewMoment(key.ExpiresAt, now),
@@ -310,7 +312,7 @@ func costOf(f url.Values) int64 {
 }
 
 // A newToken has the data of the page that shows a new key once. Headgate does not store the
-// token.
+// key's token.
 type newToken struct {
 	Key, Token string
 	// OldEnds is the time until which the old key stays valid after a rotation. It is zero for
@@ -318,7 +320,7 @@ type newToken struct {
 	OldEnds time.Time
 }
 
-// showToken shows the token of a key. No other page shows it.
+// showToken shows the token of a new key. No other page shows the token.
 func (w *pages) showToken(c echo.Context) error {
 	var n newToken
 	k := w.keyring(c)
@@ -359,12 +361,12 @@ var overlaps = []web.Lifetime{
 	{Value: "7d", Label: "ends in 7 days", Length: 7 * web.Day},
 }
 
-// maxCreatedShown is the maximum number of keys created with a key that the page lists when it
-// asks for confirmation to revoke the key.
+// maxCreatedShown is the maximum number of created keys that the page lists when it asks for
+// confirmation to revoke the key that created them.
 const maxCreatedShown = 20
 
-// offerCreated adds the keys that were created with a key to the confirmation page, and a check
-// box to revoke them too.
+// offerCreated adds two things to the page that asks for confirmation before a key is revoked:
+// the keys that were created with this key, and a check box to revoke them too.
 func (k *keyring) offerCreated(ctx context.Context, key tenants.Key, v *views.Confirm) error {
 	created, err := k.created(ctx, key.ID)
 	if err != nil || len(created) == 0 {

@@ -17,12 +17,12 @@ import (
 
 var kindNames = map[alerts.Kind]string{alerts.Webhook: "Webhook", alerts.Slack: "Slack", alerts.Email: "E-mail"}
 
-// mailto is the start of the address of an e-mail channel. Pages show and accept the address
-// without it.
+// mailto is the start of the address of an e-mail channel. Pages show and accept such an
+// address without this start.
 const mailto = "mailto:"
 
 // address returns the address of a channel for display. The path of a Slack address is a
-// secret, so it is hidden.
+// secret, so address hides the path.
 func address(ch *alerts.Channel) string {
 	if ch.Kind == alerts.Slack {
 		return alerts.HideAddress(ch.URL)
@@ -113,7 +113,8 @@ type newSecret struct {
 	Rotated bool
 }
 
-// createChannel creates a channel. A webhook has a secret, which the next page shows once.
+// createChannel creates a channel. If the channel is a webhook, the next page shows its secret
+// once.
 func (w *pages) createChannel(c echo.Context, f url.Values) error {
 	s, v := w.scope(c), w.channelForm(c)
 	d := readChannel(f, &v, alerts.ChannelDocument{Kind: alerts.Kind(f.Get("kind"))})
@@ -128,7 +129,7 @@ func (w *pages) createChannel(c echo.Context, f url.Values) error {
 	return web.Retry(err, &v, &v.Faults, nil, func(status int) error { return w.showChannelForm(c, status, v) })
 }
 
-// readChannel returns d with the values that the form has.
+// readChannel returns d, with the values of the form in place of its own.
 func readChannel(f url.Values, v *views.AlertChannelForm, d alerts.ChannelDocument) alerts.ChannelDocument {
 	for i := range v.Fields {
 		field := &v.Fields[i]
@@ -209,7 +210,8 @@ func (w *pages) changeChannel(c echo.Context, f url.Values) error {
 	return web.Retry(err, &v, &v.Faults, nil, func(status int) error { return w.showChannelForm(c, status, v) })
 }
 
-// formVersion returns the version of the object that the visitor saw when the form was opened.
+// formVersion returns the version of an object from its form. It is the version that the
+// visitor saw when the form was opened.
 func formVersion(f url.Values) (int64, error) {
 	n, err := strconv.ParseInt(f.Get("version"), 10, 64)
 	if err != nil {

@@ -26,7 +26,8 @@ var deliveryWords = map[alerts.DeliveryStatus]struct{ text, tone string }{
 	alerts.Waiting: {"waiting", "warn"}, alerts.Delivered: {"delivered", "good"}, alerts.Dead: {"given up", "bad"},
 }
 
-// listMessages shows the alert messages, newest first. A parameter selects one status.
+// listMessages shows the alert messages, newest first. A parameter of the address
+// selects the messages with one status.
 func (w *pages) listMessages(c echo.Context) error {
 	ctx, s := c.Request().Context(), w.scope(c)
 	status := alerts.DeliveryStatus(c.QueryParam("status"))
@@ -60,7 +61,7 @@ func (w *pages) listMessages(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.AlertMessagesPage(w.page(c, "Messages"), v))
 }
 
-// messagesOf returns the newest messages of an alert or of a channel.
+// messagesOf returns the newest messages of the alert or channel that has this ID.
 func (w *pages) messagesOf(ctx context.Context, s scope, id string) ([]views.AlertMessageRow, error) {
 	list, err := w.cfg.Alerts.Deliveries(ctx, s.owner, alerts.Filter{Of: id, Limit: shownMessages})
 	if err != nil {
@@ -124,7 +125,7 @@ func (w *pages) oneMessage(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.AlertMessagePage(w.page(c, "Message", views.Link{Text: "Messages", URL: s.base + "/messages"}), v))
 }
 
-// indented returns a body as the page shows it.
+// indented returns the body of a message, formatted for the page.
 func indented(body []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, body, "", "  ") != nil {

@@ -34,8 +34,8 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 		w.routes(web.TenantPath+"/alerts", accounts.AlertsRead, accounts.AlertsWrite))
 }
 
-// The permissions for the operator's alerts, which cover all tenants. Members of a tenant need
-// AlertsRead and AlertsWrite, which are for their own tenant.
+// The actions of the operator's alerts, which cover all tenants. A member of a tenant needs the
+// permissions AlertsRead and AlertsWrite instead, which are for the member's own tenant.
 const (
 	operatorRead  = accounts.TenantsList
 	operatorWrite = accounts.TenantWrite
@@ -83,7 +83,7 @@ func (w *pages) routes(base string, read, write accounts.Action) []web.Route {
 	}
 }
 
-// A scope says whose alerts a page shows: the operator's, or those of one tenant.
+// A scope says whose alerts a page shows: those of the operator, or those of one tenant.
 type scope struct {
 	owner string // ID of the tenant; "" for the operator
 	slug  string // of the tenant
@@ -109,8 +109,8 @@ var subpages = []struct{ text, below string }{
 	{"Maintenance", "/maintenance"},
 }
 
-// head returns the navigation of the alert pages. current is the part of the open page's path
-// after the first page.
+// head returns the navigation of the alert pages. current is the end of the open page's path: the part
+// after the path of the first alert page.
 func (w *pages) head(c echo.Context, current string) views.AlertHead {
 	s := w.scope(c)
 	h := views.AlertHead{OfTenant: !s.operator()}
@@ -123,8 +123,8 @@ func (w *pages) head(c echo.Context, current string) views.AlertHead {
 	return h
 }
 
-// page returns the frame of an alert page. above are the breadcrumb links between the first
-// alert page and this one.
+// page returns the frame of an alert page. above are the breadcrumb links between the first alert page
+// and this page.
 func (w *pages) page(c echo.Context, title string, above ...views.Link) views.Page {
 	s := w.scope(c)
 	if title != "Alerts" {
@@ -148,7 +148,7 @@ func (w *pages) done(c echo.Context, address, notice string) error {
 // liveEvery is the interval at which a live page reads the open alerts.
 const liveEvery = 5 * time.Second
 
-// listAlerts shows the open alerts and those that have ended.
+// listAlerts shows the open alerts, and the alerts that have ended.
 func (w *pages) listAlerts(c echo.Context) error {
 	ctx, s := c.Request().Context(), w.scope(c)
 	v := views.Alerts{AlertHead: w.head(c, ""), Notice: web.Notice(c), RulesURL: s.base + "/rules"}

@@ -49,8 +49,8 @@ func length(d time.Duration) string {
 	return enforcement.FormatWindow(d)
 }
 
-// readRule reads the form of a rule and returns d with its values. It reads only the fields
-// that the metric of the rule has.
+// readRule reads the form of a rule. It returns d with the values of the form in place of
+// its own. It reads only the fields that the metric of the rule has.
 func readRule(f url.Values, v *views.AlertRuleForm, d alerts.Document) (alerts.Document, error) {
 	for i := range v.Fields {
 		v.Fields[i].Value = f.Get(v.Fields[i].Name)
@@ -106,7 +106,7 @@ func readNumber(faults *problem.Fields, name, text string) float64 {
 	return n
 }
 
-// readLength reads a length of time. "" is 0.
+// readLength reads a duration from a form field. "" means 0.
 func readLength(faults *problem.Fields, name, text string) time.Duration {
 	if text == "" {
 		return 0

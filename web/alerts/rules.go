@@ -44,7 +44,7 @@ func (w *pages) listRules(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.AlertRulesPage(w.page(c, "Rules"), v))
 }
 
-// channelNames returns the names of the channels of an owner by ID.
+// channelNames returns the names of an owner's channels, by the IDs of the channels.
 func (w *pages) channelNames(ctx context.Context, s scope) (map[string]string, error) {
 	list, err := w.cfg.Alerts.Channels(ctx, s.owner, alerts.Filter{Limit: alerts.MaxChannels})
 	names := make(map[string]string, len(list))
@@ -95,7 +95,7 @@ func statusWords(r *alerts.Watched) (status, tone string) {
 	return "OK", "good"
 }
 
-// beginsWords returns the conditions under which the alert of a rule begins and ends, in words.
+// beginsWords says in words when the alert of a rule begins and ends.
 func beginsWords(d *alerts.Document) string {
 	text := "Begins at " + thresholdWords(d)
 	if d.For > 0 {
@@ -111,7 +111,7 @@ func beginsWords(d *alerts.Document) string {
 }
 
 // newRule shows the templates for rules. If the address names a template, it shows the form of
-// a rule instead.
+// a rule with the values of this template instead.
 func (w *pages) newRule(c echo.Context) error {
 	s := w.scope(c)
 	list := alerts.Templates(s.operator())
@@ -127,7 +127,7 @@ func (w *pages) newRule(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	// The address may preset the tenant and the policy.
+	// The address may have values for the tenant and the policy of the form.
 	for _, name := range []string{"tenant", "policy"} {
 		if field := f.Field(name); field != nil && c.QueryParam(name) != "" {
 			field.Value = c.QueryParam(name)
@@ -137,8 +137,8 @@ func (w *pages) newRule(c echo.Context) error {
 	return w.showRuleForm(c, http.StatusOK, f)
 }
 
-// showTemplates shows the templates for rules. form has the fields of a form that had faults,
-// or is nil.
+// showTemplates shows the templates for rules. If the form for them had faults, form has its
+// fields; otherwise form is nil.
 func (w *pages) showTemplates(c echo.Context, status int, form url.Values, faults []views.Fault) error {
 	s := w.scope(c)
 	v := views.AlertTemplates{
@@ -229,11 +229,11 @@ func (w *pages) addRecommended(c echo.Context) error {
 	return web.Retry(err, &v, &faults, nil, func(status int) error { return w.showTemplates(c, status, f, faults) })
 }
 
-// eachField is the field of the check box with which a rule watches each tenant.
+// eachField is the name of the check box with which a rule watches each tenant separately.
 const eachField = "each_tenant"
 
-// scopeFields adds the fields that say what the rule watches. onePolicy says that the rule must
-// name a policy.
+// scopeFields adds the form fields for what the rule watches: a tenant and a policy. onePolicy
+// says that the rule must name a policy.
 func scopeFields(v *views.AlertRuleForm, s scope, d *alerts.Document, onePolicy bool) {
 	if can, must := d.Metric.WatchesTenants(); can && s.operator() {
 		hint := "The slug of one tenant. Empty: all tenants together, unless each tenant is watched."
@@ -256,7 +256,7 @@ func scopeFields(v *views.AlertRuleForm, s scope, d *alerts.Document, onePolicy 
 	v.Fields = append(v.Fields, i)
 }
 
-// ruleForm returns the form of a rule. It has the fields that the metric needs. onePolicy says
+// ruleForm returns the form of a rule, with the fields that its metric needs. onePolicy says
 // that the rule must name a policy.
 func (w *pages) ruleForm(c echo.Context, s scope, d alerts.Document, onePolicy bool) (views.AlertRuleForm, error) {
 	v := views.AlertRuleForm{
@@ -302,8 +302,8 @@ var ruleFields = []string{
 	"name", "metric", "from", "tenant", eachField, "policy", "window", "threshold", "recovery", "for", "min_requests", "enabled", "version",
 }
 
-// ruleFormValues reads the fields of the form of a rule. The form of a tenant has no field for
-// the tenant.
+// ruleFormValues reads the fields of the form of a rule. The form for rules of a tenant has no
+// field for the tenant.
 func ruleFormValues(c echo.Context, s scope) (url.Values, error) {
 	return web.WideForm(c, func(name string) bool {
 		if strings.HasPrefix(name, channelField) {

@@ -21,8 +21,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// showDenial is the page of one denial. On a page of a tenant, a denial of another tenant gets
-// the status 404.
+// showDenial shows one denial. On a page of a tenant, a denial of another tenant gets the status
+// 404.
 func (w *pages) showDenial(c echo.Context) error {
 	t := web.TenantOf(c)
 	base := "/denials"
@@ -94,7 +94,7 @@ func (w *pages) denialPage(c echo.Context, r *metrics.Refusal) views.DenialPage 
 	for i := range r.Policies {
 		d.Policies = append(d.Policies, policyOutcome(r, &r.Policies[i]))
 	}
-	// Policies that denied the request come first, then policies that applied to it.
+	// Policies that denied the request come first, and after them policies that only applied to it.
 	slices.SortStableFunc(d.Policies, func(a, b views.DenialPolicy) int { return cmp.Compare(weight(&a), weight(&b)) })
 	if slug != "" {
 		d.Actions = w.denialActions(c, r, slug)
@@ -112,7 +112,7 @@ func weight(p *views.DenialPolicy) int {
 	return 2
 }
 
-// policyOutcome returns what one policy decided about a denied request, and why.
+// policyOutcome returns what one policy decided about a denied request, and the reason.
 func policyOutcome(r *metrics.Refusal, p *metrics.RefusalPolicy) views.DenialPolicy {
 	out := views.DenialPolicy{Slug: p.Policy, Why: web.Sentence(storedBecause(r, p)), Outcome: views.ReasonWords{Text: "did not apply"}}
 	switch {
@@ -144,7 +144,7 @@ func policyOutcome(r *metrics.Refusal, p *metrics.RefusalPolicy) views.DenialPol
 	return out
 }
 
-// softEffect says what a policy in this mode did with a request over its limits.
+// softEffect says, for each mode, what a policy in this mode did with a request over its limits.
 var softEffect = map[enforcement.PolicyMode]string{
 	enforcement.PolicyDegrade: "got the cheap answer", enforcement.PolicyDelay: "had to wait",
 }
@@ -225,8 +225,8 @@ func limitState(l *metrics.RefusalLimit) views.DenialLimit {
 	return out
 }
 
-// storedBecause says why a policy applied to a denied request or not. It is like
-// PolicyExplanation.Because, but a stored denial does not have the methods, paths and
+// storedBecause says why a policy applied to a denied request, or why it did not. It works like
+// PolicyExplanation.Because, except that a stored denial does not have the methods, paths and
 // attributes that the policy matched at that time.
 func storedBecause(r *metrics.Refusal, p *metrics.RefusalPolicy) string {
 	switch p.Why {
@@ -246,8 +246,8 @@ func storedBecause(r *metrics.Refusal, p *metrics.RefusalPolicy) string {
 	return text
 }
 
-// sameCheck returns a command that sends the check of a denial again. Values that Headgate did
-// not store are left out.
+// sameCheck returns a command that sends the check of a denial again. The command leaves out
+// values that Headgate did not store.
 func sameCheck(origin string, r *metrics.Refusal) string {
 	body := requests.Check{Tenant: r.TenantSlug, Method: r.Method, Path: r.Path, Cost: requests.Cost(r.Cost), Attributes: map[string]string{}}
 	for _, a := range r.Attributes {
@@ -258,8 +258,8 @@ func sameCheck(origin string, r *metrics.Refusal) string {
 	return body.Command(origin)
 }
 
-// denialActions returns links to pages that help with a denial, such as to raise a limit. It
-// leaves out pages that the visitor may not open.
+// denialActions returns links to pages on which a visitor can act on a denial, for example raise
+// a limit. It leaves out pages that the visitor may not open.
 func (w *pages) denialActions(c echo.Context, r *metrics.Refusal, slug string) []views.DenialAction {
 	var list []views.DenialAction
 	base := "/tenants/" + slug

@@ -12,11 +12,11 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// denialsGrouped is the maximum number of denials from which a page makes groups.
+// denialsGrouped is the maximum number of denials that a page reads to make groups.
 const denialsGrouped = 2000
 
-// A grouping is one way to group denials, such as by route. of returns the name of the group of
-// a denial.
+// A grouping is one way to group denials, such as by route. The function of returns the name of
+// the group to which a denial belongs.
 type grouping struct {
 	name string
 	of   func(w *pages, r *metrics.Refusal) string
@@ -60,8 +60,8 @@ func (v *denialsView) groupLinks() []views.RangeLink {
 	return list
 }
 
-// A denialGroup is a group of denials that have, for example, the same route. newest is its
-// newest denial.
+// A denialGroup has the denials that have the same value, such as the same route. newest is the
+// newest of these denials.
 type denialGroup struct {
 	name    string
 	newest  *metrics.Refusal
@@ -124,7 +124,7 @@ func (w *pages) groupRow(v *denialsView, g *denialGroup) views.DenialGroup {
 	return row
 }
 
-// groupFilter returns the query parameters of a page that lists only the denials of a group. It
+// groupFilter returns the query parameters of a page that lists only the denials of group g. It
 // also sets the name of the group in row.
 func (w *pages) groupFilter(v *denialsView, g *denialGroup, row *views.DenialGroup) url.Values {
 	r, of := g.newest, web.With(v.also, "group", "")
@@ -155,14 +155,15 @@ func (w *pages) groupFilter(v *denialsView, g *denialGroup, row *views.DenialGro
 	return of
 }
 
-// groupID returns the HTML id of a group. It is the same in each update of the page.
+// groupID returns the HTML id of a group. It stays the same in each update of the page.
 func groupID(name string) string {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(name)) // never fails
 	return fmt.Sprintf("g-%x", sum.Sum64())
 }
 
-// groupSummary returns a sentence about how many decisions the page groups, and from what time.
+// groupSummary returns a sentence that says how many decisions the page groups, and how old the
+// oldest of them is.
 func (v *denialsView) groupSummary(groups, denials int, oldest string) string {
 	of := outcomes[v.of]
 	text := views.Quantity(int64(groups), "group", "groups") + " of "

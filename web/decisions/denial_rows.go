@@ -99,8 +99,9 @@ func (w *pages) countedBy(r *metrics.Refusal) (countBy []string, known bool) {
 	return rule.CountBy, true
 }
 
-// countedParts returns the key under which the policy that denied the request counted it. It
-// returns false if no policy of the current plan denied the request.
+// countedParts returns the key under which a denied request was counted by the policy that
+// denied it. It returns false if no policy denied the request, or if the current plan no
+// longer has that policy.
 func (w *pages) countedParts(r *metrics.Refusal) (parts []views.KeyPart, counted bool) {
 	countBy, known := w.countedBy(r)
 	if !known {
@@ -120,8 +121,8 @@ func (w *pages) countedParts(r *metrics.Refusal) (parts []views.KeyPart, counted
 	return parts, true
 }
 
-// shownKey returns the key under which a denied request was counted. If it was not counted,
-// shownKey returns the attributes of the request, and uncounted is true.
+// shownKey returns the key under which a denied request was counted. If the request was not
+// counted under a key, shownKey returns all attributes of the request, and uncounted is true.
 func (w *pages) shownKey(r *metrics.Refusal) (parts []views.KeyPart, uncounted bool) {
 	parts, counted := w.countedParts(r)
 	if counted {
@@ -133,8 +134,8 @@ func (w *pages) shownKey(r *metrics.Refusal) (parts []views.KeyPart, uncounted b
 	return parts, true
 }
 
-// keyFirst returns the attributes of a denied request. The attributes in the policy's count_by
-// come first.
+// keyFirst returns the attributes of a denied request, beginning with those in the policy's
+// count_by.
 func (w *pages) keyFirst(r *metrics.Refusal) []views.KeyPart {
 	parts, _ := w.countedParts(r)
 	names := len(parts)

@@ -28,13 +28,13 @@ const (
 	denialParts   = 3 // attributes that a row shows
 	// denialAttributes is the maximum number of attributes in the filter.
 	denialAttributes = 8
-	// newsCounted is the highest number of new denials that a paused page shows.
+	// newsCounted is the highest number of new denials that a paused page can show.
 	newsCounted = 100
-	// denialsEvery is how often a live list checks for new denials. Nodes write denials every
-	// second, so a denial appears within two seconds.
+	// denialsEvery is the interval at which a live list checks for new denials. Nodes write
+	// denials every second, so a denial appears on the page within two seconds.
 	denialsEvery = 500 * time.Millisecond
-	// denialsAgain is how often a live list is rendered if there are no new denials. The start
-	// of its time range moves, so old denials disappear.
+	// denialsAgain is the interval at which a live list is rendered if there are no new denials.
+	// The start of its time range moves, so old denials disappear from the list.
 	denialsAgain = 15 * time.Second
 	// groupsEvery is the minimum time between two updates of a live list of groups. An update
 	// can read up to denialsGrouped denials.
@@ -60,8 +60,9 @@ var reasons = []struct {
 	{enforcement.ReasonLimiterUnavailable, views.ReasonWords{Text: "Limiter unavailable", Tone: "warn"}, "503"},
 }
 
-// An outcomeWord is one choice of the filter by outcome. thing and things are English words for
-// the decisions that it selects, such as denial and denials.
+// An outcomeWord is one choice of the filter by outcome. thing and things are the English
+// words, in singular and plural, for the decisions that the choice selects, such as denial and
+// denials.
 type outcomeWord struct {
 	outcome       metrics.Outcome
 	label, title  string
@@ -96,7 +97,8 @@ var reasonGroups = []struct {
 	}},
 }
 
-// outcomeWords describes the reason of a decision, and returns the status of its answer.
+// outcomeWords describes the reason of a decision, and returns the HTTP status with which the
+// API answered it.
 func outcomeWords(r *metrics.Refusal) (views.ReasonWords, string) {
 	if !r.Allowed {
 		return reasonWords(r.Reason)
@@ -126,12 +128,12 @@ type denialsView struct {
 	filter metrics.RefusalFilter
 	also   url.Values // the filters, as query parameters
 	faults map[string]string
-	paged  bool   // true for older pages, which do not start with the newest denial
-	group  string // the name of a grouping; "" for single denials
+	paged  bool   // true for pages of older denials, which do not start with the newest denial
+	group  string // the name of the grouping; "" if the page lists single denials
 	of     int    // index in outcomes
 }
 
-// address returns the URL of the page with other filters.
+// address returns the URL of the page with its time range and the filters in also.
 func (v *denialsView) address(also url.Values) string { return v.span.Address(v.base, also) }
 
 // denialsOf reads the filters of a list of denials from the URL. On a page of a tenant, it
@@ -205,8 +207,8 @@ func (w *pages) denialsTenant(c echo.Context, v *denialsView, slug string) error
 	return nil
 }
 
-// outcome sets whether the page lists denials, allowed requests or both. Denials are the
-// default, for which the URL has no parameter.
+// outcome sets whether the page lists denials, allowed requests or both. The default is
+// denials, for which the URL has no parameter.
 func (v *denialsView) outcome(name string) {
 	v.of = slices.IndexFunc(outcomes, func(o outcomeWord) bool { return string(o.outcome) == name })
 	if v.of < 0 {
@@ -249,8 +251,8 @@ func (v *denialsView) reason(name string) {
 	v.faults["reason"] = requests.NotApplied("No reason has this name")
 }
 
-// attributes reads the attributes of the filter from the URL: k.user=u1 in links, or user=u1 as
-// text in the form.
+// attributes reads the filters for attributes from the URL. Links have the form k.user=u1. The
+// form sends the text user=u1.
 func (v *denialsView) attributes(q url.Values) {
 	add := func(name, value string) {
 		switch {
@@ -294,12 +296,12 @@ func canonical(name, value string) string {
 	return value
 }
 
-// streams reports whether the list can update itself: its time range ends now, and it starts
-// with the newest denial.
+// streams reports whether the list can have live updates: its time range must end now, and it
+// must start with the newest denial.
 func (v *denialsView) streams() bool { return v.span.Preset != "" && !v.paged }
 
-// denialsFor reads the denials of a list. If a policy or route of the filter is in no plan and
-// no denial, it adds an error message and ignores the filter.
+// denialsFor reads the denials of a list. If a filter names a policy or a route that no plan
+// and no denial has, denialsFor adds an error message and ignores this filter.
 func (w *pages) denialsFor(ctx context.Context, v *denialsView) ([]metrics.Refusal, error) {
 	rows, err := w.cfg.Analytics.Refusals(ctx, v.filter)
 	if err != nil || len(rows) > 0 || v.paged {
@@ -369,8 +371,8 @@ func (w *pages) showDenials(c echo.Context) error {
 	return w.Render(c, status, views.DenialsPage(p, d))
 }
 
-// liveDenials streams updates of a list of denials. A live page gets the new list. A paused
-// page gets only the number of new denials.
+// liveDenials streams updates of a list of denials. A live page gets the new list. A page whose
+// updates are paused gets only the number of new denials.
 func (w *pages) liveDenials(c echo.Context) error {
 	params := c.QueryParams()
 	first, err := w.denialsOf(c)
@@ -391,8 +393,8 @@ func (w *pages) liveDenials(c echo.Context) error {
 	return w.Stream(c, denialsEvery, draw)
 }
 
-// firstAt returns the lowest decision ID of a point in time. A decision ID starts with its
-// time.
+// firstAt returns the lowest ID that a decision at the time t can have. A decision ID starts
+// with its time.
 func firstAt(t time.Time) (id [16]byte) {
 	ms := uint64(t.UnixMilli())
 	for i := range 6 {
@@ -402,7 +404,7 @@ func firstAt(t time.Time) (id [16]byte) {
 }
 
 // drawDenials returns a function that renders the updates of a live list. The time range moves
-// with each update. The filter by tenant stays even if the tenant is deleted meanwhile.
+// with each update. The filter by tenant stays even if the tenant is deleted in the meantime.
 func (w *pages) drawDenials(c echo.Context, v denialsView) func(context.Context) ([]web.Fragment, error) {
 	params, zone := c.QueryParams(), v.span.Zone
 	var mark metrics.Mark

@@ -30,8 +30,8 @@ const tenantsInForm = 200
 type question struct {
 	tenant, method, path, cost string
 	names, values              []string // of the attributes, one for each row of the form
-	asked                      bool     // the URL has more parameters than the tenant
-	more                       bool     // the visitor asked for more rows, so the page does not explain yet
+	asked                      bool     // the URL has other parameters than the tenant
+	more                       bool     // the visitor asked for more rows in the form, so the page does not explain the request yet
 	check                      enforcement.Check
 	faults                     problem.Fields
 }
@@ -76,8 +76,9 @@ func readQuestion(params url.Values) question {
 	return q
 }
 
-// readAttributes reads the attributes of the request from the query parameters: name and value
-// from the rows of the form, and k.user=u1 from links. It skips attributes without a value.
+// readAttributes reads the attributes of the request from the query parameters. The rows of the
+// form send a name and a value each. Links have the form k.user=u1. readAttributes skips
+// attributes without a value.
 func (q *question) readAttributes(params url.Values) {
 	rows := max(len(params["name"]), len(params["value"]))
 	q.names = append(slices.Clone(params["name"]), make([]string, rows-len(params["name"]))...)
@@ -109,8 +110,8 @@ func (q *question) readAttributes(params url.Values) {
 	}
 }
 
-// addCostFault adds an error message if a policy uses the value of an attribute as the cost,
-// and the value is not a cost.
+// addCostFault adds an error message if the value of an attribute is the cost for a policy, but
+// is not a number that can be a cost.
 func (q *question) addCostFault(s *enforcement.Subject) {
 	if s == nil {
 		return
@@ -120,7 +121,7 @@ func (q *question) addCostFault(s *enforcement.Subject) {
 	}
 }
 
-// explainAny is GET /explain. The visitor selects the tenant in the form.
+// explainAny is GET /explain. On this page, the visitor selects the tenant in the form.
 func (w *pages) explainAny(c echo.Context) error {
 	q := readQuestion(c.QueryParams())
 	list, err := w.cfg.Tenants.Tenants(c.Request().Context(), tenants.Filter{Limit: tenantsInForm})
@@ -159,8 +160,8 @@ func (w *pages) explainTenant(c echo.Context) error {
 	return w.explain(c, w.TenantPage(c, "Explain"), v, q, subject)
 }
 
-// subject returns a compiled tenant from the snapshot of this node. ref is the ID or the slug
-// of the tenant.
+// subject returns a tenant, with its compiled plan, from the snapshot of this node. ref is the
+// ID or the slug of the tenant.
 func (w *pages) subject(ref string) (*enforcement.Subject, error) {
 	s := w.cfg.Snapshot()
 	if s == nil {
@@ -203,8 +204,8 @@ func (w *pages) explain(c echo.Context, p views.Page, v views.Explain, q questio
 	return w.Render(c, status, views.ExplainPage(p, v))
 }
 
-// rows returns the rows of the form for attributes: first the attributes in the URL, then the
-// attributes that the plan uses, then empty rows.
+// rows returns the rows of the form for attributes: first those for the attributes in the URL,
+// then those for other attributes that the plan uses, then empty rows.
 func (q *question) rows(s *enforcement.Subject) (rows []views.AttributeRow, suggested []string, more bool) {
 	add := func(name, value string) {
 		n := strconv.Itoa(len(rows) + 1)
@@ -214,7 +215,7 @@ func (q *question) rows(s *enforcement.Subject) (rows []views.AttributeRow, sugg
 		})
 	}
 	for i := range q.names {
-		if q.names[i] != "" || q.values[i] != "" || len(q.faults) > 0 { // error messages name a row by its position, so empty rows stay
+		if q.names[i] != "" || q.values[i] != "" || len(q.faults) > 0 { // with errors, keep empty rows: a message names a row by its position
 			add(q.names[i], q.values[i])
 		}
 	}
@@ -303,7 +304,8 @@ func (w *pages) explained(c echo.Context, s *enforcement.Subject, q question, x 
 	return v
 }
 
-// body returns the request body with which /v1/check gives the explained answer.
+// body returns a request body for /v1/check, which gets the same answer as the explanation
+// shows.
 func (q *question) body(tenant string) string {
 	body := requests.Check{Tenant: tenant, Method: q.method, Path: q.path, Attributes: map[string]string{}, Cost: requests.Cost(q.check.Cost)}
 	for i, name := range q.names {

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// An explainer renders the parts of an explanation.
+// An explainer creates the views for the parts of an explanation.
 type explainer struct {
 	w      *pages
 	c      echo.Context
@@ -27,7 +27,7 @@ type explainer struct {
 	write  bool // the visitor may set overrides and blocks
 }
 
-// page returns the URL of a page of the tenant, or "" if the visitor may not open it.
+// page returns the URL of a page of the tenant, or "" if the visitor may not open the page.
 func (e *explainer) page(below string) string {
 	if !e.w.CanOpen(e.c, web.TenantPath+below) {
 		return ""
@@ -35,7 +35,7 @@ func (e *explainer) page(below string) string {
 	return web.RouteForTenant(web.TenantPath+below, e.tenant)
 }
 
-// list returns the list entry that decided about the request, or nil if none did.
+// list returns the list entry that decided the request, or nil if no list entry did.
 func (e *explainer) list() *views.ExplainedList {
 	d := &e.x.Decision
 	if d.List == nil {
@@ -143,8 +143,8 @@ func (e *explainer) limit(r *enforcement.Rule, now enforcement.LimitNow) views.E
 	return l
 }
 
-// exceptions adds the override and the block of the request's key to the view, and links to
-// change them.
+// exceptions adds the override and the block that apply to the request's key to the view.
+// It also adds links to change them.
 func (e *explainer) exceptions(p *enforcement.PolicyExplanation, v *views.ExplainedPolicy) {
 	key := map[string]string{}
 	for _, a := range e.x.Decision.Check.Attributes {

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// clockWords returns a time as text in the time zone of now, rounded up to the second. The text
-// has the date if it is not today.
+// clockWords returns a time as text in the time zone of now, rounded up to the second. If the
+// time is not today, the text has the date.
 func clockWords(micros int64, now time.Time) string {
 	t := time.Unix((micros+999_999)/1_000_000, 0).In(now.Location())
 	form := "2 January 2006, 15:04:05 "
@@ -37,7 +37,8 @@ func verdict(x *enforcement.Explanation, status int, now time.Time) string {
 	return fmt.Sprintf("%s; passes at %s (in %s).", text, clockWords(x.PassesAt, now), waitWords(wait))
 }
 
-// delayCause says why a request waits: in a queue, or because of a policy in mode delay.
+// delayCause says why an allowed request waits: in the queue of a leaky bucket, or because of a
+// policy in mode delay.
 func delayCause(d *enforcement.Decision) string {
 	for i := range d.Limits {
 		if l := &d.Limits[i]; l.Rule.Mode == enforcement.PolicyDelay && !l.Allowed && l.Delay == d.Delay {
@@ -55,7 +56,7 @@ func waitWords(d time.Duration) string {
 	return views.Duration(d).Text
 }
 
-// passes returns the reason why a request passes, as part of a sentence.
+// passes returns the reason why a request would pass, as part of a sentence.
 func passes(d *enforcement.Decision) string {
 	switch d.Reason {
 	case enforcement.ReasonAllowedByList:

@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// freezeDenials returns what the list of denials shows now, for a snapshot.
+// freezeDenials returns the present content of the list of denials, to store it in a
+// snapshot that is shared by a link.
 func (w *pages) freezeDenials(c echo.Context) (views.Shared, error) {
 	v, err := w.denialsOf(c)
 	if err != nil {

@@ -25,7 +25,7 @@ type Config struct {
 	Filters   *savedfilters.Service
 	Analytics *metrics.Analytics // reads recorded decisions
 	// Snapshot returns the compiled plans and tenants that this node uses. Decider explains
-	// requests with them.
+	// requests by these plans and tenants.
 	Snapshot func() *snapshot.Snapshot
 	Decider  enforcement.Decider
 	// Answer returns the HTTP status and the headers with which the API answers a decision.
@@ -40,7 +40,7 @@ type pages struct {
 	saved *saved.Saver
 }
 
-// Routes returns the routes of the pages, for the router.
+// Routes returns the routes of the pages, for Shell.Register.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const all, own = accounts.TenantsList, accounts.TenantRead
 	const tenant = web.TenantPath

@@ -20,8 +20,8 @@ import (
 
 const guidesURL = "/docs/guides"
 
-// order lists the guides that come first in the list of guides. The others follow, ordered by
-// name.
+// order lists the guides that come first in the list of guides. All other guides follow,
+// ordered by name.
 var order = []string{"api", "algorithms", "exceptions", "preview", "dashboard", "people", "alerts", "cli", "sdks", "operations", "settings"}
 
 // parseGuides renders the guides in the folder docs, and returns their links in order.
@@ -61,7 +61,8 @@ func rank(name string) int {
 	return len(order)
 }
 
-// render converts a guide from Markdown to HTML. goldmark leaves out any HTML in the Markdown.
+// render converts a guide from Markdown to HTML. It leaves out any HTML in the Markdown,
+// because goldmark does so.
 func render(markdown goldmark.Markdown, source []byte) (g views.Guide, err error) {
 	document := markdown.Parser().Parse(text.NewReader(source))
 	title, ok := document.FirstChild().(*ast.Heading)
@@ -83,8 +84,9 @@ func render(markdown goldmark.Markdown, source []byte) (g views.Guide, err error
 }
 
 // links changes the links of a guide, so that they work on the server. A link to another guide
-// becomes the URL of its page. A link to another file of the repository becomes plain text, and
-// an image becomes its description. The value is the list of the names of the guides.
+// becomes the URL of the guide's page. A link to another file of the repository becomes plain
+// text, and an image becomes its description. The value of links is the list of the names of
+// the guides.
 type links []string
 
 // Transform implements parser.ASTTransformer.

@@ -41,8 +41,8 @@ func parseReference(spec []byte) (views.Reference, error) {
 	}
 	r.Groups = slices.DeleteFunc(r.Groups, func(g views.Group) bool { return len(g.Operations) == 0 })
 	for _, g := range r.Groups {
-		// The examples run from top to bottom, and each may use objects that earlier ones
-		// created. Therefore deletions come last.
+		// A reader runs the examples from top to bottom, and an example may use objects that an
+		// earlier example created. Therefore deletions come last.
 		slices.SortStableFunc(g.Operations, func(a, b views.Operation) int { return deletion(a) - deletion(b) })
 	}
 	export := s.get(s.get(s.get(s.root, "paths"), "/v1/configuration"), "get")
@@ -107,7 +107,7 @@ func (s specification) response(status string, node *yaml.Node) views.Response {
 	return r
 }
 
-// open reports whether the operation needs no key.
+// open reports whether an operation can be called without an API key.
 func (s specification) open(node *yaml.Node) bool {
 	security := s.get(node, "security")
 	if security == nil {
@@ -116,8 +116,8 @@ func (s specification) open(node *yaml.Node) bool {
 	return security == nil || len(security.Content) == 0
 }
 
-// fields returns the properties of a schema, up to three levels deep. The name of a nested one
-// has dots.
+// fields returns the properties of a schema, up to three levels deep. The name of a nested
+// property has dots.
 func (s specification) fields(schema *yaml.Node, prefix string, depth int) []views.Field {
 	if schema == nil || depth > 2 {
 		return nil
@@ -207,8 +207,8 @@ func (s specification) exampleText(parameter *yaml.Node) string {
 	return s.text(s.get(parameter, "schema"), "default")
 }
 
-// json returns a YAML value as indented JSON, with the members in the order of the file. It
-// returns a text unchanged.
+// json returns a YAML value as indented JSON, with the members in the order of the file. If the
+// value is a text, json returns the text itself.
 func (s specification) json(node *yaml.Node) string {
 	node = s.resolve(node)
 	if node == nil {

@@ -29,7 +29,8 @@ type pages struct {
 	guides    map[string]views.Guide
 }
 
-// Routes returns the rows of the pages. It fails if the specification or a guide cannot be read.
+// Routes returns the rows of the route table for these pages. It fails if the specification or a
+// guide cannot be read.
 func Routes(shell *web.Shell, cfg Config) ([]web.Route, error) {
 	const public = accounts.Public
 	reference, err := parseReference(cfg.Spec)

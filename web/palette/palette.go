@@ -69,8 +69,8 @@ func (w *pages) jump(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.JumpPage(w.Page(c, "Jump to"), q, groups))
 }
 
-// jumpFragment is GET /jump/found. It returns the search results as HTML for the command palette of
-// the script. They do not include pages.
+// jumpFragment is GET /jump/found. It returns search results as HTML for the command palette that the script opens. The
+// results do not include pages.
 func (w *pages) jumpFragment(c echo.Context) error {
 	q := strings.TrimSpace(c.QueryParam("q"))
 	groups, err := w.named(c.Request().Context(), web.VisitorOf(c), q)
@@ -83,7 +83,7 @@ func (w *pages) jumpFragment(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.JumpFound(groups))
 }
 
-// pagesNamed returns the pages of a visitor's navigation with q in their names.
+// pagesNamed returns the pages of a visitor's navigation whose names contain q.
 func (w *pages) pagesNamed(v web.Visitor, q string) []views.JumpGroup {
 	group := views.JumpGroup{Title: "Pages", Icon: "arrow-right"}
 	for _, g := range w.Person(v).Nav {
@@ -99,8 +99,7 @@ func (w *pages) pagesNamed(v web.Visitor, q string) []views.JumpGroup {
 	return []views.JumpGroup{group}
 }
 
-// settingsPages are the settings pages that the command palette can find. A search finds a page by
-// its words.
+// settingsPages are the settings pages that the command palette can find. A search compares its text with words.
 var settingsPages = []struct{ text, words, path string }{
 	{"Your account", "account name password session sign-in profile two-factor passkey", "/account"},
 	{"Operator keys", "settings operator api keys scopes", "/settings/keys"},
@@ -110,14 +109,14 @@ var settingsPages = []struct{ text, words, path string }{
 	{"About", "settings about version license", "/settings/about"},
 }
 
-// named searches for what a visitor may see: a decision by its ID, a key as name=value, and tenants,
-// plans, policies, people and settings with q in their names.
+// named searches among what a visitor may see. It finds a decision by its ID, a key by name=value, and tenants, plans,
+// policies, people and settings whose names contain q.
 func (w *pages) named(ctx context.Context, v web.Visitor, q string) ([]views.JumpGroup, error) {
 	var groups []views.JumpGroup
 	if q == "" {
 		return nil, nil
 	}
-	lower := strings.ToLower(q) // the values of keys differ in case; names do not
+	lower := strings.ToLower(q) // names ignore case, but the values of keys do not
 	for _, find := range []struct {
 		named func(context.Context, web.Visitor, string) (views.JumpGroup, error)
 		q     string
@@ -145,7 +144,7 @@ func (w *pages) named(ctx context.Context, v web.Visitor, q string) ([]views.Jum
 	return groups, nil
 }
 
-// filtersNamed returns the saved filters that the visitor sees.
+// filtersNamed returns the saved filters that the visitor sees and whose names contain q.
 func (w *pages) filtersNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	group := views.JumpGroup{Title: "Saved filters", Icon: "bookmark"}
 	list, err := w.cfg.Filters.All(ctx, v.User.TenantID, v.User.ID)
@@ -175,9 +174,8 @@ func (w *pages) filtersNamed(ctx context.Context, v web.Visitor, q string) (view
 	return group, nil
 }
 
-// linksNamed returns the shared links in the list that the visitor may open: of the operator, or of
-// the visitor's own tenant. A result leads to the row of the list, because no page keeps the link
-// itself.
+// linksNamed returns shared links whose names contain q: those of the operator, or those of the visitor's own tenant. A
+// result leads to the row of the link in the list, because no page can show the address of a shared link again.
 func (w *pages) linksNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	group := views.JumpGroup{Title: "Shared links", Icon: "share-2"}
 	route := share.ListURL(tenants.Tenant{})
@@ -228,8 +226,8 @@ func (w *pages) keyNamed(_ context.Context, v web.Visitor, q string) (views.Jump
 	}}, nil
 }
 
-// countedKeys returns the pages of counted keys with q in their values: of all tenants, or of the
-// visitor's own tenant.
+// countedKeys returns the pages of counted keys whose values contain q: for all tenants, or for the visitor's own
+// tenant.
 func (w *pages) countedKeys(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	g := views.JumpGroup{Title: "Counted keys", Icon: "chart-line"}
 	if len(q) < minKeyText || !w.Opens(v, web.TenantPath+"/usage/:policy") {
@@ -258,7 +256,7 @@ func (w *pages) countedKeys(ctx context.Context, v web.Visitor, q string) (views
 	return g, err
 }
 
-// minKeyText is the least number of bytes with which countedKeys finds keys.
+// minKeyText is the minimum length in bytes of a text for which countedKeys searches.
 const minKeyText = 2
 
 func (w *pages) tenantsNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
@@ -273,11 +271,11 @@ func (w *pages) tenantsNamed(ctx context.Context, v web.Visitor, q string) (view
 	return g, err
 }
 
-// minPageWord is the least number of letters with which tenantPagesNamed finds a page.
+// minPageWord is the minimum number of bytes of a word by which tenantPagesNamed finds a page.
 const minPageWord = 3
 
-// tenantPagesNamed returns the page of a tenant that the last or the first word of q names, of each tenant with the rest
-// of q in its name: "acme reservations" or "grants acme".
+// tenantPagesNamed finds a page of a tenant by a text such as "acme reservations" or "grants acme". The last or the
+// first word of q begins the name of the page. The rest of q is the search text for tenants.
 func (w *pages) tenantPagesNamed(ctx context.Context, v web.Visitor, q string) (views.JumpGroup, error) {
 	g := views.JumpGroup{Title: "Pages of tenants", Icon: "building-2"}
 	words := strings.Fields(q)

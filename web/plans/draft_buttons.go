@@ -10,11 +10,11 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// do changes the form as the pressed button says. what is the value of the button:
+// do changes the form for the button that was pressed. what is the value of the button:
 // "add-policy", "undo-delete", or "policies.N." followed by "duplicate", "delete", "up",
 // "down", "add-limit", "add-attribute", "add-count-by" or "limits.N.delete". It returns the
 // field that gets the focus, and the index of the policy to open, or -1. ok is false if no
-// button has this value.
+// button has the value what.
 func (f *draftForm) do(what string) (next string, open int, ok bool) {
 	if what == "add-policy" {
 		f.policies = append(f.policies, newPolicy())
@@ -62,7 +62,7 @@ func (f *draftForm) do(what string) (next string, open int, ok bool) {
 	return "", 0, false
 }
 
-// undo restores the policy that was deleted last, in its row.
+// undo restores the policy that was deleted last, at its former position.
 func (f *draftForm) undo() (next string, open int, ok bool) {
 	rows, back := rowsOf(f.removed, "policies"), readDraft(f.removed)
 	if len(rows) != 1 || len(f.policies) >= plans.MaxPolicies {

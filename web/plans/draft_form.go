@@ -21,7 +21,7 @@ import (
 type draftForm struct {
 	name, description string
 	policies          []policyForm
-	removed           url.Values // the fields of the policy that was deleted last; its row is in their names
+	removed           url.Values // the fields of the policy that was deleted last; their names contain its row
 }
 
 // A policyForm is one policy as the visitor typed it into the form.
@@ -38,7 +38,7 @@ type attributeForm struct{ name, value string }
 type limitForm map[string]string
 
 // policyFields are the form fields of a policy with a single value. "was" has the slug that the policy had
-// when the form was rendered; with it, references to a renamed policy are updated. "other_methods" and
+// when the form was rendered; it is used to update references to a renamed policy. "other_methods" and
 // "other_replaces" are lists, separated by spaces or commas.
 var policyFields = func() []string {
 	list := []string{
@@ -110,8 +110,8 @@ func limitFormOf(l enforcement.Limit) limitForm {
 	return f
 }
 
-// newPolicy returns a new policy in mode shadow. So the visitor can see its effect before it
-// denies requests.
+// newPolicy returns a new policy in mode shadow. In this mode, the visitor can see the effect of the policy
+// before it denies requests.
 func newPolicy() policyForm {
 	f := policyFormOf(plans.Policy{Match: plans.Match{Path: "*"}, Mode: enforcement.PolicyShadow}.Canonical())
 	f.limits = []limitForm{newLimit()}
@@ -135,8 +135,8 @@ func lineOfValue(value string) string {
 	return string(text)
 }
 
-// valueOfLine returns the value that lineOfValue formatted as this line. It returns false for
-// an invalid JSON string.
+// valueOfLine is the reverse of lineOfValue: it returns the value for a line of the form. It returns false if
+// the line is an invalid JSON string.
 func valueOfLine(line string) (string, bool) {
 	if !strings.HasPrefix(line, `"`) {
 		return line, true
@@ -146,8 +146,8 @@ func valueOfLine(line string) (string, bool) {
 	return value, err == nil
 }
 
-// readDraft reads a draft from a form whose field names draftField accepts. Rows are ordered by
-// the numbers in their names, which may have gaps.
+// readDraft reads a draft from a form. draftField must accept the names of all fields. Rows are ordered by the
+// numbers in their names, which may have gaps.
 func readDraft(values url.Values) draftForm {
 	f := draftForm{name: values.Get("name"), description: values.Get("description")}
 	for _, at := range rowsOf(values, "policies") {
@@ -167,7 +167,7 @@ func readDraft(values url.Values) draftForm {
 	return f
 }
 
-// rowsOf returns the prefix of the field names of each row of a list, such as "limits.0.", in the order of the
+// rowsOf returns the prefix of the field names for each row of a list, such as "limits.0.", ordered by the
 // numbers.
 func rowsOf(values url.Values, list string) []string {
 	seen := map[int]bool{}
@@ -203,8 +203,8 @@ func fieldsAt(values url.Values, at string, names []string) map[string]string {
 	return out
 }
 
-// follow updates the field replaces of all policies: where it names a policy that the visitor
-// has renamed, it gets the new slug.
+// follow updates the field replaces of all policies. If this field names a policy that the visitor has
+// renamed, follow puts in the new slug.
 func (f *draftForm) follow() {
 	renamed, twice := map[string]string{}, map[string]bool{}
 	for _, p := range f.policies {
@@ -259,14 +259,14 @@ func rowNumber(s string, below int) bool {
 	return err == nil && n >= 0 && n < below && strconv.Itoa(n) == s
 }
 
-// A reading is the document that a form contains, with the faults in the form.
+// A reading is the document that was read from a form, with the faults in the form.
 type reading struct {
 	document plans.Document
 	faults   problem.Fields    // of what a document cannot hold
-	fields   map[string]string // the field of a JSON pointer, if fieldAt does not find it
+	fields   map[string]string // the form field for a JSON pointer, if fieldAt does not find it
 }
 
-// read returns the document in the form, without empty rows.
+// read returns the document in the form. It leaves out empty rows.
 func (f draftForm) read() reading {
 	r := reading{fields: map[string]string{}}
 	content := plans.Content{Name: f.name, Description: f.description}
@@ -277,7 +277,7 @@ func (f draftForm) read() reading {
 	return r
 }
 
-// validated returns the document in the form, with all faults of the form and of the document.
+// validated returns the document in the form, with the faults of the form and those of the document.
 func (f draftForm) validated() reading {
 	r := f.read()
 	for _, fault := range faultsOf(r.document.Validate()) {
@@ -289,8 +289,8 @@ func (f draftForm) validated() reading {
 	return r
 }
 
-// policyOf returns the index of the policy in a JSON pointer, or -1 if the pointer is not below
-// a policy.
+// policyOf returns the index of the policy to which a JSON pointer leads, or -1 if the pointer does not lead
+// to or into a policy.
 func policyOf(pointer string) int {
 	rest, in := strings.CutPrefix(pointer, "/policies/")
 	number, _, _ := strings.Cut(rest, "/")
@@ -363,8 +363,7 @@ func (r *reading) attributes(at, in string, list []attributeForm) map[string]str
 	return out
 }
 
-// maxAttributeName is the maximum length of the name of an attribute, in bytes.
-// plans checks it.
+// maxAttributeName is the maximum length of an attribute name in bytes. Package plans checks it.
 const maxAttributeName = 64
 
 // durabilityNames are the values of the field durable.
@@ -409,16 +408,16 @@ func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 			r.faults.Add(at+"/anchor", "must be one of the list")
 		}
 	}
-	// The list of anchors always has a value. A new calendar window gets the default anchor of
-	// its period.
+	// The form always sends an anchor. If the window was changed to a period that cannot have this anchor, the
+	// limit gets the default anchor of the period.
 	if l.Period != enforcement.NoPeriod && (l.Anchor <= enforcement.Clock || l.Anchor.Weekday() != (l.Period == enforcement.Week)) {
 		l.Anchor = l.Period.DefaultAnchor()
 	}
 	return l
 }
 
-// optional returns a number of at least 1, or 0 if the text is empty. empty says what an empty text
-// means.
+// optional parses a number of at least 1. It returns 0 if the text is empty. The parameter empty says, for the
+// error message, what an empty text means.
 func (r *reading) optional(at, text, empty string) int64 {
 	if strings.TrimSpace(text) == "" {
 		return 0
@@ -446,7 +445,7 @@ func readWarnAt(text string) (enforcement.WarnAt, string) {
 	return enforcement.NewWarnAt(list)
 }
 
-// wholeNumber reads a number with or without commas: 120, 1,200.
+// wholeNumber parses a number with or without commas, such as 120 or 1,200.
 func wholeNumber(text string) (n int64, fault string) {
 	text = strings.TrimSpace(text)
 	if groups := strings.Split(text, ","); len(groups) > 1 && groups[0] != "" && len(groups[0]) <= 3 &&
@@ -468,8 +467,8 @@ func words(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// field returns the name of the form field at a JSON pointer. If there is none, it returns the
-// closest field above it.
+// field returns the name of the form field for a JSON pointer. If there is none, it returns the name of the
+// field for the closest enclosing value.
 func (r *reading) field(pointer string) string {
 	for pointer != "" {
 		if field, known := r.fields[pointer]; known {
@@ -483,8 +482,8 @@ func (r *reading) field(pointer string) string {
 	return "draft"
 }
 
-// fieldAt returns the name of the form field or group of fields at a JSON pointer, or "" if
-// there is none.
+// fieldAt returns the name of the form field, or group of fields, for a JSON pointer. It returns "" if there
+// is none.
 func fieldAt(pointer string) string {
 	name := strings.ReplaceAll(strings.Replace(pointer, "/match/", "/", 1)[1:], "/", ".")
 	parts := strings.Split(name, ".")
@@ -499,8 +498,8 @@ func fieldAt(pointer string) string {
 	return name
 }
 
-// describe returns words for a form field, which the list of faults shows: "Policy 3 (search),
-// limit 1, requests". It returns "" for the whole draft.
+// describe returns the words with which the list of faults names a form field: "Policy 3 (search), limit 1,
+// requests". It returns "" for the whole draft.
 func (f draftForm) describe(field string) string {
 	parts := strings.Split(field, ".")
 	if len(parts) < 2 {

@@ -20,7 +20,7 @@ import (
 )
 
 // The editor shows a draft as a form or as JSON. The server does not store an unsaved draft:
-// each response contains all that was typed, and the script keeps it in the browser tab.
+// each response contains everything that was typed, and the script keeps it in the browser tab.
 
 // An editor has the data of one page with the form of a draft.
 type editor struct {
@@ -33,8 +33,8 @@ type editor struct {
 	open     int    // the policy to open; -1: none
 }
 
-// editDraft is GET /plans/:plan/edit. It shows the saved draft. The parameter policy opens one
-// policy.
+// editDraft is GET /plans/:plan/edit. It shows the saved draft. The parameter policy names a
+// policy whose fields are unfolded.
 func (w *pages) editDraft(c echo.Context, p plans.Plan) error {
 	e := editor{plan: p, form: formOf(p.Draft), revision: p.DraftRevision, open: -1}
 	if slug := c.QueryParam("policy"); slug != "" {
@@ -90,8 +90,8 @@ func (w *pages) changeDraft(c echo.Context, p plans.Plan, f url.Values, revision
 	return w.showText(c, http.StatusOK, p, revision, text, nil, true)
 }
 
-// showNewPolicy shows the fields of a new policy. Of the other policies, the form needs only the
-// slugs.
+// showNewPolicy shows only the fields of a new policy. For this, the request needs to have only
+// the slugs of the other policies.
 func (w *pages) showNewPolicy(c echo.Context, e editor) error {
 	var known bool
 	if e.next, e.open, known = e.form.do("add-policy"); !known {
@@ -113,7 +113,7 @@ func slugsOf(d plans.Document) map[string]bool {
 }
 
 // removedPolicy returns the form fields of the policy that the pressed button deletes. If the
-// button deletes none, it returns those of the policy that was deleted before.
+// button does not delete a policy, it returns the fields of the policy that was deleted last.
 func removedPolicy(f url.Values) (url.Values, error) {
 	at, deletes := strings.CutSuffix(f.Get("do"), ".delete")
 	if !deletes || strings.Count(at, ".") != 1 {
@@ -131,7 +131,7 @@ func removedPolicy(f url.Values) (url.Values, error) {
 var errNoButton = problem.New(problem.Malformed, "the form has a button that the page does not have")
 
 // saveDraft saves a draft. If another person has saved a draft in the meantime, it shows both
-// drafts. If the same form is sent twice, the draft is saved once.
+// drafts. If the browser sends the same form twice, the draft is saved once.
 func (w *pages) saveDraft(c echo.Context, p plans.Plan, d plans.Document, revision int64) error {
 	ctx := c.Request().Context()
 	_, err := w.cfg.Plans.SaveDraft(ctx, p.ID, d, revision)
@@ -156,7 +156,8 @@ func (w *pages) saveDraft(c echo.Context, p plans.Plan, d plans.Document, revisi
 	return c.Redirect(http.StatusSeeOther, planPath(p)+"/diff?done=draft-saved")
 }
 
-// showConflict shows both drafts after a save that was based on an old revision of the draft.
+// showConflict shows both drafts after a save failed, because it was based on an old revision of
+// the draft.
 func (w *pages) showConflict(c echo.Context, p plans.Plan, mine plans.Document, revision int64) error {
 	head, err := w.planHead(c, p, "/edit")
 	if err != nil {
@@ -190,8 +191,8 @@ func (w *pages) showConflict(c echo.Context, p plans.Plan, mine plans.Document, 
 	return w.Render(c, http.StatusConflict, views.DraftConflictPage(w.planPage(c, p, "Two drafts"), v))
 }
 
-// draftsBefore searches the audit log for the draft of the given revision, and for the entry of
-// the last save. Each result is nil if the log does not have it.
+// draftsBefore searches the audit log for two things: the draft of the given revision, and the
+// entry of the last save. A result is nil if the log does not have it.
 func (w *pages) draftsBefore(ctx context.Context, p plans.Plan, revision int64) (base *plans.Document, last *audit.Entry, err error) {
 	const most = 100
 	lines, err := w.cfg.Audit.AuditEntries(ctx, audit.Filter{Object: p.ID, Limit: most})
@@ -256,8 +257,8 @@ func (w *pages) showEditor(c echo.Context, status int, e editor) error {
 	return w.Render(c, status, views.DraftFormPage(w.planPage(c, e.plan, "Edit draft"), v))
 }
 
-// reviewFaults converts the faults or warnings of a review to views, each with the name of its
-// field.
+// reviewFaults converts faults or warnings of a review to views. Each view has the name of its
+// form field.
 func (f draftForm) reviewFaults(r *reading, list problem.Fields) []views.Fault {
 	var out []views.Fault
 	for _, p := range list {
@@ -266,8 +267,8 @@ func (f draftForm) reviewFaults(r *reading, list problem.Fields) []views.Fault {
 	return out
 }
 
-// warn stores each warning in the view of its field. It returns the warnings that do not belong
-// to a single field.
+// warn stores each warning in the view of its field. It returns the warnings that belong to no
+// single field.
 func (m *marker) warn(f *draftForm, r *reading, list problem.Fields) []views.Fault {
 	var rest problem.Fields
 	for _, p := range list {

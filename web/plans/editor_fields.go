@@ -13,20 +13,20 @@ import (
 
 var commonMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// A marker creates the views of form fields, with their error messages and warnings.
+// A marker creates the views of form fields. It adds the error message and the warning of each field.
 type marker struct {
 	errors map[string]string // by field
 	notes  map[string]string // warnings by field
 	next   string            // the field that gets the focus
-	// saved has the slugs of the policies of the saved draft. A policy that is not in it is new.
+	// saved has the slugs of the policies in the saved draft. A policy without an entry in it is new.
 	saved map[string]bool
 	// literal is the index of the first policy whose path has a literal segment. Only the path of
 	// this policy shows the warning of pathHint.
 	literal int
 }
 
-// within reports whether a field of a policy has an error message. id is the prefix of the
-// names of the policy's fields.
+// within reports whether any field of a policy has an error message. id is the prefix of the names of the policy's
+// fields.
 func (m *marker) within(id string) bool {
 	for field := range m.errors {
 		if field == id || strings.HasPrefix(field, id+".") {
@@ -52,8 +52,8 @@ func (m *marker) lines(name, label, value string) views.Text {
 	return views.Text{Name: name, Label: label, Value: value, Error: m.errors[name], Rows: 2, Optional: true}
 }
 
-// choose returns a select field. If value is not one of the options, choose adds it as an
-// option. That is possible after an edit of the JSON.
+// choose returns a select field. If value is not one of the options, choose adds it as an option. This can happen
+// after an edit of the JSON.
 func (m *marker) choose(name, label, value string, options []views.Option) views.Select {
 	if !slices.ContainsFunc(options, func(o views.Option) bool { return o.Value == value }) {
 		options = append(slices.Clone(options), views.Option{Value: value, Label: value})
@@ -63,7 +63,7 @@ func (m *marker) choose(name, label, value string, options []views.Option) views
 	}
 }
 
-// reservations returns the fields of a policy for reservations.
+// reservations returns the form fields with which a policy is set up for reservations.
 func (m *marker) reservations(id string, p *policyForm) []views.Select {
 	choose := func(field string, standard string, options []views.Option) views.Select {
 		return m.choose(id+"."+field, fieldName(field), cmp.Or(p.fields[field], standard), options)
@@ -134,8 +134,9 @@ func firstLiteral(policies []policyForm) int {
 	})
 }
 
-// pathHint returns the hint for the path of policy i. The first path with a literal segment gets a warning: if the
-// back end accepts other spellings of the segment, requests with these are not limited.
+// pathHint returns the hint for the path of policy i. For the first path with a literal segment, it adds a
+// warning: a back end may accept other spellings of this segment, and requests with such spellings are not
+// limited.
 func (m *marker) pathHint(i int) string {
 	const forms = "/v1/login, /users/{id}, /api/* for all paths below; * for every request."
 	if i != m.literal {
@@ -195,8 +196,8 @@ func (m *marker) replaces(v *views.PolicyFields, f *draftForm, i int) {
 		append(slices.Clone(p.replaces), words(p.fields["other_replaces"])...), others)
 }
 
-// boxes returns a check box for each value in known and chosen. The values in chosen are
-// checked. If the two lists have different orders, the values in chosen come first.
+// boxes returns a check box for each value in known and chosen. The boxes of values in chosen are checked. If the
+// two lists have different orders, the values in chosen come first.
 func (m *marker) boxes(id, label, hint string, chosen, known []string) views.Boxes {
 	list := union(known, chosen)
 	checked := slices.DeleteFunc(slices.Clone(list), func(v string) bool { return !slices.Contains(chosen, v) })
@@ -246,7 +247,7 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 		if known.Durability == enforcement.DurableByWindow && known.IsDurable() {
 			v.Aloud += ", durable"
 		}
-		// Do not describe a number that cannot be parsed as 0.
+		// If the quota cannot be parsed, do not describe it as 0.
 		if _, fault := wholeNumber(l["quota"]); fault != "" {
 			v.Aloud = "not readable yet: requests " + fault
 		} else if _, fault := wholeNumber(l["burst"]); fault != "" && strings.TrimSpace(l["burst"]) != "" {
@@ -258,7 +259,8 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 	return v
 }
 
-// limitFault returns the first fault of a limit, or "". A limit without a name gets one later.
+// limitFault returns the first fault of a limit, or "". A missing name is not a fault, because the limit gets a
+// name later.
 func limitFault(l enforcement.Limit) string {
 	l.Name = cmp.Or(l.Name, "l1")
 	if faults := l.Validate(); len(faults) > 0 {

@@ -60,8 +60,8 @@ func (w *pages) changeDraftText(c echo.Context, p plans.Plan, f url.Values, revi
 	return w.showEditor(c, http.StatusOK, editor{plan: p, form: formOf(d), revision: revision, unsaved: true, open: -1})
 }
 
-// shownFaults is the maximum number of error messages on the page. To find the line of one, the
-// whole text must be parsed.
+// shownFaults is the maximum number of error messages on the page. It is bounded because the
+// whole text must be parsed to find the line of each message.
 const shownFaults = 50
 
 // textFaults converts faults to views with the numbers of their lines in the text.
@@ -85,9 +85,9 @@ func textFaults(text string, list problem.Fields, toForm bool) []views.Fault {
 	return out
 }
 
-// lineOf returns the number of the line of a value in a text. pointer is the JSON pointer of
-// the value. If there is no such value, it returns the line of the closest enclosing value, or
-// that of a syntax error.
+// lineOf returns the number of the line on which a value begins in a text. pointer is the JSON
+// pointer of the value. If there is no such value, it returns the line of the closest enclosing
+// value. If the text has a syntax error before the value, it returns the line of the error.
 func lineOf(text, pointer string) int {
 	d := json.NewDecoder(strings.NewReader(text))
 	want := strings.Split(pointer, "/")[1:]
@@ -105,8 +105,8 @@ func lineOf(text, pointer string) int {
 	return 1 + strings.Count(text[:min(at, len(text))], "\n")
 }
 
-// offsetOf reads d up to the value that the names in want lead to, and returns the offset of
-// the value. If there is no such value, it returns the offset of the closest enclosing value.
+// offsetOf reads d up to the value to which the names in want lead. It returns the offset of
+// this value. If there is no such value, it returns the offset of the closest enclosing value.
 // If the text ends before, it returns -1.
 func offsetOf(d *json.Decoder, want []string) int {
 	start := int(d.InputOffset())

@@ -22,7 +22,7 @@ func limitWords(limits []enforcement.Limit) []views.LimitWords {
 	return out
 }
 
-// policyCards returns the views of the policies in a document. edit is the address of the
+// policyCards returns a view for each policy in a document. edit is the address of the
 // editor, or "" if the visitor may not edit the plan.
 func policyCards(d plans.Document, edit string) []views.PolicyCard {
 	var out []views.PolicyCard
@@ -82,7 +82,7 @@ func policyWords(p plans.Policy) []string {
 	return append(out, "For "+web.AppliesWords(p)+"; "+planMode(p.Mode).Text)
 }
 
-// limitRows returns a row for each limit whose description is different in the two policies.
+// limitRows returns a row for each limit that is described differently in the two policies.
 func limitRows(from, to plans.Policy) []views.DiffRow {
 	var out []views.DiffRow
 	for _, l := range to.Limits {
@@ -102,7 +102,8 @@ func changeRows(list []plans.Change) []views.DiffRow {
 	return out
 }
 
-// changeName returns the label of a field, for the JSON pointer in a plans.Change.
+// changeName returns the label of the field to which the JSON pointer in a plans.Change
+// leads.
 func changeName(pointer string) string {
 	if name, is := strings.CutPrefix(pointer, "/match/attributes/"); is {
 		return "Attribute " + problem.Unescape(name)
@@ -158,7 +159,7 @@ func policyDiffLines(sign string, p plans.Policy) []views.DiffLine {
 	text, err := enforcement.MarshalJSON(p)
 	var b bytes.Buffer
 	if err != nil || json.Indent(&b, text, "", "  ") != nil {
-		return nil // not reached: the store has encoded it before
+		return nil // does not happen: the store has encoded this policy before
 	}
 	var out []views.DiffLine
 	for line := range strings.Lines(b.String()) {

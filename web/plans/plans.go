@@ -42,8 +42,8 @@ func (w *pages) planOf(c echo.Context) (plans.Plan, error) {
 	return w.cfg.Plans.Plan(c.Request().Context(), ref)
 }
 
-// inForce returns the published document of a plan. It returns false if no version is
-// published.
+// inForce returns the published document of a plan. It returns false if no version of the plan
+// is published.
 func (w *pages) inForce(ctx context.Context, p plans.Plan) (plans.Document, bool, error) {
 	if p.Published == 0 {
 		return plans.Document{}, false, nil
@@ -61,8 +61,8 @@ var planTabs = []struct{ text, path string }{
 	{"Policies", ""}, {"Edit draft", "/edit"}, {"Changes", "/diff"}, {"Preview", "/preview"}, {"History", "/history"},
 }
 
-// planHead returns the data that all pages of a plan show at the top. tab is the part of the
-// open page's path after the plan.
+// planHead returns the data that all pages of a plan show at the top. tab is the end of the
+// open page's path: the part after the path of the plan.
 func (w *pages) planHead(c echo.Context, p plans.Plan, tab string) (views.PlanHead, error) {
 	base := planPath(p)
 	h := views.PlanHead{
@@ -137,8 +137,8 @@ func (w *pages) planRow(ctx context.Context, p plans.Plan) (views.PlanRow, error
 	return r, err
 }
 
-// newPlanView returns the form for a new plan. The visitor can choose a plan to copy: one of
-// the first plans of the list, or the one that the parameter from names.
+// newPlanView returns the form for a new plan. In it, the visitor can choose a plan to copy.
+// The form offers the first plans of the list, and the plan that the parameter from names.
 func (w *pages) newPlanView(c echo.Context, q url.Values) (views.NewPlan, error) {
 	list, err := w.cfg.Plans.Plans(c.Request().Context(), plans.Filter{Limit: 200})
 	from := q.Get("from")
@@ -216,7 +216,8 @@ func (w *pages) showPlan(c echo.Context, p plans.Plan) error {
 	return w.planPageWith(c, http.StatusOK, p, "", nil)
 }
 
-// planPageWith shows a plan. typed and faults belong to the form that deletes the plan.
+// planPageWith shows a plan. typed and faults are the text and the faults of the form that
+// deletes the plan.
 func (w *pages) planPageWith(c echo.Context, status int, p plans.Plan, typed string, faults []views.Fault) error {
 	head, err := w.planHead(c, p, "")
 	if err != nil {
@@ -260,7 +261,7 @@ func (w *pages) deletePlan(c echo.Context, p plans.Plan, f url.Values, revision 
 	return c.Redirect(http.StatusSeeOther, "/plans?done=plan-deleted")
 }
 
-// formRevision parses the revision that a form contains: the one that the visitor saw when the
+// formRevision parses the revision in a form. It is the revision that the visitor saw when the
 // form was opened.
 func formRevision(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)

@@ -26,7 +26,7 @@ type choiceField struct {
 type choiceValue struct{ label, fact string }
 
 // choiceFields has the words for the fields in Policy.Choices and for their values. A field or
-// value that is not in it is shown by its name in the API.
+// value without an entry is shown with its name in the API.
 var choiceFields = map[string]choiceField{
 	"mode": {label: "Mode", fact: "Over the limits", values: map[string]choiceValue{
 		string(enforcement.PolicyEnforce): {label: "Enforce: deny requests over the limits"},
@@ -59,8 +59,8 @@ var choiceFields = map[string]choiceField{
 	},
 }
 
-// fieldNames has the labels of the fields of a policy and a limit. choiceFields has the labels
-// of the other fields.
+// fieldNames has the labels of those fields of a policy and a limit that choiceFields does not
+// have.
 var fieldNames = map[string]string{
 	"name": "Name", "description": "Description", "policies": "Policies", "slug": "Slug", "path": "Path", "methods": "Methods",
 	"attributes": "Attribute", "count_by": "Counted by", "replaces": "Replaces", "limits": "Limits", "quota": "Requests", "window": "Window",
@@ -187,8 +187,8 @@ var durableOptions = []views.Option{
 	{Value: "false", Label: "No"},
 }
 
-// A carryOverWord describes a value of the field carry_over: the option, and the effect of a
-// publication on counters with its tone.
+// A carryOverWord describes a value of the field carry_over: the label of its option, and what
+// happens to counters when such a change is published. tone is the color of this text.
 type carryOverWord struct{ label, effect, tone string }
 
 var carryOverWords = map[enforcement.CarryOver]carryOverWord{

@@ -48,7 +48,7 @@ func (w *pages) previewPlan(c echo.Context, p plans.Plan) error {
 	v.RefusedRate = views.Percent(made.Refused, made.Requests)
 	v.Tiles = previewTiles(made)
 	v.Replay = drawReplay(made)
-	affected := 0 // policies that do not change, but may deny other requests because others change
+	affected := 0 // policies that do not change, but whose denials may change because other policies do
 	for i := range made.Policies {
 		drawn := drawPreviewed(c, p, made, &made.Policies[i])
 		if head.Differs && made.Policies[i].Change == preview.Same {
@@ -120,7 +120,7 @@ func previewTiles(p preview.Preview) []views.Tile {
 	return append(tiles, would)
 }
 
-// foldedWords is the summary of the policies that the draft does not change.
+// foldedWords returns the summary for the folded list of policies that the draft does not change.
 func foldedWords(same, affected int) string {
 	words := views.Quantity(int64(same), "policy does", "policies do") + " not change"
 	if affected > 0 {
@@ -129,7 +129,8 @@ func foldedWords(same, affected int) string {
 	return words
 }
 
-// drawReplay returns the chart of the replayed requests, or nil if there are none.
+// drawReplay returns the chart of the replayed requests. It returns nil if no requests were
+// replayed.
 func drawReplay(p preview.Preview) *views.PreviewReplay {
 	r := p.Replay
 	if r == nil || r.Requests == 0 {
@@ -142,7 +143,7 @@ func drawReplay(p preview.Preview) *views.PreviewReplay {
 			views.Count(r.Published).Exact + ", and the draft " + views.Count(r.Draft).Exact + ".",
 	}
 	whole := len(r.Without) == 0
-	if !whole { // what the other policies deny is not what the draft denies
+	if !whole { // without some policies, the number of denials is not that of the draft
 		c.Title, c.Series = "Denied as published", c.Series[:1]
 		c.Summary = "Of " + views.Quantity(r.Requests, "replayed request", "replayed requests") + ", the published version denies " +
 			views.Count(r.Published).Exact + ". The replay does not have " + web.ListWords(shortened(r.Without)) + " of the draft."
@@ -160,7 +161,7 @@ func drawReplay(p preview.Preview) *views.PreviewReplay {
 	return &views.PreviewReplay{Summary: r.String(), Chart: c}
 }
 
-// unknownWords names the enforced policies of which not all denials are known.
+// unknownWords returns the names of the enforced policies for which not all denials are known.
 func unknownWords(p preview.Preview) string {
 	var slugs []string
 	for i := range p.Policies {
@@ -172,7 +173,8 @@ func unknownWords(p preview.Preview) string {
 	return web.ListWords(shortened(slugs))
 }
 
-// shortened returns the first slugs of a list, and the number of the others in words.
+// shortened returns the first slugs of a list. If there are more, it adds words with their
+// number.
 func shortened(slugs []string) []string {
 	const named = 3
 	if more := len(slugs) - named; more > 0 {
@@ -226,8 +228,8 @@ func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *pre
 	return v
 }
 
-// drawShadow returns the view of a policy that is published in mode shadow: how many requests
-// it would have denied.
+// drawShadow returns the view of a policy that is published in mode shadow. The view shows how
+// many requests the policy would have denied.
 func drawShadow(p *preview.Policy) views.PreviewPolicy {
 	v := views.PreviewPolicy{ID: "preview-" + p.Slug, Slug: p.Slug}
 	f := drawFigure("Would deny", p.Requests, p.Shadow)
@@ -303,7 +305,7 @@ func keyText(k preview.KeyFigure) string {
 	return text
 }
 
-// shadowPolicy is POST /plans/:plan/preview/shadow. It sets one policy of the draft to
+// shadowPolicy is POST /plans/:plan/preview/shadow. It sets one policy of the draft to mode
 // shadow.
 func (w *pages) shadowPolicy(c echo.Context, p plans.Plan, f url.Values, revision int64) error {
 	draft := p.Draft.Content()

@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// reviewFaults converts the faults or warnings of a review to views, each with the name of its
+// reviewFaults converts faults or warnings of a review to views. Each view has the name of its
 // policy and field.
 func reviewFaults(d plans.Document, list problem.Fields) []views.Fault {
 	f := formOf(d)
@@ -28,8 +28,9 @@ func reviewFaults(d plans.Document, list problem.Fields) []views.Fault {
 	return f.reviewFaults(&r, list)
 }
 
-// newWarnings returns the warnings of the document to that publishing it would bring: those of
-// changed policies, and those that the document now does not have.
+// newWarnings returns those warnings in list that a publication of the document to would bring.
+// These are the warnings about changed policies, and the warnings that the published document
+// now does not have.
 func (w *pages) newWarnings(now, to plans.Document, list problem.Fields) []views.Fault {
 	type warning struct{ policy, field, message string }
 	named := func(d []plans.Policy, f problem.Field) (warning, int) {
@@ -90,8 +91,8 @@ func (w *pages) publishForm(c echo.Context, p plans.Plan) error {
 	return w.showPublish(c, http.StatusOK, p, p.Draft, 0, "", nil)
 }
 
-// showPublish shows the page that asks for confirmation before a document is published. number
-// is 0 for the draft, or the number of the version.
+// showPublish shows the page that asks for confirmation before the document to is published.
+// number is 0 for the draft. For an earlier version, it is the number of the version.
 func (w *pages) showPublish(c echo.Context, status int, p plans.Plan, to plans.Document, number int, note string,
 	list []views.Fault,
 ) error {
@@ -144,8 +145,8 @@ func (w *pages) publishPlan(c echo.Context, p plans.Plan, f url.Values, revision
 	return w.published(c, p, p.Draft, 0, f.Get("note"), after, err)
 }
 
-// published handles the result of a publication. It redirects to the page that shows on which
-// nodes the version is in force. After an error, it shows the form again.
+// published handles the result of a publication. If it succeeded, published redirects to the
+// page that shows which nodes use the version. After an error, it shows the form again.
 func (w *pages) published(c echo.Context, p plans.Plan, to plans.Document, number int, note string, after plans.Plan, err error) error {
 	switch {
 	case err == nil:
@@ -175,8 +176,8 @@ func (w *pages) published(c echo.Context, p plans.Plan, to plans.Document, numbe
 	return err
 }
 
-// pollFor is how long the page about the rollout of an edit reloads itself. It then stops,
-// because reloading keeps the visitor's session alive.
+// pollFor is the time for which the page about the rollout of an edit reloads itself. The page
+// then stops, because each reload keeps the visitor's session alive.
 const pollFor = 10 * time.Minute
 
 // rollout is GET /plans/:plan/rollout. It shows which nodes have loaded the revision in the
@@ -208,12 +209,12 @@ func (w *pages) rollout(c echo.Context, p plans.Plan) error {
 	return w.Render(c, http.StatusOK, views.PlanRolloutPage(w.planPage(c, p, "In force"), v))
 }
 
-// reportsWithin is the maximum age of the last report of a healthy node.
+// reportsWithin is the time within which a healthy node sends its next report.
 const reportsWithin = 5 * time.Second
 
-// drawRollout returns the view that shows which nodes have loaded a revision, which was saved
-// at the time since. It includes silent nodes, but the rollout is complete without them. A node
-// that has not reported after since causes no warning yet.
+// drawRollout returns the view that shows which nodes have loaded a revision. since is the time
+// at which the revision was saved. The view includes silent nodes, but the rollout can be
+// complete without them. A node that has not reported after since causes no warning yet.
 func drawRollout(o nodes.Overview, revision int64, since time.Time) views.Rollout {
 	var v views.Rollout
 	late := false
@@ -345,8 +346,8 @@ func (w *pages) rollbackForm(c echo.Context, p plans.Plan, of plans.Version) err
 	return w.showPublish(c, http.StatusOK, p, of.Document, of.Number, "", nil)
 }
 
-// rollBack is POST /plans/:plan/versions/:version/publish. The form contains the version that
-// was published when the page showed the differences.
+// rollBack is POST /plans/:plan/versions/:version/publish. The form contains the number of the
+// version that was published when the page showed the differences.
 func (w *pages) rollBack(c echo.Context, f url.Values) error {
 	p, of, err := w.versionOf(c)
 	if err != nil {

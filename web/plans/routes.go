@@ -15,11 +15,11 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// Config of the pages. Every field is needed.
+// Config has what the pages need. Every field is required.
 type Config struct {
 	Plans *plans.Service
-	// Preview computes what a draft would do. Nodes reports which revision each
-	// node has in force. Audit is the log.
+	// Preview computes what a draft would do. Nodes returns which revision each node uses. Audit
+	// is the audit log.
 	Preview *preview.Service
 	Nodes   *nodes.Service
 	Audit   audit.Store
@@ -83,7 +83,7 @@ func (w *pages) ofVersion(h func(echo.Context, plans.Plan, plans.Version) error)
 }
 
 // atRevision returns a handler for a form about the plan in the path. It calls h with the
-// revision that the form contains, which is the one that the visitor saw.
+// revision in the form, which is the revision that the visitor saw.
 func (w *pages) atRevision(h func(echo.Context, plans.Plan, url.Values, int64) error) func(echo.Context, url.Values) error {
 	return func(c echo.Context, f url.Values) error {
 		p, err := w.planOf(c)

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// epoch is the earliest start of a scenario. A scenario starts at the next start of a window
-// after it, so that windows with the anchor clock start together with the scenario.
+// epoch is the earliest start of a scenario. A scenario starts at the first start of a window at
+// or after epoch, so that windows with the anchor clock start together with the scenario.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
 var anchorOptions = []views.Option{
@@ -48,7 +48,8 @@ var patterns = []views.Option{
 	{Value: "own", Label: "Custom times", Hint: "the times below"},
 }
 
-// lanes are the algorithms in the order of the page. Those with first set are selected at first.
+// lanes are the algorithms in the order of the page. If first is set, the algorithm is selected
+// when the page is opened.
 var lanes = []struct {
 	algorithm enforcement.Algorithm
 	first     bool
@@ -69,23 +70,23 @@ type arrival struct {
 	n  int64
 }
 
-// A playForm is the content of the form of the playground.
+// A playForm is the content of the form in the playground.
 type playForm struct {
 	text     map[string]string // as typed, by field
 	chosen   []enforcement.Algorithm
 	quota    int64
-	period   enforcement.Period // of the fixed window, if it is a calendar window
+	period   enforcement.Period // period of the fixed window; NoPeriod: its length is fixed
 	zone     string             // of a calendar window; "" is UTC
 	day      int64              // on which calendar months begin
-	window   time.Duration      // of a calendar window: the length of its first window
-	start    int64              // of the scenario, in milliseconds since 1970; also the start of a window
+	window   time.Duration      // for a calendar window, the length of the first window
+	start    int64              // start of the scenario and of a window, in milliseconds since 1970
 	rollover int64
 	burst    int64
-	hold     time.Duration // how long a request holds its places of a concurrency limit; 0: for the window
-	grant    int64         // units beyond the quota that the fixed window has from the start; 0: none
+	hold     time.Duration // how long a request holds its places of a concurrency limit; 0: for the length of the window
+	grant    int64         // granted units, which the fixed window has beyond the quota from the start; 0: none
 	anchor   enforcement.Anchor
 	mode     enforcement.PolicyMode
-	delay    int64 // in milliseconds, of requests over the limit in mode delay
+	delay    int64 // how long requests over the limit wait in mode delay, in milliseconds
 	pattern  string
 	requests int64
 	every    time.Duration
@@ -96,8 +97,8 @@ type playForm struct {
 	faults   problem.Fields
 }
 
-// playDefaults are the default values of the form. They show the differences between the
-// algorithms.
+// playDefaults are the default values of the form. With them, the page shows the differences
+// between the algorithms.
 var playDefaults = map[string]string{
 	"quota": "10", "window": "1m", "time_zone": "", "billing_anchor_day": "1",
 	"max_rollover": "", "burst": "", "hold": "", "grant": "", "anchor": "clock",
@@ -106,8 +107,8 @@ var playDefaults = map[string]string{
 	"seed": "1", "times": "", "cost": "1", "duration": "2m",
 }
 
-// readPlayForm reads the form from the parameters of an address. A missing parameter has its
-// default.
+// readPlayForm reads the form from the parameters of an address. If a parameter is missing, it
+// uses the default.
 func readPlayForm(params url.Values) *playForm {
 	g := &playForm{text: map[string]string{}}
 	for name, value := range playDefaults {
@@ -175,7 +176,8 @@ func (g *playForm) readWindow() {
 	g.start, g.window = start.UnixMilli(), end.Sub(start)
 }
 
-// checkUnused adds a fault for each optional field that no selected algorithm uses.
+// checkUnused adds a fault for each optional field that is filled in, but that no selected
+// algorithm uses.
 func (g *playForm) checkUnused() {
 	uses := func(a enforcement.Algorithm) bool { return slices.Contains(g.chosen, a) }
 	switch {
@@ -227,7 +229,8 @@ func (g *playForm) number(field string, least, most int64) int64 {
 	return n
 }
 
-// optional is like number, for a number from 1 to most. An empty field stands for 0.
+// optional does the same as number for an optional field: the number is from 1 to most, and an
+// empty field stands for 0.
 func (g *playForm) optional(field string, most int64) int64 {
 	if g.text[field] == "" {
 		return 0
@@ -248,7 +251,7 @@ func (g *playForm) arrive() {
 	duration, every := g.duration.Milliseconds(), g.every.Milliseconds()
 	field := "requests"
 	total := int64(0)
-	// add returns false if no more arrivals fit.
+	// add adds n requests at the time at. It returns false if no more requests fit.
 	add := func(at, n int64) bool {
 		if at >= duration || total > maxArrivals {
 			return false
@@ -271,7 +274,7 @@ func (g *playForm) arrive() {
 		for i := int64(0); add(i*every, g.requests); i++ {
 		}
 	case "ramp":
-		// At t, the number of requests is requests·t²/(2·every·duration).
+		// Up to the time t, there are requests·t²/(2·every·duration) requests.
 		for i := int64(1); add(int64(math.Sqrt(2*float64(every)*float64(duration)*float64(i)/float64(g.requests))), 1); i++ {
 		}
 	case "random":
@@ -294,8 +297,8 @@ func (g *playForm) arrive() {
 	}
 }
 
-// edge adds the requests of the pattern edge: just before the end of the first window, and just
-// after it.
+// edge adds the requests of the pattern edge: some just before the end of the first window, and
+// some just after its end.
 func (g *playForm) edge(add func(at, n int64) bool) {
 	window := g.window.Milliseconds()
 	part := max(1, window/6)
@@ -354,7 +357,7 @@ func (g *playForm) limit(a enforcement.Algorithm) enforcement.Limit {
 	if a.Windowed() {
 		l.Anchor = g.anchor
 	}
-	if g.period != enforcement.NoPeriod && a == enforcement.FixedWindow { // the others have windows of the same length
+	if g.period != enforcement.NoPeriod && a == enforcement.FixedWindow { // other algorithms have windows of a fixed length
 		l.Period, l.Window, l.Anchor, l.MaxRollover = g.period, g.period.Longest(), g.period.DefaultAnchor(), g.rollover
 	}
 	return l
@@ -374,7 +377,7 @@ func (g *playForm) values() url.Values {
 	return v
 }
 
-// form returns the view of the form, with the values that were entered.
+// form returns the view of the form with the values that the visitor entered.
 func (g *playForm) form() views.Playground {
 	in := func(name, label, hint string) views.Input {
 		return views.OptionalInput(name, label, g.text[name], hint)
@@ -420,7 +423,7 @@ func (g *playForm) form() views.Playground {
 	return v
 }
 
-// isExample reports whether the form has the values of the example q.
+// isExample reports whether the form has exactly the values of the example q.
 func (g *playForm) isExample(q url.Values) bool {
 	for name, value := range playDefaults {
 		if q.Has(name) {

@@ -18,16 +18,17 @@ import (
 )
 
 const (
-	// looks is the number of evenly spaced peeks that a simulation makes to draw the line of
-	// the remaining quota. There are more peeks at the starts of windows.
+	// looks is the number of evenly spaced peeks (checks without a charge) in a simulation.
+	// From their results, the page draws the line of the remaining quota. There are more
+	// peeks at the starts of windows.
 	looks = 120
 	// maxEdges is the maximum number of window starts at which a simulation makes peeks.
 	maxEdges = 60
-	// maxArrivals is the maximum number of requests in a simulation. It leaves room for the
-	// peeks.
+	// maxArrivals is the maximum number of requests in a simulation. It is below the maximum
+	// of the simulation, which also counts the peeks.
 	maxArrivals = simulation.MaxOneRepetitions - looks - 2*maxEdges - 2
-	// shownScenarios is the maximum size of scenarios that the page shows, in bytes. Larger
-	// ones can only be downloaded.
+	// shownScenarios is the maximum size in bytes of scenarios that the page shows. Larger
+	// scenarios can only be downloaded.
 	shownScenarios = 6 << 10
 )
 
@@ -72,8 +73,8 @@ func (w *pages) playground(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.PlaygroundPage(w.Page(c, "Playground"), v))
 }
 
-// playedScenarios is GET /playground/scenarios. It returns the scenarios of the page for
-// headgate simulate, one on each line.
+// playedScenarios is GET /playground/scenarios. It returns the scenarios of the page as
+// input for headgate simulate, one scenario on each line.
 func (w *pages) playedScenarios(c echo.Context) error {
 	g := readPlayForm(c.QueryParams())
 	if err := g.faults.Err(); err != nil {

@@ -18,7 +18,7 @@ type pages struct {
 	cfg Config
 }
 
-// Routes returns the routes of the pages, for the router.
+// Routes returns the routes of the pages, for Shell.Register.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
 	w := &pages{Shell: shell, cfg: cfg}
 	return []web.Route{

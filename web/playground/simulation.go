@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// wireStep and wireScenario are a scenario as internal/simulation reads it.
+// wireStep and wireScenario are the JSON form of a scenario, which internal/simulation reads.
 type wireStep struct {
 	At     int64  `json:"at_ms"`
 	Op     string `json:"op,omitempty"`
@@ -38,8 +38,9 @@ type wireScenario struct {
 	Steps  []wireStep          `json:"steps"`
 }
 
-// scenario returns the input of headgate simulate for one algorithm. If withLooks is true, it
-// has peeks between the requests. With them, the page draws the line of the remaining units.
+// scenario returns the input of headgate simulate for one algorithm. If withLooks is true, the
+// scenario has peeks between the requests. From their results, the page draws the line of the
+// remaining units.
 func (g *playForm) scenario(a enforcement.Algorithm, withLooks bool) wireScenario {
 	s := wireScenario{ID: a.String(), Start: g.start, Limits: []enforcement.Limit{g.limit(a)}}
 	if s.Limits[0].Period != enforcement.NoPeriod {
@@ -81,7 +82,7 @@ func (g *playForm) scenario(a enforcement.Algorithm, withLooks bool) wireScenari
 	return s
 }
 
-// looks returns the times of the peeks, in milliseconds from the start.
+// looks returns the times of the peeks, in milliseconds from the start of the scenario.
 func (g *playForm) looks() []int64 {
 	duration, window := g.duration.Milliseconds(), g.window.Milliseconds()
 	var at []int64
@@ -107,7 +108,7 @@ type played struct {
 type playedAnswer struct {
 	arrival
 	allowed, remaining, reset int64  // allowed are the requests within the limit
-	delay                     int64  // longest of the requests that were allowed, in milliseconds
+	delay                     int64  // longest delay of the allowed requests, in milliseconds
 	retry                     *int64 // nil: never
 }
 
@@ -116,7 +117,7 @@ func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) 
 	scenario := g.scenario(a, true)
 	text, err := json.Marshal(scenario)
 	if err == nil && len(text) > simulation.MaxOneBytes {
-		scenario = g.scenario(a, false) // with so many requests, the line needs no peeks
+		scenario = g.scenario(a, false) // leave out the peeks: with so many requests, the line does not need them
 		text, err = json.Marshal(scenario)
 	}
 	if err != nil {
@@ -183,9 +184,10 @@ func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) 
 	return p, nil
 }
 
-// delay returns the longest delay of the requests of arrival i that were allowed. told is that of its
-// last request. If that one was denied, the queue of a leaky bucket drains in reset milliseconds, and
-// the last allowed request waits for those before it.
+// delay returns the longest delay of the allowed requests of arrival i. told is the delay of its last
+// request, if that request was allowed. If it was denied, delay computes the result for a leaky
+// bucket: its queue drains in reset milliseconds, and the last allowed request waits for all requests
+// before it.
 func (p *played) delay(g *playForm, i int, allowed, told, reset int64) int64 {
 	if p.limit.Algorithm != enforcement.LeakyBucket || allowed == 0 || allowed == g.arrivals[i].n {
 		return told
@@ -210,7 +212,8 @@ func (g *playForm) scenarios() (string, error) {
 	return b.String(), nil
 }
 
-// laneWords says what happens to requests within the limit, and to those over it.
+// laneWords has, for each mode, the words for requests within the limit and for requests over the
+// limit.
 var laneWords = map[enforcement.PolicyMode]views.LaneWords{
 	enforcement.PolicyEnforce: {
 		Passes: "Allows", Passed: "allowed", PassedColumn: "Allowed", Verb: "Denies", Did: "denied", DidColumn: "Denied", One: "denial",
@@ -225,7 +228,7 @@ var laneWords = map[enforcement.PolicyMode]views.LaneWords{
 	},
 }
 
-// lane returns the view of the simulation's result.
+// lane returns the view of the result of one simulation.
 func (p *played) lane(g *playForm) views.Lane {
 	v := views.Lane{
 		Algorithm: p.limit.Algorithm.String(), Aloud: plans.Describe(p.limit), Quota: g.quota, Duration: g.duration, Window: g.window,
@@ -269,7 +272,7 @@ func (p *played) lane(g *playForm) views.Lane {
 func (p *played) longestRun() (longest, from int64) {
 	run, began := int64(0), int64(0)
 	for _, a := range p.answers {
-		if a.allowed > 0 { // of several requests at the same time, the first ones are allowed
+		if a.allowed > 0 { // if several requests come at the same time, the allowed ones are first
 			run = 0
 		}
 		if denied := a.n - a.allowed; denied > 0 {
@@ -284,9 +287,9 @@ func (p *played) longestRun() (longest, from int64) {
 	return longest, from
 }
 
-// most returns the largest number of units that were allowed in a period of the length of one
-// window, and the start of this period. It tries each period that starts with an allowed
-// request. The end is not part of a period.
+// most returns the largest number of units that were allowed within the length of one window, and the
+// time at which this period starts. It tries each period that starts with an allowed request. The end
+// of a period does not belong to it.
 func (p *played) most(g *playForm) (most, from int64) {
 	window, units, last := g.window.Milliseconds(), int64(0), 0
 	for i := range p.answers {
@@ -356,7 +359,7 @@ func (p *played) sentence(g *playForm, v *views.Lane) string {
 	return strings.Join(parts, " ")
 }
 
-// delayed says how long the requests over the limit wait.
+// delayed returns words that say how long the requests over the limit wait, if the mode is delay.
 func delayed(g *playForm) string {
 	if g.mode != enforcement.PolicyDelay {
 		return ""
@@ -364,8 +367,8 @@ func delayed(g *playForm) string {
 	return ", each by " + lengthWords(g.delay)
 }
 
-// because returns a sentence that says why more units than the quota were allowed in a period
-// of the length of one window.
+// because returns the part of a sentence that says why more units than the quota were allowed within
+// the length of one window.
 func (p *played) because(g *playForm, v *views.Lane) string {
 	i := slices.IndexFunc(p.answers, func(a playedAnswer) bool { return a.at == v.MostFrom })
 	switch {

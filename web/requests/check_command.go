@@ -31,7 +31,8 @@ func (b Check) Command(origin string) string {
 	return Curl(origin+"/v1/check", web.JSONText(b))
 }
 
-// Cost returns the cost for a request body, or nil for a cost of 1, which is the default.
+// Cost returns the value of cost for a request body. For a cost of 1, which is the default, it
+// returns nil, and the body has no cost.
 func Cost(cost int64) *int64 {
 	if cost == 1 {
 		return nil
@@ -39,8 +40,8 @@ func Cost(cost int64) *int64 {
 	return &cost
 }
 
-// SampleCheck returns a curl command that sends an example of a check. tenant is "" if the API
-// key is of a tenant.
+// SampleCheck returns a curl command that sends an example of a check. If the API key belongs
+// to a tenant, tenant is "", because the check then needs no tenant.
 func SampleCheck(origin, tenant string) string {
 	return Check{Tenant: tenant, Method: "GET", Path: "/v1/search", Attributes: map[string]string{"user": "u1"}}.Command(origin)
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// DenialSentence says why a request was denied, in the words of the API. A stored denial does
-// not have the entry of the allow or deny list, or the end of the block.
+// DenialSentence says why a request was denied, in the words of the API. It leaves out the
+// entry of the allow or deny list and the end of the block, because a stored denial does not
+// have them.
 func DenialSentence(r *metrics.Refusal) string {
 	switch r.Reason {
 	case enforcement.ReasonBlocked:
@@ -34,7 +35,7 @@ func DenialSentence(r *metrics.Refusal) string {
 	return r.Reason.Sentence(&d)
 }
 
-// LimitOf converts a limit from a stored denial.
+// LimitOf converts a limit of a stored denial to an enforcement.Limit.
 func LimitOf(l *metrics.RefusalLimit) enforcement.Limit {
 	algorithm, _ := enforcement.ParseAlgorithm(l.Algorithm)
 	return enforcement.Limit{

@@ -27,8 +27,8 @@ type Names struct {
 // plans. Each list has at most suggested names.
 type Vocabulary struct{ Policies, Routes, Attributes []string }
 
-// Of returns the names in the plan of a tenant. The tenant number 0 means the plans of all
-// tenants.
+// Of returns the names in the plan of the tenant with this number. The number 0 stands for the
+// plans of all tenants.
 func (n Names) Of(tenant uint32) Vocabulary {
 	var v Vocabulary
 	for plan := range n.plansOf(tenant) {
@@ -46,8 +46,8 @@ func (n Names) Of(tenant uint32) Vocabulary {
 	return v
 }
 
-// hasPolicy reports whether the plan of a tenant has a policy. With the tenant number 0, it
-// searches all plans.
+// hasPolicy reports whether the plan of the tenant with this number has a policy. For the
+// number 0, it searches all plans.
 func (n Names) hasPolicy(tenant uint32, slug string) bool {
 	for plan := range n.plansOf(tenant) {
 		if _, has := plan.Rule(slug); has {
@@ -57,8 +57,9 @@ func (n Names) hasPolicy(tenant uint32, slug string) bool {
 	return false
 }
 
-// hasRoute reports whether the plan of a tenant has a policy with a route. With the tenant
-// number 0, it searches all plans. Requests to which no policy applies have the route "(none)".
+// hasRoute reports whether the plan of the tenant with this number has a policy with a route.
+// For the number 0, it searches all plans. Requests to which no policy applies have the route
+// "(none)".
 func (n Names) hasRoute(tenant uint32, route string) bool {
 	if route == "(none)" {
 		return true
@@ -71,8 +72,8 @@ func (n Names) hasRoute(tenant uint32, route string) bool {
 	return false
 }
 
-// plansOf iterates over the plan of a tenant. With the tenant number 0, it iterates over all
-// plans.
+// plansOf iterates over the plan of the tenant with this number. For the number 0, it iterates
+// over all plans.
 func (n Names) plansOf(tenant uint32) iter.Seq[*enforcement.Plan] {
 	return func(yield func(*enforcement.Plan) bool) {
 		s := n.Snapshot()
@@ -109,12 +110,12 @@ func attributesOf(r *enforcement.Rule) []string {
 	return names
 }
 
-// NotApplied returns the error message of a filter that the page ignores. why is its first
-// sentence.
+// NotApplied returns the error message for a filter that the page ignores. why is the first
+// sentence of the message.
 func NotApplied(why string) string { return why + ". This filter is not applied." }
 
-// DropUnknown removes a policy or a route from the filters if no plan has it, and adds an error
-// message. It reports whether it removed one.
+// DropUnknown checks the policy and the route of the filters. If no plan has them, it removes
+// them and adds an error message. It reports whether it removed any.
 func (n Names) DropUnknown(tenant uint32, also url.Values, faults map[string]string) bool {
 	dropped := false
 	if slug := also.Get("policy"); slug != "" && !n.hasPolicy(tenant, slug) {
@@ -128,8 +129,8 @@ func (n Names) DropUnknown(tenant uint32, also url.Values, faults map[string]str
 	return dropped
 }
 
-// Paused adds live=0 to the query parameters of links if the page is paused, so that the linked
-// pages are paused too.
+// Paused adds live=0 to the query parameters of links if the updates of the page are paused.
+// The linked pages are then paused too.
 func Paused(s web.TimeRange, also url.Values) url.Values {
 	if s.Live || s.Preset == "" {
 		return also
@@ -140,7 +141,7 @@ func Paused(s web.TimeRange, also url.Values) url.Values {
 // ErrNoFilter is the error of a stream of live updates whose URL has an invalid filter.
 var ErrNoFilter = problem.New(problem.Invalid, "one filter of this page is invalid")
 
-// Slug returns the slug of the tenant with a number, or "" if the tenant was deleted.
+// Slug returns the slug of the tenant that has this number, or "" if the tenant was deleted.
 func (n Names) Slug(number uint32) string {
 	if s, ok := n.Snapshot().SubjectByNumber(number); ok {
 		return s.Tenant

@@ -10,15 +10,16 @@ import (
 	"github.com/headgate/headgate/web"
 )
 
-// KeyLinks has the URLs of the forms about a counted key. The forms are filled in with the key.
+// KeyLinks has the URLs of forms about a counted key. In these forms, the key is filled in.
 type KeyLinks struct {
 	Override, Reset, Block, Grant string
 	Allow                         string // "" if the key has no attribute
 	Attribute, Value              string // the first attribute of the key
 }
 
-// LinksOf returns the links for a key of a policy. countBy is the count_by of the policy. The
-// form of an override leads back to the page from, or to the list of overrides if from is "".
+// LinksOf returns the links for a key of a policy. countBy is the count_by of the policy. After
+// a save, the form of an override leads back to the page from. If from is "", it leads to the
+// list of overrides.
 func LinksOf(slug, policy string, countBy []string, key map[string]string, from string) KeyLinks {
 	var l KeyLinks
 	of := web.KeyQuery(key)
@@ -55,7 +56,7 @@ func LinksOf(slug, policy string, countBy []string, key map[string]string, from 
 
 func isNetwork(value string) bool { return strings.Contains(value, "/") }
 
-// Network returns the network of an IP address. A policy that counts by ip/64 counts the
+// Network returns the /64 network of an IPv6 address. A policy that counts by ip/64 counts the
 // address under this network.
 func Network(value string) string {
 	if n, err := netip.ParsePrefix(value); err == nil {

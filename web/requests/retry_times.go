@@ -10,9 +10,10 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A Wait is a range of retry times: one bar in the histogram, and one choice of the filter.
+// A Wait is a range of retry times. It is one bar in the histogram, and one choice of the
+// filter.
 type Wait struct {
-	Name  string // in the URL of a list of denials
+	Name  string // name of the range in the URL of a list of denials
 	To    time.Duration
 	Label string
 	Edge  string
@@ -34,11 +35,11 @@ var Waits = []Wait{
 	{"longer", math.MaxInt64, "more than 1 day", "> 1 day"},
 }
 
-// NeverWait is the name of denials without a retry time, because waiting does not help.
+// NeverWait is the name for denials that have no retry time, because waiting does not help.
 const NeverWait = "never"
 
-// WaitNamed returns the range of retry times, in milliseconds, for a name from the URL. It
-// returns false if the name is unknown.
+// WaitNamed returns the range of retry times, in milliseconds, that has a name in the URL.
+// It returns false if the name is unknown.
 func WaitNamed(name string) (metrics.Bucket, bool) {
 	if name == NeverWait {
 		return metrics.Bucket{To: enforcement.Never}, true

@@ -1,5 +1,5 @@
-// Package saved serves the saved filters of pages: the list that a page with filters shows, and the
-// page that renames, shares and deletes them. The groups of such pages use it.
+// Package saved serves the saved filters of pages: a list on each page that has filters, and a page
+// on which visitors rename, share and delete their filters. Page groups with filters use it.
 package saved
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// The pages with filters. The pages denials and audit also exist for each tenant.
+// The pages that have filters. The pages denials and audit also exist for each tenant.
 const (
 	Overview = "overview"
 	Denials  = "denials"
@@ -29,7 +29,8 @@ const (
 // titles has the title of each page.
 var titles = map[string]string{Overview: "Overview", Denials: "Denials", Tenants: "Tenants", Audit: "Audit"}
 
-// notSaved are the parameters of pages that a filter does not keep: a notice, and places in lists.
+// notSaved are the parameters of pages that a saved filter does not keep: a notice, and positions
+// in lists.
 var notSaved = []string{"done", "before", "after", "page", "decision", "live"}
 
 // A Saver serves saved filters.
@@ -38,10 +39,10 @@ type Saver struct {
 	filters *savedfilters.Service
 }
 
-// New returns a Saver. If filters is nil, pages have no saved filters.
+// New returns a Saver. If filters is nil, no page has saved filters.
 func New(shell *web.Shell, filters *savedfilters.Service) *Saver { return &Saver{shell, filters} }
 
-// Routes returns the routes of the page that manages saved filters, for the router.
+// Routes returns the routes of the page that manages saved filters, for Shell.Register.
 func (w *Saver) Routes() []web.Route {
 	var list []web.Route
 	for base, read := range map[string]accounts.Action{"": accounts.TenantsList, web.TenantPath: accounts.TenantRead} {
@@ -66,7 +67,8 @@ func place(c echo.Context) (savedfilters.Place, error) {
 	return p, nil
 }
 
-// pageURL returns the address of a page with filters, and manageURL that of its saved filters.
+// pageURL returns the address of a page that has filters. manageURL returns the address of the page
+// that manages its saved filters.
 func pageURL(c echo.Context, page string) string {
 	if t := web.TenantOf(c); t.ID != "" {
 		return web.TenantURL(t, "/"+page)
@@ -81,7 +83,7 @@ func manageURL(c echo.Context, page string) string {
 	return "/filters/" + page
 }
 
-// shown returns the parameters of a page that a filter keeps.
+// shown returns those parameters of a page that a saved filter keeps.
 func shown(q url.Values) url.Values {
 	kept := url.Values{}
 	for name, values := range q {
@@ -92,7 +94,7 @@ func shown(q url.Values) url.Values {
 	return kept
 }
 
-// Bar returns the saved filters that a page shows, with the form that saves the present one.
+// Bar returns the saved filters that a page shows, and the form that saves the present filter.
 func (w *Saver) Bar(c echo.Context, page string) (*views.SavedFilters, error) {
 	if w.filters == nil {
 		return nil, nil
@@ -119,7 +121,7 @@ func (w *Saver) form(c echo.Context, page, query string) views.SavedFilters {
 	return v
 }
 
-// row returns a filter in the list of a page whose present parameters are query.
+// row returns a filter in the list of a page. query has the present parameters of this page.
 func row(c echo.Context, f *savedfilters.Filter, query string) views.SavedFilter {
 	r := views.SavedFilter{
 		ID: f.ID, Name: f.Name, URL: pageURL(c, f.Page), Shared: f.Shared, Own: f.OwnerID == web.VisitorOf(c).User.ID, Current: f.Query == query,
@@ -133,7 +135,7 @@ func row(c echo.Context, f *savedfilters.Filter, query string) views.SavedFilter
 	return r
 }
 
-// manage is GET /filters/{page}: it lists the saved filters of a page.
+// manage is GET /filters/{page}. It lists the saved filters of a page.
 func (w *Saver) manage(c echo.Context) error {
 	p, err := place(c)
 	if err != nil {
@@ -142,7 +144,7 @@ func (w *Saver) manage(c echo.Context) error {
 	return w.showManage(c, http.StatusOK, p, w.form(c, p.Page, shown(c.QueryParams()).Encode()))
 }
 
-// moderates reports whether the visitor may delete the shared filters of others.
+// moderates reports whether the visitor may delete shared filters that other people have saved.
 func moderates(c echo.Context) bool {
 	if web.TenantOf(c).ID == "" {
 		return web.May(c, accounts.TenantWrite)
@@ -174,7 +176,7 @@ func (w *Saver) showManage(c echo.Context, status int, p savedfilters.Place, v v
 	return w.Render(c, status, views.SavedFiltersPage(page, v))
 }
 
-// save is POST /filters/{page}: it saves a filter, and leads back to the page with this filter.
+// save is POST /filters/{page}. It saves a filter, and redirects to the page with this filter.
 func (w *Saver) save(c echo.Context, f url.Values) error {
 	p, err := place(c)
 	if err != nil {
@@ -196,7 +198,8 @@ func (w *Saver) save(c echo.Context, f url.Values) error {
 	return web.Retry(err, &v, &v.Faults, nil, func(status int) error { return w.showManage(c, status, p, v) })
 }
 
-// change is POST /filters/{page}/{filter}: it renames a filter, and shares it or ends that.
+// change is POST /filters/{page}/{filter}. It renames a filter, and starts or ends the sharing of
+// it.
 func (w *Saver) change(c echo.Context, f url.Values) error {
 	return w.edit(c, "filter-changed", func(ctx context.Context, p savedfilters.Place, user, id string) error {
 		_, err := w.filters.Change(ctx, p, user, id, strings.TrimSpace(f.Get("name")), f.Get("shared") != "")
@@ -211,7 +214,7 @@ func (w *Saver) remove(c echo.Context, _ url.Values) error {
 	})
 }
 
-// edit changes the filter in the path, and leads back to the list.
+// edit changes the filter that the path names, and redirects to the list of filters.
 func (w *Saver) edit(c echo.Context, notice string, change func(ctx context.Context, p savedfilters.Place, user, id string) error) error {
 	p, err := place(c)
 	if err != nil {

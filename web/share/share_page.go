@@ -1,5 +1,5 @@
-// Package share serves the form that shares a page by a link, and opens links. The groups traffic,
-// decisions and admin use it.
+// Package share serves the form with which a visitor shares a page by a link. It also opens such
+// links. The page groups traffic, decisions and admin use it.
 package share
 
 import (
@@ -25,43 +25,43 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A Sharer shares pages, and opens the links.
+// A Sharer shares pages by links, and opens the links.
 type Sharer struct {
 	*web.Shell
 	links   *sharing.Service
 	tenants *tenants.Service
-	router  *echo.Echo // creates the contexts in which draw draws pages
+	router  *echo.Echo // creates the contexts in which draw renders pages
 }
 
-// New returns a Sharer. If links is nil, no page can be shared, and no link opens.
+// New returns a Sharer. If links is nil, no page can be shared, and no link works.
 func New(shell *web.Shell, links *sharing.Service, tenants *tenants.Service) *Sharer {
 	return &Sharer{shell, links, tenants, echo.New()}
 }
 
-// A Shareable is a page that can be shared by a link. Routes serves the form with which a visitor
-// creates the link.
+// A Shareable is a page that can be shared by a link. Sharer.Routes serves the form with which a
+// visitor creates the link.
 type Shareable struct {
 	Page sharing.Page
-	// Path is the route of the page, and Title is the title.
+	// Path is the route of the page, and Title is the title of the page.
 	Path, Title string
-	// Live is set if the page can be a display.
+	// Live is set if a link can show the page live, as a display.
 	Live bool
-	// Freeze returns what the page shows now, for a snapshot. The context is that of
-	// Context, and has no response.
+	// Freeze returns the present content of the page, which a link to a snapshot stores. Its argument
+	// comes from Context, and has no response.
 	Freeze func(echo.Context) (views.Shared, error)
 }
 
-// sharePath is the part of a path after the path of the page.
+// sharePath is the end of the form's path, after the path of the page that the form shares.
 const sharePath = "/share"
 
-// Path is the route of an opened link.
+// Path is the route at which a visitor opens a link.
 const Path = "/shared/:token"
 
 // shareLives are the choices of the expiry time.
 var shareLives = append(slices.Clip(web.ShortLifetimes),
 	web.Lifetime{Value: "366d", Label: "in a year", Length: sharing.MaxDisplayLife})
 
-// Actions returns the permissions for shared links: of a tenant, or of the operator.
+// Actions returns the permissions for shared links: those of a tenant, or those of the operator.
 // Links of the operator show all tenants, so members of a tenant may not read them.
 func Actions(ofTenant bool) (read, write accounts.Action) {
 	if ofTenant {
@@ -70,8 +70,8 @@ func Actions(ofTenant bool) (read, write accounts.Action) {
 	return accounts.TenantsList, accounts.TenantWrite
 }
 
-// ListURL returns the address of the list of shared links: of a tenant, or of the operator
-// if t is the zero value.
+// ListURL returns the address of the list of shared links of the tenant t. If t is the zero value,
+// it returns the address of the operator's list.
 func ListURL(t tenants.Tenant) string {
 	if t.ID == "" {
 		return "/settings/links"
@@ -94,8 +94,8 @@ func (w *Sharer) Routes(s Shareable) []web.Route {
 	}
 }
 
-// URL returns the address of the form that shares the page of the request as it is shown, or
-// "" if the visitor may not share it.
+// URL returns the address of the form that shares the page of the request, with its present
+// filters. It returns "" if the visitor may not share the page.
 func (w *Sharer) URL(c echo.Context) string {
 	route := c.Path() + sharePath
 	_, write := Actions(strings.HasPrefix(c.Path(), web.TenantPath))
@@ -114,7 +114,7 @@ func (w *Sharer) URL(c echo.Context) string {
 // notShared are the parameters of pages that a link does not keep.
 var notShared = map[string]bool{"done": true, "live": true, "decision": true, "before": true}
 
-// pageURL returns the address of the page that a form shares.
+// pageURL returns the address of the page that the form shares.
 func (s *Shareable) pageURL(c echo.Context) string {
 	if t := web.TenantOf(c); t.ID != "" {
 		return web.TenantURL(t, strings.TrimPrefix(s.Path, web.TenantPath))
@@ -122,7 +122,7 @@ func (s *Shareable) pageURL(c echo.Context) string {
 	return s.Path
 }
 
-// shareView returns the form. query has the parameters of the shared page.
+// shareView returns the view of the form. query has the parameters of the page to share.
 func (w *Sharer) shareView(c echo.Context, s *Shareable, query string) views.ShareForm {
 	page := s.pageURL(c)
 	v := views.ShareForm{
@@ -174,7 +174,7 @@ func (w *Sharer) shareForm(c echo.Context, s *Shareable) error {
 	return w.showShareForm(c, s, http.StatusOK, w.shareView(c, s, c.QueryParams().Encode()))
 }
 
-// share creates a link, and redirects to the page that shows it once.
+// share creates a link, and redirects to the page that shows the link once.
 func (w *Sharer) share(c echo.Context, s *Shareable, f url.Values) error {
 	v := w.shareView(c, s, f.Get("query"))
 	v.Name.Value = strings.TrimSpace(f.Get("name"))
@@ -188,7 +188,7 @@ func (w *Sharer) share(c echo.Context, s *Shareable, f url.Values) error {
 	})
 }
 
-// createLink creates the link that a form describes, and returns its token.
+// createLink creates a link from the values of a form, and returns its token.
 func (w *Sharer) createLink(c echo.Context, s *Shareable, f url.Values, v *views.ShareForm) (string, error) {
 	q, err := url.ParseQuery(f.Get("query"))
 	if err != nil {
@@ -232,7 +232,7 @@ func (w *Sharer) draw(ctx context.Context, s *Shareable, l sharing.Link) ([]byte
 	return pack(shown)
 }
 
-// pageZone returns the zone in which a page with the parameters q shows times.
+// pageZone returns the time zone of a page that has the parameters q.
 func pageZone(c echo.Context, q url.Values) *time.Location {
 	if zone, known := web.LoadZone(q.Get(web.ZoneParam)); known {
 		return zone
@@ -247,7 +247,7 @@ type sharedOnce struct {
 	Back  string
 }
 
-// showSharedLink shows a new link. No other page shows it.
+// showSharedLink shows a new link. No other page shows the link.
 func (w *Sharer) showSharedLink(c echo.Context, s *Shareable) error {
 	var o sharedOnce
 	list := views.Link{Text: "Shared links", URL: ListURL(web.TenantOf(c))}
@@ -264,7 +264,7 @@ func (w *Sharer) showSharedLink(c echo.Context, s *Shareable) error {
 	return w.Render(c, http.StatusOK, views.ShareMadePage(w.sharePage(c, s, "Link", o.Back), v))
 }
 
-// pack returns a shared page as the bytes of a snapshot.
+// pack returns a shared page in the form in which a snapshot is stored.
 func pack(v views.Shared) ([]byte, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -289,8 +289,9 @@ func Unpack(content []byte) (v views.Shared, err error) {
 	return v, nil
 }
 
-// Open returns the link whose token is in the path, and the content of a snapshot. It also
-// sets the headers of the page of a link. The error is problem.NotFound if the link does not work.
+// Open returns the link whose token is in the path, and the content if the link has a snapshot. It
+// also sets the headers for the page of a link. If the link does not work, the error is
+// problem.NotFound.
 func (w *Sharer) Open(c echo.Context) (sharing.Link, []byte, error) {
 	h := c.Response().Header()
 	h.Set("Referrer-Policy", "no-referrer")
@@ -301,8 +302,8 @@ func (w *Sharer) Open(c echo.Context) (sharing.Link, []byte, error) {
 	return w.links.Open(c.Request().Context(), c.Param("token"))
 }
 
-// Context returns a context like c in which the page of a link is drawn: with the parameters,
-// the time zone and the tenant of the link, and with the rights of a viewer.
+// Context returns a copy of the context c in which the page of a link is rendered. The copy has the
+// parameters, the time zone and the tenant of the link, and the rights of a viewer.
 func (w *Sharer) Context(c echo.Context, l sharing.Link) (echo.Context, error) {
 	v := web.Visitor{
 		User:    accounts.User{ID: l.ID, TenantID: l.TenantID, Role: accounts.Viewer},
@@ -331,8 +332,8 @@ func Zone(l sharing.Link) *time.Location {
 	return time.UTC
 }
 
-// WithoutLinks removes all links from v, which points to a view model: the visitor of a shared page
-// may open no other page. It also removes the choices of charts, and commands with which to send
+// WithoutLinks removes all links from v, which points to a view model. The visitor of a shared page
+// may not open other pages. It also removes the choices of charts, and the commands that send
 // requests.
 func WithoutLinks(v any) { unlink(reflect.ValueOf(v)) }
 

@@ -68,8 +68,8 @@ func (w *pages) changeName(c echo.Context, f url.Values) error {
 	return web.Retry(err, &a, &a.NameFaults, nil, func(status int) error { return w.showAccount(c, status, a) })
 }
 
-// changePassword changes the password. The session gets a new token, and all other sessions
-// end.
+// changePassword changes the password of the visitor. The session gets a new token. All other
+// sessions of the visitor end.
 func (w *pages) changePassword(c echo.Context, f url.Values) error {
 	v := web.VisitorOf(c)
 	token, err := w.cfg.People.ChangePassword(c.Request().Context(), v.User, v.Session, f.Get("current_password"), f.Get("password"))
@@ -107,12 +107,12 @@ func (w *pages) endOthers(c echo.Context, _ url.Values) error {
 	return c.Redirect(http.StatusSeeOther, "/account?done=alone")
 }
 
-// An agentMark is a text that a User-Agent header contains, and the name of the browser or
-// operating system that sends it.
+// An agentMark is a text in User-Agent headers, with the name of the browser or operating
+// system that sends it.
 type agentMark struct{ mark, name string }
 
 // browsers and systems are searched in this order. The order matters, because the User-Agent of
-// a browser also contains the marks of others.
+// one browser also contains the marks of other browsers.
 var (
 	browsers = []agentMark{
 		{"Edg/", "Edge"},
@@ -136,7 +136,7 @@ var (
 	}
 )
 
-// device returns words for the browser and the operating system of a User-Agent header.
+// device returns words for the browser and the operating system that sent a User-Agent header.
 func device(agent string) string {
 	name := func(list []agentMark) string {
 		return list[slices.IndexFunc(list, func(m agentMark) bool { return strings.Contains(agent, m.mark) })].name

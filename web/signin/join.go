@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// joinView returns the form behind the link of an invitation. In it, the visitor creates the
-// first owner, accepts the invitation, or sets a new password.
+// joinView returns the form to which the link of an invitation leads. In this form, the
+// visitor creates the first owner, accepts the invitation, or sets a new password.
 func (w *pages) joinView(c echo.Context, i accounts.Invitation) (views.Join, error) {
 	v := views.Join{
 		Action:   c.Request().URL.Path,
@@ -51,8 +51,8 @@ func (w *pages) joinView(c echo.Context, i accounts.Invitation) (views.Join, err
 
 func setsUp(c echo.Context) bool { return strings.HasPrefix(c.Path(), "/setup/") }
 
-// invitation returns the invitation whose token is in the path. The token of the first owner's
-// link is only valid below /setup, and all other tokens only below /invite.
+// invitation returns the invitation whose token is in the path. The token for the first owner
+// is only valid below /setup, and all other tokens only below /invite.
 func (w *pages) invitation(c echo.Context) (accounts.Invitation, error) {
 	ctx, token := c.Request().Context(), c.Param("token")
 	if setsUp(c) {
@@ -61,7 +61,8 @@ func (w *pages) invitation(c echo.Context) (accounts.Invitation, error) {
 	return w.cfg.People.Invitation(ctx, token)
 }
 
-// deadLink shows that a link does not exist, was used or withdrawn, or has expired.
+// deadLink shows a page that says that a link does not work: it does not exist, was used or
+// withdrawn, or has expired.
 func (w *pages) deadLink(c echo.Context, err error) error {
 	used := (*problem.Problem)(nil)
 	if !problem.Is(err, problem.NotFound) && (!errors.As(err, &used) || used.Code != "already_set_up") {
@@ -90,7 +91,7 @@ func (w *pages) showJoin(c echo.Context, status int, v views.Join) error {
 	return w.Render(c, status, views.JoinPage(w.Page(c, v.Title), v))
 }
 
-// join creates the account or sets the new password. Only the first owner is signed in by it.
+// join creates the account or sets the new password. Only the first owner is then signed in.
 // All other people must sign in themselves, because the response must not reveal whether the
 // e-mail address already had an account.
 func (w *pages) join(c echo.Context, f url.Values) error {

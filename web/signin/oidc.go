@@ -17,8 +17,8 @@ import (
 
 // A Provider signs people in by OpenID Connect.
 type Provider interface {
-	// Start returns the URL of the provider's sign-in page, and a value that Finish needs from
-	// a cookie: letters, digits, hyphens and underscores.
+	// Start returns the URL of the provider's sign-in page, and a value for a cookie, which
+	// Finish needs. The value consists of letters, digits, hyphens and underscores.
 	Start(ctx context.Context) (page, cookie string, err error)
 	// Finish returns the identity of the person who signed in. Its errors are Unauthenticated
 	// and Unavailable.
@@ -28,12 +28,13 @@ type Provider interface {
 const (
 	// providerTime is the maximum time of a sign-in at the provider.
 	providerTime = 10 * time.Minute
-	// cookieSplit separates the two parts of the cookie: the value from Start, and the page to
-	// open after the sign-in.
+	// cookieSplit separates the two parts of the cookie: the value from Start, and the address of
+	// the page to open after the sign-in.
 	cookieSplit = "~"
 )
 
-// setProviderCookie stores the state of a sign-in at the provider. "" removes the cookie.
+// setProviderCookie stores the state of a sign-in at the provider in a cookie. The value ""
+// removes the cookie.
 func (w *pages) setProviderCookie(c echo.Context, value string) {
 	cookie := &http.Cookie{
 		Name: w.CookieName(c.Request()) + "-oidc", Value: value, Path: "/", MaxAge: int(providerTime / time.Second),
@@ -55,8 +56,8 @@ func (w *pages) toProvider(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, page)
 }
 
-// fromProvider handles the redirect from the provider back to Headgate. It deletes the cookie,
-// so that the state can be used only once.
+// fromProvider handles the redirect from the provider back to Headgate. It deletes the cookie
+// with the state of the sign-in, so that the state can be used only once.
 func (w *pages) fromProvider(c echo.Context) error {
 	r := c.Request()
 	value := ""

@@ -11,10 +11,10 @@ import (
 // Config of the pages.
 type Config struct {
 	People *accounts.People
-	// Tenants finds the name of the tenant to which a person is invited.
+	// Tenants finds the name of the tenant to which an invitation belongs.
 	Tenants *tenants.Service
-	// Provider signs people in by OpenID Connect. Pages call it ProviderName. It redirects to
-	// /sign-in/oidc/callback. If it is nil, people sign in with passwords.
+	// Provider signs people in by OpenID Connect. ProviderName is its name on pages. It
+	// redirects to /sign-in/oidc/callback. If Provider is nil, people sign in with passwords.
 	Provider     Provider
 	ProviderName string
 }
@@ -46,7 +46,7 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 
 		web.Get("/account", self, w.account),
 		web.PostForm("/account/name", self, w.changeName, "name"),
-		// Password managers need the field username to find the account.
+		// The form has the field username because password managers use it to find the account.
 		web.PostForm("/account/password", self, w.changePassword, "current_password", "password", "username").As(web.Slow),
 		web.Get(factorsPath, self, w.secondFactors),
 		web.PostForm(factorsPath+"/confirm", self, w.confirm, "password", "code").As(web.Slow),

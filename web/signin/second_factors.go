@@ -42,8 +42,8 @@ func (w *pages) secondFactors(c echo.Context) error {
 	return w.showSecondFactors(c, http.StatusOK, nil, nil)
 }
 
-// showSecondFactors shows the visitor's second factors. If the visitor must first confirm the
-// password, the page has a form for that, with the error err.
+// showSecondFactors shows the visitor's second factors. If the visitor must confirm the
+// password first, the page has a form for the password, with the error err.
 func (w *pages) showSecondFactors(c echo.Context, status int, renamed map[string]string, err error) error {
 	ctx, v := c.Request().Context(), web.VisitorOf(c)
 	f, failed := w.cfg.People.FactorsOf(ctx, v.User)
@@ -87,8 +87,8 @@ func (w *pages) showSecondFactors(c echo.Context, status int, renamed map[string
 	return web.Retry(err, &s, &s.Faults, renamed, show)
 }
 
-// confirm checks the visitor's password and, if there is a second factor, its code. After that,
-// the visitor may change second factors for some time.
+// confirm checks the visitor's password, and a code if the visitor has a second factor. After
+// that, the visitor may change second factors for some time.
 func (w *pages) confirm(c echo.Context, f url.Values) error {
 	v := web.VisitorOf(c)
 	return w.confirmed(c, nil, w.cfg.People.Confirm(c.Request().Context(), v.User, v.Session, f.Get("password"), f.Get("code")))
@@ -110,9 +110,9 @@ func (w *pages) confirmed(c echo.Context, renamed map[string]string, err error) 
 	return w.showSecondFactors(c, http.StatusUnprocessableEntity, renamed, err)
 }
 
-// unconfirmed handles an error of a change of second factors. If the confirmation is missing,
-// it redirects to the page with the form for it. If the change is not possible, it shows the
-// page with the error. It returns all other errors.
+// unconfirmed handles an error from a change of second factors. If the visitor has not
+// confirmed the password recently, it redirects to the page with the form for the password. If
+// the change is not possible, it shows the page with the error. It returns all other errors.
 func (w *pages) unconfirmed(c echo.Context, err error) error {
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Code == "confirm_first" {
 		return c.Redirect(http.StatusSeeOther, factorsPath)
@@ -127,8 +127,8 @@ func (w *pages) mayChange(c echo.Context) bool {
 	return v.User.Password != "" && v.Session.Confirmed(w.Now())
 }
 
-// appSetup returns the form that adds an authenticator app. It has a new secret, or the given
-// one.
+// appSetup returns the form that adds an authenticator app. If secret is "", the form has a new
+// secret.
 func appSetup(u accounts.User, secret string) (views.AppSetup, error) {
 	make := secondfactor.NewTOTP
 	if secret != "" {
@@ -149,8 +149,8 @@ func appSetup(u accounts.User, secret string) (views.AppSetup, error) {
 	}, nil
 }
 
-// retryApp shows the form that adds an authenticator app again, with the same secret and the
-// error.
+// retryApp shows the form that adds an authenticator app again. The form has the same secret as
+// before, and the error.
 func (w *pages) retryApp(c echo.Context, u accounts.User, f url.Values, err error, show func(int, views.AppSetup) error) error {
 	if !secondfactor.ValidSecret(f.Get("secret")) {
 		return err
@@ -195,8 +195,8 @@ func (w *pages) addApp(c echo.Context, f url.Values) error {
 	return w.retryApp(c, v.User, f, err, func(status int, a views.AppSetup) error { return w.showApp(c, status, a) })
 }
 
-// added redirects after a second factor was added. If it is the person's first one, the next
-// page shows new recovery codes once.
+// added redirects after a second factor was added. If it is the first one of the person, the
+// next page shows new recovery codes once.
 func (w *pages) added(c echo.Context, codes []string) error {
 	if codes == nil {
 		return c.Redirect(http.StatusSeeOther, factorsPath+"?done=factor-added")
@@ -275,7 +275,7 @@ func (w *pages) newCodes(c echo.Context, _ url.Values) error {
 	return w.unconfirmed(c, err)
 }
 
-// showCodes shows new recovery codes. No other page shows them.
+// showCodes shows new recovery codes. No other page shows these codes.
 func (w *pages) showCodes(c echo.Context) error {
 	var s shownCodes
 	back := views.Link{Text: "Second factor", URL: factorsPath}

@@ -13,14 +13,16 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// This file has the second step of a sign-in. A pending sign-in has its own cookie, which is
-// not a session cookie. So the pages in other files treat the visitor as not signed in.
+// This file has the second step of a sign-in. A sign-in that waits for this step is pending,
+// and has a cookie that is not a session cookie. So the pages in other files treat the visitor
+// as not signed in.
 
 const secondPath = "/sign-in/second"
 
 func (w *pages) pendingCookie(r *http.Request) string { return w.CookieName(r) + "-second" }
 
-// setPending stores the token of a pending sign-in. "" removes the cookie.
+// setPending stores the token of a pending sign-in in a cookie. The token "" removes the
+// cookie.
 func (w *pages) setPending(c echo.Context, token string) {
 	cookie := &http.Cookie{
 		Name: w.pendingCookie(c.Request()), Value: token, Path: "/", MaxAge: int(accounts.PendingLife.Seconds()),
@@ -40,7 +42,7 @@ func (w *pages) pendingToken(r *http.Request) string {
 	return cookie.Value
 }
 
-// toSecondStep redirects to the second step if err says that the password is correct and a
+// toSecondStep redirects to the second step if err says that the password is correct, but a
 // second factor is needed. Otherwise it returns err.
 func (w *pages) toSecondStep(c echo.Context, next string, err error) error {
 	second := (*accounts.SecondFactorError)(nil)
@@ -51,7 +53,8 @@ func (w *pages) toSecondStep(c echo.Context, next string, err error) error {
 	return c.Redirect(http.StatusSeeOther, w.withNext(secondPath, next))
 }
 
-// withNext adds the page to open after the sign-in to a path of the second step.
+// withNext returns the path of a page of the second step, with the parameter next: the page to
+// open after the sign-in.
 func (w *pages) withNext(path, next string) string {
 	if next = w.SafeNext(next); next == "" {
 		return path
@@ -78,7 +81,7 @@ func (w *pages) secondStep(c echo.Context) error {
 	return w.showSecondStep(c, http.StatusOK, c.QueryParam("next"), nil)
 }
 
-// showSecondStep shows the forms for the second factors that the person has.
+// showSecondStep shows a form for each kind of second factor that the person has.
 func (w *pages) showSecondStep(c echo.Context, status int, next string, faults []views.Fault) error {
 	ctx := c.Request().Context()
 	pending, u, f, err := w.cfg.People.Pending(ctx, w.pendingToken(c.Request()))
@@ -119,8 +122,9 @@ func codeInput() views.Input {
 	}
 }
 
-// passkeyForm returns the form with the options that the browser needs to use a passkey. If
-// passkeys are not possible at this address, the form has the reason.
+// passkeyForm returns the form with which the visitor uses a passkey. It has the options that
+// the browser needs. If passkeys are not possible at this address, the form has the reason
+// instead.
 func passkeyForm(options string, err error) (views.PasskeyForm, error) {
 	f := views.PasskeyForm{Options: options}
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Code == "passkeys_unavailable" {
@@ -145,8 +149,8 @@ func (w *pages) finishWithPasskey(c echo.Context, f url.Values) error {
 	return w.finished(c, in, f.Get("next"), err)
 }
 
-// finished completes a sign-in: it sets the session cookie. If err is not nil, it shows the
-// second step again with the error.
+// finished completes a sign-in and sets the session cookie. If err is not nil, it shows the
+// second step again, with the error.
 func (w *pages) finished(c echo.Context, in accounts.SignedIn, next string, err error) error {
 	if err == nil {
 		return w.beginSecond(c, in, next)

@@ -38,14 +38,14 @@ func (w *pages) signInForm(c echo.Context) error {
 	}
 	view := w.signInView("", next)
 	view.Notice = web.Notice(c)
-	// If the database is unavailable, show the form nevertheless.
+	// Show the form even if the database is unavailable.
 	if fresh, err := w.cfg.People.NeedsSetup(c.Request().Context()); err == nil {
 		view.NeedsSetup = fresh
 	}
 	return w.Render(c, http.StatusOK, views.SignInPage(w.Page(c, "Sign in"), view))
 }
 
-// signIn signs in with the password of the form f.
+// signIn signs a person in with the e-mail address and the password in the form f.
 func (w *pages) signIn(c echo.Context, f url.Values) error {
 	if err := w.toSecondStep(c, f.Get("next"), w.enter(c, f.Get("email"), f.Get("password"), f.Get("next"))); err != nil {
 		return w.signInFailed(c, f.Get("email"), f.Get("next"), err)
@@ -53,7 +53,7 @@ func (w *pages) signIn(c echo.Context, f url.Values) error {
 	return nil
 }
 
-// enter signs in with a password and redirects to next. It always creates a new session and
+// enter signs a person in with a password, and redirects to next. It always creates a new session and
 // ends the browser's old session, which prevents session fixation.
 func (w *pages) enter(c echo.Context, email, password, next string) error {
 	r := c.Request()
@@ -65,8 +65,8 @@ func (w *pages) enter(c echo.Context, email, password, next string) error {
 	return w.begin(c, token, next)
 }
 
-// rememberBrowser sets a cookie that says that user u has signed in with this browser, using
-// the password and the second factor if there is one.
+// rememberBrowser sets a cookie that says that the user u has signed in with this browser before. u
+// must have used the password, and the second factor if u has one.
 func (w *pages) rememberBrowser(c echo.Context, u accounts.User) {
 	r := c.Request()
 	if browser := w.cfg.People.RememberBrowser(u, w.browser(r)); browser != "" {
@@ -94,7 +94,7 @@ func (w *pages) browser(r *http.Request) string {
 	return cookie.Value
 }
 
-// begin replaces the session of the browser by a new one and redirects.
+// begin replaces the session of the browser with a new session, and redirects.
 func (w *pages) begin(c echo.Context, token, next string) error {
 	if err := w.replaceSession(c, token); err != nil {
 		return err
@@ -102,7 +102,8 @@ func (w *pages) begin(c echo.Context, token, next string) error {
 	return w.onward(c, next)
 }
 
-// replaceSession ends the session of the browser, if there is one, and stores the token of a new one.
+// replaceSession ends the session of the browser, if there is one. Then it stores the token of a new
+// session in the session cookie.
 func (w *pages) replaceSession(c echo.Context, token string) error {
 	if v := web.VisitorOf(c); v.SignedIn() {
 		if err := w.cfg.People.SignOut(c.Request().Context(), v.User, v.Session); err != nil {
@@ -129,8 +130,8 @@ func (w *pages) signInFailed(c echo.Context, email, next string, err error) erro
 	return w.Render(c, status, views.SignInPage(w.Page(c, "Sign in"), view))
 }
 
-// retryAfter returns words that say how long to wait, if err means that there were too many
-// failed sign-ins. For any other error, it returns false.
+// retryAfter returns words that say how long to wait, if err says that there were too many failed
+// sign-ins. For any other error, it returns false.
 func retryAfter(c echo.Context, err error) (string, bool) {
 	limited := (*accounts.LimitedError)(nil)
 	if !errors.As(err, &limited) {

@@ -57,8 +57,8 @@ func (w *pages) showPlanChange(c echo.Context, status int, to string, list []vie
 	return w.Render(c, status, views.PlanChangePage(page, v))
 }
 
-// planRows returns a row for each policy of two documents. A row has both versions of the
-// policy.
+// planRows returns a row for each policy that at least one of two documents has. A row has
+// both versions of the policy.
 func planRows(before, after plans.Document) ([]views.PlanChangeRow, error) {
 	diff, err := plans.Compare(before, after)
 	if err != nil {
@@ -102,8 +102,8 @@ func policyLines(p plans.Policy) []string {
 	return lines
 }
 
-// exceptionsLeft returns a sentence about overrides and blocks for policies that the new plan
-// does not have. If there are none, it returns "".
+// exceptionsLeft returns a sentence about overrides and blocks whose policies the new plan
+// does not have. It returns "" if there are none.
 func (w *pages) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, after plans.Document) (string, error) {
 	gone := map[string]bool{}
 	for _, p := range before.Policies() {

@@ -19,8 +19,8 @@ import (
 // plansInForm is the maximum number of plans that a form offers.
 const plansInForm = 500
 
-// rateTone returns the color tone for a tenant's rate of 429 responses: "bad" from 20 %, "warn"
-// from 2 %.
+// rateTone returns the color for the share of a tenant's requests with a 429 response: "bad"
+// from 20 %, "warn" from 2 %.
 func rateTone(c metrics.Counts) string {
 	switch limited := c.Limited(); {
 	case limited*5 >= c.Requests && limited > 0:
@@ -31,8 +31,8 @@ func rateTone(c metrics.Counts) string {
 	return ""
 }
 
-// planSelect returns a select field with all published plans. chosen is the slug of the
-// selected one.
+// planSelect returns a select field with all published plans. The plan with the slug chosen is
+// selected.
 func (w *pages) planSelect(ctx context.Context, name, chosen string) (views.Select, error) {
 	s := views.Select{
 		Name: name, Label: "Plan", Value: chosen, Optional: true,

@@ -23,8 +23,8 @@ import (
 // This file contains functions that the pages of overrides, list entries, blocks and resets
 // share.
 
-// newURL returns the address of the form that adds an exception, or "" if the visitor may not
-// add one. below is the part of the list's path after the tenant.
+// newURL returns the address of the form that adds an exception. It returns "" if the visitor
+// may not add one. below is the end of the list's path: the part after the path of the tenant.
 func newURL(c echo.Context, below string) string {
 	if !web.MayInTenant(c, accounts.ExceptionsWrite) {
 		return ""
@@ -32,8 +32,8 @@ func newURL(c echo.Context, below string) string {
 	return web.TenantURL(web.TenantOf(c), below+"/new")
 }
 
-// deleteURL returns the address of the page that deletes one exception, or "" if the visitor
-// may not delete it.
+// deleteURL returns the address of the page that deletes one exception. It returns "" if the
+// visitor may not delete the exception.
 func deleteURL(c echo.Context, below, id string) string {
 	if newURL(c, below) == "" {
 		return ""
@@ -42,8 +42,8 @@ func deleteURL(c echo.Context, below, id string) string {
 }
 
 // deleteRoutes returns two routes for deleting an exception: the page that asks for
-// confirmation, and the write. below is the part of the list's path after the tenant. parameter
-// is the name of the ID in the path.
+// confirmation, and the write. below is the end of the list's path: the part after the path of
+// the tenant. parameter is the name of the path parameter that has the ID.
 func deleteRoutes[T any](w *pages, below, parameter, title, done string, get func(context.Context, string, string) (T, error),
 	end func(context.Context, string, string) error, confirm func(T) views.Confirm,
 ) []web.Route {
@@ -78,15 +78,15 @@ func deleteRoutes[T any](w *pages, below, parameter, title, done string, get fun
 	}
 }
 
-// done loads a write into this node's snapshot. Then it redirects to a page that shows a
+// done loads an edit into this node's snapshot. Then it redirects to a page that shows a
 // notice.
 func (w *pages) done(c echo.Context, page, notice string) error {
 	w.Changed(c.Request().Context())
 	return c.Redirect(http.StatusSeeOther, web.AppendQuery(page, url.Values{"done": {notice}}))
 }
 
-// idle returns the reason why an exception has no effect, according to the current snapshot, or
-// "".
+// idle returns the reason why an exception has no effect, according to the current snapshot. It
+// returns "" if the exception has an effect.
 func (w *pages) idle(t tenants.Tenant, of interface {
 	Idle(s *enforcement.Subject, now time.Time) exceptions.Idle
 },
@@ -126,8 +126,8 @@ func reasonInput(q url.Values, optional bool) views.Input {
 	return i
 }
 
-// pickPolicy shows the first step of a form about one policy, in which the visitor selects the
-// policy.
+// pickPolicy shows the first step of a form about one policy. In this step, the visitor selects
+// the policy.
 func (w *pages) pickPolicy(c echo.Context, list []plans.Policy, title, lead, current string) error {
 	t := web.TenantOf(c)
 	v := views.PolicyPick{
@@ -150,7 +150,7 @@ func (w *pages) pickPolicy(c echo.Context, list []plans.Policy, title, lead, cur
 }
 
 // policyForm reads a form about one policy of the tenant's plan. It returns the form and the
-// policy. Besides fields, the form has fields for the key attributes.
+// policy. In addition to fields, the form may have the fields for the key attributes.
 func (w *pages) policyForm(c echo.Context, fields ...string) (url.Values, plans.Policy, error) {
 	list, err := w.Policies(c)
 	if err != nil {

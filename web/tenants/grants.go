@@ -45,7 +45,7 @@ func (w *pages) listGrants(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.GrantsPage(w.TenantPage(c, "Grants"), v))
 }
 
-// grantKeyWords returns the key that a grant is for, as text.
+// grantKeyWords returns words for the key that a grant tops up.
 func grantKeyWords(g exceptions.Grant, p plans.Policy) string {
 	if len(g.Key) == 0 && len(p.CountBy) > 0 {
 		return "every key"
@@ -88,7 +88,7 @@ func (w *pages) grantForm(c echo.Context, p plans.Policy, q url.Values) views.Bo
 	return v
 }
 
-// grantLifetimes are the durations that the form offers.
+// grantLifetimes are the durations that the form offers for a grant.
 var grantLifetimes = append(web.ShortLifetimes[2:], web.Lifetime{Value: "365d", Label: "in a year", Length: 365 * web.Day})
 
 func (w *pages) createGrant(c echo.Context) error {

@@ -109,7 +109,7 @@ func (w *pages) revokeLease(c echo.Context) error {
 }
 
 // newKeyForm returns the handler that shows an empty form about a key. If the address names no
-// policy, the handler shows pickPolicy first.
+// policy, the handler shows the page of pickPolicy first.
 func (w *pages) newKeyForm(title, lead, current string,
 	form func(echo.Context, plans.Policy, url.Values) views.BoundForm,
 ) echo.HandlerFunc {

@@ -18,12 +18,12 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// numberNames are the numbers of a limit that an override can replace. The name of a form field
-// is such a number, a dot, and the name of the limit.
+// numberNames are the numbers of a limit that an override can replace. The name of the form
+// field for a number is the name of the number, a dot, and the name of the limit.
 var numberNames = []string{"quota", "burst", "window"}
 
-// overrideForm returns the form for an override of one policy. q has its values, from an
-// address, a form, or an override.
+// overrideForm returns the form for an override of one policy. q has the values of its fields,
+// which come from an address, a form, or an override.
 func (w *pages) overrideForm(c echo.Context, p plans.Policy, q url.Values) views.OverrideForm {
 	list := web.TenantURL(web.TenantOf(c), "/overrides")
 	v := views.OverrideForm{
@@ -107,11 +107,11 @@ func (w *pages) showOverrideForm(c echo.Context, status int, v views.OverrideFor
 	return w.Render(c, status, views.OverrideFormPage(w.TenantPage(c, v.Title, list), v))
 }
 
-// keepEnd is the value of the expiry field that does not change the end of an override.
+// keepEnd is the choice of the expiry field that leaves the end of an override unchanged.
 const keepEnd = "keep"
 
-// changeForm returns the form that changes an override. q has the entered values. If it is nil,
-// the form has the values of the override.
+// changeForm returns the form that changes an override. q has the values that the visitor
+// entered. If q is nil, the form has the values of the override.
 func (w *pages) changeForm(c echo.Context, o exceptions.Override, p plans.Policy, q url.Values) views.OverrideForm {
 	if q == nil {
 		q = overrideValues(o)
@@ -128,7 +128,7 @@ func (w *pages) changeForm(c echo.Context, o exceptions.Override, p plans.Policy
 	return v
 }
 
-// overrideValues returns the values of an override by the names of form fields.
+// overrideValues returns the values of an override as fields of the form.
 func overrideValues(o exceptions.Override) url.Values {
 	q := url.Values{"attribute": {o.Attribute}, "reason": {o.Reason}, "version": {strconv.FormatInt(o.Revision, 10)}, "scope": {"all"}}
 	switch {
@@ -226,7 +226,7 @@ func (w *pages) changeOverride(c echo.Context) error {
 	return web.Retry(err, &v, &v.Faults, overrideFields(n), func(status int) error { return w.showOverrideForm(c, status, v) })
 }
 
-// aloud describes in words the limits that result from an override of a policy.
+// aloud describes the limits of a policy in words, as they are with an override.
 func aloud(n exceptions.NewOverride, p plans.Policy) []string {
 	var list []string
 	for _, l := range p.Limits {
@@ -277,8 +277,8 @@ func readOverride(f url.Values, v *views.OverrideForm, p plans.Policy, now time.
 	return n, faults.Err()
 }
 
-// readNumbers reads the numbers that the visitor entered. It returns the limits with at least
-// one number.
+// readNumbers reads the numbers that the visitor entered. It returns those limits for which the
+// visitor entered at least one number.
 func readNumbers(faults *problem.Fields, f url.Values, p plans.Policy) []enforcement.OverrideLimit {
 	var list []enforcement.OverrideLimit
 	for _, l := range p.Limits {

@@ -56,7 +56,7 @@ func (w *pages) overrideRow(t tenants.Tenant, o exceptions.Override, policies []
 	}
 }
 
-// scopeWords returns a description of the keys to which an override applies.
+// scopeWords returns words that say to which keys an override applies.
 func scopeWords(o exceptions.Override) string {
 	switch {
 	case o.Attribute == "":
@@ -88,7 +88,7 @@ func numberLines(o exceptions.Override, planned []enforcement.Limit) []string {
 	return lines
 }
 
-// precedence returns the view that shows which override applies to the key in the address.
+// precedence returns the view of which override applies to the key in the address.
 func (w *pages) precedence(c echo.Context, policies []plans.Policy) (views.Precedence, error) {
 	t, q := web.TenantOf(c), c.QueryParams()
 	v := views.Precedence{Action: web.TenantURL(t, "/overrides")}
@@ -172,9 +172,9 @@ func (w *pages) overridesOf(ctx context.Context, t tenants.Tenant, p plans.Polic
 	return list, nil
 }
 
-// rankOf returns the precedence of an override among those that match a key; the highest comes
-// first. The order is that of the engine: the override that applies, exact values, prefixes
-// from long to short, and overrides for every key.
+// rankOf returns the precedence of an override among those that match a key. The page shows
+// the highest rank first. The order is the one of the engine: the override that applies, then
+// exact values, then prefixes from long to short, and then overrides for every key.
 func rankOf(o exceptions.Override, winner string) int {
 	switch {
 	case o.ID == winner:
@@ -197,7 +197,7 @@ func networkBits(o exceptions.Override) int {
 	return n.Bits()
 }
 
-// scopeNote returns words for how specifically an override matches a key.
+// scopeNote returns words that say how specifically an override matches a key.
 func scopeNote(o exceptions.Override) string {
 	switch {
 	case o.Attribute == "":

@@ -20,7 +20,7 @@ import (
 
 const reservations = "/reservations"
 
-// longestPlace is the largest length of the parameter after of the list of reservations.
+// longestPlace is the maximum length of the parameter after in the address of the list.
 const longestPlace = 64
 
 func (w *pages) listReservations(c echo.Context) error {
@@ -86,7 +86,7 @@ func unitsOf(n int64, places bool) string {
 	return views.Count(n).Exact + " " + what
 }
 
-// reservationStates are the words of the states that have ended.
+// reservationStates has the words for the states of reservations that have ended.
 var reservationStates = map[enforcement.ReservationState]string{
 	enforcement.ReservationSettled: "settled", enforcement.ReservationReleased: "given back",
 	enforcement.ReservationExpired: "ended by itself",
@@ -117,7 +117,7 @@ func (w *pages) reservation(c echo.Context) (usage.Reservation, error) {
 	return w.cfg.Usage.Reservation(c.Request().Context(), web.TenantOf(c).ID, c.Param("reservation"))
 }
 
-// extensions are the durations that the form offers, from now.
+// extensions are the durations that the form offers. They count from now.
 var extensions = []views.Option{
 	{Value: "1m", Label: "a minute from now"},
 	{Value: "5m", Label: "5 minutes from now"},
@@ -127,10 +127,12 @@ var extensions = []views.Option{
 	{Value: "24h", Label: "a day from now"},
 }
 
-// costField is the prefix of the fields for the attributes from which policies read a cost.
+// costField is the start of the names of form fields for attributes. Policies with cost_from read
+// their cost from these attributes.
 const costField = "a."
 
-// A reservationForm changes a reservation. It asks for what the change needs, and says what it does.
+// A reservationForm is a form that changes a reservation. It has the fields that the change needs,
+// and a text that says what the change does.
 type reservationForm struct {
 	path   string // "/extend"
 	done   string // name of the notice
@@ -195,7 +197,7 @@ var reservationForms = []reservationForm{
 	}, func(*usage.ReservationChange, *usage.Reservation, url.Values) error { return nil }},
 }
 
-// confirmReservation returns the form for a change of a reservation.
+// confirmReservation returns the page that asks for confirmation before a reservation is changed.
 func (w *pages) confirmReservation(c echo.Context, form reservationForm, r *usage.Reservation, f url.Values) views.Confirm {
 	t, v := web.TenantOf(c), form.show(r, f)
 	v.Head, v.Back = w.TenantHead(c, reservations), web.TenantURL(t, reservations+"/"+url.PathEscape(r.ID))
@@ -215,7 +217,7 @@ func (w *pages) showReservationForm(c echo.Context, status int, v views.Confirm,
 	return w.Render(c, status, views.ConfirmPage(w.TenantPage(c, v.Button, above...), v))
 }
 
-// reservationRoutes returns the rows of the pages of reservations.
+// reservationRoutes returns the routes of the pages about reservations.
 func reservationRoutes(w *pages) []web.Route {
 	const one = web.TenantPath + reservations + "/:reservation"
 	rows := []web.Route{

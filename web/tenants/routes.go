@@ -1,6 +1,6 @@
-// Package tenants serves the pages about tenants: the list, the settings, the change of a plan,
-// and the exceptions, which are overrides, list entries, blocks and grants. It also serves the page
-// that resets counters, the one that revokes leases, and those of the open reservations.
+// Package tenants serves the pages about tenants: the list, the settings, the change of a plan, and
+// the exceptions, which are overrides, list entries, blocks and grants. It also serves the page
+// that resets counters, the page that revokes leases, and the pages about open reservations.
 package tenants
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/web/saved"
 )
 
-// Config of the pages. Every field is needed.
+// Config has what the pages need. Every field is required.
 type Config struct {
 	Filters    *savedfilters.Service // lists the saved filters of a page
 	Tenants    *tenants.Service

@@ -24,9 +24,10 @@ import (
 )
 
 const (
-	// tenantsSorted is the maximum number of tenants that the list reads, sorts and adds up.
+	// tenantsSorted is the maximum number of tenants that the list reads, so that it can sort them
+	// and add up their counts.
 	tenantsSorted = 1000
-	// limitReads is the number of tenants whose limits a page reads from the limiter at the
+	// limitReads is the number of tenants for which a page reads limits from the limiter at the
 	// same time.
 	limitReads = 8
 	// limitsWithin is the maximum time that a page waits for the limiter.
@@ -64,7 +65,7 @@ func limitedRate(t *countedTenant) float64 {
 type tenantListing struct {
 	values url.Values // the filters and the order in the address
 	filter tenants.Filter
-	page   int // from 1, among the tenants that are sorted together
+	page   int // page number, from 1, if the list reads all tenants and sorts them
 }
 
 func readTenantListing(c echo.Context) tenantListing {
@@ -147,7 +148,7 @@ func (w *pages) listTenants(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.TenantsPage(w.Page(c, "Tenants"), v))
 }
 
-// tenantPager sets the links to the other pages of the list.
+// tenantPager sets the links to the next and previous pages of the list.
 func (w *pages) tenantPager(c echo.Context, v *views.Tenants, l *tenantListing, next, more bool, found []tenants.Tenant) {
 	page := func(values url.Values, n int) string {
 		if n > 1 {
@@ -193,8 +194,8 @@ func (w *pages) tenantFilters(ctx context.Context, v *views.Tenants, l *tenantLi
 	return nil
 }
 
-// totalWords returns a sentence with the totals of the tenants in a list. part means that the
-// list has more tenants than these.
+// totalWords returns a sentence with the totals of the tenants in a list. part says that the
+// list has more tenants, which are not in the totals.
 func totalWords(found []tenants.Tenant, total *metrics.Counts, part bool) string {
 	if len(found) == 0 {
 		return ""
@@ -243,8 +244,8 @@ func (w *pages) counted(ctx context.Context, list []tenants.Tenant) (counted []c
 	return counted, total, err
 }
 
-// listedTenants returns the rows of a page. Each has the limit of the tenant that is nearest to
-// exhaustion. If the limiter does not answer, the rows have no limits.
+// listedTenants returns the rows of a page. Each row has the limit of the tenant that is
+// nearest to exhaustion. If the limiter does not answer, the rows have no limits.
 func (w *pages) listedTenants(ctx context.Context, list []countedTenant) []views.ListedTenant {
 	rows := make([]views.ListedTenant, len(list))
 	bounded, cancel := context.WithTimeout(ctx, limitsWithin)
@@ -264,7 +265,7 @@ func (w *pages) listedTenants(ctx context.Context, list []countedTenant) []views
 			if near := u.Nearest(1); err == nil && len(near) > 0 {
 				rows[i].Near = nearWords(&near[0])
 			}
-			return nil // the list also shows tenants whose counters cannot be read
+			return nil // a tenant whose counters cannot be read stays in the list
 		})
 	}
 	_ = group.Wait() // never returns an error

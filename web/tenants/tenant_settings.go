@@ -31,8 +31,8 @@ func routeChoice(optional bool) views.Choice {
 	return c
 }
 
-// redactChoice returns the form field that says whether the tenant's attribute values are
-// stored.
+// redactChoice returns the form field that says whether the values of attributes in the tenant's
+// requests are stored.
 func redactChoice(redact bool) views.Choice {
 	c := views.Choice{
 		Name: "redact_values", Label: "Attribute values", Value: "keep",
@@ -50,15 +50,15 @@ func redactChoice(redact bool) views.Choice {
 	return c
 }
 
-// maxKeysInput returns the form field for the maximum number of live counters. If it is empty,
-// HEADGATE_MAX_KEYS applies.
+// maxKeysInput returns the form field for the maximum number of live counters. If the field is
+// empty, HEADGATE_MAX_KEYS applies.
 func maxKeysInput(bound int64) views.Input {
 	return views.OptionalInput("max_keys", "Most live counters", boundText(bound),
 		"Above this number, new keys of a limit share one counter. Empty: HEADGATE_MAX_KEYS.")
 }
 
-// sampleInput returns the form field for the sample of allowed requests: one in how many is
-// recorded. If the field is empty, none is recorded.
+// sampleInput returns the form field for the sample of allowed requests. Its number n means that one
+// of n allowed requests is recorded. If the field is empty, none is recorded.
 func sampleInput(oneIn uint32) views.Input {
 	return views.OptionalInput("sample_allowed", "Record one in this many allowed requests", boundText(int64(oneIn)),
 		"Denials shows them beside the denied ones, with their attributes, for 24 hours. 100 records 1%. Empty: none.")
@@ -95,8 +95,8 @@ func billingDayInput(day int) views.Input {
 		"Months, quarters, and years of its limits begin on this day, 1 to 31. In a shorter month, they begin on its last day.")
 }
 
-// billingDayOf parses the billing day. It returns -1, which the service rejects, for text that
-// is not a number above 0.
+// billingDayOf parses the billing day from the form. If the text is not a number above 0, it returns
+// -1, which the service rejects.
 func billingDayOf(f url.Values) int {
 	n, err := strconv.Atoi(strings.TrimSpace(f.Get("billing_anchor_day")))
 	if err != nil || n < 1 {
@@ -112,8 +112,8 @@ func boundText(bound int64) string {
 	return strconv.FormatInt(bound, 10)
 }
 
-// boundOf parses the number in a field of the form. It returns 0 for an empty field, and -1 for text
-// that is not a number, which the service rejects.
+// boundOf parses a number from a field of the form. For an empty field, it returns 0. For text that
+// is not a number, it returns -1, which the service rejects.
 func boundOf(f url.Values, field string) int64 {
 	text := strings.ReplaceAll(strings.TrimSpace(f.Get(field)), ",", "")
 	if text == "" {
@@ -162,8 +162,8 @@ func (w *pages) showSettings(c echo.Context, status int, v views.TenantSettings)
 	return w.Render(c, status, views.TenantSettingsPage(w.TenantPage(c, "Tenant settings"), v))
 }
 
-// retrySettings shows the settings form again after the error err. change stores the entered
-// values in the view, and returns the list for error messages.
+// retrySettings shows the settings form again after the error err. The function change stores the
+// entered values in the view, and returns the list for error messages.
 func (w *pages) retrySettings(c echo.Context, err error, renamed map[string]string,
 	change func(*views.TenantSettings) *[]views.Fault,
 ) error {
@@ -175,8 +175,8 @@ func (w *pages) retrySettings(c echo.Context, err error, renamed map[string]stri
 	return web.Retry(err, &v, list, renamed, func(status int) error { return w.showSettings(c, status, v) })
 }
 
-// revisionOf returns the revision of the tenant in the form. It is the revision that the
-// visitor saw when the form was opened.
+// revisionOf returns the revision of the tenant from the form. It is the revision that the visitor
+// saw when the form was opened.
 func revisionOf(f url.Values) (int64, error) {
 	n, err := strconv.ParseInt(f.Get("version"), 10, 64)
 	if err != nil {
@@ -224,8 +224,8 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	})
 }
 
-// staleSettings shows the visitor's values next to the stored ones, because another person has
-// changed the tenant since the form was opened.
+// staleSettings shows the visitor's values next to the stored values, if another person has changed
+// the tenant since the form was opened.
 func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 	stored, err := w.cfg.Tenants.Tenant(c.Request().Context(), web.TenantOf(c).ID)
 	if err != nil {
@@ -264,7 +264,7 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 	return w.Render(c, http.StatusConflict, views.StalePage(w.TenantPage(c, "Tenant settings"), v))
 }
 
-// optionWords returns the label of a value of a settings field.
+// optionWords returns the label for the value of a settings field.
 func optionWords(field, value string) string {
 	for _, k := range []views.Choice{noPolicyChoice(""), routeChoice(false), redactChoice(false), traceChoice(false)} {
 		if i := slices.IndexFunc(k.Options, func(o views.Option) bool { return o.Value == value }); k.Name == field && i >= 0 {
@@ -307,7 +307,7 @@ func (w *pages) setStatus(status tenants.Status, done string) func(echo.Context,
 	}
 }
 
-// deleteTenant deletes a tenant if the visitor has typed its slug.
+// deleteTenant deletes a tenant. For confirmation, the visitor must type the tenant's slug.
 func (w *pages) deleteTenant(c echo.Context, f url.Values) error {
 	revision, err := revisionOf(f)
 	if err != nil {

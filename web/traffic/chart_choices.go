@@ -11,27 +11,27 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// compareParam is the query parameter of the URL. With compare=1, the charts also show the
-// counts of the previous period, as lines.
+// compareParam is the query parameter with which the charts are compared. With compare=1, they
+// also show the counts of the previous period as lines.
 const compareParam = "compare"
 
-// groupParam is the query parameter of the URL that selects how the charts of requests and
-// denials are grouped, such as by=policy.
+// groupParam is the query parameter that selects how the charts of requests and denials are
+// grouped, such as by=policy.
 const groupParam = "by"
 
-// groupsShown is the maximum number of groups that a chart shows. The chart adds up all other
-// groups under the name Others.
+// groupsShown is the maximum number of groups that a chart shows. The chart adds up the
+// requests of all other groups under the name Others.
 const groupsShown = 5
 
-// chartGroupings lists the allowed values of groupParam, each with the word that the page shows
+// chartGroupings lists the allowed values of groupParam. Each has the word that the page shows
 // for it.
 var chartGroupings = []struct {
 	by    metrics.Grouping
 	words string
 }{{metrics.ByTenant, "tenant"}, {metrics.ByPolicy, "policy"}, {metrics.ByRouteName, "route"}}
 
-// chosen copies the query parameters compare and by from the URL into also. If by is not an
-// allowed value, it returns the error message for the page, otherwise "".
+// chosen copies the query parameters compare and by from the URL to also. If the value of by is
+// not allowed, it returns an error message for the page; otherwise it returns "".
 func chosen(c echo.Context, also url.Values) (fault string) {
 	if c.QueryParam(compareParam) == "1" {
 		also.Set(compareParam, "1")
@@ -50,8 +50,8 @@ func chosen(c echo.Context, also url.Values) (fault string) {
 }
 
 // groupingOf returns how the charts of a page are grouped, or "" if they are not. Headgate
-// stores counts by group only for all requests together: with a filter by policy or route, the
-// charts are not grouped. A page of one tenant is not grouped by tenant.
+// stores counts by group only for all requests together. Therefore charts with a filter by
+// policy or route are not grouped. The charts of one tenant are not grouped by tenant.
 func groupingOf(tenant uint32, also url.Values) metrics.Grouping {
 	by := metrics.Grouping(also.Get(groupParam))
 	if also.Get("policy") != "" || also.Get("route") != "" || tenant != 0 && by == metrics.ByTenant {
@@ -60,8 +60,8 @@ func groupingOf(tenant uint32, also url.Values) metrics.Grouping {
 	return by
 }
 
-// hiddenChoices returns the query parameters compare and by as hidden fields, so that a form
-// keeps them.
+// hiddenChoices returns the query parameters compare and by as hidden fields. A form with these
+// fields keeps the choices.
 func hiddenChoices(also url.Values) (list []views.Hidden) {
 	if also.Get(compareParam) != "" {
 		list = append(list, views.Hidden{Name: compareParam, Value: also.Get(compareParam)})
@@ -72,15 +72,15 @@ func hiddenChoices(also url.Values) (list []views.Hidden) {
 	return list
 }
 
-// setChoiceFault shows an error message at the links that change the charts.
+// setChoiceFault shows an error message beside the links that change the charts.
 func setChoiceFault(t *views.Traffic, fault string) {
 	if t.Requests.Choices != nil {
 		t.Requests.Choices.Error = fault
 	}
 }
 
-// choices returns the links above the charts: to compare with the previous period, and to group
-// the charts.
+// choices returns the links above the charts. One compares with the previous period; the others
+// group the charts.
 func (d *drawing) choices() *views.ChartChoices {
 	link := func(text, label, name, value string) views.RangeLink {
 		return views.RangeLink{

@@ -10,7 +10,7 @@ import (
 )
 
 // pastPoints returns the counts of the previous period. The key of the map is the Unix time of
-// the point in the charts with which the counts are compared.
+// the point to compare with, which is a point of the present period in the charts.
 func (d *drawing) pastPoints() map[int64]*metrics.Point {
 	points := map[int64]*metrics.Point{}
 	for i := range d.o.past.Points {
@@ -24,8 +24,8 @@ func (d *drawing) pastPoints() map[int64]*metrics.Point {
 	return points
 }
 
-// compare adds a line to a chart that shows the previous period. number selects the value of a
-// point.
+// compare adds a line for the previous period to a chart. number returns the value that the
+// chart shows for a point.
 func (d *drawing) compare(c *views.Chart, name, color string, number func(*metrics.Point) float64) {
 	if !d.comparing || len(d.past) == 0 {
 		return
@@ -47,8 +47,8 @@ func (d *drawing) compare(c *views.Chart, name, color string, number func(*metri
 	}
 }
 
-// compared returns a sentence for the summary of a chart: which period the lines show, or why
-// there are no lines. It returns "" if the page does not compare.
+// compared returns a sentence for the summary of a chart. It says which period the lines show,
+// or why there are no lines. If the page does not compare, it returns "".
 func (d *drawing) compared() string {
 	switch {
 	case !d.comparing:
@@ -60,8 +60,8 @@ func (d *drawing) compared() string {
 	return " Lines show " + web.SpanWords(t.From, t.From.Add(min(d.o.shift, t.To.Sub(t.From))), d.s.In(time.Time{}).Location()) + "."
 }
 
-// rateOrNone returns the share of requests that limits denied, in percent. It returns NaN for a
-// point without requests.
+// rateOrNone returns the share of requests that limits denied, in percent. For a point without
+// requests, it returns NaN.
 func rateOrNone(p *metrics.Point) float64 {
 	if p.Requests == 0 {
 		return math.NaN()

@@ -25,14 +25,15 @@ import (
 )
 
 // denialsOfKey is the maximum number of denials that the page of a counted key lists. The page
-// looks for them in the latest denials of the policy, at most denialsSearched.
+// searches for them in the latest denials of the policy, of which it reads at most
+// denialsSearched.
 const (
 	denialsOfKey    = 20
 	denialsSearched = 200
 )
 
-// namedKeyOf returns the counted key from the query parameters of the URL, such as k.user=u1.
-// The parameter k.ip/64 means the same as k.ip.
+// namedKeyOf returns the counted key that the query parameters of the URL name, such as
+// k.user=u1. The parameter k.ip/64 means the same as k.ip.
 func namedKeyOf(q url.Values, p plans.Policy) map[string]string {
 	key := web.KeyFromForm(q, p)
 	if value := q.Get(web.KeyFieldPrefix + enforcement.IPNetwork); value != "" && key["ip"] == "" &&
@@ -95,7 +96,7 @@ func (w *pages) countedKey(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.CountedKeyPage(page, v))
 }
 
-// holders adds to the page v the leases that hold places of concurrency limits of the key.
+// holders adds the leases that hold places of the key's concurrency limits to the page v.
 func (w *pages) holders(c echo.Context, v *views.CountedKey, u usage.Usage, key map[string]string) {
 	if len(u.Policies) == 0 || len(u.Policies[0].Keys) == 0 {
 		return
@@ -129,7 +130,7 @@ func partsOf(key map[string]string, p plans.Policy) []enforcement.KeyPart {
 }
 
 // keyChart adds the chart of the requests that were counted under one key. A policy without
-// count_by has only one key. Its chart shows all requests of the policy.
+// count_by has only one key, so its chart shows all requests of the policy.
 func (w *pages) keyChart(ctx context.Context, v *views.CountedKey, t tenants.Tenant, p plans.Policy, parts []enforcement.KeyPart,
 	s web.TimeRange, path string,
 ) error {
@@ -186,8 +187,8 @@ func (w *pages) keyChart(ctx context.Context, v *views.CountedKey, t tenants.Ten
 	return nil
 }
 
-// drawSteps sets the step of a chart, which is the time between two of its points. It also
-// marks the points whose step has not ended as unfinished.
+// drawSteps sets the step of a chart, which is the time between two of its points. It marks a
+// point as unfinished if the step of the point has not ended.
 func (w *pages) drawSteps(c *views.Chart, step time.Duration) {
 	c.Step, c.Axis = step, "requests "+views.PerStep(step)
 	for i := range c.Points {
@@ -202,7 +203,7 @@ func betweenWords(count, wrong int64) string {
 	return views.Between(count-wrong, count) + " times"
 }
 
-// keyDenials adds the latest denials of a counted key by its policy.
+// keyDenials adds the latest denials of a counted key by the policy that counts it.
 func (w *pages) keyDenials(ctx context.Context, v *views.CountedKey, t tenants.Tenant, p plans.Policy, parts []enforcement.KeyPart,
 	s web.TimeRange,
 ) error {
@@ -235,8 +236,9 @@ func (w *pages) keyDenials(ctx context.Context, v *views.CountedKey, t tenants.T
 	return nil
 }
 
-// ofKey reports whether a denied request was counted under a key: each attribute has the value
-// from the key, and an attribute that is missing in the key is also missing in the request.
+// ofKey reports whether a denied request was counted under a key. For each attribute of the
+// key, the request must have the same value. If the attribute is missing in the key, it must
+// also be missing in the request.
 func ofKey(r *metrics.Refusal, parts []enforcement.KeyPart) bool {
 	for _, part := range parts {
 		name := enforcement.CountedAttribute(part.Name)
@@ -272,7 +274,7 @@ func (w *pages) keyDenial(t tenants.Tenant, r *metrics.Refusal) views.KeyDenial 
 	return v
 }
 
-// keyCurl returns a curl command that sends a check. The check is counted under the given key.
+// keyCurl returns a curl command that sends a check that is counted under the given key.
 func (w *pages) keyCurl(c echo.Context, p plans.Policy, key map[string]string) string {
 	body := requests.Check{Method: "GET", Path: samplePath(p.Match.Path), Attributes: map[string]string{}}
 	if web.VisitorOf(c).User.TenantID == "" {
@@ -293,7 +295,7 @@ func (w *pages) keyCurl(c echo.Context, p plans.Policy, key map[string]string) s
 	return body.Command(w.Origin(c))
 }
 
-// samplePath returns an example of a request path that a path pattern matches.
+// samplePath returns an example of a path that a path pattern matches.
 func samplePath(pattern string) string {
 	if pattern == "" || pattern == "*" {
 		return "/"

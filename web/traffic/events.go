@@ -17,38 +17,35 @@ import (
 )
 
 const (
-	// maxEvents is the maximum number of events of one kind of source that a page reads.
+	// maxEvents is the maximum number of events that a page reads from each source.
 	maxEvents = 200
-	// maxEventRows is the maximum number of rows in the list of events. Events with the same
-	// action in one step of the charts share a row, which names at most maxEventNames of the
-	// changed objects.
+	// maxEventRows is the maximum number of rows in the list of events. Events with the same action in one step of
+	// the charts share a row. Such a row names at most maxEventNames of the changed objects.
 	maxEventRows  = 50
 	maxEventNames = 3
-	// nodesFor is how long the process caches the events of the nodes. Nodes report every five
-	// seconds.
+	// nodesFor is how long the process caches the events about nodes. Nodes report every five seconds.
 	nodesFor = 5 * time.Second
 )
 
-// An event is a change that can explain a change of the charts: a plan was published, an
-// override or a block was set, an alert started, or a node started.
+// An event is a change that can explain a change in the charts: a plan was published, an override or a block was
+// set, an alert started, or a node started.
 type event struct {
 	at     time.Time
 	action string // a key of eventWords
-	name   string // of the changed object, or "" if the action alone describes the event
-	tenant string // slug of the tenant, or "" for an event of the operator
+	name   string // name of the changed object; "" if the action says enough
+	tenant string // slug of the tenant; "" for an event of the operator
 	url    string // page about the object, or ""
-	staff  bool   // only users of the operator see the event
+	staff  bool   // only the operator's people see the event
 }
 
-// Actions of the events that the audit log does not have. They are made from alerts and from the reports of nodes.
+// Actions of events that are not in the audit log. They come from alerts and from the reports of nodes.
 const (
 	alertBegan  = "alert.began"
 	nodeStarted = "node.started"
 	nodeSilent  = "node.silent"
 )
 
-// An eventWord is how the page shows one kind of event: a letter in the charts, and a label in
-// the list.
+// An eventWord has the texts for one kind of event: a letter for the charts, and a label for the list.
 type eventWord struct{ mark, label string }
 
 var eventWords = map[string]eventWord{
@@ -72,16 +69,15 @@ var eventWords = map[string]eventWord{
 	nodeSilent:          {"N", "Node silent"},
 }
 
-// A nodeCache holds the last loaded events of the nodes. All pages share it.
+// A nodeCache caches the events about nodes. All pages share it.
 type nodeCache struct {
 	mu     sync.Mutex
 	loaded time.Time
 	list   []event
 }
 
-// events returns the newest events of a time range, ordered by time: of one tenant, or of all
-// tenants if the tenant number is 0. more reports whether there are older events that it left
-// out.
+// events returns the newest events in a time range, ordered by time. They are the events of the tenant with this
+// number, or of all tenants if the number is 0. more reports whether there are older events that it left out.
 func (w *pages) events(ctx context.Context, tenant uint32, from, to time.Time) (list []event, more bool, err error) {
 	var subject *enforcement.Subject
 	if tenant != 0 {
@@ -114,8 +110,8 @@ func (w *pages) events(ctx context.Context, tenant uint32, from, to time.Time) (
 	return list, more, nil
 }
 
-// auditEvents returns events from the audit log. For one tenant, it returns the changes of that
-// tenant and the publications of its plan.
+// auditEvents returns events from the audit log. If subject is set, these are the changes of this tenant and the
+// publications of its plan.
 func (w *pages) auditEvents(ctx context.Context, subject *enforcement.Subject, from, to time.Time) ([]event, error) {
 	f := audit.EventFilter{From: from, To: to, Limit: maxEvents}
 	if subject != nil {
@@ -158,9 +154,8 @@ func (w *pages) auditEvent(l *audit.Event) event {
 	return e
 }
 
-// alertEvents returns the starts of alerts. owner is the ID of the tenant whose alerts they
-// are, or "" for alerts of the operator. If subject is set, it leaves out alerts of the
-// operator about other tenants.
+// alertEvents returns the starts of alerts. owner is the ID of the tenant that owns the alerts, or "" for the
+// operator's alerts. If subject is set, it leaves out alerts of the operator that are about other tenants.
 func (w *pages) alertEvents(ctx context.Context, owner string, subject *enforcement.Subject, from, to time.Time) ([]event, error) {
 	incidents, err := w.cfg.Alerts.Incidents(ctx, owner, alerts.Filter{From: from, To: to, Limit: maxEvents})
 	if err != nil {
@@ -181,7 +176,7 @@ func (w *pages) alertEvents(ctx context.Context, owner string, subject *enforcem
 	return list, nil
 }
 
-// nodeEvents returns when each running node started, and when each silent node reported last.
+// nodeEvents returns an event for the start of each running node, and one for the last report of each silent node.
 func (w *pages) nodeEvents(ctx context.Context, from, to time.Time) ([]event, error) {
 	w.nodes.mu.Lock()
 	defer w.nodes.mu.Unlock()
@@ -206,8 +201,8 @@ func (w *pages) nodeEvents(ctx context.Context, from, to time.Time) ([]event, er
 	return slices.DeleteFunc(slices.Clone(w.nodes.list), func(e event) bool { return e.at.Before(from) || !e.at.Before(to) }), nil
 }
 
-// events returns the rows of the event list that the visitor may see, the newest first. Events
-// with the same action in one step of the charts share a row.
+// events returns the rows of the event list that the visitor may see, newest first. Events with the same action in
+// one step of the charts share a row.
 func (d *drawing) events() views.Events {
 	v := views.Events{More: d.o.moreEvents}
 	type place struct {
@@ -238,8 +233,8 @@ func (d *drawing) events() views.Events {
 	return v
 }
 
-// addObject adds the changed object of an event to a row of the event list. A row counts each
-// object once.
+// addObject adds the changed object of an event to a row of the event list. If the row already has the object,
+// addObject adds nothing.
 func (d *drawing) addObject(row *views.EventRow, e *event) {
 	row.At = e.at // the earliest event of the row
 	object := views.Link{Text: e.name, URL: e.url}
@@ -251,7 +246,7 @@ func (d *drawing) addObject(row *views.EventRow, e *event) {
 		object.Text += " of " + e.tenant
 	}
 	if d.member && e.tenant == "" && e.action == "plan.publish" {
-		object.URL = "" // members of a tenant cannot open the page of the plan
+		object.URL = "" // members of a tenant cannot open the page of a plan
 	}
 	row.Count++
 	if object.Text == "" || slices.Contains(row.Objects, object) {

@@ -8,16 +8,16 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// groupColors are the colors of the groups in a chart. Each color also has its own texture, for
-// readers who cannot tell the colors apart.
+// groupColors are the colors of the groups in a chart. Each color also has a texture of its own,
+// for readers who cannot distinguish the colors.
 var groupColors = [groupsShown]string{"accent", "violet", "warn", "blue", "pink"}
 
-// others is the name of the area that adds up all groups beyond the largest groupsShown.
+// others is the name of the area for all groups that are not among the largest groupsShown.
 const others = "Others"
 
 func limitedOf(p *metrics.Point) float64 { return float64(p.Limited()) }
 
-// groupName returns the name of a group for the charts: the slug of a tenant, or the name of a
+// groupName returns the name of a group in the charts: the slug of a tenant, or the name of a
 // policy or route.
 func (d *drawing) groupName(g *metrics.Group) string {
 	if d.by == metrics.ByTenant {
@@ -39,8 +39,8 @@ func (d *drawing) requestsGrouped() views.Chart {
 	return c
 }
 
-// rateGrouped returns the chart of the 429 rate by tenant, policy or route: a line for each of the
-// groups with the most requests.
+// rateGrouped returns the chart of the 429 rate by tenant, policy or route. It has one line for
+// each of the groups with the most requests.
 func (d *drawing) rateGrouped() views.Chart {
 	all := d.o.groups
 	largest := d.largest(func(n *metrics.Counts) int64 { return n.Requests })
@@ -89,8 +89,9 @@ func (d *drawing) deniedGrouped() *views.Chart {
 	return &c
 }
 
-// grouped returns a chart with one area for each of the largest groups, and one for all others.
-// number selects the value of one point, total the value of the whole time range.
+// grouped returns a chart with one area for each of the largest groups, and one area for all
+// others. number returns the value of one point, and total the value of a group in the whole time
+// range.
 func (d *drawing) grouped(id, title, axis string, number func(*metrics.Point) float64, total func(*metrics.Counts) int64) views.Chart {
 	all := d.o.groups
 	largest := d.largest(total)

@@ -20,10 +20,10 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// traffic returns what the page about traffic shows: of one tenant number, or of all tenants
-// (0). path and also are the path and the query parameters of the page without its time range.
-// also can filter by policy or route. Concurrent calls with the same query read the counts only
-// once.
+// traffic returns what a page about traffic shows: for the tenant with this number, or for all
+// tenants if the number is 0. path is the path of the page. also has its query parameters
+// without the time range, which can include a filter by policy or route. Concurrent calls with
+// the same query read the counts only once.
 func (w *pages) traffic(c echo.Context, s web.TimeRange, tenant uint32, path string, also url.Values) (views.Traffic, error) {
 	o, err := w.overview(c.Request().Context(), trafficQuery(s, tenant, also))
 	if err != nil {
@@ -33,10 +33,11 @@ func (w *pages) traffic(c echo.Context, s web.TimeRange, tenant uint32, path str
 	return d.traffic(), nil
 }
 
-// isMember reports whether the visitor is a user of a tenant, and not of the operator.
+// isMember reports whether the visitor is a member of a tenant, and not one of the operator's
+// people.
 func isMember(c echo.Context) bool { return web.VisitorOf(c).User.TenantID != "" }
 
-// trafficFragments returns the parts of a page about traffic that a live update replaces.
+// trafficFragments returns those parts of a page about traffic that a live update replaces.
 func trafficFragments(t views.Traffic) []web.Fragment {
 	if t.Empty != nil {
 		return nil
@@ -71,9 +72,10 @@ func trafficFragments(t views.Traffic) []web.Fragment {
 	return list
 }
 
-// liveTraffic returns a function that renders the updates of a live page about traffic. The
-// function sends the whole page if the page was empty and now has requests, or has become
-// empty. The URL of the stream has empty=1 if the page was empty when it was loaded.
+// liveTraffic returns a function that renders the updates of a live page about traffic. A page
+// without requests has a different form, so the function sends the whole page when the first
+// requests come, or when there are none left. If the page was empty when it was loaded, the URL
+// of the stream has empty=1.
 func (w *pages) liveTraffic(c echo.Context, tenant uint32, path string, also url.Values) func(context.Context) ([]web.Fragment, error) {
 	params, zone := c.QueryParams(), views.Zone(c.Request().Context())
 	empty, member, shared := params.Get("empty") == "1", isMember(c), web.VisitorOf(c).Display != nil
@@ -99,8 +101,8 @@ func (w *pages) liveTraffic(c echo.Context, tenant uint32, path string, also url
 	}
 }
 
-// trafficLive returns the URL of the live updates of a page about traffic, or "" if the page is
-// paused.
+// trafficLive returns the URL of the stream that updates a page about traffic. If the updates
+// are paused, it returns "".
 func trafficLive(s web.TimeRange, path string, also url.Values, t views.Traffic) string {
 	if !s.Live {
 		return ""
@@ -112,8 +114,8 @@ func trafficLive(s web.TimeRange, path string, also url.Values, t views.Traffic)
 }
 
 // trafficQuery returns the query for the counts of a page. It rounds the times to whole
-// minutes. For a preset, such as the last 24 hours, it rounds to whole steps of the charts. All
-// viewers of the same preset then have equal queries and share one cached result.
+// minutes. For a preset, such as the last 24 hours, it rounds them to whole steps of the
+// charts. So all viewers of the same preset have equal queries and share one cached result.
 func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) trafficQuestion {
 	unit, now := time.Minute, s.Preset != ""
 	if now {
@@ -133,8 +135,8 @@ func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) trafficQuesti
 	return question
 }
 
-// overviewOf reads the filters of the overview from the URL. It adds an error message to faults
-// for each invalid filter, and ignores the filter.
+// overviewOf reads the filters of the overview from the URL. It ignores each invalid filter,
+// and adds an error message for it to faults.
 func (w *pages) overviewOf(c echo.Context) (tenant uint32, also url.Values, faults map[string]string, err error) {
 	q, faults := c.QueryParams(), map[string]string{}
 	also = url.Values{}
@@ -234,8 +236,8 @@ func (w *pages) overviewFilters(
 	return f, nil
 }
 
-// emptyTraffic returns the content of a page without requests: why it is empty, and how to send
-// a request.
+// emptyTraffic returns what a page without requests shows: why it is empty, and how to send a
+// request.
 func (w *pages) emptyTraffic(c echo.Context, also url.Values) (*views.Empty, error) {
 	e := &views.Empty{Title: noRequests}
 	if also.Get("policy") != "" || also.Get("route") != "" {

@@ -16,54 +16,54 @@ import (
 const (
 	// maxOverviews is the maximum number of overviews in the cache.
 	maxOverviews = 64
-	// freshFor is how long a cached overview is shown although newer counts exist. Denials
-	// appear on the page within 3 s: this time plus the interval at which nodes write their
-	// counts.
+	// freshFor is how long a cached overview is shown although newer counts exist. A denial
+	// appears on the page within 3 s: within freshFor plus the interval at which nodes write
+	// their counts.
 	freshFor = 500 * time.Millisecond
-	// loadTimeout is the maximum time to load an overview. Loading continues if the visitor who
-	// caused it leaves, because other visitors can be waiting for the same overview.
+	// loadTimeout is the maximum time for loading an overview. If the visitor who started the
+	// loading leaves, the loading continues, because other visitors may wait for the same
+	// overview.
 	loadTimeout = 10 * time.Second
 )
 
-// An overview has the counts of a page about traffic. All viewers share it, so it must not be
-// changed.
+// An overview has the counts for a page about traffic. All viewers share it, so nothing may
+// change it.
 type overview struct {
 	metrics.Overview
 	before metrics.Latency // latency of the limiter in the previous period
-	// past has the counts of the previous period, for the comparison in the charts. Each point
-	// is earlier by shift than the point with which it is compared. past has no points if the
-	// page does not compare, or if the counts of the previous period are stored only in longer
-	// steps.
+	// past has the counts of the previous period, with which the charts compare. The time of each
+	// point is earlier by shift than the time of the point to compare with. past has no points if
+	// the page does not compare. It also has none if the counts of the previous period are only
+	// stored in longer steps.
 	past  metrics.Traffic
 	shift time.Duration
-	// groups has the counts by tenant, policy or route. It is nil if the charts are not
-	// grouped.
+	// groups has the counts by tenant, policy or route. It is nil if the charts are not grouped.
 	groups *metrics.Groups
-	// events are marked in the charts, ordered by time. moreEvents is true if older events were
-	// left out.
+	// events are the events that the charts mark, ordered by time. moreEvents is true if older
+	// events were left out.
 	events     []event
 	moreEvents bool
 }
 
-// A trafficQuestion is the query for the counts of one page. Pages with equal queries share an
-// overview.
+// A trafficQuestion is the query for the counts of one page. Pages with equal queries share
+// one overview.
 type trafficQuestion struct {
 	metrics.Query
-	// compare is the time between the previous period and the time range of the page. It is 0
+	// compare is how much earlier the previous period is than the time range of the page. It is 0
 	// if the page does not compare.
 	compare time.Duration
 	by      metrics.Grouping // how the charts of requests and denials are grouped, or ""
 }
 
-// A freshness is the version of the data from which an overview was made: of the counts and of
-// the snapshot.
+// A freshness is the version of the data from which an overview was made: the version of the
+// counts, and the version of the snapshot.
 type freshness struct {
 	metrics.Mark
 	revision int64
 }
 
-// An overviewCache caches overviews by their query. For several visitors with the same query,
-// it loads the overview once, and again after the counts have changed.
+// An overviewCache caches overviews by their query. If several visitors have the same query,
+// it loads the overview only once. It loads the overview again after the counts have changed.
 type overviewCache struct {
 	load   func(context.Context, trafficQuestion) (*overview, error)
 	flight singleflight.Group
@@ -77,8 +77,7 @@ type keptOverview struct {
 	mark   freshness
 }
 
-// get returns the overview for a query. mark is the version of the data that the overview must
-// include.
+// get returns the overview for a query. The overview includes the data up to the version mark.
 func (k *overviewCache) get(ctx context.Context, q trafficQuestion, mark freshness) (*overview, error) {
 	if o := k.find(q, mark); o != nil {
 		return o, nil
@@ -158,14 +157,15 @@ func (w *pages) loadOverview(ctx context.Context, q trafficQuestion) (*overview,
 	return o, err
 }
 
-// loadPast reads the counts of the previous period, in the same steps as those of the charts.
+// loadPast reads the counts of the previous period, in steps of the same length as in the
+// charts.
 func (w *pages) loadPast(ctx context.Context, q trafficQuestion, o *overview) (err error) {
 	t := &o.Traffic
 	step := t.Step.Duration() * time.Duration(together(t.Step.Duration(), len(t.Points), chartPoints-1))
 	o.shift = (q.compare + step - 1) / step * step
 	q.From, q.To, q.Step = t.From.Add(-o.shift), t.To.Add(-o.shift), t.Step
 	o.past, err = w.cfg.Analytics.Traffic(ctx, q.Query)
-	if problem.Is(err, problem.Invalid) { // the counts of the previous period are stored only in longer steps
+	if problem.Is(err, problem.Invalid) { // the counts of the previous period are only stored in longer steps
 		return nil
 	}
 	return err

@@ -17,21 +17,20 @@ type drawing struct {
 	o      *overview
 	s      web.TimeRange
 	tenant uint32 // number; 0: all tenants
-	member bool   // the visitor is a user of the tenant, and not of the operator
+	member bool   // the visitor is a member of the tenant, and not one of the operator's people
 	path   string
 	also   url.Values
-	// end is the end of the counts that the page has. elapsed is the part of the time range
-	// that has passed. length is the length of the previous period, with which the tiles
-	// compare.
+	// end is the end of the counts that the page has. elapsed is how much of the time range has
+	// passed. length is the length of the previous period, with which the tiles compare.
 	end             time.Time
 	elapsed, length time.Duration
-	// points are the counts in the charts. step is the time between two points.
+	// points has the counts that the charts show. step is the time between two points.
 	points []metrics.Point
 	step   time.Duration
 	marked views.Events     // the events in the charts
 	by     metrics.Grouping // how the charts of requests and denials are grouped, or ""
-	// comparing is true if the charts also show the previous period. past has its counts, see
-	// pastPoints.
+	// comparing is true if the charts also show the previous period. past has the counts of that
+	// period; see pastPoints.
 	comparing bool
 	past      map[int64]*metrics.Point
 }
@@ -79,23 +78,23 @@ func (d *drawing) traffic() views.Traffic {
 	return t
 }
 
-// chartPoints is the maximum number of points of a chart. stripCells is the maximum number of cells
+// chartPoints is the maximum number of points in a chart. stripCells is the maximum number of cells
 // in a row of the heat map.
 const (
 	chartPoints = 190
 	stripCells  = 48
 )
 
-// multiples lists how many steps of the database can be added up to one step of a chart. The
-// key is the length of the step in the database.
+// multiples lists how many steps of the database can be added up to one step of a chart. The key is
+// the length of a step in the database.
 var multiples = map[time.Duration][]int{
 	time.Minute: {1, 2, 5, 10, 15, 30, 60, 120, 240, 720, 1440},
 	time.Hour:   {1, 2, 3, 6, 12, 24, 48, 168},
 	web.Day:     {1, 2, 7, 14, 28, 56},
 }
 
-// together returns how many steps must be added up to one, so that n steps become no more than
-// most.
+// together returns how many steps must be added up to one step, so that n steps become at most most
+// steps.
 func together(step time.Duration, n, most int) int {
 	list := multiples[step]
 	for _, m := range list {
@@ -106,8 +105,8 @@ func together(step time.Duration, n, most int) int {
 	return list[len(list)-1]
 }
 
-// pointOf returns the step of the charts, which is the time between two points, for a preset of
-// the given length.
+// pointOf returns the step of the charts for a preset of the given length. The step is the time
+// between two points.
 func pointOf(length time.Duration) time.Duration {
 	switch {
 	case length <= 3*time.Hour:
@@ -124,10 +123,10 @@ func pointOf(length time.Duration) time.Duration {
 	return web.Day
 }
 
-// grouped adds up neighboring points until there are no more than most. It returns the new
-// points and their step. Each new point starts at a multiple of the step.
+// grouped adds up neighboring points until there are at most most points. It returns the new points
+// and their step. Each new point starts at a multiple of this step.
 func grouped(points []metrics.Point, step time.Duration, most int) ([]metrics.Point, time.Duration) {
-	// The first new point can start before the first old one, which makes one more point.
+	// The first new point can start before the first old point, which makes one more point.
 	m := together(step, len(points), most-1)
 	if m == 1 {
 		return points, step
@@ -144,8 +143,8 @@ func grouped(points []metrics.Point, step time.Duration, most int) ([]metrics.Po
 	return out, length
 }
 
-// quiet returns the number of points before the first request. The charts show these points as
-// a gap. It returns 0 if there were requests before the time range.
+// quiet returns the number of points before the first request. The charts show a gap for these
+// points. If there were requests before the time range, it returns 0.
 func (d *drawing) quiet(points []metrics.Point) int {
 	if d.o.Before.Total.Requests > 0 {
 		return 0
@@ -158,8 +157,8 @@ func (d *drawing) quiet(points []metrics.Point) int {
 	return len(points)
 }
 
-// change returns the change of a count per second from the previous period to now, in percent.
-// For rise, see views.ChangeOf.
+// change returns by how many percent a count per second has changed since the previous period.
+// views.ChangeOf describes rise.
 func (d *drawing) change(now, before int64, rise int) views.Change {
 	if now == before && now == 0 || d.elapsed <= 0 || d.length <= 0 {
 		return views.ChangeOf(0, 0, rise)
@@ -167,8 +166,8 @@ func (d *drawing) change(now, before int64, rise int) views.Change {
 	return views.ChangeOf(float64(now)/d.elapsed.Seconds(), float64(before)/d.length.Seconds(), rise)
 }
 
-// sharesChange returns the change of a share from the previous period to now, in percentage
-// points. The shares are now/nowOf and before/beforeOf.
+// sharesChange returns by how many percentage points a share has changed since the previous period.
+// The share now is now/nowOf, and it was before/beforeOf.
 func sharesChange(now, nowOf, before, beforeOf int64, rise int) views.Change {
 	if beforeOf == 0 || nowOf == 0 {
 		return views.Change{Text: "no data before"}
@@ -183,9 +182,8 @@ func sharesChange(now, nowOf, before, beforeOf int64, rise int) views.Change {
 	return c
 }
 
-// denials returns the URL of the list of denials. The URL has the tenant, policy and route
-// filters of the current page, and the filters in of. A filter in of replaces the one of the
-// page.
+// denials returns the URL of the list of denials. The URL has the tenant, policy and route filters
+// of the current page, and the filters in of. A filter in of replaces the same filter of the page.
 func (d *drawing) denials(of url.Values) string {
 	for _, name := range []string{"tenant", "policy", "route"} {
 		if v := d.also.Get(name); v != "" && of.Get(name) == "" {
@@ -233,7 +231,7 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 		l, was := &d.o.Latency, &d.o.before
 		change := views.Change{Text: "no data before"}
 		if was.Count > 0 && l.Count > 0 {
-			rise := 0 // the color of the change is neutral below a millisecond
+			rise := 0 // a change below a millisecond has no color
 			if max(l.P95, was.P95) >= 1000 {
 				rise = -1
 			}
@@ -256,7 +254,7 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 	return append(list, tile)
 }
 
-// limiterName returns the name of the limiter that decides if nothing fails.
+// limiterName returns the name of the limiter that decides checks when nothing fails.
 func (w *pages) limiterName() string {
 	if w.cfg.Embedded {
 		return "The limiter of this node"
@@ -264,7 +262,8 @@ func (w *pages) limiterName() string {
 	return "The shared limiter"
 }
 
-// maximum returns the index of the point with the highest number, or -1 if all numbers are 0.
+// maximum returns the index of the point with the largest number. If all numbers are 0, it returns
+// -1.
 func (d *drawing) maximum(number func(*metrics.Point) float64) int {
 	at, most := -1, 0.0
 	for i := range d.points {
@@ -282,8 +281,8 @@ func rateOf(p *metrics.Point) float64 {
 	return 100 * float64(p.Limited()) / float64(max(1, p.Requests))
 }
 
-// busiest returns the highest point of the chart of requests as text, such as "310 per minute
-// at 09:31".
+// busiest returns the highest point in the chart of requests as text, such as "310 per minute at
+// 09:31".
 func (d *drawing) busiest() string {
 	i := d.maximum(requestsOf)
 	if i < 0 {
@@ -292,8 +291,8 @@ func (d *drawing) busiest() string {
 	return views.Count(d.points[i].Requests).Text + " " + views.PerStep(d.step) + " " + d.when(d.points[i].At, d.step)
 }
 
-// highestRate returns the highest point of the chart of the 429 rate as text, such as "12.5% at
-// 09:31". It returns "" if limits denied no request.
+// highestRate returns the highest point in the chart of the 429 rate as text, such as "12.5% at
+// 09:31". If limits denied no request, it returns "".
 func (d *drawing) highestRate() string {
 	i := d.maximum(rateOf)
 	if i < 0 {
@@ -302,7 +301,7 @@ func (d *drawing) highestRate() string {
 	return views.Percent(d.points[i].Limited(), d.points[i].Requests).Text + " " + d.when(d.points[i].At, d.step)
 }
 
-// most returns the text "Highest: " and peak. If peak is "", it returns the text none.
+// most returns the text "Highest: " followed by peak. If peak is "", it returns the text none.
 func most(peak, none string) string {
 	if peak == "" {
 		return none
@@ -325,8 +324,8 @@ func (d *drawing) when(t time.Time, step time.Duration) string {
 	return "at " + d.s.In(t).Format("15:04")
 }
 
-// dayOf returns the start of a day in UTC as text. In a time zone where the day starts at
-// another time than midnight, the text includes that time.
+// dayOf returns the start of a day in UTC as text. In a time zone where this day does not start at
+// midnight, the text includes the time of day.
 func dayOf(t time.Time, form string) string {
 	if t.Hour() != 0 || t.Minute() != 0 {
 		form += " 15:04"

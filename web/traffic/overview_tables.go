@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// mark returns an HTML id that is a hash of the given texts. It is the same in each version of
-// the page, so the script finds the element again after an update.
+// mark returns an HTML id that is made from a hash of the given texts. The id is the same after
+// each update of the page, so the script finds the element again.
 func mark(prefix string, parts ...string) string {
 	h := fnv.New64a()
 	for _, p := range parts {
@@ -52,8 +52,8 @@ func (d *drawing) keys(id, title, label, tone string, top *metrics.TopKeys) *vie
 	return t
 }
 
-// limitWords describes the limits of a policy in the plan of a tenant, such as "100 requests
-// per minute". It returns "" if there are none.
+// limitWords describes the limits of a policy in the plan of a tenant, such as "100 requests per
+// minute". If the policy has no limits, it returns "".
 func (w *pages) limitWords(tenant uint32, policy string) string {
 	subject, known := w.cfg.Snapshot().SubjectByNumber(tenant)
 	if !known || subject.Plan == nil {
@@ -70,7 +70,7 @@ func (w *pages) limitWords(tenant uint32, policy string) string {
 	return strings.Join(list, "; ")
 }
 
-// keyWords describes a counted key for use in a sentence.
+// keyWords describes a counted key as part of a sentence.
 func keyWords(k *views.KeyRow) string {
 	if len(k.Parts) == 0 {
 		return "The whole tenant"
@@ -92,8 +92,8 @@ func keyWords(k *views.KeyRow) string {
 	return text
 }
 
-// shareOfKey returns which part of the requests of a key was denied. If the number of its allowed
-// requests is not known exactly, it returns the smallest and the largest part.
+// shareOfKey returns the share of a key's requests that was denied. If the number of allowed
+// requests is not known exactly, it returns the smallest and the largest possible share.
 func shareOfKey(k *metrics.TopKey) views.Number {
 	most := views.Percent(k.Count, k.Count+k.Allowed)
 	least := views.Percent(k.Count-k.Error, k.Count-k.Error+k.AllowedMost)
@@ -133,7 +133,7 @@ func (d *drawing) keyRow(id string, k *metrics.TopKey) views.KeyRow {
 	}
 	row.TenantURL = d.s.Address("/tenants/"+row.Tenant, nil)
 	if k.Redacted {
-		return row // the tenant does not store values, so there is no page for this key
+		return row // there is no page for this key, because the tenant does not store values
 	}
 	row.URL = web.AppendQuery(d.s.Address("/tenants/"+row.Tenant+"/usage/"+url.PathEscape(k.Policy), nil), page)
 	if id == "limited" {
@@ -194,8 +194,8 @@ func (d *drawing) routes() *views.RouteTable {
 	return t
 }
 
-// stamp returns the time of a cell of the heat map as text, in the time zone of t. The text has
-// the time of the day only if cells are shorter than a day.
+// stamp returns the time of a cell in the heat map as text, in the time zone of t. The text has
+// the time of day only if a cell is shorter than a day.
 func stamp(t time.Time, step time.Duration) string {
 	switch {
 	case step >= web.Day:
@@ -206,8 +206,8 @@ func stamp(t time.Time, step time.Duration) string {
 	return t.Format("15:04")
 }
 
-// retryAfter returns the histogram of retry times: how many denied requests had a retry time in
-// each range.
+// retryAfter returns the histogram of retry times. For each range of times, it has the number of
+// denied requests whose retry time is in this range.
 func (d *drawing) retryAfter() *views.Bars {
 	h := &d.o.RetryAfter
 	b := &views.Bars{
@@ -221,8 +221,8 @@ func (d *drawing) retryAfter() *views.Bars {
 		b.Bars = append(b.Bars, views.Bar{Label: wait.Label, Edge: wait.Edge, URL: d.denials(url.Values{"wait": {wait.Name}})})
 	}
 	for _, bucket := range h.Buckets {
-		// The bucket in the database is narrower than a bar of the histogram. Its middle
-		// decides the bar.
+		// A bucket in the database is narrower than a bar of the histogram. The bucket belongs to the
+		// bar that contains the middle of the bucket.
 		value, place := time.Duration((bucket.From+bucket.To+1)/2)*time.Millisecond, 0
 		for value > requests.Waits[place].To {
 			place++

@@ -28,16 +28,17 @@ type Config struct {
 	Exceptions *exceptions.Service
 	Sharing    *sharing.Service
 	Filters    *savedfilters.Service
-	// Analytics reads the stored counts. Usage reads the remaining quota of tenants and keys.
+	// Analytics reads the stored counts. Usage reads what tenants and keys have left of their
+	// quotas.
 	Analytics *metrics.Analytics
 	Usage     *usage.Service
-	// Events, Alerts and Nodes supply the events that the charts mark.
+	// Events, Alerts and Nodes return the events that the charts mark.
 	Events audit.EventStore
 	Alerts *alerts.Service
 	Nodes  *nodes.Service
 	// Snapshot returns the compiled plans and tenants that this node uses.
 	Snapshot func() *snapshot.Snapshot
-	// Embedded says that this node counts in its own memory, and not in Redis.
+	// Embedded says that this node counts in its own memory instead of Redis.
 	Embedded bool
 }
 
@@ -51,7 +52,7 @@ type pages struct {
 	saved     *saved.Saver
 }
 
-// Routes returns the routes of the pages, for the router.
+// Routes returns the routes of the pages, for Shell.Register.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const tenant = web.TenantPath
 	w := &pages{Shell: shell, cfg: cfg, names: requests.Names{Snapshot: cfg.Snapshot, Tenants: cfg.Tenants}}

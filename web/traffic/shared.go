@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// freezeOverview returns what the overview shows now, for a snapshot.
+// freezeOverview returns the present content of the overview, which a shared snapshot stores.
 func (w *pages) freezeOverview(c echo.Context) (views.Shared, error) {
 	v, s, err := w.sharedOverview(c)
 	v.Period = web.SpanWords(s.From, s.To, s.In(s.From).Location())
@@ -44,7 +44,8 @@ func (w *pages) sharedOverview(c echo.Context) (views.Shared, web.TimeRange, err
 	return v, s, err
 }
 
-// freezeTenant returns what the first page of a tenant shows now, for a snapshot.
+// freezeTenant returns the present content of a tenant's first page, which a shared snapshot
+// stores.
 func (w *pages) freezeTenant(c echo.Context) (views.Shared, error) {
 	v, s, err := w.sharedTenant(c)
 	v.Period = web.SpanWords(s.From, s.To, s.In(s.From).Location())
@@ -74,7 +75,7 @@ func periodWords(s web.TimeRange) string {
 	return web.SpanWords(s.From, s.To, s.In(s.From).Location())
 }
 
-// showShared is GET /shared/{token}: it shows the page of a shared link to anyone who has the link.
+// showShared is GET /shared/{token}. It shows the page of a shared link to anyone who has the link.
 func (w *pages) showShared(c echo.Context) error {
 	l, content, err := w.share.Open(c)
 	if problem.Is(err, problem.NotFound) {
@@ -128,8 +129,9 @@ func (w *pages) sharedFrame(c echo.Context, title string) views.Page {
 	return p
 }
 
-// liveShared is GET /shared/{token}/live: it streams the updates of a display. If the link does
-// not work, the stream ends the display, because a browser does not show the status of a stream.
+// liveShared is GET /shared/{token}/live. It streams the updates of a display. If the link does not
+// work, the stream sends an event that ends the display, because a browser does not show the status
+// of a stream.
 func (w *pages) liveShared(c echo.Context) error {
 	l, _, err := w.share.Open(c)
 	if problem.Is(err, problem.NotFound) {

@@ -51,7 +51,7 @@ func (w *pages) tenantHome(c echo.Context) error {
 	}
 	setChoiceFault(&v.Traffic, fault)
 	if v.Traffic.Empty != nil {
-		named := "" // members of a tenant use a key of that tenant, so the request need not name the tenant
+		named := "" // members use a key of their own tenant, so the request need not name the tenant
 		if !isMember(c) {
 			named = t.Slug
 		}
@@ -75,7 +75,7 @@ func (w *pages) tenantHome(c echo.Context) error {
 	return w.Render(c, status, views.TenantHomePage(p, v))
 }
 
-// tenantLive is GET /tenants/{tenant}/live: it streams the updates of the page of a tenant.
+// tenantLive is GET /tenants/{tenant}/live. It streams the updates of the page of a tenant.
 func (w *pages) tenantLive(c echo.Context) error {
 	t := web.TenantOf(c)
 	s := w.TimeRange(c)
@@ -103,8 +103,8 @@ func (w *pages) tenantLive(c echo.Context) error {
 	})
 }
 
-// inPlace reports whether the page shows an error only in the place of the remaining quota.
-// With other errors, the whole page fails.
+// inPlace reports whether the page shows an error only in place of the remaining quota. With
+// other errors, the whole page fails.
 func inPlace(err error) bool {
 	return problem.Is(err, problem.Unavailable) || problem.Is(err, problem.NotFound)
 }
@@ -127,7 +127,8 @@ func (w *pages) left(c echo.Context) (views.Left, string, error) {
 	return l, version, nil
 }
 
-// leftOf returns the view of the remaining quota of a tenant, or of the error err.
+// leftOf returns the view of a tenant's remaining quota. If err is set, the view has this
+// error.
 func (w *pages) leftOf(ctx context.Context, t tenants.Tenant, u usage.Usage, err error) views.Left {
 	switch {
 	case problem.Is(err, problem.NotFound):
@@ -152,8 +153,8 @@ func (w *pages) leftOf(ctx context.Context, t tenants.Tenant, u usage.Usage, err
 	return l
 }
 
-// nearestLimits is the number of limits at the top of a tenant's page: those with the least
-// remaining quota.
+// nearestLimits is the number of limits at the top of a tenant's page. These are the limits
+// with the least remaining quota.
 const nearestLimits = 3
 
 func nearLimit(t tenants.Tenant, n *usage.NearLimit) views.NearLimit {
@@ -169,8 +170,8 @@ func nearLimit(t tenants.Tenant, n *usage.NearLimit) views.NearLimit {
 	return v
 }
 
-// crowded returns a warning if a tenant has, or nearly has, the maximum number of counters.
-// Otherwise it returns "".
+// crowded returns a warning if a tenant has reached, or has nearly reached, the maximum number
+// of counters. Otherwise it returns "".
 func crowded(c *usage.Counters) string {
 	switch {
 	case c.Full:
@@ -235,8 +236,8 @@ func leftKey(ctx context.Context, t tenants.Tenant, p *usage.PolicyUsage, i int)
 	return v
 }
 
-// hashes returns the shortened hashes of a key. A tenant with redact_values stores hashes
-// instead of values.
+// hashes returns shortened hashes of the values in a key. For a tenant with redact_values,
+// Headgate stores hashes instead of values.
 func hashes(key []enforcement.KeyPart) []string {
 	var list []string
 	for _, part := range key {
@@ -320,7 +321,8 @@ func rateWords(f float64) string {
 	return views.Count(int64(f + 0.5)).Text
 }
 
-// besides returns the overrides, blocks, list entries and grants of a tenant that apply now.
+// besides returns the numbers of a tenant's overrides, blocks, list entries and grants that
+// apply now.
 func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, error) {
 	now := w.Now()
 	overrides, err := w.cfg.Exceptions.Overrides(ctx, t.ID, web.CountedExceptions)
@@ -367,7 +369,7 @@ func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, 
 				Text:  strconv.Itoa(web.MaxCountedExceptions) + "+",
 				Exact: "more than " + strconv.Itoa(web.MaxCountedExceptions),
 			}, "only the newest are counted"
-			next = time.Time{} // not all were read, so the next end is unknown
+			next = time.Time{} // not all exceptions were read, so the next end is unknown
 		case n > 0:
 			b.Text = "no end"
 		}
@@ -379,8 +381,8 @@ func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, 
 	return list, nil
 }
 
-// inForce returns how many exceptions have not ended, and when the next of them ends. next is
-// zero if none of them ends.
+// inForce returns how many exceptions have not ended, and when the next of them ends. If none
+// of them has an end, next is zero.
 func inForce(ends []time.Time, now time.Time) (n int, next time.Time) {
 	for _, end := range ends {
 		if end.IsZero() {
@@ -397,7 +399,7 @@ func inForce(ends []time.Time, now time.Time) (n int, next time.Time) {
 	return n, next
 }
 
-// tenantCSV is GET /tenants/{tenant}/usage.csv. The file has the counts of every policy in
+// tenantCSV is GET /tenants/{tenant}/usage.csv. The file has the counts of every policy for
 // every step of the charts.
 func (w *pages) tenantCSV(c echo.Context) error {
 	ctx, t := c.Request().Context(), web.TenantOf(c)
