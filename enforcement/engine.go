@@ -181,7 +181,7 @@ type item struct {
 	unrecorded     bool     // the decision is not recorded: the caller left before, or the check repeats a used idempotency key
 }
 
-// A span is a range of indexes from from to to-1.
+// A span is the range of the indexes i with from <= i < to.
 type span struct{ from, to int }
 
 func (s span) len() int { return s.to - s.from }

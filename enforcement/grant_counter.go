@@ -61,8 +61,9 @@ func GrantsAfter(charges []Charge, i, to int) (n int) {
 	return n
 }
 
-// grantsLeft returns the number of units that grants have left at the time at. It skips grants that have
-// ended at the time then. charges are on the counters of the grants, and charged are their results.
+// grantsLeft returns the number of units that grants have left. left counts only the grants that still
+// run at the later time then. charges are on the counters of the grants, and charged are their results
+// at the time at.
 func grantsLeft(charges []Charge, charged []Charged, at, then int64) (left int64) {
 	for i := range charges {
 		if c := &charges[i]; then < c.Meter.Edges[1] {

@@ -65,8 +65,9 @@ type Reserved struct {
 // A ReservedLimit is one limit that a reservation charged.
 type ReservedLimit struct {
 	Policy, Limit string
-	// Estimate is the cost that was charged first. Cost is the cost that is charged now, in the window that
-	// was charged first. If this window ended before the settle, Cost is not the cost of the settle.
+	// Estimate is the cost that was charged first. Cost is the cost that is charged now, in
+	// the window that was charged first. If this window ended before the reservation was
+	// settled, Cost is not the cost with which it was settled.
 	Estimate, Cost int64
 }
 
@@ -77,7 +78,7 @@ type reservationData struct {
 	// Attributes are the attributes of the check that are needed to compute the quotas and costs of its
 	// limits.
 	Attributes []Attribute `json:"attributes,omitempty"`
-	// Request is a hash of the settle or release that ended the reservation.
+	// Request is a hash of the call that settled or released the reservation.
 	Request []byte `json:"request,omitempty"`
 	// Extension identifies the last extension by its idempotency key, and ExtendedBy is its Life in
 	// microseconds. Both are empty if this extension had no key.

@@ -18,8 +18,8 @@ type ReservationChange struct {
 	// State is the state after the change: ReservationSettled, ReservationReleased, or
 	// ReservationActive to extend the reservation.
 	State ReservationState
-	// Cost is the actual cost, for a settle; nil keeps the estimate. Attributes replace the attributes of the check, for
-	// policies with cost_from.
+	// Cost is the actual cost, if the change settles the reservation; nil keeps the estimate.
+	// Attributes replace the attributes of the check, for policies with cost_from.
 	Cost       *int64
 	Attributes []Attribute
 	// Life is the time from now to the new end, for extending.

@@ -2,8 +2,9 @@ package enforcement
 
 import "math/bits"
 
-// UnitsFor returns the largest number of units n for which a charge's share of n units (ShareOf) is at most
-// left. cost is the cost of the charge. most is the largest cost of the charge's group, and n is at most most.
+// UnitsFor returns the largest number of units n for which a charge's share of n units (ShareOf)
+// is at most left. cost is the cost of the charge. most is the largest cost of the charge's
+// group; n does not exceed it.
 func UnitsFor(left, cost, most int64) int64 {
 	switch {
 	case left >= cost:

@@ -136,7 +136,8 @@ func TenantURL(t tenants.Tenant, path string) string {
 	return RouteForTenant(TenantPath+path, t.Slug)
 }
 
-// PlanURL returns the address of the page of a plan. For the slug "", it returns "".
+// PlanURL returns the address of the page of a plan. If there is no plan, or no address with its
+// slug, it returns "".
 func PlanURL(slug string) string {
 	if slug == "" || slug == problem.ReservedSlug {
 		return ""

@@ -131,7 +131,7 @@ func formTime(t time.Time, zone *time.Location) string {
 }
 
 // AtMost returns the period for a page whose data are stored only for the duration longest. If
-// the preset of s is longer, it returns the longest preset that is not.
+// the preset of s is longer than that, it returns the longest preset that fits.
 func (s TimeRange) AtMost(longest time.Duration, now time.Time) TimeRange {
 	s.Longest = longest
 	if s.Fault != "" || !s.From.Before(now.Add(-longest-time.Minute)) {

@@ -2,7 +2,7 @@ package inprocess
 
 import "github.com/headgate/headgate/enforcement"
 
-// sumUp computes work.total, work.sum and work.count for the charges with the indexes from to to-1.
+// sumUp computes work.total, work.sum and work.count for charges[from:to].
 func sumUp(charges []enforcement.Charge, ws []work, from, to int) {
 	for i := from; i < to; i++ {
 		w := &ws[ws[i].leader]
@@ -16,7 +16,7 @@ func sumUp(charges []enforcement.Charge, ws []work, from, to int) {
 	}
 }
 
-// takeGroup decides the charges with the indexes from to to-1, which form one group.
+// takeGroup decides r.Charges[from:to], which form one group.
 func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int) {
 	charges, now := r.Charges, o.At
 	sumUp(charges, ws, from, to)
@@ -54,9 +54,9 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 	}
 }
 
-// takenBefore returns the part of their costs that the charges with the indexes from to to-1 may charge in mode
-// TakeUpTo. For group 0, it is the whole; for other groups, it is the part that group 0 took. most is the largest of
-// these costs, reduced to this part. In other modes, both results are zero.
+// takenBefore returns the part of their costs that r.Charges[from:to] may charge in mode TakeUpTo. For group 0, it is
+// the whole; for other groups, it is the part that group 0 took. most is the largest of these costs, reduced to this
+// part. In other modes, both results are zero.
 func takenBefore(r *enforcement.Request, o *enforcement.Outcome, from, to int) (taken enforcement.Taken, most int64) {
 	if r.Mode != enforcement.TakeUpTo {
 		return taken, 0

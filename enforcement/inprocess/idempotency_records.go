@@ -69,7 +69,7 @@ func (l *Limiter) record(r *enforcement.Request, o *enforcement.Outcome) {
 	l.counted.add(&stored.key, 1)
 }
 
-// endRecords deletes records that have ended, at most most of them.
+// endRecords deletes records that have ended. most is the maximum number that it deletes.
 func (l *Limiter) endRecords(rs *records, now int64, most int) {
 	for ; most > 0 && rs.ended < len(rs.order); most-- {
 		r := rs.order[rs.ended]

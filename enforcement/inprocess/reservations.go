@@ -12,8 +12,8 @@ import (
 )
 
 // reservations has the records of reservations. A request with a Reservation first locks the
-// shards of its counters, and then mu. It holds mu until it is decided. Other requests do not
-// lock mu.
+// shards of its counters, and then mu. It unlocks both after its decision. Other requests do
+// not lock mu.
 type reservations struct {
 	mu      sync.Mutex
 	byKey   map[enforcement.Key]*reservation

@@ -64,8 +64,8 @@ type cell struct {
 	lots  [2]lot            // in the order of their ends
 	state enforcement.State // last state from the store; units of the lots count as charged in it
 	told  int64             // the store's time of state
-	// at and sent relate the clocks of the store and the node: when the store's clock was at at, the clocks of the
-	// node were at sent or later.
+	// at and sent relate the clocks of the store and the node. When the store's clock had the value
+	// at, the clocks of the node had the values in sent, or later ones.
 	at   int64
 	sent reading
 

@@ -145,8 +145,8 @@ func (v *live) noteReservation(r *enforcement.Request, now int64) {
 // places in the lists take as much memory as so many keys.
 const reservationKeys = 6
 
-// reservationMeter is a meter with the lifetime of a typical reservation record. live uses it
-// to count records as keys.
+// reservationMeter is a meter with the lifetime of a typical reservation record. With it, the
+// type live counts such records as keys.
 var reservationMeter = enforcement.Limit{
 	Algorithm: enforcement.FixedWindow, Quota: 1, Window: enforcement.IdempotencyPeriod,
 }.Compile(1)

@@ -274,17 +274,16 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 	return verdict
 }
 
-// reduce multiplies the costs of the charges with the indexes from to to-1 by the part that
-// group 0 took.
+// reduce reduces the costs of c.charges[from:to] to the part that group 0 took.
 func (c *call) reduce(from, to int, taken enforcement.Taken) {
 	for k := from; k < to; k++ {
 		c.charges[k].cost = taken.Of(c.charges[k].cost)
 	}
 }
 
-// checkGroup settles the cells of the charges with the indexes from to to-1, which form one
-// group. fits says whether the group can be charged. units is the number of units to charge.
-// Only in mode TakeUpTo can it be less than the largest cost.
+// checkGroup settles the cells of c.charges[from:to], which form one group. fits says whether the
+// group can be charged. units is the number of units to charge. Only in mode TakeUpTo can it be
+// less than the largest cost.
 func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units int64) {
 	most := c.largestCost(from, to)
 	fits, units = true, most
@@ -344,7 +343,7 @@ func (c *call) settle(m *merged, s enforcement.State, now int64) (settled enforc
 	return p.meter.Settle(s, p.rev, now)
 }
 
-// largestCost returns the largest cost of the charges with the indexes from to to-1.
+// largestCost returns the largest cost of c.charges[from:to].
 func (c *call) largestCost(from, to int) (most int64) {
 	for k := from; k < to; k++ {
 		most = max(most, c.charges[k].cost)

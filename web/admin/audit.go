@@ -100,7 +100,8 @@ func auditColumns() []views.AuditFact {
 	return facts
 }
 
-// row returns an entry as the current reader may see it, with at most most changed fields.
+// row returns an entry as the current reader may see it. most is the maximum number of changed
+// fields.
 func (r *auditReading) row(ctx context.Context, e audit.Entry, most int) (views.AuditRow, error) {
 	e, err := r.masked.Show(ctx, e)
 	if err != nil {

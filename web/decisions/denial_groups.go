@@ -162,8 +162,8 @@ func groupID(name string) string {
 	return fmt.Sprintf("g-%x", sum.Sum64())
 }
 
-// groupSummary returns a sentence that says how many decisions the page groups, and how old the
-// oldest of them is.
+// groupSummary returns a sentence that says how many decisions the page groups. If there are more
+// than it reads, the sentence also says since when: oldest is the time of the oldest one.
 func (v *denialsView) groupSummary(groups, denials int, oldest string) string {
 	of := outcomes[v.of]
 	text := views.Quantity(int64(groups), "group", "groups") + " of "

@@ -214,7 +214,7 @@ const reportsWithin = 5 * time.Second
 
 // drawRollout returns the view that shows which nodes have loaded a revision. since is the time
 // at which the revision was saved. The view includes silent nodes, but the rollout can be
-// complete without them. A node that has not reported after since causes no warning yet.
+// complete without them. A node causes no warning before it has sent a report after that time.
 func drawRollout(o nodes.Overview, revision int64, since time.Time) views.Rollout {
 	var v views.Rollout
 	late := false

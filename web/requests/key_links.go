@@ -56,8 +56,8 @@ func LinksOf(slug, policy string, countBy []string, key map[string]string, from 
 
 func isNetwork(value string) bool { return strings.Contains(value, "/") }
 
-// Network returns the /64 network of an IPv6 address. A policy that counts by ip/64 counts the
-// address under this network.
+// Network returns the form in which a policy that counts by ip/64 counts an IP address. For an
+// IPv6 address, that is its /64 network. For an IPv4 address, it is the address itself.
 func Network(value string) string {
 	if n, err := netip.ParsePrefix(value); err == nil {
 		return n.Masked().String()

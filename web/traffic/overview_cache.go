@@ -77,7 +77,8 @@ type keptOverview struct {
 	mark   freshness
 }
 
-// get returns the overview for a query. The overview includes the data up to the version mark.
+// get returns the overview for a query. It uses a cached overview if it was made from the data
+// version mark, or if it was loaded less than freshFor ago. Otherwise it loads a new one.
 func (k *overviewCache) get(ctx context.Context, q trafficQuestion, mark freshness) (*overview, error) {
 	if o := k.find(q, mark); o != nil {
 		return o, nil

@@ -93,8 +93,8 @@ var multiples = map[time.Duration][]int{
 	web.Day:     {1, 2, 7, 14, 28, 56},
 }
 
-// together returns how many steps must be added up to one step, so that n steps become at most most
-// steps.
+// together returns how many steps must be added up to one step, so that no more than most steps
+// remain of n.
 func together(step time.Duration, n, most int) int {
 	list := multiples[step]
 	for _, m := range list {
@@ -123,8 +123,8 @@ func pointOf(length time.Duration) time.Duration {
 	return web.Day
 }
 
-// grouped adds up neighboring points until there are at most most points. It returns the new points
-// and their step. Each new point starts at a multiple of this step.
+// grouped adds up neighboring points until no more than most points remain. It returns the new
+// points and their step. Each new point starts at a multiple of this step.
 func grouped(points []metrics.Point, step time.Duration, most int) ([]metrics.Point, time.Duration) {
 	// The first new point can start before the first old point, which makes one more point.
 	m := together(step, len(points), most-1)
