@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// boundTests check that no more than the quota is admitted, also with concurrent
-// requests and faults.
+// boundTests check that no more than the quota is admitted. They use concurrent requests and
+// faults too.
 var boundTests = []test{
 	{"ContextEnded", func(w *harness) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -130,8 +130,8 @@ func (w *harness) together(goroutines, times int, ask func(g, i int) []enforceme
 	return granted.Load()
 }
 
-// concurrently calls Take from several goroutines, times times from each. ask returns
-// the requests of a call, and a function that receives their outcomes.
+// concurrently calls Take from several goroutines. Each goroutine calls it as often as times
+// says. ask returns the requests of a call, and a function that receives their outcomes.
 func (w *harness) concurrently(goroutines, times int, ask func(g, i int) ([]enforcement.Request, func([]enforcement.Outcome))) {
 	w.Helper()
 	var all sync.WaitGroup

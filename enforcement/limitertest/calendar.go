@@ -6,8 +6,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A visit is a request on a counter with a calendar window, at a local time of a time
-// zone.
+// A visit is a request on a counter with a calendar window, at a local time in a time zone.
 type visit struct {
 	zone string
 	day  int    // the anchor day of the tenant; 0 stands for 1
@@ -17,7 +16,8 @@ type visit struct {
 	no   bool // expect Refused
 	left int64
 	// until is the expected end of the window, as local time. retry is the time at which a denied
-	// request fits, if that is not the end of the window, or "never".
+	// request fits; it is "" if that is the end of the window, and "never" if there is no such
+	// time.
 	until, retry string
 	mode         enforcement.Mode
 	limit        *enforcement.Limit // the limit that comes into force before the visit

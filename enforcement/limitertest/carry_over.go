@@ -19,8 +19,8 @@ var carryOverTests = []test{
 	{"UnderLoad", carryUnderLoad},
 }
 
-// carriers are limits of all algorithms that can be carried over, with a window in which buckets do
-// not refill a unit during a test.
+// carriers returns a limit for each algorithm that can be carried over. The window is so long that
+// buckets do not refill a unit during a test.
 func carriers(quota int64) []enforcement.Limit {
 	const window = 300 * 24 * time.Hour
 	month := enforcement.Limit{Name: "l1", Algorithm: enforcement.FixedWindow, Quota: quota, Period: enforcement.Month}
@@ -32,7 +32,7 @@ func carriers(quota int64) []enforcement.Limit {
 	}
 }
 
-// A carrier is one counter of a limit whose numbers change.
+// A carrier is one counter of a limit. The quota of the limit changes during the test.
 type carrier struct {
 	*harness
 	limited *limited
@@ -43,14 +43,14 @@ func (w *harness) carrier(l enforcement.Limit, partition byte) *carrier {
 	return &carrier{harness: w, limited: newLimited(l), key: w.key(1, partition)}
 }
 
-// change publishes a quota, and with it the burst of a bucket.
+// change publishes another quota. For a bucket, it also publishes the quota as the burst.
 func (c *carrier) change(quota int64, carry enforcement.CarryOver) {
 	l := c.limited.limit
 	l.Quota, l.CarryOver = quota, carry
 	c.limited.change(l, c.clock.Now())
 }
 
-// charge returns the request of a node that has the revision rev; 0 stands for the latest one.
+// charge returns a request of a node that has the revision rev. 0 stands for the latest revision.
 func (c *carrier) charge(mode enforcement.Mode, rev, cost int64) enforcement.Request {
 	m := c.limited.at(rev).In(nil, c.clock.Now())
 	return c.request(mode, enforcement.Charge{Key: c.key, Meter: m, Rev: m.Rev, Cost: cost})
@@ -66,8 +66,8 @@ func (c *carrier) ask(mode enforcement.Mode, rev, cost int64) (granted bool, lef
 // later advances the clock by a second.
 func (c *carrier) later() { c.clock.Set(c.clock.Now() + second.Microseconds()) }
 
-// carryDefinitions checks the definition of each carry-over. used units are charged under the quota
-// from, which then changes to the quota to.
+// carryDefinitions checks the definition of each carry-over. It charges used units under the quota
+// from, and then changes the quota to to.
 func carryDefinitions(w *harness) {
 	partition := byte(0)
 	for _, tt := range []struct {
@@ -115,8 +115,8 @@ func carryDefinitions(w *harness) {
 	}
 }
 
-// A window that began after the change, and an entry of a log after it, are not carried over, even if
-// a node charged them that does not have the change yet.
+// Some charges are not carried over: a window that began after the change, and a log entry that was
+// made after it. This holds even if a node made them that does not have the change yet.
 func carryWindowsAfterTheChange(w *harness) {
 	for i, l := range []enforcement.Limit{
 		fixedWindow(10, 10*second, enforcement.FirstHit), slidingLog(10, 10*second), slidingCounter(10, 10*second, enforcement.FirstHit),
@@ -135,8 +135,8 @@ func carryWindowsAfterTheChange(w *harness) {
 	}
 }
 
-// A bucket that a stale node charges is reset only within a second of the change: later, its state can
-// be one that the stale node created.
+// A bucket that a node without the change charges is reset only within a second of the change. Later,
+// that node may have created the state of the bucket.
 func carryBucketsResetSoon(w *harness) {
 	for i, tt := range []struct {
 		after time.Duration
@@ -154,7 +154,7 @@ func carryBucketsResetSoon(w *harness) {
 	}
 }
 
-// A node that learns of a change later neither undoes nor repeats it.
+// Some nodes get a change later than others. They neither undo the carry-over nor repeat it.
 func carryOnceWithStaleNodes(w *harness) {
 	for i, l := range carriers(100) {
 		for k, carry := range []enforcement.CarryOver{
@@ -181,7 +181,7 @@ func carryOnceWithStaleNodes(w *harness) {
 	}
 }
 
-// A counter that was not used for several changes is carried over for each of them, in order.
+// If a counter was not used for several changes, it is carried over for each of them, in their order.
 func carrySeveralChanges(w *harness) {
 	for i, l := range carriers(100) {
 		w.clock.Set(Start)
@@ -214,7 +214,7 @@ func carrySeveralChanges(w *harness) {
 	}
 }
 
-// Peeks and denials carry nothing over: the next request has the same result.
+// Peeks and denials do not carry a counter over: the next request has the same result.
 func carryPeeksAndDenials(w *harness) {
 	for i, l := range carriers(10) {
 		for k, carry := range []enforcement.CarryOver{enforcement.CarryReset, enforcement.CarryProportional, enforcement.CarryAdditive} {
@@ -236,9 +236,9 @@ func carryPeeksAndDenials(w *harness) {
 	}
 }
 
-// Three nodes charge one counter until all are denied, and learn of a change at different times. Each
-// unit is then charged once: the units that were charged with the new numbers are what the
-// carry-over leaves of the units before.
+// Three nodes charge one counter until all are denied. They get a change at different times. Each unit
+// is then charged once: the units that were charged with the new numbers are what the carry-over
+// leaves of the units before.
 func carryUnderLoad(w *harness) {
 	const from, to = 600, 900
 	for i, l := range carriers(from) {
@@ -280,10 +280,10 @@ func carryUnderLoad(w *harness) {
 	}
 }
 
-// load charges units of 1 from three nodes until each node that has the change is denied. Each node
-// learns of the change after another number of charges of all nodes. before is what was charged
-// before. load returns how many units were charged before, by stale nodes with the former numbers,
-// and with the new numbers.
+// load charges one unit at a time from three nodes, until each node that has the change is denied. The
+// nodes get the change after different numbers of charges. charged is what was charged before. load
+// returns three numbers of units: those charged before the change, those charged after it by nodes
+// that still had the former numbers, and those charged with the new numbers.
 func (c *carrier) load(charged int64) (before, stale, after int64) {
 	var total, old, changed atomic.Int64
 	var nodes sync.WaitGroup

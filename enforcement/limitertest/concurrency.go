@@ -15,8 +15,8 @@ func (w *harness) holding(mode enforcement.Mode, m *enforcement.Meter, key enfor
 	return r
 }
 
-// holders returns the leases on a counter as text: the first byte of each ID, the places,
-// and the time to its end.
+// holders returns the leases on a counter as text. A lease has the first byte of its ID,
+// its places, and the time to its end.
 func (w *harness) holders(m *enforcement.Meter, key enforcement.Key) (list []string) {
 	w.Helper()
 	o := w.take(w.request(peek, w.on(m, key, 0, 0)))[0]
@@ -76,7 +76,8 @@ var concurrencyTests = []test{
 			{at: 15 * second, mode: reset, id: 1, left: 3},
 		})
 	}},
-	// Promise g: a changed quota keeps the leases, and each holder can renew its own.
+	// Promise g: after a change of the quota, leases stay, and each holder can renew its
+	// lease.
 	{"LowerQuota", func(w *harness) {
 		w.play(concurrency(3, 10*second), []step{
 			{cost: 2, id: 1, left: 1, reset: 10 * second},
@@ -127,7 +128,7 @@ var concurrencyTests = []test{
 			{at: 60 * second, cost: 1, id: 3, left: 1, reset: 10 * second},
 		})
 	}},
-	// A lease is one counter's. It does not depend on other counters or tenants.
+	// A lease belongs to one counter. Other counters and tenants do not affect it.
 	{"Isolation", func(w *harness) {
 		m, other := concurrency(2, minute).Compile(1), w.key(1, 1)
 		foreign := w.key(1, 0)
@@ -141,7 +142,8 @@ var concurrencyTests = []test{
 			w.same(w.holders(m, key), []string{"1:1:60000ms"}, "the others keep it")
 		}
 	}},
-	// Several concurrency limits and other limits in one request: all or nothing.
+	// A request has several concurrency limits and other limits. Either all of them are
+	// charged, or none.
 	{"Together", func(w *harness) {
 		a, b := concurrency(2, minute).Compile(1), concurrency(1, second).Compile(1)
 		count := fixedWindow(2, minute, enforcement.FirstHit).Compile(1)
@@ -176,7 +178,8 @@ var concurrencyTests = []test{
 		w.same(verdicts, []enforcement.Verdict{granted, granted, refused, granted, granted, granted}, "verdicts")
 		w.same(w.holders(m, key), []string{"1:1:60000ms", "3:1:60000ms"}, "leases")
 	}},
-	// Places are taken and released at the same time: never more than the quota are held.
+	// Goroutines take and release places at the same time. Never more places than the quota
+	// are held.
 	{"AtOnce", func(w *harness) {
 		m, key := concurrency(5, minute).Compile(1), w.key(1, 0)
 		var wait sync.WaitGroup

@@ -8,14 +8,14 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// extremes are the values that each number of a limit takes, and its cost.
+// extremes are the values that each number of a limit and the cost take.
 var extremes = []int64{-1, 0, 1, 2, 1<<31 - 1, 1<<31 + 1, 1<<53 - 1, 1<<53 + 1, math.MaxInt64, enforcement.MaxQuota}
 
-// Extremes enumerates every combination of extreme quotas, windows (in milliseconds,
-// also the longest one), costs and bursts with every algorithm. A limit that Validate
-// rejects, and a cost above MaxCost, is not played. Every other combination is played
-// with the model and the reference: enforced twice at once, forced after half a window,
-// and enforced after a whole one.
+// Extremes tries every combination of extreme quotas, windows (in milliseconds,
+// including the longest), costs and bursts with every algorithm. It skips limits that
+// Validate rejects, and costs above MaxCost. It plays every other combination with the
+// model and the reference: two enforced requests at once, a forced one after half a
+// window, and an enforced one after a whole window.
 func Extremes(t *testing.T, factory Factory) {
 	t.Helper()
 	for _, k := range []kind{fixedFirst, fixedClock, logs, counterFirst, counterClock, tokens, gcras} {

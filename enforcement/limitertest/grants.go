@@ -25,7 +25,7 @@ func (w *harness) withGrants(quota int64, ends []time.Duration, units ...int64) 
 	return f
 }
 
-// charges returns the charges of a cost on the window with a partition and on the grants.
+// charges returns the charges of a request with a cost: on the window with a partition, and on the grants.
 func (f *grantFixture) charges(partition byte, cost int64) []enforcement.Charge {
 	list := []enforcement.Charge{f.w.on(f.window, f.w.key(1, partition), cost, 0)}
 	for i, m := range f.grants {
@@ -41,7 +41,7 @@ func (f *grantFixture) take(mode enforcement.Mode, cost int64) enforcement.Outco
 	return f.w.take(f.w.request(mode, f.charges(0, cost)...))[0]
 }
 
-// left compares what the window and the grants have left.
+// left fails the test unless the window and the grants have left what want says.
 func (f *grantFixture) left(what string, want ...int64) {
 	f.w.Helper()
 	o := f.take(peek, 0)

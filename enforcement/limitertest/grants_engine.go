@@ -31,7 +31,7 @@ func hourly(cell uint32, quota int64) []enforcement.RuleLimit {
 // aDayLater is the end of the grants, a day after Start.
 var aDayLater = Start + 24*time.Hour.Microseconds()
 
-// topUp gives a tenant a grant of each policy in the list, with units until a day after Start. faults is the
+// topUp gives a tenant a grant for each policy in the list, with units until a day after Start. faults is the
 // number of the grants that do not fit the plan.
 func topUp(s *enforcement.Subject, units int64, policies ...string) (faults int) {
 	var spec enforcement.ExceptionSpec
@@ -46,7 +46,8 @@ func topUp(s *enforcement.Subject, units int64, policies ...string) (faults int)
 	return len(list)
 }
 
-// An engineOf decides checks of a tenant with the limiter under test, while it is not away.
+// An engineOf decides checks of a tenant with the limiter under test. While away is set, this limiter does not
+// answer.
 type engineOf struct {
 	*enforcement.Engine
 	w    *harness
@@ -85,7 +86,7 @@ func (e *engineOf) passes(n int, c enforcement.Check) (passed int, last *enforce
 	return passed, last
 }
 
-// spends compares how many of n checks pass, and what the first grant has left after them.
+// spends fails the test unless passed of n checks pass, and the first grant has left units after them.
 func (e *engineOf) spends(n int, c enforcement.Check, passed int, left int64, what string) *enforcement.Decision {
 	e.w.Helper()
 	got, last := e.passes(n, c)
@@ -98,7 +99,7 @@ func (e *engineOf) spends(n int, c enforcement.Check, passed int, left int64, wh
 	return last
 }
 
-// used returns the units of the window of policy i that are charged.
+// used returns the number of units that are charged to the window of policy i.
 func (e *engineOf) used(i int) int64 {
 	e.w.Helper()
 	l := &e.s.Plan.Rules[i].Limits[0]
@@ -177,9 +178,9 @@ var grantEngineTests = []test{
 	}},
 }
 
-// GrantsOnOverflow tests grants of keys that share an overflow counter. The tenant has as many keys as it may have,
-// and no key shares the overflow counter of cell yet. now is a time by the clock of the limiter, and home that
-// of the tenant.
+// GrantsOnOverflow tests grants of keys that share an overflow counter. Before the call, the tenant must have its
+// maximum number of keys, and no key may share the overflow counter of cell yet. now returns the time by the clock
+// of the limiter. home is the home of the tenant.
 func GrantsOnOverflow(w interface {
 	Helper()
 	Errorf(format string, args ...any)

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A granted is a grant of a sequence.
+// A granted is a grant in a random sequence.
 type granted struct {
 	limit     int
 	partition int // of the keys that it is for; -1 stands for all

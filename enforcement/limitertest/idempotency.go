@@ -9,7 +9,7 @@ import (
 )
 
 // idempotent returns a copy of a request with an idempotency key. what stands for
-// everything that the caller asked.
+// everything that the caller sent.
 func (w *harness) idempotent(r enforcement.Request, key, what byte) enforcement.Request {
 	id := &enforcement.Idempotency{Key: w.key(enforcement.IdempotencyCell, key)}
 	id.Request[0], id.Charges[0] = what, what
@@ -110,7 +110,8 @@ var idempotencyTests = []test{
 			w.same(w.left(m, w.key(1, 0)), 2, "the repetition charges nothing")
 		}
 	}},
-	// A request without charges finds the record of one with charges, and leaves none.
+	// A request without charges finds the record of a request with charges. It leaves no
+	// record itself.
 	{"WithoutCharges", func(w *harness) {
 		m := slidingLog(5, minute).Compile(1)
 		none := func(mode enforcement.Mode) enforcement.Request {
@@ -124,7 +125,8 @@ var idempotencyTests = []test{
 		o := w.ask(none(peek))[0]
 		w.same([]any{o.Verdict, o.Replayed, o.First, o.At, len(o.Charges)}, []any{enforcement.Granted, true, r.ID, first.At, 0}, "the record")
 	}},
-	// The numbers changed in between, so the states of the record mean nothing.
+	// The numbers of the limit changed after the record was stored, so its states cannot
+	// be used.
 	{"OtherCharges", func(w *harness) {
 		m, other := fixedWindow(5, minute, enforcement.FirstHit).Compile(1), fixedWindow(9, minute, enforcement.FirstHit).Compile(2)
 		r := w.idempotent(w.request(enforce, w.on(m, w.key(1, 0), 2, 0)), 1, 1)

@@ -82,7 +82,7 @@ var leakyBucketTests = []test{
 			{at: 2 * second, cost: 1, left: 0, reset: 3 * second, delay: 2 * second},
 		})
 	}},
-	// Promise g: what waits keeps waiting, whatever the numbers become.
+	// Promise g: units that wait keep waiting as long as before, whatever the numbers change to.
 	{"NumbersChanged", func(w *harness) {
 		w.play(leakyBucket(10, second, 10), []step{
 			{cost: 4, left: 6, reset: ms(400), delay: noDelay},
@@ -147,7 +147,8 @@ var leakyBucketTests = []test{
 	}},
 }
 
-// checkDelay compares the delay of charge j, if it was made to a leaky bucket.
+// checkDelay compares the delay of charge j with that of the model, if the charge was made to
+// a leaky bucket.
 func (want *answered) checkDelay(r *enforcement.Request, o *enforcement.Outcome, j int) error {
 	c, cost := &r.Charges[j], want.Cost
 	switch {

@@ -13,8 +13,8 @@ import (
 // A Fixture has the Limiter under test.
 type Fixture struct {
 	Limiter enforcement.Limiter
-	// Leased is set if the Limiter may hold a tenth of a limit on lease. When the numbers of a
-	// limit change, units on lease are used units.
+	// Leased is set if the Limiter may hold a tenth of a limit on lease. After a change of the
+	// numbers of a limit, units on lease count as used.
 	Leased bool
 }
 
@@ -125,8 +125,8 @@ func (w *harness) take(requests ...enforcement.Request) []enforcement.Outcome {
 	return outcomes
 }
 
-// check returns an error unless the outcome is decided, at the time now, with a result
-// for each charge.
+// check returns an error unless the outcome was decided at the time now and has a result for
+// each charge.
 func check(r *enforcement.Request, o *enforcement.Outcome, now int64) error {
 	switch {
 	case !o.Verdict.Decided() || o.Err != nil:
@@ -150,7 +150,7 @@ func newLimited(limit enforcement.Limit) *limited {
 	return &limited{limit: limit, meters: []*enforcement.Meter{limit.Compile(1)}}
 }
 
-// change adds a revision with other numbers, which come into force at the time now.
+// change adds a revision with other numbers. They come into force at the time now.
 func (l *limited) change(limit enforcement.Limit, now int64) {
 	old := l.now()
 	m := limit.Compile(old.Rev + 1)
@@ -198,9 +198,10 @@ type step struct {
 	// retry is the expected RetryAfter of a cost that does not fit.
 	retry time.Duration
 	units int64 // expected Units
-	// delay is the expected Delay of a leaky bucket; 0 compares nothing, and noDelay stands for 0.
+	// delay is the expected Delay of a leaky bucket. 0 means that the test does not compare it;
+	// noDelay stands for an expected delay of 0.
 	delay time.Duration
-	// id is the ID of the lease of the request, and ttl its time to live.
+	// id is the ID of the request's lease, and ttl is the time to live of this lease.
 	id  byte
 	ttl time.Duration
 	n   int // number of identical requests, of which the last one is compared; 0 stands for 1

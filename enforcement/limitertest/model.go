@@ -10,11 +10,10 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A model is a second implementation of the algorithms, directly from their definitions.
-// Tests compare Limiters with it. It uses a map of counters, lists for logs, and
-// rational numbers for levels and weights. It has no formulas for reset and retry times.
-// Instead, it decides whether a cost fits at a time, and checkTimes tries several times.
-// It shares no arithmetic with package enforcement.
+// A model is a second implementation of the algorithms. It follows their definitions, and shares no arithmetic with
+// package enforcement. Tests compare Limiters with it. It uses a map of counters, lists for logs, and rational
+// numbers for levels and weights. It has no formulas for reset and retry times. Instead, it decides whether a cost
+// fits at a given time, and checkTimes tries several times.
 //
 // It is not safe for concurrent use.
 type model struct {
@@ -37,9 +36,9 @@ type answered struct {
 	Fits            bool
 	counter         *counter // a copy of the counter after the charge
 	before          *counter // a copy of the counter before the charges of the group, if they were made
-	// units are those that the group of the charge took, for TakeUpTo.
+	// units is the number of units that the group of the charge took in mode TakeUpTo.
 	units int64
-	// spent is by how much grants change the cost of the charge: above 0 on a grant, below 0 on its window.
+	// spent is by how much grants change the cost of the charge: above 0 for a grant, below 0 for its window.
 	spent int64
 }
 
@@ -52,16 +51,15 @@ type counter struct {
 	// level. current and previous are the units of the current and the previous window.
 	start             int64
 	current, previous int64
-	// length is the length of a calendar window. rolled are the units that were rolled over into it.
-	// idle is the number of windows since the one of the last charge. If one of both is not 0, the
-	// length is in whole days.
+	// length is the length of a calendar window. rolled is the number of units that were rolled over into the window.
+	// idle is the number of windows since the last charge. If rolled or idle is not 0, length is in whole days.
 	length, rolled, idle int64
 	// entries has the entries of a log, oldest first.
 	entries []enforcement.Entry
 	// leases has the leases of a concurrency limit by their ID.
 	leases map[[16]byte]enforcement.Holder
-	// level is the level of a bucket at the time start. It is nil for other algorithms. A
-	// leaky bucket has minus the units that wait.
+	// level is the level of a bucket at the time start. It is nil for other algorithms. For a leaky bucket, it is the
+	// number of units that wait, as a number below 0.
 	level *big.Rat
 }
 
@@ -75,8 +73,8 @@ func (c *counter) clone() *counter {
 	return &n
 }
 
-// countStops is the largest count after forced charges. logHolds is the largest number
-// of log entries, and leasesHeld that of leases.
+// countStops is the largest count after forced charges. logHolds is the largest number of log entries, and
+// leasesHeld is the largest number of leases.
 const (
 	leasesHeld = 1_000
 	countStops = 1_000_000_000_000_000
@@ -88,8 +86,8 @@ type decision struct {
 	request *enforcement.Request
 	answer  answer
 	now     int64
-	// counters has the counter of each key at the time of the request, with the charges
-	// applied so far.
+	// counters has a copy of each key's counter at the time of the request. The charges that were applied so far are
+	// included.
 	counters map[enforcement.Key]*counter
 	// changed has the keys whose counters must be stored.
 	changed map[enforcement.Key]bool
@@ -131,7 +129,7 @@ func (d *model) Take(r *enforcement.Request, now int64) answer {
 	return w.answer
 }
 
-// group decides the charges from..to-1, which are one group.
+// group decides the charges with the indexes i for which from <= i < to. They are one group.
 func (d *model) group(w *decision, from, to int) {
 	charges, answers := w.reduced(from, to), w.answer.Charges[from:to]
 	sum := map[enforcement.Key]int64{}
@@ -287,7 +285,7 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 	return n, clamped
 }
 
-// endGrant uses up a grant that has ended at the time now.
+// endGrant uses up all units of a grant that has ended at the time now.
 func (c *counter) endGrant(m *enforcement.Meter, rev, now int64) {
 	if now >= m.Edges[1] {
 		c.open, c.rev, c.start, c.length, c.current = true, max(c.rev, rev), m.Edges[0], m.Edges[1]-m.Edges[0], m.Quota
@@ -312,8 +310,8 @@ func (c *counter) shift(micros int64) {
 	}
 }
 
-// align moves a counter to the calendar window that contains the middle of its own one.
-// It returns false if that window has ended.
+// align moves a counter to the calendar window that contains the middle of its present window. It returns false if
+// the former has ended.
 func (c *counter) align(m *enforcement.Meter, now int64) bool {
 	from, till := calendarWindow(m, c.middle(m))
 	if now >= till {
@@ -359,9 +357,9 @@ func maxAhead(m *enforcement.Meter) int64 {
 	return fill.Int64()
 }
 
-// flow refills a bucket until now: with each former rate while it was in force, then
-// with the present rate. It rounds the fraction of a unit down to a multiple that the
-// present numbers can store. It drops a fraction that was stored with unknown numbers.
+// flow refills a bucket until now. It uses each former rate for the time while that rate was in force, and then the
+// present rate. It rounds the fraction of a unit down to a multiple that the present numbers can store. It drops a
+// fraction that was stored with unknown numbers.
 func (c *counter) flow(m *enforcement.Meter, rev, now int64) {
 	written, charged := c.rev, c.start
 	if c.rev < rev && rev == m.Rev {
@@ -543,7 +541,7 @@ func (c *counter) begin(m *enforcement.Meter, rev, now int64) {
 	}
 }
 
-// refund returns cost to the counter, for concurrency from the lease id.
+// refund returns cost to the counter. For a concurrency limit, it takes the places from the lease id.
 func (c *counter) refund(m *enforcement.Meter, cost int64, id [16]byte) {
 	if !c.open || cost == 0 {
 		return
@@ -590,7 +588,7 @@ func (c *counter) refund(m *enforcement.Meter, cost int64, id [16]byte) {
 	}
 }
 
-// delay returns the time until the units that wait have drained from a leaky bucket.
+// delay returns the time in which the units that wait in a leaky bucket drain.
 func (c *counter) delay(m *enforcement.Meter) int64 {
 	if m.Quota == 0 {
 		return 0

@@ -6,9 +6,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// carry applies to a window or a log each change of the numbers that the counter does not have yet,
-// as the constants of enforcement.CarryOver define it. It returns false if the counter is then
-// unused.
+// carry applies each change of the numbers that the counter does not have yet to a window or a log.
+// The constants of enforcement.CarryOver define how. It returns false if the counter is unused
+// afterwards.
 func (c *counter) carry(m *enforcement.Meter, rev int64) bool {
 	if c.rev >= rev || rev != m.Rev || m.Algorithm.Bucket() { // flow carries the level of a bucket
 		return true
@@ -54,8 +54,9 @@ func (c *counter) carryOne(a enforcement.Algorithm, f *enforcement.Former, next 
 	return true
 }
 
-// carryEntries gives each entry of a log that is older than the change so many units that the entries
-// from it to the newest older one together have their share.
+// carryEntries converts the log entries that are older than the change. It sets their units so that,
+// for each entry, the units from it to the newest of these entries are the converted sum of the units
+// before.
 func (c *counter) carryEntries(f *enforcement.Former, next int64) {
 	var older, newer, all []enforcement.Entry
 	room := int64(countStops)
@@ -80,7 +81,7 @@ func (c *counter) carryEntries(f *enforcement.Former, next int64) {
 	c.start = c.entries[len(c.entries)-1].T
 }
 
-// carryLevel carries the level of a bucket over to the capacity next. charged is the time of its last
+// carryLevel carries the level of a bucket over to the capacity next. charged is the time of the last
 // charge.
 func (c *counter) carryLevel(f *enforcement.Former, next, charged int64) {
 	if f.CarryOver == enforcement.CarryReset && charged-f.Until < 1_000_000 {
@@ -120,8 +121,8 @@ func share(units, to, from, most int64) int64 {
 	return n.Int64()
 }
 
-// change returns the number of units by which the receipt of a charge is to change: 0 if the counter
-// forgets what it had charged.
+// change returns by how many units a charge with a receipt is to change. It is 0 if the counter may
+// no longer have what was charged.
 func (c *counter) change(charge *enforcement.Charge) int64 {
 	delta := charge.Cost - charge.Receipt.Cost
 	if delta < 0 && c.forgets(charge) {
@@ -130,8 +131,8 @@ func (c *counter) change(charge *enforcement.Charge) int64 {
 	return delta
 }
 
-// forgets reports whether the counter may have less than the charge of a receipt because it was
-// carried over since, or whether the caller, who has an older revision, cannot tell.
+// forgets reports whether the counter may have less than the earlier charge, because it was carried
+// over since. It also returns true if the caller has an older revision and cannot know this.
 func (c *counter) forgets(charge *enforcement.Charge) bool {
 	m, charged := charge.Meter, charge.Receipt.State.Rev
 	if c.rev > charge.Rev {

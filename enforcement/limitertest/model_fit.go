@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// fit compares each charge of a group with what is left of its counter. sum is the
-// total cost of the group for each key. The result is true if the group can be charged.
+// fit compares each charge of a group with what its counter has left. sum is the total cost of the group for each
+// key. The result is true if the group can be charged.
 func (w *decision) fit(charges []enforcement.Charge, answers []answered, sum map[enforcement.Key]int64) bool {
 	fits, most, smallest := true, largestCost(charges), new(big.Int)
 	smallest.SetInt64(most)
@@ -58,8 +58,8 @@ func (w *decision) fit(charges []enforcement.Charge, answers []answered, sum map
 	return fits
 }
 
-// takeUnits sets the number of units that a group takes, and spends grants for their shares. It returns false if the
-// group takes none.
+// takeUnits sets the number of units that a group takes, and spends grants for the shares of these units. It returns
+// false if the group takes no units.
 func (w *decision) takeUnits(charges []enforcement.Charge, answers []answered, units int64) bool {
 	if w.units = units; charges[0].Group == 0 {
 		w.answer.Units = units
@@ -86,7 +86,7 @@ func firstOf(charges []enforcement.Charge, key enforcement.Key) int {
 	return slices.IndexFunc(charges, func(c enforcement.Charge) bool { return c.Key == key })
 }
 
-// grantsLeft returns what grants have left, without what the group takes from them so far.
+// grantsLeft returns what grants have left after what this group has taken from them so far.
 func (w *decision) grantsLeft(grants []enforcement.Charge) (left int64) {
 	for i := range grants {
 		left += grants[i].Meter.Quota - w.counters[grants[i].Key].current - w.spent[grants[i].Key]
@@ -94,7 +94,7 @@ func (w *decision) grantsLeft(grants []enforcement.Charge) (left int64) {
 	return left
 }
 
-// spendGrants takes what the window of charge i does not have left of a cost from the n grants that follow.
+// spendGrants charges the part of a cost that the window of charge i does not have left to the n grants that follow.
 func (w *decision) spendGrants(charges []enforcement.Charge, answers []answered, i, n int, cost int64) {
 	window := charges[i].Key
 	need := cost - max(w.counters[window].left(charges[i].Meter, w.now), 0)
@@ -108,8 +108,8 @@ func (w *decision) spendGrants(charges []enforcement.Charge, answers []answered,
 	}
 }
 
-// shareOf returns the share of a cost of units, rounded up: as much of it as the units are of the largest
-// cost of the group.
+// shareOf returns the share that a charge with this cost has of units, rounded up. The units are of the largest cost
+// of the group.
 func shareOf(cost, units int64, charges []enforcement.Charge) int64 {
 	return roundedUp(new(big.Rat).Mul(big.NewRat(cost, max(largestCost(charges), 1)), big.NewRat(units, 1)))
 }
@@ -128,8 +128,8 @@ func roundedUp(r *big.Rat) int64 {
 	return floor(r).Int64()
 }
 
-// reduced returns the charges from..to-1, which are one group. In mode TakeUpTo, their costs are reduced to
-// the part that group 0 took.
+// reduced returns the charges with the indexes i for which from <= i < to. In mode TakeUpTo, it reduces their costs
+// to the part that group 0 took.
 func (w *decision) reduced(from, to int) []enforcement.Charge {
 	charges := w.request.Charges[from:to]
 	if w.taken == nil || w.answer.Verdict != enforcement.Granted {

@@ -17,8 +17,8 @@ func (c *counter) setWindow(from, till int64) {
 }
 
 // next returns the counter in the calendar window at the time now, after its own window has ended.
-// What was left of it is rolled over, and then the quota of each window in between. More than 12
-// windows after the last charge, the counter is unused.
+// The units that its window had left are rolled over. So is the quota of each window in between.
+// More than 12 windows after the last charge, the counter is unused.
 func (c *counter) next(m *enforcement.Meter, rev, now int64) *counter {
 	from, till := calendarWindow(m, now)
 	nominal, windows := m.Window-dayMicros, int64(0)

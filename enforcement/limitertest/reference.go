@@ -15,8 +15,8 @@ type reference struct {
 	states map[enforcement.Key]enforcement.State
 }
 
-// take charges the counters of a request at the time now, and returns the resulting
-// state for each charge. The answer a of the model determines which groups are charged.
+// take applies a request to the counters at the time now, and returns the resulting state for each charge. a is the
+// answer of the model, which says which groups are charged.
 func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforcement.State {
 	work, write := map[enforcement.Key]enforcement.State{}, map[enforcement.Key]bool{}
 	for i := range r.Charges {
@@ -66,8 +66,8 @@ func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforce
 	return states
 }
 
-// divide sets the cost of c, which is charge i of a group, to what its window or its grant is charged. It returns false
-// if the first charge on the window has the whole cost.
+// divide sets the cost of c, which is charge i of a group, to what is charged to its window or its grant. It returns
+// false if an earlier charge on the same window has the whole cost.
 func divide(c *enforcement.Charge, group []enforcement.Charge, i int, a *answered, mode enforcement.Mode) bool {
 	if grantsOf(group, i) == 0 && !c.Grant {
 		return true
@@ -82,8 +82,8 @@ func divide(c *enforcement.Charge, group []enforcement.Charge, i int, a *answere
 	return true
 }
 
-// apply applies the mode of a request to the state of one charge in work. It sets write
-// if the state must be stored. For TakeUpTo, the cost of c is its share of what was granted.
+// apply performs the mode of a request on the state of one charge in work. It sets write if the state must be stored.
+// In mode TakeUpTo, the cost of c is its share of what was granted.
 func (f *reference) apply(r *enforcement.Request, c *enforcement.Charge, now int64,
 	work map[enforcement.Key]enforcement.State, write map[enforcement.Key]bool,
 ) {

@@ -17,26 +17,26 @@ func ReservationSequences(t *testing.T, factory Factory, n int, seed uint64) {
 	playEach(t, factory, n, seed, playReservations)
 }
 
-// An outstanding is a reservation of a sequence. It is outstanding from its grant to its end.
+// An outstanding is a reservation in a random sequence. It is outstanding from its grant to its end.
 type outstanding struct {
 	reserved
 	ask ask
 	n   byte // its number
 	key byte // the number of its idempotency key; 0 stands for the key of the reservation
-	// first is the outcome that granted it. after has, for each charge, a copy of the counter in
-	// the model after the charge. It is nil if the group was not charged.
+	// first has the outcome that granted the reservation. For each charge, after has a copy of the model's counter
+	// after the charge; it is nil if the group was not charged.
 	first *record
 	after []*counter
 }
 
-// A part is one request of a call. verify compares its outcome with the model. It is called
+// A part is one request of a call. verify compares its outcome with the model. The verify functions are called
 // in the order of the requests.
 type part struct {
 	request enforcement.Request
 	verify  func(o *enforcement.Outcome) error
 }
 
-// A reserver is a player that also has reservations.
+// A reserver is a player that plays reservations too.
 type reserver struct {
 	*player
 	s   *sequence
@@ -121,8 +121,8 @@ func (p *reserver) add(a ask) *outstanding {
 	return v
 }
 
-// reserve returns a request that creates the reservation v. If it exists, the request is a
-// repetition, or with another what, a conflict.
+// reserve returns a request that creates the reservation v. If v exists, the request is a repetition, or a
+// conflict if what differs.
 func (p *reserver) reserve(v *outstanding, what byte) part {
 	request := p.w.idempotent(p.request(&v.ask), v.n, what)
 	request.Reservation = &enforcement.Reservation{
@@ -267,14 +267,14 @@ func (p *reserver) changed(v *outstanding, request *enforcement.Request, o *enfo
 	return nil
 }
 
-// adjustBucket charges delta units, or returns as many of -delta as the charge alone has not refilled since. It
-// returns the number of units by which the bucket changed.
+// adjustBucket changes the level of a bucket by delta units. If delta is below 0, it returns units, but not
+// those that the charge alone has refilled since. It returns the number of units by which the bucket changed.
 func (n *counter) adjustBucket(c *enforcement.Charge, after *counter, now, delta int64, lease enforcement.Lease) int64 {
 	before := floor(n.level).Int64()
 	if delta > 0 {
 		n.charge(c.Meter, c.Rev, now, delta, lease)
 	} else {
-		// The level that the bucket would have if nothing else had been charged.
+		// alone is the bucket as it would be without other charges.
 		alone, _ := after.at(c.Meter, c.Rev, now)
 		room := min(c.Receipt.Capacity, c.Meter.Capacity) - floor(alone.level).Int64()
 		n.refund(c.Meter, min(-delta, max(room, 0)), lease.ID)

@@ -47,7 +47,7 @@ func (w *harness) reservation(n byte, most int64, charges ...enforcement.Charge)
 	return r
 }
 
-// reserve creates a reservation. It fails the test unless that is granted.
+// reserve creates a reservation. It fails the test unless the request is granted.
 func (w *harness) reserve(n byte, charges ...enforcement.Charge) *reserved {
 	w.Helper()
 	r := w.reservation(n, 100, charges...)
@@ -59,7 +59,8 @@ func (w *harness) reserve(n byte, charges ...enforcement.Charge) *reserved {
 	return &reserved{w: w, record: *o.Record, charges: charges, most: 100}
 }
 
-// change returns the request that changes the costs of a reservation to costs.
+// change returns a request that changes the costs of a reservation to costs. ends says
+// whether it also ends the reservation.
 func (r *reserved) change(ends bool, costs ...int64) enforcement.Request {
 	w := r.w
 	request := w.request(adjust)
@@ -85,7 +86,8 @@ func (r *reserved) change(ends bool, costs ...int64) enforcement.Request {
 	return request
 }
 
-// settle ends the reservation with the costs. It fails the test unless that is granted.
+// settle ends the reservation with the costs. It fails the test unless the request is
+// granted.
 func (r *reserved) settle(costs ...int64) enforcement.Outcome {
 	r.w.Helper()
 	request := r.change(true, costs...)
@@ -167,7 +169,7 @@ var reservationTests = []test{
 			}
 		}
 	}},
-	// A window that has ended is not touched.
+	// A window that has ended does not change.
 	{"WindowEnded", func(w *harness) {
 		for _, limit := range counting(10, minute) {
 			for _, real := range []int64{0, 9} {
@@ -235,7 +237,7 @@ var reservationTests = []test{
 			w.same(o.Charges[0].Cost, r.charges[0].Cost+r.record.Applied[0], c.what)
 		}
 	}},
-	// Never above the capacity, and never below a count of 0.
+	// A refund never raises a bucket above its capacity, and never lowers a count below 0.
 	{"NeverAbove", func(w *harness) {
 		for _, limit := range counting(10, minute) {
 			w.renew()
@@ -280,7 +282,8 @@ var reservationTests = []test{
 		o = r.settle(0)
 		w.same([]int64{o.Charges[0].Cost, w.left(m, key)}, []int64{2, 0}, "the lease had ended, and another one has its places")
 	}},
-	// The numbers of the limit changed: what was used stays, and the difference is applied.
+	// The numbers of the limit change. Used units stay used, and the difference of the costs
+	// is applied.
 	{"OtherNumbers", func(w *harness) {
 		for _, limit := range counting(10, minute) {
 			for _, quota := range []int64{4, 20} {
@@ -316,7 +319,8 @@ var reservationTests = []test{
 			w.same(w.left(m, w.key(1, 0)), 85, limit.Algorithm.String())
 		}
 	}},
-	// An estimate of 0 opens no window, so the cost is charged at the end.
+	// An estimate of 0 opens no window, so the actual cost is charged when the reservation
+	// ends.
 	{"EstimateOfZero", func(w *harness) {
 		for _, limit := range counting(10, minute) {
 			w.renew()
@@ -357,7 +361,7 @@ var reservationTests = []test{
 			w.same(w.listed(), []byte{1, 2}, "listed in the order of their ends")
 		}
 	}},
-	// Only one of many settles applies, with the version that it names.
+	// Many settles name the same version of the record. Only one of them applies.
 	{"Once", func(w *harness) {
 		for _, limit := range counting(1000, minute) {
 			w.renew()
@@ -413,7 +417,7 @@ var reservationTests = []test{
 		w.same([]any{end().Verdict, w.left(m, w.key(1, 0))}, []any{enforcement.Granted, int64(10)}, "given back")
 		w.same([]any{w.due(), w.listed(), end().Verdict}, []any{[]byte(nil), []byte(nil), enforcement.Stale}, "once")
 	}},
-	// A record has effect until it is forgotten.
+	// A record has an effect until the time that Record.Forgotten returns.
 	{"Forgotten", func(w *harness) {
 		m := fixedWindow(100, 24*time.Hour, enforcement.FirstHit).Compile(1)
 		r, unlisted := w.reserve(1, w.on(m, w.key(1, 0), 6, 0)), w.reservation(2, 0, w.on(m, w.key(1, 0), 3, 0))
@@ -512,8 +516,8 @@ var reservationTests = []test{
 			w.same(w.listed(), []byte{2}, "outstanding")
 		}
 	}},
-	// A request that its record or a bound decides does not change the decisions of the other
-	// requests of the call, which may be those of another tenant.
+	// A request that is decided by its record or by a bound does not change the decisions of
+	// the other requests in the call. These may belong to another tenant.
 	{"AmongOthers", func(w *harness) {
 		for _, limit := range each(100, minute) {
 			w.renew()

@@ -38,8 +38,8 @@ func Sequences(t *testing.T, factory Factory, n int, seed uint64) {
 	})
 }
 
-// playEach plays n random sequences, equally many of each mix. play returns an error if a
-// result is wrong. r is the source of random numbers of the sequence.
+// playEach plays n random sequences, the same number of each mix. play returns an error if a result is wrong. r is the
+// source of random numbers for the sequence.
 func playEach(t *testing.T, factory Factory, n int, seed uint64, play func(w *harness, r *rand.Rand, s *sequence) error) {
 	t.Helper()
 	if n == 0 {
@@ -119,7 +119,7 @@ type sequence struct {
 	grants []granted
 	steps  []move
 	skew   int64 // the largest ask.skew
-	// calendar is the calendar of all asks, or -1 if they have different ones.
+	// calendar is the calendar of all requests. It is -1 if their calendars differ.
 	calendar int
 }
 
@@ -140,10 +140,10 @@ type ask struct {
 	// difference between the clock of the caller and that of the limiter, in microseconds.
 	calendar int
 	skew     int64
-	// lease stands for the ID of the lease, and ttl is its time to live in microseconds.
+	// lease stands for the ID of the lease, and ttl is the time to live of the lease in microseconds.
 	lease byte
 	ttl   int64
-	// key is the idempotency key; 0 for none. what stands for everything that the caller asked.
+	// key is the idempotency key, or 0 for none. what stands for everything that the caller sent.
 	key, what byte
 	charges   []askCharge
 }
@@ -194,8 +194,8 @@ func newSequence(r *rand.Rand, kinds []kind) *sequence {
 	return s
 }
 
-// gap returns a random change of the clock before a move: none, a small one, to the end
-// of a window, up to three windows forward, or back.
+// gap returns a random change of the clock before a move: no change, a small one, one to the end of a window, up to
+// three windows forward, or back.
 func gap(r *rand.Rand, window int64) int64 {
 	switch r.IntN(12) {
 	case 0, 1, 2:
@@ -283,8 +283,8 @@ func (s *sequence) randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 		if r.IntN(15) == 0 {
 			c.back = 1 + r.Int64N(2)
 		}
-		// All charges of a request are from one snapshot. Therefore charges on the same
-		// counter have the same revision.
+		// A node takes all charges of a request from one snapshot. Therefore charges on the same counter have the same
+		// revision.
 		for i := range a.charges {
 			if a.charges[i].limit == c.limit {
 				c.back = a.charges[i].back
@@ -330,9 +330,8 @@ type player struct {
 	model     *model
 	reference *reference
 	records   map[enforcement.Key]record
-	// ended has for each idempotency key of a sequence how often its record has ended. The
-	// clock may step back then, and a limiter may have deleted the record or not. So each end
-	// is followed by another key.
+	// ended counts, for each idempotency key of a sequence, how often its record has ended. If the clock steps back after
+	// that, a limiter may or may not have deleted the record. Therefore another key is used after each end.
 	ended [3]byte
 	// changes is set if the calendar of the tenant changes.
 	changes bool
@@ -441,7 +440,7 @@ func (p *player) take(requests []enforcement.Request) ([]enforcement.Outcome, er
 	return outcomes, nil
 }
 
-// verify compares an outcome with the model and the reference, which then have the request.
+// verify compares an outcome with the model and the reference, to which it also applies the request.
 func (p *player) verify(r *enforcement.Request, o *enforcement.Outcome) error {
 	if known, err := p.repeats(r, o); known || err != nil {
 		return err
@@ -455,7 +454,7 @@ func (p *player) verify(r *enforcement.Request, o *enforcement.Outcome) error {
 	return nil
 }
 
-// decided is verify for a request that no record decides. It returns the answer of the model.
+// decided does the work of verify for a request that no record decides. It returns the answer of the model.
 func (p *player) decided(r *enforcement.Request, o *enforcement.Outcome) (*answer, error) {
 	now := p.w.clock.Now()
 	modeled := p.model.Take(r, now)
@@ -474,8 +473,8 @@ func (p *player) decided(r *enforcement.Request, o *enforcement.Outcome) (*answe
 	return &modeled, nil
 }
 
-// repeats reports whether the idempotency key of a request has a record. It returns an
-// error unless the outcome is then that of the record, and otherwise no repetition.
+// repeats reports whether the idempotency key of a request has a record. It returns an error if there is a record and
+// the outcome differs from it, or if there is none and the outcome is a repetition.
 func (p *player) repeats(r *enforcement.Request, o *enforcement.Outcome) (known bool, err error) {
 	var want record
 	if r.Idempotent() {
@@ -495,7 +494,7 @@ func (p *player) repeats(r *enforcement.Request, o *enforcement.Outcome) (known 
 	return true, nil
 }
 
-// repeatedBy returns an error unless the outcome o of a repetition r is that of the record.
+// repeatedBy returns an error unless the outcome o of the repetition r equals the outcome in the record.
 func (want *record) repeatedBy(r *enforcement.Request, o *enforcement.Outcome) error {
 	first := &want.outcome
 	if o.Verdict != enforcement.Granted || !o.Replayed || o.First != want.first || o.At != first.At || o.Units != first.Units {
@@ -522,8 +521,7 @@ func (want *record) repeatedBy(r *enforcement.Request, o *enforcement.Outcome) e
 	return nil
 }
 
-// compare compares the result of the Limiter for one charge with those of the model and
-// the reference.
+// compare compares the result of the Limiter for one charge with the results of the model and the reference.
 func compare(r *enforcement.Request, o *enforcement.Outcome, j int, want *answered, state *enforcement.State) error {
 	c, got := &r.Charges[j], &o.Charges[j]
 	if got.Cost != want.Cost || got.Fits != want.Fits {
@@ -593,8 +591,8 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 	return p.peekAround(r, o.At, longest)
 }
 
-// peekAround checks that a Peek of a request that was denied at the time at is granted after the retry time longest, and
-// denied a millisecond before.
+// peekAround makes two peeks of a request that was denied at the time at. After the retry time longest, the peek must be
+// granted. A millisecond before, it must be denied.
 func (p *player) peekAround(r enforcement.Request, at, longest int64) error {
 	r.Mode = enforcement.Peek
 	for _, try := range []struct {
@@ -617,15 +615,15 @@ func (p *player) peekAround(r enforcement.Request, at, longest int64) error {
 	return nil
 }
 
-// rollsInexactly reports whether the retry time of a charge on a limit that rolls units over may not
-// be exact: the clock stepped back before the window, or the cost only fits as long as units are
-// rolled over. Then another charge may deny for longer, and after a change of the calendar, the number
-// of windows without a charge is not exact.
+// rollsInexactly reports whether the retry time of a charge may be inexact, on a limit that rolls units over. This is so
+// if the clock stepped back before the window, or if the cost only fits while units are rolled over. In the second case,
+// another charge may deny for longer; and after a change of the calendar, the number of windows without a charge is
+// inexact.
 func (p *player) rollsInexactly(r *enforcement.Request, c *enforcement.Charge, got *enforcement.Charged, at int64) bool {
 	return got.State.T > at || got.Cost > c.Meter.Quota && (len(r.Charges) > 1 || p.changes)
 }
 
-// shrink returns the shortest sequence that it finds that still fails.
+// shrink returns the shortest sequence that it finds and that still fails.
 func (s *sequence) shrink(w *harness) *sequence {
 	short := &sequence{limits: s.limits, calendar: s.calendar, grants: s.grants, steps: slices.Clone(s.steps)}
 	for size := len(short.steps) / 2; size > 0; size /= 2 {

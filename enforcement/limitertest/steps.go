@@ -56,8 +56,9 @@ func concurrency(quota int64, window time.Duration) enforcement.Limit {
 // ms returns n milliseconds as a duration.
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// stepTests test each algorithm on one counter. If a comment begins with a letter, that
-// is the letter of the promise in the design that the test checks.
+// stepTests test each algorithm on one counter. If the comment of a test begins with a
+// promise and a letter, the letter names the promise of the design that the test
+// checks.
 var stepTests = []test{
 	// Promise c: a window includes its start but not its end.
 	{"FixedWindow/FirstHit", func(w *harness) {
@@ -458,8 +459,8 @@ var stepTests = []test{
 			},
 		})
 	}},
-	// Requests of two nodes with different snapshots alternate. That must not create
-	// any units.
+	// Requests of two nodes with different snapshots alternate. They must not create any
+	// units.
 	{"NumbersChanged/FlipFlop", func(w *harness) {
 		w.play(tokenBucket(100, 10*second, 100), []step{
 			{cost: 50, left: 50, reset: 5 * second},
@@ -490,8 +491,8 @@ func each(quota int64, window time.Duration) []enforcement.Limit {
 	return append(counting(quota, window), concurrency(quota, window))
 }
 
-// counting is each without concurrency, for tests that charge one lease twice or refund
-// another one.
+// counting returns the limits of each, without those of concurrency. It is for tests
+// that charge one lease twice, or that refund another lease.
 func counting(quota int64, window time.Duration) []enforcement.Limit {
 	return []enforcement.Limit{
 		fixedWindow(quota, window, enforcement.FirstHit), fixedWindow(quota, window, enforcement.Clock),
@@ -501,8 +502,8 @@ func counting(quota int64, window time.Duration) []enforcement.Limit {
 	}
 }
 
-// resetOf returns ResetAfter of a counter that was unused before a charge of used units
-// at the time at.
+// resetOf returns ResetAfter of a counter that was unused before used units were
+// charged at the time at.
 func resetOf(l enforcement.Limit, at time.Duration, used int64) time.Duration {
 	if l.Algorithm.Bucket() {
 		return l.Window * time.Duration(used) / time.Duration(l.Quota)
@@ -517,9 +518,9 @@ func resetOf(l enforcement.Limit, at time.Duration, used int64) time.Duration {
 	return end
 }
 
-// retryForOne returns the time until one unit fits, after the quota was used up at the
-// present time. With a sliding counter, one unit fits as soon as the previous window
-// counts less.
+// retryForOne returns the time until one unit fits, if the quota was used up at the
+// present time. With a sliding counter, one unit fits as soon as the units of the
+// previous window count less.
 func retryForOne(l enforcement.Limit) time.Duration {
 	switch {
 	case l.Algorithm.Bucket():
@@ -530,8 +531,8 @@ func retryForOne(l enforcement.Limit) time.Duration {
 	return l.Window
 }
 
-// emptied returns ResetAfter after the first charge was refunded at the same time. A
-// window stays open.
+// emptied returns ResetAfter of a counter whose first charge was refunded at the time
+// of the charge. Its window stays open.
 func emptied(l enforcement.Limit) time.Duration {
 	if l.Algorithm.Windowed() {
 		return l.Window

@@ -38,15 +38,12 @@ func NewStore(now func() int64) *Store {
 	}
 }
 
-// Outstanding records the units that were drawn from a bucket, and were neither reported
-// nor returned yet.
+// Outstanding records the units that were drawn from a bucket, and were neither reported nor returned yet.
 //
-// Level is the sum of the units in the bucket and the outstanding units, with the
-// fraction Part, at the time At. It is at most the capacity. The state of the counter
-// has only the units in the bucket, because code that does not know about draws reads
-// it. The time of that state is Shown, so the bucket does not refill before Shown. Shown
-// is late enough that the bucket has at most capacity - outstanding units until the last
-// lot ends.
+// Level is the sum of the units in the bucket and the outstanding units, with the fraction Part, at the time
+// At. It is at most the capacity. The state of the counter has only the units in the bucket, because code that
+// does not support draws reads this state. The time of the state is Shown, so the bucket does not refill before
+// Shown. Shown is late enough that the bucket has at most capacity - outstanding units until the last lot ends.
 type Outstanding struct {
 	Rev, Level, Part, At, Shown int64
 	Lots                        [2]outstandingLot // in the order of their ends
@@ -84,8 +81,8 @@ func (s *Store) Take(ctx context.Context, requests []enforcement.Request, outcom
 	}
 }
 
-// repeat sets the outcome of a request whose idempotency key has a record. It returns
-// false if there is none.
+// repeat sets the outcome of a request from the record of its idempotency key. It returns false if there is no
+// record.
 func (s *Store) repeat(r *enforcement.Request, o *enforcement.Outcome) bool {
 	found, ok := s.records[r.Idempotency.Key]
 	switch {
@@ -156,8 +153,8 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 	}
 }
 
-// settleGroup returns what is left for each charge of a group. It stores the states
-// that Settle clamped.
+// settleGroup returns how many units each charge of a group can be charged. It stores the states that Settle
+// clamped.
 func (s *Store) settleGroup(r *enforcement.Request, group []enforcement.Charge, now int64) (lefts []int64) {
 	for i := range group {
 		c := &group[i]
@@ -170,8 +167,8 @@ func (s *Store) settleGroup(r *enforcement.Request, group []enforcement.Charge, 
 	return lefts
 }
 
-// chargeFits returns Charged.Fits of a charge. cost is the total cost of the group for
-// its key, and most the largest cost of a charge of the group.
+// chargeFits returns Charged.Fits of a charge. cost is the total cost of the group for the key of the charge,
+// and most is the largest cost of a charge of the group.
 func chargeFits(mode enforcement.Mode, c *enforcement.Charge, left, cost, most int64) bool {
 	switch mode {
 	case enforcement.Refund, enforcement.Reset, enforcement.Release:
@@ -182,8 +179,8 @@ func chargeFits(mode enforcement.Mode, c *enforcement.Charge, left, cost, most i
 	return c.Meter.Admits(left, cost)
 }
 
-// taken returns the charges from..to-1, which are one group. For TakeUpTo, the costs of other groups than 0 are
-// reduced to the part that group 0 took.
+// taken returns the charges with the indexes i for which from <= i < to. In mode TakeUpTo, it reduces the costs
+// of groups other than 0 to the part that group 0 took.
 func (s *Store) taken(r *enforcement.Request, o *enforcement.Outcome, from, to int) []enforcement.Charge {
 	group := r.Charges[from:to]
 	if r.Mode != enforcement.TakeUpTo || group[0].Group == 0 || o.Verdict != enforcement.Granted {
@@ -196,8 +193,8 @@ func (s *Store) taken(r *enforcement.Request, o *enforcement.Outcome, from, to i
 	return group
 }
 
-// apply charges the counters of a group that was granted, or refunds or resets them. units are those that the
-// group takes, for TakeUpTo.
+// apply charges the counters of a group that was granted, or refunds or resets them. units is the number of
+// units that the group takes in mode TakeUpTo.
 func (s *Store) apply(
 	r *enforcement.Request, group []enforcement.Charge, costs map[enforcement.Key]int64, spends *grantSplit, units int64,
 	o *enforcement.Outcome,
@@ -329,9 +326,9 @@ func (s *Store) drawBucket(d *enforcement.Draw, a *enforcement.Drawn) {
 	a.State = enforcement.State{Rev: d.Rev, A: level - o.units(), B: part, T: now}
 }
 
-// held returns the units in the bucket at the time now. That is the number in its
-// state, or more if held can compute what was charged since the last draw. The state
-// has fewer units than the bucket, because it does not refill before Shown.
+// held returns the units in the bucket at the time now. These are the units in its state, or more if held can
+// compute what was charged since the last draw. The state has fewer units than the bucket, because the state
+// does not refill before Shown.
 func (o *Outstanding) held(d *enforcement.Draw, state enforcement.State, now int64) (units, part int64) {
 	flows := func(a, b, from, to int64) (int64, int64) {
 		if to <= from {

@@ -14,7 +14,8 @@ type grantSplit struct {
 }
 
 // newGrantSplit adds what grants have left to the lefts of their windows. costs has the sum of the costs
-// for each key. Except for TakeUpTo, it also divides the costs.
+// for each key. In modes other than TakeUpTo, newGrantSplit also divides the costs between windows and
+// grants.
 func newGrantSplit(mode enforcement.Mode, group []enforcement.Charge, lefts []int64, costs map[enforcement.Key]int64) *grantSplit {
 	g := &grantSplit{group: group, own: slices.Clone(lefts), spent: make([]int64, len(group))}
 	for i := range group {
@@ -38,7 +39,8 @@ func newGrantSplit(mode enforcement.Mode, group []enforcement.Charge, lefts []in
 	return g
 }
 
-// spend takes what the window of charge i does not have left of a cost from the n grants after it.
+// spend charges the part of a cost that the window of charge i does not have left to the n grants after
+// it.
 func (g *grantSplit) spend(i, n int, cost int64) {
 	need := cost - max(g.own[i], 0)
 	for k := i + 1; k <= i+n && need > 0; k++ {
@@ -56,7 +58,7 @@ func (g *grantSplit) shares(units, most int64) {
 	}
 }
 
-// on returns by how much grants change what the group charges to a key.
+// on returns by how much grants change what the group charges to the counter of a key.
 func (g *grantSplit) on(key enforcement.Key) (sum int64) {
 	for i := range g.group {
 		if g.group[i].Key == key {
@@ -66,8 +68,8 @@ func (g *grantSplit) on(key enforcement.Key) (sum int64) {
 	return sum
 }
 
-// cost returns what charge i charges. If several charges are on one window with grants, the first one
-// charges the sum.
+// cost returns the cost that is charged for charge i. If several charges are on one window with grants,
+// the first one has the sum of their costs.
 func (g *grantSplit) cost(i int, costs map[enforcement.Key]int64) int64 {
 	c := &g.group[i]
 	switch {

@@ -53,7 +53,7 @@ var takeTests = []test{
 		w.same([]bool{o.Charges[0].Fits, o.Charges[1].Fits}, []bool{true, false}, "the limit with units left fits")
 		w.same(w.left(a, w.key(1, 0)), 6, "a refusal charges nothing")
 	}},
-	// Each limit is charged its share of what the tightest one allows, rounded up.
+	// Each limit is charged its share of what the limit with the least left allows, rounded up.
 	{"TakeUpToShares", func(w *harness) {
 		for _, limit := range each(10, minute) {
 			tokens, much := fixedWindow(1000, minute, enforcement.FirstHit).Compile(1), fixedWindow(1<<40, minute, enforcement.FirstHit).Compile(1)
@@ -80,7 +80,8 @@ var takeTests = []test{
 			}
 		}
 	}},
-	// Soft and shadow groups charge at most what group 0 took, and of this as much as they have left.
+	// Soft and shadow groups charge at most the part that group 0 took. If a limit has less left, it
+	// charges that.
 	{"TakeUpToOfOtherGroups", func(w *harness) {
 		for _, limit := range each(10, minute) {
 			for _, c := range []struct {
@@ -129,7 +130,7 @@ var takeTests = []test{
 		}
 	}},
 	{"SameKeyWithOtherQuotas", func(w *harness) {
-		// Sent limits: requests with several quotas share a counter, in one call and in several.
+		// Sent limits: requests with different quotas share a counter, in one call and in several calls.
 		for _, anchor := range []enforcement.Anchor{enforcement.Clock, enforcement.FirstHit} {
 			w.renew()
 			k, small, large := w.key(1<<31+5, 0), fixedWindow(3, minute, anchor).Compile(1), fixedWindow(6, minute, anchor).Compile(1)
