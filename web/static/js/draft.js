@@ -1,5 +1,5 @@
-// The editor of a draft. The server keeps nothing of what is typed before it is saved. The tab
-// keeps it until it is saved, discarded, or published, or until the person signs out.
+// The editor of a draft. The server does not store a draft before it is saved. The browser tab
+// keeps an unsaved draft until it is saved, discarded, or published, or until the person signs out.
 (() => {
   "use strict";
   const one = (selector, root = document) => root.querySelector(selector);
@@ -81,8 +81,9 @@
   });
   open();
   addEventListener("pageshow", open);
-  // A button changed the form. The field that it leads to gets the focus, away from the sticky bar. A form of a hundred
-  // policies has thousands of fields, so it is kept after the focus.
+  // After a button has changed the form, the field to which it leads gets the focus. The field is scrolled to the middle
+  // of the screen, where the sticky bar does not cover it. The draft is kept after that, because this takes time: a form
+  // of a hundred policies has thousands of fields.
   document.addEventListener("htmx:afterSettle", () => {
     leaves = false;
     if (!draft()) return;
@@ -94,7 +95,7 @@
     field.focus({ preventScroll: true });
     field.scrollIntoView({ block: "center", behavior: "instant" });
   });
-  // A new policy needs only the slugs of the others, and only its own fields come back.
+  // To add a policy, the server needs only the slugs of the other policies. Its response has only the fields of the new one.
   document.addEventListener("htmx:configRequest", ({ detail }) => {
     if (detail.elt.id !== "do-add-policy") return;
     for (const name of new Set(detail.formData.keys())) {
@@ -102,9 +103,9 @@
     }
   });
 
-  // The answer to such a button replaces the whole form. Typing since the request, and a click whose button
-  // is replaced before the pointer is up, would be lost. So such an answer is dropped, and the button is
-  // pressed again with the present form: the server keeps nothing of it.
+  // The response to a button that changes the form replaces the whole form. This would lose text that was typed after
+  // the request, and a click whose button is replaced before the pointer is up. In these cases, the response is dropped,
+  // and the button is pressed again with the present form. This is possible because the server stores nothing.
   const sent = new WeakMap(); // the form of each request
   const content = () => JSON.stringify([...new FormData(draft())]);
   let pressed = false;
@@ -124,7 +125,7 @@
     else again();
   });
 
-  // The sentences that read limits aloud follow the typing: the server draws the typed policy alone.
+  // The sentences that describe limits in words follow the typing. For this, the server renders only the typed policy.
   const typed = new Set();
   let timer;
   document.addEventListener("input", (event) => {

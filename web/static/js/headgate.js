@@ -240,12 +240,13 @@
     const csv = event.target.closest("[data-csv]");
     if (csv) saveTable(csv);
   });
-  // The stream replaces live parts of the page. It waits while a mouse button or
-  // finger presses on a part, because the click would be lost. A list with data-hold
-  // also waits while it is read: while the pointer or the focus is on it or on its button, or
-  // the page is scrolled. It waits too while more than pace rows come in span milliseconds,
-  // because nobody can read rows that move away so fast. While a list waits, the page does not
-  // say that it is live. Opened elements stay open, and the focused element keeps the focus.
+  // The stream replaces live parts of the page. While a mouse button or finger presses on a
+  // part, this part waits: if it were replaced, the click would be lost. A list with data-hold
+  // also waits while a person reads the list: the pointer or the focus is on the list or its
+  // button, or the page is scrolled. Such a list also waits while more than pace rows come in
+  // span milliseconds, because rows that move so fast cannot be read. While a list waits, the
+  // page does not say that it is live. Opened elements stay open, and the focused element keeps
+  // the focus.
   const held = new Map();
   const places = new WeakMap();
   const reads = ({ parentElement: list }) => list.matches(":hover") || list.contains(document.activeElement) || scrollY > 8;
@@ -273,7 +274,7 @@
     remember(place);
   });
 
-  // The rows of a list with data-hold that came while it waited.
+  // The rows that came while a list with data-hold waited.
   const news = new Map();
   const rowsOf = (root) => all("tbody tr[id]", root).map((row) => row.id);
   function arrive(place, rows) {
@@ -341,8 +342,8 @@
   document.addEventListener("change", (event) => {
     if (event.target.closest("[data-apply]")) event.target.form.requestSubmit();
   });
-  // Signing out removes what the editor of drafts keeps in the tab. It waits until the page is
-  // left, because the person can still cancel.
+  // Signing out removes what the editor of drafts keeps in the tab. This happens when the page
+  // is left, because the person can cancel before.
   let signsOut = false;
   document.addEventListener("submit", (event) => (signsOut = event.target.getAttribute("action") === "/sign-out"));
   document.addEventListener("input", () => (signsOut = false));
