@@ -119,9 +119,9 @@ func (p Pattern) Overlaps(q Pattern) bool {
 	return p.rest || len(p.segments) == len(q.segments)
 }
 
-// HasLiterals reports whether the pattern has a literal segment. In such a segment, upper and lower
-// case and semicolons distinguish paths. Some back ends ignore them, so the policy editor shows a
-// hint.
+// HasLiterals reports whether the pattern has a literal segment. In such a segment, paths that
+// differ in case or in a semicolon are different. Some back ends treat them as the same path, so
+// the policy editor shows a hint.
 func (p Pattern) HasLiterals() bool { return p.literals() > 0 }
 
 // literals returns the number of literal segments. Of two patterns, the one with more literal

@@ -26,7 +26,7 @@ const (
 	// reservationOverdue is how long the record of a reservation is kept after the reservation's time has
 	// passed, if no node ends the reservation.
 	reservationOverdue = 24 * time.Hour
-	// defaultReservations is the largest number of outstanding reservations of a tenant.
+	// defaultReservations is the default of Config.Reservations.
 	defaultReservations = 10_000
 )
 

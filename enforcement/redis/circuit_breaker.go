@@ -62,8 +62,8 @@ type Status struct {
 	Calls int64
 	// Recalled is the number of requests that were denied from the memory of denials.
 	Recalled int64
-	// Refusal is set while Redis answers calls but denies writes: it has the error, and the time since when. It
-	// is zero if Redis accepts writes.
+	// Refusal is set while Redis answers calls but denies writes. It has the error, and the time
+	// of the first denied write. It is zero if Redis accepts writes.
 	Refusal Refusal
 	// Loss describes the last loss of data in Redis that this node detected. Losses is
 	// the number of losses since this node started.
