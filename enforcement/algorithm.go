@@ -88,7 +88,8 @@ func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
 	return clamped
 }
 
-// expire removes the entries of a log that are as old as the window.
+// expire removes the log entries that have left the window: those whose age is at
+// least the length of the window.
 func (m *Meter) expire(s *State, now int64) {
 	gone := 0
 	for gone < len(s.Log) && max(now, s.T)-s.Log[gone].T >= m.Window {
@@ -203,8 +204,9 @@ func (m *Meter) convert(s State, rev, now int64) State {
 	return s
 }
 
-// cut sets the time of a state that is in the future to now. It does not change the count or the
-// level. Leases end as long after now as they ended after the former time.
+// cut corrects a state whose time is in the future: it sets the time to now. It does
+// not change the count or the level. Leases end as long after now as they ended after
+// the former time.
 func (m *Meter) cut(s *State, now int64) {
 	if m.Algorithm == Concurrency {
 		s.B -= s.T - now

@@ -199,8 +199,9 @@ type Decider interface {
 	// limiter has decided, the decision is a denial with ReasonLimiterUnavailable. Such a denial is not
 	// Degraded and not recorded. If ctx ended before the call, nothing is charged.
 	Decide(ctx context.Context, s *Subject, c *Check, d *Decision)
-	// DecideBatch decides checks in order, each as Decide does. With atomic, it charges
-	// either all checks or none. All checks must then have the same subject and mode.
+	// DecideBatch decides checks in order, each as Decide does. If atomic is true, it
+	// charges either all checks or none. All checks must then have the same subject and
+	// mode.
 	DecideBatch(ctx context.Context, items []BatchItem, atomic bool)
 	// Explain stores two things in x: the decision for a check now, and the reason why each policy applies or
 	// not. It reuses the slices of x. It charges and records nothing, and ignores the mode of c.

@@ -127,8 +127,8 @@ func (e *Engine) Decide(ctx context.Context, s *Subject, c *Check, d *Decision) 
 	e.decide(ctx, w, false)
 }
 
-// DecideBatch decides checks in order, each as Decide does. With atomic, all
-// checks have one subject and one mode, and either all are charged or none.
+// DecideBatch decides checks in order, each as Decide does. If atomic is true, all
+// checks must have the same subject and mode, and either all are charged or none.
 func (e *Engine) DecideBatch(ctx context.Context, items []BatchItem, atomic bool) {
 	if len(items) == 0 {
 		return

@@ -313,7 +313,8 @@ func (c *exceptionsEdit) raise(r *Rule, revision int64) {
 	of.rev = max(of.rev, revision)
 }
 
-// raises reports whether a revision is higher than that of at least one limit of the rule.
+// raises reports whether a revision is higher than the revision of at least one limit of the
+// rule.
 func (c *exceptionsEdit) raises(r *Rule, revision int64) bool {
 	return slices.ContainsFunc(r.Limits, func(l RuleLimit) bool { return max(l.Meter.Rev, c.planRevision) < revision })
 }

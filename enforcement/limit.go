@@ -160,8 +160,9 @@ type Limit struct {
 	// CarryOver determines what happens to the counters when the quota, the window or the burst
 	// changes.
 	CarryOver CarryOver
-	// MaxRollover is the largest number of units that are rolled over from a calendar window that
-	// has ended into the next one, 1 to MaxRollover; 0 if nothing is rolled over.
+	// MaxRollover is the largest number of units that are rolled over when a calendar window ends:
+	// units that are left move to the next window. It is at most the constant MaxRollover; 0 means
+	// that nothing is rolled over.
 	MaxRollover int64
 }
 
@@ -309,8 +310,8 @@ type Meter struct {
 	// Durable says that the limit is durable: a Journal stores the states of its counters in
 	// the database.
 	Durable bool
-	// Formers has the former Numbers, oldest first. The list may be incomplete: a
-	// bucket that is older than the list refills at the rate of the oldest entry.
+	// Formers has the former Numbers, oldest first. The list may be incomplete. A bucket
+	// that was stored before the oldest entry refills at the rate of this entry.
 	Formers []Former
 
 	calendars *calendarMeters // of a calendar window

@@ -115,9 +115,8 @@ func (o *override) before(p *override) int {
 	return cmp.Or(cmp.Compare(p.Revision, o.Revision), strings.Compare(o.ID, p.ID))
 }
 
-// effective removes overrides that are never in force: those for which a newer override
-// with the same values ends at the same time or later. rows is sorted, the newest
-// first.
+// effective removes overrides that are never in force, because a newer override of the
+// same keys ends at the same time or later. rows is sorted, the newest first.
 func (o *override) effective(rows []*override) []*override {
 	last, list := int64(math.MinInt64), []*override(nil)
 	for _, o := range rows {

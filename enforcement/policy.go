@@ -34,7 +34,7 @@ type Policy struct {
 	DelayMS     int64       `json:"delay_ms,omitempty"`
 	OnFailure   OnFailure   `json:"on_failure"`
 	Consistency Consistency `json:"consistency"`
-	// Cost is the number of units that a request without a cost of its own is charged:
+	// Cost is the number of units that a request is charged if it does not state its cost:
 	// 0 to MaxCost. nil stands for 1.
 	Cost *int64 `json:"cost,omitempty"`
 	// CostFrom is the name of an attribute whose value is the number of units that a

@@ -72,11 +72,12 @@ const (
 	longEpoch   = 60_000_000 // microseconds
 )
 
-// LeaseBatch returns the maximum number of units of a limit that one node may hold on lease, if there are that many
-// nodes. All nodes together then lease at most a tenth of the quota or capacity.
+// LeaseBatch returns the maximum number of units of a limit that one node may hold on lease.
+// nodes is the number of nodes. All nodes together lease at most a tenth of the quota or
+// capacity.
 //
-// LeaseBatch returns 0 for a limit that must not be leased: a log, a calendar window, or a limit that is too small
-// or too short. Then the shared limiter decides each check exactly.
+// LeaseBatch returns 0 for a limit that must not be leased: a log, a calendar window, or a limit
+// that is too small or too short. Then the shared limiter decides each check exactly.
 func (m *Meter) LeaseBatch(nodes int) int64 {
 	size := m.Quota
 	switch {

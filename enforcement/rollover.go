@@ -70,7 +70,7 @@ func (s *State) setWindow(w calendarWindow) {
 	}
 }
 
-// chargeWindow sets B in the settled state of a calendar window to its form after a charge.
+// chargeWindow records in State.B of a calendar window that the window is charged. s is settled.
 func (m *Meter) chargeWindow(s *State) {
 	if s.B < rolledBase {
 		return

@@ -43,9 +43,9 @@ func VisitorOf(c echo.Context) Visitor {
 
 func (v Visitor) SignedIn() bool { return v.User.ID != "" }
 
-// party returns the ID by which slots for expensive pages are counted. For a member of a tenant, it
-// is the ID of the tenant, so all members share these slots. For one of the operator's people, it
-// is the ID of the person.
+// party returns the ID by which slots for expensive pages are counted. For a member of a tenant,
+// it is the ID of the tenant, so all members of this tenant share slots. For a person who
+// operates Headgate, it is the ID of the person.
 func (v Visitor) party() string {
 	if v.User.TenantID != "" {
 		return v.User.TenantID

@@ -55,8 +55,9 @@ func cipherFor(token string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// ShowOnce stores what in an encrypted cookie, and redirects to the page that shows it once. The
-// route of this page must be base + "/:once", and its handler must call ShownOnce.
+// ShowOnce stores the value of what in an encrypted cookie, and redirects to the page that
+// shows it once. The route of this page must be base + "/:once", and its handler must call
+// ShownOnce.
 func (w *Shell) ShowOnce(c echo.Context, base string, what any) error {
 	token, _ := w.token(c.Request())
 	return w.ShowOnceIn(c, token, base, what)
@@ -82,9 +83,9 @@ func (w *Shell) ShowOnceIn(c echo.Context, token, base string, what any) error {
 	return c.Redirect(http.StatusSeeOther, path)
 }
 
-// ShownOnce decrypts what ShowOnce has stored for this page, stores it in what, and deletes the
-// cookie. ok is false if the page was already shown, if too much time has passed, or if the cookie
-// belongs to another session.
+// ShownOnce decrypts the value that ShowOnce stored for this page, and deletes the cookie. what
+// points to the variable that gets the value. ok is false if the page was already shown, if too
+// much time has passed, or if the cookie belongs to another session.
 func (w *Shell) ShownOnce(c echo.Context, what any) (ok bool) {
 	path := c.Request().URL.Path
 	cookie, err := c.Request().Cookie(w.onceCookie(c.Request()))

@@ -112,7 +112,8 @@ func (s *shard) unlock() { s.mu.Unlock() }
 
 func (t *table) cell(i int32) *cell { return &t.chunks[uint32(i)>>chunkBits][uint32(i)%chunkSize] }
 
-// find returns the index of the cell of a key, or none.
+// find returns the index of the cell of a key. If the key has no cell, it returns the constant
+// none.
 func (t *table) find(key *enforcement.Key, hash uint32) int32 {
 	if len(t.slots) == 0 {
 		return none

@@ -82,7 +82,8 @@ func (v *live) open(bound int64) {
 	v.tenants, v.filled = map[uint32]*tenantKeys{}, map[uint32]*tenantKeys{}
 }
 
-// recordExpiries stores an expiry for each cell of the call: that of the value that the call has read.
+// recordExpiries stores, for each cell of the call, the time at which the value expires that the
+// call has read from this cell.
 func (c *call) recordExpiries() {
 	for i := range c.cells {
 		c.cells[i].ends = c.expiry(i)
@@ -193,8 +194,8 @@ func (v *live) change(cell *cell, m *enforcement.Meter, before, after, now, n in
 	if v.memory.grow(n*k.weight, k.used) {
 		v.wake()
 	}
-	// If a tenant is nearly full, one of its limits may only make as many keys as its reserve before the next
-	// report.
+	// A report is overdue if this node made keys for a large part of the memory of Redis. It is also
+	// overdue if the tenant is nearly full and one of its limits got more new keys than its reserve.
 	if v.memory.hasGrown(overdueGrowths) || v.near(k.tenant) && k.pending > enforcement.KeyReserve(v.boundOf(k.tenant)) {
 		v.ready[k.id] = k
 		v.overdue.Store(true)

@@ -120,8 +120,8 @@ const (
 )
 
 // fieldChanges compares two JSON documents field by field. In the path of a field, an element
-// of a list has its slug, name or id if all elements have one, and otherwise its index. A
-// document that is not JSON counts as one field.
+// of a list appears as its slug, name or id if all elements of the list have one, and otherwise
+// as its index. A document that is not JSON counts as one field.
 func fieldChanges(before, after json.RawMessage) []views.FieldChange {
 	old, now := fieldsOf(before), fieldsOf(after)
 	var names []string

@@ -99,7 +99,8 @@ func (w *pages) pagesNamed(v web.Visitor, q string) []views.JumpGroup {
 	return []views.JumpGroup{group}
 }
 
-// settingsPages are the settings pages that the command palette can find. A search compares its text with words.
+// settingsPages are the settings pages that the command palette can find. A search looks for
+// its text in the field words.
 var settingsPages = []struct{ text, words, path string }{
 	{"Your account", "account name password session sign-in profile two-factor passkey", "/account"},
 	{"Operator keys", "settings operator api keys scopes", "/settings/keys"},

@@ -18,7 +18,7 @@ type marker struct {
 	errors map[string]string // by field
 	notes  map[string]string // warnings by field
 	next   string            // the field that gets the focus
-	// saved has the slugs of the policies in the saved draft. A policy without an entry in it is new.
+	// saved has the slugs of the policies in the saved draft. Every other policy is new.
 	saved map[string]bool
 	// literal is the index of the first policy whose path has a literal segment. Only the path of
 	// this policy shows the warning of pathHint.
@@ -211,7 +211,7 @@ func (m *marker) boxes(id, label, hint string, chosen, known []string) views.Box
 	return b
 }
 
-// union returns the values of a, and those of b that a does not have.
+// union returns the values of a, followed by the values of b that are not in a.
 func union(a, b []string) []string {
 	list := slices.Clone(a)
 	for _, value := range b {

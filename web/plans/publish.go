@@ -91,8 +91,9 @@ func (w *pages) publishForm(c echo.Context, p plans.Plan) error {
 	return w.showPublish(c, http.StatusOK, p, p.Draft, 0, "", nil)
 }
 
-// showPublish shows the page that asks for confirmation before the document to is published.
-// number is 0 for the draft. For an earlier version, it is the number of the version.
+// showPublish shows the page that asks for confirmation before a document is published. to is
+// the document. number is 0 for the draft. For an earlier version, it is the number of the
+// version.
 func (w *pages) showPublish(c echo.Context, status int, p plans.Plan, to plans.Document, number int, note string,
 	list []views.Fault,
 ) error {

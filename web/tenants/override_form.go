@@ -226,7 +226,7 @@ func (w *pages) changeOverride(c echo.Context) error {
 	return web.Retry(err, &v, &v.Faults, overrideFields(n), func(status int) error { return w.showOverrideForm(c, status, v) })
 }
 
-// aloud describes the limits of a policy in words, as they are with an override.
+// aloud describes in words the limits of a policy after an override has replaced their numbers.
 func aloud(n exceptions.NewOverride, p plans.Policy) []string {
 	var list []string
 	for _, l := range p.Limits {

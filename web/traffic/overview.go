@@ -236,8 +236,8 @@ func (w *pages) overviewFilters(
 	return f, nil
 }
 
-// emptyTraffic returns what a page without requests shows: why it is empty, and how to send a
-// request.
+// emptyTraffic returns what a page without requests shows: the reason why it is empty, and how
+// to send a request.
 func (w *pages) emptyTraffic(c echo.Context, also url.Values) (*views.Empty, error) {
 	e := &views.Empty{Title: noRequests}
 	if also.Get("policy") != "" || also.Get("route") != "" {

@@ -155,7 +155,7 @@ type ReservationRow struct {
 	Since, Until Moment
 }
 
-// A ReservedLimit is one limit that a reservation was charged to.
+// A ReservedLimit is one limit to which a reservation charged its cost.
 type ReservedLimit struct {
 	Policy, Limit  string
 	Estimate, Cost string // "60 units", or "1 place"

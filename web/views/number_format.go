@@ -91,8 +91,8 @@ func percentWords(part, whole int64) string {
 // "3.5 h", "9 days".
 func Duration(d time.Duration) Number {
 	exact := d.String()
-	// Each bound is the value from which on the number, when it is rounded, is one of the next
-	// unit.
+	// From each bound on, the number is shown in the next unit, because it would be rounded up to
+	// 1 of that unit.
 	switch a := d.Abs(); {
 	case a == 0:
 		return Number{"0 s", exact}

@@ -13,8 +13,8 @@ func WithZone(ctx context.Context, zone *time.Location) context.Context {
 	return context.WithValue(ctx, zoneKey{}, zone)
 }
 
-// Zone returns the time zone in which the page shows times. If the context is not from WithZone,
-// it is UTC.
+// Zone returns the time zone in which the page shows times. Without a zone from WithZone, it
+// returns UTC.
 func Zone(ctx context.Context) *time.Location {
 	if zone, ok := ctx.Value(zoneKey{}).(*time.Location); ok {
 		return zone
