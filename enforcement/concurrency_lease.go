@@ -77,7 +77,7 @@ func LeaseID(text string) (id [16]byte) {
 }
 
 const (
-	markedByte = 8    // of Lease.ID; in a UUID, its upper bits are the variant
+	markedByte = 8    // index in Lease.ID of the byte with the mark; in a UUID, its upper bits are the variant
 	shortMark  = 0xf0 // in markedByte: the lower bits are the length of a short text
 	shortLease = 15   // bytes
 )

@@ -174,7 +174,7 @@ type item struct {
 	now            int64    // copy of call.now; set only if the subject has exceptions
 	overridesUntil int64    // the first end of the overrides in force on enforced limits; 0: none
 	denied         bool     // denied without the limiter: the item has no charges
-	classes        classSet // of the policies that may apply
+	classes        classSet // classes of the policies that may apply
 	blocked        bool     // the key is blocked; the limiter only computes RetryAfter
 	keyed          bool     // the check has an idempotency key
 	keyCharged     bool     // the first charge of the request is on the counter of new records; see chargeKey

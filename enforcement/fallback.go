@@ -127,7 +127,7 @@ func (e *Engine) startShare(s *Subject, local, shared *Charge, nodes int) {
 // and after them those of soft policies. The limits of the decision are in the same order.
 type localSpans struct {
 	enforced, soft span
-	softLimits     []LimitState // of the item's charges in item.soft
+	softLimits     []LimitState // limits of the charges in item.soft
 }
 
 // softLimits returns the limits of the soft policies of an item, in the order of its charges.

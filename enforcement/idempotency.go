@@ -94,7 +94,7 @@ func idempotency(items []item, charges []Charge) *Idempotency {
 	if len(charges) > 0 {
 		charges[0].Cost = int64(len(charges)-1+chargesPerKey-1) / chargesPerKey
 		switch {
-		case first.Check.Mode == Peek: // which leaves no record
+		case first.Check.Mode == Peek: // a peek leaves no record
 			charges[0].Cost = 0
 		case first.refundable():
 			charges[0].Cost *= recordPeriods(charges)

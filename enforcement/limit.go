@@ -135,7 +135,7 @@ func ParseAnchor(name string) (Anchor, bool) {
 // Bounds of a valid limit. Within them, all sums and products of the algorithms are
 // exact, in Go and in Lua.
 const (
-	MaxQuota     = 1_000_000_000_000 // also the largest burst
+	MaxQuota     = 1_000_000_000_000 // the largest quota, and the largest burst
 	MaxWindow    = 366 * 24 * time.Hour
 	MinWindow    = time.Millisecond
 	MaxCost      = 1<<31 - 1
@@ -274,7 +274,7 @@ func validateLimits(limits []Limit) problem.Fields {
 type Numbers struct {
 	Quota    int64 // units per window
 	Window   int64 // microseconds
-	Capacity int64 // of a bucket: the largest A of its State; 0 for a leaky bucket
+	Capacity int64 // for a bucket, the largest A of its State; 0 for a leaky bucket
 	P, Q     int64 // a bucket refills P/Q units per microsecond; the fraction is reduced
 	// Queue is the burst of a leaky bucket, and 0 for other algorithms. State.A of a leaky bucket is 0
 	// if no units wait, and -Queue if the queue is full. So a change of the burst does not change
@@ -314,7 +314,7 @@ type Meter struct {
 	// that was stored before the oldest entry refills at the rate of this entry.
 	Formers []Former
 
-	calendars *calendarMeters // of a calendar window
+	calendars *calendarMeters // meters for other calendars; set for a calendar window
 }
 
 // Compile returns the meter of a valid limit whose Numbers came into force at revision

@@ -24,7 +24,7 @@ type outageJournal struct {
 
 	mu      sync.Mutex
 	entries map[Key]*outageEntry
-	leases  map[leaseKey]outageLease // of concurrency limits, which have no entries
+	leases  map[leaseKey]outageLease // leases of concurrency limits, for which entries has no entry
 
 	charged, dropped atomic.Int64
 }

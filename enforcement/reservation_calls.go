@@ -47,7 +47,7 @@ type ReservationState string
 const (
 	ReservationActive   ReservationState = "active"
 	ReservationSettled  ReservationState = "settled"
-	ReservationReleased ReservationState = "released" // its costs were returned
+	ReservationReleased ReservationState = "released" // it was released, and its costs were returned
 	ReservationExpired  ReservationState = "expired"  // its time has passed
 )
 

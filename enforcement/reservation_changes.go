@@ -288,7 +288,7 @@ func (s *Subject) adjustGrants(list []Charge, r *Rule, record *Record, data *res
 	cost := window.Cost
 	left := min(cost, window.Receipt.Cost)
 	window.Cost = left
-	left = cost - left // of the cost, for the grants
+	left = cost - left // the part of the cost that is for the grants
 	at := len(list) - 1
 	var live []*grant
 	for k := i + 1; k < len(data.Charges) && data.Charges[k].grant(); k++ {

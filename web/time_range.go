@@ -50,7 +50,7 @@ var presets = []Preset{
 
 const (
 	DefaultPreset = "1h"
-	RangeForm     = "2006-01-02T15:04" // of an input of type datetime-local
+	RangeForm     = "2006-01-02T15:04" // the form of an input of type datetime-local
 	offsetForm    = RangeForm + "Z07:00"
 	longestSpan   = 3 * 366 * Day
 )

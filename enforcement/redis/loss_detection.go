@@ -206,7 +206,7 @@ func (l *Limiter) compare(ctx context.Context, replies []pulseReply) {
 	if changed {
 		l.durable.suspect() // KeepRestored checks the markers of all homes
 	}
-	next := maps.Clone(h.marks.last) // with the homes that have no reply
+	next := maps.Clone(h.marks.last) // begins with the markers of homes that have no reply
 	if next == nil {
 		next = make(map[string]mark, len(replies))
 	}

@@ -29,7 +29,7 @@ const tenantsInForm = 200
 // entered, and the same request as a check.
 type question struct {
 	tenant, method, path, cost string
-	names, values              []string // of the attributes, one for each row of the form
+	names, values              []string // names and values of the attributes, one for each row of the form
 	asked                      bool     // the URL has other parameters than the tenant
 	more                       bool     // the visitor asked for more rows in the form, so the page does not explain the request yet
 	check                      enforcement.Check

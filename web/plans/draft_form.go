@@ -262,7 +262,7 @@ func rowNumber(s string, below int) bool {
 // A reading is the document that was read from a form, with the faults in the form.
 type reading struct {
 	document plans.Document
-	faults   problem.Fields    // of what a document cannot hold
+	faults   problem.Fields    // faults of values that a document cannot contain
 	fields   map[string]string // the form field for a JSON pointer, if fieldAt does not find it
 }
 

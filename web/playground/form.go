@@ -72,11 +72,11 @@ type arrival struct {
 
 // A playForm is the content of the form in the playground.
 type playForm struct {
-	text     map[string]string // as typed, by field
+	text     map[string]string // the texts as the visitor typed them, by field
 	chosen   []enforcement.Algorithm
 	quota    int64
 	period   enforcement.Period // period of the fixed window; NoPeriod: its length is fixed
-	zone     string             // of a calendar window; "" is UTC
+	zone     string             // time zone of a calendar window; "" is UTC
 	day      int64              // on which calendar months begin
 	window   time.Duration      // for a calendar window, the length of the first window
 	start    int64              // start of the scenario and of a window, in milliseconds since 1970

@@ -175,7 +175,7 @@ func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) 
 		}
 		within := step.Allowed - step.Over
 		if step.Over > 0 {
-			step.Delay = 0 // of a request over the limit
+			step.Delay = 0 // the request is over the limit, and its delay is not that of an allowed one
 		}
 		delay := p.delay(g, asked, within, step.Delay, l.Reset)
 		p.answers = append(p.answers, playedAnswer{g.arrivals[asked], within, l.Remaining, l.Reset, delay, l.Retry})

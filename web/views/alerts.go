@@ -3,7 +3,7 @@ package views
 // An AlertHead is the navigation that all pages about alerts have.
 type AlertHead struct {
 	OfTenant bool
-	Tenant   TenantHead // of the tenant's pages
+	Tenant   TenantHead // head of the tenant's pages
 	Pages    []Tab
 }
 

@@ -63,7 +63,7 @@ type Column struct {
 	Omit   bool            // the table does not have the column
 	Head   templ.Component // the heading instead of Text; nil: Text
 	Class  string
-	Color  string // of the series of a chart
+	Color  string // color of the series in a chart
 	Line   bool   // the series is drawn as a line in a chart with areas
 	Sort   string // "ascending" or "descending" if the table is sorted by the column
 }

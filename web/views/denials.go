@@ -11,11 +11,11 @@ type Denials struct {
 	Title, Lead string
 	Notice      string
 	ShareURL    string // address of the form that shares the page, or ""
-	Tabs        []Tab  // of the tenant that it is of
+	Tabs        []Tab  // tabs of the tenant to whom the page belongs
 	Ranges      Ranges
 	Filters     Filters
 	Find        FilterField // a decision id
-	Groups      []RangeLink // how the list is grouped
+	Groups      []RangeLink // links that select how the list is grouped
 	List        DenialList
 	// Event is the name of the event with which the stream updates the page. The event "denials"
 	// replaces the list. On a paused page, the event "news" shows the number of new denials. If
@@ -64,7 +64,7 @@ type DenialKey struct {
 // these denials. Reason, Last and RetryAfter describe the newest denial.
 type DenialGroup struct {
 	ID, URL, Name string
-	Key           DenialKey // of a group by key
+	Key           DenialKey // set if the denials are grouped by key
 	Tenant        string    // the slug, or how many tenants
 	Policy        string
 	Reason        ReasonWords

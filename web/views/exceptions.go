@@ -167,7 +167,7 @@ type ReservationView struct {
 	Head    TenantHead
 	Notice  string
 	ID      string
-	Ended   string // how it ended, or ""
+	Ended   string // how the reservation ended, or ""
 	Facts   []MomentFact
 	Limits  []ReservedLimit
 	Actions []Link // none if the reservation has ended, or if the visitor may not change it

@@ -9,7 +9,7 @@ import (
 // An Input is a field of one line.
 type Input struct {
 	Name, Label, Value, Hint, Error string
-	Type                            string // of the input element
+	Type                            string // type of the input element
 	Autocomplete                    string // what a browser or password manager may fill in
 	ReadOnly, Autofocus, Optional   bool
 	List                            string // the HTML id of a datalist with suggestions; "": none

@@ -46,7 +46,7 @@ type Events struct {
 
 // An EventRow is one event, or several events with the same action in one step of the charts.
 type EventRow struct {
-	At          time.Time // of the first event
+	At          time.Time // time of the first event
 	Mark, Label string    // the letter in the chart; what happened
 	Count       int
 	Objects     []Link // the changed objects; without a URL if the visitor may open no page about them
@@ -153,7 +153,7 @@ type Chip struct {
 // A FilterField is one field of the filter form.
 type FilterField struct {
 	Name, Label, Value, Placeholder, Error string
-	Options                                []Option // of a choice; empty for a text
+	Options                                []Option // choices of the field; empty for a text
 	Check                                  bool     // the field is a check box; Value is "1" if it is checked
 	List                                   []string // suggestions for a text
 }

@@ -17,7 +17,7 @@ type PlanList struct {
 type PlanRow struct {
 	Name, Slug, URL string
 	Published       string // "version 3", or ""
-	Draft           string // how the draft differs from it
+	Draft           string // how the draft differs from the published version
 	Differs         bool
 	Policies        int
 	Tenants         Number
@@ -102,7 +102,7 @@ type PolicyFields struct {
 	Title, Aloud       string
 	Mode               ModeBadge
 	Open, First        bool
-	Error              string // of the policy as a whole
+	Error              string // error of the policy as a whole
 	Slug               Input
 	Description        Text
 	Methods            Boxes
@@ -193,7 +193,7 @@ type Conflict struct {
 // A PlanDiff has the differences between two documents.
 type PlanDiff struct {
 	Empty    bool
-	Rows     []DiffRow // of the plan itself
+	Rows     []DiffRow // differences of the plan itself
 	Policies []DiffPolicy
 	Order    bool // the order of the policies differs
 	Counts   []DiffCount
@@ -304,7 +304,7 @@ type PlanPreview struct {
 	Policies []PreviewPolicy
 	Same     []PreviewPolicy // policies that the draft does not change, if it changes other policies
 	Folded   string          // summary of Same
-	InShadow []PreviewPolicy // those that are published in shadow
+	InShadow []PreviewPolicy // policies that are published in mode shadow
 	// Refused is the number of requests that the published version denied. RefusedRate is the percentage
 	// of all requests that this is.
 	Refused, RefusedRate Number

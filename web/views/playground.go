@@ -14,7 +14,7 @@ type Playground struct {
 	Rollover, Hold, Grant Input
 	Zone, Day             Input // of calendar windows
 	Anchor, Mode          Select
-	Delay                 Input // of requests over the limit
+	Delay                 Input // delay of requests over the limit
 	Algorithms            []PlayedAlgorithm
 	// The traffic.
 	Pattern                                      Select
@@ -44,7 +44,7 @@ type LaneWords struct{ Passes, Passed, PassedColumn, Verb, Did, DidColumn, One s
 type Lane struct {
 	Algorithm, Title, Aloud string
 	Sentence                string // the result in words
-	Limit                   string // as JSON, for a plan
+	Limit                   string // the limit as JSON, to paste it into a plan
 	Quota, Holds            int64
 	Duration, Window        time.Duration
 	Words                   LaneWords

@@ -4,7 +4,7 @@ package views
 // the page that manages them.
 type SavedFilters struct {
 	Tabs   []Tab
-	Title  string // of the page with the filters
+	Title  string // title of the page with the filters
 	Notice string
 	Faults []Fault
 	Rows   []SavedFilter
@@ -22,6 +22,6 @@ type SavedFilter struct {
 	Detail        string // the parameters of the page, or ""
 	Shared, Own   bool
 	Current       bool   // the page shows it now
-	Action        string // of the form that changes it
+	Action        string // address of the form that changes the filter
 	MayDelete     bool
 }

@@ -39,7 +39,7 @@ type SecondStep struct {
 type AppSetup struct {
 	Action     string
 	QR         string // the QR code as a data URL
-	Secret     string // as the form sends it
+	Secret     string // the secret as the form sends it
 	Typed      string // in groups, for people who type it
 	Code, Name Input
 	Next       string

@@ -40,7 +40,7 @@ type ShareForm struct {
 	End          Ending
 	Query        string // the parameters of the shared page
 	Action, Back string
-	ListURL      string // of the list of shared links
+	ListURL      string // address of the list of shared links
 }
 
 // A ShareMade is the page that shows the address of a new link. No other page shows the address.

@@ -3,7 +3,7 @@ package views
 // A System has the state of the nodes, and of the stores that they use.
 type System struct {
 	Fleet    Fleet
-	Facts    []AuditFact // of the process that serves the page
+	Facts    []AuditFact // facts about the process that serves the page
 	Problems []SystemProblem
 	// Unlimited has the number of tenants without a plan, and the number of checks that no
 	// policy matched.

@@ -38,7 +38,7 @@ type LeftPolicy struct {
 	Pace              string
 	Whole             bool // the policy counts the whole tenant
 	Keys              []LeftKey
-	Note              string // which keys are not shown
+	Note              string // says which keys are not shown
 	HoldersURL        string // address of the page with the holders, for a concurrency limit of the whole tenant
 }
 
@@ -54,7 +54,7 @@ type LeftLimit struct {
 	Aloud          string
 	Used, Capacity Number
 	N, Most        int64
-	Tone           string // of the bar: "", "warn", "bad"
+	Tone           string // color of the bar: "", "warn", "bad"
 	Ends           string // "used up in 12 min at 83 per minute"
 	Reset          string // "resets in 43 s", or ""
 }

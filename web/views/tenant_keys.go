@@ -14,7 +14,7 @@ type APIKey struct {
 	Used                 Moment // the last use
 	CreatedBy            string // the key that created this key, such as "the key deploy"; "" for none
 	Status, Tone         string // "Active", "Ends", "Revoked", "Expired"
-	Ends                 Moment // of a rotated one
+	Ends                 Moment // end of a key that was rotated
 	RotateURL, RevokeURL string // "" when that cannot be done
 }
 

@@ -43,7 +43,7 @@ type ListedTenant struct {
 	Suspended       bool
 	Requests, Rate  Number
 	Unmatched       Number // allowed requests that no policy matched
-	Tone            string // of the rate: "bad", "warn" or ""
+	Tone            string // color of the rate: "bad", "warn" or ""
 	Near            ListedLimit
 	Created         Moment
 }
@@ -121,7 +121,7 @@ type Stale struct {
 	Head     TenantHead
 	Action   string
 	Back     string
-	Revision string // of the stored values
+	Revision string // revision of the stored values
 	Fields   []StaleField
 	Same     []Hidden // equal fields
 	Updated  Moment
