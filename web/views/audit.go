@@ -4,7 +4,7 @@ package views
 type Audit struct {
 	Title, Lead string
 	Notice      string
-	Tabs        []Tab // tabs of the tenant to whom the page belongs
+	Tabs        []Tab // tabs of the tenant to which the page belongs
 	Ranges      Ranges
 	Filters     Filters
 	Rows        []AuditRow

@@ -11,7 +11,7 @@ type Denials struct {
 	Title, Lead string
 	Notice      string
 	ShareURL    string // address of the form that shares the page, or ""
-	Tabs        []Tab  // tabs of the tenant to whom the page belongs
+	Tabs        []Tab  // tabs of the tenant to which the page belongs
 	Ranges      Ranges
 	Filters     Filters
 	Find        FilterField // a decision id

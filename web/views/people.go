@@ -113,7 +113,7 @@ type Session struct {
 
 // People is the page that lists the operator's people, or a tenant's members.
 type People struct {
-	Tabs               []Tab  // tabs of the tenant to whom the members belong
+	Tabs               []Tab  // tabs of the tenant to which the members belong
 	Title, Intro, Base string // Base is the path of the list
 	Query              string
 	Rows               []Row
@@ -143,7 +143,7 @@ type Invitation struct {
 
 // PersonPage is the page of one person.
 type PersonPage struct {
-	Tabs     []Tab // tabs of the tenant to whom the member belongs
+	Tabs     []Tab // tabs of the tenant to which the member belongs
 	Row      Row
 	Base     string // the list
 	BaseName string
