@@ -6,9 +6,8 @@ import "slices"
 // the largest quota of such a limit.
 const MaxLeases = 1_000
 
-// A Lease is the part of a request that describes the places which it takes on concurrency
-// limits. It says under which ID the request holds the places, and for how long. A request with
-// cost n takes n places.
+// A Lease is the part of a request that describes its places on concurrency limits: under which
+// ID the request holds them, and for how long. A request with cost n takes n places.
 type Lease struct {
 	// ID identifies the lease on each counter. If a lease with this ID exists and has not ended,
 	// the request renews it: the cost and the TTL of the request replace its places and its end.

@@ -71,9 +71,9 @@ type Decision struct {
 	Taken int64
 	// Reservation is the reservation that the check made or repeated, or nil.
 	Reservation *Reserved
-	// Lease is the ID of the lease, as the caller wrote it, if the check was allowed and a
-	// concurrency limit applied. Otherwise it is "". LeaseTTL is then the time in milliseconds
-	// from At until the lease ends on the first of these limits.
+	// Lease is the ID of the lease, as the caller wrote it. It is set if the check was allowed
+	// and a concurrency limit applied; otherwise it is "". If it is set, LeaseTTL is the time in
+	// milliseconds from At until the lease ends on at least one of these limits.
 	Lease    string
 	LeaseTTL int64
 	// RefundableUntil is the end of the time in which RefundCheck can return what a check with

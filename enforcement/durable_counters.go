@@ -93,8 +93,8 @@ func (r *Request) Durable() bool {
 	return false
 }
 
-// A Journal stores the states of durable counters. A Limiter that has lost its data is
-// restored from it. Package journal implements it.
+// A Journal stores the states of durable counters. If a Limiter has lost its data, it is restored
+// from the Journal. Package journal implements this interface.
 type Journal interface {
 	// Flush writes all states that the limiter returned to this node to the database,
 	// including those of calls that are in flight.

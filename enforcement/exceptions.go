@@ -142,8 +142,8 @@ func (s *Exceptions) of(r *Rule) *ruleExceptions {
 	return s.rules[r.Index]
 }
 
-// block returns the block of a key. If there are several, it returns the one that ends last, and
-// nil if there are none.
+// block returns the block of a key. If the key has several blocks, it returns the block that ends
+// last. If the key has none, it returns nil.
 func (s *ruleExceptions) block(partition [16]byte) *Block {
 	if g, found := s.blocks.Get(partition); found {
 		return g.first()

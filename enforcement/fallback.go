@@ -68,9 +68,10 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item, o *Outcome
 	e.recordAdmitted(w, items, o)
 }
 
-// fallBackEnforced applies the failure modes of an item's enforced limits. It appends the charges that the local limiter
-// has to decide to the request, and only their limits stay in the decision. closed says whether a policy of an earlier
-// item decides with failure mode closed. The result is true if that is so, or if a policy of this item does.
+// fallBackEnforced applies the failure modes of an item's enforced limits. It appends the charges that the local
+// limiter has to decide to the request, and only their limits stay in the decision. closed says whether a policy of
+// an earlier item decides with failure mode closed. The result says whether a policy of an earlier item or of this
+// item does.
 func (e *Engine) fallBackEnforced(w *call, it *item, request *Request, closed bool) bool {
 	d, forced, nodes := it.Decision, request.Mode == Force, e.nodeCount()
 	kept := d.Limits[:0] // reuses the slice: positions ascend, so each limit is read before it is overwritten

@@ -46,8 +46,9 @@ func LargestCost(charges []Charge) (most int64) {
 	return most
 }
 
-// A Taken is the part of the costs that group 0 of a request with mode TakeUpTo took: Units of Most. The later
-// groups charge only this part of their costs. The zero value stands for the whole costs.
+// A Taken is the part of the costs that group 0 of a request with mode TakeUpTo took: Units units of the
+// largest cost Most. The later groups charge only this part of their costs. The zero value stands for the
+// whole costs.
 type Taken struct{ Units, Most int64 }
 
 // TakenOf returns the part of the costs that a granted request took. units is Outcome.Units. If charges have

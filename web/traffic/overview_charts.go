@@ -93,8 +93,8 @@ var multiples = map[time.Duration][]int{
 	web.Day:     {1, 2, 7, 14, 28, 56},
 }
 
-// together returns how many steps must be added up to one step, so that no more than most steps
-// remain of n.
+// together returns how many steps must be added up to one. As a result, n steps become no more
+// than the number most.
 func together(step time.Duration, n, most int) int {
 	list := multiples[step]
 	for _, m := range list {
