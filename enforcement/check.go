@@ -22,8 +22,9 @@ type Check struct {
 	// Mode is Enforce, Peek, Force or TakeUpTo. TakeUpTo is not for reservations, refundable checks
 	// and atomic batches.
 	Mode Mode
-	// Requests is the number of equal requests that the check stands for, at most MaxCost. 0 means
-	// 1. Each policy charges the cost of one request as often, in total at most MaxCost.
+	// Requests is the number of equal requests that the check stands for, at most MaxCost. 0
+	// means 1. Each policy multiplies the cost of one request by this number; the product is at
+	// most MaxCost.
 	Requests int64
 	// IdempotencyKey is the caller's key, or "". If an earlier check with the same key was
 	// charged, this check gets the decision of that check and charges nothing. In an atomic

@@ -96,8 +96,8 @@ func (r *Request) Durable() bool {
 // A Journal stores the states of durable counters. If a Limiter has lost its data, it is restored
 // from the Journal. Package journal implements this interface.
 type Journal interface {
-	// Flush writes all states that the limiter returned to this node to the database,
-	// including those of calls that are in flight.
+	// Flush writes to the database all states that the limiter returned to this node. It
+	// waits for the calls that are in flight, and writes their states too.
 	Flush(ctx context.Context) error
 	// States calls use with all stored states of the tenants that have this home
 	// (Request.Home). If home is "", it does so for all tenants. It stops at the first error,

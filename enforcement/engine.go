@@ -190,9 +190,10 @@ func (s span) len() int { return s.to - s.from }
 // charges of an item are adjacent in w.charges, except in an atomic batch.
 func (it *item) hasCharges() bool { return it.enforced.len()+it.soft.len()+it.shadow.len() > 0 }
 
-// asks reports whether the limiter gets a request for the item. It does in three cases: the item has charges; the check
-// has an idempotency key, because an earlier check with the same key may have had charges; or the check makes a
-// reservation, which the limiter stores.
+// asks reports whether the limiter gets a request for the item. There are three cases in
+// which it does: the item has charges; the check has an idempotency key, because an earlier
+// check with the same key may have had charges; or the check makes a reservation, which the
+// limiter stores.
 func (it *item) asks() bool { return it.keyed || it.hasCharges() || it.reserves() }
 
 // reserves reports whether the item creates a reservation.

@@ -298,8 +298,8 @@ type Meter struct {
 	Numbers
 	Algorithm Algorithm
 	Anchor    Anchor
-	// Period is the period of a calendar window, or NoPeriod. Edges are the times at which its windows
-	// begin in Calendar. The method In sets Edges and Calendar.
+	// Period is the period of a calendar window, or NoPeriod. Edges are the times at which
+	// windows of this period begin in Calendar. The method In sets Edges and Calendar.
 	Period   Period
 	Edges    Edges
 	Calendar *Calendar

@@ -83,8 +83,9 @@ type Request struct {
 	Idempotency *Idempotency
 	// Reservation is set if the request creates, reads or changes a reservation.
 	Reservation *Reservation
-	// MaxKeys is the largest number of live counters that the tenant may have in the limiter. 0 selects the default of
-	// the limiter. If the tenant has as many, all new counters of one limit share one overflow counter.
+	// MaxKeys is the largest number of live counters that the tenant may have in the limiter. 0
+	// selects the default of the limiter. If the tenant already has as many, all new counters of
+	// one limit share one overflow counter.
 	MaxKeys int64
 	// Lease is the lease that holds the places of all concurrency limits among Charges. Other limits ignore it.
 	Lease Lease

@@ -28,9 +28,9 @@ const ReservationCell = math.MaxUint32
 type Reservation struct {
 	// Key is the key of the record. Its partition is a hash of the ID of the reservation.
 	Key Key
-	// Most is the largest number of outstanding reservations of the tenant. If the tenant has as many, the
-	// verdict is Full. A reservation with Most 0 is not listed: Reserver does not return it, and it does
-	// not count.
+	// Most is the largest number of outstanding reservations of the tenant. If the tenant
+	// already has as many, the verdict is Full. A reservation with Most 0 is not listed:
+	// Reserver does not return it, and it does not count.
 	Most int64
 	// Life is the time in microseconds from the request to the end of the reservation. Kept is the time in
 	// microseconds for which the record of the reservation is stored after that end.

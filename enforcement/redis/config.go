@@ -44,8 +44,9 @@ type Config struct {
 	// a second. The node denies such a request again without a call. A negative number
 	// disables the memory. Default: 16,384.
 	Denials int
-	// Keys is the largest number of live keys of a tenant whose requests have no Request.MaxKeys. If the
-	// tenant has as many, new keys of one of its limits share one overflow counter. Default: 1,000,000.
+	// Keys is the largest number of live keys of a tenant whose requests have no
+	// Request.MaxKeys. If the tenant already has as many, new keys of one of its limits share
+	// one overflow counter. Default: 1,000,000.
 	Keys int64
 	// Reread returns the URL with the current user and password. Each new connection uses these. Reread
 	// must be safe for concurrent use. Default: the user and password of URL.
