@@ -45,8 +45,8 @@ func (s *Subject) refundTooLate(decision [16]byte, record *Record, data *reserva
 		uuidText(decision), strings.Join(why, ", and "))
 }
 
-// ended reports whether the charges of a refund include one on a window, so that the end of a window is a reason why
-// the refund returns nothing.
+// ended reports whether a refund that came too late has charges on windows. The end of these windows is then one of
+// the reasons for the error.
 func ended(charges []Charge) bool {
 	return slices.ContainsFunc(charges, func(c Charge) bool { return c.returns() && !c.Grant })
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A page shows all times in one time zone. The parameter tz of the address selects it. Without
-// this parameter, a cookie with the visitor's last choice does. The default is UTC.
+// A page shows all times in one time zone. The parameter tz of the address selects the zone. If
+// the address has no tz, the zone is the last choice of the visitor, which a cookie stores. The
+// default is UTC.
 
 const (
 	zoneCookie = "headgate-zone"
