@@ -205,6 +205,9 @@ func (p *PolicyReplay) String() string {
 		text += fmt.Sprintf(" %s left out, because of an override, or because a replay cannot repeat their decisions.",
 			number(int(p.LeftOut), "key is", "keys are"))
 	}
+	if p.Parts > 0 {
+		text += fmt.Sprintf(" Of %s, a part of the time is left out, because the replay decided otherwise.", number(int(p.Parts), "key", "keys"))
+	}
 	if p.Mixed {
 		text += " Other policies deny what they denied where their key is left out or not in the sample."
 	}
@@ -229,9 +232,10 @@ type ReplayPoint struct {
 // A PolicyReplay is the part of a Replay for one policy.
 type PolicyReplay struct {
 	// Keys is the number of keys with all of their Requests. All is set if these are all keys.
-	// LeftOut is the number of keys that are left out.
-	Keys, Requests, LeftOut int64
-	All                     bool
+	// LeftOut is the number of keys that are left out. Parts is the number of those Keys of which only a
+	// part of the time is replayed, because the replay decided a request otherwise than it was decided.
+	Keys, Requests, LeftOut, Parts int64
+	All                            bool
 	// Published and Draft are the numbers of requests that the policy denies in the published version
 	// and in the draft. In a mode that denies nothing, they are those over its limits.
 	Published, Draft int64

@@ -1,7 +1,6 @@
 package preview
 
 import (
-	"slices"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
@@ -12,13 +11,11 @@ import (
 // A keyTally has the decisions of a replay about the requests of one key of one policy.
 type keyTally struct {
 	requests, published, draft int64
-	// settled is the number of requests since the key was idle for so long that its counters were
-	// as new. settledDraft is the number of those that the draft would deny.
+	// settled is the number of requests for which the state of the counters was known or bounded. settledDraft is the
+	// number of those that the draft would deny.
 	settled, settledDraft int64
-	isSettled             bool
-	last                  int64 // time of the last request in microseconds; 0 if there is none
-	// differs is set if the replay of the published version decides otherwise than it did.
-	differs bool
+	slack                 int64 // by how many denials settledDraft may be wrong
+	left                  bool  // set if requests are left out, because the replay decided one otherwise than it was decided
 	// mixed is set if a limit of another policy, whose keys are not replayed, may deny requests.
 	mixed bool
 }
@@ -27,50 +24,46 @@ type keyTally struct {
 type tallies []map[uint64]*keyTally
 
 // tally counts the decisions of the replays.
-func (t *tracedTenant) tally(r *run) tallies {
+func (t *tracedTenant) tally() tallies {
 	list := make(tallies, len(t.policies))
-	memory := make([]int64, len(t.policies))
-	t.counted = make([]int64, len(t.policies))
 	for i := range t.policies {
 		list[i] = make(map[uint64]*keyTally)
-		limits := t.limits(i)
-		if slices.ContainsFunc(limits, func(l enforcement.Limit) bool {
-			return l.Algorithm != enforcement.FixedWindow || l.Anchor != enforcement.Clock
-		}) {
-			memory[i] = int64(warmUp(limits)) * time.Minute.Microseconds()
-		} // otherwise all counters are new at the start of each window
-		t.counted[i] = t.countsFrom(r, t.policies[i].Slug, limits).UnixMicro()
 	}
 	for i := range t.requests {
 		q := &t.requests[i]
 		mixed := t.mixed(i)
 		for k := range q.Keys {
 			key := &q.Keys[k]
-			if t.unused(key.Policy) || !t.usable(key) || t.skips(i) {
+			if q.At < t.counted[key.Policy] || t.unused(key.Policy) || !t.usable(key) || t.skips(i) {
 				continue
 			}
 			one := list[key.Policy][key.Hash]
 			if one == nil {
-				one = &keyTally{last: max(t.from.UnixMicro(), r.cuts[t.policies[key.Policy].Slug].at.UnixMicro())}
+				one = new(keyTally)
 				list[key.Policy][key.Hash] = one
 			}
-			one.isSettled = one.isSettled || q.At-one.last >= memory[key.Policy]
-			one.last = q.At
-			if q.At < t.counted[key.Policy] {
+			if t.leaves(i, k) {
+				one.left = true
 				continue
 			}
 			one.mixed = one.mixed || mixed
-			one.add(t, i, k, q.At >= r.since.UnixMicro())
-		}
-	}
-	for i, of := range t.copyOf {
-		for hash, one := range list[i] {
-			if other := list[of][hash]; other != nil {
-				one.differs = other.differs
-			}
+			one.add(t, i, k)
 		}
 	}
 	return list
+}
+
+// leaves reports whether key k of request i is left out at this request, because the replay decided an
+// earlier one otherwise than it was decided.
+func (t *tracedTenant) leaves(i, k int) bool {
+	key := &t.requests[i].Keys[k]
+	for o := range t.requests[i].Keys { // a copy is left out with its original
+		other := &t.requests[i].Keys[o]
+		if other.Policy == t.copyOf[key.Policy] && other.Hash == key.Hash && t.sides[asPublished].left[t.first[i]+o] {
+			return true
+		}
+	}
+	return false
 }
 
 // unused reports whether neither document has a policy for the requests of a traced policy.
@@ -83,9 +76,8 @@ func (t *tracedTenant) skips(i int) bool {
 	return t.sides[asPublished].owner[i] == skipped && t.sides[asDraft].owner[i] == skipped
 }
 
-// add counts key k of request i. compared says whether the published version decided it.
-func (one *keyTally) add(t *tracedTenant, i, k int, compared bool) {
-	key := &t.requests[i].Keys[k]
+// add counts key k of request i.
+func (one *keyTally) add(t *tracedTenant, i, k int) {
 	one.requests++
 	published, draft := &t.sides[asPublished], &t.sides[asDraft]
 	if published.denied(t, i, k) {
@@ -95,14 +87,16 @@ func (one *keyTally) add(t *tracedTenant, i, k int, compared bool) {
 	if denied {
 		one.draft++
 	}
-	if one.isSettled {
-		one.settled++
-		if denied {
-			one.settledDraft++
-		}
+	known := draft.known[t.first[i]+k]
+	if known == keyUnknown {
+		return
 	}
-	if at := published.rules[key.Policy]; at >= 0 && published.places[at] >= 0 && published.owner[i] > another {
-		one.differs = one.differs || compared && published.over[t.first[i]+k] != key.Over
+	if known == keyBounded {
+		one.slack = draft.keyRules[t.requests[i].Keys[k].Policy].slack
+	}
+	one.settled++
+	if denied {
+		one.settledDraft++
 	}
 }
 
@@ -146,13 +140,16 @@ func (t *tracedTenant) mixed(i int) bool {
 }
 
 // A known is what the trace of a tenant says about a policy of the draft, apart from keys whose
-// counters were not known: requests of its source, and how many of them the draft would deny. replayed
-// and guess are the same numbers with those keys.
-type known struct{ requests, refused, replayed, guess int64 }
+// counters were not known: requests of its source, and how many of them the draft would deny, or at most
+// slack more or fewer. replayed and guess are the same numbers with those keys.
+type known struct{ requests, refused, slack, replayed, guess int64 }
+
+// least returns the least number of requests that the draft would deny.
+func (k *known) least() int64 { return max(0, k.refused-k.slack) }
 
 // settle adds the tenant to the replay of the preview and of its policies.
 func (t *tracedTenant) settle(r *run) {
-	list := t.tally(r)
+	list := t.tally()
 	if r.preview.Replay == nil {
 		r.preview.Replay = newReplay(&r.preview)
 		for i := range r.draft.policies {
@@ -180,23 +177,28 @@ func (t *tracedTenant) settle(r *run) {
 		p.All = p.All && t.level == 0
 		p.LeftOut += int64(len(t.leftOut[i]))
 		for _, one := range list[i] {
-			switch {
-			case one.differs:
+			if one.requests == 0 {
 				p.LeftOut++
-			case one.requests > 0:
-				p.add(one)
-				if to >= 0 {
-					t.member.known[to].replayed += one.requests
-					t.member.known[to].guess += one.draft
-				}
-				if to >= 0 && !one.mixed {
-					t.member.known[to].requests += one.settled
-					t.member.known[to].refused += one.settledDraft
-				}
+				continue
+			}
+			p.add(one)
+			if to >= 0 {
+				t.member.known[to].add(one)
 			}
 		}
 	}
 	t.draw(r, list)
+}
+
+func (k *known) add(one *keyTally) {
+	k.replayed += one.requests
+	k.guess += one.draft
+	if one.mixed {
+		return
+	}
+	k.requests += one.settled
+	k.refused += one.settledDraft
+	k.slack += min(one.slack, one.settled)
 }
 
 // replayOf returns the replay of policy to of the draft, or, if to is -1, of the published policy slug,
@@ -245,6 +247,9 @@ func (p *PolicyReplay) add(one *keyTally) {
 	p.Published += one.published
 	p.Draft += one.draft
 	p.Mixed = p.Mixed || one.mixed
+	if one.left {
+		p.Parts++
+	}
 }
 
 func newReplay(p *Preview) *Replay {
@@ -283,8 +288,7 @@ func (t *tracedTenant) draw(r *run, list tallies) {
 	}
 }
 
-// drawn reports whether a key of request i is counted, and none is left out because the replay decides
-// it otherwise.
+// drawn reports whether a key of request i is counted, and none is left out.
 func (t *tracedTenant) drawn(i int, list tallies) bool {
 	if t.skips(i) {
 		return false
@@ -292,11 +296,10 @@ func (t *tracedTenant) drawn(i int, list tallies) bool {
 	found := false
 	for k := range t.requests[i].Keys {
 		key := &t.requests[i].Keys[k]
-		one := list[key.Policy][key.Hash]
-		if one == nil || one.requests == 0 {
+		if one := list[key.Policy][key.Hash]; one == nil || one.requests == 0 && !one.left {
 			continue
 		}
-		if one.differs {
+		if t.leaves(i, k) {
 			return false
 		}
 		found = found || t.requests[i].At >= t.counted[key.Policy]
@@ -345,8 +348,9 @@ func (r *run) setFloor(i int) {
 		if m.known == nil || m.NoPolicy == tenants.Deny && !r.draft.policies[i].Mode.Denies() {
 			continue
 		}
-		m.parts[i] = counted(m.known[i].refused, m.known[i].refused)
-		m.parts[i].floor = m.known[i].refused
+		least := m.known[i].least()
+		m.parts[i] = counted(least, least)
+		m.parts[i].floor = least
 	}
 }
 
@@ -395,8 +399,8 @@ func (p *part) estimate(k known) {
 
 // narrow narrows the bounds of a part to what is known, and moves the estimate between them.
 func (p *part) narrow(k known) {
-	p.low, p.floor = max(p.low, k.refused), max(p.floor, k.refused)
-	p.high = max(p.low, min(p.high, k.refused+max(0, p.requests-k.requests)))
+	p.low, p.floor = max(p.low, k.least()), max(p.floor, k.least())
+	p.high = max(p.low, min(p.high, k.refused+k.slack+max(0, p.requests-k.requests)))
 	p.refused = min(max(p.refused, p.low), p.high)
 	if 10*(p.high-p.low) <= p.requests {
 		p.unread = ""

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
@@ -71,11 +70,14 @@ type tracedTenant struct {
 	requests []metrics.TracedRequest // oldest first
 	first    []int                   // by request: index of its first key in the lists by key
 	keys     int                     // number of all keys of requests
-	counted  []int64                 // by index in policies: time from which on decisions are counted, in microseconds
-	level    int                     // highest level of the minutes
-	from, to time.Time               // the run of minutes
-	leftOut  []map[uint64]bool       // by index in policies: keys that cannot be replayed
-	sides    [2]tracedSide           // published and draft
+	// decided and counted are by index in policies, in microseconds: the time from which the draft decides, and
+	// the time from which its decisions are counted.
+	decided, counted []int64
+	denies           []bool            // by index in policies: whether the published version enforces it
+	level            int               // highest level of the minutes
+	from, to         time.Time         // the run of minutes
+	leftOut          []map[uint64]bool // by index in policies: keys that cannot be replayed
+	sides            [2]tracedSide     // published and draft
 	// drafted is the index in the draft, by index in policies, or -1. The last policies are copies of
 	// others, for new policies of the draft; copyOf is the index of the first, by index in policies.
 	drafted, copyOf []int
@@ -91,9 +93,13 @@ type tracedSide struct {
 	document *side
 	rules    []int // by index of a traced policy: index of the policy in document, or -1 if it is not replayed
 	plan     *enforcement.Plan
-	places   []int   // by index in document: index in plan.Rules, or -1
-	owner    []int16 // by request: index in document of the policy that denied, or one of the constants below
-	over     []bool  // by key: whether the limits of the policy did not allow the request
+	places   []int                  // by index in document: index in plan.Rules, or -1
+	owner    []int16                // by request: index in document of the policy that denied, or one of the constants below
+	over     []bool                 // by key: whether the limits of the policy did not allow the request
+	known    []keyKnown             // by key: what was known of its counters at the request
+	left     []bool                 // by key: whether the key is left out at the request
+	keyRules []keyRules             // by index of a traced policy
+	keys     []map[uint64]*keyState // by index of a traced policy
 }
 
 // Values of tracedSide.owner.
@@ -240,23 +246,55 @@ func (t *tracedTenant) usable(k *metrics.TracedKey) bool {
 
 // replay decides the requests with the published version and with the draft.
 func (t *tracedTenant) replay(ctx context.Context, r *run) error {
+	calendar, err := enforcement.NewCalendar(t.member.TimeZone, t.member.BillingAnchorDay)
+	if err != nil {
+		return err
+	}
 	t.addDrafted(r)
 	for i, s := range []*side{&r.published, &r.draft} {
 		of := &t.sides[i]
 		of.document = s
-		of.owner, of.over = make([]int16, len(t.requests)), make([]bool, t.keys)
 		of.rules = make([]int, len(t.policies))
 		for k := range t.policies {
 			of.rules[k] = t.ruleOf(r, i, k)
 		}
-		if err := of.compile(); err != nil {
+	}
+	t.begin(r, calendar)
+	for i := range t.sides {
+		if err := t.compile(i); err != nil {
 			return err
 		}
-		if err := t.decide(ctx, r, of); err != nil {
+		if err := t.decide(ctx, r, i, calendar); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// begin finds for each policy when the draft begins to decide, and when the state of its keys is known.
+func (t *tracedTenant) begin(r *run, calendar *enforcement.Calendar) {
+	t.decided, t.counted, t.denies = make([]int64, len(t.policies)), make([]int64, len(t.policies)), make([]bool, len(t.policies))
+	for i := range t.policies {
+		slug := t.policies[i].Slug
+		ready := readyFrom(t.limits(i), maxTime(t.from, r.cuts[slug].at), calendar)
+		t.decided[i], t.counted[i] = ready.UnixMicro(), maxTime(ready, r.countsFrom(slug)).UnixMicro()
+		at := r.published.place(slug)
+		t.denies[i] = at < 0 || r.published.policies[at].Mode.Denies()
+		for k := range t.sides {
+			s := &t.sides[k]
+			var rules keyRules
+			switch on := s.rules[i]; {
+			case on < 0 || !limits(&s.document.policies[on]):
+			case k == asPublished:
+				rules = rulesOfPublished(&s.document.policies[on])
+			case at < 0:
+				rules = rulesOfDraft(&s.document.policies[on], nil)
+			default:
+				rules = rulesOfDraft(&s.document.policies[on], &r.published.policies[at])
+			}
+			s.keyRules, s.keys = append(s.keyRules, rules), append(s.keys, make(map[uint64]*keyState))
+		}
+	}
 }
 
 // addDrafted finds the policies of the draft that apply to the traced requests of each policy. If there
@@ -324,28 +362,33 @@ func replayable(p *plans.Policy) bool {
 }
 
 // compile makes a plan in which an attribute of a check says which policies apply, and others say
-// under which key and at which cost.
-func (s *tracedSide) compile() (err error) {
+// under which key and at which cost. Limits that keep their counters have the cells of the published ones.
+func (t *tracedTenant) compile(which int) (err error) {
+	s, published := &t.sides[which], &t.sides[asPublished]
 	var specs []enforcement.RuleSpec
-	cell := uint32(0)
 	s.places = make([]int, len(s.document.policies))
 	for i := range s.document.policies {
 		p := &s.document.policies[i]
 		s.places[i] = -1
-		if !replayable(p) || !slices.Contains(s.rules, i) {
+		traced := slices.Index(s.rules, i)
+		if !replayable(p) || traced < 0 {
 			continue
 		}
 		number := strconv.Itoa(i)
 		spec := enforcement.RuleSpec{
 			Policy: p.Slug, Path: "*", Attributes: map[string]string{"p" + number: "1"}, CostFrom: "c" + number,
-			Mode: p.Mode, DelayMS: p.DelayMS,
+			Mode: p.Mode, DelayMS: p.DelayMS, CountBy: []string{"k" + number},
 		}
-		if len(p.CountBy) > 0 {
-			spec.CountBy = []string{"k" + number}
-		}
-		for _, l := range p.Limits {
-			cell++
-			spec.Limits = append(spec.Limits, enforcement.RuleLimit{Limit: l, Cell: cell, Meter: l.Compile(1)})
+		for k, l := range p.Limits {
+			made := enforcement.RuleLimit{Limit: l, Cell: uint32(1 + which<<24 + i<<8 + k), Meter: l.Compile(1)}
+			if at := published.rules[traced]; which == asDraft && at >= 0 && !s.keyRules[traced].fresh {
+				former := slices.IndexFunc(published.document.policies[at].Limits, func(o enforcement.Limit) bool { return sameCounters(l, o) })
+				if former >= 0 {
+					made.Cell = uint32(1 + at<<8 + former)
+					made.Meter = changed(l, published.document.policies[at].Limits[former], t.decided[traced])
+				}
+			}
+			spec.Limits = append(spec.Limits, made)
 		}
 		s.places[i] = len(specs)
 		specs = append(specs, spec)
@@ -354,91 +397,18 @@ func (s *tracedSide) compile() (err error) {
 	return err
 }
 
-// decide replays the requests with the engine and a limiter that starts without counters.
-func (t *tracedTenant) decide(ctx context.Context, r *run, s *tracedSide) error {
-	var clock atomic.Int64
-	limiter, cleanup, err := r.service.c.NewLimiter(clock.Load)
-	if err != nil {
-		return err
+// changed returns the meter of a limit that had other numbers before the time at.
+func changed(l, former enforcement.Limit, at int64) *enforcement.Meter {
+	if l.Numbers() == former.Numbers() {
+		return l.Compile(1)
 	}
-	defer cleanup()
-	engine := enforcement.NewEngine(limiter, enforcement.Config{
-		Now:   func() time.Time { return time.UnixMicro(clock.Load()) },
-		NewID: func() (id [16]byte) { return id },
-	})
-	calendar, err := enforcement.NewCalendar(t.member.TimeZone, t.member.BillingAnchorDay)
-	if err != nil {
-		return err
-	}
-	subject := &enforcement.Subject{
-		TenantID: t.member.ID, Tenant: t.member.Slug, Number: 1, Home: "preview", Plan: s.plan, PlanRevision: 1, Calendar: calendar,
-	}
-	texts := make(map[uint64]string)
-	var check enforcement.Check
-	var decision enforcement.Decision
-	for i := range t.requests {
-		if i%1000 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		q := &t.requests[i]
-		if s.owner[i] = t.prepare(r, s, q, &check, texts); s.owner[i] != nobody {
-			continue
-		}
-		clock.Store(max(clock.Load(), q.At))
-		decision.Reset()
-		engine.Decide(ctx, subject, &check, &decision)
-		t.note(s, i, &decision)
-	}
-	return nil
+	m := l.Compile(2)
+	m.Formers = []enforcement.Former{{Numbers: former.Numbers(), Rev: 1, Until: at, CarryOver: l.CarryOver}}
+	return m
 }
 
-// prepare sets check to the request q. It returns nobody if the engine decides it.
-func (t *tracedTenant) prepare(r *run, s *tracedSide, q *metrics.TracedRequest, check *enforcement.Check, texts map[uint64]string) int16 {
-	*check = enforcement.Check{Path: "/", Cost: 1, Attributes: check.Attributes[:0]}
-	if q.Forced {
-		check.Mode = enforcement.Force
-	}
-	if q.Other {
-		return skipped
-	}
-	for i := range q.Keys {
-		k := &q.Keys[i]
-		at := s.rules[k.Policy]
-		if at < 0 || !s.document.policies[at].Mode.Counts() || len(s.document.policies[at].Limits) == 0 {
-			continue
-		}
-		place := s.places[at]
-		if place < 0 || !t.usable(k) {
-			if k.Over && s.document.policies[at].Mode.Denies() {
-				return another
-			}
-			continue
-		}
-		if q.At < r.cuts[t.policies[k.Policy].Slug].at.UnixMicro() {
-			continue
-		}
-		number := strconv.Itoa(at)
-		check.Attributes = append(check.Attributes, enforcement.Attribute{Name: "p" + number, Value: "1"})
-		if len(t.policies[k.Policy].CountBy) > 0 {
-			text, known := texts[k.Hash]
-			if !known {
-				text = strconv.FormatUint(k.Hash, 16)
-				texts[k.Hash] = text
-			}
-			check.Attributes = append(check.Attributes, enforcement.Attribute{Name: "k" + number, Value: text})
-		}
-		if k.Cost != 1 {
-			check.Attributes = append(check.Attributes, enforcement.Attribute{Name: "c" + number, Value: strconv.FormatInt(k.Cost, 10)})
-		}
-	}
-	if len(check.Attributes) == 0 {
-		return skipped
-	}
-	return nobody
-}
-
-// note stores the decision of request i.
-func (t *tracedTenant) note(s *tracedSide, i int, d *enforcement.Decision) {
+// note stores which limits do not allow request i, and returns its owner.
+func (t *tracedTenant) note(s *tracedSide, i int, d *enforcement.Decision) (owner int16) {
 	for k := range t.requests[i].Keys {
 		at := s.rules[t.requests[i].Keys[k].Policy]
 		for l := range d.Limits {
@@ -447,17 +417,8 @@ func (t *tracedTenant) note(s *tracedSide, i int, d *enforcement.Decision) {
 			}
 		}
 	}
-	if d.Allowed {
-		return
+	if l := d.DenyingLimit(); !d.Allowed && l != nil {
+		return int16(slices.Index(s.places, l.Rule.Index))
 	}
-	if l := d.DenyingLimit(); l != nil {
-		s.owner[i] = int16(slices.Index(s.places, l.Rule.Index))
-	}
-}
-
-// countsFrom returns the time from which on decisions about the requests of a policy are counted: the
-// start of the time range, or later, when the replayed counters have run for the memory of the limits.
-func (t *tracedTenant) countsFrom(r *run, slug string, limits []enforcement.Limit) time.Time {
-	begin := maxTime(t.from, r.cuts[slug].at)
-	return maxTime(begin.Add(time.Duration(warmUp(limits))*time.Minute), r.countsFrom(slug))
+	return nobody
 }

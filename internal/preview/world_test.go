@@ -46,6 +46,7 @@ type world struct {
 	analytics  *metrics.Analytics
 	preview    *preview.Service
 	excepted   []*enforcement.Override // in force for all tenants in decide
+	reset      time.Time               // when decide begins new counters
 }
 
 func newWorld(t testing.TB, change func(*preview.Config)) *world {
@@ -159,7 +160,7 @@ func (w *world) decide(t testing.TB, s metrics.Store, d plans.Content, who []ten
 	subjects := make([]*enforcement.Subject, len(who))
 	for i, tenant := range who {
 		subjects[i] = &enforcement.Subject{
-			TenantID: tenant.ID, Tenant: tenant.Slug, Number: tenant.Number, Home: tenant.Home, Plan: plan, PlanRevision: 1,
+			TenantID: tenant.ID, Tenant: tenant.Slug, Number: tenant.Number, Home: tenant.Home, Plan: plan, PlanRevision: 1, Calendar: calendarOf(t, tenant),
 			DenyUnmatched: tenant.NoPolicy == tenants.Deny, Redact: tenant.RedactValues, NoTrace: tenant.NoTrace,
 		}
 		if len(w.excepted) > 0 {
@@ -197,9 +198,25 @@ func (w *world) decide(t testing.TB, s metrics.Store, d plans.Content, who []ten
 			flushed = r.at
 		}
 		c.set(r.at)
+		if !w.reset.IsZero() && r.at.Equal(w.reset) {
+			key := enforcement.Partition{}
+			key.Add(r.check.Attributes[0].Value)
+			if err := engines[0].Reset(t.Context(), subjects[0], plan.Rules[0], key.Sum()); err != nil {
+				t.Fatal(err)
+			}
+		}
 		engines[random.IntN(nodes)].Decide(context.Background(), subjects[r.tenant], &r.check, &decision)
 	}
 	flush()
+}
+
+func calendarOf(t testing.TB, tenant tenants.Tenant) *enforcement.Calendar {
+	t.Helper()
+	c, err := enforcement.NewCalendar(tenant.TimeZone, tenant.BillingAnchorDay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // truth decides the requests again with another document, in new stores, and returns the
