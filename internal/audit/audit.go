@@ -1,9 +1,8 @@
 // Package audit defines the audit log. Every change writes an Entry to it.
 //
-// A service makes an Entry and passes the Entry to its Store together with the change. The
-// Store writes both in one transaction, so that neither exists without the other. The package
-// does not depend on the types of the changed objects. An Entry contains them as JSON
-// documents.
+// A service passes an Entry to its Store together with the change. The Store writes the entry and
+// the change in one transaction, so that neither exists without the other. The package does not
+// depend on the types of the changed objects. An Entry contains them as JSON documents.
 package audit
 
 import (
@@ -47,12 +46,12 @@ type Entry struct {
 	// Action names the kind of the object and a verb, like "plan.publish" or "key.revoke".
 	Action string
 	// Object is the ID of the changed object. ObjectName is its slug or name. The Store passes
-	// these two and the texts above them through Clean.
+	// these two texts, and the texts in the fields above them, through Clean.
 	Object     string
 	ObjectName string
-	// Before and After are the object before and after the change, in the JSON form of the API.
-	// Before is nil if the change created the object. After is nil if the change deleted it.
-	// Neither contains a secret.
+	// Before is the object before the change, and After is the object after it, in the JSON form of
+	// the API. Before is nil if the change created the object. After is nil if the change deleted
+	// it. Neither contains a secret.
 	Before json.RawMessage
 	After  json.RawMessage
 	// Err is the error of Complete; nil if there was none. If Err is not nil, the Store returns
@@ -69,15 +68,15 @@ type Filter struct {
 	// Action selects a whole action, like "plan.publish". Group selects all actions whose part
 	// before the dot is Group, like "plan".
 	Action, Group string
-	// Object selects by the ID of the changed object. Named selects by the ID or by the name of
-	// the object that the line contains.
+	// Object selects lines by the ID of the changed object. Named selects lines by the ID or by the
+	// name of the object.
 	Object, Named string
-	// Actor selects by the ID of the actor, or by a part of the actor's name. The case of ASCII
-	// letters does not matter. A letter outside ASCII matches if the name has the same letter
+	// Actor selects lines by the ID of the actor, or by a part of the actor's name. The case of
+	// ASCII letters does not matter. A letter outside ASCII matches if the name has the same letter
 	// or its lower-case form.
 	Actor    string
 	From, To time.Time // [From, To)
-	// After is the ID of the last line of the previous page.
+	// After is the ID of the last line of the previous page. It is "" for the first page.
 	After string
 	Limit int
 }
@@ -123,7 +122,7 @@ type EventStore interface {
 // A Verifier is a Store that can verify the hash chain of the audit log.
 type Verifier interface {
 	// VerifyAudit verifies every line of the hash chain, as of one moment. If the chain is broken,
-	// the Verdict says so; that is not an error. The duration depends on the number of lines, so
+	// the Verdict says so, and the error is nil. The duration depends on the number of lines, so
 	// callers should set a deadline in ctx.
 	VerifyAudit(ctx context.Context, how Verification) (Verdict, error)
 }
@@ -131,11 +130,11 @@ type Verifier interface {
 // A Verification contains the parameters of VerifyAudit. With the zero value, VerifyAudit
 // compares the lines only with each other and with the stored head.
 type Verification struct {
-	// Noted contains heads of the chain that were logged earlier. The chain must still contain
-	// the lines that were then the last ones.
+	// Noted contains heads of the chain that were logged earlier. A head is the position and the
+	// hash of the line that was then the last. The chain must still contain these lines.
 	Noted []Head
-	// Seen is called repeatedly with the position of the last verified line, so that the caller
-	// can show the progress. It may be nil.
+	// VerifyAudit calls Seen repeatedly with the position of the last verified line, so that the
+	// caller can show the progress. Seen may be nil.
 	Seen func(seq int64)
 }
 
@@ -146,8 +145,8 @@ type source struct {
 	origin Origin
 }
 
-// With returns a context that contains the actor and the origin of a request. The API and the
-// pages call it for each request. Complete and Who read these values.
+// With returns a context that contains the actor and the origin of a request. The API and the pages
+// call With for each request. Complete and Who read the actor and the origin from the context.
 func With(ctx context.Context, a Actor, o Origin) context.Context {
 	return context.WithValue(ctx, contextKey{}, source{a, o})
 }

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxWord is the maximum number of characters of a text in an audit line.
+// maxWord is the maximum number of characters of a text in an audit line, not counting the "…" of a
+// shortened text.
 const maxWord = 256
 
 // Clean returns word in a form that is safe to show. It replaces line breaks, control

@@ -84,8 +84,8 @@ type Verdict struct {
 
 // A Broken describes the first fault that a verification found.
 type Broken struct {
-	// Seq is the position of the faulty line. It is 0 if the fault is the number of lines
-	// outside the chain.
+	// Seq is the position of the faulty line. It is 0 if the number of lines outside the chain is
+	// wrong.
 	Seq int64
 	// ID is the ID of the faulty line. It is set only if the line is a duplicate or does not
 	// match its hash.
@@ -109,8 +109,8 @@ func (b *Broken) Error() string {
 
 // A Walk verifies the lines of a chain one after the other, in the order of Seq.
 type Walk struct {
-	// Noted contains heads that were logged earlier. The chain must still contain the lines
-	// that were then the last ones.
+	// Noted contains heads that were logged earlier: the position and the hash of the line that was
+	// then the last. The chain must still contain these lines.
 	Noted  []Head
 	last   Hash
 	lines  int64
@@ -135,8 +135,8 @@ func (w *Walk) Next(e *Entry) bool {
 	return w.broken == nil
 }
 
-// compare compares the hash of the last verified line with the noted head of the same position,
-// if there is one.
+// compare compares the hash of the last verified line with the noted head that has the same
+// position, if there is one.
 func (w *Walk) compare() {
 	for _, h := range w.Noted {
 		if h.Seq == w.lines && h.Hash != w.last {
@@ -145,8 +145,9 @@ func (w *Walk) compare() {
 	}
 }
 
-// End returns the result. The caller calls it after the last line, or after Next returned
-// false. h is the stored head. outside is the counted number of lines outside the chain.
+// End returns the result of the verification. The caller calls End after the last line, or after
+// Next has returned false. h is the stored head. outside is the number of lines in the database
+// that are outside the chain.
 func (w *Walk) End(h Head, outside int64) Verdict {
 	if w.broken == nil {
 		w.broken = w.against(h, outside)
@@ -174,8 +175,8 @@ func ParseHead(text string) (Head, error) {
 // String returns the position and the hash of the last line, like "42:0f3a…".
 func (h Head) String() string { return strconv.FormatInt(h.Seq, 10) + ":" + h.Hash.String() }
 
-// against compares the verified lines with the stored head h, and outside with h.Outside. It
-// returns the first difference, or nil.
+// against returns the first difference between the verified lines and the stored head h, or between
+// outside and h.Outside. It returns nil if there is none.
 func (w *Walk) against(h Head, outside int64) *Broken {
 	switch {
 	case w.lines < h.Seq:

@@ -6,14 +6,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// A TenantView shows the audit log to members and keys of one tenant. It hides two things:
-// which person or key of the operator made a change, and numbers from which the tenant could
-// find out how often other tenants make changes. A nil *TenantView hides nothing.
+// A TenantView shows the audit log to members and keys of one tenant. It hides which person or key
+// of the operator made a change. It also hides numbers from which the tenant could find out how
+// often other tenants make changes. A nil *TenantView hides nothing.
 type TenantView struct {
 	log      Store
 	tenantID string
 	isMember func(ctx context.Context, user string) (bool, error)
-	members  map[string]bool // by user ID: whether the user belongs to the tenant; a cache for Owns
+	members  map[string]bool // whether a user belongs to the tenant, by user ID; a cache for Owns
 }
 
 // NewTenantView returns the view for a tenant. isMember reports whether a user is a member of the
@@ -22,8 +22,8 @@ func NewTenantView(log Store, tenantID string, isMember func(ctx context.Context
 	return &TenantView{log, tenantID, isMember, map[string]bool{}}
 }
 
-// Owns reports whether an actor belongs to the tenant. A former member still belongs to it: the
-// tenant has an audit entry about this person.
+// Owns reports whether an actor belongs to the tenant. A former member still belongs to the tenant,
+// because the audit log of the tenant has an entry about this person.
 func (v *TenantView) Owns(ctx context.Context, a Actor) (bool, error) {
 	if a.Kind != "user" {
 		return a.Kind == "tenant_key", nil

@@ -22,7 +22,7 @@ func (s *Stopwatch) Observe(took time.Duration) {
 	s.lap.Add(took)
 }
 
-// Lap returns the latencies that were recorded since the last call of Lap.
+// Lap returns the latencies that were recorded since the previous call of Lap.
 func (s *Stopwatch) Lap() Latency {
 	s.mu.Lock()
 	lap := s.lap

@@ -6,8 +6,8 @@ import (
 )
 
 // During an upgrade, nodes of two releases read each other's reports. Therefore a member of the
-// JSON form must never change its meaning or its unit. If a value changes, the new value gets a
-// new name. Durations are in microseconds.
+// JSON form must never get another meaning or another unit. A changed value needs a new name.
+// Durations are in microseconds.
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 

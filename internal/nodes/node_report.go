@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A Node is the last report of one process. Its times are times of the node's own clock, except
-// SeenAt. Ago computes how long ago they were.
+// A Node is the last report of one process. Its times are times of the node's own clock; only
+// SeenAt is not. Ago computes how long ago a time of the report was.
 type Node struct {
 	// ID identifies the process: a UUID that each process creates when it starts. After a restart,
 	// a node has a new ID.
 	ID string `json:"-"`
 	// Name is the host name and the listen address, like "web-1:8080".
 	Name string `json:"-"`
-	// Version is the release of Headgate, GoVersion that of Go.
+	// Version is the release of Headgate, and GoVersion is the release of Go.
 	Version   string `json:"version"`
 	GoVersion string `json:"go_version"`
 	// StartedAt is the time at which the process started to serve checks.
@@ -64,7 +64,7 @@ type Snapshot struct {
 	// Listening says that the node receives notifications about changes. If it is false, the node
 	// only polls.
 	Listening bool `json:"listening"`
-	// Problems is the number of objects in the snapshot that cannot be used as stored.
+	// Problems is the number of objects in the snapshot whose stored rows are invalid.
 	Problems int `json:"problems,omitempty"`
 	// Held is the reason why the node rejected the newest stored state; "" if the node accepted
 	// it.
@@ -75,8 +75,8 @@ type Snapshot struct {
 
 // Redis is the state of Redis as one node sees it.
 type Redis struct {
-	// Reachable is false while the node makes no calls to Redis because earlier calls failed.
-	// The failure modes of the policies then decide.
+	// Reachable is true while the node calls Redis. It is false after calls have failed; the
+	// failure modes of the policies then decide.
 	Reachable bool `json:"reachable"`
 	// Since is the time of the last change of Reachable.
 	Since time.Time `json:"since,omitzero"`
@@ -93,41 +93,42 @@ type Redis struct {
 	// no maximum.
 	UsedMemory int64 `json:"used_memory,omitempty"`
 	MaxMemory  int64 `json:"max_memory,omitempty"`
-	// Keys lists the tenants that are closest to their maximum number of keys, the fullest first.
+	// Keys lists the tenants whose number of keys is closest to their maximum. The tenant that is
+	// closest comes first.
 	Keys []TenantKeys `json:"keys,omitempty"`
 	// Version is the release of the Redis server; "" if unknown. MaxMemoryPolicy is its
 	// eviction policy; "" if unknown.
 	Version         string `json:"version,omitempty"`
 	MaxMemoryPolicy string `json:"maxmemory_policy,omitempty"`
-	// Mismatches is the number of requests since the start for which the Redis script and the
-	// Go code made different decisions. It should stay 0.
+	// Mismatches is the number of requests since the start for which the Redis script and the Go
+	// code made different decisions. A correct release has 0.
 	Mismatches int64 `json:"mismatches,omitempty"`
 	// BreakerOpened is the number of times since the start that the circuit breaker opened.
 	BreakerOpened int64 `json:"breaker_opened,omitempty"`
-	// RoundTrips contains the durations of the successful calls of Redis since the last report.
-	// These calls decide checks. If there are no checks, the node makes one probe call per
-	// second. A duration includes the wait for a connection. It does not include the wait for
-	// other checks that share the call.
+	// RoundTrips contains the durations of the successful calls of Redis since the last report. The
+	// calls decide checks. While there are no checks, the node makes one probe call per second. A
+	// duration includes the wait for a connection. It does not include the time during which a
+	// check waits to share a call with other checks.
 	RoundTrips Latency `json:"round_trips,omitzero"`
 }
 
 // Durable is the state of the counters of durable limits on one node.
 type Durable struct {
-	// LostSince is the time since which Redis has lost the counters and they are not restored
-	// yet. It is zero while no restoration is missing.
+	// LostSince is the time at which Redis lost the counters. It is zero if the counters are not
+	// lost, or are restored.
 	LostSince time.Time `json:"lost_since,omitzero"`
-	// Waiting is the number of states that are not in the database yet. WaitingSince is the
+	// Waiting is the number of counter states that are not in the database yet. WaitingSince is the
 	// time of the oldest change among them.
 	Waiting      int       `json:"waiting,omitempty"`
 	WaitingSince time.Time `json:"waiting_since,omitzero"`
-	// NotKept is the number of counter changes that the node dropped since it started: too many
-	// counter states already waited for the database.
+	// NotKept is the number of counter changes that the node has dropped since it started, because
+	// too many counter states waited for the database.
 	NotKept int64 `json:"not_kept,omitempty"`
 }
 
-// TenantKeys compares the estimated number of live counters that a tenant has in Redis (Live)
-// with the maximum (Max). When the maximum is reached, Full is set, and all new partitions of a
-// limit share one counter.
+// TenantKeys compares two numbers: the estimated number of live counters that a tenant has in Redis
+// (Live), and the maximum (Max). Full is set when the maximum is reached. All new partitions of a
+// limit then share one counter.
 type TenantKeys struct {
 	Tenant string `json:"tenant"` // slug
 	Live   int64  `json:"live"`
@@ -152,9 +153,9 @@ type Refusal struct {
 type Database struct {
 	// Refusal is nonzero while the database rejects writes.
 	Refusal Refusal `json:"refusal,omitzero"`
-	// Report is the time that the write of the previous report took; 0 if that write failed or
-	// if there was none. With SQLite, it includes the wait for the connection that writes, and
-	// for the disk.
+	// Report is the time that the write of the previous report took. It is 0 if that write failed,
+	// or if there was no previous report. With SQLite, it includes the wait for the only connection
+	// that writes, and for the disk.
 	Report time.Duration `json:"-"`
 	// Polls contains the durations of the reads of the revision since the last report. The node
 	// makes about two reads per second.
@@ -187,8 +188,8 @@ type Counts struct {
 	Waiting time.Duration `json:"-"`
 	// FlushedAt is the time of the last successful write; zero if there was none.
 	FlushedAt time.Time `json:"flushed_at,omitzero"`
-	// FailingSince is the time of the first failed write after the last successful one; zero if
-	// the last write succeeded. Failure is the error of the last write.
+	// FailingSince is the time of the first failed write after the last successful one. It is zero
+	// if the last write succeeded. Failure is the error of the last write.
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	Failure      string    `json:"failure,omitempty"`
 	// Folded is the number of rows since the start that were combined with other rows to save
@@ -213,10 +214,9 @@ type Process struct {
 	Goroutines int64 `json:"goroutines"`
 }
 
-// Ago returns how long before now an event in the report happened. said is the time of the
-// event by the node's clock. now is a time of the database's clock. The result is the sum of
-// two times: from the event to the report by the node's clock, and from the report to now by
-// the database's clock.
+// Ago returns the time from an event in the report to now. said is the time of the event by the
+// node's clock. now is a time of the database's clock. The result is the sum of two durations: from
+// the event to the report by the node's clock, and from the report to now by the database's clock.
 func (n *Node) Ago(said, now time.Time) time.Duration {
 	return n.At.Sub(said) + n.SilentFor(now)
 }
@@ -229,9 +229,9 @@ func (n *Node) SilentFor(now time.Time) time.Duration { return max(0, now.Sub(n.
 // stopped. now is a time of the database's clock.
 func (n *Node) Silent(now time.Time) bool { return n.SilentFor(now) > Silence }
 
-// Skew returns by how much the node's clock is ahead of the database's clock; negative if it is
-// behind. The result is too low by the time that the write of the report took, which is at most
-// putTimeout.
+// Skew returns by how much the node's clock is ahead of the database's clock. The result is
+// negative if the node's clock is behind. It is too low by the duration of the report's write,
+// which is at most putTimeout.
 func (n *Node) Skew() time.Duration { return n.At.Sub(n.SeenAt) }
 
 // How often nodes report, and after what time without a report a node counts as silent.
@@ -267,9 +267,10 @@ func Compare(a, b Node) int {
 
 // A Store has the last report of each node. Its methods raise no revision and write no audit entry.
 type Store interface {
-	// PutNode stores the report n and replaces the node's previous report. It also deletes two
-	// kinds of reports: those of silent nodes with the same name, which are earlier processes
-	// of the same node, and those of nodes that have not reported for the time Keep.
+	// PutNode stores the report n and replaces the node's previous report. PutNode also deletes two
+	// kinds of reports. The first are reports of silent nodes with the same name, which are earlier
+	// processes of the same node. The second are reports of nodes that have not reported for the
+	// time Keep.
 	PutNode(ctx context.Context, n Node) error
 	// RemoveNode deletes the report of a node. It returns nil if there is none.
 	RemoveNode(ctx context.Context, id string) error

@@ -17,8 +17,8 @@ type Service struct {
 // NewService returns a Service that reads from a store.
 func NewService(s Store) *Service { return &Service{store: s} }
 
-// ShowOwn makes Overview include the report of b, the Beacon of this process, while the
-// database rejects that report.
+// ShowOwn registers b, the Beacon of this process. While the database rejects the report of this
+// process, Overview then takes the report from b.
 func (s *Service) ShowOwn(b *Beacon) { s.own.Store(b) }
 
 // An Overview contains the reports of all nodes at one time, with warnings.
@@ -29,11 +29,11 @@ type Overview struct {
 	Revision int64
 	// Nodes is ordered by name, then by start time.
 	Nodes []Report
-	// Versions contains the releases that the nodes run. Silent nodes are left out. The most
-	// frequent release comes first. If there are several, an upgrade is not complete.
+	// Versions contains the releases that the nodes run, without silent nodes. The most frequent
+	// release comes first. If there is more than one release, an upgrade is not complete.
 	Versions []Release
 	// Silent is the number of silent nodes. Unwell is the number of nodes with a warning or an
-	// alarm; silent nodes are included.
+	// alarm, including silent nodes.
 	Silent, Unwell int
 }
 
@@ -56,8 +56,8 @@ type Report struct {
 	SilentFor time.Duration
 	// Up is the time from the start of the process to its last report.
 	Up time.Duration
-	// Confirmed is the time since the database last confirmed to the node that no revision is
-	// newer than that of the node's snapshot.
+	// Confirmed is the time since the database last confirmed that the node had the newest
+	// revision.
 	Confirmed time.Duration
 	// Behind is the newest revision minus the revision of the node's snapshot. A small
 	// difference is normal shortly after an edit, because reports are up to five seconds old.
@@ -86,8 +86,8 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	return OverviewOf(c), nil
 }
 
-// Alive returns the number of nodes that are neither silent nor stopping. This process is
-// included, even if its report is not written yet.
+// Alive returns the number of nodes that are neither silent nor stopping. It counts this process
+// even if the report of this process is not written yet.
 func (s *Service) Alive(ctx context.Context) (int, error) {
 	c, err := s.store.Census(ctx)
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *Service) Alive(ctx context.Context) (int, error) {
 	return max(c.live(), 1), nil
 }
 
-// put adds the report n of this process to c. It replaces the stored report of the same
-// process, if there is one. It does nothing if n is nil.
+// put adds the report n of this process to c. It replaces the stored report of this process, if
+// there is one. If n is nil, put does nothing.
 func (c *Census) put(n *Node) {
 	if n == nil {
 		return

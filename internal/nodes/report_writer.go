@@ -13,20 +13,20 @@ import (
 type Config struct {
 	// Store stores the reports of the Beacon.
 	Store Store
-	// Report returns a report about this process. After the call, the Beacon sets At and
-	// Database.Report in it. Only Run calls Report. Report must not block.
+	// Report returns a report about this process. The Beacon then sets At and Database.Report in
+	// it. Only Run calls Report. Report must not block.
 	Report func(context.Context) Node
 	// Every is the time between two reports. It varies randomly by up to a tenth. Default: the constant Every.
 	Every time.Duration
-	// Logger logs the first of several consecutive failures, and the recovery. Default: no
-	// logging.
+	// Logger logs the first of several consecutive failures, and the first success after them.
+	// Default: no logging.
 	Logger *slog.Logger
 }
 
 // A Beacon writes a report about this process to the Store periodically.
 type Beacon struct {
 	cfg  Config
-	soon chan struct{} // has room for one request to report now
+	soon chan struct{} // has room for one request to write a report now
 	last atomic.Pointer[Node]
 
 	// Only Run uses the following fields.
@@ -43,8 +43,8 @@ func NewBeacon(cfg Config) *Beacon {
 }
 
 // Unwritten returns the last report if the Store rejected it, and nil if the Store accepted it.
-// Service adds the rejected report to the overview. So the pages of this process show this node
-// even while the database rejects writes.
+// Service adds the rejected report to the overview. Therefore the pages of this process show this
+// node even while the database rejects writes.
 func (b *Beacon) Unwritten() *Node { return b.last.Load() }
 
 // Soon makes Run write the next report without waiting for the interval. It returns immediately.

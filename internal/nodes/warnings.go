@@ -14,7 +14,7 @@ type Level uint8
 // The levels, from the least to the most severe.
 const (
 	Note    Level = iota + 1 // worth knowing; nothing is wrong
-	Warning                  // an operator should fix it within a day
+	Warning                  // an operator should fix the problem within a day
 	Alarm                    // limits are not exact, edits have no effect, or a node is missing
 )
 
@@ -34,34 +34,35 @@ func (l Level) String() string {
 // A Verdict is one note, warning or alarm about a node.
 type Verdict struct {
 	Level Level
-	// Code identifies the rule that led to the verdict. Tests and links use it, so the code of
-	// a rule never changes.
+	// Code identifies the rule that led to the verdict. Tests and links use the code, so it never
+	// changes.
 	Code string
 	// Text describes the problem for people, without a period at the end, like "Redis unreachable
 	// for 40 s".
 	Text string
 }
 
-// Bounds of normal values. A value beyond its bound leads to a verdict.
+// Bounds of normal values. If a value exceeds its bound, the node gets a verdict.
 const (
 	// staleAfter is the longest normal time since the database last confirmed the revision. A
 	// node asks for the revision twice a second.
 	staleAfter = 5 * time.Second
 	// waitingAfter is the longest normal age of unwritten counts. Nodes write them every second.
 	waitingAfter = 10 * time.Second
-	// durableAfter is the longest normal age of a change of a durable limit that is only in
-	// memory. Nodes write such changes after ten seconds.
+	// durableAfter is the longest normal age of a change of a durable counter that is not in the
+	// database yet. Nodes write such changes after ten seconds.
 	durableAfter = 30 * time.Second
-	// skewed is the largest normal difference of two clocks. The write of a report may take up
-	// to putTimeout, and this time looks like clock skew.
+	// skewed is the largest normal difference of two clocks. The write of a report takes up to
+	// putTimeout, and this duration looks like clock skew.
 	skewed = putTimeout
-	// missed is how long a loss of data in Redis counts as an alarm. After this time, it is only a
-	// note. A silent node is an alarm until it reports again, or for the time Keep.
+	// missed is how long a loss of data in Redis counts as an alarm. After this time, it counts
+	// only as a note. A silent node counts as an alarm until it reports again, or for the time
+	// Keep.
 	missed = time.Hour
-	// nearlyFull is the part of a maximum from which on a warning is given.
+	// nearlyFull is the part of a maximum at which a node gets a warning.
 	nearlyFull = 0.8
-	// mostTold is the maximum number of tenants with a full number of keys that the verdicts
-	// about a node name.
+	// mostTold is the maximum number of tenants that the verdicts about a node name because they
+	// have their maximum number of keys.
 	mostTold = 5
 )
 
@@ -69,7 +70,7 @@ const (
 // database's clock. live is the number of nodes that are neither silent nor stopping.
 func verdicts(r *Report, now time.Time, live int) []Verdict {
 	if r.Silent {
-		return []Verdict{silence(r)} // the rest of the report is out of date
+		return []Verdict{silence(r)} // the other fields of the report are out of date
 	}
 	if r.Unreadable {
 		return []Verdict{{Warning, "unreadable", "its report cannot be read by this release"}}
@@ -96,8 +97,8 @@ func verdicts(r *Report, now time.Time, live int) []Verdict {
 	return list
 }
 
-// silence returns the verdict about a silent node. If the node's last report had counts that
-// were overdue, the text names their number, because these counts may be lost.
+// silence returns the verdict about a silent node. If the counts in the node's last report were
+// overdue, the text contains their number, because these counts may be lost.
 func silence(r *Report) Verdict {
 	text := "silent for " + span(r.SilentFor)
 	if r.Draining {
@@ -152,8 +153,8 @@ func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 	}
 }
 
-// warnAboutLoss adds a verdict if Redis lost data less than Keep ago. ago is how long ago that
-// was. Limits have been exact again since the loss.
+// warnAboutLoss adds a verdict if Redis lost data less than Keep ago. ago is the time since the
+// loss. After the loss, the limits are exact again.
 func warnAboutLoss(ago time.Duration, what string, say sayer) {
 	switch {
 	case ago < missed:
@@ -196,8 +197,9 @@ func warnAboutDatabase(r *Report, now time.Time, say sayer) {
 	}
 }
 
-// warnAboutSnapshot adds verdicts about edits that the node does not apply. It compares
-// revisions as of the time of the report, because a report cannot contain later edits.
+// warnAboutSnapshot adds verdicts about edits that the node does not apply. It compares the
+// revision in the report with the revision that was the newest at the time of the report, because a
+// report cannot contain later edits.
 func warnAboutSnapshot(r *Report, say sayer) {
 	s := &r.Snapshot
 	stale := r.At.Sub(s.ConfirmedAt) > staleAfter
