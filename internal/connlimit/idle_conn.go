@@ -23,7 +23,7 @@ type Conn struct {
 	since atomic.Int64 // time at which the connection became idle, in nanoseconds since the epoch; 0 while it serves a request
 	used  atomic.Bool  // set when the connection has had a request
 
-	writeEnd atomic.Int64 // deadline for writes, in nanoseconds since the epoch; 0: none
+	writeEnd atomic.Int64 // deadline for writes, in nanoseconds since the epoch; 0 if there is none
 }
 
 // Idle records that the connection waits for a request. From then on, the Listener may close
@@ -45,8 +45,8 @@ func (c *Conn) Busy() bool {
 	}
 }
 
-// Reserved reports whether the connection was accepted from the reserve, because all other
-// connections were in use.
+// Reserved reports whether the connection belongs to the reserve. The Listener accepts such
+// connections while all other connections are in use.
 func (c *Conn) Reserved() bool { return c.reserved }
 
 // Close closes the connection. From then on, the bounds of the Listener no longer count it.
@@ -58,8 +58,8 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// CloseWrite closes the sending direction, so that the client can still read the last response
-// before the connection is closed.
+// CloseWrite closes the sending direction of the connection. The client can still read the last
+// response before the connection is closed.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -38,7 +38,7 @@ type Listener struct {
 
 	mu       sync.Mutex
 	conns    map[*Conn]struct{}
-	of       map[netip.Addr]int // number of connections of each address
+	of       map[netip.Addr]int // number of connections by client address
 	reserved int                // number of open connections of the reserve
 	evicted  int64
 	refused  int64
@@ -48,8 +48,8 @@ type Listener struct {
 // reportEvery is the minimum time between two calls of the function pressure.
 const reportEvery = time.Minute
 
-// Wrap returns a Listener that accepts the connections of l within limits. After it has closed
-// or rejected a connection because of a bound, it calls pressure, but at most once a minute.
+// Wrap returns a Listener that accepts the connections of l within limits. When a limit makes the
+// Listener close or reject a connection, it calls the function pressure, but at most once a minute.
 // pressure may be nil.
 func Wrap(l net.Listener, limits Limits, pressure func(Status)) *Listener {
 	return &Listener{
@@ -69,8 +69,8 @@ func (l *Listener) status() Status {
 	return Status{Open: len(l.conns), Limit: l.limits.Total, Evicted: l.evicted, Refused: l.refused}
 }
 
-// Accept waits for a connection that the bounds allow, and returns it. Meanwhile it closes new
-// connections that the bounds do not allow.
+// Accept waits for a connection that the limits allow, and returns it. It closes new connections
+// that the limits do not allow.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -118,9 +118,9 @@ func (l *Listener) admit(inner net.Conn) *Conn {
 	return c
 }
 
-// place reports whether the bounds allow the new connection c. If needed, it makes room: it
-// removes idle connections from the registered ones and returns them as victims. The caller
-// must close the victims.
+// place reports whether the bounds allow the new connection c. If a bound is reached, place makes
+// room: it removes idle connections from the registered connections and returns them as victims.
+// The caller must close the victims.
 func (l *Listener) place(c *Conn) (victims []*Conn, ok bool) {
 	if l.limits.PerAddress > 0 && l.of[c.address] >= l.limits.PerAddress {
 		victims = l.evict(l.of[c.address], func(other *Conn) bool { return other.address == c.address })
@@ -144,14 +144,15 @@ func (l *Listener) place(c *Conn) (victims []*Conn, ok bool) {
 	return append(victims, more...), len(more) > 0
 }
 
-// evictPart says how many idle connections one call of evict removes: at most n/evictPart and one
-// more. Several are removed at once, so that new connections rarely need another search.
+// evictPart determines how many idle connections one call of evict removes: at most n/evictPart +
+// 1, where n is the number of candidates. evict removes several at once, so that most new
+// connections need no further search.
 const evictPart = 64
 
 // evict removes some of the idle connections for which match returns true from the registered
-// connections, and returns them. n is the number of registered connections for which match
-// returns true. Connections that never had a request are removed first, then those that have
-// been idle for the longest time.
+// connections, and returns them. n is the number of registered connections for which match returns
+// true. evict first removes connections that never had a request, and then those that have been
+// idle for the longest time.
 func (l *Listener) evict(n int, match func(*Conn) bool) []*Conn {
 	type candidate struct {
 		*Conn
@@ -178,7 +179,7 @@ func (l *Listener) evict(n int, match func(*Conn) bool) []*Conn {
 		if len(victims) > n/evictPart {
 			break
 		}
-		if c.Conn.since.CompareAndSwap(c.since, evicted) { // false if a request has arrived in between
+		if c.Conn.since.CompareAndSwap(c.since, evicted) { // false if a request has arrived since the search
 			l.remove(c.Conn)
 			victims = append(victims, c.Conn)
 		}

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// ConnState records whether a connection of an http.Server is idle. Set the field
-// http.Server.ConnState to it.
+// ConnState records whether a connection of an http.Server is idle. Callers set the field
+// http.Server.ConnState to this method.
 func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	if own := find(c); own != nil {
 		switch state {
@@ -37,8 +37,8 @@ func find(c net.Conn) *Conn {
 
 type reservedKey struct{}
 
-// ConnContext stores a connection from the reserve in the context of its requests. Handler reads
-// it. Set the field http.Server.ConnContext to it.
+// ConnContext marks the context of requests on a connection of the reserve. Handler reads the mark.
+// Callers set the field http.Server.ConnContext to this method.
 func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if own := find(c); own != nil && own.reserved {
 		return context.WithValue(ctx, reservedKey{}, own)
@@ -46,10 +46,10 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 	return ctx
 }
 
-// Handler returns a handler that passes requests to next. On a connection from the reserve, it
-// passes only requests for which vital returns true to next. It passes all other requests to
-// refuse. Such a connection is closed after one request. If its request is refused, the Listener may
-// close it at once, because net/http waits for the rest of a body before it closes a connection.
+// Handler returns a handler that passes requests to next. On a connection of the reserve, it passes
+// a request to next only if vital returns true, and otherwise to refuse. Each connection of the
+// reserve is closed after one request. After a refused request, the Listener may close the
+// connection immediately, because otherwise net/http would first wait for the rest of the body.
 func (l *Listener) Handler(next, refuse http.Handler, vital func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, reserved := r.Context().Value(reservedKey{}).(*Conn)
@@ -66,7 +66,7 @@ func (l *Listener) Handler(next, refuse http.Handler, vital func(*http.Request) 
 		l.refused++
 		l.mu.Unlock()
 		refuse.ServeHTTP(w, r)
-		_ = http.NewResponseController(w).Flush() // an error means that the client has left
+		_ = http.NewResponseController(w).Flush() // an error means that the client has disconnected
 		conn.Idle()
 	})
 }

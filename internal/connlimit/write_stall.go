@@ -3,8 +3,9 @@ package connlimit
 import "time"
 
 const (
-	// stallTimeout is the maximum time in which a client accepts writePart bytes. A client that reads no
-	// more would otherwise keep its connection until the end of the whole response's time.
+	// stallTimeout is the maximum time in which a client must accept writePart bytes. Without it, a
+	// client that stops reading would keep its connection until the write deadline of the whole
+	// response.
 	stallTimeout = 10 * time.Second
 	writePart    = 16 << 10 // bytes
 )
@@ -36,7 +37,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return c.SetReadDeadline(t)
 }
 
-// SetWriteDeadline sets the deadline for writes. It also ends a write that waits.
+// SetWriteDeadline sets the deadline for writes. It also applies to a write that is waiting.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	end := int64(0)
 	if !t.IsZero() {

@@ -32,7 +32,8 @@ var AuditColumns = []Column{
 }
 
 // Audit returns a file with the entries of the audit log that match a filter, newest first. The
-// name of the file contains the time now. view removes what the reader of the file must not see.
+// name of the file contains the time now. view removes the parts of entries that the reader of the
+// file must not see.
 func Audit(ctx context.Context, log audit.Store, f audit.Filter, view *audit.TenantView, now time.Time) File {
 	f.Limit = pageRows
 	fetch := func(last *audit.Entry) ([]audit.Entry, error) {

@@ -30,16 +30,16 @@ type File struct {
 	Columns []Column
 	// Rows returns the rows. If it returns an error, it returns no further rows.
 	Rows iter.Seq2[[]string, error]
-	// MaxRows is the maximum number of rows. If there are more, the last line says so. This line
-	// has only one column, so that programs which read the file report an error there. Default:
+	// MaxRows is the maximum number of rows. If there are more, the last line of the file says so.
+	// This line has only one column, so that programs which read the file report an error. Default:
 	// DefaultMaxRows.
 	MaxRows int
 }
 
-// Serve sends the file. If the first row cannot be read, it returns the error and has sent nothing,
+// Serve sends the file. If the first row cannot be read, Serve sends nothing and returns the error,
 // so that the caller can send an error response. If an error occurs later, Serve logs it and panics
-// with http.ErrAbortHandler. This closes the connection, so that the client does not mistake a part
-// of the file for the whole file.
+// with http.ErrAbortHandler. The panic closes the connection, so that the client does not mistake a
+// part of the file for the whole file.
 func (f File) Serve(w http.ResponseWriter, log *slog.Logger) error {
 	next, stop := iter.Pull2(f.Rows)
 	defer stop()
@@ -57,12 +57,12 @@ func (f File) Serve(w http.ResponseWriter, log *slog.Logger) error {
 	return nil
 }
 
-// write sends the header, then row, then the rows that next returns. more says whether there is a
-// first row at all.
+// write sends the header, then row, then the rows that next returns. If more is false, there is no
+// row at all.
 func (f File) write(w http.ResponseWriter, row []string, more bool, next func() ([]string, error, bool)) error {
 	out, control := csv.NewWriter(w), http.NewResponseController(w)
-	// The errors of the ResponseController are ignored, because not every writer has deadlines or
-	// can flush. The csv.Writer keeps its first error for later calls.
+	// The function send ignores errors of the ResponseController, because not every writer has
+	// deadlines or can flush. The csv.Writer keeps its first error for later calls.
 	send := func() error {
 		_ = control.SetWriteDeadline(time.Now().Add(writeWithin))
 		out.Flush()
@@ -109,9 +109,9 @@ func safeCell(text string) string {
 	return text
 }
 
-// pages returns all rows. It calls fetch for one page of rows after another: with the last row of
-// the previous page, or nil for the first page. A page with fewer than pageRows rows is the last
-// one. show converts a row to cells.
+// pages returns all rows. It calls fetch repeatedly for one page of rows at a time. The argument of
+// fetch is the last row of the previous page, or nil for the first page. A page with fewer than
+// pageRows rows is the last page. show converts a row to cells.
 func pages[T any](fetch func(last *T) ([]T, error), show func(T) ([]string, error)) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		var last *T

@@ -24,14 +24,14 @@ var UsageColumns = []Column{
 }
 
 // Usage returns a file with one row for each policy of a tenant and each step in which the policy
-// decided requests. The other parameters are:
+// decided requests. The parameters are:
 //
-//   - from: what reads the counts.
-//   - slug: the slug of the tenant, for the name of the file.
-//   - q: the internal number of the tenant, the time range, and the step. An empty step means metrics.Hour.
-//   - every: the length of the steps of the file, a multiple of the step of q; 0 means that step.
-//   - policies: the slugs of the policies in the tenant's plan. The file also has at most 100 policies that are
-//     not in the plan but decided requests in the time range.
+//   - from reads the counts.
+//   - slug is the slug of the tenant, for the name of the file.
+//   - q has the internal number of the tenant, the time range, and the step. If the step is empty, it is metrics.Hour.
+//   - every is the length of the steps of the file, a multiple of the step of q. If it is 0, the file has the step of q.
+//   - policies are the slugs of the policies in the tenant's plan. The file also has at most 100 policies that are not
+//     in the plan but decided requests in the time range.
 func Usage(
 	ctx context.Context, from *metrics.Analytics, slug string, q metrics.Query, every time.Duration, policies []string,
 	zone *time.Location,

@@ -15,9 +15,10 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A GRPC is a client of unary gRPC calls on one connection, for several callers. It sends encoded messages, and takes less processor time
-// than the client of grpc-go, so that more is left to the server: the calls of all callers that are ready are sent with one system call,
-// and the responses are read with one.
+// A GRPC is a client of unary gRPC calls on one connection, for several callers. It sends messages
+// that are already encoded. It takes less processor time than the client of grpc-go, so that the
+// server on the same machine has more. To save time, it sends the waiting calls of all callers with
+// one system call, and reads their responses with one system call.
 type GRPC struct {
 	conn   net.Conn
 	header []hpack.HeaderField
@@ -29,8 +30,8 @@ type GRPC struct {
 	encoder *hpack.Encoder
 	next    uint32
 	waiting map[uint32]*GRPCCaller
-	flusher bool  // serve calls flush before it waits for frames
-	err     error // not nil: the connection has ended
+	flusher bool  // if set, serve sends the waiting calls before it waits for frames
+	err     error // the error that ended the connection; nil while the connection is open
 }
 
 // A GRPCCaller makes one call after another.
@@ -96,7 +97,7 @@ func (f writerFunc) Write(b []byte) (int, error) {
 // Close closes the connection. Open calls fail.
 func (c *GRPC) Close() { _ = c.conn.Close() }
 
-// flush sends what waits in out. The caller holds c.mu, except before serve.
+// flush sends the bytes in c.out. The caller holds c.mu, except before serve is running.
 func (c *GRPC) flush() error {
 	if len(c.out) == 0 {
 		return nil
@@ -171,7 +172,7 @@ func (c *GRPC) read() error {
 	received := uint32(0)
 	for {
 		if buffered.Buffered() == 0 {
-			runtime.Gosched() // the callers whose responses have arrived send their next calls first
+			runtime.Gosched() // lets the callers whose responses have arrived add their next calls first
 			c.mu.Lock()
 			err := c.flush()
 			c.flusher = false
@@ -232,7 +233,8 @@ func (c *GRPC) ended(id uint32, status string) {
 	}
 }
 
-// grpcPrefix is the size of the prefix of a gRPC message: a flag for compression, and the length.
+// grpcPrefix is the size of the prefix of a gRPC message in bytes: 1 for the compression flag, and
+// 4 for the length of the message.
 const grpcPrefix = 5
 
 // GRPCMessage returns an encoded message with its prefix.

@@ -13,8 +13,8 @@ import (
 // request. In a header, it can have any value with these digits.
 const KeyPlace = "########"
 
-// MaxKeys is the maximum number of different keys: one for each number that KeyPlace has room
-// for.
+// MaxKeys is the maximum number of different keys: the number of values that the digits of KeyPlace
+// can have.
 const MaxKeys = 100_000_000
 
 // A Request contains the bytes of an HTTP request, and the positions at which random numbers
@@ -22,7 +22,7 @@ const MaxKeys = 100_000_000
 type Request struct {
 	text   []byte
 	places []int // positions of each KeyPlace in text
-	header int   // number of places that are in headers; they are the first elements of places
+	header int   // number of places that are in headers; they come first in places
 	keys   int
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Counts contains the numbers of checks by their result.
 type Counts struct {
-	// Allowed and Denied are the numbers of checks that were decided so.
+	// Allowed is the number of checks that were allowed, and Denied the number that were denied.
 	Allowed, Denied int64
 	// Unavailable is the number of checks with status 503: the node was overloaded, or no
 	// limiter could decide.
@@ -42,10 +42,10 @@ var (
 	degraded     = []byte(`"degraded":true`)
 )
 
-// count counts the response to a request with a number of checks. In the response to a batch,
-// the body has a status for each check. A single check has the status of the response. A denial
-// is recognized by the member "allowed" in its body. The 403 response to an invalid key does
-// not have this member.
+// count counts the response to a request. checks is the number of checks in the request. The body
+// of the response to a batch has a status for each check. For a single check, the status is that of
+// the response. count recognizes a denial by the member "allowed" in the body, because the 403
+// response to an invalid key does not have this member.
 func (c *Counts) count(status int, body []byte, checks int) {
 	if checks == 1 || status != 200 {
 		c.item(status, bytes.Contains(body, denied), int64(checks))
@@ -78,8 +78,8 @@ func (c *Counts) item(status int, isDenied bool, n int64) {
 	}
 }
 
-// An answer is the last response that was read from a connection. Its body is valid until the
-// next read.
+// An answer is the response that was last read from a connection. Its body is valid until the next
+// read.
 type answer struct {
 	status int
 	body   []byte
@@ -133,8 +133,8 @@ func (a *answer) read(in *bufio.Reader) error {
 	return a.readBody(in, length, chunked)
 }
 
-// named reports whether a header has the name want, ignoring case. It compares the lengths
-// first. That is fast, and most headers have another length.
+// named reports whether name is the header name want; the case of letters does not matter. It first
+// compares the lengths, which is fast, because most headers have another length.
 func named(name []byte, want string) bool {
 	return len(name) == len(want) && bytes.EqualFold(name, []byte(want))
 }
@@ -153,7 +153,7 @@ func (a *answer) readBody(in *bufio.Reader, length int64, chunked bool) error {
 	case n > maxAnswer:
 		return errTooLarge
 	case chunked:
-		_, err = in.ReadSlice('\n') // the empty line after the last chunk
+		_, err = in.ReadSlice('\n') // reads the empty line after the last chunk
 		return err
 	case n < length:
 		return io.ErrUnexpectedEOF

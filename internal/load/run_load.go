@@ -20,15 +20,16 @@ type Config struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Request is the request that all connections send. Required, unless Open is set.
 	Request Request
-	// Open opens a Caller, for protocols other than HTTP/1.1. Each connection has one. Default: Dial and Request.
+	// Open opens a Caller, for protocols other than HTTP/1.1. Each connection has its own Caller.
+	// Default: Callers that use Dial and Request.
 	Open func(context.Context) (Caller, error)
 	// Checks is the number of checks in each request. Default: 1.
 	Checks int
 	// Connections is the number of connections. Default: 1.
 	Connections int
-	// Rate is the number of requests per second that are due on all connections together. If a
-	// request is due while all connections wait for responses, the connection that becomes free
-	// first sends it. Default: 0; the run is then a closed loop.
+	// Rate is the total number of requests per second that are due in an open loop. If a request is
+	// due while all connections wait for responses, the first connection that gets its response
+	// sends the request. Default: 0, which means a closed loop.
 	Rate float64
 	// Duration is how long requests are sent. Default: 1s.
 	Duration time.Duration
@@ -53,8 +54,8 @@ type Result struct {
 	Elapsed time.Duration
 	// Latency contains the latencies of the requests with at least one decided check.
 	Latency latency.Histogram
-	// UnavailableLatency contains the latencies of the requests without a decided check and
-	// with at least one check with status 503.
+	// UnavailableLatency contains the latencies of other requests: those without a decided check
+	// that have at least one check with status 503.
 	UnavailableLatency latency.Histogram
 	// Statuses contains the number of responses by HTTP status. It is empty with Open.
 	Statuses map[int]int64
@@ -65,8 +66,8 @@ type Result struct {
 const (
 	// patience is how long Run waits for the last responses after the end of Duration.
 	patience = 30 * time.Second
-	// coarse is longer than the largest delay of a timer of the Go runtime. sleepUntil uses
-	// such a timer until coarse before the due time, and a sleeper for the rest.
+	// coarse is longer than the largest delay of a timer of the Go runtime. sleepUntil uses such a
+	// timer until the time coarse before t, and a sleeper for the rest.
 	coarse = 2 * time.Millisecond
 )
 
@@ -77,7 +78,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if cfg.Duration <= 0 {
 		cfg.Duration = time.Second
 	}
-	if cfg.Open != nil { // a Caller has no other bound
+	if cfg.Open != nil { // nothing else bounds the time of a Caller
 		limited, cancel := context.WithTimeout(ctx, cfg.Duration+patience)
 		defer cancel()
 		ctx = limited
@@ -153,11 +154,11 @@ func (r *run) due() int64 {
 	return n
 }
 
-// A connection sends its requests one after another.
+// A connection sends requests one after another.
 type connection struct {
 	run     *run
-	caller  Caller   // nil without Open, and while it is not open
-	conn    net.Conn // nil with Open, and while it is not open
+	caller  Caller   // nil if Config.Open is nil, and while the connection is not open
+	conn    net.Conn // nil if Config.Open is set, and while the connection is not open
 	in      *bufio.Reader
 	stop    func() bool // stops watching the context
 	request Request
@@ -275,8 +276,8 @@ func (c *connection) exchange(ctx context.Context) (counts Counts, err error) {
 	return counts, nil
 }
 
-// fail counts a request without a response and closes the connection. Then it waits a moment
-// before the connection is opened again, so that a server that rejects connections does not get
+// fail counts a request without a response and closes the connection. Then it waits a moment before
+// the next attempt to open the connection. Otherwise a server that rejects connections would get
 // too many attempts.
 func (c *connection) fail(ctx context.Context, err error) {
 	c.close()

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sleeper sleeps more precisely than the timers of the Go runtime. While a process is idle,
-// these are rounded up to whole milliseconds. A sleeper waits for a kernel timer through the
-// network poller of the runtime. So it blocks neither a thread nor a processor.
+// A sleeper sleeps more precisely than the timers of the Go runtime, which are rounded up to whole
+// milliseconds while a process is idle. A sleeper waits for a timer of the kernel through the
+// network poller of the Go runtime. Therefore the wait blocks neither a thread nor a processor.
 type sleeper struct {
 	fd   int
 	file *os.File

@@ -19,9 +19,9 @@ import (
 
 // Values of Config.TLS.
 const (
-	StartTLS = "starttls" // a plain connection that must change to TLS before anything is sent
+	StartTLS = "starttls" // a connection without encryption that must switch to TLS before anything is sent
 	Implicit = "tls"      // TLS from the first byte
-	None     = "none"     // no TLS, for a server on this machine
+	None     = "none"     // no TLS; only for a server on this machine
 )
 
 // Config of a Mailer.
@@ -30,23 +30,24 @@ type Config struct {
 	Addr string
 	// From is the sender: "limits@example.com", or "Headgate <limits@example.com>".
 	From string
-	// User and Password sign in at the server; both are "" if it needs no sign-in.
+	// User and Password are for the sign-in at the server. Both are "" if the server requires no
+	// sign-in.
 	User, Password string
 	// TLS is StartTLS, Implicit or None. Default StartTLS.
 	TLS string
-	// Roots are the authorities that sign the server's certificate. Default: those of the
-	// system.
+	// Roots are the certificate authorities that the Mailer trusts. Default: the authorities of the
+	// operating system.
 	Roots *x509.CertPool
 }
 
-// timeout bounds the delivery of one message. Servers may take long before they accept
-// one.
+// timeout is the maximum time for the delivery of one message. A server may take long before it
+// accepts a message.
 const timeout = 30 * time.Second
 
-// A Message is a message to one address. Its text is plain.
+// A Message is a message to one address. Its text is plain text.
 type Message struct {
-	// ID is the local part of the Message-ID. Attempts of one message have one ID, so that
-	// receivers can recognize a message that they have.
+	// ID is the local part of the Message-ID. All attempts to send one message use the same ID, so
+	// that receivers can recognize a duplicate.
 	ID, To, Subject, Text string
 }
 
@@ -59,7 +60,7 @@ type Mailer struct {
 	domain string // of the sender
 }
 
-// New returns a Mailer. It connects to nothing.
+// New returns a Mailer. It opens no connection.
 func New(cfg Config) (*Mailer, error) {
 	cfg.TLS = cmp.Or(cfg.TLS, StartTLS)
 	host, port, err := net.SplitHostPort(cfg.Addr)
@@ -93,8 +94,8 @@ func loopback(host string) bool {
 // address that does not exist.
 var ErrRejected = errors.New("the server rejected the message")
 
-// Send delivers a message to the server once. The error wraps ErrRejected if another attempt
-// is of no use.
+// Send tries once to deliver a message to the server. If the message would fail again, the error
+// wraps ErrRejected.
 func (m *Mailer) Send(ctx context.Context, message Message) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -119,8 +120,8 @@ func (m *Mailer) Send(ctx context.Context, message Message) error {
 	return err
 }
 
-// permanent reports whether a 5xx answer at this step is about the message. At other steps it
-// is about the sender or the sign-in, which an operator can correct.
+// permanent reports whether a 5xx response at this step is caused by the message. At other steps,
+// the cause is the sender or the sign-in, which an operator can correct.
 func permanent(r gomail.SendErrReason) bool {
 	return r == gomail.ErrSMTPRcptTo || r == gomail.ErrSMTPData || r == gomail.ErrSMTPDataClose
 }

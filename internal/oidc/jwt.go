@@ -31,18 +31,20 @@ type JWTConfig struct {
 }
 
 const (
-	keysAge     = 5 * time.Minute  // the keys are loaded again after this time, so that removed keys end
-	keysBetween = 10 * time.Second // the shortest time between two loads, because clients choose the IDs of keys
+	keysAge     = 5 * time.Minute  // the Verifier loads the keys again after this time, so that removed keys become invalid
+	keysBetween = 10 * time.Second // minimum time between two loads; without it, JWTs with unknown key IDs could cause any number of loads
 	maxKeys     = 1 << 20          // bytes of a key set
 )
 
-// jwtAlgorithms are the algorithms of signatures with public keys. A key set with shared secrets has no meaning.
+// jwtAlgorithms are the accepted algorithms of signatures. All of them use public keys, because
+// Headgate has no secret in common with the issuer of a JWT.
 var jwtAlgorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512, jose.EdDSA,
 }
 
-// A Verifier verifies JWTs with the keys of a key set. It loads the set when it is first needed, after some minutes, and
-// when a JWT names an unknown key. It is safe for concurrent use.
+// A Verifier verifies JWTs with the keys of a key set. It loads the key set when the first JWT
+// arrives. It loads the set again after keysAge, and when a JWT names an unknown key. A Verifier is
+// safe for concurrent use.
 type Verifier struct {
 	cfg      JWTConfig
 	verifier *oidclib.IDTokenVerifier
@@ -50,10 +52,11 @@ type Verifier struct {
 	mu     sync.Mutex
 	keys   *jose.JSONWebKeySet // nil before the first load
 	loaded time.Time           // of keys
-	tried  time.Time           // the last load, also if it failed
+	tried  time.Time           // time of the last attempt to load the keys, even if it failed
 }
 
-// NewVerifier returns a Verifier. It loads no keys. The error says what is wrong with Keys.
+// NewVerifier returns a Verifier. It does not load the keys. If cfg.Keys is invalid, the error says
+// why.
 func NewVerifier(cfg JWTConfig) (*Verifier, error) {
 	if cfg.HTTPClient == nil {
 		cfg.HTTPClient = &http.Client{Timeout: 3 * time.Second}
@@ -80,7 +83,7 @@ func NewVerifier(cfg JWTConfig) (*Verifier, error) {
 	return v, nil
 }
 
-// errNoKeys is the error while the key set cannot be loaded.
+// errNoKeys is the error while the key set is missing because it cannot be loaded.
 var errNoKeys = problem.New(problem.Unavailable, "the keys that verify JWTs cannot be loaded")
 
 // Verify returns the payload of a JWT with a valid signature, time, issuer and audience. Error: problem.Unavailable if
@@ -103,7 +106,7 @@ type rawClaims []byte
 // UnmarshalJSON keeps the text.
 func (c *rawClaims) UnmarshalJSON(b []byte) error { *c = append((*c)[:0], b...); return nil }
 
-// keySet is the Verifier as oidclib uses it.
+// keySet is the form of a Verifier that the OpenID library calls.
 type keySet struct{ *Verifier }
 
 // VerifySignature returns the payload of a JWT that one of the keys has signed.
@@ -135,15 +138,17 @@ func (v *Verifier) current() *jose.JSONWebKeySet {
 	return v.keys
 }
 
-// set returns the keys. It loads them if there are none, if they are old, or if fresh is set, but not too often. If that
-// fails, it returns the keys that it has.
+// set returns the keys. It first loads them if there are none, if they are older than keysAge, or
+// if fresh is set. It does not load them again within keysBetween. If the load fails, set returns
+// the previous keys.
 func (v *Verifier) set(ctx context.Context, fresh bool) (*jose.JSONWebKeySet, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := v.cfg.Now()
 	if old := v.keys == nil || now.Sub(v.loaded) >= keysAge; (fresh || old) && (v.tried.IsZero() || now.Sub(v.tried) >= keysBetween) {
 		v.tried = now
-		// The client that waits may leave; others need the keys too.
+		// The load continues even if the client of this request disconnects, because other requests
+		// need the keys too.
 		if keys, err := v.load(context.WithoutCancel(ctx)); err == nil {
 			v.keys, v.loaded = keys, now
 		}
@@ -154,7 +159,7 @@ func (v *Verifier) set(ctx context.Context, fresh bool) (*jose.JSONWebKeySet, er
 	return v.keys, nil
 }
 
-// remote reports whether the keys have an address.
+// remote reports whether cfg.Keys is a URL, not a file.
 func (v *Verifier) remote() bool { return strings.Contains(v.cfg.Keys, "://") }
 
 func (v *Verifier) load(ctx context.Context) (*jose.JSONWebKeySet, error) {

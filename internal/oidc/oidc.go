@@ -45,7 +45,7 @@ type Config struct {
 // A Provider is one OpenID provider. It is safe for concurrent use.
 type Provider struct {
 	cfg   Config
-	found chan *discovered // a channel with one element, used as a lock: the discovered endpoints, or nil before the discovery
+	found chan *discovered // a channel with a capacity of one, used as a lock; its element is nil before the discovery
 }
 
 // A discovered has the endpoints and the keys of the provider.
@@ -85,7 +85,7 @@ const maxAnswer = 1 << 20
 // OpenID library reads responses as a whole.
 type boundedAnswers struct{ http.RoundTripper }
 
-// RoundTrip sends the request and bounds the body of the answer.
+// RoundTrip sends the request and limits the size of the response body.
 func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {
@@ -114,8 +114,8 @@ func errAway(cause error) error {
 	}
 }
 
-// errRefused returns the error for a sign-in that is invalid. Its message is the same for every
-// cause, which only the log contains.
+// errRefused returns the error for an invalid sign-in. People see the same message for every cause;
+// only the log contains the cause.
 func errRefused(cause error) error {
 	return &problem.Problem{
 		Kind: problem.Unauthenticated, Code: "oidc_refused",
@@ -123,8 +123,9 @@ func errRefused(cause error) error {
 	}
 }
 
-// discover returns the endpoints and keys of the provider. It requests them once and keeps them.
-// After a failed request, the next call sends another one. Only one request runs at a time.
+// discover returns the endpoints and keys of the provider. After the first successful request, it
+// returns the stored result. After a failed request, the next call sends another request. Only one
+// request runs at a time.
 func (p *Provider) discover(ctx context.Context) (*discovered, error) {
 	var found *discovered
 	select {
@@ -158,14 +159,15 @@ func (p *Provider) Start(ctx context.Context) (page, cookie string, err error) {
 		return "", "", err
 	}
 	var secret [32]byte
-	rand.Read(secret[:]) // never fails: crypto/rand ends the program instead
+	rand.Read(secret[:]) // rand.Read never returns an error
 	cookie = base64.RawURLEncoding.EncodeToString(secret[:])
 	return d.oauth.AuthCodeURL(derive(cookie, "state"), oidclib.Nonce(derive(cookie, "nonce")),
 		oauth2.S256ChallengeOption(derive(cookie, "verifier"))), cookie, nil
 }
 
-// derive computes the state, the nonce and the PKCE verifier from the cookie. So one secret that never leaves the
-// browser binds the sign-in to that browser, and the provider sees only values derived from the secret.
+// derive computes the state, the nonce or the PKCE verifier from the cookie; what selects one of
+// them. The cookie is a secret that never leaves the browser, so it binds the sign-in to this
+// browser. The provider gets only values that are derived from the secret.
 func derive(cookie, what string) string {
 	mac := hmac.New(sha256.New, []byte(cookie))
 	mac.Write([]byte(what))
@@ -222,7 +224,7 @@ func (p *Provider) exchange(ctx context.Context, d *discovered, code, verifier s
 func identity(token *oidclib.IDToken) (accounts.Identity, error) {
 	var claims struct {
 		Email    string          `json:"email"`
-		Verified json.RawMessage `json:"email_verified"` // some providers send it as text
+		Verified json.RawMessage `json:"email_verified"` // a boolean, or the same value as a text
 		Name     string          `json:"name"`
 	}
 	if err := token.Claims(&claims); err != nil {

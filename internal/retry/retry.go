@@ -1,8 +1,7 @@
 // Package retry has functions to wait between attempts.
 //
-// It imports only the standard library. The random part of the waits in common backoff
-// libraries can exceed the longest wait, but settings promise the longest wait as a
-// bound.
+// It imports only the standard library. A common backoff library is no replacement: it can add a
+// random part to the longest wait, but the settings of Headgate promise that no wait is longer.
 package retry
 
 import (
@@ -12,8 +11,8 @@ import (
 	"time"
 )
 
-// Jitter returns a random duration from d/2 to d, so that several nodes do not retry at
-// the same time.
+// Jitter returns a random duration from d/2 to d. With it, several nodes do not retry at the same
+// time.
 func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // Wait waits for the duration d, or until ctx ends. It returns the error of ctx.

@@ -12,11 +12,11 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 )
 
-// ChallengeLife is how long a browser can use or create a passkey after it has got the options.
+// ChallengeLife is how long a browser can use or create a passkey after it has received the
+// options.
 const ChallengeLife = 5 * time.Minute
 
-// ErrOrigin is the error for an address of the dashboard at which browsers do not allow
-// passkeys.
+// ErrOrigin is the error if browsers do not allow passkeys at the address of the dashboard.
 var ErrOrigin = errors.New("passkeys need https and a host name: browsers do not allow them at an IP address or over plain HTTP, " +
 	"except at http://localhost")
 
@@ -38,7 +38,7 @@ type Person struct {
 // server, and it must be used only once.
 type Ceremony struct{ Options, State json.RawMessage }
 
-// A NewPasskey is a passkey after its creation or its use.
+// A NewPasskey is a passkey in the state after its creation or after its last use.
 type NewPasskey struct {
 	ID     []byte // ID of the credential, unique among all people
 	Stored []byte
@@ -102,7 +102,7 @@ func ceremony(options any, state *webauthn.SessionData, err error) (Ceremony, er
 	return c, err
 }
 
-// BeginCreate starts the creation of a passkey for a person. address is that of the dashboard.
+// BeginCreate starts the creation of a passkey for a person. address is the URL of the dashboard.
 func BeginCreate(address string, p Person) (Ceremony, error) {
 	w, u, err := parties(address, p)
 	if err != nil {
@@ -128,7 +128,7 @@ func FinishCreate(address string, p Person, state, response []byte) (NewPasskey,
 	})
 }
 
-// BeginUse starts the verification of one of a person's passkeys. address is that of the
+// BeginUse starts the verification of one of a person's passkeys. address is the URL of the
 // dashboard.
 func BeginUse(address string, p Person) (Ceremony, error) {
 	w, u, err := parties(address, p)
@@ -156,8 +156,8 @@ func FinishUse(address string, p Person, state, response []byte) (NewPasskey, er
 	})
 }
 
-// parties returns the two parties of a ceremony: w is this server at an address of the
-// dashboard, and u is the person with the stored passkeys.
+// parties returns the two parties of a ceremony: w is this server with its dashboard at address,
+// and u is the person with the stored passkeys.
 func parties(address string, p Person) (w *webauthn.WebAuthn, u person, err error) {
 	if w, err = relyingParty(address); err == nil {
 		u, err = parsed(p)

@@ -10,7 +10,7 @@ import (
 const RecoveryCodes = 10
 
 const (
-	recoveryLetters = 16 // a letter has 5 random bits, so a code has 80
+	recoveryLetters = 16 // a letter has 5 random bits, so a code has 80 random bits
 	recoveryGroup   = 4
 	// recoveryAlphabet contains no letters that look like a digit or like another letter.
 	recoveryAlphabet = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -21,7 +21,7 @@ const (
 func NewRecoveryCodes() (codes []string, hashes [][32]byte) {
 	for range RecoveryCodes {
 		var raw [recoveryLetters]byte
-		rand.Read(raw[:]) // never fails: crypto/rand ends the program instead
+		rand.Read(raw[:]) // rand.Read never returns an error
 		var code strings.Builder
 		for i, b := range raw {
 			if i > 0 && i%recoveryGroup == 0 {

@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// TOTPStep is how long the app shows one code.
+	// TOTPStep is how long one code is valid: the authenticator app shows a new code after this
+	// time.
 	TOTPStep = 30 * time.Second
-	// totpSkew is the number of steps by which the clock of the authenticator may differ from
-	// that of the server.
+	// totpSkew is the number of steps by which the clock of the authenticator app may differ from
+	// the clock of the server.
 	totpSkew = 1
 	// secretBytes is the length of a TOTP secret in bytes: the length of a SHA-1 hash, as RFC
 	// 4226 recommends.
@@ -31,7 +32,7 @@ const (
 // A TOTP is a secret that an authenticator app and Headgate share.
 type TOTP struct {
 	Secret string // in base32 without padding
-	URI    string // the otpauth URI in the QR code
+	URI    string // the otpauth URI, which the QR code contains
 	QR     []byte // the QR code as PNG
 }
 
@@ -78,8 +79,8 @@ func ValidSecret(secret string) bool {
 	return err == nil && len(raw) == secretBytes
 }
 
-// TOTPCode returns the number of the step to which code belongs. This can be the current step,
-// the one before, or the one after it. Steps up to after are not considered, so that a code
+// TOTPCode returns the number of the step to which code belongs. This can be the current step, the
+// step before it, or the step after it. TOTPCode ignores steps up to the step after, so that a code
 // cannot be used again. ok is false if code belongs to none of these steps.
 func TOTPCode(secret, code string, now time.Time, after int64) (step int64, ok bool) {
 	code = Digits(code)

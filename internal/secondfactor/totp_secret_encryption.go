@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// The values of the first byte of a stored secret. It says whether the secret is encrypted.
+// The values of the first byte of a stored secret, which says whether the secret is encrypted.
 const (
 	formPlain  = 0
 	formSealed = 1
@@ -46,14 +46,15 @@ func NewSealer(text string) (Sealer, error) {
 	return Sealer{box: box}, err
 }
 
-// WithOld returns a Sealer that also opens what the Sealer old has sealed.
+// WithOld returns a Sealer that can also decrypt secrets that the Sealer old has encrypted.
 func (s Sealer) WithOld(old Sealer) Sealer {
 	s.old = old.box
 	return s
 }
 
-// Reseal returns the form in which a stored secret must be stored now: the same if it is sealed with
-// the key of s, or if s has none. The error is ErrSealed if Open cannot open the secret.
+// Reseal returns the new stored form of a stored secret. If s has a key and the secret is not
+// encrypted with this key, the new form is encrypted with it. Otherwise it is the old form. The
+// error is ErrSealed if Open cannot open the secret.
 func (s Sealer) Reseal(stored []byte, owner string) ([]byte, error) {
 	secret, err := s.Open(stored, owner)
 	if err != nil || s.box == nil {
@@ -65,14 +66,14 @@ func (s Sealer) Reseal(stored []byte, owner string) ([]byte, error) {
 	return s.Seal(secret, owner), nil
 }
 
-// Seal returns the stored form of a secret. Open accepts this form only with the same owner, so a
-// copy in the row of another person is invalid.
+// Seal returns the stored form of a secret. Open accepts this form only with the same owner. A copy
+// of the secret in the row of another person is therefore invalid.
 func (s Sealer) Seal(secret, owner string) []byte {
 	if s.box == nil {
 		return append([]byte{formPlain}, secret...)
 	}
 	nonce := make([]byte, s.box.NonceSize())
-	rand.Read(nonce) // never fails: crypto/rand ends the program instead
+	rand.Read(nonce) // rand.Read never returns an error
 	return s.box.Seal(append([]byte{formSealed}, nonce...), nonce, []byte(secret), []byte(owner))
 }
 

@@ -8,8 +8,9 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Decoder reads one JSON value from a text, piece by piece. After the first error, every method returns a zero
-// value or false. So the caller can read all fields without checking errors, and call End once:
+// A Decoder reads one JSON value from a text, piece by piece. After the first error, every method
+// returns a zero value or false. The caller can therefore read all fields without error checks. At
+// the end, it calls End, which returns the first error:
 //
 //	d.Reset(body, strictjson.MaxDepth)
 //	for name := range d.Members() {
@@ -22,27 +23,27 @@ import (
 //	}
 //	err := d.End()
 //
-// A string without escapes is returned as a slice of the text. A Decoder can be used again after Reset and keeps its
-// memory. It is not safe for concurrent use.
+// A string without escapes is returned as a slice of the text. A Decoder can be used again after
+// Reset and keeps its memory. It is not safe for concurrent use.
 type Decoder struct {
 	text   string
 	at     int
 	max    int
 	frames []frame
-	names  []string // of all open objects, in the order of their frames
+	names  []string // names of the members of all open objects, in the order of their frames
 	fault  *problem.Problem
 }
 
 // A frame is an object or array whose end was not read yet.
 type frame struct {
 	object bool
-	index  int                 // of an array: index of the element that is being read
-	first  int                 // of an object: index of its first name in Decoder.names
-	set    map[string]struct{} // of an object: its names, if there are more than fewNames
+	index  int                 // only for an array: index of the element that is being read
+	first  int                 // only for an object: index of its first name in Decoder.names
+	set    map[string]struct{} // only for an object with more than fewNames names: its names
 }
 
-// fewNames is the number of names in an object up to which duplicates are found by a linear search.
-// For more names, a map is used, so that the total time stays linear.
+// fewNames is the maximum number of names in an object for which a linear search finds duplicates.
+// For more names, a map finds them, so that the total time stays linear.
 const fewNames = 24
 
 // Reset starts the reading of a new text. Its arrays and objects may be nested at most maxDepth
@@ -203,8 +204,8 @@ func (d *Decoder) Kind() byte {
 	return d.peek()
 }
 
-// Fail records an error at the value that is being read: the one after the name or index that was yielded last, or
-// the whole text.
+// Fail records an error. The error is at the value after the name or index that was yielded last,
+// or at the whole text.
 func (d *Decoder) Fail(format string, args ...any) {
 	d.FailAt(d.Pointer(), format, args...)
 }
@@ -245,7 +246,7 @@ func (d *Decoder) Pointer() string {
 
 var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// Rest returns the text that was not read yet. It is not checked before it is read.
+// Rest returns the text that was not read yet. This text is not validated yet.
 func (d *Decoder) Rest() string {
 	if d.fault != nil {
 		return ""

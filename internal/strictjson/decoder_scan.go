@@ -41,7 +41,7 @@ func (d *Decoder) more(bracket byte, first bool) bool {
 	return false
 }
 
-// shut ends the innermost object or array: it removes its frame.
+// shut removes the frame of the innermost object or array, because its end has been read.
 func (d *Decoder) shut() {
 	if d.fault == nil {
 		last := len(d.frames) - 1
@@ -134,7 +134,7 @@ func (d *Decoder) quoted() string {
 			return raw
 		case c == '\\':
 			escaped = true
-			d.at++ // the next character does not close the string; unescape checks it
+			d.at++ // a backslash and the next character cannot close the string; unescape validates them
 		case c < ' ':
 			d.syntax("a control character must be escaped")
 			return ""
@@ -263,7 +263,7 @@ func (d *Decoder) digits() bool {
 	return d.at > from
 }
 
-// word reads the word w if it comes next.
+// word reads the word w if the rest of the text begins with w. It returns false if it does not.
 func (d *Decoder) word(w string) bool {
 	d.space()
 	if strings.HasPrefix(d.text[d.at:], w) {
@@ -283,7 +283,8 @@ func (d *Decoder) space() {
 	}
 }
 
-// peek returns the next byte without reading it. It returns 0 at the end of the text, which no rule accepts.
+// peek returns the next byte without reading it. At the end of the text, it returns 0, which is not
+// valid anywhere.
 func (d *Decoder) peek() byte {
 	if d.at < len(d.text) {
 		return d.text[d.at]

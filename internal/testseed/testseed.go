@@ -1,5 +1,5 @@
-// Package testseed sets the seed of random tests: HEADGATE_FUZZ_SEED, which make test
-// sets, or a random one.
+// Package testseed sets the seed of random tests. The seed is the value of HEADGATE_FUZZ_SEED,
+// which make test sets, or a random number.
 //
 // A package with tests of pgregory.net/rapid has this TestMain:
 //
@@ -23,8 +23,8 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// SetRapid sets the flag -rapid.seed to the seed, for a TestMain with other work. The
-// command line overrides it.
+// SetRapid sets the flag -rapid.seed to the seed. It is for a TestMain that cannot call Main. A
+// flag on the command line overrides the seed.
 func SetRapid() {
 	seed := os.Getenv(variable)
 	if seed == "" || flag.Lookup("rapid.seed") == nil {

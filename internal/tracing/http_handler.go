@@ -22,12 +22,13 @@ func (t *Tracer) Handler(next http.Handler, route func(*http.Request) string) ht
 	if t == nil {
 		return next
 	}
-	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)} // allocated once: most requests are not sampled
+	// allocated here and not for each request, because most requests are not sampled
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := t.propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := t.tracer.Start(ctx, method(r), options...)
 		if !span.IsRecording() {
-			next.ServeHTTP(w, r) // without a span in the context, no callee traces
+			next.ServeHTTP(w, r) // without a span in its context, the request is not traced further
 			return
 		}
 		s := &status{ResponseWriter: w, code: http.StatusOK}
@@ -35,7 +36,7 @@ func (t *Tracer) Handler(next http.Handler, route func(*http.Request) string) ht
 		finished := false
 		defer func() {
 			if !finished {
-				s.code = http.StatusInternalServerError // next panicked; net/http handles the panic
+				s.code = http.StatusInternalServerError // next has panicked; net/http handles the panic
 			}
 			describe(span, r, s.code, route)
 			span.End()

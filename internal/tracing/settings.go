@@ -67,7 +67,7 @@ func parseEndpoint(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// sampler returns the sampler, which selects the requests that are traced.
+// sampler returns the sampler of OpenTelemetry, which selects the requests that are traced.
 func (env environment) sampler() (sdk.Sampler, error) {
 	name := strings.ToLower(strings.TrimSpace(env(samplerVariable)))
 	switch name {
@@ -122,5 +122,5 @@ func (env environment) resource(version string) (*resource.Resource, error) {
 	if name := env(nameVariable); name != "" {
 		attributes = append(attributes, semconv.ServiceName(name))
 	}
-	return resource.NewWithAttributes(semconv.SchemaURL, attributes...), nil // if a name has several values, the last one is used
+	return resource.NewWithAttributes(semconv.SchemaURL, attributes...), nil // if an attribute occurs several times, the last value is used
 }

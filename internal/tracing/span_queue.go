@@ -17,11 +17,11 @@ const maxQueued = 2048
 // reportEvery is the minimum time between two log lines about lost spans.
 const reportEvery = time.Minute
 
-// A queue stores ended spans until they are sent. It never blocks: it drops and
-// counts the spans that do not fit. It wraps the batch processor of OpenTelemetry,
-// which also drops spans but does not report them.
+// A queue stores ended spans until they are sent. A queue never blocks: if it is full, it drops and
+// counts further spans. It wraps the batch processor of OpenTelemetry, which also drops spans but
+// does not report them.
 type queue struct {
-	sdk.SpanProcessor // the batch processor, with room for maxQueued
+	sdk.SpanProcessor // the batch processor of OpenTelemetry, with room for maxQueued spans
 	waiting           *atomic.Int64
 	dropped           *atomic.Int64
 }
@@ -61,12 +61,12 @@ type reporting struct {
 
 	// Only ExportSpans uses these fields. The batch processor calls it for one batch at a
 	// time.
-	failed int64 // spans that could not be sent
+	failed int64 // number of spans that could not be sent
 	next   time.Time
 }
 
-// ExportSpans sends a batch. It reports an error in the log and returns nil, because no
-// caller can handle the error.
+// ExportSpans sends a batch. If this fails, it logs the error and returns nil, because no caller
+// can handle the error.
 func (r *reporting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	r.waiting.Add(-int64(len(spans)))
 	err := r.SpanExporter.ExportSpans(ctx, spans)

@@ -21,8 +21,8 @@ type Config struct {
 	Version string
 	// Logger logs lost spans, at most once a minute. Default: no logging.
 	Logger *slog.Logger
-	// Now returns the time by which lost spans are logged once a minute. Spans use their own clock.
-	// Default: time.Now.
+	// Now returns the current time, from which the Tracer decides when to log lost spans. Spans use
+	// their own clock. Default: time.Now.
 	Now func() time.Time
 }
 

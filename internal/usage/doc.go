@@ -1,10 +1,10 @@
 // Package usage reports how much quota a tenant and its keys have left now, and when it will be
 // used up at the current pace. It charges nothing.
 //
-// Service.Tenant, Service.Policy and Service.Key return the usage. They get the tenant, its plan
-// and its exceptions from the snapshot, the busiest keys and their pace from the recorded counts,
-// and the states of all counters with one call of the limiter. Service.Reset deletes the counters
-// of one key.
+// Service.Tenant, Service.Policy and Service.Key return the usage. They take the tenant, its plan
+// and its exceptions from the snapshot. They take the busiest keys and their pace from the recorded
+// counts. They read the states of all counters with one call of the limiter. Service.Reset deletes
+// the counters of one key.
 //
 //	usage.go               the types of the results
 //	service.go             Service: the usage of a tenant, a policy or a key

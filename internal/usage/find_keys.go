@@ -12,26 +12,29 @@ import (
 )
 
 const (
-	// findSpan is the length of the time before now in whose rankings FindKeys searches.
+	// findSpan is how far back FindKeys searches in the rankings of keys.
 	findSpan = 24 * time.Hour
-	// findTenants is the maximum number of tenants whose counters FindKeys reads: those with the most requests.
+	// findTenants is the maximum number of tenants whose counters FindKeys reads. It selects the
+	// tenants with the most requests.
 	findTenants = 100
-	// findCounters is the least length of a value for which FindKeys reads counters.
+	// findCounters is the minimum length of a search text for which FindKeys reads counters of all
+	// tenants.
 	findCounters = 3
 )
 
-// A FoundKey is a counted key that FindKeys has found.
+// A FoundKey is a key that FindKeys has found.
 type FoundKey struct {
 	Tenant string // slug
 	Policy string // slug
 	Key    []enforcement.KeyPart
 }
 
-// FindKeys searches for counted keys by their values: of one tenant, or of all tenants if tenant
-// is "". It returns at most most keys, those with the value text before those with text in a
-// value. It searches the rankings of keys of the last day. For policies that count by one
-// attribute, it also reads the counters that the value text has, of at most findTenants tenants.
-// A limiter that does not answer is no error, because the rankings are then searched alone.
+// FindKeys searches for keys by their values. It searches the keys of one tenant, or of all tenants
+// if tenant is "". It returns at most most keys: first those with the value text, then those that
+// contain text in a value. FindKeys searches the rankings of keys of the last day. For policies
+// that count by one attribute, it also reads the counters of the value text, for at most
+// findTenants tenants. If the limiter does not answer, FindKeys returns no error, and the result
+// comes only from the rankings.
 func (s *Service) FindKeys(ctx context.Context, tenant, text string, most int) ([]FoundKey, error) {
 	world := s.cfg.Snapshot()
 	if world == nil || s.cfg.Analytics == nil || text == "" {
@@ -71,7 +74,8 @@ func (s *Service) FindKeys(ctx context.Context, tenant, text string, most int) (
 	return unique(append(exact, partly...), most), nil
 }
 
-// ranked returns the keys in the rankings with the value text, and those with text in a value.
+// ranked returns two lists of keys in the rankings: those with the value text, and those that
+// contain text in a value.
 func (s *Service) ranked(
 	ctx context.Context, world *snapshot.Snapshot, q metrics.Query, text string,
 ) (exact, partly []FoundKey, err error) {
@@ -98,8 +102,8 @@ func (s *Service) ranked(
 	return exact, partly, nil
 }
 
-// counts reports whether the tenant's plan has the policy of a key, and counts it by the same
-// attributes.
+// counts reports whether the tenant's plan still has the policy of the key k, and whether the
+// policy still counts by the same attributes.
 func counts(subject *enforcement.Subject, k *metrics.TopKey) bool {
 	if subject.Plan == nil {
 		return false
@@ -108,8 +112,8 @@ func counts(subject *enforcement.Subject, k *metrics.TopKey) bool {
 	return known && slices.Equal(r.CountBy, k.Names)
 }
 
-// counters returns the keys with this value whose counters are in use, of the policies that count
-// by one attribute.
+// counters returns keys with this value whose counters are in use. It considers only policies that
+// count by one attribute.
 func (s *Service) counters(ctx context.Context, subject *enforcement.Subject, value string) (list []FoundKey) {
 	if subject.Plan == nil {
 		return nil
@@ -123,7 +127,7 @@ func (s *Service) counters(ctx context.Context, subject *enforcement.Subject, va
 		}
 		parts, err := keyOf(r, map[string]string{names[0]: value})
 		if err != nil {
-			continue // not a value of this attribute, such as an invalid IP address
+			continue // the text is not a valid value of this attribute, for example not an IP address
 		}
 		keys = append(keys, FoundKey{subject.Tenant, r.Policy, parts})
 		asked = append(asked, enforcement.CountedKey{Rule: r, Key: []enforcement.Attribute{{Name: names[0], Value: value}}})
@@ -140,7 +144,7 @@ func (s *Service) counters(ctx context.Context, subject *enforcement.Subject, va
 	return list
 }
 
-// unique returns the first most keys, each once.
+// unique returns the first most different keys of list.
 func unique(list []FoundKey, most int) (out []FoundKey) {
 	seen := map[string]bool{}
 	for _, k := range list {

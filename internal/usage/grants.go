@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// GrantsLeft returns what is left of grants of one tenant, by their IDs. It reads all of them with one call of
-// the limiter. If the limiter does not answer, the result is empty.
+// GrantsLeft returns how many units are left of each grant of one tenant, by grant ID. It reads all
+// grants with one call of the limiter. If the limiter does not answer, the result is empty.
 func (s *Service) GrantsLeft(ctx context.Context, grants []exceptions.Grant) map[string]int64 {
 	if len(grants) == 0 {
 		return nil

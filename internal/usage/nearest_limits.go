@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// A NearLimit is a limit that one key is near to using up. Policy has the limit.
+// A NearLimit is a limit that one key has nearly used up. Policy is the policy of the limit.
 type NearLimit struct {
 	Policy *PolicyUsage
 	Key    *KeyUsage
 	Limit  *LimitUsage
 }
 
-// Nearest returns the limits that are nearest to exhaustion, at most most. Limits that will
-// be exceeded at the current pace come first, in the order in which they will. The others follow, the
-// one with the smallest fraction left first. Nearest leaves out unused limits, and the limits
-// of policies that are not enforced.
+// Nearest returns the limits that are nearest to exhaustion, at most most. First come the limits
+// that will be used up at the current pace, the earliest first. Then come the others, the one with
+// the smallest part left first. Nearest leaves out unused limits, and limits of policies that are
+// not enforced.
 func (u *Usage) Nearest(most int) []NearLimit {
 	var list []NearLimit
 	for i := range u.Policies {
@@ -47,8 +47,9 @@ func (l *LimitUsage) exhausted() time.Duration {
 	return *l.ExhaustedAfter
 }
 
-// NearLimit returns the largest warning threshold of the limit that its used units have reached,
-// in percent; 0 if there is none. Decisions have the same number as near_limit.
+// NearLimit returns the largest warning threshold in percent that the used part of the limit has
+// reached. It returns 0 if the used part has reached none. Decisions contain the same number as
+// near_limit.
 func (l *LimitUsage) NearLimit() int {
 	if l.Capacity == 0 {
 		return 0
@@ -56,7 +57,8 @@ func (l *LimitUsage) NearLimit() int {
 	return l.Limit.WarnAt.Reached(l.Capacity-l.Remaining, l.Capacity)
 }
 
-// Share returns the used fraction of the limit: from 0 to 1, or above 1 after a forced charge.
+// Share returns the used part of the limit as a number from 0 to 1. After a forced charge, it can
+// be above 1.
 func (l *LimitUsage) Share() float64 {
 	return float64(l.Capacity-l.Remaining) / float64(max(l.Capacity, 1))
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// A pace is measured over the current minute and the paceMinutes minutes before it. If the
-// tenant had no requests in the first of these minutes, they are left out. The time is at least
+// A pace is measured over the current minute and the paceMinutes minutes before it. Minutes at the
+// beginning of this time in which the tenant had no requests are left out. The time is at least
 // leastPace, because otherwise a single request would result in a high pace.
 const (
 	paceMinutes = 4
 	leastPace   = time.Minute
 )
 
-// busySpan is the length of the time before now for which the busiest keys are ranked.
+// busySpan is how far back the ranking of the busiest keys reaches.
 const busySpan = time.Hour
 
 // rankedKeys and rankedPolicies are the maximum numbers of keys and of policies in a ranking that
