@@ -28,10 +28,10 @@ type application struct {
 	result Result
 }
 
-// run makes all changes, in an order in which each object exists before other objects need it:
-// first plans, then tenants, then exceptions. After that, it deletes tenants and then plans. If
-// a step finds faults in the document, run stops after this step, because these faults would
-// cause further ones in the next steps.
+// run makes all changes. It first changes plans, then tenants, then exceptions, so that each object
+// exists before other objects need it. After that, it deletes tenants and then plans. If a step
+// finds faults in the document, run stops after this step, because these faults would cause further
+// faults in the next steps.
 func (a *application) run(ctx context.Context) (err error) {
 	if a.existing, err = a.service.existing(ctx); err != nil {
 		return err
@@ -47,9 +47,9 @@ func (a *application) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// note adds the invalid fields in err to the faults of the document and returns nil. Their
-// pointers are relative to the pointer at. If err does not report invalid fields, note returns
-// err.
+// note adds the invalid fields in err to the faults of the document and returns nil. In err, the
+// pointers of the fields are relative to the pointer at. If err does not report invalid fields,
+// note returns err.
 func (a *application) note(at string, err error) error {
 	if err == nil {
 		return nil
@@ -70,8 +70,8 @@ func (a *application) changed(pointer string, from, to any) error {
 	return err
 }
 
-// extra adds an object to the result that exists and that the document does not contain. It
-// returns true if the caller must delete the object, which is the case with Options.Prune.
+// extra adds to the result an existing object that the document does not contain. If Options.Prune
+// is set, extra returns true, and the caller must delete the object.
 func (a *application) extra(pointer string, from any) (bool, error) {
 	c, err := changeOf(pointer, from, nil)
 	if a.options.Prune {
@@ -102,7 +102,7 @@ func changeOf(pointer string, from, to any) (c plans.Change, err error) {
 	return c, err
 }
 
-// A described is a value that makes its own JSON for the list of changes (plans.Change).
+// A described is a value that has its own JSON form in the list of changes (plans.Change).
 type described interface {
 	JSON() (json.RawMessage, error)
 }
@@ -126,7 +126,7 @@ func (a *application) plans(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if len(list) == 0 { // the policies are the same in another order
+			if len(list) == 0 { // the versions have the same policies in another order
 				list = []plans.Change{{Field: "/policies", From: json.RawMessage(`"another order"`), To: json.RawMessage(`"this order"`)}}
 			}
 			for _, c := range list {
@@ -192,8 +192,8 @@ func (a *application) tenants(ctx context.Context) error {
 	return nil
 }
 
-// exceptions makes the overrides and list entries of each tenant equal to those in the
-// document, if the document manages them.
+// exceptions changes the overrides and list entries of each tenant so that they equal those in the
+// document. It skips the overrides or lists that the document does not manage.
 func (a *application) exceptions(ctx context.Context) error {
 	for _, slug := range slices.Sorted(maps.Keys(a.document.Tenants)) {
 		at, want, now := "/tenants/"+problem.Escape(slug), a.document.Tenants[slug], a.existing.tenants[slug]
@@ -211,12 +211,12 @@ func (a *application) exceptions(ctx context.Context) error {
 	return nil
 }
 
-// overrides makes the overrides of a tenant equal to list. It replaces a changed override by a
-// new one.
+// overrides changes the overrides of a tenant so that they equal list. To change an override, it
+// replaces the override by a new one.
 //
-// If several overrides apply to a key, the newest has precedence. The order of list is the
-// order of precedence in the document. To keep it, overrides also replaces each override that
-// comes in list after a newly created one and may apply to the same key.
+// If several overrides apply to a key, the newest has precedence. In list, the last one has
+// precedence. Therefore, after overrides has created an element of list, it also replaces each
+// later element that may apply to the same key, so that the later element stays newer.
 func (a *application) overrides(ctx context.Context, at string, t tenants.Tenant, list []exceptions.NewOverride) error {
 	service, exist := a.service.c.Exceptions, a.existing.overrides[t.ID]
 	byScope := make(map[scope][]int, len(exist))
@@ -275,18 +275,18 @@ func (a *application) overrides(ctx context.Context, at string, t tenants.Tenant
 	return nil
 }
 
-// A fate is what apply does with an existing object.
+// A fate says what apply does with an existing object.
 type fate int
 
 const (
-	unwanted fate = iota // the document does not contain it
-	kept                 // it equals the object in the document
-	replaced             // a new object from the document replaces it
+	unwanted fate = iota // the document does not contain the object
+	kept                 // the object equals the object in the document
+	replaced             // a new object from the document replaces the object
 )
 
-// removeUnless deletes an existing object if its fate f is replaced, or if it is unwanted and
-// Options.Prune is set. It reports an unwanted object also without Prune. pointer and is describe
-// the object in the report.
+// removeUnless deletes an existing object if its fate f is replaced. If f is unwanted, removeUnless
+// reports the object, and deletes it if Options.Prune is set. pointer and is describe the object in
+// the report.
 func (a *application) removeUnless(pointer string, f fate, is any, remove func() error) error {
 	switch f {
 	case kept:
@@ -304,7 +304,7 @@ func (a *application) removeUnless(pointer string, f fate, is any, remove func()
 	return remove()
 }
 
-// lists makes the list entries of a tenant equal to list.
+// lists changes the list entries of a tenant so that they equal list.
 func (a *application) lists(ctx context.Context, at string, t tenants.Tenant, list []exceptions.NewEntry) error {
 	service, exist := a.service.c.Exceptions, a.existing.entries[t.ID]
 	byValue := make(map[[3]string]int, len(exist))

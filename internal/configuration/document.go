@@ -21,9 +21,9 @@ type Document struct {
 	Tenants map[string]Tenant
 }
 
-// A Tenant is a tenant in a Document, with its overrides and its entries of the allow list and
-// the deny list. If Overrides is nil, the document does not manage the overrides of the tenant:
-// Apply neither changes nor reports them. The same holds for Lists.
+// A Tenant is a tenant in a Document, with its overrides and its entries of the allow list and the
+// deny list. If Overrides is nil, the document does not manage the overrides of the tenant: Apply
+// neither changes nor reports them. If Lists is nil, the same holds for the list entries.
 type Tenant struct {
 	tenants.Document
 	// Overrides is ordered by creation. If several overrides apply to a key, the last one in
@@ -32,9 +32,9 @@ type Tenant struct {
 	Lists     []exceptions.NewEntry
 }
 
-// canonical returns o in the form in which a store returns it. So two overrides that differ
-// only in the spelling of their values are equal. canonical does not change invalid values; the
-// service rejects them when they are applied.
+// canonical returns o in the form in which the store returns an override. With this form, two
+// overrides are equal even if they spell the same value differently. canonical does not change
+// invalid values, because the service rejects them later.
 func canonical(o exceptions.NewOverride) exceptions.NewOverride {
 	if v, fault := exceptions.CanonicalValue(o.Attribute, o.Value, false); o.Value != "" && fault == "" {
 		o.Value = v
@@ -58,14 +58,14 @@ type scope struct{ policy, attribute, value, prefix string }
 
 func scopeOf(o exceptions.NewOverride) scope { return scope{o.Policy, o.Attribute, o.Value, o.Prefix} }
 
-// A newest contains overrides, each with a number; the number of a newer override is higher.
-// For another override, it finds the newest one that may apply to the same keys. Two overrides
-// of a policy that are both for one value of the same attribute apply to the same keys only if
-// the values are equal. All other pairs of overrides of a policy are assumed to overlap. The
-// zero value is empty.
+// A newest contains overrides of a tenant, each with a number. A newer override has a higher
+// number. For another override, it finds the newest override that may apply to the same keys. Two
+// overrides of a policy may be for single values of the same attribute. They then apply to the same
+// keys only if the values are equal. All other pairs of overrides of a policy count as overlapping.
+// The zero value is empty.
 type newest struct {
-	wide   map[string]int    // by policy: the highest number of an override that is not for one value
-	single map[[2]string]int // by policy and attribute: the highest number of an override for one value
+	wide   map[string]int    // by policy: the highest number of an override that is not for a single value
+	single map[[2]string]int // by policy and attribute: the highest number of an override for a single value
 	value  map[scope]int
 }
 
@@ -118,8 +118,8 @@ func sameEntry(a, b exceptions.NewEntry) bool {
 	return valueOf(a) == valueOf(b) && a.Reason == b.Reason && a.ExpiresAt.Equal(b.ExpiresAt)
 }
 
-// valueOf returns the fields that identify a list entry. A tenant cannot have two entries with
-// the same values of these fields.
+// valueOf returns the fields that identify a list entry. No two entries of a tenant have equal
+// values in these fields.
 func valueOf(e exceptions.NewEntry) [3]string { return [3]string{string(e.List), e.Attribute, e.Value} }
 
 // instant returns a time in UTC, in the precision with which the services store times.
@@ -180,8 +180,8 @@ func describeEntry(e exceptions.NewEntry) exceptions.Entry {
 	return exceptions.Entry{List: e.List, Attribute: e.Attribute, Value: e.Value, Reason: e.Reason, ExpiresAt: e.ExpiresAt}
 }
 
-// under returns the invalid fields in err with prefix before their pointers. It returns false
-// if err is not a problem of the kind Invalid, Malformed or Conflict.
+// under returns the invalid fields in err. It adds prefix to the beginning of their pointers. It
+// returns false if err is not a problem of the kind Invalid, Malformed or Conflict.
 func under(prefix string, err error) (problem.Fields, bool) {
 	if !problem.Is(err, problem.Invalid) && !problem.Is(err, problem.Malformed) && !problem.Is(err, problem.Conflict) {
 		return nil, false

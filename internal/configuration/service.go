@@ -64,21 +64,22 @@ type Result struct {
 	// contains the slug of a policy and the name of a limit. For an override or list entry, the
 	// last part is "-", as in "/tenants/acme/overrides/-".
 	Changes []plans.Change
-	// Unmanaged are the existing objects that the document does not contain. With
-	// Options.Prune, it is empty, and Changes contains the deletion of these objects.
+	// Unmanaged are the existing objects that the document does not contain. With Options.Prune,
+	// Unmanaged is empty, and Changes contains the deletion of these objects.
 	Unmanaged []plans.Change
 	// Expired contains the JSON pointers of those overrides and list entries of the document
 	// that have already expired. Apply ignores them.
 	Expired []string
-	// Previews contains a preview for each changed plan: how many of its tenants' counted
-	// requests the new version would have denied.
+	// Previews contains a preview for each changed plan. The preview says how many counted requests
+	// of the plan's tenants the new version would have denied.
 	Previews []preview.Preview
 }
 
-// errDryRun is returned by the work of a dry run, so that Together rolls back the transaction.
+// errDryRun is the error that a dry run returns to Together, so that Together rolls back the
+// transaction.
 var errDryRun = errors.New("dry run")
 
-// Export returns a document of everything that exists. It leaves out plans without a published
+// Export returns a document with all existing objects. It leaves out plans without a published
 // version, and expired overrides and list entries.
 func (s *Service) Export(ctx context.Context) (Document, error) {
 	var d Document
@@ -108,9 +109,9 @@ func (s *Service) Export(ctx context.Context) (Document, error) {
 	return d, err
 }
 
-// Apply makes the stored objects equal to the document. If there is an error, it changes
-// nothing. The error is problem.Invalid, with a JSON pointer for each fault of the document, or
-// problem.Conflict.
+// Apply changes the stored objects so that they equal the document. If there is an error, it
+// changes nothing. If the document has faults, the error is problem.Invalid, with a JSON pointer
+// for each fault. It can also be problem.Conflict.
 func (s *Service) Apply(ctx context.Context, d Document, how Options) (Result, error) {
 	if err := s.validate(d); err != nil {
 		return Result{}, err
@@ -167,8 +168,7 @@ func (s *Service) previews(ctx context.Context, d Document) ([]preview.Preview, 
 	return list, nil
 }
 
-// validate returns the faults of the document that can be found without reading the existing
-// objects.
+// validate returns those faults of the document that it finds without the existing objects.
 func (s *Service) validate(d Document) error {
 	var f problem.Fields
 	for _, slug := range slices.Sorted(maps.Keys(d.Plans)) {
@@ -202,7 +202,7 @@ func (s *Service) validate(d Document) error {
 type existing struct {
 	plans     map[string]planNow
 	tenants   map[string]tenants.Tenant
-	overrides map[string][]exceptions.Override // oldest first; expired ones are left out
+	overrides map[string][]exceptions.Override // oldest first; without expired overrides
 	entries   map[string][]exceptions.Entry
 }
 

@@ -55,19 +55,19 @@ type List string
 
 // The two lists of a tenant. A request with a value on the deny list is denied, whatever its
 // policies decide, unless its mode is force. A request with a value on the allow list is allowed,
-// unless it is denied by the deny list.
+// unless the deny list denies it.
 const (
 	Deny  List = "deny"
 	Allow List = "allow"
 )
 
-// An Entry puts one attribute value on a list.
+// An Entry is an attribute value on a list of a tenant.
 type Entry struct {
 	ID        string // UUIDv7
 	TenantID  string
 	List      List
 	Attribute string // name
-	Value     string // compared exactly; for ip, an address or a network in canonical form
+	Value     string // compared exactly; if Attribute is ip, an address or a network in canonical form
 	Reason    string // up to MaxReason characters
 	ExpiresAt time.Time
 	CreatedAt time.Time
@@ -80,9 +80,9 @@ type Block struct {
 	ID       string // UUIDv7
 	TenantID string
 	Policy   string // slug
-	// Key contains a value for each attribute by which the policy counts. If the policy counts
-	// by ip/64, the name of the attribute in Key is ip. If Key lacks an attribute, the block
-	// applies to requests without this attribute.
+	// Key contains a value for each attribute by which the policy counts. If the policy counts by
+	// ip/64, the name of the attribute in Key is ip. If Key does not contain an attribute, the
+	// block applies to requests without this attribute.
 	Key       map[string]string
 	Reason    string // 1 to MaxReason characters
 	ExpiresAt time.Time
@@ -91,14 +91,15 @@ type Block struct {
 	Revision  int64
 }
 
-// A Grant gives one limit of a tenant units beyond its quota, which can be spent once until it expires.
-// An operator can delete it before that, which ends it. The limiter counts what is left.
+// A Grant gives one limit of a tenant additional units beyond its quota. The units can be spent
+// once, until the grant expires. An operator can delete the grant before it expires. The limiter
+// stores how many units are left.
 type Grant struct {
 	ID       string // UUIDv7
 	TenantID string
 	Policy   string // slug
 	Limit    string // name
-	// Key is like Block.Key. If it is empty, all keys of the policy share the units.
+	// Key has the same form as Block.Key. If Key is empty, all keys of the policy share the units.
 	Key       map[string]string
 	Units     int64
 	Reason    string // 1 to MaxReason characters
@@ -108,8 +109,8 @@ type Grant struct {
 	Revision  int64
 }
 
-// A Change is the revision at which the overrides of a policy last changed for a tenant: one
-// was added, changed or deleted. It stays stored after the override is deleted.
+// A Change contains the revision at which an override of a policy was last added, changed or
+// deleted for a tenant. It stays stored after the override is deleted.
 type Change struct {
 	TenantID string
 	Policy   string
@@ -138,9 +139,10 @@ type Store interface {
 	// problem.NotFound if the tenant does not exist, or problem.Conflict with the code
 	// too_many_overrides.
 	CreateOverride(ctx context.Context, o Override, e audit.Entry) (Override, error)
-	// UpdateOverride replaces the keys, the numbers, the Reason, and the ExpiresAt of an
-	// override. It sets the Revision of the override, and the Change of the policy for the
-	// tenant. Errors: problem.NotFound; problem.Stale if the stored revision is not ifRevision.
+	// UpdateOverride replaces the keys, the numbers, the Reason, and the ExpiresAt of an override.
+	// It sets the Revision of the override, and the Change of the policy for the tenant. The error
+	// is problem.NotFound if there is no such override, or problem.Stale if ifRevision is not the
+	// stored revision.
 	UpdateOverride(ctx context.Context, o Override, ifRevision int64, e audit.Entry) (Override, error)
 	// DeleteOverride deletes an override. The error is problem.NotFound if the tenant has no such override.
 	DeleteOverride(ctx context.Context, tenantID, id string, e audit.Entry) error
@@ -165,8 +167,8 @@ type Store interface {
 	Grants(ctx context.Context, tenantID string, f Filter) ([]Grant, error)
 	Grant(ctx context.Context, tenantID, id string) (Grant, error)
 	// CreateGrant adds a grant. The error is problem.NotFound if the tenant does not exist, or
-	// problem.Conflict with the code too_many_grants: if the tenant has MaxGrants, or the same limit and
-	// key have enforcement.MaxGrantsOfKey.
+	// problem.Conflict with the code too_many_grants if the tenant already has MaxGrants grants, or
+	// if the limit and the key already have enforcement.MaxGrantsOfKey grants.
 	CreateGrant(ctx context.Context, g Grant, e audit.Entry) (Grant, error)
 	DeleteGrant(ctx context.Context, tenantID, id string, e audit.Entry) error
 
@@ -176,6 +178,6 @@ type Store interface {
 
 	// EndExpired deletes at most limit exceptions that have expired at now, in one edit, and
 	// returns their number. For each of them, it writes a tombstone and an audit line with the
-	// actor "system". If there are none, it writes nothing.
+	// actor "system". If no exception has expired, EndExpired writes nothing.
 	EndExpired(ctx context.Context, now time.Time, limit int) (int, error)
 }

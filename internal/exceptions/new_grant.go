@@ -42,7 +42,7 @@ func (n NewGrant) validate(f *problem.Fields, t tenantWithPlan, now time.Time) G
 	return g
 }
 
-// limit returns the name of the limit of a policy that n is for.
+// limit returns the name of the limit for which the grant n is. p is the policy of this limit.
 func (n NewGrant) limit(f *problem.Fields, p plans.Policy) string {
 	if p.Mode != "" && p.Mode != enforcement.PolicyEnforce {
 		f.Add("/policy", "the policy denies nothing: its mode is %s", p.Mode)

@@ -24,9 +24,9 @@ var (
 	idleNotPossible = Idle{"not_possible", "no effect with the current plan"}
 )
 
-// idle checks the reasons why an exception of any kind has no effect: it has expired, the
-// tenant has no plan, or the plan lacks the policy. If none of them applies, idle returns the
-// rule of the policy, otherwise nil.
+// idle checks the reasons for which an exception of any kind has no effect: it has expired, the
+// tenant has no plan, or the plan does not contain the policy. If none of these reasons applies,
+// idle returns the rule of the policy, and otherwise nil.
 func idle(s *enforcement.Subject, policy string, ends, now time.Time) (Idle, *enforcement.Rule) {
 	if !now.Before(ends) {
 		return idleEnded, nil
@@ -41,8 +41,8 @@ func idle(s *enforcement.Subject, policy string, ends, now time.Time) (Idle, *en
 	return Idle{}, r
 }
 
-// compiles reports whether at least a part of the exceptions in spec has an effect under the
-// current plan of the tenant s.
+// compiles reports whether at least some of the exceptions in spec have an effect under the current
+// plan of the tenant s.
 func compiles(s *enforcement.Subject, spec enforcement.ExceptionSpec) bool {
 	_, faults := enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
 	return !slices.ContainsFunc(faults, func(f enforcement.ExceptionFault) bool { return !f.Partial })

@@ -208,7 +208,8 @@ func (s *Service) CreateGrant(ctx context.Context, tenant string, n NewGrant) (G
 	return s.store.CreateGrant(ctx, g, e)
 }
 
-// DeleteGrant voids a grant, so that it ends immediately. The error is problem.NotFound if there is none.
+// DeleteGrant deletes a grant, so that it ends immediately. The error is problem.NotFound if there
+// is none.
 func (s *Service) DeleteGrant(ctx context.Context, tenant, id string) error {
 	g, err := s.Grant(ctx, tenant, id)
 	if err != nil {
@@ -225,7 +226,7 @@ type Reset struct {
 	Policy string            // slug
 	Key    map[string]string // like Block.Key, in canonical form
 	Reason string            // up to MaxReason characters
-	Lease  string            // the ID of the lease to end; "": the counters are deleted
+	Lease  string            // ID of the lease to end; if it is "", the counters are deleted
 }
 
 // PlanReset validates a reset and returns it. It changes nothing. The caller must then call
@@ -244,8 +245,8 @@ func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[
 }
 
 // NoteReset writes the audit line of a reset. The caller must call it before it deletes the
-// counters. If the process crashes in between, the audit log has a line for a reset that did
-// not happen. In the other order, a reset could happen without a line.
+// counters. If the process crashes between these two steps, the audit log has a line for a reset
+// that did not happen. In the other order, a reset could happen without an audit line.
 func (s *Service) NoteReset(ctx context.Context, r Reset) error {
 	action := "counter.reset"
 	if r.Lease != "" {
@@ -255,20 +256,21 @@ func (s *Service) NoteReset(ctx context.Context, r Reset) error {
 	return s.store.NoteReset(ctx, r.Tenant.ID, e)
 }
 
-// A ReservationNote says for the audit log how a person changes a reservation.
+// A ReservationNote is the content of an audit line about a person's change of a reservation.
 type ReservationNote struct {
 	// Action is "reservation.settle", "reservation.extend" or "reservation.release".
 	Action      string
 	Reservation string // ID
 	Reason      string // up to MaxReason characters
-	// Cost and Attributes are those with which the reservation is settled. TTL is the time from now to the new end.
+	// Cost and Attributes are the values with which the person settles the reservation. TTL is the
+	// time from now to the new end.
 	Cost       *int64
 	Attributes map[string]string
 	TTL        time.Duration
 }
 
-// NoteReservation validates the reason, and writes the audit line of a change of a reservation of the tenant with an ID.
-// Like that of NoteReset, the line is written before the change.
+// NoteReservation validates the reason, and writes the audit line of a change of a tenant's
+// reservation. Like NoteReset, it must be called before the change.
 func (s *Service) NoteReservation(ctx context.Context, tenantID string, n ReservationNote) error {
 	var f problem.Fields
 	f.Line("/reason", n.Reason, 0, MaxReason)

@@ -23,16 +23,17 @@ type SweeperConfig struct {
 	Jitter time.Duration
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Changed is called after each sweep, so that the node loads the changes. Default: none.
+	// A Sweeper calls Changed after each sweep, so that the node loads the changes. Default: none.
 	Changed func(context.Context)
-	// Logger logs failed sweeps, at most once a minute, and the recovery. Default: no logging.
+	// Logger logs failed sweeps, at most once a minute, and the first success after them. Default:
+	// no logging.
 	Logger *slog.Logger
 }
 
-// A Sweeper deletes expired exceptions from the Store. Every node has one. Exceptions also end
-// in time without it, because checks compare the end of an exception with the clock. But
-// without the deletion, the counters of a policy with an override would not be converted back
-// to the limits of the plan: only the deletion raises the revision.
+// A Sweeper deletes expired exceptions from the Store. Every node has one. An exception ends in
+// time even without the Sweeper, because checks compare its end with the clock. The deletion is
+// needed because it raises the revision. Otherwise the counters of a policy with an expired
+// override would not be converted back to the limits of the plan.
 type Sweeper struct {
 	cfg SweeperConfig
 	// failing is set after a failed sweep and cleared after a successful one. logged is the
@@ -72,8 +73,8 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// sweep deletes the expired exceptions and calls Changed, if Due says that some have expired.
-// If another node has already deleted them, it only calls Changed.
+// sweep deletes expired exceptions and calls Changed, if the time that Due returns has passed. If
+// another node has already deleted the exceptions, sweep only calls Changed.
 func (s *Sweeper) sweep(ctx context.Context) {
 	now := s.cfg.Now()
 	due := s.cfg.Due()
@@ -96,8 +97,8 @@ func (s *Sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// note logs err if a sweep failed, at most once per logEvery, and logs the first success after
-// that.
+// note logs the error err of a sweep, at most once per logEvery. It also logs the first success
+// after that.
 func (s *Sweeper) note(ctx context.Context, err error) {
 	switch now := s.cfg.Now(); {
 	case err == nil && s.failing:

@@ -13,17 +13,17 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// attributeIP is the only attribute whose values have more than one form.
+// attributeIP is the only attribute whose values can be written in several forms.
 const attributeIP = "ip"
 
 // A NewOverride is the input for a new override.
 type NewOverride struct {
 	Policy                   string // slug
 	Attribute, Value, Prefix string
-	Factor                   int64 // in thousandths; if 0, Limits contains the limits with other numbers
+	Factor                   int64 // in thousandths; if it is 0, Limits contains the limits with other numbers
 	Limits                   []enforcement.OverrideLimit
 	Reason                   string    // 1 to MaxReason characters
-	ExpiresAt                time.Time // zero: the override ends after DefaultLife
+	ExpiresAt                time.Time // if it is zero, the override ends after DefaultLife
 }
 
 // validate returns the override that n describes, and adds a fault to f for each invalid field.
@@ -50,7 +50,7 @@ func (n NewOverride) validate(f *problem.Fields, t tenantWithPlan, now time.Time
 type NewEntry struct {
 	List      List
 	Attribute string // name
-	Value     string // for ip an address or a network
+	Value     string // if Attribute is ip, an address or a network
 	Reason    string // up to MaxReason characters
 	ExpiresAt time.Time
 }
@@ -84,7 +84,7 @@ type NewBlock struct {
 	Policy    string // slug
 	Key       map[string]string
 	Reason    string    // 1 to MaxReason characters
-	ExpiresAt time.Time // zero: the block ends after DefaultLife
+	ExpiresAt time.Time // if it is zero, the block ends after DefaultLife
 }
 
 func (n NewBlock) validate(f *problem.Fields, t tenantWithPlan, now time.Time) Block {
@@ -110,9 +110,9 @@ func (t tenantWithPlan) policy(f *problem.Fields, slug string) (plans.Policy, bo
 	return t.policies[i], true
 }
 
-// key validates a key of a policy and returns it in canonical form. It adds a fault to f for
-// each invalid value. key may lack attributes of count_by: the result stands for requests
-// without them.
+// key validates a key of a policy and returns it in canonical form. It adds a fault to f for each
+// invalid value. key need not contain all attributes of count_by. The result then stands for
+// requests without the missing attributes.
 func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]string) map[string]string {
 	p, known := t.policy(f, policy)
 	names := attributes(p)
@@ -135,9 +135,9 @@ func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]str
 	return canonical
 }
 
-// within returns value, except in one case: if value is an IPv6 /64 network and the policy
-// counts by such networks, it returns an address in this network. Rankings of keys show
-// networks, and people copy them from there.
+// within returns value, except in one case. If value is an IPv6 /64 network and the policy counts
+// by such networks, within returns an address in this network. Rankings of keys show such networks,
+// and people copy values from rankings.
 func within(p plans.Policy, value string) string {
 	if slices.Contains(p.CountBy, enforcement.IPNetwork) {
 		if n, err := netip.ParsePrefix(value); err == nil && n.Addr().Is6() && !n.Addr().Is4In6() && n.Bits() == 64 && n == n.Masked() {
@@ -170,9 +170,9 @@ func scopeFaults(f *problem.Fields, p plans.Policy, attribute string) {
 	}
 }
 
-// scope validates the value and the prefix of n and returns them in canonical form. by64 says
-// that the policy counts IPv6 addresses by their /64 network. If it is set, a single IPv6
-// address or a network smaller than /64 is invalid, because it shares its counter with others.
+// scope validates the value and the prefix of n and returns them in canonical form. by64 says that
+// the policy counts IPv6 addresses by their /64 network. If by64 is set, a single IPv6 address or a
+// network smaller than /64 is invalid, because it shares its counter with other addresses.
 func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) {
 	value, prefix = n.Value, n.Prefix
 	switch {
@@ -242,7 +242,7 @@ func factorFaults(f *problem.Fields, factor int64, p plans.Policy) {
 
 func limitFaults(f *problem.Fields, at string, l enforcement.OverrideLimit, p plans.Policy, known bool) {
 	i := slices.IndexFunc(p.Limits, func(o enforcement.Limit) bool { return o.Name == l.Name })
-	var planned enforcement.Limit // zero, without an algorithm, if the policy has no such limit
+	var planned enforcement.Limit // the zero Limit if the policy has no such limit
 	if i >= 0 {
 		planned = p.Limits[i]
 	} else if known && len(p.Limits) > 0 {
@@ -262,8 +262,8 @@ func limitNames(p plans.Policy) string {
 	return strings.Join(names, ", ")
 }
 
-// end returns the end of an override or a block. at is the requested end; if it is zero, the
-// end is DefaultLife after now. end adds a fault to f if the end is past, or later than MaxLife
+// end returns the end of an override or a block. at is the requested end; if it is zero, the end is
+// DefaultLife after now. end adds a fault to f if the end is in the past, or later than MaxLife
 // after now.
 func end(f *problem.Fields, at, now time.Time) time.Time {
 	if at.IsZero() {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A Log is the log of a process. It folds repeated warnings, and writes lines in the background.
+// A Log is the log of a process. It folds repeated warnings into one line, and writes lines in the
+// background.
 type Log struct {
 	*slog.Logger
 	handler *handler
@@ -37,9 +38,10 @@ func New(target io.Writer, format func(io.Writer) slog.Handler, clock Clock) *Lo
 	return &Log{Logger: slog.New(h), handler: h, writer: w}
 }
 
-// A Status contains how many lines were not written since the start: folded ones and dropped ones.
+// A Status contains the numbers of lines that were not written since the start: folded lines and
+// dropped lines.
 type Status struct {
-	Dropped int64 // the queue was full because the target was blocked, or the target returned an error
+	Dropped int64 // dropped because the queue was full, or because the target returned an error
 	Folded  int64 // the line repeated another one
 }
 

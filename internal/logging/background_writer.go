@@ -12,8 +12,8 @@ import (
 // they take half a megabyte.
 const maxQueued = 2048
 
-// maxLine is the maximum number of bytes of a line that are written. Longer lines, such as stack
-// traces, are cut off. So the queue takes at most 32 MiB.
+// maxLine is the maximum number of bytes of a line. The rest of a longer line, such as a stack
+// trace, is cut off. Therefore the queue takes at most 32 MiB.
 const maxLine = 16 << 10
 
 // A Writer writes lines to a target in the background. Its method Write never blocks.
@@ -21,12 +21,12 @@ type Writer struct {
 	target  io.Writer
 	lines   chan []byte
 	dropped atomic.Int64 // number of lines since the start that were not written: the queue was full, or the target returned an error
-	told    int64        // the part of dropped that was already reported; only used by run
+	told    int64        // the part of dropped that notice has already reported; only run uses it
 	notice  func(dropped int64) []byte
 
 	closing sync.Once
 	quit    chan struct{} // closed by Close
-	done    chan struct{} // closed when run has written the queue
+	done    chan struct{} // closed when run has written all lines in the queue
 }
 
 // NewWriter returns a Writer and starts its goroutine. notice returns the line that reports how
@@ -102,9 +102,9 @@ func (w *Writer) run() {
 	}
 }
 
-// write writes a line to the target. If no line waits after it, it also reports how many lines were
-// dropped. If the target returns an error, the line counts as dropped; there is no other place to
-// report the error.
+// write writes a line to the target. If no other line is in the queue, write also reports how many
+// lines were dropped. If the target returns an error, the line counts as dropped, because the error
+// can be reported nowhere else.
 func (w *Writer) write(line []byte) {
 	if _, err := w.target.Write(line); err != nil {
 		w.dropped.Add(1)

@@ -15,22 +15,22 @@ const (
 	// foldPeriod is the time after a warning within which equal warnings are folded.
 	foldPeriod = time.Minute
 	// maxFolds is the maximum number of different warnings that are folded at the same time. If
-	// there is one more, the oldest period ends early.
+	// another warning comes, the oldest period ends early.
 	maxFolds = 256
 	// maxMessages is the maximum number of messages that a fold remembers.
 	maxMessages = 16
 )
 
 // ignoredInFold has the names of the attributes whose values may differ in equal warnings. Their
-// values contain ports, durations, and counters, or say what the error says.
+// values contain ports, durations or counters, or repeat the text of the error.
 var ignoredInFold = map[string]bool{"error": true, "err": true, "request_id": true, "addr": true, "verdict": true}
 
-// recovered is the end of the messages of level Info that report the end of a fault, like "counts
+// recovered is the end of those messages of level Info that report the end of a fault, like "counts
 // are written again".
 const recovered = " again"
 
-// A causer is an error whose cause, such as a database that cannot be reached, makes many
-// operations fail. CommonCause returns the cause, or "" if there is none of that kind.
+// A causer is an error that may have a common cause: a cause that makes many operations fail, such
+// as a database that cannot be reached. CommonCause returns this cause, or "" if there is none.
 type causer interface {
 	error
 	CommonCause() string
@@ -39,15 +39,16 @@ type causer interface {
 // A handler is a slog.Handler that folds repeated warnings and errors into one line.
 //
 // Two records are equal if their level, their message, and their string attributes are equal. The
-// attributes in ignoredInFold are ignored. The first of several equal records is passed on at once, and
-// a period begins. When the period ends, the last of the equal records is passed on with the
-// attribute repeated, which is the number of equal records after the first. Records below the level
-// of a warning are passed on unchanged, except for those that report the end of a fault.
+// attributes in ignoredInFold do not matter. The handler passes on the first of several equal
+// records at once, and starts a period. When the period ends, the handler passes on the last of the
+// equal records. This record gets the attribute repeated: the number of equal records after the
+// first. Records below the level of a warning are passed on unchanged, except for records that
+// report the end of a fault.
 //
-// Two records are also equal if their errors have the same common cause, or if both report the end of a fault.
-// Otherwise one outage of the database would write a line for each operation that needs it, and another one for
-// each when it ends. The record at the end of the period then has the attribute also with the messages of the
-// other operations.
+// Two records are also equal if their errors have the same common cause, or if both report the end
+// of a fault. Otherwise one outage of the database would cause one line for each operation that
+// needs the database, and again one line for each when the outage ends. The record at the end of
+// the period gets the attribute also, which contains the messages of the other operations.
 type handler struct {
 	next   slog.Handler
 	prefix string // text of the attributes and groups that WithAttrs and WithGroup added
@@ -81,7 +82,8 @@ func newHandler(next slog.Handler, clock Clock) *handler {
 	return &handler{next: next, folds: &folds{clock: clock, open: map[string]*fold{}}}
 }
 
-// Folded returns the number of records that were not passed on, because an equal one was.
+// Folded returns the number of records that were not passed on, because they were equal to an
+// earlier record.
 func (h *handler) Folded() int64 { return h.folds.folded.Load() }
 
 // Enabled implements slog.Handler.
@@ -112,7 +114,8 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// key returns a text that is the same for two records if they are equal.
+// key returns a text that is equal for two records if, and only if, the handler treats the records
+// as equal.
 func (h *handler) key(r slog.Record) string {
 	if r.Level < slog.LevelWarn {
 		return recovered
@@ -133,8 +136,8 @@ func (h *handler) key(r slog.Record) string {
 	return key
 }
 
-// identity returns the part of key that stands for an attribute. It is "" for an attribute that is
-// ignored.
+// identity returns the part of the result of key that describes an attribute. It is "" for an
+// attribute that does not matter.
 func identity(a slog.Attr) string {
 	if a.Value.Kind() != slog.KindString || ignoredInFold[a.Key] {
 		return ""
@@ -142,8 +145,8 @@ func identity(a slog.Attr) string {
 	return "\x00" + a.Key + "=" + a.Value.String()
 }
 
-// fold reports whether a record was folded: it equals the record that started a period, and that
-// period has not ended. Otherwise, fold starts a new period for the record, and the caller writes it.
+// fold reports whether a record was folded, because an equal record started a period that has not
+// ended yet. Otherwise, fold starts a new period for the record, and the caller writes the record.
 func (f *folds) fold(next slog.Handler, key string, r slog.Record) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,14 +166,14 @@ func (f *folds) fold(next slog.Handler, key string, r slog.Record) bool {
 	return false
 }
 
-// close ends the period of a warning. If equal records came in the period, close passes on the last
-// one and starts a new period. So a lasting fault leads to one line per period.
+// close ends the period of a warning. If equal records came during the period, close passes on the
+// last of them and starts a new period. Therefore a lasting fault causes one line per period.
 func (f *folds) close(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	open := f.open[key]
 	if open == nil || open.ends.After(f.clock.Now()) {
-		return // closeOldest has ended this period, and a new one started
+		return // closeOldest has already ended this period, and a new period has started
 	}
 	if open.repeated == 0 {
 		delete(f.open, key)

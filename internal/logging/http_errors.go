@@ -10,9 +10,9 @@ import (
 )
 
 // HTTPErrors returns a logger for the field ErrorLog of an http.Server. It writes each message as a
-// warning of h. Messages of net/http contain the address of the client and an error; HTTPErrors
-// moves both to the attributes addr and error. Otherwise no two messages would be equal, and they
-// would not be folded.
+// warning of h. A message of net/http contains the address of the client and an error. HTTPErrors
+// moves them to the attributes addr and error. Otherwise all messages would differ and would not be
+// folded.
 func HTTPErrors(h slog.Handler) *log.Logger { return log.New(httpErrors{h}, "", 0) }
 
 type httpErrors struct{ next slog.Handler }
@@ -40,7 +40,7 @@ func (e httpErrors) Write(line []byte) (int, error) {
 		r.AddAttrs(slog.String("addr", parts[2]))
 	}
 	r.Message = kind
-	if strings.Contains(kind, "panic") { // different panics are not folded into one line
+	if strings.Contains(kind, "panic") { // each message about a panic is written, because the panics may differ
 		value, stack, _ := strings.Cut(cause, "\n")
 		r.AddAttrs(slog.String("panic", value))
 		cause = stack

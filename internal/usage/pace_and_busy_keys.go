@@ -42,11 +42,12 @@ type counted struct {
 	// which are missing in policies may have counts too.
 	policies     map[string]metrics.Counts
 	morePolicies bool
-	// allowed and limited have the counts of the busiest keys in the last minutes, by keyID. A key that is missing in
-	// one of them has a count of at most allowedFloor or limitedFloor.
+	// allowed and limited have the counts of the busiest keys in the last minutes, by keyID. If a
+	// key is missing in allowed, its count is at most allowedFloor. If it is missing in limited,
+	// its count is at most limitedFloor.
 	allowed, limited           map[string]metrics.TopKey
 	allowedFloor, limitedFloor int64
-	busy                       []metrics.TopKey // the most denied and the most allowed keys, alternating
+	busy                       []metrics.TopKey // the most denied and the most allowed keys of the last hour, alternating
 	moreBusy                   bool
 }
 
@@ -105,8 +106,8 @@ func (s *Service) count(ctx context.Context, subject *enforcement.Subject, polic
 	return c, nil
 }
 
-// measured returns the length of the time over which a pace is measured. total contains the
-// tenant's counts by minute.
+// measured returns the length of the time over which a pace is measured. total contains the counts
+// of the tenant for each minute.
 func measured(total *metrics.Traffic, now time.Time) time.Duration {
 	from := total.From
 	for i := range total.Points {
@@ -151,8 +152,8 @@ func partsOf(k *metrics.TopKey) []enforcement.KeyPart {
 	return parts
 }
 
-// policy returns the usage of a policy with its busiest keys. The fields Limits of the keys are
-// not set yet.
+// policy returns the usage of a policy with its busiest keys. The field Limits of each key is not
+// set yet.
 func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 	p := PolicyUsage{
 		Policy: r.Policy, Mode: r.Mode, Methods: r.Methods, Path: r.Path, Attributes: r.RuleSpec.Attributes,
@@ -168,7 +169,7 @@ func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 	for i := range c.busy {
 		k := &c.busy[i]
 		if k.Policy != r.Policy || !slices.Equal(k.Names, r.CountBy) {
-			continue // of another policy, or counted by attributes that are no longer in count_by
+			continue // the key belongs to another policy, or count_by had other attributes when the key was counted
 		}
 		key := KeyUsage{Key: partsOf(k), Redacted: k.Redacted}
 		id := keyID(k.Policy, key.Key) + strconv.FormatBool(k.Redacted)
@@ -202,9 +203,9 @@ func (c *counted) paceOf(policy string) Pace {
 	}
 }
 
-// pace returns the pace of one key. If the policy counts the whole tenant by one key, this is
-// the pace of the policy. For other keys, only the number of requests is recorded, and not the
-// cost. pace multiplies this number by the average cost of the policy's requests.
+// pace returns the pace of one key. If the policy counts the whole tenant by one key, this is the
+// pace of the policy. For other keys, only the number of requests is recorded, and not the cost.
+// pace therefore multiplies this number by the average cost of the policy's requests.
 func (c *counted) pace(p *PolicyUsage, key *KeyUsage) Pace {
 	if len(p.CountBy) == 0 {
 		return p.Pace
@@ -228,8 +229,8 @@ func (c *counted) pace(p *PolicyUsage, key *KeyUsage) Pace {
 	}
 }
 
-// of returns the count of the key with this ID in a ranking. The true count is at least
-// count-wrong and at most count. If the ranking lacks the key, both results are floor.
+// of returns the count of the key with this ID in a ranking. The true count is at least count-wrong
+// and at most count. If the ranking does not contain the key, both results are floor.
 func of(ranking map[string]metrics.TopKey, id string, floor int64) (count, wrong int64) {
 	if k, ranked := ranking[id]; ranked {
 		return k.Count, k.Error

@@ -11,21 +11,22 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Reservation is an outstanding reservation of a tenant, or one that has ended shortly before.
+// A Reservation is a reservation of a tenant that is outstanding or has ended a short time ago.
 type Reservation struct {
 	enforcement.Reserved
 	// Place is the position in the list of outstanding reservations, or "".
 	Place string
-	// Places has, for each of Reserved.Limits, whether its cost is places of a concurrency limit, which the
-	// reservation holds. They are free after the end.
+	// Places has one element for each element of Reserved.Limits. The element is true if the limit
+	// is a concurrency limit. The cost is then the number of places that the reservation holds
+	// until it ends.
 	Places []bool
 	// CostsFrom are the attributes from which policies of the reservation read a cost.
 	CostsFrom []string
 }
 
-// Reservations returns up to most outstanding reservations of a tenant, ordered by their ends. after is the Place of
-// the last one on the previous page, or "". The error is problem.NotFound, or problem.Unavailable if the limiter
-// does not answer.
+// Reservations returns at most most outstanding reservations of a tenant, ordered by their ends.
+// after is the Place of the last reservation on the previous page, or "". The error is
+// problem.NotFound, or problem.Unavailable if the limiter does not answer.
 func (s *Service) Reservations(ctx context.Context, tenant, after string, most int) ([]Reservation, error) {
 	subject, err := s.subject(tenant)
 	if err != nil {
@@ -54,7 +55,7 @@ func (s *Service) Reservation(ctx context.Context, tenant, id string) (Reservati
 	return describe(subject, found), nil
 }
 
-// describe adds to a reservation what the plan of the tenant says about its limits.
+// describe adds to a reservation the data about its limits that the plan of the tenant contains.
 func describe(s *enforcement.Subject, r *enforcement.Reserved) Reservation {
 	out := Reservation{Reserved: *r, Places: make([]bool, len(r.Limits))}
 	if s.Plan == nil {
@@ -75,8 +76,9 @@ func describe(s *enforcement.Subject, r *enforcement.Reserved) Reservation {
 	return out
 }
 
-// A ReservationChange is how a person changes a reservation. Extend, if it is not 0, is the time from now to the new
-// end. Otherwise the reservation ends: it is settled if Settle is set, and its cost is given back if not.
+// A ReservationChange says how a person changes a reservation. If Extend is not 0, the reservation
+// gets a new end, and Extend is the time from now to this end. Otherwise the reservation ends. If
+// Settle is set, the actual cost is charged. If not, the reserved cost is given back.
 type ReservationChange struct {
 	ID     string
 	Extend time.Duration

@@ -9,12 +9,11 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Reset deletes the counters of one key of one policy. key has the same form as for
-// Service.Key.
+// Reset deletes the counters of one key of one policy. key has the same form as for Service.Key.
 //
-// Reset writes the audit line before it deletes the counters. If the process crashes in
-// between, the audit log has a line for a reset that did not happen. In the other order, a
-// reset could happen without a line.
+// Reset writes the audit line before it deletes the counters. If the process crashes between these
+// two steps, the audit log has a line for a reset that did not happen. In the other order, a reset
+// could happen without an audit line.
 //
 // The error is problem.NotFound or problem.Invalid, as for exceptions.PlanReset. If some or all
 // counters were not deleted, the error is problem.Unavailable, and the caller can try again.
@@ -37,13 +36,14 @@ func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[stri
 }
 
 // RevokeLease ends a lease of one key of one policy on each of its concurrency limits. lease is the
-// ID of the lease, in the form of the holder or of Holder.Lease. released is the number of places
-// that it held, or 0 if it does not exist. slug is the slug of the tenant.
+// ID of the lease, either as the holder chose it or in the form of Holder.Lease. released is the
+// number of places that the lease held, or 0 if the lease does not exist. slug is the slug of the
+// tenant.
 //
-// Like Reset, it writes the audit line first, and returns the same errors. It writes no line if the
-// counters say that nothing holds places under the ID. It also returns
-// problem.Invalid at /lease/id for an invalid ID, and at /policy for a policy without a
-// concurrency limit.
+// Like Reset, RevokeLease writes the audit line first, and returns the same errors. If the counters
+// show that no lease with this ID holds places, it writes no audit line. RevokeLease also returns
+// problem.Invalid at /lease/id for an invalid ID, and at /policy for a policy without a concurrency
+// limit.
 func (s *Service) RevokeLease(ctx context.Context, tenant, policy string, key map[string]string, lease, reason string) (
 	slug string, released int64, err error,
 ) {
@@ -76,8 +76,8 @@ func (s *Service) RevokeLease(ctx context.Context, tenant, policy string, key ma
 	return subject.Tenant, released, err
 }
 
-// mayHold reports whether a lease holds places for a key of a policy. It returns true if the counters
-// cannot be read: then a node may have granted the lease by itself.
+// mayHold reports whether a lease may hold places for a key of a policy. If the counters cannot be
+// read, it returns true, because a node may have granted the lease by itself.
 func (s *Service) mayHold(ctx context.Context, tenant, policy string, key map[string]string, lease string) bool {
 	u, err := s.Key(ctx, tenant, policy, key)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Service) mayHold(ctx context.Context, tenant, policy string, key map[st
 	}
 	id := enforcement.LeaseID(lease)
 	for _, l := range u.Policies[0].Keys[0].Limits {
-		unlisted := l.Used > 0 && len(l.Holders) == 0 // keys that share a counter have no list
+		unlisted := l.Used > 0 && len(l.Holders) == 0 // if keys share a counter, the counter has no list of holders
 		held := func(h Holder) bool { return enforcement.LeaseID(h.Lease) == id }
 		if l.Limit.Algorithm == enforcement.Concurrency && (unlisted || slices.ContainsFunc(l.Holders, held)) {
 			return true

@@ -81,9 +81,9 @@ func (s *Service) Tenant(ctx context.Context, tenant string) (Usage, error) {
 // wholePolicies is the maximum number of policies that WholeTenant reads.
 const wholePolicies = 50
 
-// WholeTenant returns the usage of policies in force that count the whole tenant, at most
-// wholePolicies of them. It reads no recorded counts, so all paces are unknown. It is fast
-// enough for a list of tenants. The errors are those of Tenant.
+// WholeTenant returns the usage of policies that are in force and count the whole tenant by one
+// key, at most wholePolicies of them. It reads no recorded counts, so all paces are unknown. It is
+// fast enough for a list of tenants. The errors are those of Tenant.
 func (s *Service) WholeTenant(ctx context.Context, tenant string) (Usage, error) {
 	subject, err := s.subject(tenant)
 	if err != nil || subject.Plan == nil {
@@ -114,9 +114,9 @@ func (s *Service) Policy(ctx context.Context, tenant, policy string) (Usage, err
 }
 
 // Key returns the usage of one key of one policy. key contains the value of each attribute of
-// count_by, as in blocks and resets. If an attribute is missing in key, the key is that of
-// requests without this attribute. The errors are those of Tenant, and problem.Invalid at
-// /key/name for a value that no key of the policy can have.
+// count_by, as in blocks and resets. If an attribute is missing in key, Key returns the usage of
+// requests without this attribute. The errors are those of Tenant, and problem.Invalid at /key/name
+// for a value that no key of the policy can have.
 func (s *Service) Key(ctx context.Context, tenant, policy string, key map[string]string) (Usage, error) {
 	subject, rule, err := s.rule(tenant, policy)
 	if err != nil {
@@ -308,10 +308,10 @@ func (k *KeyUsage) setState(h *enforcement.KeyState, calendar *enforcement.Calen
 	}
 }
 
-// exhausts returns the time from at until the limit denies a request at the pace p. If nothing
-// is left at at, it returns 0. If the limit never denies at this pace, or if the pace is
-// unknown, it returns nil. granted is what the grants of the limit have left. What they have left at the end of
-// the window is not counted in later windows.
+// exhausts returns the time from at until the limit denies a request at the pace p. If nothing is
+// left at the time at, it returns 0. If the limit never denies at this pace, or if the pace is
+// unknown, it returns nil. granted is the number of units that are left of the grants of the limit.
+// exhausts counts these units only in the current window.
 func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at, granted int64) *time.Duration {
 	after := time.Duration(0)
 	if m.Quota == 0 {
@@ -324,7 +324,7 @@ func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at, grant
 	if !ok {
 		return nil
 	}
-	begin := int64(0) // of the window that is used up, from at
+	begin := int64(0) // start of the window in which the quota is used up, relative to at
 	micros, ok := m.DeniedAfter(state, at, cost, interval)
 	if ok && granted > 0 {
 		if begin = m.ResetAfter(state, at); begin == 0 {
@@ -361,9 +361,9 @@ func (p *Pace) requests() (cost, interval int64, ok bool) {
 	return int64(each), max(int64(math.Round(each*minute/minutely)), 1), true
 }
 
-// closest is the order of keys in a result. Keys that a limit will deny at the current pace
-// come first, the soonest at the beginning. The others follow, the one with the smallest
-// fraction of a quota left first. Redacted keys come last.
+// closest compares two keys for the order of a result. Keys that a limit will deny at the current
+// pace come first, the soonest denied first. Then come the others, the key with the smallest part
+// of a quota left first. Redacted keys come last.
 func closest(a, b KeyUsage) int {
 	if a.Redacted != b.Redacted {
 		if a.Redacted {
@@ -376,8 +376,8 @@ func closest(a, b KeyUsage) int {
 	return cmp.Or(cmp.Compare(after, otherAfter), cmp.Compare(left, otherLeft))
 }
 
-// exhaustion returns the shortest ExhaustedAfter of the key's limits, and the smallest fraction
-// that one of these limits has left.
+// exhaustion returns two numbers: the shortest ExhaustedAfter of the key's limits, and the smallest
+// part that one of these limits has left.
 func (k *KeyUsage) exhaustion() (after time.Duration, left float64) {
 	after, left = math.MaxInt64, 1
 	for i := range k.Limits {
