@@ -22,7 +22,7 @@ var channelColumns = []Column{
 	{"ID", "id"}, {"NAME", "channel.name"}, {"KIND", "channel.kind"}, {"URL", "channel.url"}, {"UPDATED", "updated_at"},
 }
 
-// aChannel has the arguments of a command about one channel.
+// aChannel has the arguments of a command for one channel.
 type aChannel struct {
 	owner
 	ID string `arg:"" help:"The channel's id, from headgate alerts channels list."`
@@ -150,8 +150,8 @@ func (e channelsTest) Run(ctx context.Context, t Terminal) error {
 	return c.queue(ctx, e.path("test"))
 }
 
-// queue sends a POST request that queues an alert message. It prints the message, and where to
-// look up whether it was delivered.
+// queue sends a POST request that queues an alert message. It prints the message, and says where to
+// look up whether the message was delivered.
 func (c *client) queue(ctx context.Context, at string) error {
 	a, sent, err := c.write(ctx, http.MethodPost, at, nil, "")
 	if err != nil || !sent {
@@ -213,7 +213,7 @@ func (l deliveriesList) Run(ctx context.Context, t Terminal) error {
 	return l.ownRows(ctx, t, l.Connection, "alert-deliveries", map[string]string{"status": l.Status}, l.Limit, deliveryColumns)
 }
 
-// aDelivery has the arguments of a command about one message.
+// aDelivery has the arguments of a command for one message.
 type aDelivery struct {
 	owner
 	ID string `arg:"" help:"The message's id, from headgate alerts deliveries list."`
@@ -271,7 +271,7 @@ func (l maintenanceList) Run(ctx context.Context, t Terminal) error {
 	return l.ownRows(ctx, t, l.Connection, "alert-maintenance", nil, l.Limit, maintenanceColumns)
 }
 
-// aWindow has the arguments of a command about one maintenance window.
+// aWindow has the arguments of a command for one maintenance window.
 type aWindow struct {
 	owner
 	ID string `arg:"" help:"The window's id, from headgate alerts maintenance list."`

@@ -84,7 +84,7 @@ var ruleColumns = []Column{
 	{"ERROR", "state.error"},
 }
 
-// aRule has the arguments of a command about one rule.
+// aRule has the arguments of a command for one rule.
 type aRule struct {
 	owner
 	ID string `arg:"" help:"The rule's id, from headgate alerts rules list."`
@@ -244,8 +244,8 @@ type alertRulesCreate struct {
 	ruleFields
 }
 
-// Run creates a rule. It starts with the rule in a file, a template or an empty rule, and then
-// applies the flags.
+// Run creates a rule. It starts with the rule in a file, with a template, or with an empty rule. It
+// then sets the fields for which a flag was given.
 func (n alertRulesCreate) Run(ctx context.Context, t Terminal) error {
 	c, err := n.client(t)
 	if err != nil {
@@ -282,8 +282,8 @@ func (n alertRulesCreate) Run(ctx context.Context, t Terminal) error {
 	return c.create(ctx, n.path("alert-rules"), document, ruleColumns...)
 }
 
-// template returns the alert rule of the template with the given slug, and the members that must be
-// added to it.
+// template returns the alert rule of the template with the given slug. needs are the members that
+// the caller must add to the rule.
 func (c *client) template(ctx context.Context, path, slug string) (rule object, needs []string, err error) {
 	a, err := c.get(ctx, path, nil)
 	if err != nil {

@@ -187,8 +187,8 @@ func (y applyCommand) Run(ctx context.Context, t Terminal) error {
 	return nil
 }
 
-// ignored prints a message about each override and list entry in the files that has already expired. The server
-// ignores these.
+// ignored prints a message about each override and list entry in the files that has already
+// expired, because the server ignores it.
 func (b *bundle) ignored(t Terminal, is applied) {
 	for _, pointer := range is.Expired {
 		t.say("%s: %s has ended and is ignored: remove it", b.place(pointer), plain(pointer))

@@ -142,8 +142,8 @@ func (c *client) decision(document []byte, at string) error {
 	return &Error{ExitDenied, fmt.Errorf("denied: %s; %s", cell(lookUp(d, "reason")), retry)}
 }
 
-// seconds replaces the members with the given names in all rows: it formats a number of
-// milliseconds as a duration, such as 1.5s.
+// seconds changes the members with the given names in all rows: it replaces a number of
+// milliseconds with a duration, such as 1.5s.
 func seconds(rows []any, names ...string) {
 	for _, row := range rows {
 		o, _ := row.(map[string]any)

@@ -26,7 +26,8 @@ type client struct {
 	token    string
 	http     *http.Client
 	dryRun   bool // write prints the request and sends nothing
-	// idempotencyKey is the header Idempotency-Key of each request; "" for none.
+	// idempotencyKey is the value of the header Idempotency-Key in each request. If it is "",
+	// requests do not have the header.
 	idempotencyKey string
 }
 
@@ -172,14 +173,14 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 	return a, a.err(c.base)
 }
 
-// unreachable returns the error for a request to which no response came.
+// unreachable returns the error for a request without a response.
 func (c *client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
-		err = wrapped.Err // without the method and the URL
+		err = wrapped.Err // leave out the method and the URL
 	}
 	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
 		err = fmt.Errorf("no answer within %s", c.http.Timeout.Round(time.Millisecond))

@@ -56,7 +56,7 @@ func (c *client) create(ctx context.Context, path string, body any, columns ...C
 	return c.change(ctx, http.MethodPost, path, body, "", columns...)
 }
 
-// change sends a request that changes the object at path, and prints the changed object.
+// change sends a request that changes the object at path. It prints the changed object.
 func (c *client) change(ctx context.Context, method, path string, body any, ifMatch string, columns ...Column) error {
 	a, sent, err := c.write(ctx, method, path, body, ifMatch)
 	if err != nil || !sent {

@@ -47,7 +47,7 @@ func readBundle(t Terminal, paths []string) (*bundle, error) {
 }
 
 // configurationFiles returns the YAML and JSON files in a folder and its subfolders. It leaves out
-// hidden ones.
+// hidden files and folders.
 func configurationFiles(folder string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {

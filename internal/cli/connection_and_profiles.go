@@ -23,7 +23,7 @@ type Terminal struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Interactive    bool   // Stderr is a terminal
-	Version        string // of headgate, for the header User-Agent
+	Version        string // release of headgate, for the header User-Agent
 }
 
 // say writes a message to standard error.
@@ -66,7 +66,7 @@ func usage(format string, args ...any) error {
 }
 
 // place returns the address and the API key of the installation. Flags have precedence over
-// environment variables, and these over the profile.
+// environment variables, and environment variables have precedence over the profile.
 func (c Connection) place(t Terminal) (at *url.URL, token string, err error) {
 	if c.URL != "" && c.Profile != "" {
 		return nil, "", usage("--url (HEADGATE_URL) and --profile (HEADGATE_PROFILE) exclude each other: give one of them")
@@ -124,8 +124,8 @@ func (c Connection) token(t Terminal, chosen profile) (string, error) {
 		TokenSetting)
 }
 
-// valid returns the token, or an error if a header cannot contain it. setting names the source
-// of the token in the error, which does not contain the token.
+// valid returns the token, or an error if a header cannot contain the token. In the error, setting
+// names the source of the token. The error does not contain the token itself.
 func valid(setting, token string) (string, error) {
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", usage("%s: is not an API key, which is one line without spaces", setting)
@@ -173,8 +173,8 @@ func (c Connection) profile(t Terminal) (profile, error) {
 	return chosen, nil
 }
 
-// withoutValues replaces YAML errors about a wrong type by errors without the value, because the
-// value may be an API key.
+// withoutValues replaces YAML errors about a wrong type with errors that do not contain the value,
+// because the value may be an API key.
 func withoutValues(err error) error {
 	if errors.As(err, new(*yaml.TypeError)) {
 		return errors.New("must have default: NAME and profiles: {NAME: {url, token or token_file}}, and nothing else")

@@ -5,6 +5,6 @@
 // a client, and gets a Terminal with the standard streams. Data is written to standard output and
 // messages to standard error. Each error has an exit code; see ExitCodes.
 //
-// The package depends only on the contract in openapi.yaml, and imports no service. So a command
-// cannot do anything that another client of the API cannot do.
+// The package depends only on the contract in openapi.yaml, and imports no service. Therefore every
+// other client of the API can do what a command does.
 package cli

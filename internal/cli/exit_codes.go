@@ -49,7 +49,8 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the error without its exit code.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ExitCode returns the exit code for an error. If the error has none, it is ExitFailure.
+// ExitCode returns the exit code of an error. If the error has no exit code, the result is
+// ExitFailure.
 func ExitCode(err error) int {
 	var e *Error
 	switch {

@@ -10,21 +10,21 @@ import (
 	"slices"
 )
 
-// perChunk is the average number of entries in a chunk above which the Map gets more chunks. An
-// edit of one entry copies one chunk and the list of all chunks. For 100,000 entries, these are up
-// to 128 entries and 50 kB.
+// perChunk is the maximum average number of entries in a chunk. If there are more, the Map gets
+// more chunks. An edit of one entry copies one chunk and the list of all chunks. With 100,000
+// entries, the edit copies up to 128 entries and a list of 50 kB.
 const perChunk = 128
 
-// An Owner identifies an edit. The first change of a part of a Map by an edit copies the part;
-// later changes with the same Owner change the copy in place. Each edit uses a new Owner, which
-// must not be used after the new version is published.
+// An Owner identifies an edit. When an edit first changes a part of a Map, the Map copies this
+// part. Later changes with the same Owner change the copy in place. Each edit uses a new Owner. The
+// Owner must not be used after the new version is published.
 type Owner struct{ _ byte } // not empty, because all pointers to empty structs may be equal
 
 // A Map is a hash map that is divided into chunks. The zero value is an empty Map. A copy of the
 // struct is a new version: if both are changed with different Owners, neither change affects the
 // other version. Several goroutines may read a Map at the same time if no goroutine changes it.
 type Map[K comparable, V any] struct {
-	chunks []chunk[K, V] // their number is a power of two; nil without entries
+	chunks []chunk[K, V] // the number of chunks is a power of two; nil without entries
 	owner  *Owner        // the Owner that may change the slice chunks in place
 	n      int
 }
@@ -108,8 +108,8 @@ func (m *Map[K, V]) Delete(by *Owner, k K) {
 	}
 }
 
-// writable returns the entries of a chunk for a change by an edit. It copies the chunk, unless the
-// edit has already done so.
+// writable returns the entries of a chunk, so that the edit by can change them. It copies the
+// chunk, unless the edit has already copied it.
 func (m *Map[K, V]) writable(by *Owner, i int) map[K]V {
 	if m.owner != by {
 		m.chunks, m.owner = slices.Clone(m.chunks), by

@@ -100,8 +100,8 @@ func (r *reader) usagePlan(n *yaml.Node) (Plan, error) {
 	return p, nil
 }
 
-// method returns the Match for one method and path of an API. It returns false, with a note, if
-// no path pattern can express the path.
+// method returns the Match for one method and path of an API. If no path pattern can express the
+// path, it adds a note and returns false.
 func (r *reader) method(name *yaml.Node, path, method string) (Match, bool) {
 	path = strings.ReplaceAll(path, "{proxy+}", "*")
 	if i := strings.IndexByte(path, '*'); i >= 0 && i != len(path)-1 || strings.Contains(path, "+}") {
@@ -118,7 +118,7 @@ func (r *reader) method(name *yaml.Node, path, method string) (Match, bool) {
 	return m, true
 }
 
-// bucket returns the token bucket for a throttle of AWS.
+// bucket returns the token bucket that corresponds to a throttle of AWS.
 func (r *reader) bucket(n *yaml.Node) (Limit, error) {
 	rate, err := strconv.ParseFloat(text(n, "rateLimit"), 64)
 	if err != nil || !(rate >= 0 && rate <= 1e9) { // the negation also rejects NaN
@@ -152,8 +152,8 @@ func (r *reader) bucket(n *yaml.Node) (Limit, error) {
 // the UTC calendar.
 var awsAnchors = map[string]string{"DAY": "calendar", "WEEK": "sunday", "MONTH": "calendar"}
 
-// usageQuota returns the limit for a quota of AWS. If no limit can express the quota, it adds a
-// note and returns nil.
+// usageQuota returns the limit that corresponds to a quota of AWS. If no limit can express the
+// quota, usageQuota adds a note and returns nil.
 func (r *reader) usageQuota(n *yaml.Node) (*Limit, error) {
 	count := member(n, "limit")
 	if count == nil {

@@ -14,17 +14,18 @@ var envoyUnits = map[string]string{
 	"second": "1s", "minute": "1m", "hour": "1h", "day": "1d", "week": "7d", "month": "30d", "year": "365d",
 }
 
-// An entry is one key of a descriptor. value is "" if the descriptor has no value for the key.
+// An entry is a key and a value in a descriptor. value is "" if the descriptor has no value for the
+// key.
 type entry struct{ key, value string }
 
-// A descriptor is a descriptor of the Envoy file that has a limit or an exemption. Each becomes
-// a policy.
+// A descriptor is a descriptor of the Envoy file that has a limit or an exemption from limits. Each
+// descriptor becomes a policy.
 type descriptor struct {
 	path     []entry
 	policy   Policy
 	line     int
-	name     string   // name of the limit, to which replaces of other descriptors refer; may be ""
-	replaces []string // names of the limits that this one replaces
+	name     string   // name of the limit, to which the field replaces of other descriptors refers; may be ""
+	replaces []string // names of the limits that this limit replaces
 }
 
 // envoyDomain reads the descriptors of one domain.
@@ -62,8 +63,8 @@ func (r *reader) envoy(content []byte) error {
 	return nil
 }
 
-// descriptors reads the descriptors in the list of parent, and those below them. path contains
-// the entries of parent.
+// descriptors reads the descriptors in the list of parent, and the descriptors below them. path
+// contains the entries of parent.
 func (e *envoyDomain) descriptors(parent *yaml.Node, path []entry) error {
 	for _, n := range items(parent, "descriptors") {
 		at := entry{text(n, "key"), text(n, "value")}
@@ -135,8 +136,8 @@ func (e *envoyDomain) limit(n *yaml.Node, path []entry) error {
 	return nil
 }
 
-// numbers returns the limit for a rate_limit. If no limit can express it, numbers adds a note
-// and returns nil.
+// numbers returns the limit that corresponds to a rate_limit. If no limit can express the
+// rate_limit, numbers adds a note and returns nil.
 func (e *envoyDomain) numbers(limit *yaml.Node) (*Limit, error) {
 	count := member(limit, "requests_per_unit")
 	if count == nil {
@@ -215,8 +216,8 @@ func samePath(a, b []entry) bool {
 	return true
 }
 
-// covers reports whether requests with the path b also have the entries of a, which is above b or has fewer values.
-// Envoy applies only the limit of b to them.
+// covers reports whether requests that match the path b also match the path a, because a is above b
+// or has fewer values. Envoy applies only the limit of b to such requests.
 func covers(a, b []entry) bool {
 	if len(a) > len(b) {
 		return false
@@ -229,7 +230,7 @@ func covers(a, b []entry) bool {
 	return len(a) < len(b) || !samePath(a, b)
 }
 
-// replacesName reports whether the limit of a descriptor replaces the one with a name.
+// replacesName reports whether the limit of a descriptor replaces the limit with the given name.
 func (d *descriptor) replacesName(name string) bool {
 	return name != "" && slices.Contains(d.replaces, name)
 }

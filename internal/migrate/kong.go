@@ -8,9 +8,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// kongPeriods are the periods of the plugin rate-limiting with the windows and anchors that
-// correspond to them. Seconds, minutes and hours begin at multiples of the period. The others
-// begin with the day, month or year of the UTC calendar.
+// kongPeriods are the periods of the plugin rate-limiting. Each has the window and the anchor that
+// correspond to it. Periods of a second, minute or hour begin at multiples of the period. The other
+// periods begin with the day, month or year of the UTC calendar.
 var kongPeriods = []struct{ name, window, anchor string }{
 	{"second", "1s", "clock"},
 	{"minute", "1m", "clock"},
@@ -145,8 +145,8 @@ func reference(n *yaml.Node, name string) string {
 	return text(n, name)
 }
 
-// addPlugins adds the rate-limiting plugins of the object n. s is the scope of the object; a
-// plugin can restrict it further.
+// addPlugins adds the rate-limiting plugins of the object n. s is the scope of the object. A plugin
+// can restrict its own scope further.
 func (k *kongFile) addPlugins(n *yaml.Node, s scope) {
 	for _, p := range items(n, "plugins") {
 		at := s
@@ -166,8 +166,8 @@ func (k *kongFile) addPlugins(n *yaml.Node, s scope) {
 	}
 }
 
-// config returns the settings of a plugin. A plugin may name shared settings in _config. Its
-// own settings have precedence over them.
+// config returns the settings of a plugin. The field _config of a plugin may name shared settings.
+// The plugin's own settings have precedence over shared settings.
 func (k *kongFile) config(p *plugin) map[string]*yaml.Node {
 	settings := map[string]*yaml.Node{}
 	for _, from := range []*yaml.Node{member(k.configs, text(p.node, "_config")), member(p.node, "config")} {
@@ -193,8 +193,8 @@ var kongElsewhere = map[string]string{
 	"consumer_groups":         "put the plugin on the consumer group",
 }
 
-// kongCarried contains two kinds of settings: those that convert reads, and those of Kong's own
-// storage, which need no conversion.
+// kongCarried contains the settings of Kong that need no note: those that convert reads, and those
+// of Kong's own storage.
 var kongCarried = map[string]bool{
 	"second": true, "minute": true, "hour": true, "day": true, "month": true, "year": true, "limit": true, "window_size": true,
 	"window_type": true, "limit_by": true, "identifier": true, "header_name": true, "path": true, "fault_tolerant": true,
@@ -278,9 +278,9 @@ func (k *kongFile) countBy(p *plugin, settings map[string]*yaml.Node) {
 	}
 }
 
-// match returns the requests to which a plugin applies, as the Match of its policy. A route
-// with one literal path becomes this path. Other routes and services become attributes, so that
-// all their requests share counters.
+// match returns the requests to which a plugin applies, as the Match of its policy. If a route has
+// one literal path, the Match has this path. For another route or a service, the Match has an
+// attribute, so that all requests of the route or service share counters.
 func (k *kongFile) match(p *plugin) *Match {
 	m := Match{Attributes: map[string]string{}}
 	if p.scope.consumer != "" {
@@ -368,8 +368,8 @@ func (k *kongFile) windows(p *plugin, settings map[string]*yaml.Node) error {
 	return nil
 }
 
-// policies returns the policies of all plugins. If several plugins with the same name apply to
-// a request, Kong runs only the one with the most specific scope. So the policy of that plugin
+// policies returns the policies of all plugins. If several plugins with the same name apply to a
+// request, Kong runs only the one with the most specific scope. Therefore the policy of this plugin
 // replaces the policies of the others.
 func (k *kongFile) policies() []Policy {
 	var list []Policy
@@ -389,7 +389,7 @@ func (k *kongFile) policies() []Policy {
 	return list
 }
 
-// meet reports whether some request belongs to both scopes.
+// meet reports whether a request can belong to both scopes.
 func (k *kongFile) meet(a, b scope) bool {
 	for _, s := range []*scope{&a, &b} {
 		if s.service == "" {

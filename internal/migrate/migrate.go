@@ -1,8 +1,7 @@
 // Package migrate converts the rate limits of other products to plans.
 //
-// Read returns plans in the form that headgate apply reads. It also returns a Note for each
-// line of the input that a plan cannot express. The package contains only this form; the server
-// validates the plans.
+// Read returns plans in the form that headgate apply reads. It also returns a Note for each line of
+// the input that a plan cannot express. The package does not validate the plans; the server does.
 package migrate
 
 import (
@@ -69,8 +68,7 @@ type Limit struct {
 	Anchor    string `json:"anchor,omitempty"`
 }
 
-// A Note says which part of a line of the input the plans do not contain, or contain in another
-// form.
+// A Note says which part of an input line is missing in the plans, or has another form there.
 type Note struct {
 	File string
 	Line int
@@ -138,7 +136,7 @@ func (r *reader) note(line int, format string, args ...any) {
 // was made.
 func (r *reader) from(line int) string { return fmt.Sprintf("From %s:%d.", r.file, line) }
 
-// A slugs returns slugs that are unique within a plan or a configuration. It contains the slugs
+// A slugs returns slugs that are unique within a plan or a configuration. It remembers each slug
 // that it has returned.
 type slugs map[string]bool
 
@@ -150,7 +148,7 @@ var (
 // of returns a slug that consists of the parts of a name. If it has returned this slug before,
 // it appends a number.
 func (s slugs) of(parts ...string) string {
-	const most = 56 // of 64, so that a number can be appended
+	const most = 56 // a slug has at most 64 characters, so there is room for a number
 	slug := strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(strings.Join(parts, "-")), "-"), "-")
 	if len(slug) > most {
 		slug = strings.TrimRight(slug[:most], "-")
@@ -166,9 +164,9 @@ func (s slugs) of(parts ...string) string {
 	return unique
 }
 
-// withExemptions adds a policy for each policy in mode shadow that replaces others. A policy in
-// mode shadow replaces nothing. The added policy is enforced, has no limits, and replaces those
-// others.
+// withExemptions handles policies in mode shadow that replace other policies. In Headgate, a policy
+// in mode shadow replaces nothing. For each of them, withExemptions adds an enforced policy that
+// has no limits and replaces the same policies.
 func withExemptions(list []Policy, s slugs) []Policy {
 	var out []Policy
 	for _, p := range list {
@@ -285,8 +283,8 @@ func items(n *yaml.Node, name string) []*yaml.Node {
 	return list
 }
 
-// line returns the line at which the member of an object stands, or the line of the object if
-// it has no such member.
+// line returns the line of the member of an object. If the object has no such member, line returns
+// the line of the object.
 func line(n *yaml.Node, name string) int {
 	for k := range members(n) {
 		if k.Value == name {

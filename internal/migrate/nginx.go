@@ -20,7 +20,7 @@ type directive struct {
 	block []directive
 }
 
-// A zone contains what a limit_req_zone directive says.
+// A zone contains the parameters of a limit_req_zone directive.
 type zone struct {
 	countBy []string
 	quota   int64
@@ -41,8 +41,8 @@ type nginxFile struct {
 	*reader
 	slugs  slugs
 	zones  map[string]zone
-	used   map[string]int // by zone: number of limit_req directives that use it
-	hosts  int            // number of server blocks with a limit
+	used   map[string]int // number of limit_req directives that use a zone, by zone
+	hosts  int            // number of server blocks that have a limit
 	places []placed
 	free   []freeLocation
 }
@@ -53,7 +53,7 @@ type freeLocation struct {
 	directive
 }
 
-// A placed contains the policies of a place.
+// A placed contains the policies that were made from a place.
 type placed struct {
 	place
 	policies []Policy
@@ -243,8 +243,8 @@ func (n *nginxFile) serverName(server directive) string {
 	return ""
 }
 
-// location sets the path of the location d in at. It returns false, with a note, if no path
-// pattern can express the location.
+// location sets the path of at to the path of the location d. If no path pattern can express the
+// location, it adds a note and returns false.
 func (n *nginxFile) location(d directive, at *place) bool {
 	kind, path := "", d.args[len(d.args)-1]
 	if len(d.args) > 1 {
@@ -315,8 +315,8 @@ func (n *nginxFile) add(at place) error {
 }
 
 // policies returns the policies of all places. In nginx, the limit_req directives of a block
-// replace those of the blocks around it, and those of locations with a shorter prefix. So the
-// policies of the former replace those of the latter.
+// replace the directives of the blocks around it, and those of locations with a shorter prefix.
+// Therefore the policies of the block replace the policies of these blocks and locations.
 func (n *nginxFile) policies() []Policy {
 	var list []Policy
 	for _, f := range n.free {

@@ -14,11 +14,11 @@ type nginxParser struct {
 	dump bool // set if the text is the output of nginx -T
 }
 
-// dumpedFile is the beginning of the comment that the output of nginx -T has before each file.
-// The name of the file follows.
+// dumpedFile is the beginning of a comment in the output of nginx -T. Each file has such a comment
+// before it, and the name of the file follows dumpedFile.
 const dumpedFile = "# configuration file "
 
-// directives reads directives up to the end of the current block, or, if inBlock is false, up
+// directives reads directives up to the end of the current block. If inBlock is false, it reads up
 // to the end of the text.
 func (p *nginxParser) directives(inBlock bool) ([]directive, error) {
 	var list []directive
@@ -81,7 +81,7 @@ func (p *nginxParser) skipBlock() {
 }
 
 // word returns the next word, or "" at the end of the text. A word is ";", "{", "}", or an
-// argument. quoted says that it was in quotes.
+// argument. quoted reports whether the word was in quotes.
 func (p *nginxParser) word() (word string, quoted bool, err error) {
 	p.skipSpace()
 	if p.text == "" {
