@@ -30,12 +30,12 @@ const mailto = "mailto:"
 // A Channel is an address to which messages are sent.
 type Channel struct {
 	ID       string // UUIDv7
-	TenantID string // the owner; "" for the operator
+	TenantID string // ID of the tenant that owns the channel; "" for the operator
 	Version  int64  // 1 for a new channel; each change adds 1
 	ChannelDocument
-	// Secret signs the messages of a webhook. It begins with whsec_. After a change of the
-	// secret, the previous one, Former, also signs the messages until FormerUntil, so that no
-	// receiver rejects messages in between.
+	// Secret signs the messages of a webhook. It begins with whsec_. After a change of the secret,
+	// the previous secret Former also signs the messages until FormerUntil. In this time, people
+	// can change the secret at the receiver, and no message is rejected.
 	Secret, Former       string
 	FormerUntil          time.Time
 	CreatedAt, UpdatedAt time.Time
@@ -51,8 +51,8 @@ type ChannelDocument struct {
 
 const maxURL = 2000 // bytes
 
-// validate adds the faults of a document to f. Addresses in the networks allowed may be private
-// and may be reached without TLS.
+// validate adds the faults of a document to f. Addresses in the networks allowed may be private,
+// and need not use TLS.
 func (d *ChannelDocument) validate(f *problem.Fields, allowed []netip.Prefix) {
 	f.Line("/name", d.Name, 1, MaxName)
 	switch d.Kind {
@@ -78,7 +78,7 @@ func (d *ChannelDocument) validate(f *problem.Fields, allowed []netip.Prefix) {
 	case u.Fragment != "":
 		f.Add("/url", "must have no fragment")
 	default:
-		// A host name is checked when a message is sent, after the name is resolved.
+		// If the host is a name, its address is checked later, when a message is sent.
 		if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !reachable(ip, allowed) {
 			f.Add("/url", "%s is a private address; HEADGATE_WEBHOOK_NETWORKS can allow it", ip)
 		}
@@ -96,7 +96,7 @@ func (d *ChannelDocument) recipient() (string, bool) {
 // webhook addresses is a secret. It returns an e-mail address unchanged.
 func HideAddress(address string) string {
 	u, err := url.Parse(address)
-	if err != nil || u.Opaque != "" { // an e-mail address has no secret
+	if err != nil || u.Opaque != "" { // the address is an e-mail address, which has no secret part
 		return address
 	}
 	return u.Scheme + "://" + u.Host + "/…"
@@ -116,7 +116,7 @@ func secretBytes(secret string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
 }
 
-// Networks that are not public and for which net/netip has no method.
+// Private networks for which net/netip has no method.
 var private = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),       // this network, RFC 791
 	netip.MustParsePrefix("100.64.0.0/10"),   // shared address space, RFC 6598

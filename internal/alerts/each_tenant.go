@@ -10,14 +10,15 @@ import (
 // Bounds of rules that watch each tenant.
 const (
 	// turnSize is the maximum number of tenants that one evaluation measures. If there are more,
-	// the evaluations measure them in turn.
+	// each evaluation measures the next part of them.
 	turnSize = 200
 	// maxTenantStates is the maximum number of tenants of one rule whose phase is not OK.
 	maxTenantStates = 1000
 )
 
-// nextTurn returns the slugs of the tenants that come after those of the last turn, at most
-// turnSize of them. After the last tenant comes the first one.
+// nextTurn returns the slugs of the next tenants to measure, at most turnSize of them. They come
+// after the tenants of the previous call in the order of slugs. The first tenant follows the last
+// one.
 func (e *Evaluator) nextTurn() []string {
 	if e.cfg.Figures.Tenants == nil {
 		return nil
@@ -35,21 +36,22 @@ func (e *Evaluator) nextTurn() []string {
 	return turn
 }
 
-// ofTenant returns a rule that watches each tenant, as it is for one of them.
+// ofTenant returns the form of a rule that watches each tenant for one of these tenants.
 func ofTenant(r *Rule, slug string) Rule {
 	one := *r
 	one.Tenant = slug
 	return one
 }
 
-// stepEach is step for a rule that watches each tenant. own is the state of the rule as it was
-// before it did, or the summary of the last evaluation. each has the states of the tenants.
+// stepEach does the work of step for a rule that watches each tenant. own is the state of the rule
+// itself: either from the time when it did not watch each tenant, or the summary of the last
+// evaluation. each has the states of the tenants.
 func (e *Evaluator) stepEach(
 	ctx context.Context, m *measurement, r *Rule, own State, each map[string]State, a *Advance,
 ) (State, error) {
 	all := State{At: m.now, Tenants: make(map[string]State, len(each))}
 	if r.Metric.BeginsBelow() {
-		all.Value = maxHours // the best figure, as 0 is for other metrics
+		all.Value = maxHours // maxHours is the best figure of ExhaustedIn; for other metrics, the best figure is 0
 	}
 	if own.Incident != "" {
 		if err := e.end(ctx, m, *r, own, a); err != nil {
@@ -77,7 +79,7 @@ func (e *Evaluator) stepEach(
 	return all, nil
 }
 
-// stepTurn measures the tenants of a turn. It adds their states to all.
+// stepTurn measures the tenants of one turn (see nextTurn). It adds their states to all.
 func (e *Evaluator) stepTurn(
 	ctx context.Context, m *measurement, r *Rule, turn []string, each map[string]State, all *State, a *Advance,
 ) error {

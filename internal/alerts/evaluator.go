@@ -27,23 +27,23 @@ type EvaluatorConfig struct {
 	Keep time.Duration
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Logger logs the first of several consecutive failures, and the recovery. Default: no
-	// logging.
+	// Logger logs the first of several consecutive failures, and the first success after them.
+	// Default: no logging.
 	Logger *slog.Logger
 }
 
-// The name and the duration of the lease. Only the node that holds it evaluates. When it ends
-// without being renewed, another node takes over.
+// The name and the duration of the lease. Only the node that holds the lease evaluates rules. If
+// the node does not renew the lease, the lease ends, and another node takes over.
 const (
 	evaluationLease     = "alerts"
-	evaluationLeaseLife = 18 * time.Second // together with the interval of 10 s, another node evaluates within 30 s
+	evaluationLeaseLife = 18 * time.Second // with the interval of 10 s, another node takes over within 30 s
 )
 
 // An Evaluator evaluates all rules while its process holds the lease. Every node runs an
 // Evaluator.
 type Evaluator struct {
 	cfg     EvaluatorConfig
-	holds   bool // set if the last evaluation had the lease
+	holds   bool // set if this process held the lease in the last evaluation
 	failing bool
 	pruned  time.Time
 	last    string // the slug of the last tenant that nextTurn returned
@@ -137,7 +137,7 @@ func (e *Evaluator) evaluate(ctx context.Context, m *measurement, w *Watched) er
 	switch {
 	case w.EachTenant:
 		a.State, err = e.stepEach(ctx, m, &w.Rule, own, each, &a)
-	case len(each) > 0: // the rule watched each tenant before it was changed
+	case len(each) > 0: // the rule watched each tenant until it was changed
 		for slug, before := range each {
 			err = errors.Join(err, e.end(ctx, m, ofTenant(&w.Rule, slug), before, &a))
 		}
@@ -147,13 +147,14 @@ func (e *Evaluator) evaluate(ctx context.Context, m *measurement, w *Watched) er
 	if err != nil || !a.State.worthWriting(&w.State) {
 		return err
 	}
-	_, err = e.cfg.Store.Advance(ctx, a) // false means that the rule was changed, or that another node has evaluated it
+	_, err = e.cfg.Store.Advance(ctx, a) // if Advance returns false, the rule was changed, or another node has evaluated it
 	return err
 }
 
-// step returns the state of a rule after the state before, and adds the incidents and the
-// messages of the change to a. If the figure cannot be measured, it changes only State.Err. For a
-// tenant without the figure, of a rule that watches each tenant, it returns the zero State.
+// step returns the state of a rule that follows the state before. It adds the incidents and the
+// messages of the change to a. If the figure cannot be measured, step changes only State.Err. If
+// the rule watches each tenant and this tenant does not have the figure, step returns the zero
+// State.
 func (e *Evaluator) step(ctx context.Context, m *measurement, r *Rule, before State, a *Advance) (State, error) {
 	value, detail := float64(0), ""
 	if !r.Disabled {
@@ -164,7 +165,7 @@ func (e *Evaluator) step(ctx context.Context, m *measurement, r *Rule, before St
 		case ctx.Err() != nil:
 			return before, err
 		case r.EachTenant && (errors.Is(err, errNoTenant) || problem.Is(err, problem.NotFound)):
-			return State{}, e.end(ctx, m, *r, before, a) // the tenant is gone, or its plan lacks the policy
+			return State{}, e.end(ctx, m, *r, before, a) // the tenant is deleted, or its plan does not have the policy
 		default:
 			before.Err = err.Error()
 			return before, nil
@@ -175,7 +176,7 @@ func (e *Evaluator) step(ctx context.Context, m *measurement, r *Rule, before St
 	return after, e.change(ctx, m, r, before, &after, change, a)
 }
 
-// end ends the alert of a rule that is not measured any more.
+// end ends the alert of a rule whose figure is no longer measured.
 func (e *Evaluator) end(ctx context.Context, m *measurement, r Rule, before State, a *Advance) error {
 	r.Disabled = true
 	_, err := e.step(ctx, m, &r, before, a)
@@ -183,9 +184,10 @@ func (e *Evaluator) end(ctx context.Context, m *measurement, r Rule, before Stat
 }
 
 // change adds the incident and the messages of a change to a. If the rule is muted or in a
-// maintenance window, change does not announce the begin of the alert. The first evaluation
-// after that announces it if the alert still fires. change announces the end only if the begin
-// was announced, even if the rule is muted then.
+// maintenance window, change does not announce the beginning of the alert. The first evaluation
+// after this time announces it, if the alert is still firing. change announces the end of an alert
+// only if its beginning was announced. In this case, it announces the end even if the rule is
+// muted.
 func (e *Evaluator) change(ctx context.Context, m *measurement, r *Rule, before State, s *State, change Change, a *Advance) error {
 	now := m.now
 	i := Incident{
@@ -212,8 +214,8 @@ func (e *Evaluator) change(ctx context.Context, m *measurement, r *Rule, before 
 	return e.announce(ctx, r, s, a, EventBegan, &i, now)
 }
 
-// announce adds a message about the incident of to a, one for each channel of the rule. It
-// skips channels that were deleted.
+// announce adds messages about the incident of to a, one for each channel of the rule. It skips
+// deleted channels.
 func (e *Evaluator) announce(ctx context.Context, r *Rule, s *State, a *Advance, event Event, of *Incident, now time.Time) error {
 	for _, id := range r.Channels {
 		c, err := e.cfg.Store.Channel(ctx, r.TenantID, id)

@@ -10,11 +10,11 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Maintenance is a time, such as that of a planned upgrade, in which rules announce no
-// alerts.
+// A Maintenance is a time in which rules announce no alerts, for example the time of a planned
+// upgrade.
 type Maintenance struct {
 	ID       string // UUIDv7
-	TenantID string // the owner; "" for the operator
+	TenantID string // ID of the tenant that owns it; "" for the operator
 	MaintenanceDocument
 	CreatedAt time.Time
 }
@@ -26,7 +26,7 @@ type MaintenanceDocument struct {
 	StartsAt time.Time `json:"starts_at"`
 	EndsAt   time.Time `json:"ends_at"`
 	Repeat   Repeat    `json:"repeat,omitempty"`
-	Rules    []string  `json:"rules,omitempty"` // IDs; empty: all rules of the owner
+	Rules    []string  `json:"rules,omitempty"` // IDs of the rules; if it is empty, the window applies to all rules of the owner
 }
 
 // A Repeat says how often a maintenance window is repeated. The intervals are counted in UTC,
@@ -55,7 +55,7 @@ func (r Repeat) interval() time.Duration {
 
 // Bounds of maintenance windows.
 const (
-	MaxMaintenance       = 100 // for the operator, and for each tenant
+	MaxMaintenance       = 100 // maximum number for the operator, and for each tenant
 	maxMaintenanceLength = 30 * 24 * time.Hour
 )
 

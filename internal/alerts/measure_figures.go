@@ -17,7 +17,8 @@ type Figures struct {
 	Analytics *metrics.Analytics
 	Nodes     *nodes.Service
 	Usage     *usage.Service
-	// Tenant returns the number of a tenant by its ID or slug; false if it is unknown.
+	// Tenant returns the number of a tenant by its ID or slug. found is false if the tenant is
+	// unknown.
 	Tenant func(idOrSlug string) (number uint32, found bool)
 	// Tenants returns the slugs of all tenants in ascending order. Default: none; rules then
 	// watch no tenant each.
@@ -91,9 +92,9 @@ func percent(part, all, least int64) float64 {
 	return 100 * float64(part) / float64(all)
 }
 
-// query returns a query for the newest window of a rule. It covers the current minute, and as
-// many whole minutes before it as the window has. So the figure does not drop at the start of a
-// minute.
+// query returns a query for the newest window of a rule. The query covers the current minute, and
+// as many whole minutes before it as the window has. Because of these whole minutes, the figure
+// does not drop at the start of a minute.
 func (m *measurement) query(r *Rule, tenant uint32) metrics.Query {
 	minute := m.now.Truncate(time.Minute)
 	return metrics.Query{Tenant: tenant, Policy: r.Policy, From: minute.Add(-r.Window), To: minute.Add(time.Minute)}
@@ -122,8 +123,8 @@ func (r *Rule) watched() string {
 	return r.Tenant
 }
 
-// verdictCodes maps a metric to the code of the verdict that it counts. A verdict is what
-// package nodes finds wrong with a node.
+// verdictCodes maps a metric to the code of the verdicts that it counts. A verdict is a problem of
+// a node that package nodes reports.
 var verdictCodes = map[Metric]string{SilentNodes: "silent", SnapshotsHeld: "held"}
 
 func (m *measurement) ofNodes(ctx context.Context, metric Metric) (float64, error) {
@@ -145,9 +146,8 @@ func (m *measurement) ofNodes(ctx context.Context, metric Metric) (float64, erro
 	return float64(n), nil
 }
 
-// quotaUsed returns how much of a quota a key of the tenant has used, in percent. It is the
-// highest part among the known keys and limits. detail says when this quota is used up at the
-// current pace.
+// quotaUsed returns the highest used part of a quota among the known keys and limits of the tenant,
+// in percent. detail says when this quota is used up at the current pace.
 func (m *measurement) quotaUsed(ctx context.Context, r *Rule) (value float64, detail string, err error) {
 	err = m.eachLimit(ctx, r, func(u *usage.Usage, p *usage.PolicyUsage, l *usage.LimitUsage) {
 		if l.Capacity <= 0 {
@@ -160,8 +160,8 @@ func (m *measurement) quotaUsed(ctx context.Context, r *Rule) (value float64, de
 	return value, detail, err
 }
 
-// nearLimit returns the highest warning threshold that a key of the tenant has reached, in
-// percent: the largest near_limit of the decisions for the known keys.
+// nearLimit returns the highest warning threshold that a known key of the tenant has reached, in
+// percent. Decisions contain the same number as near_limit.
 func (m *measurement) nearLimit(ctx context.Context, r *Rule) (value float64, detail string, err error) {
 	err = m.eachLimit(ctx, r, func(u *usage.Usage, p *usage.PolicyUsage, l *usage.LimitUsage) {
 		if v := float64(l.NearLimit()); p.Mode.InForce() && v > value {
@@ -171,13 +171,13 @@ func (m *measurement) nearLimit(ctx context.Context, r *Rule) (value float64, de
 	return value, detail, err
 }
 
-// minForecast is the shortest window of the limits that ExhaustedIn reads. A limit of a few
-// minutes is often used up and soon free again. No forecast can announce this in time.
+// minForecast is the shortest window of the limits that ExhaustedIn reads. A limit of a few minutes
+// is often used up and soon free again, so no forecast can announce this in time.
 const minForecast = time.Hour
 
-// exhaustedIn returns the hours until a known key of the tenant has used up a quota at the
-// current pace. If several will, it returns the shortest time; if none will within 90 days, it
-// returns maxHours.
+// exhaustedIn returns the hours until a known key of the tenant has used up a quota at the current
+// pace. If several keys or quotas will be used up, it returns the shortest time. If none will be
+// used up within 90 days, it returns maxHours.
 func (m *measurement) exhaustedIn(ctx context.Context, r *Rule) (value float64, detail string, err error) {
 	value = maxHours
 	err = m.eachLimit(ctx, r, func(u *usage.Usage, p *usage.PolicyUsage, l *usage.LimitUsage) {
@@ -191,9 +191,8 @@ func (m *measurement) exhaustedIn(ctx context.Context, r *Rule) (value float64, 
 	return value, detail, err
 }
 
-// eachLimit calls do for each limit of each key with counts. The keys are those of the watched
-// tenant: a rule watches one tenant. If the rule names a policy, eachLimit calls do only for the
-// limits of that policy.
+// eachLimit calls do for each limit of each key with counts of the watched tenant. If the rule
+// names a policy, eachLimit calls do only for the limits of this policy.
 func (m *measurement) eachLimit(ctx context.Context, r *Rule, do func(*usage.Usage, *usage.PolicyUsage, *usage.LimitUsage)) error {
 	read := m.usageOf(ctx, r)
 	u := &read.usage
@@ -208,8 +207,8 @@ func (m *measurement) eachLimit(ctx context.Context, r *Rule, do func(*usage.Usa
 	return read.err
 }
 
-// usageOf returns the usage of the tenant that the rule watches, or of the policy that it names.
-// Rules about the same tenant and policy share it.
+// usageOf returns the usage of the tenant that the rule watches, or of the policy that the rule
+// names. Rules with the same tenant and policy share the result.
 func (m *measurement) usageOf(ctx context.Context, r *Rule) usageRead {
 	key := [2]string{r.watched(), r.Policy}
 	read, found := m.usage[key]

@@ -22,25 +22,25 @@ const (
 	EventInvited  Event = "invitation" // not about an alert: an e-mail with the link of an invitation
 )
 
-// An Incident is one alert, from its begin to its end.
+// An Incident is one alert, from its beginning to its end.
 type Incident struct {
 	ID       string // UUIDv7
-	TenantID string // the owner of the rule; "" for the operator
+	TenantID string // ID of the tenant that owns the rule; "" for the operator
 	RuleID   string
-	Rule     Document // the document of the rule at the begin of the alert
+	Rule     Document // the document of the rule when the alert began
 	BeganAt  time.Time
 	EndedAt  time.Time // zero while the alert is firing
-	Value    float64   // the figure at the begin of the alert
+	Value    float64   // the figure when the alert began
 	Peak     float64
-	Detail   string // sentence about the figure at the begin of the alert
+	Detail   string // sentence about the figure when the alert began
 }
 
 // A Delivery is one message to one channel.
 type Delivery struct {
-	ID         string // UUIDv7: the webhook-id of every attempt
-	TenantID   string // the webhook-id of every attempt; a UUIDv7
-	ChannelID  string // the owner of the channel or of the invitation; "" for the operator
-	IncidentID string // "" for a test and an invitation
+	ID         string // a UUIDv7; the webhook-id of every attempt
+	TenantID   string // ID of the tenant that owns the channel or the invitation; "" for the operator
+	ChannelID  string // "" for an invitation
+	IncidentID string // "" for a test message and for an invitation
 	// InvitationID is the invitation whose link is sent; "" for other messages. If it is set,
 	// Body is empty, because the link is created only when the message is sent.
 	InvitationID string
@@ -53,7 +53,7 @@ type Delivery struct {
 	Status   DeliveryStatus
 	// Answer is the result of the last attempt, such as "503 Service Unavailable".
 	Answer string
-	EndAt  time.Time // time at which the delivery succeeded or was given up
+	EndAt  time.Time // time at which the delivery succeeded or was given up; zero before
 }
 
 // An Attempt is one attempt to send a delivery.
@@ -130,7 +130,7 @@ func (m Messenger) Body(k Kind, e Event, i *Incident, value float64, now time.Ti
 	case Slack:
 		message = map[string]string{"text": strings.TrimSpace(strings.Join([]string{d.Summary, d.Detail, d.Page}, "\n"))}
 	}
-	text, _ := json.Marshal(message) // numbers are finite, so it never fails
+	text, _ := json.Marshal(message) // json.Marshal never fails here, because all numbers are finite
 	return text
 }
 

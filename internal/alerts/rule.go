@@ -14,16 +14,16 @@ type Metric string
 
 // The metrics. Rates and counts of decisions cover the window of the rule.
 const (
-	DenialRate     Metric = "denial_rate"     // denied by limits, in percent of all requests
+	DenialRate     Metric = "denial_rate"     // requests that limits denied, in percent of all requests
 	Denials        Metric = "denials"         // number of requests denied by limits
-	DegradedShare  Metric = "degraded_share"  // requests decided without the shared limiter, in percent of all requests
+	DegradedShare  Metric = "degraded_share"  // requests that were decided without the shared limiter, in percent of all requests
 	LimiterLatency Metric = "limiter_latency" // 99th percentile of the duration of limiter calls on all nodes, in milliseconds
 	QuotaUsed      Metric = "quota_used"      // the highest used part of a quota among the known keys, in percent
 	NearLimit      Metric = "near_limit"      // the highest warning threshold of a limit that a known key has reached, in percent
-	ExhaustedIn    Metric = "exhausted_in"    // hours until the first of the known keys has used up a quota at the current pace
+	ExhaustedIn    Metric = "exhausted_in"    // hours until the first known key has used up a quota at the current pace
 	SilentNodes    Metric = "silent_nodes"    // number of nodes that stopped reporting; see nodes.Keep
 	NodeAlarms     Metric = "node_alarms"     // number of alarms on the System page; each silent node counts as an alarm
-	SnapshotsHeld  Metric = "snapshots_held"  // number of nodes that hold back a suspicious snapshot
+	SnapshotsHeld  Metric = "snapshots_held"  // number of nodes that keep an old snapshot because the new one looks wrong
 )
 
 // A metricTrait describes a metric: its unit, and which fields a rule with this metric has.
@@ -32,7 +32,7 @@ type metricTrait struct {
 	unit     string  // text after the number, such as "%"
 	most     float64 // the largest threshold
 	window   bool    // set if a rule has a window
-	tenant   need    // whether a rule of the operator names a tenant; a rule of a tenant watches that tenant
+	tenant   need    // says whether a rule of the operator can or must name a tenant; a rule of a tenant always watches its owner
 	policy   bool    // set if a rule can name a policy
 	operator bool    // set if only rules of the operator can have the metric
 	below    bool    // set if the alert begins when the figure is at most the threshold
@@ -75,8 +75,8 @@ func (m Metric) HasWindow() bool { t, _ := m.trait(); return t.window }
 // rules can have MinRequests.
 func (m Metric) IsRate() bool { return m == DenialRate || m == DegradedShare }
 
-// WatchesTenants reports whether a rule of the operator can name a tenant or watch each tenant,
-// and whether it must do one of them. WatchesPolicies reports whether a rule can name a policy.
+// WatchesTenants says whether a rule of the operator can name a tenant or watch each tenant, and
+// whether it must do one of the two. WatchesPolicies says whether a rule can name a policy.
 func (m Metric) WatchesTenants() (can, must bool) {
 	t, _ := m.trait()
 	return t.tenant != never, t.tenant == required
@@ -92,8 +92,8 @@ func (m Metric) Unit() string { t, _ := m.trait(); return t.unit }
 // other metrics, it begins when the figure is at least the threshold.
 func (m Metric) BeginsBelow() bool { t, _ := m.trait(); return t.below }
 
-// Metrics returns the metrics that rules of the operator can have, or, if operator is false,
-// those that rules of a tenant can have.
+// Metrics returns the metrics of rules of the operator. If operator is false, it returns the
+// metrics of rules of a tenant.
 func Metrics(operator bool) (list []Metric) {
 	for _, t := range metricTraits {
 		if operator || !t.operator {
@@ -110,8 +110,8 @@ const maxHours = 90 * 24
 // Bounds of a rule.
 const (
 	MaxName     = 100 // characters
-	MaxRules    = 200 // for the operator, and for each tenant
-	MaxChannels = 20  // for the operator, and for each tenant; also the maximum number of channels of one rule
+	MaxRules    = 200 // maximum number for the operator, and for each tenant
+	MaxChannels = 20  // maximum number for the operator, and for each tenant; also the maximum number of channels of one rule
 	MinWindow   = time.Minute
 	MaxWindow   = 24 * time.Hour
 	MaxFor      = 24 * time.Hour
@@ -120,7 +120,7 @@ const (
 // A Rule compares one figure with a threshold.
 type Rule struct {
 	ID       string // UUIDv7
-	TenantID string // the owner; "" for the operator
+	TenantID string // ID of the tenant that owns the rule; "" for the operator
 	Version  int64  // 1 for a new rule; each change adds 1
 	Document
 	CreatedAt, UpdatedAt time.Time
@@ -131,16 +131,17 @@ type Rule struct {
 type Document struct {
 	Name   string `json:"name"`
 	Metric Metric `json:"metric"`
-	// Tenant is the slug of the tenant that the rule watches. If it is "", a rule of the
-	// operator watches all tenants: together, or each of them if EachTenant is set. A rule of a
-	// tenant watches that tenant; its Tenant is "".
+	// Tenant is the slug of the tenant that a rule of the operator watches. If it is "", the rule
+	// watches all tenants: together, or each of them if EachTenant is set. For a rule of a tenant,
+	// Tenant is "", and the rule watches its owner.
 	Tenant string `json:"tenant,omitempty"`
-	// EachTenant says that a rule of the operator measures each tenant. Each tenant that reaches
-	// the threshold then has an incident of its own, whose document has the Tenant.
+	// EachTenant says that a rule of the operator measures each tenant separately. Each tenant that
+	// reaches the threshold then has its own incident. The document of this incident has the field
+	// Tenant set.
 	EachTenant bool   `json:"each_tenant,omitempty"`
 	Policy     string `json:"policy,omitempty"` // slug; "" for all policies
-	// Window is the length of the time that the figure covers; the current minute is added to
-	// it. It is 0 for metrics without a window.
+	// Window is the length of the time that the figure covers, in addition to the current minute.
+	// It is 0 for metrics without a window.
 	Window time.Duration `json:"window_ns,omitempty"`
 	// The alert begins when the figure has been at least Threshold for the duration For. It
 	// ends when the figure has been below Recovery for the duration For. Recovery is at most

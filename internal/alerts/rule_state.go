@@ -10,7 +10,7 @@ type Phase string
 
 const (
 	OK      Phase = "ok"      // the figure has not reached the threshold
-	Pending Phase = "pending" // the figure has reached the threshold, for less than Document.For
+	Pending Phase = "pending" // the figure has reached the threshold, but not yet for the duration Document.For
 	Firing  Phase = "firing"  // the alert has begun and has not ended
 )
 
@@ -20,27 +20,27 @@ type State struct {
 	Phase Phase `json:"phase,omitempty"`
 	// Since is the time at which the phase began.
 	Since time.Time `json:"since,omitzero"`
-	// ClearSince is the time since which the figure of a firing rule has been below Recovery
-	// without a break; zero if it is not below Recovery.
+	// ClearSince is the time since which the figure of a firing rule has always been below
+	// Recovery. It is zero if the figure is not below Recovery.
 	ClearSince time.Time `json:"clear_since,omitzero"`
-	// Value is the figure of the last evaluation that could measure it, and At the time of that
-	// evaluation. Peak is the worst figure since the begin of the incident.
+	// Value is the figure of the last evaluation that could measure it, and At is the time of that
+	// evaluation. Peak is the worst figure since the beginning of the incident.
 	Value float64   `json:"value"`
 	Peak  float64   `json:"peak,omitempty"`
 	At    time.Time `json:"at,omitzero"`
 	// Incident is the ID of the open incident. It is set while Phase is Firing.
 	Incident string `json:"incident,omitempty"`
-	// Announced is set when the messages about the begin of the incident are queued. If the
-	// rule is muted or in a maintenance window, that happens only when this time has ended.
+	// Announced is set when the messages about the beginning of the incident are queued. While the
+	// rule is muted or in a maintenance window, they are not queued.
 	Announced bool `json:"announced,omitempty"`
-	// Err says why the last evaluation could not measure the figure; "" if it could. The phase
-	// does not change in such an evaluation.
+	// Err says why the last evaluation could not measure the figure. It is "" if the evaluation
+	// could measure it. An evaluation with an error does not change the phase.
 	Err string `json:"err,omitempty"`
 	// Detail is a sentence about the figure, such as when the quota is used up.
 	Detail string `json:"detail,omitempty"`
-	// Tenants has the states of the tenants of a rule with EachTenant, by slug. A tenant whose
-	// phase is OK is missing. The other fields are then a summary: the highest phase, and the
-	// worst figure of the last evaluation.
+	// Tenants has the states of the tenants of a rule with EachTenant, by slug. It contains only
+	// tenants whose phase is not OK. The other fields are then a summary: the highest phase, and
+	// the worst figure of the last evaluation.
 	Tenants map[string]State `json:"tenants,omitempty"`
 }
 
@@ -91,8 +91,8 @@ func (d *Document) Step(s State, value float64, now time.Time) (State, Change) {
 
 func (d *Document) stepFiring(s State, now time.Time) (State, Change) {
 	s.Peak = d.worse(s.Peak, s.Value)
-	// The alert goes on while the figure reaches Recovery. If Recovery is 0, each figure reaches
-	// it, so the figure 0 ends the alert, unless the metric begins below its threshold.
+	// The alert continues while the figure reaches Recovery. If Recovery is 0, every figure reaches
+	// it. In this case, the figure 0 ends the alert, except for a metric with BeginsBelow.
 	if d.reaches(s.Value, d.Recovery) && (s.Value > 0 || d.Metric.BeginsBelow()) {
 		s.ClearSince = time.Time{}
 		return s, Nothing
@@ -115,7 +115,7 @@ func (d *Document) reaches(value, threshold float64) bool {
 	return value >= threshold
 }
 
-// worse returns that one of two figures which is farther beyond a threshold.
+// worse returns the worse of two figures: the one that is farther beyond a threshold.
 func (d *Document) worse(a, b float64) float64 {
 	if d.reaches(a, b) {
 		return a
@@ -136,11 +136,11 @@ func (d *Document) clear(s State, now time.Time) (State, Change) {
 	return s, change
 }
 
-// writeEvery is the time between two writes of a state of which only the figure changes.
+// writeEvery is the time between two writes of a state in which only the figure changes.
 const writeEvery = time.Minute
 
-// worthWriting reports whether the new state s must be written. before is the stored state. If
-// only the figure has changed, a state is written once a minute, so that thousands of rules
+// worthWriting reports whether the new state s must be written; before is the stored state. If only
+// the figure has changed, the state is written at most once a minute, so that thousands of rules
 // cause few writes.
 func (s State) worthWriting(before *State) bool {
 	if s.At.Sub(before.At) >= writeEvery {

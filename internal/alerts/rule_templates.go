@@ -6,8 +6,8 @@ import "time"
 type Template struct {
 	Slug    string
 	Summary string // one sentence that says when the alert begins
-	// NeedsPolicy says that the rule is about one policy, which the template cannot name. If it
-	// is not set, a person only needs to choose channels to create the rule.
+	// NeedsPolicy says that the rule watches one policy, which the person must name. If NeedsPolicy
+	// is not set, the person only needs to choose channels.
 	NeedsPolicy bool
 	Document
 }
@@ -52,8 +52,8 @@ var templates = []Template{
 	}},
 }
 
-// Templates returns the templates for rules of the operator, or, if operator is false, for
-// rules of a tenant. The operator's rules about quotas watch each tenant.
+// Templates returns the templates for rules of the operator. If operator is false, it returns the
+// templates for rules of a tenant. The operator's rules about quotas watch each tenant.
 func Templates(operator bool) []Template {
 	var list []Template
 	for _, t := range templates {

@@ -8,11 +8,11 @@ import (
 	"github.com/headgate/headgate/internal/mail"
 )
 
-// noMail is the stored answer of an attempt on a node that does not send e-mail.
+// noMail is the stored result of an attempt on a node that cannot send e-mail.
 const noMail = "this node sends no e-mail: HEADGATE_SMTP_ADDR is not set"
 
-// mailAlert tries once to send the message of a channel of the kind Email. answer says in words
-// how the attempt ended.
+// mailAlert tries once to send the message of a channel of the kind Email. answer describes the
+// result of the attempt.
 func (s *Sender) mailAlert(ctx context.Context, d *Due) (_ result, answer string) {
 	to, ok := d.Channel.recipient()
 	var l letter

@@ -33,8 +33,8 @@ type SenderConfig struct {
 	Every time.Duration
 	// Mail sends e-mail. Default: none; attempts to send e-mail then fail.
 	Mail Mailer
-	// Member reports whether a member of a tenant has an e-mail address. A channel of a tenant
-	// sends e-mail only to such addresses. Default: no address belongs to a member.
+	// Member reports whether an e-mail address belongs to a member of a tenant. A channel of a
+	// tenant sends e-mail only to such addresses. Default: no address belongs to a member.
 	Member func(ctx context.Context, tenantID, address string) (bool, error)
 	// Letter returns the e-mail for an invitation, with a new link. The error is
 	// problem.NotFound if the invitation is used, withdrawn or expired.
@@ -43,8 +43,8 @@ type SenderConfig struct {
 	UserAgent string
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Logger logs deliveries that are given up, and the first failure and the recovery of the
-	// store. Default: no logging.
+	// Logger logs deliveries that are given up. It also logs the first of several consecutive
+	// errors of the store, and the first success after them. Default: no logging.
 	Logger *slog.Logger
 	// Client sends webhook requests. Default: NewClient(Networks).
 	Client *http.Client
@@ -57,15 +57,15 @@ type Mailer interface {
 }
 
 const (
-	attemptTimeout = 5 * time.Second // of a webhook; a receiver that is slower gets the message again
-	claimLife      = time.Minute     // longer than an attempt, by mail also, and the write of its result
-	atOnce         = 16              // attempts of a node at the same time
-	maxAnswer      = 4 << 10         // bytes of an answer that are read
+	attemptTimeout = 5 * time.Second // maximum time of an attempt to send a webhook; a slower receiver gets the message again
+	claimLife      = time.Minute     // longer than an attempt, including e-mail, and the write of its result
+	atOnce         = 16              // maximum number of attempts of a node at the same time
+	maxAnswer      = 4 << 10         // maximum number of bytes of a response that are read
 )
 
-// waits are the longest times from the end of one attempt to the next. Up to a tenth of each is
-// subtracted at random. Their sum is 24 hours. If the attempt after the last wait fails, the
-// delivery is given up.
+// waits are the times from the end of one attempt to the next attempt. Up to a tenth of each time
+// is subtracted at random. The sum of the times is 24 hours. If the attempt after the last wait
+// fails, the delivery is given up.
 var waits = []time.Duration{
 	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
 	time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 10*time.Hour + 17*time.Minute + 25*time.Second,
@@ -95,9 +95,9 @@ func NewSender(cfg SenderConfig) *Sender {
 	return s
 }
 
-// NewClient returns an HTTP client that connects only to public addresses and to those in
-// networks. It checks the IP address of each connection after the host name is resolved. So a
-// name that later resolves to a private address is rejected too. The client follows no
+// NewClient returns an HTTP client that connects only to public addresses and to those in networks.
+// It checks the IP address of each connection after the host name is resolved. Therefore the client
+// rejects a name even if the name resolves to a private address only later. The client follows no
 // redirects and uses no proxy.
 func NewClient(networks []netip.Prefix) *http.Client {
 	dialer := &net.Dialer{
@@ -140,7 +140,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// Send makes one attempt for each delivery that is due, but for at most 16. It returns the
+// Send makes one attempt for each delivery that is due, for at most 16 deliveries. It returns the
 // number of attempts.
 func (s *Sender) Send(ctx context.Context) (int, error) {
 	now := s.now()
@@ -194,7 +194,7 @@ func (s *Sender) attempt(ctx context.Context, d *Due) error {
 		wait := waits[d.Attempts-1]
 		d.DueAt = now.Add(wait - rand.N(wait/10)).Truncate(time.Millisecond)
 	}
-	// The result is stored even if ctx has ended, so that the message is not sent again. The
+	// The result is stored even if ctx has ended. Otherwise the message would be sent again. The
 	// store has its own timeout.
 	return s.cfg.Store.EndAttempt(context.WithoutCancel(ctx), d.Delivery, now)
 }
@@ -225,7 +225,7 @@ func (s *Sender) post(ctx context.Context, d *Due) (_ result, answer string) {
 		return failed, reason(err)
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxAnswer)) // reads the rest, so that the connection can be used again
 	answer = fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	switch {
 	case response.StatusCode/100 == 2:

@@ -63,7 +63,7 @@ func (s *Service) CreateRule(ctx context.Context, tenantID string, d Document) (
 }
 
 // ChangeRule replaces the document of a rule. Errors: problem.Invalid; problem.NotFound;
-// problem.Stale if the version of the rule is not match.
+// problem.Stale if match is not the version of the rule.
 func (s *Service) ChangeRule(ctx context.Context, tenantID, id string, match int64, d Document) (Rule, error) {
 	before, err := s.store.Rule(ctx, tenantID, id)
 	if err != nil {
@@ -141,14 +141,15 @@ func (s *Service) CreateChannel(ctx context.Context, tenantID string, d ChannelD
 	return s.store.CreateChannel(ctx, c, entry(ctx, "alert_channel.create", tenantID, c.ID, d.Name, nil, d.shown()))
 }
 
-// ChangeChannel replaces the document of a channel. The kind cannot change. If the URL of d is
-// the hidden form of the stored address, the address stays. The errors are those of ChangeRule.
+// ChangeChannel replaces the document of a channel. The kind cannot change. If the URL of d is the
+// stored address in the form of HideAddress, the stored address stays. The errors are those of
+// ChangeRule.
 func (s *Service) ChangeChannel(ctx context.Context, tenantID, id string, match int64, d ChannelDocument) (Channel, error) {
 	before, err := s.store.Channel(ctx, tenantID, id)
 	if err != nil {
 		return Channel{}, err
 	}
-	if d.URL == HideAddress(before.URL) { // the API shows the address in this form
+	if d.URL == HideAddress(before.URL) { // the API shows addresses only in this form
 		d.URL = before.URL
 	}
 	if err := s.validateChannel(ctx, tenantID, &d); err != nil {
@@ -165,8 +166,8 @@ func (s *Service) ChangeChannel(ctx context.Context, tenantID, id string, match 
 // SendsMail reports whether this node sends e-mail.
 func (s *Service) SendsMail() bool { return s.cfg.Mail }
 
-// validateChannel returns the faults of a document. A channel of a tenant can send e-mail only
-// to members of the tenant. Otherwise a tenant could send e-mail to anybody in the name of the
+// validateChannel returns the faults of a document. A channel of a tenant can send e-mail only to
+// members of this tenant. Otherwise the tenant could send e-mail to anybody in the name of the
 // operator.
 func (s *Service) validateChannel(ctx context.Context, tenantID string, d *ChannelDocument) error {
 	var f problem.Fields

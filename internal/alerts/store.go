@@ -15,7 +15,8 @@ type Filter struct {
 	Open   bool // only incidents that have not ended
 	// From and To select the incidents that began in [From, To). The zero time does not filter.
 	From, To time.Time
-	// Of is the ID of the rule of incidents, or of the incident or the channel of deliveries.
+	// Of is an ID. For incidents, it is the ID of a rule. For deliveries, it is the ID of an
+	// incident or of a channel.
 	Of string
 }
 
@@ -31,14 +32,14 @@ type Advance struct {
 	RuleID string
 	Seq    int64 // Watched.Seq when the evaluation read the rule
 	State  State
-	// Began has the incidents of alerts that begin, Ended the incidents of alerts that end. Only
-	// a rule that watches each tenant can have several.
+	// Began has the incidents of alerts that begin, and Ended has the incidents of alerts that end.
+	// Only a rule that watches each tenant can have several.
 	Began, Ended []Incident
 	Deliveries   []Delivery
 }
 
-// Due is a delivery with its channel. A sender has claimed it for an attempt. Channel is the
-// zero Channel for the delivery of an invitation.
+// Due is a delivery that a sender has claimed for an attempt, with its channel. For the delivery of
+// an invitation, Channel is the zero Channel.
 type Due struct {
 	Delivery
 	Channel Channel
@@ -86,9 +87,9 @@ type Store interface {
 	// and the deliveries. It returns false and writes nothing if the stored Seq of the rule is
 	// not a.Seq.
 	Advance(ctx context.Context, a Advance) (bool, error)
-	// ClaimDeliveries returns at most limit deliveries that are due at now. It adds 1 to
-	// Attempts of each and makes them due again at until, so that no other node claims them
-	// before until.
+	// ClaimDeliveries returns at most limit deliveries that are due at now. For each of them, it
+	// adds 1 to Attempts and sets the time of the next attempt to until, so that no other node
+	// claims the delivery before until.
 	ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) ([]Due, error)
 	// EndAttempt writes the result of an attempt that ended at the time at: DueAt, Status,
 	// Answer and EndAt of d. It writes nothing if a later attempt has begun.
