@@ -11,11 +11,11 @@ import (
 // may do each Action.
 type Action string
 
-// The actions. Those from TenantRead to ExceptionsWrite are about one tenant. A member or a key
-// of a tenant may do them only for that tenant, its own one.
+// The actions. The actions from TenantRead to ExceptionsWrite are about one tenant. A member or a
+// key of a tenant may do them only for their own tenant.
 const (
 	Public          Action = "public"         // allowed without signing in
-	Self            Action = "self"           // to use one's own account; allowed for every person who is signed in
+	Self            Action = "self"           // to use one's own account; allowed for everyone who is signed in
 	Check           Action = "check"          // to decide whether a request is allowed
 	Simulate        Action = "simulate"       // to run a simulated scenario
 	TenantRead      Action = "tenant.read"    // to read a tenant, its plan, exceptions, analytics, usage and audit log
@@ -48,15 +48,15 @@ type Principal struct {
 	Kind   string
 	ID     string
 	Name   string
-	Scopes []tenants.Scope // of a key; nil for a user
-	Role   Role            // of a user; "" for a key
+	Scopes []tenants.Scope // scopes of a key; nil for a user
+	Role   Role            // role of a user; "" for a key
 	// TenantID is the ID of the tenant to which the key or the person belongs; "" for the operator.
 	TenantID string
 }
 
 // A grant says which keys and which roles may do one action.
 type grant struct {
-	operatorKey, tenantKey tenants.Scope // the scope that a key of this kind needs; if "", no key of this kind may do the action
+	operatorKey, tenantKey tenants.Scope // the scope that such a key needs; if it is "", no such key may do the action
 	roles                  []Role
 }
 
@@ -91,8 +91,9 @@ var grants = map[Action]grant{
 	OperatorKeysWr:   {operatorKey: tenants.ScopeManage, roles: []Role{Owner}},
 }
 
-// mayGive returns an error if the caller is a key without one of the scopes that a person with the role
-// has or can give to a key. So the holder of a key cannot get more rights by inviting a person.
+// mayGive returns an error if the caller is a key that does not have all scopes of the role: those
+// that a person with the role has, or can give to a key. Otherwise the holder of the key could get
+// more rights by inviting a person.
 func mayGive(by Principal, role Role) error {
 	if by.Kind != "operator_key" && by.Kind != "tenant_key" {
 		return nil
@@ -119,8 +120,8 @@ func Actions() []Action {
 	return list
 }
 
-// Roles returns every role: first those of the operator, then those of tenants. In both groups,
-// the role with the most rights comes first.
+// Roles returns every role: first the roles of the operator, then the roles of tenants. In both
+// groups, the role with the most rights comes first.
 func Roles() []Role { return slices.Clone(everybody) }
 
 // Allowed reports whether a person with the role may do the action. A role of a tenant allows
@@ -129,16 +130,16 @@ func Allowed(a Action, r Role) bool {
 	return a == Public || slices.Contains(grants[a].roles, r)
 }
 
-// NeededScopes returns the scope that an operator key and the scope that a tenant key needs for
-// an action. "" means that no key of this kind may do the action. For Public, both are "",
-// because callers need no key.
+// NeededScopes returns two scopes for an action: the scope that an operator key needs, and the
+// scope that a tenant key needs. "" means that no such key may do the action. For Public, both are
+// "", because callers need no key.
 func NeededScopes(a Action) (operatorKey, tenantKey tenants.Scope) {
 	return grants[a].operatorKey, grants[a].tenantKey
 }
 
 // Authorize returns nil if the caller may do the action. Otherwise the error is
 // problem.Unauthenticated for an anonymous caller and problem.Forbidden for any other caller.
-// Authorize does not check the tenant that the action is about; Reaches does.
+// Authorize does not check the tenant; Reaches does.
 func Authorize(p Principal, a Action) error {
 	if a == Public {
 		return nil
@@ -171,9 +172,9 @@ func Authorize(p Principal, a Action) error {
 	return problem.New(problem.Forbidden, "this key lacks the scope %s", scope)
 }
 
-// Reaches reports whether the caller may access a tenant at all. Keys and people of the
-// operator reach all tenants. Those of a tenant reach only that tenant. An anonymous caller
-// reaches none.
+// Reaches reports whether the caller may access a tenant. Keys and people of the operator reach all
+// tenants. Keys and people of a tenant reach only this tenant. An anonymous caller reaches no
+// tenant.
 func (p Principal) Reaches(tenantID string) bool {
 	return p.Kind != "" && (p.TenantID == "" || p.TenantID == tenantID)
 }

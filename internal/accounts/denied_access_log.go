@@ -19,8 +19,8 @@ type DeniedAccessConfig struct {
 	// Interval is the time between two writes. All equal denied accesses in an interval become one
 	// audit line. Default: one minute.
 	Interval time.Duration
-	// Most is the maximum number of different denied accesses that are recorded in an interval.
-	// Further ones are only counted, in one audit line for all of them. Default: 1,000.
+	// Most is the maximum number of different denied accesses that are recorded in an interval. All
+	// further ones in the interval share one audit line with their number. Default: 1,000.
 	Most int
 	// StopTimeout is the maximum duration of the last write, when the process stops. Default: 5 s.
 	StopTimeout time.Duration
@@ -28,26 +28,27 @@ type DeniedAccessConfig struct {
 	Logger *slog.Logger
 }
 
-// A DeniedAccessLog writes denied accesses to the audit log. A denied access is a request for
-// an action that the caller's role or scope does not allow. The log collects them in memory and
-// writes them at intervals. Equal ones become one audit line with a count. It is safe for
-// concurrent use.
+// A DeniedAccessLog writes denied accesses to the audit log. A denied access is a request for an
+// action that the caller's role or scope does not allow. The log collects them in memory and writes
+// them at intervals. Equal denied accesses become one audit line with a count. A DeniedAccessLog is
+// safe for concurrent use.
 type DeniedAccessLog struct {
 	store PeopleStore
 	cfg   DeniedAccessConfig
 
 	mu    sync.Mutex
 	noted map[deniedAccess]*deniedCount
-	named map[deniedAccess]int // number of different tenants in noted, by deniedAccess with tenant ""
+	named map[deniedAccess]int // number of different tenants in noted; each key has the tenant ""
 }
 
-// namedTenants is the maximum number of different tenants that the audit lines of one interval
-// name for one caller, action and route. Denied accesses to further tenants share a line that
-// names no tenant. Without this maximum, a caller could cause any number of lines with random
-// tenant IDs.
+// namedTenants is the maximum number of different tenants in the audit lines of one interval for
+// one caller, action and route. Denied accesses to further tenants share a line that names no
+// tenant. Without this maximum, a caller could cause any number of lines by sending random tenant
+// IDs.
 const namedTenants = 10
 
-// A deniedAccess says which denied accesses are equal: those with the same fields.
+// A deniedAccess identifies equal denied accesses. Two denied accesses are equal if all these
+// fields are equal.
 type deniedAccess struct {
 	kind, id string // kind and ID of the denied caller
 	action   Action
@@ -62,7 +63,7 @@ var beyondMost = deniedAccess{}
 // A deniedCount counts equal denied accesses.
 type deniedCount struct {
 	who    Principal
-	origin audit.Origin // the origin of the first of the equal requests
+	origin audit.Origin // the origin of the first of these equal requests
 	count  int
 }
 
@@ -70,7 +71,7 @@ type deniedCount struct {
 type auditDeniedAccess struct {
 	Action Action `json:"action,omitempty"`
 	Route  string `json:"route,omitempty"`
-	Tenant string `json:"tenant,omitempty"` // as the request named it; the tenant may not exist
+	Tenant string `json:"tenant,omitempty"` // the tenant that the request named; it may not exist
 	Count  int    `json:"count"`
 }
 
@@ -94,9 +95,9 @@ func (r *DeniedAccessLog) take() map[deniedAccess]*deniedCount {
 }
 
 // Note records that who was denied the action at a route. tenant is the tenant that the request
-// named, or "". Equal requests share an audit line, which contains the origin of the first one.
-// Note gets the origin from ctx (see audit.With). Note only writes to memory and never waits
-// for the store. It ignores anonymous callers.
+// named, or "". Equal requests share an audit line, which contains the origin of the first request.
+// The origin comes from ctx (see audit.With). Note writes only to memory and never waits for the
+// store. It ignores anonymous callers.
 func (r *DeniedAccessLog) Note(ctx context.Context, who Principal, action Action, route, tenant string) {
 	if who.Kind == "" {
 		return
@@ -113,7 +114,7 @@ func (r *DeniedAccessLog) add(what deniedAccess, more deniedCount) {
 	defer r.mu.Unlock()
 	room := r.cfg.Most
 	if _, crowded := r.noted[beyondMost]; crowded {
-		room++ // the shared entry does not count toward Most
+		room++ // the entry beyondMost does not count toward Most
 	}
 	here, known := r.noted[what]
 	nameless := what
@@ -137,7 +138,7 @@ func (r *DeniedAccessLog) add(what deniedAccess, more deniedCount) {
 	}
 }
 
-// Run calls Flush at each interval, and once more after ctx ends. It returns then.
+// Run calls Flush at each interval until ctx ends. Then it calls Flush once more and returns.
 func (r *DeniedAccessLog) Run(ctx context.Context) error {
 	for retry.Wait(ctx, r.cfg.Interval) == nil {
 		if err := r.Flush(ctx); err != nil && ctx.Err() == nil {
@@ -152,8 +153,8 @@ func (r *DeniedAccessLog) Run(ctx context.Context) error {
 	return nil
 }
 
-// Flush writes the collected denied accesses to the audit log, one line for all equal ones. If
-// a write fails, Flush keeps the unwritten ones for the next call and returns the error.
+// Flush writes the collected denied accesses to the audit log, one line for all equal ones. If a
+// write fails, Flush keeps the unwritten denied accesses for the next call and returns the error.
 func (r *DeniedAccessLog) Flush(ctx context.Context) error {
 	r.mu.Lock()
 	noted := r.take()

@@ -19,9 +19,10 @@ func ValidEmail(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
 }
 
-// FoldEmail returns an e-mail address in lower case. Two addresses are equal if FoldEmail
-// returns the same text for them. FoldEmail does not change a non-ASCII character whose lower
-// case is an ASCII letter, such as the Kelvin sign. So no such address equals an ASCII address.
+// FoldEmail returns an e-mail address in lower case. Two addresses are equal if FoldEmail returns
+// the same text for them. FoldEmail does not change a non-ASCII character whose lower case is an
+// ASCII letter, such as the Kelvin sign. Therefore an address with such a character never equals an
+// ASCII address.
 func FoldEmail(s string) string {
 	return strings.Map(func(r rune) rune {
 		if lower := unicode.ToLower(r); r < utf8.RuneSelf || lower >= utf8.RuneSelf {

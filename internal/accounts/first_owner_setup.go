@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// This file is about the first start of a server. While no user exists, the server prints a
-// set-up link with which the first owner creates an account. Instead of the link, settings can
+// This file is about the first start of a server. While no user exists, the server prints a set-up
+// link. With this link, the first owner creates an account. Instead of the link, settings can
 // contain the e-mail address and the password of the first owner.
 
 // errSetUp is the error for the use of a set-up link after a user exists.

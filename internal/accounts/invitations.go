@@ -20,9 +20,8 @@ const maxInvitations = 500
 // member.
 const maxMembers = 500
 
-// errNoLink is the error for every link that does not work: a used, an expired, a withdrawn or
-// a forged one. All of them have the same error, so that a caller does not find out which one
-// it is.
+// errNoLink is the error for every link that does not work: a used, expired, withdrawn or forged
+// link. All of them have the same error, so that a caller does not find out the cause.
 var errNoLink = problem.New(problem.NotFound, "this link is used, expired or unknown: ask for a new one")
 
 // setsUp reports whether the invitation is the set-up link, with which the first owner creates an
@@ -88,11 +87,11 @@ func (p *People) inviteNew(ctx context.Context, by Principal, tenantID string, i
 	return p.invite(ctx, i, InvitationLife)
 }
 
-// MailedLink creates a new link for the e-mail of an invitation and returns its token. The link
-// of an earlier e-mail no longer works, but the link that Invite returned does. The token is
-// created only now, so that the database never holds one, although an e-mail may have to wait.
-// The error is problem.NotFound if the invitation has expired or is used, or if its creator no
-// longer has the right to create it.
+// MailedLink creates a new link for the e-mail of an invitation and returns its token. The link of
+// an earlier e-mail no longer works; the link that Invite returned still works. MailedLink creates
+// the token only when the e-mail is sent, so that the database never contains the token of an
+// e-mail that waits. The error is problem.NotFound if the invitation has expired or is used, or if
+// its creator no longer has the right to create it.
 func (p *People) MailedLink(ctx context.Context, id string) (Invitation, string, error) {
 	token, hash := newSecret()
 	i, err := p.store.MailInvitation(ctx, id, hash, p.instant())
@@ -103,8 +102,8 @@ func (p *People) MailedLink(ctx context.Context, id string) (Invitation, string,
 }
 
 // NewLink creates a link with which an existing user sets a new password. The error is
-// problem.NotFound, problem.Conflict with the code disabled, or problem.Forbidden. A caller
-// cannot create a link for its own account: that error is problem.Forbidden too.
+// problem.NotFound, problem.Conflict with the code disabled, or problem.Forbidden. If callers ask
+// for a link for their own account, the error is problem.Forbidden too.
 func (p *People) NewLink(ctx context.Context, by Principal, tenantID, id string) (Invitation, string, error) {
 	u, err := p.other(ctx, by, tenantID, id)
 	if err != nil {
@@ -224,9 +223,9 @@ func (p *People) open(ctx context.Context, token string) (Invitation, error) {
 	return i, err
 }
 
-// stillGranted returns errNoLink if a user created the invitation who no longer has the right
-// to create it. Otherwise people who were removed, disabled or demoted could use invitations
-// that they had created for themselves.
+// stillGranted returns errNoLink if the user who created the invitation no longer has the right to
+// create it. Otherwise people who were removed, disabled or demoted could use invitations that they
+// had created for themselves.
 func (p *People) stillGranted(ctx context.Context, i Invitation) error {
 	if i.CreatedBy.Kind != "user" {
 		return nil
@@ -266,7 +265,7 @@ func (p *People) Accept(ctx context.Context, token string, n NewPerson) (User, e
 		return u, err
 	}
 	// The address belongs to a user of another tenant or of the operator. The response does not
-	// show that, and the link stops working like any other used link.
+	// show this, and the link stops working like any other used link.
 	return User{}, p.store.DeleteInvitation(ctx, i.TenantID, i.ID, invitationEntry(ctx, "invitation.withdraw", i, i, nil))
 }
 

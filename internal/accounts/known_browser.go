@@ -7,10 +7,10 @@ import (
 	"encoding/base64"
 )
 
-// After a sign-in with a password, the browser gets a value by which later sign-ins recognize
-// it: a random nonce, and an HMAC over the nonce and the user ID. The key of the HMAC is
-// derived from the stored password hash. So every node can verify the value, and the value
-// becomes invalid when the password changes.
+// After a sign-in with a password, the browser gets a value that identifies the browser in later
+// sign-ins. The value consists of a random nonce, and an HMAC over the nonce and the user ID. The
+// key of the HMAC is derived from the stored password hash. Therefore every node can verify the
+// value, and the value becomes invalid when the password changes.
 
 const nonceSize = 16
 
@@ -24,7 +24,7 @@ func (p *People) RememberBrowser(u User, before string) string {
 	nonce, _ := splitBrowser(before)
 	if !remembers(u, before) {
 		nonce = make([]byte, nonceSize)
-		rand.Read(nonce) // never fails: crypto/rand ends the program instead
+		rand.Read(nonce) // rand.Read never returns an error
 	}
 	return base64.RawURLEncoding.EncodeToString(append(nonce, browserCode(u, nonce)...))
 }

@@ -17,7 +17,7 @@ func mayWrite(by Principal, tenantID string) error {
 	return may(by, tenantID, PeopleWrite, MembersWrite)
 }
 
-// mayRead is like mayWrite, for reading the list of the members or people.
+// mayRead is like mayWrite, but checks the right to read the list of members or people.
 func mayRead(by Principal, tenantID string) error { return may(by, tenantID, PeopleRead, MembersRead) }
 
 func may(by Principal, tenantID string, operators, members Action) error {
@@ -34,17 +34,17 @@ func may(by Principal, tenantID string, operators, members Action) error {
 	return Authorize(by, action)
 }
 
-// errNobody is the error for a user ID that does not exist, and for a user of another tenant.
-// Both have the same error, so that a caller does not find out which one it is.
+// errNobody is the error for an unknown user ID, and for a user of another tenant. Both have the
+// same error, so that a caller does not find out whether the user exists.
 var errNobody = problem.New(problem.NotFound, "there is no such person")
 
-// errSelf is the error for people who change their own role or access. Without this rule, they
-// could take away their own rights, and perhaps nobody could give them back.
+// errSelf is the error for people who change their own role or access. Otherwise they could take
+// away their own rights, and perhaps nobody could restore them.
 var errSelf = problem.WithCode(problem.Forbidden, "own_account",
 	"you cannot do this to your own account: ask another person who has this right")
 
-// validRole adds a fault to f if role is not a role of a tenant, or, if tenantID is "", not a role
-// of the operator.
+// validRole adds a fault to f if role is not a role of a tenant. If tenantID is "", it adds a fault
+// if role is not a role of the operator.
 func validRole(f *problem.Fields, role Role, tenantID string) {
 	switch {
 	case tenantID == "" && !role.Operator():
@@ -99,8 +99,8 @@ func (p *People) member(ctx context.Context, tenantID, id string) (User, error) 
 	return u, nil
 }
 
-// other returns the user with this ID whom the caller wants to change. The error is errSelf if
-// this user is the caller. It is the error of mayWrite if the caller lacks the right.
+// other returns the user with this ID, whom the caller wants to change. If this user is the caller,
+// the error is errSelf. If the caller lacks the right, the error is that of mayWrite.
 func (p *People) other(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	if err := mayWrite(by, tenantID); err != nil {
 		return User{}, err
@@ -125,8 +125,8 @@ func (p *People) ChangeRole(ctx context.Context, by Principal, tenantID, id stri
 }
 
 // ChangeAccess sets the role and the disabled state of a user in one edit and ends the user's
-// sessions. The error is problem.Stale if the user's revision is not ifRevision. Other errors
-// are problem.NotFound, problem.Forbidden, problem.Invalid, and problem.Conflict with the code
+// sessions. The error is problem.Stale if ifRevision is not the user's revision. Other errors are
+// problem.NotFound, problem.Forbidden, problem.Invalid, and problem.Conflict with the code
 // last_owner.
 func (p *People) ChangeAccess(
 	ctx context.Context, by Principal, tenantID, id string, role Role, disabled bool, ifRevision int64,

@@ -93,7 +93,7 @@ func costNumber(text, name string, most uint64) (uint32, bool) {
 type passwords struct {
 	cost  hashCost
 	slots chan struct{}
-	dummy passwordHash // a random hash; verify computes its key if the user has no valid hash
+	dummy passwordHash // a random hash; verify uses its salt and cost if the user has no valid hash
 	// key computes the argon2id key of a password. Tests replace it to count the calls.
 	key func(password string, salt []byte, cost hashCost, length int) []byte
 }
@@ -101,7 +101,7 @@ type passwords struct {
 func newPasswords() *passwords {
 	p := &passwords{cost: currentCost, slots: make(chan struct{}, hashesAtOnce), key: argon2Key}
 	p.dummy = passwordHash{cost: p.cost, salt: make([]byte, saltBytes), key: make([]byte, keyBytes)}
-	rand.Read(p.dummy.key) // so that no known password matches
+	rand.Read(p.dummy.key) // random, so that no known password matches
 	return p
 }
 
@@ -124,7 +124,7 @@ func (p *passwords) derive(ctx context.Context, password string, salt []byte, co
 // hash returns the hash of a password with a new random salt, in the text form of phc.
 func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	h := passwordHash{cost: p.cost, salt: make([]byte, saltBytes)}
-	rand.Read(h.salt) // never fails: crypto/rand ends the program instead
+	rand.Read(h.salt) // rand.Read never returns an error
 	var err error
 	if h.key, err = p.derive(ctx, password, h.salt, h.cost, keyBytes); err != nil {
 		return "", err
@@ -133,8 +133,8 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 }
 
 // verify reports whether password matches the stored hash. It always computes exactly one hash,
-// even if stored is "" or invalid, or if the password is too long. So the duration of verify
-// does not show which of these cases it was.
+// even if stored is "" or invalid, or if the password is too long. Therefore the duration of verify
+// does not show which of these cases occurred.
 func (p *passwords) verify(ctx context.Context, stored, password string) (bool, error) {
 	h, err := parseHash(stored)
 	known := err == nil

@@ -13,18 +13,20 @@ import (
 const (
 	minPassword      = 12   // characters
 	maxPassword      = 128  // characters
-	maxPasswordBytes = 1024 // bytes; verify does not hash longer passwords; a valid password has at most 512 bytes
+	maxPasswordBytes = 1024 // maximum number of bytes that verify hashes; a valid password has at most 512 bytes
 
 	leastDifferent = 5 // minimum number of different characters
-	ownWord        = 4 // characters; shorter words of the user's name or address are ignored, because they occur in many passwords
-	leastBeside    = 6 // minimum number of characters outside of keyboard and alphabet sequences
-	straight       = 4 // characters; the minimum length of such a sequence
-	mostCommon     = 2 // a password of at most this many common words is invalid; three words count as a passphrase
+	// minimum number of characters of a word of the user's name or address; shorter words are
+	// ignored, because they occur in many passwords
+	ownWord     = 4
+	leastBeside = 6 // minimum number of characters that are not part of a keyboard or alphabet sequence
+	straight    = 4 // minimum number of characters of such a sequence
+	mostCommon  = 2 // a password of at most this many common words is invalid; a password of three words counts as a passphrase
 )
 
-// passwordFault returns a text that says what is wrong with a new password and how to fix it.
-// For a valid password, it returns "". email and name are those of the user; the password must
-// not consist of their words. The text does not contain the password.
+// passwordFault returns a text that says what is wrong with a new password and how to fix it. For a
+// valid password, it returns "". email and name belong to the user; the password must not consist
+// of words from them. The result does not contain the password.
 func passwordFault(password, email, name string) string {
 	switch n := utf8.RuneCountInString(password); {
 	case !utf8.ValidString(password):
@@ -77,8 +79,8 @@ var rows = []string{
 	"1qaz2wsx3edc4rfv5tgb6yhn7ujm", "!@#$%^&*()",
 }
 
-// besideSequences returns the number of characters of s that belong to no sequence. A sequence
-// has at least straight characters and is part of one of the rows, forward or backward.
+// besideSequences returns the number of characters of s that are not part of a sequence. A sequence
+// is a part of one of the rows, forward or backward, with at least straight characters.
 func besideSequences(s string) int {
 	text := []rune(s)
 	beside := 0
@@ -127,8 +129,7 @@ var common = sync.OnceValue(func() map[string]bool {
 	return words
 })
 
-// disguises replaces digits and signs by letters. People use these digits and signs in place of
-// the letters in passwords.
+// disguises replaces digits and signs with the letters for which people use them in passwords.
 var disguises = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!", "i", "0", "o", "$", "s", "5", "s", "7", "t")
 
 // isCommon reports whether a password in lower case has only one or two words of common_passwords.txt,

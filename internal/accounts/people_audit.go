@@ -48,8 +48,8 @@ type auditSession struct {
 	Ended   int    `json:"ended,omitempty"`
 }
 
-// userEntry returns the audit entry for a change of the user u. If by is the zero Actor, the actor
-// is the one in ctx.
+// userEntry returns the audit entry for a change of the user u. If by is the zero Actor, the entry
+// gets the actor in ctx.
 func userEntry(ctx context.Context, by audit.Actor, action string, u User, before, after any) audit.Entry {
 	e := audit.Entry{Actor: by, TenantID: u.TenantID, Action: action, Object: u.ID, ObjectName: u.Email}
 	return audit.Complete(ctx, e, before, after)

@@ -22,7 +22,7 @@ type PeopleConfig struct {
 	// Limiter has the counters of failed sign-ins. Required.
 	Limiter enforcement.Limiter
 	// Local has the counters of failed sign-ins while Limiter is unavailable. Default: none.
-	// Then every sign-in with a password fails while Limiter is unavailable.
+	// Without it, every sign-in with a password fails while Limiter is unavailable.
 	Local enforcement.Limiter
 	// RequireSecondFactor contains the roles whose users must have a second factor to sign in
 	// with a password.
@@ -31,7 +31,8 @@ type PeopleConfig struct {
 	Sealer secondfactor.Sealer
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Logger logs that the limiter is unavailable, and why a passkey was not accepted. Default: no logging.
+	// Logger logs that the limiter is unavailable, and why a passkey was rejected. Default: no
+	// logging.
 	Logger *slog.Logger
 }
 
@@ -92,13 +93,13 @@ const secretBytes = 32
 // stores only the hash.
 func newSecret() (string, [32]byte) {
 	var raw [secretBytes]byte
-	rand.Read(raw[:]) // never fails: crypto/rand ends the program instead
+	rand.Read(raw[:]) // rand.Read never returns an error
 	secret := base64.RawURLEncoding.EncodeToString(raw[:])
 	return secret, sha256.Sum256([]byte(secret))
 }
 
-// hashSecret returns the hash under which a result of newSecret is stored. It returns false if
-// newSecret cannot have returned this text.
+// hashSecret returns the hash under which a value of newSecret is stored. It returns false if the
+// text does not have the form of such a value.
 func hashSecret(secret string) ([32]byte, bool) {
 	if len(secret) != base64.RawURLEncoding.EncodedLen(secretBytes) {
 		return [32]byte{}, false
@@ -115,7 +116,7 @@ func (p *People) hasUsers(ctx context.Context) (bool, error) {
 	return len(some) > 0, err
 }
 
-// A NewPerson has what a person enters to create an account.
+// A NewPerson contains what a person enters to create an account.
 type NewPerson struct {
 	Email    string // only for a set-up link; otherwise the address comes from the invitation
 	Name     string // 1 to 200 characters

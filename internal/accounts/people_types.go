@@ -20,16 +20,16 @@ const (
 	TenantViewer Role = "tenant_viewer" // may read one tenant
 )
 
-// Operator reports whether the role is one of the operator's.
+// Operator reports whether the role is a role of the operator.
 func (r Role) Operator() bool { return r == Owner || r == Editor || r == Viewer }
 
-// Tenant reports whether the role is one of a tenant's.
+// Tenant reports whether the role is a role of a tenant.
 func (r Role) Tenant() bool { return r == TenantAdmin || r == TenantViewer }
 
 // A User is a person who signs in.
 type User struct {
 	ID    string // UUIDv7
-	Email string // as the person wrote it; unique when compared in lower case
+	Email string // as the person typed it; unique without regard to upper and lower case
 	Name  string // 1 to 200 characters
 	Role  Role
 	// TenantID is the tenant of a member. It is "" for the operator's people.
@@ -50,14 +50,14 @@ type User struct {
 
 // A Session is one browser that is signed in.
 type Session struct {
-	ID   string // UUIDv7, shown to people, who use it to end the session
-	Hash [32]byte
+	ID string // UUIDv7; people see it and use it to end the session
 	// Hash is the SHA-256 of the cookie's value. The value itself is not stored.
+	Hash      [32]byte
 	UserID    string
 	Address   string // IP address from which the user signed in
 	Agent     string // User-Agent header, shortened
 	CreatedAt time.Time
-	SeenAt    time.Time // time of the last request, at most one SeenGranularity too early
+	SeenAt    time.Time // time of the last request; up to SeenGranularity earlier than the true time
 	ExpiresAt time.Time // time at which the session ends even if it is in use
 	// ConfirmedAt is the time at which the person last typed the password in this session, and
 	// used the second factor if there is one. It is zero for a session that began with OpenID
@@ -79,9 +79,9 @@ const (
 // An Invitation is a link that one person can use once: to create an account, or to set a new
 // password.
 type Invitation struct {
-	ID   string // UUIDv7
-	Hash [32]byte
+	ID string // UUIDv7
 	// Hash is the SHA-256 of the link's token. The token itself is not stored.
+	Hash     [32]byte
 	Email    string // "" for the set-up link, whose user enters an address
 	Role     Role
 	TenantID string
@@ -94,11 +94,12 @@ type Invitation struct {
 	Mail bool
 }
 
-// UserFilter selects users or invitations for a list. The zero value selects those of the
-// operator and of all tenants. After is the ID of the last row of the previous page.
+// UserFilter selects users or invitations for a list. The zero value selects all users and
+// invitations, of the operator and of all tenants. After is the ID of the last row of the previous
+// page.
 type UserFilter struct {
-	TenantID string // only those of this tenant; if "", Operator decides
-	Operator bool   // only those of the operator; ignored if TenantID is set
+	TenantID string // selects only rows of this tenant; if it is "", Operator decides
+	Operator bool   // selects only rows of the operator; ignored if TenantID is set
 	Query    string // a part of the e-mail address or the name
 	After    string
 	Limit    int
@@ -120,20 +121,19 @@ type PeopleStore interface {
 	// CreateUser adds a user. The error is problem.Conflict with the code email_taken if the address is in use. If
 	// setup is true, the error is problem.Conflict with the code already_set_up if any user exists.
 	CreateUser(ctx context.Context, u User, setup bool, e audit.Entry) (User, error)
-	// UpdateUser writes the name, role, password, provider link and disabled state of a user.
-	// The error is problem.Stale if the user's revision is not ifRevision. If the role, the
-	// password or the disabled state changes, UpdateUser ends the user's sessions except the
-	// session with the ID keep. Other errors are problem.NotFound, and problem.Conflict with
-	// the code last_owner.
+	// UpdateUser writes the name, role, password, provider link and disabled state of a user. The
+	// error is problem.Stale if ifRevision is not the user's revision. If the role, the password or
+	// the disabled state changes, UpdateUser ends the user's sessions except the session with the
+	// ID keep. Other errors are problem.NotFound, and problem.Conflict with the code last_owner.
 	UpdateUser(ctx context.Context, u User, ifRevision int64, keep string, e audit.Entry) (User, error)
 	// DeleteUser removes a user and the user's sessions. Errors: problem.NotFound, problem.Conflict with the code
 	// last_owner.
 	DeleteUser(ctx context.Context, id string, e audit.Entry) error
 
-	// CreateInvitation adds an invitation. If i.Mail is set, it also queues the e-mail of the
-	// link. The error is problem.NotFound if the tenant does not exist. CreateInvitation does
-	// not check whether the address has an account, because a tenant must not find out who
-	// belongs to another tenant.
+	// CreateInvitation adds an invitation. If i.Mail is set, it also queues the e-mail with the
+	// link. The error is problem.NotFound if the tenant does not exist. CreateInvitation does not
+	// check whether the address has an account, because a tenant must not find out who belongs to
+	// another tenant.
 	CreateInvitation(ctx context.Context, i Invitation, e audit.Entry) (Invitation, error)
 	// Invitation finds an invitation by the hash of its link. The error is problem.NotFound if
 	// the invitation is unknown or has expired at now.

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/secondfactor"
 )
 
-// This file has the second step of a sign-in with a password. In this step, a person uses a
-// code, a recovery code or a passkey. A person whose role requires a second factor and who has
-// none adds the first one.
+// This file has the second step of a sign-in with a password. In this step, a person uses a code, a
+// recovery code or a passkey. If the person's role requires a second factor and the person has
+// none, the person adds the first one in this step.
 
 // errNoPending is the error for a token of a SecondFactorError that is unknown or expired.
 var errNoPending = problem.WithCode(problem.Unauthenticated, "sign_in_expired",
@@ -60,10 +60,9 @@ func (p *People) pend(ctx context.Context, u User) error {
 	return &SecondFactorError{Token: token}
 }
 
-// Pending returns a pending sign-in, its user, and the user's second factors. token is that of
+// Pending returns a pending sign-in, its user, and the user's second factors. token is the Token of
 // the SecondFactorError. If the user has no second factor, only EnrollTOTP or EnrollPasskey can
-// finish the sign-in. The error is problem.Unauthenticated if the token is unknown or has
-// expired.
+// finish the sign-in. The error is problem.Unauthenticated if the token is unknown or has expired.
 func (p *People) Pending(ctx context.Context, token string) (PendingSignIn, User, Factors, error) {
 	hash, ok := hashSecret(token)
 	if !ok {
@@ -80,14 +79,14 @@ func (p *People) Pending(ctx context.Context, token string) (PendingSignIn, User
 	return pending, u, f, err
 }
 
-// FinishSignIn finishes a sign-in with a code of an authenticator app or a recovery code. token
-// is that of the SecondFactorError. browser is a value of RememberBrowser, or "". The error is
+// FinishSignIn finishes a sign-in with a code of an authenticator app or a recovery code. token is
+// the Token of the SecondFactorError. browser is a value of RememberBrowser, or "". The error is
 // problem.Unauthenticated with the code sign_in_expired or code_wrong, a *LimitedError, or
 // problem.Unavailable.
 //
-// FinishSignIn counts wrong codes for the account. If the person signed in before in this browser,
-// it counts them for this browser only. Therefore an attacker who knows the password cannot lock
-// out the person.
+// FinishSignIn counts wrong codes for the account. If the person has signed in with this browser
+// before, it counts them only for this browser. Therefore an attacker who knows the password cannot
+// lock out the person.
 func (p *People) FinishSignIn(ctx context.Context, browser, token, code, address, agent string) (SignedIn, error) {
 	pending, u, f, err := p.Pending(ctx, token)
 	if err != nil {
@@ -126,8 +125,9 @@ func (p *People) FinishWithPasskey(
 	return p.finish(ctx, pending, u, "password and passkey", address, agent)
 }
 
-// codeCounter returns the name of the counter for wrong codes: that of the browser if browser
-// is a valid value of RememberBrowser for this user, otherwise that of the account.
+// codeCounter returns the name of the counter for wrong codes. If browser is a valid value of
+// RememberBrowser for this user, it is the counter of the browser. Otherwise it is the counter of
+// the account.
 func codeCounter(u User, browser string) string {
 	if nonce, _ := splitBrowser(browser); nonce != nil && remembers(u, browser) {
 		return "browser " + string(nonce) + " " + u.ID
@@ -135,9 +135,8 @@ func codeCounter(u User, browser string) string {
 	return "account " + u.ID
 }
 
-// wrongFactor writes the audit line if err means that the code or the passkey is wrong. For any
-// other error, it refunds the charge, because the caller has not found out anything about the
-// code.
+// wrongFactor writes the audit line if err means that the code or the passkey is wrong. After any
+// other error, it refunds the charge, because the caller has learned nothing about the code.
 func (p *People) wrongFactor(ctx context.Context, u User, tried *attempt, err error, s auditSession) error {
 	if !problem.Is(err, problem.Unauthenticated) {
 		tried.refund(ctx)
@@ -146,7 +145,8 @@ func (p *People) wrongFactor(ctx context.Context, u User, tried *attempt, err er
 	return p.failed(ctx, u, u.Email, s, err)
 }
 
-// finish replaces a pending sign-in by a session. by says for the audit log what was used.
+// finish replaces a pending sign-in with a session. by names the used second factor for the audit
+// log.
 func (p *People) finish(ctx context.Context, pending PendingSignIn, u User, by, address, agent string) (SignedIn, error) {
 	token, s := p.newSession(u, address, agent)
 	s.ConfirmedAt = s.CreatedAt
@@ -162,9 +162,9 @@ func (p *People) finish(ctx context.Context, pending PendingSignIn, u User, by, 
 	return SignedIn{Token: token, Session: s, User: u}, p.endOldest(ctx, u, s)
 }
 
-// EnrollTOTP finishes a sign-in of a person who has no second factor, although the person's
-// role requires one: it adds an authenticator app. The result has new recovery codes. Further
-// errors are those of AddTOTP.
+// EnrollTOTP finishes the sign-in of a person whose role requires a second factor and who has none.
+// It adds an authenticator app. The result has new recovery codes. Further errors are those of
+// AddTOTP.
 func (p *People) EnrollTOTP(ctx context.Context, token, secret, code, name, address, agent string) (SignedIn, error) {
 	return p.enroll(ctx, token, address, agent, func(ctx context.Context, pending PendingSignIn, u User) ([]string, error) {
 		return p.addTOTP(ctx, u, pending.ID, secret, code, name)
@@ -198,11 +198,12 @@ func (p *People) enroll(ctx context.Context, token, address, agent string,
 	return in, err
 }
 
-// errEnrolled is the error for a sign-in that adds a second factor although the account has one.
+// errEnrolled is the error for a sign-in that adds the first second factor to an account that
+// already has one.
 var errEnrolled = problem.WithCode(problem.Conflict, "second_factor_exists", "the account has a second factor already: sign in with it")
 
-// verifyCode returns nil if code is a code of one of the user's authenticator apps, or an
-// unused recovery code. The code then becomes invalid. by says for the audit log what was used.
+// verifyCode returns nil if code is a code of one of the user's authenticator apps, or an unused
+// recovery code. The code then becomes invalid. by names the used factor for the audit log.
 func (p *People) verifyCode(ctx context.Context, u User, f Factors, code string) (by string, err error) {
 	if hash, ok := secondfactor.RecoveryHash(code); ok {
 		e := userEntry(ctx, u.Actor(), "second_factor.use_recovery_code", u, nil, nil)
@@ -229,7 +230,7 @@ func (p *People) verifyCode(ctx context.Context, u User, f Factors, code string)
 		factor.Step, factor.UsedAt = step, p.instant()
 		err = p.store.UseFactor(ctx, factor)
 		if problem.Is(err, problem.Conflict) || problem.Is(err, problem.NotFound) {
-			err = errCode // another request used or removed the factor in between
+			err = errCode // another request has used or removed the factor since it was read
 		}
 		return "password and code", err
 	}
@@ -239,9 +240,9 @@ func (p *People) verifyCode(ctx context.Context, u User, f Factors, code string)
 	return "", errCode
 }
 
-// verifyPasskey returns nil if response is a valid response of one of the user's passkeys. The
-// challenge is the one that is stored for id, which is the ID of a session or of a pending
-// sign-in. verifyPasskey makes the challenge invalid.
+// verifyPasskey returns nil if response is a valid response of one of the user's passkeys to the
+// challenge that is stored for id. id is the ID of a session or of a pending sign-in. verifyPasskey
+// makes the challenge invalid.
 func (p *People) verifyPasskey(ctx context.Context, u User, f Factors, id, origin string, response []byte) error {
 	state, err := p.store.TakeChallenge(ctx, id, p.instant())
 	if problem.Is(err, problem.NotFound) {
@@ -259,13 +260,13 @@ func (p *People) verifyPasskey(ctx context.Context, u User, f Factors, id, origi
 	factor.Data, factor.UsedAt = used.Stored, p.instant()
 	err = p.store.UseFactor(ctx, factor)
 	if problem.Is(err, problem.NotFound) {
-		err = errPasskey // another request removed the passkey in between
+		err = errPasskey // another request has removed the passkey since it was read
 	}
 	return err
 }
 
-// passkeyError returns the error that is shown to the person. If err says why a passkey was not
-// accepted, passkeyError logs the reason and does not show it.
+// passkeyError returns the error that the person sees. If err says why a passkey was rejected,
+// passkeyError logs this reason, and the result does not contain it.
 func (p *People) passkeyError(ctx context.Context, err error) error {
 	if invalid := (*secondfactor.ErrPasskey)(nil); errors.As(err, &invalid) {
 		p.log.InfoContext(ctx, "a passkey was not accepted", "error", invalid.Cause)

@@ -89,25 +89,26 @@ type FactorStore interface {
 	// Factors returns the second factors of a user, oldest first, and the number of unused recovery
 	// codes.
 	Factors(ctx context.Context, userID string) ([]Factor, int, error)
-	// AddFactor adds a second factor. It ends the user's sessions and pending sign-ins except
-	// the one with the ID keep. If codes is not nil, the factor must be the user's first, and
-	// codes replace the recovery codes. Errors: problem.NotFound; problem.Conflict with the
-	// code second_factor_exists if the factor is not the first, too_many_second_factors, or
-	// passkey_exists.
+	// AddFactor adds a second factor. It ends the user's sessions and pending sign-ins except the
+	// one with the ID keep. If codes is not nil, the factor must be the user's first, and codes
+	// replace the recovery codes. The error is problem.NotFound, or problem.Conflict with the code
+	// too_many_second_factors or passkey_exists. If codes is not nil and the user already has a
+	// factor, the code is second_factor_exists.
 	AddFactor(ctx context.Context, f Factor, codes [][32]byte, keep string, e audit.Entry) (Factor, error)
 	// RemoveFactor removes a second factor of a user. With the last factor, it also removes the
-	// recovery codes. But if required is true, the last factor cannot be removed: the error is
-	// problem.Conflict with the code second_factor_required.
+	// recovery codes. If required is true, RemoveFactor does not remove the last factor, and the
+	// error is problem.Conflict with the code second_factor_required.
 	RemoveFactor(ctx context.Context, userID, id string, required bool, e audit.Entry) error
-	// ResetFactors removes all second factors and recovery codes of a user, and ends the user's sessions.
-	// It returns the number of removed factors, and writes the audit line only if there are any.
+	// ResetFactors removes all second factors and recovery codes of a user, and ends the user's
+	// sessions. It returns the number of removed factors, and writes the audit line only if this
+	// number is not 0.
 	ResetFactors(ctx context.Context, userID string, e audit.Entry) (int, error)
-	// ResealFactors replaces Data of each TOTP for which reseal returns other bytes. It returns the number
-	// of replaced ones, and writes the audit line only if there are any.
+	// ResealFactors calls reseal for each TOTP, and replaces its Data if the result differs. It
+	// returns the number of replaced TOTPs, and writes the audit line only if this number is not 0.
 	ResealFactors(ctx context.Context, reseal func(Factor) []byte, e audit.Entry) (int, error)
-	// UseFactor stores Step and UsedAt of a used factor, and Data of a passkey. The error is problem.Conflict with the
-	// code code_used if the factor is a TOTP whose stored step is not lower than f.Step, and
-	// problem.NotFound if the factor is removed.
+	// UseFactor stores Step and UsedAt of a used factor, and Data of a passkey. If the factor is a
+	// TOTP whose stored step is not lower than f.Step, the error is problem.Conflict with the code
+	// code_used. If the factor was removed, the error is problem.NotFound.
 	UseFactor(ctx context.Context, f Factor) error
 
 	// PutRecoveryCodes replaces the recovery codes of a user. The error is problem.Conflict with the code

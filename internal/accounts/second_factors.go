@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// This file has two kinds of methods: those with which people change their own second factors,
-// and the one with which administrators reset the factors of others.
+// With most methods of this file, people change their own second factors. With ResetSecondFactor,
+// administrators reset the second factors of other people.
 
 // errUnconfirmed is the error for a change of second factors in a session that is not Confirmed.
 var errUnconfirmed = problem.WithCode(problem.Forbidden, "confirm_first",
@@ -39,10 +39,10 @@ func (p *People) mayChange(u User, s Session) error {
 	return nil
 }
 
-// Confirm records that the person of a session has typed the password, and a code if the person
-// has a second factor. The session may then change second factors for the duration ConfirmedFor. The error
-// is problem.Invalid at /password or /code, a *LimitedError, or problem.Unavailable. Failed
-// attempts are counted for the session only.
+// Confirm records that the person of a session has typed the password, and a code if the person has
+// a second factor. The session may then change second factors for the duration ConfirmedFor. The
+// error is problem.Invalid at /password or /code, a *LimitedError, or problem.Unavailable. Failed
+// attempts count only for this session.
 func (p *People) Confirm(ctx context.Context, u User, s Session, password, code string) error {
 	return p.confirm(ctx, u, s, password, func(ctx context.Context, f Factors) error {
 		if len(f.List) == 0 {
@@ -224,15 +224,16 @@ func (p *People) NewRecoveryCodes(ctx context.Context, u User, s Session) ([]str
 	return codes, nil
 }
 
-// A Reencryption counts the secrets of authenticator apps by what Reencrypt did with them.
+// A Reencryption contains the numbers of secrets of authenticator apps, by what Reencrypt did with
+// them.
 type Reencryption struct {
 	Reencrypted int // now encrypted with the current key
-	Current     int // encrypted with the current key before
-	Unreadable  int // encrypted with a key that is not known, and left as they are
+	Current     int // already encrypted with the current key
+	Unreadable  int // encrypted with an unknown key, and not changed
 }
 
-// Reencrypt encrypts the secrets of authenticator apps of all people with the current key. It leaves
-// those that it cannot decrypt.
+// Reencrypt encrypts the secrets of authenticator apps of all people with the current key. It does
+// not change secrets that it cannot decrypt.
 func (p *People) Reencrypt(ctx context.Context) (Reencryption, error) {
 	var done Reencryption
 	e := audit.Complete(ctx, audit.Entry{

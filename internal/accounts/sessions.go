@@ -11,14 +11,14 @@ import (
 
 // This file has the methods with which people change their own sessions and accounts.
 
-// errNoSession is the error for every session cookie that does not work: a forged one, an
-// expired one, or one of a session that was ended.
+// errNoSession is the error for every session cookie that does not work: a forged cookie, an
+// expired cookie, or the cookie of a session that was ended.
 var errNoSession = problem.New(problem.Unauthenticated, "sign in")
 
-// Session returns the session to which the value of a cookie belongs, and its user. It also
-// stores the time as that of the session's last use. The error is problem.Unauthenticated if
-// there is no such session or it has expired. If the value is malformed, Session does not read
-// the store.
+// Session returns the session to which the value of a cookie belongs, and the user of the session.
+// It also stores the current time as the time of the session's last use. The error is
+// problem.Unauthenticated if there is no such session or it has expired. If the value is malformed,
+// Session does not read the store.
 func (p *People) Session(ctx context.Context, cookie string) (Session, User, error) {
 	hash, ok := hashSecret(cookie)
 	if !ok {
@@ -56,11 +56,11 @@ func (p *People) Renew(ctx context.Context, s Session) (string, error) {
 	return token, nil
 }
 
-// SignOut ends the session s of the user u. If it has already ended, SignOut returns nil.
+// SignOut ends the session s of the user u. If the session has already ended, SignOut returns nil.
 func (p *People) SignOut(ctx context.Context, u User, s Session) error {
 	_, err := p.end(ctx, u, "session.sign_out", s.ID, "")
 	if problem.Is(err, problem.NotFound) {
-		return nil // the user was removed, and the session with the user
+		return nil // the user was deleted, which also deleted the session
 	}
 	return err
 }

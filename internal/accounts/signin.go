@@ -28,8 +28,8 @@ func (p *People) SignIn(ctx context.Context, email, password, address, agent str
 	return p.SignInFrom(ctx, "", email, password, address, agent)
 }
 
-// SignInFrom is like SignIn, for a browser that sends a value of RememberBrowser. If the value
-// is valid for this user, the failed sign-ins of this browser have their own counter. So failed
+// SignInFrom is like SignIn, for a browser that sends a value of RememberBrowser. If the value is
+// valid for this user, the failed sign-ins of this browser have their own counter. Therefore failed
 // sign-ins from other browsers do not lock out the user. An invalid value has no effect.
 func (p *People) SignInFrom(ctx context.Context, browser, email, password, address, agent string) (string, Session, User, error) {
 	email = strings.TrimSpace(email)
@@ -56,7 +56,7 @@ func (p *People) SignInFrom(ctx context.Context, browser, email, password, addre
 	}
 	token, session, u, err := p.begin(ctx, u, "password", address, agent)
 	if problem.Is(err, problem.NotFound) {
-		err = errSignIn // the user was removed or disabled in between
+		err = errSignIn // the user was deleted or disabled after the password was checked
 	}
 	return token, session, u, err
 }
@@ -81,13 +81,13 @@ func (p *People) try(ctx context.Context, browser, email, address string) (User,
 	}
 	u, err := p.byEmail(ctx, email)
 	if err != nil {
-		tried.refund(ctx) // the caller learned nothing about the password
+		tried.refund(ctx) // the caller has learned nothing about the password, so the charge is refunded
 	}
 	return u, tried, err
 }
 
-// noAddress is written to the audit log in place of an invalid e-mail address, because people
-// sometimes type their password into that field.
+// noAddress replaces an invalid e-mail address in the audit log, because people sometimes type
+// their password into this field.
 const noAddress = "(no e-mail address)"
 
 // byEmail finds a user by e-mail address. If there is none, it returns the zero User.
@@ -106,9 +106,9 @@ func orNobody(u User, err error) (User, error) {
 	return u, err
 }
 
-// failed writes the audit line of a failed sign-in and returns answer. u is the user with the
-// typed address, or the zero User. The actor in the line has only the typed name and no ID,
-// because a failed sign-in does not prove who typed it.
+// failed writes the audit line of a failed sign-in and returns the error answer. u is the user with
+// the typed address, or the zero User. The actor in the line has only the typed name and no ID,
+// because a failed sign-in does not prove the identity of the person.
 func (p *People) failed(ctx context.Context, u User, name string, s auditSession, answer error) error {
 	name = audit.Clean(name)
 	e := audit.Complete(ctx, audit.Entry{
@@ -121,9 +121,9 @@ func (p *People) failed(ctx context.Context, u User, name string, s auditSession
 	return answer
 }
 
-// rehash replaces the user's password hash if its cost is lower than that of new hashes. It
-// returns the user after the change. The change ends the other sessions of the user, as every
-// change of the hash does.
+// rehash replaces the user's password hash if its cost is lower than that of new hashes. It returns
+// the user after the change. Like every change of the hash, this change ends the other sessions of
+// the user.
 func (p *People) rehash(ctx context.Context, u User, password string) (User, error) {
 	if !p.passwords.outdated(u.Password) {
 		return u, nil
@@ -136,7 +136,7 @@ func (p *People) rehash(ctx context.Context, u User, password string) (User, err
 	e := userEntry(ctx, u.Actor(), "user.update", u, u, after)
 	after, err = p.store.UpdateUser(ctx, after, u.Revision, "", e)
 	if problem.Is(err, problem.Stale) {
-		return u, nil // the next sign-in replaces the hash
+		return u, nil // rehash ignores the error, because the next sign-in tries again
 	}
 	return after, err
 }
@@ -162,8 +162,8 @@ func (p *People) newSession(u User, address, agent string) (string, Session) {
 	}
 }
 
-// begin creates a session of u. by is "password" or "oidc". The error is problem.NotFound if
-// the user was deleted or disabled in between.
+// begin creates a session of u. by is "password" or "oidc". The error is problem.NotFound if the
+// user was deleted or disabled in the meantime.
 func (p *People) begin(ctx context.Context, u User, by, address, agent string) (string, Session, User, error) {
 	token, s := p.newSession(u, address, agent)
 	if by == "password" {
@@ -234,7 +234,7 @@ func (p *People) SignInWith(ctx context.Context, who Identity, address, agent st
 	}
 	token, session, u, err := p.begin(ctx, u, "oidc", address, agent)
 	if problem.Is(err, problem.NotFound) {
-		err = errUnknownIdentity // the user was removed or disabled in between
+		err = errUnknownIdentity // the user was deleted or disabled in the meantime
 	}
 	return token, session, u, err
 }
@@ -254,7 +254,7 @@ func (p *People) identified(ctx context.Context, who Identity) (User, error) {
 	case u.ID == "":
 		return p.invited(ctx, who)
 	case u.Issuer != "":
-		return User{}, nil // the user is linked to another identity: the address now belongs to another person
+		return User{}, nil // the user is linked to another identity, so the address now belongs to another person
 	case u.Disabled:
 		return u, nil
 	}

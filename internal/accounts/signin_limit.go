@@ -11,13 +11,13 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The maximum numbers of failed sign-ins within a FailureWindow, and of wrong codes.
+// The maximum numbers of failed sign-ins and of wrong codes within a FailureWindow.
 const (
 	FailuresPerAccount = 5
 	FailuresPerAddress = 20 // an IPv6 address counts as its /64 network
-	FailuresPerBrowser = 5  // for one user in one browser in which the user signed in before
+	FailuresPerBrowser = 5  // for one user in one browser in which the user has signed in before
 	FailureWindow      = 15 * time.Minute
-	WrongCodes         = 5 // wrong codes within a FailureWindow, for an account, or for one browser in which its user signed in before
+	WrongCodes         = 5 // wrong codes within a FailureWindow, for an account, or for one browser in which its user has signed in before
 	WrongCodesADay     = 20
 )
 
@@ -29,8 +29,8 @@ const (
 	mailWindow      = time.Hour
 )
 
-// A LimitedError means that too many sign-ins to this account or from this address have failed.
-// The error does not depend on whether the account exists.
+// A LimitedError means that too many sign-ins to this account or from this address have failed. An
+// account that does not exist causes the same error.
 type LimitedError struct {
 	// RetryAfter is the time until the next attempt is allowed; at least 1 ms.
 	RetryAfter time.Duration
@@ -47,7 +47,7 @@ type signInLimit struct {
 	engine  *enforcement.Engine
 	limiter enforcement.Limiter
 	local   enforcement.Limiter
-	subject *enforcement.Subject // the limits for a browser that sends no valid value of RememberBrowser
+	subject *enforcement.Subject // the limits for a browser that has sent no valid value of RememberBrowser
 	known   *enforcement.Subject
 	mails   *enforcement.Subject
 	codes   *enforcement.Subject
@@ -101,8 +101,8 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 	}, nil
 }
 
-// An attempt is a charge of one failed sign-in or one wrong code. The charge is made before the
-// password or the code is verified.
+// An attempt contains the charges for one failed sign-in or one wrong code. They are made before
+// the password or the code is verified.
 type attempt struct {
 	limit    *signInLimit
 	decision enforcement.Decision
@@ -134,9 +134,9 @@ func (l *signInLimit) chargeCode(ctx context.Context, counter string) (*attempt,
 	return l.take(ctx, l.codes, &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: byAccount, Value: counter}}})
 }
 
-// chargeMail charges one e-mailed link to the counter of its recipient and to that of the
-// sender: the tenant, or the operator if tenantID is "". The error is problem.Conflict with the
-// code too_many_mails, or problem.Unavailable if no limiter is available.
+// chargeMail charges one e-mailed link to two counters: that of the recipient and that of the
+// sender. The sender is the tenant, or the operator if tenantID is "". The error is
+// problem.Conflict with the code too_many_mails, or problem.Unavailable if no limiter is available.
 func (l *signInLimit) chargeMail(ctx context.Context, recipient, tenantID string) error {
 	_, err := l.take(ctx, l.mails, &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{
 		{Name: byAccount, Value: FoldEmail(recipient)}, {Name: byParty, Value: cmp.Or(tenantID, "operator")},
